@@ -57,7 +57,8 @@ binary:
 # make test runs the first 20480 of them. A seed that fails prints itself; SIM_SEED=N replays it with a trace.
 SEEDS ?= 0..100000
 sim:
-	SIM_SEEDS=$(SEEDS) cargo test --locked --profile sim -p weir-engine --test sim nobody -- --nocapture
+	SIM_SEEDS=$(SEEDS) cargo test --locked --profile sim -p weir-engine --test sim \
+		each_client_gets_its_own_replies_and_none_waits_forever -- --exact --nocapture
 
 # make test runs 100 of them. A seed that fails is cut down and printed; SEED=N plays it again.
 fuzz-sessions: SEEDS = 0..5000

@@ -41,7 +41,12 @@ def main() -> int:
                 print(f"structs: {where}: {seen[0]} fields, {seen[1]} booleans, bounds {bound}")
                 if seen[0] > bound[0] or seen[1] > bound[1]:
                     failed = True
-                    print(f"structs: error: {where} has grown", file=sys.stderr)
+                    print(
+                        f"structs: error: {where} has more fields or booleans than its bounds: move "
+                        "fields that belong together to a struct of their own, or make an enum of "
+                        "the booleans",
+                        file=sys.stderr,
+                    )
                 elif where in BOUNDS and any(max(a, goal) < b for a, b, goal in zip(seen, bound, GOAL)):
                     print(f"structs: the bounds of {where} can shrink")
     return 1 if failed else 0

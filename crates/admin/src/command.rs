@@ -1,4 +1,4 @@
-//! The commands of the console: what a line of text asks for. Nothing is carried out here.
+//! The commands of the console: parsing a line of text. This file carries nothing out.
 
 mod words;
 
@@ -11,9 +11,9 @@ use crate::show::{self, Head, Kind, Show};
 pub(crate) enum Command {
     Show(&'static dyn Show),
     Help,
-    /// A parameter of PostgreSQL that drivers ask for when they connect, and what they are told.
+    /// A parameter of PostgreSQL that drivers query when they connect, and its value.
     Parameter(&'static str, &'static str),
-    /// SET of one of those.
+    /// SET of such a parameter.
     SetParameter,
     Set {
         key: String,
@@ -22,14 +22,14 @@ pub(crate) enum Command {
     Reload,
     Order(Order),
     Shutdown(Shutdown),
-    /// A verb without the argument it needs, and what is said to that.
+    /// A verb without its argument, and the error for it.
     Incomplete(&'static str),
 }
 
-/// Why a line is no command.
+/// Why a line is not a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalid {
-    /// It is none of the known ones.
+    /// The command is unknown.
     Unknown,
     /// A word in it is too long.
     Arguments,
@@ -41,7 +41,7 @@ pub(crate) struct Verb {
     pub(crate) about: &'static str,
 }
 
-/// Queries and SETs that drivers send by themselves; PgBouncer's answers.
+/// Queries and SETs that drivers send by themselves, with PgBouncer's answers.
 const PARAMETERS: [(&str, &str); 6] = [
     ("client_encoding", "UTF-8"),
     ("default_transaction_isolation", "read committed"),
@@ -51,27 +51,27 @@ const PARAMETERS: [(&str, &str); 6] = [
     ("extra_float_digits", "2"),
 ];
 
-/// The commands that are not SHOWs.
+/// The commands other than SHOW.
 pub(crate) const VERBS: [Verb; 14] = [
     Verb {
         form: "SET key = arg",
-        about: "Gives a global key another value, until the next RELOAD. A key that only a start \
-                reads (`changeable` is `no` in SHOW CONFIG) is accepted and keeps its value.",
+        about: "Changes a global key until the next RELOAD. Keys that need a restart \
+                (`changeable` is `no` in SHOW CONFIG) are accepted but keep their value.",
     },
     Verb {
         form: "RELOAD",
-        about: "Reads the configuration again, as SIGHUP does. If it is wrong, the old one stays \
-                in force and the log says why. If only its users, its HBA rules or its TLS files \
-                cannot be used, those before stay in force and all else is new; the answer is an \
-                error and a notice says which. Servers whose host, port, \
-                database or user has changed are replaced; databases that are gone are dropped \
-                with their clients.",
+        about: "Reads the configuration again, as SIGHUP does. If the file is wrong, the old \
+                configuration stays active and the log says why. If only the users, the HBA rules \
+                or the TLS files cannot be used, the old ones stay active and everything else is \
+                new. The answer is then an error, and a notice names the part. Servers whose \
+                host, port, database or user has changed are replaced. Clients of removed \
+                databases are disconnected.",
     },
     Verb {
         form: "PAUSE [<db>]",
-        about: "Gives no client a server, and closes each server as soon as its client has given \
-                it back. The answer comes when none is left. Clients stay connected and wait; \
-                `query_wait_timeout` counts on. SIGUSR1 does it without an answer.",
+        about: "Stops giving servers to clients, and closes each server when its client returns \
+                it. The answer comes when no server is left. Clients stay connected and wait, at \
+                most `query_wait_timeout`. SIGUSR1 does the same without an answer.",
     },
     Verb {
         form: "RESUME [<db>]",
@@ -85,23 +85,23 @@ pub(crate) const VERBS: [Verb; 14] = [
     Verb { form: "ENABLE <db>", about: "Ends DISABLE." },
     Verb {
         form: "RECONNECT [<db>]",
-        about: "Replaces all servers: each is closed as soon as it is free, and no new client gets \
-                it. The answer comes at once; WAIT_CLOSE waits for the end.",
+        about: "Replaces all servers. Each server is closed as soon as it is free, and no new \
+                client gets it. The answer comes at once; WAIT_CLOSE waits for the end.",
     },
     Verb {
         form: "KILL [<db>]",
-        about: "Drops all clients and servers at once, whatever they are doing, and leaves the \
-                database paused: RESUME it by its name.",
+        about: "Disconnects all clients and servers at once, and leaves the database paused until \
+                RESUME with its name.",
     },
     Verb {
         form: "KILL_CLIENT <client_id>",
-        about: "Drops one client, by the `id` of SHOW CLIENTS.",
+        about: "Disconnects one client, by the `id` of SHOW CLIENTS.",
     },
     Verb {
         form: "SUSPEND",
-        about: "Accepts no client and reads nothing new. The answer comes when everything begun was \
-                read and sent to its end; what has not come to rest after `suspend_timeout` is \
-                dropped. When the last console is closed, the pooler resumes.",
+        about: "Accepts no client and reads nothing more. The answer comes when no message is \
+                half read or half sent. After `suspend_timeout`, Weir closes connections that \
+                still have such a message. When the last console is closed, Weir resumes.",
     },
     Verb { form: "SHUTDOWN", about: "Ends the process at once." },
     Verb {
@@ -114,8 +114,8 @@ pub(crate) const VERBS: [Verb; 14] = [
     },
     Verb {
         form: "WAIT_CLOSE [<db>]",
-        about: "Waits until the servers that are to be replaced (`close_needed` in SHOW SERVERS) \
-                have gone.",
+        about: "Waits until all servers that are to be replaced (`close_needed` in SHOW SERVERS) \
+                are closed.",
     },
 ];
 
@@ -142,6 +142,7 @@ impl Command {
         let database = || (!argument.is_empty()).then(|| string(argument));
         let order = match verb {
             b"SHOW" | b"SELECT" => return Self::from_show(&argument.to_ascii_uppercase()),
+            b"HELP" if argument.is_empty() => return Some(Self::Help),
             b"RELOAD" if argument.is_empty() => return Some(Self::Reload),
             b"SHUTDOWN" => return Self::from_shutdown(&argument.to_ascii_uppercase()),
             b"SUSPEND" if argument.is_empty() => Order::Suspend,
@@ -181,11 +182,10 @@ impl Command {
         if let Some((name, value)) = parameter(what) {
             return Some(Self::Parameter(name, value));
         }
-        let found = show::ALL.into_iter().find(|show| show.name().as_bytes() == what);
-        found.map(Self::Show)
+        str::from_utf8(what).ok().and_then(show::find).map(Self::Show)
     }
 
-    /// The columns of its result, if it has one.
+    /// Returns the columns of its result, if it has one.
     pub(crate) fn heads(&self) -> Option<Vec<Head>> {
         match self {
             Self::Show(show) => Some(show.heads()),
@@ -200,7 +200,7 @@ impl Command {
         }
     }
 
-    /// Is it refused to those who may only look?
+    /// Is it refused to users that may only SHOW (`stats_users`)?
     pub(crate) fn needs_admin(&self) -> bool {
         match self {
             Self::Show(show) => show.needs_admin(),
@@ -215,7 +215,7 @@ impl Command {
 }
 
 impl Order {
-    /// The verb, which is also what the answer says when it is done.
+    /// Returns the verb, which is also the command tag of the reply.
     pub(crate) fn tag(&self) -> &'static str {
         match self {
             Self::Pause(_) => "PAUSE",
@@ -230,7 +230,7 @@ impl Order {
         }
     }
 
-    /// The log line of the command; PgBouncer says nothing of a single client.
+    /// Returns the log line of the command; as in PgBouncer, there is none for a single client.
     pub(crate) fn note(&self) -> Option<String> {
         let tag = self.tag();
         Some(match self {
@@ -251,7 +251,7 @@ fn string(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
 }
 
-/// As `sscanf` reads it: what stands behind the digits does not matter.
+/// Reads a number like `sscanf`: text after the digits is ignored.
 fn leading_number(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(&text[..digits]).ok()?.parse().ok()
@@ -259,6 +259,29 @@ fn leading_number(text: &[u8]) -> Option<u64> {
 
 fn parameter(name: &[u8]) -> Option<(&'static str, &'static str)> {
     PARAMETERS.into_iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// Returns the command nearest to a text that is none, as one would type it.
+pub(crate) fn nearest(text: &[u8]) -> Option<String> {
+    /// Longer texts are SQL.
+    const LEN_MAX: usize = 80;
+    let text = str::from_utf8(text).ok().filter(|text| text.len() <= LEN_MAX)?;
+    let mut words = text.trim_end_matches([';', ' ']).split_ascii_whitespace();
+    let (verb, argument) = (words.next()?.to_ascii_lowercase(), words.next());
+    let shows: Vec<_> = show::ALL.iter().map(|show| show.name().to_ascii_lowercase()).collect();
+    let verbs = || VERBS.iter().filter_map(|verb| verb.form.split(' ').next());
+    let verbs: Vec<_> = verbs().chain(["SHOW", "HELP"]).map(str::to_ascii_lowercase).collect();
+    let near = |word: &str, known: &[String]| {
+        let word = word.to_ascii_lowercase();
+        config::nearest(&word, known.iter().map(String::as_str)).map(str::to_ascii_uppercase)
+    };
+    let show = |word: &str| near(word, &shows).map(|name| format!("SHOW {name}"));
+    match (near(&verb, &verbs)?.as_str(), argument) {
+        ("SHOW", Some(word)) => show(word),
+        ("SHOW", None) => Some("SHOW HELP".to_owned()),
+        (known, None) => Some(known.to_owned()),
+        (known, Some(word)) => Some(format!("{known} {word}")),
+    }
 }
 
 /// The text of SHOW HELP.
@@ -283,6 +306,22 @@ mod tests {
 
     fn parse(text: &str) -> Result<Command, Invalid> {
         Command::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn the_nearest_command_is_proposed() {
+        for (text, known) in [
+            ("SHOW POLS", Some("SHOW POOLS")),
+            ("shwo clients;", Some("SHOW CLIENTS")),
+            ("RELAOD", Some("RELOAD")),
+            ("PAUES app", Some("PAUSE app")),
+            ("show", Some("SHOW HELP")),
+            ("select 1+1", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(text.as_bytes()).as_deref(), known, "{text:?}");
+        }
+        assert!(matches!(parse("help;"), Ok(Command::Help)));
     }
 
     #[test]

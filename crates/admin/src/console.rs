@@ -1,4 +1,4 @@
-//! The console of the process: its connections, and what happens on each of them.
+//! The console of the process: its connections, and their messages.
 //!
 //! ```text
 //!  Login ─► welcome ─► message ─► reply ─► message … ─► why it ended
@@ -20,38 +20,39 @@ use self::extended::Prepared;
 use self::session::Session;
 use crate::NAME;
 use crate::control::Control;
+use crate::recording::Recording;
 use crate::reply;
-use crate::show::View;
+use crate::show::{Show, View};
 use crate::snapshot::{ClientRow, ClientState, Connection};
 
 mod extended;
 mod session;
 
-/// A client of the console that has proven who it is and was told nothing yet.
+/// A console client that is authenticated and has not been welcomed yet.
 #[derive(Clone, Debug)]
 pub struct Login {
     /// The prefix of log lines about the connection.
     pub label: String,
-    /// May it change anything (`admin_users`), or only look (`stats_users`)?
+    /// May it change anything (`admin_users`), or only SHOW (`stats_users`)?
     pub admin: bool,
     /// For cancel requests.
     pub process_id: u32,
     pub secret: [u8; 4],
-    /// How SHOW CLIENTS shows it. The database is replaced by the console's own; `id` must be
-    /// unique among all clients.
+    /// Its row in SHOW CLIENTS. The console replaces the database; `id` must be unique among all
+    /// clients.
     pub connection: Connection,
-    /// Bytes that were received behind its login.
+    /// Bytes that followed its login.
     pub unread: Vec<u8>,
 }
 
-/// One for the process.
+/// The console; there is one per process.
 pub struct Console {
     control: Arc<dyn Control>,
-    /// Its connections, by their ids.
+    /// Its connections, by id.
     open: Mutex<BTreeMap<u64, Open>>,
-    /// Connections so far that have asked anything.
+    /// The number of connections so far that have sent a query.
     sessions: AtomicU64,
-    /// Connections so far.
+    /// The number of connections so far.
     logins: AtomicU64,
 }
 
@@ -64,12 +65,12 @@ struct Open {
     request: Option<Instant>,
 }
 
-/// Messages from other tasks to a connection.
+/// Signals of other tasks to a connection.
 #[derive(Debug, Default)]
 struct Signals {
-    /// It is not to wait any longer for what it has ordered.
+    /// Stop waiting for the present command.
     cancel: Notify,
-    /// It is to end.
+    /// End the connection.
     kill: Notify,
 }
 
@@ -89,8 +90,8 @@ impl Console {
         }
     }
 
-    /// Serves one connection from its welcome to its end, and returns why it ended, for the log;
-    /// nothing if the whole process ends. The stream is not closed, only dropped.
+    /// Serves one connection from its welcome to its end. Returns the reason for the end, for the
+    /// log; None if the whole process ends. The stream is dropped without closing it.
     pub async fn serve<S>(&self, stream: S, login: Login) -> Option<String>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -120,7 +121,7 @@ impl Console {
         session.run().await
     }
 
-    /// Somebody wants what the owner of this key waits for to be given up. It may be nobody here.
+    /// Cancels the command of the client with this key, if it belongs to the console.
     pub fn cancel(&self, process_id: u32, secret: &[u8]) {
         let is_meant = |open: &&Open| open.key.0 == process_id && open.key.1 == secret;
         if let Some(open) = self.open().values().find(is_meant) {
@@ -128,7 +129,7 @@ impl Console {
         }
     }
 
-    /// Ends the connection that SHOW CLIENTS lists by this number. False if there is none.
+    /// Ends the connection with this number in SHOW CLIENTS. Returns false if there is none.
     fn kill(&self, number: u64) -> bool {
         let open = self.open();
         let found = open.iter().find(|(id, _)| *id & i32::MAX as u64 == number);
@@ -136,7 +137,7 @@ impl Console {
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Open>> {
-        // Each change of the map is one call, so a panic elsewhere leaves nothing half done.
+        // Each change of the map is one call, so a panic elsewhere leaves it consistent.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -150,8 +151,12 @@ impl Console {
         }
     }
 
-    async fn view(&self) -> View {
+    async fn view(&self, show: &dyn Show) -> View {
         let snapshot = self.control.snapshot().await;
+        let recording = match show.needs_recording() {
+            true => self.control.recording().await,
+            false => Recording::default(),
+        };
         let row = |open: &Open| {
             let mut row = open.row.clone();
             let wait = open.request.map_or(0, |request| request.elapsed().as_micros());
@@ -160,11 +165,12 @@ impl Console {
         };
         let [sessions, logins] =
             [&self.sessions, &self.logins].map(|count| count.load(Ordering::Relaxed));
-        View { snapshot, consoles: self.open().values().map(row).collect(), sessions, logins }
+        let consoles = self.open().values().map(row).collect();
+        View { snapshot, recording, consoles, sessions, logins }
     }
 }
 
-/// Keeps a connection listed as long as it is served, also when serving it is given up midway.
+/// Lists a connection as long as it is served, even if serving it is aborted.
 struct Entry<'a> {
     console: &'a Console,
     id: u64,

@@ -1,14 +1,17 @@
-//! The requests of the console to its process.
+//! The console's interface to its process.
 
 use std::future::Future;
 use std::pin::Pin;
 
+use config::ErrorCodes;
+
+use crate::recording::Recording;
 use crate::snapshot::Snapshot;
 
 /// A future of a [`Control`].
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// How the process is to end.
+/// The kind of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
     /// At once.
@@ -19,14 +22,14 @@ pub enum Shutdown {
     WaitForClients,
 }
 
-/// An operator's order. A name is that of a database as clients call it.
+/// An operator's order. Names are those of databases as clients use them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     Pause(Option<String>),
     Resume(Option<String>),
     Suspend,
     Kill(Option<String>),
-    /// By the `id` of SHOW CLIENTS.
+    /// Names a client by the `id` of SHOW CLIENTS.
     KillClient(u64),
     Reconnect(Option<String>),
     WaitClose(Option<String>),
@@ -34,49 +37,66 @@ pub enum Order {
     Enable(String),
 }
 
+/// Why a configuration is not in force, or not as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NotReloaded {
+    /// The parts that stay as they were, in an operator's words; none named means all of them.
+    pub kept: Vec<String>,
+    /// The mistakes in the files, each with its place.
+    pub mistakes: Vec<String>,
+}
+
 /// The running process, as the console sees it. Its methods log what they do.
 pub trait Control: Send + Sync {
-    /// Returns the state of this moment.
+    /// Returns the present state.
     fn snapshot(&self) -> Boxed<'_, Snapshot>;
+
+    /// Returns the content of the flight recorder.
+    fn recording(&self) -> Boxed<'_, Recording>;
 
     /// Reads the configuration again, as SIGHUP does.
     ///
+    /// Returns a line for each change.
+    ///
     /// # Errors
-    /// The parts that stay as they were, in an operator's words; none named means all of them.
-    fn reload(&self) -> Boxed<'_, Result<(), Vec<String>>>;
+    /// Why all stays as it was, or a part of it.
+    fn reload(&self) -> Boxed<'_, Result<Vec<String>, NotReloaded>>;
 
-    /// Why an order cannot even be tried as things stand, in PgBouncer's words.
+    /// Returns `error_codes`: with PgBouncer's, errors have neither a DETAIL nor a HINT.
+    fn error_codes(&self) -> ErrorCodes;
+
+    /// Returns why an order cannot be tried in the present state, in PgBouncer's words.
     fn refusal(&self, order: &Order) -> Option<String>;
 
-    /// Carries out an order, and is ready when that is done: a pause when no server is left, a
-    /// suspension when nothing is half read. Dropping the future does not undo the order.
+    /// Carries out an order, and is ready when it is complete: a pause when no server is left, a
+    /// suspension when no message is half read. Dropping the future does not undo the order.
     ///
     /// # Errors
-    /// Why it is not carried out, in PgBouncer's words.
+    /// Why the order is refused, in PgBouncer's words.
     fn order(&self, order: Order) -> Boxed<'_, Result<(), String>>;
 
-    /// The operator does not want to wait any longer: PAUSE and SUSPEND are undone.
+    /// Undoes PAUSE and SUSPEND, because the operator has stopped waiting.
     fn give_up(&self);
 
-    /// No operator is left.
+    /// Tells that the last operator has left.
     fn abandoned(&self);
 
-    /// Gives a global key of the configuration another value until the next reload. Returns a text
-    /// for the operator if the value does not act yet.
+    /// Sets a global key until the next reload. Returns a text for the operator if the value has no
+    /// effect yet.
     ///
     /// # Errors
-    /// When there is no such key, or that is no value for it.
+    /// When there is no such key, or the value is invalid.
     fn set(&self, key: String, value: String) -> Boxed<'_, Result<Option<String>, String>>;
 
-    /// Writes what an operator did into the log.
+    /// Logs an operator's action.
     fn note(&self, what: &str);
 
-    /// Writes into the log what an operator was refused.
+    /// Logs the refusal of an operator's action.
     fn error(&self, what: &str);
 
-    /// Writes into the log what the connection `who` was told, if such errors are to be there.
+    /// Logs an error that was sent to the connection `who`, if such errors are logged.
     fn pooler_error(&self, who: &str, what: &str);
 
-    /// Begins to end the process, and returns without waiting for the end.
+    /// Begins a shutdown, and returns at once.
     fn shutdown(&self, how: Shutdown);
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use config::reference::{Table, wrapped};
+
 use crate::command;
 use crate::show;
 
@@ -11,71 +13,95 @@ const INTRODUCTION: &str = "\
 <!-- Generated from the tables in crates/admin/src/show; do not edit.
      `UPDATE_DOCS=1 cargo test -p weir-admin` writes it anew. -->
 
-Connect to the virtual database `pgbouncer`, or `weir`, with any client of PostgreSQL:
+Connect to the virtual database `pgbouncer` or `weir` with any PostgreSQL client:
 
 ```console
 $ psql -h 127.0.0.1 -p 6432 -U admin pgbouncer
 ```
 
-Users in `admin_users` may run every command, those in `stats_users` only SHOW, but not SHOW FDS. A
-command is one or two words in any case, with an optional semicolon; names that are not plain words
-go in double quotes. `SELECT X` is the same as `SHOW X`.
+From the shell:
 
-The user `pgbouncer` needs no password on the Unix socket if it is run by the same system user as
-Weir, and may do everything.
+```console
+$ weir ctl -c /etc/weir/weir.ini SHOW POOLS
+$ weir ctl -h 127.0.0.1 -p 6432 -U admin --json SHOW CLIENTS | jq .
+```
 
-The extended query protocol is spoken, too, which PgBouncer refuses: drivers may prepare a command,
-with or without a name, have it described, read its result in portions, and have numbers in binary.
-There are no parameters, and no transactions: switch autocommit on where a driver would say BEGIN.
+With `-c`, `weir ctl` takes the address and an admin user from the configuration file, and the
+password from `auth_file` if it is there in clear. `-h`, `-p` and `-U` override that, as do PGUSER
+and PGPASSWORD. Without `-c`, `weir ctl` reads PGHOST, PGPORT, PGUSER, PGPASSWORD and `~/.pgpass`,
+as psql does. The defaults are 127.0.0.1 and 6432.
 
-Names, order and types of the columns, and the texts of errors, are those of PgBouncer 1.25.2, so
-that what reads its console reads Weir's.
+Tables have psql's form; `--json` prints an array of objects. Notices go to standard error. The exit
+status is 0; 1 for an error of the console; 2 if there is no connection. SUSPEND ends with the
+connection, so it has no lasting effect from `weir ctl`.
+
+| user | may run |
+|---|---|
+| listed in `admin_users` | every command |
+| listed in `stats_users` | SHOW, except SHOW FDS |
+| `pgbouncer` | every command, without a password: on the Unix socket, if the client's system user is Weir's |
+
+A command is one or two words in any case, with an optional semicolon. Names that are not plain
+words need double quotes. `SELECT X` is the same as `SHOW X`.
+
+Names, order and types of the columns and the error texts are those of PgBouncer 1.25.2, so programs
+that read PgBouncer's console can read Weir's.
+
+Drivers may use the extended query protocol, which PgBouncer refuses. They can prepare and describe
+a command, read its result in portions, and get numbers in binary. There are no parameters and no
+transactions, so enable autocommit in drivers that would send BEGIN.
 
 Drivers that `SHOW` or `SET` `client_encoding`, `datestyle`, `timezone`,
-`standard_conforming_strings` or `default_transaction_isolation` are given a fixed answer; setting
-them does nothing.
+`standard_conforming_strings` or `default_transaction_isolation` get a fixed answer. Such a SET has
+no effect.
 
-An error leaves the connection open: severity ERROR, SQLSTATE 08P01, or F0000 when RELOAD failed.
-Within a batch of the extended protocol everything behind an error is skipped up to Sync.
-Messages that cannot be read, or are longer than 16 kB, end the connection.
+An error does not close the connection. Its severity is ERROR and its SQLSTATE 08P01, or F0000 if
+RELOAD failed. After an error in a batch of the extended protocol, everything up to the Sync is
+skipped. A message that cannot be read, or is longer than 16 kB, ends the connection.
 
 ## Commands
 
-| command | effect |
-|---|---|
 ";
 
 /// The text below the table of commands.
 const COMMANDS: &str = "
-A command that waits (PAUSE, SUSPEND, WAIT_CLOSE) is given up with Ctrl-C: the error is
-`canceling statement due to user request` (57014), and a global PAUSE or SUSPEND is undone, as by
-RESUME. What was paused by name stays paused. A console that is closed while it waits undoes
-nothing.
+Ctrl-C ends a command that waits (PAUSE, SUSPEND, WAIT_CLOSE). The error is `canceling statement due
+to user request` (57014). It also undoes a PAUSE without a name, or a SUSPEND, like RESUME. A PAUSE
+with a name stays in effect. Closing a console that waits undoes nothing.
 
 ## SHOW HELP
 
 The list of commands, as a notice.
 ";
 
-/// The whole of `docs/admin.md`.
+/// Returns the whole of `docs/admin.md`.
 pub fn markdown() -> String {
-    let mut text = INTRODUCTION.to_owned();
+    let mut commands = Table::new(&["command", "effect"]);
     for verb in &command::VERBS {
-        let _ = writeln!(text, "| `{}` | {} |", verb.form, verb.about);
+        commands.row(verb.form, &[], verb.about);
     }
-    text.push_str(COMMANDS);
+    let mut text = format!("{INTRODUCTION}{}{COMMANDS}", commands.finish());
     for show in show::ALL {
-        let _ = write!(
-            text,
-            "\n## SHOW {}\n\n{}\n\n| column | type | meaning |\n|---|---|---|\n",
-            show.name(),
-            show.about(),
-        );
+        let mut table = Table::new(&["column", "type", "meaning"]);
         for head in show.heads() {
-            let _ = writeln!(text, "| `{}` | {} | {} |", head.name, head.kind.name(), head.about);
+            table.row(head.name, &[head.kind.name()], head.about);
         }
+        let (name, about) = (show.name(), wrapped(show.about()));
+        let _ = write!(text, "\n## SHOW {name}\n\n{about}\n\n{}", table.finish());
     }
     text
+}
+
+/// Returns the words of all commands, for a shell that completes them.
+pub fn words() -> Vec<&'static str> {
+    let verbs = command::VERBS.iter().flat_map(|verb| verb.form.split(' '));
+    let is_word = |word: &&str| word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    let mut words: Vec<_> = verbs.filter(is_word).collect();
+    words.extend(["SHOW", "HELP"]);
+    words.extend(show::ALL.iter().map(|show| show.name()));
+    words.sort_unstable();
+    words.dedup();
+    words
 }
 
 #[cfg(test)]

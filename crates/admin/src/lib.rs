@@ -1,12 +1,14 @@
-//! The operator's view of a running Weir: the console, which is the virtual database
-//! `pgbouncer`, with the commands, columns and texts of PgBouncer's.
+//! The operator's view of a running Weir: the console, which is the virtual database `pgbouncer`,
+//! with PgBouncer's commands, columns and texts.
 //!
-//! Each SHOW is one table definition under `show`: names, types and meaning of its columns and how
-//! a [`Snapshot`] becomes rows. The console's answers and `docs/admin.md` both come from there.
+//! Each SHOW is one table definition under `show`: names, types and meaning of its columns, and the
+//! conversion of a [`Snapshot`] to rows. The console's replies and `docs/admin.md` come from there.
 //!
-//! This crate knows nothing of workers and sockets of the data plane. It is handed a stream that
-//! is logged in already, copies of what there is to show ([`Snapshot`]), and what it may ask for
-//! ([`Control`]).
+//! The measures of a page for Prometheus are tables, too, under `measures`. The page and
+//! `docs/metrics.md` both come from there.
+//!
+//! This crate knows nothing of workers and sockets of the data plane. It gets a logged-in stream,
+//! copies of the state ([`Snapshot`]), and an interface to the process ([`Control`]).
 
 #![forbid(unsafe_code)]
 
@@ -14,17 +16,23 @@ mod command;
 mod console;
 mod control;
 mod docs;
+mod incident;
+mod measures;
 mod message;
+mod recording;
 mod reply;
 mod show;
 mod snapshot;
 
 pub use crate::console::{Console, Login};
-pub use crate::control::{Boxed, Control, Order, Shutdown};
-pub use crate::docs::markdown;
+pub use crate::control::{Boxed, Control, NotReloaded, Order, Shutdown};
+pub use crate::docs::{markdown, words};
+pub use crate::incident::{Answer, Incident};
+pub use crate::measures::{Exposition, Measures, PoolMeasures, docs::metrics_markdown};
+pub use crate::recording::Recording;
 pub use crate::snapshot::{
-    Address, Buffers, Cancel, ClientRow, ClientState, Connection, DnsHost, DnsZone, Listener,
-    Memory, Pin, PoolRow, ServerRow, ServerState, Snapshot,
+    Address, Buffers, Cancel, ClientRow, ClientState, Connection, DnsHost, DnsZone, Doing,
+    Listener, Memory, Pin, PoolRow, ServerRow, ServerState, Snapshot,
 };
 
 /// Names of the virtual database of the console.

@@ -1,9 +1,9 @@
-//! The messages of a logged-in client of the console, read from the bytes received so far.
+//! The messages of a logged-in client of the console, parsed from the received bytes.
 
 use wire::messages::{Bind, Execute, Parse, StatementOrPortal};
 use wire::{HEADER_LEN, Header, Reader, bad_header, frontend};
 
-/// Longest message read, in bytes; PgBouncer's limit is what its `pkt_buf` holds, 4096.
+/// Longest accepted message, in bytes; PgBouncer's limit is the size of its `pkt_buf`, 4096.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,21 +16,21 @@ pub(crate) enum Message {
     Other(u8),
 }
 
-/// A message of the extended query protocol. Names are empty for what is unnamed.
+/// A message of the extended query protocol. Unnamed statements and portals have empty names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Extended {
     Parse {
         name: Vec<u8>,
         text: Vec<u8>,
-        /// Does it name types of parameters?
+        /// Does it declare types of parameters?
         has_parameters: bool,
     },
     Bind {
         portal: Vec<u8>,
         statement: Vec<u8>,
-        /// How many parameters it brings.
+        /// The number of its parameters.
         parameters: u16,
-        /// Formats of the result's columns as they are counted there: 0 text, 1 binary.
+        /// Format codes of the result's columns: 0 text, 1 binary.
         formats: Vec<u16>,
     },
     DescribeStatement(Vec<u8>),
@@ -46,10 +46,10 @@ pub(crate) enum Extended {
     Sync,
 }
 
-/// Why a connection ends that sends what is no message of the protocol.
+/// Why a connection with an invalid message ends.
 pub(crate) const UNKNOWN: &str = "unknown pkt";
 
-/// Takes the first message from the front of `buffer`; `None` if it is not whole yet.
+/// Removes the first message from `buffer`; `None` if it is incomplete.
 ///
 /// # Errors
 /// The text of the FATAL error that ends the connection.
@@ -79,14 +79,14 @@ pub(crate) fn take(buffer: &mut Vec<u8>) -> Result<Option<Message>, String> {
     Ok(Some(message))
 }
 
-/// Like PgBouncer, it takes what is before the first NUL and ignores what is behind it.
+/// Like PgBouncer, it ignores everything after the first NUL.
 fn query(body: &[u8]) -> Result<Vec<u8>, String> {
     let text = Reader::new(body).cstr().ok_or("incomplete query")?;
     Ok(text.to_vec())
 }
 
-/// `None` if it is no message of the extended query protocol, an error if it is none that can be
-/// read.
+/// Parses a message of the extended query protocol. Returns `None` for another message, and an
+/// error for a malformed one.
 fn extended(code: u8, body: &[u8]) -> Option<Result<Extended, ()>> {
     let message = match code {
         frontend::PARSE => Parse::decode(body).map_err(drop).map(|parse| Extended::Parse {
@@ -121,14 +121,14 @@ fn named(
     Ok(if kind == b'S' { statement(name.to_vec()) } else { portal(name.to_vec()) })
 }
 
-/// The rest of a Bind after its names: how many values, and the formats of the result.
+/// Reads the rest of a Bind after its names: the number of values, and the formats of the result.
 fn values_and_formats(rest: &[u8]) -> Option<(u16, Vec<u16>)> {
     let mut reader = Reader::new(rest);
     let value_formats = reader.u16()?;
     reader.bytes(2 * usize::from(value_formats))?;
     let values = reader.u16()?;
     for _ in 0..values {
-        // -1 is null.
+        // -1 is NULL.
         if let Ok(len) = usize::try_from(reader.i32()?) {
             reader.bytes(len)?;
         }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_ends_the_connection_with_the_text_of_pgbouncer() {
+    fn malformed_messages_end_the_connection_with_the_text_of_pgbouncer() {
         let refused = |bytes: &[u8]| take(&mut bytes.to_vec()).unwrap_err();
         assert_eq!(refused(b"Q\0\0\0\0"), "bad packet header: '5100000000'");
         assert_eq!(refused(b"Q\xff\xff\xff\xff"), "bad packet header: '51ffffffff'");

@@ -1,13 +1,12 @@
-//! The console's replies in the bytes of the protocol, each up to what ends it.
+//! The console's replies as bytes of the protocol, each including its end.
 
-use wire::{ErrorFields, backend};
+use wire::{
+    ErrorFields, backend,
+    sqlstate::{PROTOCOL_VIOLATION, QUERY_CANCELED},
+};
 
 use crate::show::{Head, Kind, Show, View};
 use config::PGBOUNCER_VERSION;
-
-/// SQLSTATE of nearly everything PgBouncer says.
-pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
-pub(crate) const CONFIG_FILE_ERROR: &str = "F0000";
 
 /// The reply to a login: what there is before the first ReadyForQuery.
 pub(crate) fn welcome(out: &mut Vec<u8>, application_name: &str, pid: u32, secret: [u8; 4]) {
@@ -22,6 +21,10 @@ pub(crate) fn welcome(out: &mut Vec<u8>, application_name: &str, pid: u32, secre
         ("standard_conforming_strings", "on"),
         ("is_superuser", "on"),
         ("application_name", application_name),
+        // As after other logins, since PgBouncer 1.26.
+        ("pgbouncer.version", PGBOUNCER_VERSION),
+        ("pgbouncer.pool_mode", "statement"),
+        ("pgbouncer.max_prepared_statements", "0"),
     ];
     for (name, value) in parameters {
         if !value.is_empty() {
@@ -40,7 +43,7 @@ pub(crate) fn done(out: &mut Vec<u8>, tag: &str) {
     backend::command_complete(out, tag);
 }
 
-/// How the columns of a result are sent: none said means text, one counts for all.
+/// The formats of a result's columns: none means text, and a single one applies to all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Formats(pub(crate) Vec<u16>);
 
@@ -53,7 +56,7 @@ impl Formats {
     }
 }
 
-/// The columns of a result.
+/// Appends the columns of a result.
 pub(crate) fn columns(out: &mut Vec<u8>, heads: &[Head], formats: &Formats) {
     let column = |head: &Head| {
         let (type_oid, type_len) = (head.kind.oid(), head.kind.len());
@@ -63,7 +66,7 @@ pub(crate) fn columns(out: &mut Vec<u8>, heads: &[Head], formats: &Formats) {
     backend::row_description_in(out, &columns, |at| formats.is_binary(at));
 }
 
-/// All of a SHOW but its columns.
+/// Appends a SHOW's reply without its columns.
 pub(crate) fn show(out: &mut Vec<u8>, show: &dyn Show, view: View, formats: &Formats) {
     let kinds: Vec<Kind> = show.heads().iter().map(|head| head.kind).collect();
     show.rows(view, &mut |cells| {
@@ -81,7 +84,7 @@ pub(crate) fn show(out: &mut Vec<u8>, show: &dyn Show, view: View, formats: &For
     done(out, "SHOW");
 }
 
-/// The value of a parameter of PostgreSQL's, which is the same bytes in both formats.
+/// Appends the value of a PostgreSQL parameter, whose bytes are the same in both formats.
 pub(crate) fn parameter(out: &mut Vec<u8>, value: &str) {
     backend::data_row(out, &[Some(value.as_bytes())]);
     done(out, "SHOW");
@@ -95,20 +98,34 @@ pub(crate) fn notice(out: &mut Vec<u8>, message: &str, detail: Option<&str>) {
     backend::notice(out, &fields);
 }
 
-/// An error after which the console goes on. Where PgBouncer has no such error, its SQLSTATE is
-/// PostgreSQL's.
+/// Appends an error that does not end the connection. The SQLSTATE is PostgreSQL's if PgBouncer has
+/// no such error.
 pub(crate) fn error_of(out: &mut Vec<u8>, code: &str, message: impl Into<Vec<u8>>) {
+    error_with(out, code, message, (b'D', None));
+}
+
+/// The same, with a DETAIL or a HINT (`D`, `H`) if there is one.
+pub(crate) fn error_with(
+    out: &mut Vec<u8>,
+    code: &str,
+    message: impl Into<Vec<u8>>,
+    (field, text): (u8, Option<String>),
+) {
     let mut fields = ErrorFields::new("ERROR", code, "");
     fields.replace(b'M', message);
+    if let Some(text) = text {
+        fields.replace(field, text);
+    }
     backend::error(out, &fields);
 }
 
-/// The answer to a command that its client did not want to wait for: PostgreSQL's.
+/// Appends PostgreSQL's error for a cancelled command.
 pub(crate) fn canceled(out: &mut Vec<u8>) {
-    error_of(out, "57014", "canceling statement due to user request");
+    let text = "canceling statement due to user request";
+    error_of(out, QUERY_CANCELED, text);
 }
 
-/// An error that ends the connection.
+/// Appends an error that ends the connection.
 pub(crate) fn fatal(out: &mut Vec<u8>, message: &str) {
     backend::error(out, &ErrorFields::new("FATAL", PROTOCOL_VIOLATION, message));
 }

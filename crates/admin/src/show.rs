@@ -4,7 +4,7 @@
 mod cell;
 mod config;
 mod connections;
-mod databases;
+pub(crate) mod databases;
 mod dns;
 mod fds;
 mod lists;
@@ -12,27 +12,33 @@ mod mem;
 mod peers;
 mod pins;
 mod pools;
+mod recorder;
 mod sockets;
 mod state;
 mod stats;
+mod summary;
 mod totals;
 mod users;
 mod version;
+mod waits;
+mod watched;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 pub(crate) use self::cell::{Cell, Kind};
 use crate::NAME;
+use crate::recording::Recording;
 use crate::snapshot::{ClientRow, Snapshot};
 
 /// Every SHOW that gives rows, in the order of the documentation.
-pub(crate) static ALL: [&dyn Show; 22] = [
+pub(crate) static ALL: [&dyn Show; 30] = [
     &version::VERSION,
     &state::STATE,
     &config::CONFIG,
     &databases::DATABASES,
     &pools::POOLS,
+    &summary::SUMMARY,
     &connections::CLIENTS,
     &connections::SERVERS,
     &sockets::SOCKETS,
@@ -40,6 +46,13 @@ pub(crate) static ALL: [&dyn Show; 22] = [
     &users::USERS,
     &fds::FDS,
     &pins::PINS,
+    &waits::WAITS,
+    &watched::FINGERPRINTS,
+    &watched::ADVICE,
+    &watched::REASONS,
+    &recorder::SLOW,
+    &recorder::RECORDER,
+    &recorder::EVENTS,
     &peers::PEERS,
     &peers::PEER_POOLS,
     &lists::LISTS,
@@ -52,19 +65,26 @@ pub(crate) static ALL: [&dyn Show; 22] = [
     &mem::MEM,
 ];
 
+/// Returns the SHOW of this name, in upper case.
+pub(crate) fn find(name: &str) -> Option<&'static dyn Show> {
+    ALL.into_iter().find(|show| show.name() == name)
+}
+
 /// The source of the rows.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) snapshot: Snapshot,
+    /// Empty unless [`Show::needs_recording`].
+    pub(crate) recording: Recording,
     /// The clients of the console.
     pub(crate) consoles: Vec<ClientRow>,
-    /// Connections of the console so far that have asked anything.
+    /// The number of console connections so far that have sent a query.
     pub(crate) sessions: u64,
-    /// Connections of the console so far.
+    /// The number of console connections so far.
     pub(crate) logins: u64,
 }
 
-/// A column apart from how its cells are filled.
+/// A column without the function that fills its cells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) name: &'static str,
@@ -73,15 +93,21 @@ pub(crate) struct Head {
     pub(crate) about: &'static str,
 }
 
-/// A [`Table`] whose row type does not matter.
+/// A [`Table`] of any row type.
 pub(crate) trait Show: Sync {
-    /// In upper case.
+    /// Returns the name in upper case.
     fn name(&self) -> &'static str;
     fn about(&self) -> &'static str;
 
-    /// Is it refused to those who may only look?
+    /// Is it refused to users that may only SHOW (`stats_users`)?
     fn needs_admin(&self) -> bool {
         self.name() == fds::FDS.name
+    }
+
+    /// Does it show the flight recorder?
+    fn needs_recording(&self) -> bool {
+        let names = [recorder::SLOW.name, recorder::RECORDER.name, recorder::EVENTS.name];
+        names.contains(&self.name())
     }
 
     fn heads(&self) -> Vec<Head>;
@@ -95,12 +121,12 @@ impl fmt::Debug for dyn Show {
     }
 }
 
-/// The definition of one SHOW. `R` is what one row is made from.
+/// The definition of one SHOW. `R` is the source of one row.
 struct Table<R: 'static> {
     name: &'static str,
     about: &'static str,
     columns: &'static [Column<R>],
-    /// Takes the view apart, in the order the rows are printed.
+    /// Converts the view to rows, in the printed order.
     rows: fn(View) -> Vec<R>,
 }
 
@@ -138,7 +164,7 @@ impl<R> Show for Table<R> {
     }
 }
 
-/// Columns of one table and those that another has behind them.
+/// Joins the columns of two tables.
 const fn joined<R, const N: usize>(first: &[Column<R>], then: &[Column<R>]) -> [Column<R>; N] {
     let mut all = [first[0]; N];
     let mut at = 0;
@@ -182,9 +208,9 @@ const fn numeric<R>(
 }
 
 impl View {
-    /// The databases that SHOW DATABASES lists, by name: those configured, and those made from the
-    /// entry `*` that are in use, or paused or disabled, which nobody would know of otherwise. The
-    /// console's own is not among them.
+    /// Returns the names of the databases in SHOW DATABASES. These are the configured ones, and
+    /// those made from the entry `*` that are in use, paused or disabled. The console's own is not
+    /// included.
     fn database_names(&self) -> BTreeSet<&str> {
         let configured = self.snapshot.config.databases.keys().map(String::as_str);
         let clients = self.snapshot.clients.iter().map(|client| &client.connection);
@@ -198,7 +224,7 @@ impl View {
     }
 }
 
-/// Whole seconds, and the microseconds beyond them.
+/// Returns whole seconds, and the remaining microseconds.
 fn split_micros(micros: u64) -> (u64, u64) {
     (micros / 1_000_000, micros % 1_000_000)
 }

@@ -1,4 +1,4 @@
-//! The state to show at one moment, as plain copies. It refers to nothing that runs.
+//! The state to show, as plain copies. It refers to no running object.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -6,11 +6,13 @@ use std::sync::Arc;
 use config::{Config, PoolMode};
 
 use engine::averages::Averages;
+use engine::facts::Facts;
 use engine::ids::PoolId;
 use engine::report::CancelTarget;
+pub use engine::report::ServerState;
 use engine::stats::Stats;
 use engine::switches::Switches;
-use engine::values::Values;
+use engine::watch::Watched;
 
 /// Everything a SHOW may print. Clients of the console itself are not in it.
 #[derive(Clone, Debug)]
@@ -30,20 +32,22 @@ pub struct Snapshot {
     pub dns_queries: usize,
     pub averages: Arc<Averages>,
     pub memory: Memory,
-    /// Writes a moment, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
+    /// The findings of each worker's watch.
+    pub watched: Vec<Watched>,
+    /// Formats a time, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
     pub local_time: fn(i64) -> String,
 }
 
 #[derive(Clone, Debug)]
 pub struct PoolRow {
-    /// Its number in [`Connection::pool`] and [`Averages::record`].
+    /// The pool's number in [`Connection::pool`] and [`Averages::record`].
     pub id: PoolId,
-    /// The database as clients call it.
+    /// The database as clients name it.
     pub database: String,
-    /// The user its servers are logged in as.
+    /// The user that its servers log in as.
     pub user: String,
     pub pool_mode: PoolMode,
-    /// Microseconds the first client in the queue has been waiting; 0 = nobody waits.
+    /// How long the first client in the queue has waited, in microseconds; 0 = no client waits.
     pub oldest_wait: u64,
     pub stats: Stats,
 }
@@ -65,36 +69,45 @@ impl ClientRow {
 pub struct ServerRow {
     pub state: ServerState,
     pub connection: Connection,
+    /// Its client's use of it; none without a client.
+    pub doing: Option<Doing>,
     /// Its client keeps it.
     pub pin: Option<Pin>,
-    /// Does it tell what its session holds, or is it asked? None if it is not used in auto mode.
-    pub reports_state: Option<bool>,
+}
+
+/// The use that a client makes of its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doing {
+    /// As `state` in `pg_stat_activity`.
+    pub activity: &'static str,
+    /// Microseconds since it does so.
+    pub age: u64,
 }
 
 /// Why a client keeps a server between transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// In words, separated by commas.
+    /// The reasons in words, separated by commas.
     pub reasons: String,
     /// Seconds.
     pub age: u64,
-    /// Of a statement's text; 0 if that is not known.
+    /// The fingerprint of a statement's text; 0 if unknown.
     pub fingerprint: u64,
 }
 
 /// The columns that clients and servers share.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// No other connection of the process has had it or will have it. The console prints the lower
-    /// 31 bits, all that its column holds.
+    /// A number that is unique in the process. The console prints the lower 31 bits, as its column
+    /// is narrow.
     pub id: u64,
-    /// The descriptor, by which the log, `ptr` and `link` name the connection.
+    /// The descriptor; the log, `ptr` and `link` name the connection by it.
     pub fd: u64,
-    /// `None` while it is not known, during a client's login.
+    /// `None` during a client's login.
     pub pool: Option<PoolId>,
-    /// As the client asked for it, not as the server calls it.
+    /// The client's name for it, not the server's.
     pub database: String,
-    /// The client's own name, or the user the server is logged in as.
+    /// The client's user, or the user that the server is logged in as.
     pub user: String,
     /// The other end.
     pub peer: Option<Address>,
@@ -104,9 +117,9 @@ pub struct Connection {
     pub connected_at: i64,
     /// When its last request came, in seconds since 1970.
     pub request_at: i64,
-    /// Microseconds since its present request came; 0 = it has none.
+    /// Microseconds since its present request came; 0 = there is none.
     pub wait: u64,
-    /// It is closed as soon as it is free.
+    /// The connection is closed as soon as it is free.
     pub close_needed: bool,
     /// Descriptor of the server or client at the other side; 0 = not linked.
     pub link: u64,
@@ -114,42 +127,36 @@ pub struct Connection {
     pub remote_pid: u32,
     /// Protocol version and cipher suite; empty without TLS.
     pub tls: String,
-    /// The cancel key: process id and secret.
-    pub key: u64,
-    /// Values of the parameters that are tracked.
-    pub vars: Values,
+    pub facts: Facts,
     pub application_name: String,
-    pub prepared_statements: usize,
     /// `none`, `physical` or `logical`.
     pub replication: &'static str,
-    /// Bytes that its list of them takes.
-    pub statement_bytes: usize,
     pub buffers: Buffers,
 }
 
-/// The bytes under way between a peer and Weir.
+/// The buffered bytes of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffers {
-    /// Received and kept, as part of a message that is not whole yet.
+    /// Received bytes of an incomplete message.
     pub held: usize,
-    /// Still to come of a message that is passed on as it comes.
+    /// Missing bytes of a message that is forwarded as it arrives.
     pub remaining: usize,
-    /// Waiting to be sent to this peer.
+    /// Unsent output for this peer.
     pub unsent: usize,
 }
 
-/// The allocated memory, as far as no other table shows it.
+/// Allocated memory that no other table shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Places for clients that nobody has.
+    /// Free slots for clients.
     pub free_clients: usize,
-    /// Prepared statements that differ in text or types.
+    /// Different prepared statements.
     pub statements: usize,
-    /// Bytes they take, texts included.
+    /// Their memory in bytes, including the texts.
     pub statement_bytes: usize,
 }
 
-/// A socket that clients come to.
+/// A listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listener {
     pub fd: u32,
@@ -170,58 +177,40 @@ pub struct DnsHost {
 pub struct DnsZone {
     pub name: String,
     pub serial: u32,
-    /// How many names.
+    /// The number of names.
     pub hosts: u32,
 }
 
-/// A cancel request on its way.
+/// A cancel request under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancel {
     pub to: CancelTarget,
-    /// Is the other side connected, and has it been sent the request?
+    /// Is the other side connected, and was the request sent?
     pub sent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address {
     Tcp(SocketAddr),
-    /// A Unix socket, in the file system or abstract, named by its port.
+    /// A Unix socket, in the file system or abstract, shown by its port.
     Unix {
         port: u16,
     },
 }
 
-/// In the order SHOW CLIENTS lists them.
+/// In the order of SHOW CLIENTS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientState {
-    /// Not logged in yet; counted by SHOW LISTS and shown nowhere else.
+    /// Not logged in yet; only SHOW LISTS counts it.
     Login,
     /// Linked to a server.
     Active,
     /// Logged in, without a server.
     Idle,
-    /// It waits for a server.
+    /// Waiting for a server.
     Waiting,
     /// A cancel request on its way to the server.
     ActiveCancel,
-    /// A cancel request that waits for a connection to carry it.
+    /// A cancel request that waits for a connection.
     WaitingCancel,
-}
-
-/// In the order SHOW SERVERS lists them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ServerState {
-    /// Linked to a client.
-    Active,
-    Idle,
-    /// Idle for so long that it is checked before its next use.
-    Used,
-    /// It answers a query of the pooler's own: a check, a reset, settings.
-    Tested,
-    /// It connects or logs in.
-    Login,
-    /// Held back until a cancel request for it is over.
-    BeingCanceled,
-    /// It listens for the clients of its pool.
-    Listening,
 }

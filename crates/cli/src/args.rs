@@ -1,13 +1,14 @@
 //! Parses the command line. PgBouncer's calling convention, `[OPTION]... CONFIG`,
 //! works as it does there; Weir's own commands stand beside it. Nothing is carried out here.
 
+mod completion;
 #[cfg(test)]
 mod tests;
 
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{
-    ArgAction, Parser, Subcommand,
+    ArgAction, Args, CommandFactory, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
@@ -31,13 +32,92 @@ pub(crate) enum Invocation {
     Bench(Box<load::Options>),
     CheckConfig {
         file: PathBuf,
+        how: CheckOptions,
     },
+    Advise(AdviseOptions),
+    Ctl(CtlOptions),
+    Report(ReportOptions),
     Convert {
         file: PathBuf,
     },
     Help {
         key: String,
     },
+}
+
+/// The flags of `weir check-config`.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CheckOptions {
+    /// Log in to each database, as its pool would
+    #[arg(long)]
+    pub(crate) connect: bool,
+    /// Exit with status 1 for warnings, too
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// The flags of `weir advise`.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AdviseOptions {
+    /// The configuration of the running Weir, for the address of its console
+    #[arg(value_name = "CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// How long to watch the clients
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) seconds: u32,
+    /// Address of Weir, or the folder of its socket, in place of the configuration's
+    #[arg(long)]
+    pub(crate) host: Option<String>,
+    #[arg(long)]
+    pub(crate) port: Option<u16>,
+    /// User of the console; needs to be in admin_users. The password is taken from PGPASSWORD, or
+    /// from auth_file
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+}
+
+/// The address of a console, and the login.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConsoleOptions {
+    /// Take address, user and password from this configuration file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// A host's name or address, or the folder of a unix socket
+    #[arg(short = 'h', long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+    #[arg(short, long, value_name = "PORT")]
+    pub(crate) port: Option<String>,
+    #[arg(short = 'U', long, alias = "username", value_name = "USER")]
+    pub(crate) user: Option<String>,
+}
+
+/// The options of `weir report`.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReportOptions {
+    #[command(flatten)]
+    pub(crate) console: ConsoleOptions,
+    /// Write to this file, and not to standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Show this help
+    #[arg(short = '?', long, action = ArgAction::HelpShort)]
+    pub(crate) help: Option<bool>,
+}
+
+/// The options and the command of `weir ctl`.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CtlOptions {
+    #[command(flatten)]
+    pub(crate) console: ConsoleOptions,
+    /// Print an array of objects, one for each row
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A command of the console, such as SHOW POOLS or PAUSE app
+    #[arg(value_name = "COMMAND", required = true)]
+    pub(crate) words: Vec<String>,
+    /// Show this help
+    #[arg(short = '?', long, action = ArgAction::HelpShort)]
+    pub(crate) help: Option<bool>,
 }
 
 /// PgBouncer's flags.
@@ -56,9 +136,13 @@ weir [OPTION]... CONFIG
        weir [OPTION]... serve URL
        weir demo [--bench SECONDS]
        weir bench [OPTION]... [DBNAME]
-       weir check-config FILE
+       weir ctl [-c FILE | -h HOST -p PORT -U USER] [--json] COMMAND...
+       weir report [-c FILE | -h HOST -p PORT -U USER] [-o FILE]
+       weir check-config [--connect] [--strict] FILE
+       weir advise [OPTION]... [CONFIG]
        weir convert FILE
-       weir help KEY";
+       weir help [KEY | COMMAND]
+       weir completion bash|zsh|fish";
 
 /// A connection pooler for PostgreSQL, in PgBouncer's place.
 #[derive(Debug, Parser)]
@@ -118,15 +202,40 @@ enum Command {
         infer_long_args = true
     )]
     Bench(Box<load::Options>),
-    /// Read a configuration file and print what was understood
-    #[command(override_usage = "weir check-config FILE")]
-    CheckConfig { file: PathBuf },
+    /// Carry out a command of a running pooler's console
+    #[command(
+        override_usage = "weir ctl [-c FILE | -h HOST -p PORT -U USER] [--json] COMMAND...",
+        disable_help_flag = true,
+        infer_long_args = true
+    )]
+    Ctl(CtlOptions),
+    /// Print the last hour of a running pooler as a page of HTML
+    #[command(
+        override_usage = "weir report [-c FILE | -h HOST -p PORT -U USER] [-o FILE]",
+        disable_help_flag = true,
+        infer_long_args = true
+    )]
+    Report(ReportOptions),
+    /// Check a configuration file as a start would, and print what was understood
+    #[command(override_usage = "weir check-config [--connect] [--strict] FILE")]
+    CheckConfig {
+        #[command(flatten)]
+        how: CheckOptions,
+        file: PathBuf,
+    },
+    /// Watch the clients of a running Weir, and say what pool_mode = auto would do with them
+    #[command(override_usage = "weir advise [--seconds SECONDS] [--host HOST] [--port PORT] \
+        [--user USER] [CONFIG]")]
+    Advise(AdviseOptions),
     /// Print a pgbouncer.ini as a weir.toml, passwords included
     #[command(override_usage = "weir convert FILE")]
     Convert { file: PathBuf },
-    /// Explain a configuration key
-    #[command(override_usage = "weir help KEY")]
+    /// Explain a configuration key or a command
+    #[command(override_usage = "weir help [KEY | COMMAND]")]
     Help { key: Option<String> },
+    /// Print a script that completes commands, flags and keys in a shell
+    #[command(override_usage = "weir completion bash|zsh|fish")]
+    Completion { shell: completion::Shell },
 }
 
 /// The output of `-V`: the text of SHOW VERSION. Monitoring parses it for PgBouncer's version.
@@ -144,6 +253,13 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     let name = args.first().map_or("weir".into(), |name| name.to_string_lossy().into_owned());
     let misused =
         |what: &str| format!("{name}: {what}\nTry \"{name} --help\" for more information.\n");
+    if args.len() == 1 {
+        let what = format!(
+            "no configuration file specified\n\nUsage: {FORMS}\n\n\"weir demo\" shows Weir at work, \
+             with a PostgreSQL of its own, and leaves nothing behind."
+        );
+        return Err(misused(&what));
+    }
     let typed = match Typed::try_parse_from(args) {
         Ok(typed) => typed,
         Err(error) if error.kind() == ErrorKind::DisplayHelp => {
@@ -178,15 +294,32 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
         Command::Serve { url } => Invocation::Serve { options, url },
         Command::Demo { bench } => Invocation::Demo { bench_seconds: bench },
         Command::Bench(options) => Invocation::Bench(options),
-        Command::CheckConfig { file } => Invocation::CheckConfig { file },
+        Command::CheckConfig { file, how } => Invocation::CheckConfig { file, how },
+        Command::Advise(options) => Invocation::Advise(options),
+        Command::Ctl(options) => Invocation::Ctl(options),
+        Command::Report(options) => Invocation::Report(options),
         Command::Convert { file } => Invocation::Convert { file },
-        Command::Help { key: Some(key) } => Invocation::Help { key },
+        Command::Help { key: Some(key) } => match help_of(&key) {
+            Some(text) => Invocation::Print(text),
+            None => Invocation::Help { key },
+        },
+        Command::Completion { shell } => {
+            let mut command = <Typed as CommandFactory>::command();
+            command.build();
+            Invocation::Print(completion::script(shell, &command))
+        }
         Command::Help { key: None } => Invocation::Print(help()),
     })
 }
 
 fn help() -> String {
-    <Typed as clap::CommandFactory>::command().render_help().to_string()
+    <Typed as CommandFactory>::command().render_help().to_string()
+}
+
+/// The help of a command.
+fn help_of(name: &str) -> Option<String> {
+    let mut command = <Typed as CommandFactory>::command();
+    Some(command.find_subcommand_mut(name)?.render_help().to_string())
 }
 
 /// The error message, in the words of getopt where it has any, which scripts know from PgBouncer.

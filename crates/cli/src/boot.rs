@@ -8,21 +8,39 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use config::Config;
+use config::{Config, Global};
 use proxy::{Pooler, Service, StartOptions, TlsContexts, error, fatal, log, warning};
 
-use crate::{args::RunOptions, console, daemon, pidfile, pidfile::Pidfile, privileges, sys};
+use crate::{
+    args::RunOptions,
+    checks::{self, Finding, Level},
+    console, daemon, metrics, pidfile,
+    pidfile::Pidfile,
+    privileges, report, sys,
+};
 
 /// `weir CONFIG`. Failures are logged; the exit status is 1.
 pub(crate) fn run(options: &RunOptions, config_path: &Path) -> ExitCode {
     log::init(!options.quiet, options.verbose);
     match Config::load(config_path) {
-        Ok(config) => exit_code(start_and_wait(options, config)),
+        Ok(config) => {
+            let global = config.global.clone();
+            let ended = start_and_wait(options, config);
+            let has_failed = ended.is_err();
+            let code = exit_code(ended);
+            if has_failed {
+                log_to_file(options, &global);
+            }
+            code
+        }
         Err(mistakes) => {
             for mistake in &mistakes.mistakes {
                 error!("{mistake}");
             }
             fatal!("cannot load config file");
+            if let Some(global) = &mistakes.global {
+                log_to_file(options, global);
+            }
             ExitCode::FAILURE
         }
     }
@@ -33,6 +51,17 @@ pub(crate) fn serve(options: &RunOptions, url: &str) -> ExitCode {
     log::init(true, options.verbose);
     let config = Config::from_url(url).map_err(anyhow::Error::from);
     exit_code(config.and_then(|config| start_and_wait(options, config)))
+}
+
+/// Writes the lines of a start that has failed to the log file too, unless it is open already. Root
+/// makes no new file, because the pooler's user could not open it later.
+fn log_to_file(options: &RunOptions, global: &Global) {
+    let user = options.user.as_deref().or(global.user.as_deref());
+    let is_root = privileges::switch_to(user).and_then(|()| privileges::refuse_root()).is_err();
+    if !is_root || Path::new(&global.logfile).exists() {
+        // If this fails, stderr has all that can be said.
+        let _ = log::configure(global);
+    }
 }
 
 fn exit_code(ended: anyhow::Result<()>) -> ExitCode {
@@ -46,8 +75,9 @@ fn exit_code(ended: anyhow::Result<()>) -> ExitCode {
 }
 
 fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
+    log::set_format(config.global.log_format);
     log::init(!options.quiet, options.verbose);
-    report(&config);
+    checks::before_start(&config).iter().for_each(report);
     let global = &config.global;
     // As the user that started us: keys may be for its eyes only.
     let tls = TlsContexts::load(global).or_else(|error| {
@@ -101,12 +131,15 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
     let options = StartOptions {
         config_path,
         console,
+        metrics: Some(metrics::page()),
         tls: Some(tls),
         service,
         handover,
         ..StartOptions::default()
     };
+    let global = config.global.clone();
     let pooler = Pooler::start(config, options)?;
+    report::write_at_panic(pooler.controller(), &global);
     if takes_over && let Some(path) = &pidfile {
         // Not before: until then the other process could have had to go on. And now it has gone.
         match Pidfile::replace(path) {
@@ -119,15 +152,9 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Logs parts of the configuration that will not have the effect that its author expects.
-fn report(config: &Config) {
-    for oddity in &config.warnings {
-        warning!("{oddity}");
-    }
-    for mistake in &config.errors {
-        error!("{mistake}");
-    }
-    for line in config.set_in_vain() {
-        warning!("{line}");
+fn report(finding: &Finding) {
+    match finding.level {
+        Level::Stops | Level::KeepsOut => error!("{finding}"),
+        Level::Warns => warning!("{finding}"),
     }
 }

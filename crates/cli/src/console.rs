@@ -8,15 +8,19 @@ use std::{
     net::TcpStream,
     os::{fd::OwnedFd, unix::net::UnixStream},
     sync::{Arc, OnceLock},
-    time::{SystemTime, UNIX_EPOCH},
 };
 
-use admin::{Boxed, Console, Control, Login, Order, Shutdown, Snapshot};
+use admin::{
+    Boxed, Console, Control, Incident, Login, NotReloaded, Order, Recording, Shutdown, Snapshot,
+};
+use config::ErrorCodes;
 use proxy::{
     ConsoleConnection, ConsoleHandler, ConsoleRequest, Controller, Peer, ReloadError, TlsStream,
-    error, log, warning,
+    error, log, log::About, warning,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+
+use crate::moment::Moment;
 
 /// Serves the console of a pooler, for [`proxy::StartOptions`].
 pub(crate) fn handler() -> ConsoleHandler {
@@ -42,9 +46,10 @@ async fn serve(console: Arc<Console>, controller: Controller, connection: Consol
     let secured = tls.as_ref().map_or_else(String::new, |tls| tls.describe());
     let mut connection = rows::console((&fd, login.serial), &peer, secured, connected_at, port);
     connection.user.clone_from(&login.user);
-    let label = format!("C-{:#x}: pgbouncer/{}@{}", connection.fd, login.user, peer.label(port));
+    let (number, user, address) = (connection.fd, login.user.clone(), peer.label(port));
+    let label = format!("C-{number:#x}: pgbouncer/{user}@{address}");
     let login = Login {
-        label: label.clone(),
+        label,
         admin: login.admin,
         process_id: login.process_id,
         secret: login.secret,
@@ -63,7 +68,14 @@ async fn serve(console: Arc<Console>, controller: Controller, connection: Consol
         && controller.config().global.log_disconnections
     {
         let age = Moment::now(&controller).seconds - connected_at;
-        log!("{label} closing because: {reason} (age={age}s)");
+        let about = About {
+            side: 'C',
+            number: Some(number),
+            database: "pgbouncer",
+            user: &user,
+            address: &address,
+        };
+        log!(of about, "closing because: {reason} (age={age}s)");
     }
 }
 
@@ -93,6 +105,12 @@ fn stream(fd: OwnedFd, peer: &Peer) -> io::Result<Stream> {
     }
 }
 
+/// Returns what this process knows of its last hour without asking its workers.
+pub(crate) fn incident(controller: &Controller, made: String) -> Incident {
+    let recording = rows::recording(controller.recorded(), Moment::now(controller));
+    Incident::of(made, &rows::bare_snapshot(controller), &recording)
+}
+
 /// The pooler as the console sees it.
 struct Pooler(Controller);
 
@@ -104,18 +122,37 @@ impl Control for Pooler {
         })
     }
 
-    fn reload(&self) -> Boxed<'_, Result<(), Vec<String>>> {
+    fn recording(&self) -> Boxed<'_, Recording> {
+        Box::pin(async { rows::recording(self.0.recording().await, Moment::now(&self.0)) })
+    }
+
+    fn reload(&self) -> Boxed<'_, Result<Vec<String>, NotReloaded>> {
         let controller = self.0.clone();
         Box::pin(async move {
             // It reads files, and this thread has to answer others meanwhile.
             let reloaded = tokio::task::spawn_blocking(move || controller.reload()).await;
             self.0.heard().await;
             match reloaded {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(ReloadError::Partly(kept))) => Err(kept),
-                Ok(Err(_)) | Err(_) => Err(Vec::new()),
+                Ok(Ok(changes)) => Ok(changes),
+                Ok(Err(ReloadError::Partly(kept))) => {
+                    Err(NotReloaded { kept, ..NotReloaded::default() })
+                }
+                Ok(Err(ReloadError::Mistakes(error))) => {
+                    let mistakes = error.mistakes.iter().map(ToString::to_string).collect();
+                    Err(NotReloaded { mistakes, ..NotReloaded::default() })
+                }
+                Ok(Err(error @ ReloadError::NoFile)) => {
+                    Err(NotReloaded { mistakes: vec![error.to_string()], ..NotReloaded::default() })
+                }
+                Err(error) => {
+                    Err(NotReloaded { mistakes: vec![error.to_string()], ..NotReloaded::default() })
+                }
             }
         })
+    }
+
+    fn error_codes(&self) -> ErrorCodes {
+        self.0.config().global.error_codes
     }
 
     fn refusal(&self, order: &Order) -> Option<String> {
@@ -148,6 +185,7 @@ impl Control for Pooler {
     }
 
     fn note(&self, what: &str) {
+        self.0.note_order(what);
         log!("{what}");
     }
 
@@ -181,27 +219,5 @@ fn translated(order: Order) -> proxy::Order {
         Order::WaitClose(database) => proxy::Order::WaitClose(database),
         Order::Disable(database) => proxy::Order::Disable(database),
         Order::Enable(database) => proxy::Order::Enable(database),
-    }
-}
-
-/// One moment by both clocks: the pooler's own, and the one on the wall.
-#[derive(Clone, Copy, Debug)]
-struct Moment {
-    micros: u64,
-    /// Since 1970.
-    seconds: i64,
-}
-
-impl Moment {
-    fn now(controller: &Controller) -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let seconds = i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX);
-        Self { micros: controller.now(), seconds }
-    }
-
-    /// Seconds since 1970 of an earlier moment by the pooler's clock.
-    fn wall(self, micros: u64) -> i64 {
-        let ago = self.micros.saturating_sub(micros) / 1_000_000;
-        self.seconds.saturating_sub_unsigned(ago)
     }
 }

@@ -1,5 +1,4 @@
-//! The commands that only print: a configuration as it was understood, the same as a `weir.toml`, and
-//! a key's meaning.
+//! The commands that only print: a configuration as a `weir.toml`, and a key's meaning.
 
 use std::{
     fmt::Display,
@@ -10,7 +9,6 @@ use std::{
 
 use anyhow::Context as _;
 use config::Config;
-use proxy::TlsContexts;
 
 /// Prints a text that ends in a line end.
 pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
@@ -19,18 +17,6 @@ pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         written => written.map(|()| ExitCode::SUCCESS).context("standard output"),
     }
-}
-
-/// `weir check-config FILE`: the configuration as understood, what is odd about it, and which keys
-/// have no effect. A mistake in what TLS is made of goes to stderr, and makes the exit status 1.
-pub(crate) fn check_config(file: &Path) -> anyhow::Result<ExitCode> {
-    of_file(file, |config| {
-        print(&config::describe(config))?;
-        match TlsContexts::load(&config.global) {
-            Ok(_) => Ok(ExitCode::SUCCESS),
-            Err(error) => mistaken(&error),
-        }
-    })
 }
 
 /// `weir convert FILE`: the same configuration as a `weir.toml`.
@@ -42,7 +28,7 @@ pub(crate) fn convert(file: &Path) -> anyhow::Result<ExitCode> {
 }
 
 /// Loads the file for a command. Mistakes in it go to stderr, one a line.
-fn of_file(
+pub(crate) fn of_file(
     file: &Path,
     command: impl FnOnce(&Config) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {

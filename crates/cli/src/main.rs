@@ -1,13 +1,20 @@
 //! The `weir` binary: what was typed is carried out here, by the libraries. No pooling in it.
 
+mod advise;
 mod args;
 mod boot;
+mod check_config;
+mod checks;
 mod console;
+mod ctl;
 mod daemon;
 mod demo;
 mod explain;
+mod metrics;
+mod moment;
 mod pidfile;
 mod privileges;
+mod report;
 mod sys;
 
 use std::{
@@ -32,7 +39,10 @@ fn main() -> ExitCode {
         Invocation::Serve { options, url } => return boot::serve(&options, &url),
         Invocation::Demo { bench_seconds } => demo::run(bench_seconds),
         Invocation::Bench(options) => return load::run(&options),
-        Invocation::CheckConfig { file } => explain::check_config(&file),
+        Invocation::CheckConfig { file, how } => check_config::run(&file, how),
+        Invocation::Advise(options) => advise::run(&options),
+        Invocation::Ctl(options) => return ctl::run(&options),
+        Invocation::Report(options) => report::run(&options),
         Invocation::Convert { file } => explain::convert(&file),
         Invocation::Help { key } => explain::key(&key),
     };

@@ -42,6 +42,30 @@ pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
     fs::remove_file(path).with_context(|| format!("pidfile '{}'", path.display()))
 }
 
+/// Looks whether [`Pidfile::create`] could write the file, and returns the process that it names, if
+/// that one runs.
+///
+/// # Errors
+/// Why it could not.
+pub(crate) fn rehearse(path: &Path) -> anyhow::Result<Option<i32>> {
+    let unable =
+        |error| anyhow!("could not open pidfile '{}': {}", path.display(), in_words(&error));
+    match fs::read_to_string(path) {
+        Ok(content) => {
+            let pid = content.trim().parse().ok().filter(|pid: &i32| *pid > 0);
+            match pid {
+                Some(pid) => Ok(sys::process_exists(pid).then_some(pid)),
+                None => bail!("'{}' exists and names no process; remove it", path.display()),
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            proxy::may_create_in(folder.unwrap_or(Path::new("."))).map_err(unable).map(|()| None)
+        }
+        Err(error) => Err(unable(error)),
+    }
+}
+
 impl Pidfile {
     /// Writes the file, which must not exist.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {

@@ -94,12 +94,9 @@ fn a_missing_file_gets_pgbouncers_words() {
     let output = weir(&[]);
     assert_eq!(output.status.code(), Some(1));
     let name = env!("CARGO_BIN_EXE_weir");
-    assert_eq!(
-        stderr(&output),
-        format!(
-            "{name}: no configuration file specified\nTry \"{name} --help\" for more information.\n"
-        )
-    );
+    let text = stderr(&output);
+    assert!(text.starts_with(&format!("{name}: no configuration file specified\n")), "{text}");
+    assert!(text.ends_with(&format!("Try \"{name} --help\" for more information.\n")), "{text}");
 }
 
 #[test]
@@ -203,6 +200,43 @@ fn it_logs_to_stderr_as_well_unless_told_to_be_quiet() {
         let (stderr, log, _) = run_with(&[flag], "job_name = x");
         assert_eq!(stderr, "");
         assert!(log.contains("WARNING job_name is set"), "lost before the file was open: {log}");
+    }
+}
+
+#[test]
+fn a_start_that_fails_is_in_the_log_file() {
+    for (mistake, reason) in [
+        ("pool_mode = sesion", "ERROR DIR/weir.ini:9: pool_mode: invalid value \"sesion\""),
+        ("user = nobody-here", "FATAL could not find user 'nobody-here' to switch to"),
+        ("client_tls_sslmode = require", "FATAL TLS setup failed"),
+    ] {
+        let folder = Folder::new(&format!("logfile = DIR/log\n{mistake}"));
+        let is_of_user = mistake.starts_with("user");
+        if is_of_user {
+            // Root makes no new log file.
+            fs::write(folder.path("log"), "").unwrap();
+        }
+        let reason = reason.replace("DIR", folder.path("").trim_end_matches('/'));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let user = unprivileged().filter(|_| !is_of_user);
+        command.args(user.iter().flat_map(|(name, ..)| ["-u", name]));
+        let output = command.arg("-q").arg(folder.path("weir.ini")).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(1), ""), "{mistake}");
+        let log = fs::read_to_string(folder.path("log")).unwrap();
+        assert!(log.contains(&reason), "{reason}: {log}");
+    }
+}
+
+#[test]
+fn root_makes_no_log_file_that_the_pooler_could_not_open() {
+    let Some((name, uid, _)) = unprivileged() else { return };
+    for (flags, owner) in [(&["-u", name][..], Some(uid)), (&[][..], None)] {
+        let folder = Folder::new("logfile = DIR/log\npool_mode = sesion");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let output = command.args(flags).arg(folder.path("weir.ini")).output().unwrap();
+        assert!(stderr(&output).contains("pool_mode: invalid value"), "{output:?}");
+        let log = fs::metadata(folder.path("log")).ok();
+        assert_eq!(log.map(|log| std::os::unix::fs::MetadataExt::uid(&log)), owner, "{flags:?}");
     }
 }
 

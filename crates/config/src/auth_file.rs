@@ -25,14 +25,14 @@ pub struct AuthFile {
 }
 
 impl AuthFile {
-    /// The secret of the user whose name comes next in the alphabet: one who is not here can be met
-    /// as that user would be, and always in the same way.
+    /// Returns the secret of the alphabetically next user. An unknown user is treated like that
+    /// user, and so always in the same way.
     pub fn decoy_secret(&self, user: &str) -> Option<&str> {
         let behind = self.users.range::<str, _>((Bound::Excluded(user), Bound::Unbounded)).next();
         behind.or_else(|| self.users.first_key_value()).map(|(_, secret)| secret.as_str())
     }
 
-    /// Reads the content of a file; what could not be read is told in the warnings.
+    /// Reads the content of a file; the warnings name what could not be read.
     pub fn parse(content: &[u8], file: &Arc<str>) -> (Self, Vec<Mistake>) {
         let mut reader = Reader { content, position: 0, start: 0 };
         let mut auth_file = Self::default();
@@ -74,7 +74,7 @@ type Entry = (Vec<u8>, Vec<u8>);
 struct Reader<'a> {
     content: &'a [u8],
     position: usize,
-    /// Where the entry that is being read begins.
+    /// The position at which the present entry begins.
     start: usize,
 }
 
@@ -142,7 +142,7 @@ impl Reader<'_> {
         self.skip_while(|byte| byte != b'\n');
     }
 
-    /// The line the entry begins on, counted from 1.
+    /// Returns the line on which the entry begins, counted from 1.
     fn line(&self) -> usize {
         1 + self.content[..self.start].iter().filter(|byte| **byte == b'\n').count()
     }

@@ -7,8 +7,8 @@ use crate::reason::Reason;
 pub(crate) const CONSOLE: &str = "pgbouncer";
 /// Largest peer id; a cancel key has 14 bits for it.
 pub(crate) const PEER_ID_MAX: u32 = 16_383;
-/// The limits of Linux for the times of keepalives, and for how many there are; of more it says EINVAL, and
-/// then no connection by TCP could be made.
+/// Linux's limits for the times and the number of keepalives. It refuses larger ones (EINVAL), and
+/// then no TCP connection could be made.
 const KEEPALIVE_SECONDS_MAX: u32 = 32_767;
 const KEEPALIVE_COUNT_MAX: u32 = 127;
 

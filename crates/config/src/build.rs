@@ -1,5 +1,4 @@
-//! Puts a [`Config`] together from settings, whatever file format they were written in, and
-//! collects every mistake on the way.
+//! Builds a [`Config`] from settings of any file format, and collects every mistake on the way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +7,7 @@ use crate::bounds::{CONSOLE, PEER_ID_MAX, out_of_bounds};
 use crate::config::Config;
 use crate::error::{ConfigError, Mistake};
 use crate::key::{Key, Keyed, Scope};
+use crate::places::Places;
 use crate::reason::Reason;
 use crate::source::Source;
 use crate::suggest;
@@ -17,7 +17,7 @@ use crate::value::{Kind, ValueError};
 /// Longest database name in bytes, PostgreSQL's and PgBouncer's limit.
 const NAME_LEN_MAX: usize = 63;
 
-/// Where a setting was written.
+/// The position of a setting.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) file: Arc<str>,
@@ -43,7 +43,7 @@ pub(crate) struct Report {
     pub(crate) warnings: Vec<Mistake>,
 }
 
-/// A configuration in the making.
+/// A configuration that is being built.
 #[derive(Debug)]
 pub(crate) struct Builder {
     source: Source,
@@ -51,6 +51,7 @@ pub(crate) struct Builder {
     databases: BTreeMap<String, (Database, Place)>,
     users: BTreeMap<String, UserSettings>,
     peers: BTreeMap<u32, Peer>,
+    places: Places,
     pub(crate) report: Report,
 }
 
@@ -86,7 +87,7 @@ impl Report {
         self.warnings.push(place.mistake("", reason));
     }
 
-    /// An error with the nearest of the words that would have been right.
+    /// Reports an error with the nearest valid word.
     pub(crate) fn unknown<'a>(
         &mut self,
         place: &Place,
@@ -101,7 +102,7 @@ impl Report {
 }
 
 impl Builder {
-    /// All defaults, those of `source`.
+    /// Returns all defaults of `source`.
     pub(crate) fn new(source: Source) -> Self {
         Self {
             source,
@@ -109,20 +110,23 @@ impl Builder {
             databases: BTreeMap::new(),
             users: BTreeMap::new(),
             peers: BTreeMap::new(),
+            places: Places::default(),
             report: Report::default(),
         }
     }
 
-    /// Puts the global keys back to their defaults, as each `[pgbouncer]` header does.
+    /// Resets the global keys to their defaults, as each `[pgbouncer]` header does.
     pub(crate) fn reset_global(&mut self, place: &Place) {
         let defaults = Global::defaults(self.source);
         if self.global != defaults {
             self.report.warn(place, Reason::MainSectionAgain);
         }
         self.global = defaults;
+        self.places.forget_keys();
     }
 
     pub(crate) fn global(&mut self, place: &Place, key: &str, text: &str) {
+        self.places.set_key(key, &place.file, place.line);
         assign(&mut self.global, &mut self.report, place, key, text);
     }
 
@@ -134,14 +138,15 @@ impl Builder {
         if name.len() > NAME_LEN_MAX {
             return self.report.error(place, "", Reason::LongName { max: NAME_LEN_MAX });
         }
+        self.places.set_database(name, &place.file, place.line);
         let mut database = Database { name: name.clone(), ..Database::default() };
         self.assign_all(&mut database, place, settings);
-        // Without a host there is one place to connect to.
+        // Without a host there is one address to connect to.
         if !database.port.fit(database.hosts.len().max(1)) {
             let reason = Reason::NumberOfPorts(database.port.to_string());
             self.report.error(place, "port", reason);
         }
-        // Here 0 means "as the global key says", while there it means no limit or one use.
+        // Here 0 means "the global key's value"; there it means no limit, or one use.
         database.max_db_connections = database.max_db_connections.filter(|max| *max > 0);
         database.max_db_client_connections =
             database.max_db_client_connections.filter(|max| *max > 0);
@@ -191,7 +196,7 @@ impl Builder {
         }
     }
 
-    /// The configuration, or every mistake that was found.
+    /// Returns the configuration, or every mistake.
     pub(crate) fn finish(mut self) -> Result<Config, ConfigError> {
         let mut databases = BTreeMap::new();
         for (name, (database, place)) in self.databases {
@@ -201,7 +206,8 @@ impl Builder {
             databases.insert(name, Arc::new(database));
         }
         if !self.report.mistakes.is_empty() {
-            return Err(ConfigError { mistakes: self.report.mistakes });
+            let (mistakes, global) = (self.report.mistakes, Some(Box::new(self.global)));
+            return Err(ConfigError { mistakes, global });
         }
         let fallback = databases.remove("*");
         Ok(Config {
@@ -211,6 +217,7 @@ impl Builder {
             fallback,
             users: self.users,
             peers: self.peers,
+            places: self.places,
             warnings: self.report.warnings,
             errors: Vec::new(),
             ..Config::default()
@@ -246,12 +253,12 @@ fn assign<T: Keyed>(target: &mut T, report: &mut Report, place: &Place, key: &st
     }
 }
 
-/// The key by its one name: `reserve_pool` is what an entry of `[databases]` may call it.
+/// Returns the key's main name: an entry of `[databases]` may use `reserve_pool`.
 pub(crate) fn unaliased(key: &str) -> &str {
     if key == "reserve_pool" { "reserve_pool_size" } else { key }
 }
 
-/// The reason a value was not taken, in PgBouncer's words.
+/// Returns the reason for refusing a value, in PgBouncer's words.
 fn bad_value(key: &Key, text: &str, error: ValueError) -> Reason {
     match (key.scope, key.name) {
         (Scope::Database | Scope::User, "pool_mode") => Reason::PoolMode(text.to_owned()),

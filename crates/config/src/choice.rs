@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::value::{Kind, Value, ValueError};
 
-/// An enum with a word for each variant.
+/// Defines an enum with a word for each variant.
 macro_rules! choices {
     ($(
         $(#[$outer:meta])*
@@ -19,15 +19,15 @@ macro_rules! choices {
         }
 
         impl $Enum {
-            /// Every word this key takes, in the order of the documentation.
+            /// Every valid word of this key, in the order of the documentation.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// The word in the configuration file.
+            /// Returns the word in the configuration file.
             pub fn word(self) -> &'static str {
                 match self { $( Self::$Variant => $word, )+ }
             }
 
-            /// The variant of that word, in letters of any case.
+            /// Returns the variant of a word; case does not matter.
             pub fn of_word(word: &str) -> Option<Self> {
                 $( if word.eq_ignore_ascii_case($word) { return Some(Self::$Variant); } )+
                 None
@@ -70,20 +70,30 @@ choices! {
         Auto = "auto",
     }
 
-    /// Which worker a new client is given to.
+    /// Names of the metrics.
+    pub enum MetricsNames {
+        /// Weir's own.
+        #[default]
+        Weir = "weir",
+        /// Those of PgBouncer's exporter.
+        PgbouncerExporter = "pgbouncer_exporter",
+        Both = "both",
+    }
+
+    /// The policy for assigning new clients to workers.
     pub enum SessionSchedule {
         /// Each in turn.
         RoundRobin = "round-robin",
-        /// By lot.
+        /// A random worker.
         Random = "random",
-        /// The one with the fewest clients; those with TLS count four times.
+        /// The worker with the fewest clients; clients with TLS count four times.
         #[default]
         LoadBalancing = "load-balancing",
     }
 
     /// The treatment of a statement that needs a session of its own (`pool_mode = auto`).
     pub enum Unsupported {
-        /// Its client keeps the server from then on.
+        /// The client keeps its server from then on.
         #[default]
         Pin = "pin",
         /// It is refused.
@@ -92,15 +102,33 @@ choices! {
         Warn = "warn",
     }
 
+    /// The form of log lines.
+    pub enum LogFormat {
+        /// PgBouncer's.
+        #[default]
+        Pgbouncer = "pgbouncer",
+        /// One JSON object for each line.
+        Json = "json",
+    }
+
+    /// The SQLSTATEs of the pooler's own errors.
+    pub enum ErrorCodes {
+        /// PgBouncer's: 08P01 for nearly all.
+        #[default]
+        Pgbouncer = "pgbouncer",
+        /// PostgreSQL's for what has happened, with a detail and a hint.
+        Weir = "weir",
+    }
+
     /// How a client proves who it is.
     pub enum AuthType {
-        /// Not at all, and its user name is ignored.
+        /// No authentication; the user name is ignored.
         Any = "any",
-        /// Not at all, but the user must exist.
+        /// No authentication, but the user must exist.
         Trust = "trust",
         /// By its password in clear text.
         Plain = "plain",
-        /// By an MD5 challenge, or SCRAM where the stored secret is a SCRAM verifier.
+        /// By an MD5 challenge, or by SCRAM if the stored secret is a SCRAM verifier.
         #[default]
         Md5 = "md5",
         /// By SCRAM-SHA-256.
@@ -115,7 +143,7 @@ choices! {
         Pam = "pam",
     }
 
-    /// How much TLS is asked of the other side; the words are libpq's.
+    /// The required level of TLS, in libpq's words.
     pub enum SslMode {
         /// No TLS.
         #[default]
@@ -132,7 +160,7 @@ choices! {
         VerifyFull = "verify-full",
     }
 
-    /// How a database with several hosts chooses among them.
+    /// The choice among several hosts of a database.
     pub enum LoadBalanceHosts {
         /// Each new server goes to the next host.
         #[default]
@@ -143,7 +171,7 @@ choices! {
 }
 
 impl SslMode {
-    /// Is a connection without TLS turned away?
+    /// Is a connection without TLS refused?
     pub fn is_required(self) -> bool {
         match self {
             Self::Disable | Self::Allow | Self::Prefer => false,

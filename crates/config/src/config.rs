@@ -1,4 +1,4 @@
-//! A whole configuration, and the questions the pooler asks it.
+//! A whole configuration, and the values that the pooler looks up in it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,17 +14,18 @@ use crate::hba::Hba;
 use crate::host::Host;
 use crate::key::Keyed;
 use crate::ldap::LdapOptions;
+use crate::places::Places;
 use crate::source::Source;
 use crate::table::{Database, Global, Peer, UserSettings};
 use crate::weight::Weight;
 
-/// Everything Weir was told; plain data, replaced as a whole on reload.
+/// The whole configuration: plain data, replaced as a whole on reload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// How it was said, and so whose defaults it has.
+    /// Its source, which also decides about the defaults.
     pub source: Source,
     pub global: Global,
-    /// The entries of `[databases]` but `*`, by the name clients ask for.
+    /// The entries of `[databases]` except `*`, by the name that clients use.
     pub databases: BTreeMap<String, Arc<Database>>,
     /// The entry `*`: the template for names that have no entry.
     pub fallback: Option<Arc<Database>>,
@@ -32,21 +33,22 @@ pub struct Config {
     pub peers: BTreeMap<u32, Peer>,
     /// The content of `auth_file`.
     pub auth_file: AuthFile,
-    /// It could not be read.
+    /// Set if it could not be read.
     pub auth_file_unread: bool,
     /// The rules of `auth_hba_file`, with the maps of `auth_ident_file`.
     pub hba: Hba,
-    /// One of the two could not be read.
+    /// Set if one of the two could not be read.
     pub hba_unread: bool,
-    /// `auth_ldap_options`, if they mean anything.
+    /// `auth_ldap_options`, if they are valid.
     pub ldap: Option<Arc<LdapOptions>>,
     pub access: AccessPolicy,
-    /// The file this came from; none for a URL.
+    /// The lines on which its keys and databases are written.
+    pub places: Places,
+    /// The configuration file; None for a URL.
     pub path: Option<PathBuf>,
-    /// Warnings: oddities that are no reason to refuse the configuration; to be logged at start and
-    /// reload.
+    /// Warnings: mistakes that do not prevent using the configuration; logged at start and reload.
     pub warnings: Vec<Mistake>,
-    /// Why users are missing that ought to be there; to be logged as errors.
+    /// Why expected users are missing; logged as errors.
     pub errors: Vec<Mistake>,
 }
 
@@ -58,14 +60,13 @@ pub enum AccessPolicy {
     Configured,
     /// Only this user, with this password; servers are logged in to with the same.
     UrlUser { user: String, password: String },
-    /// Every client whose password also logs in to the server.
+    /// Every client whose password PostgreSQL accepts.
     ProvenByServer,
 }
 
 impl Config {
-    /// A database that has logged in as one user for all (`user=`) goes on doing so, even if the
-    /// file does not say so any more: as in PgBouncer that needs a new start. Returns whose
-    /// databases these are.
+    /// Keeps the forced user (`user=`) of a database even if the file no longer has it: as in
+    /// PgBouncer, a change needs a restart. Returns the names of these databases.
     pub fn keep_forced_users(&mut self, running: &Self) -> Vec<String> {
         let both = |(name, new)| Some((new, running.databases.get(name)?));
         let named = self.databases.iter_mut().filter_map(both);
@@ -82,9 +83,9 @@ impl Config {
         kept
     }
 
-    /// Keeps the contents of a file that can no longer be read, perhaps because it is just being
-    /// replaced: the users of `auth_file`, as in PgBouncer, and the rules of `auth_hba_file`,
-    /// without which nobody would get in. Returns what there is to say of it.
+    /// Keeps the content of a file that can no longer be read, perhaps because it is just being
+    /// replaced. This concerns the users of `auth_file`, as in PgBouncer, and the rules of
+    /// `auth_hba_file`, without which no client could log in. Returns the messages about it.
     pub fn keep_unread(&mut self, running: &Self) -> Vec<String> {
         let mut kept = Vec::new();
         if self.auth_file_unread {
@@ -100,9 +101,9 @@ impl Config {
         kept
     }
 
-    /// The database a client asks for by `name`: its entry, else one made from the entry `*`.
+    /// Returns the database that clients call `name`: its entry, or one made from the entry `*`.
     ///
-    /// Every call makes a new one from `*`; who needs the same one again has to keep it.
+    /// Every call makes a new one from `*`; to use the same one again, keep it.
     pub fn database(&self, name: &str) -> Option<Arc<Database>> {
         if let Some(database) = self.databases.get(name) {
             return Some(Arc::clone(database));
@@ -113,8 +114,8 @@ impl Config {
         Some(Arc::new(Database { name, dbname: Some(dbname), ..template.clone() }))
     }
 
-    /// Where the servers of `database` are. One without a `host` has them at the Unix socket in
-    /// `unix_socket_dir`, which only a start may change.
+    /// Returns the hosts of `database`. Without a `host`, this is the Unix socket in
+    /// `unix_socket_dir`, which only a restart can change.
     pub fn hosts(&self, database: &Database) -> Vec<Host> {
         match database.hosts.as_slice() {
             [] => vec![Host::new(&self.global.unix_socket_dir)],
@@ -122,75 +123,76 @@ impl Config {
         }
     }
 
-    /// The pool mode of (`database`, `user`): the user's, else the database's, else the global one.
+    /// Returns the pool mode of (`database`, `user`): the user's, else the database's, else the
+    /// global one.
     pub fn pool_mode(&self, database: &Database, user: &str) -> PoolMode {
         let user = self.users.get(user).and_then(|user| user.pool_mode);
         user.or(database.pool_mode).unwrap_or(self.global.pool_mode)
     }
 
-    /// The server connections the pool (`database`, `user`) may have; 0 is no limit.
+    /// Returns the maximal number of servers in the pool (`database`, `user`); 0 is no limit.
     pub fn pool_size(&self, database: &Database, user: &str) -> u32 {
         let user = self.users.get(user).and_then(|user| user.pool_size);
         user.or(database.pool_size).unwrap_or(self.global.default_pool_size)
     }
 
-    /// The server connections that the pool (`database`, `user`) may have beyond its size when
-    /// clients wait for long.
+    /// Returns the number of servers that the pool (`database`, `user`) may have beyond its size
+    /// when clients have waited for long.
     pub fn reserve_pool_size(&self, database: &Database, user: &str) -> u32 {
         let user = self.users.get(user).and_then(|user| user.reserve_pool_size);
         user.or(database.reserve_pool_size).unwrap_or(self.global.reserve_pool_size)
     }
 
-    /// The server connections kept open in each pool of `database`.
+    /// Returns the number of servers that are kept open in each pool of `database`.
     pub fn min_pool_size(&self, database: &Database) -> u32 {
         database.min_pool_size.unwrap_or(self.global.min_pool_size)
     }
 
-    /// The server connections of all pools of `database`; 0 is no limit.
+    /// Returns the maximal number of servers in all pools of `database`; 0 is no limit.
     pub fn max_db_connections(&self, database: &Database) -> u32 {
         database.max_db_connections.unwrap_or(self.global.max_db_connections)
     }
 
-    /// The share of that pool in limits which it has in common with others.
+    /// Returns the weight of this pool under limits that it shares with others.
     pub fn pool_weight(&self, database: &Database, user: &str) -> u32 {
         let user = self.users.get(user).map_or_else(Weight::default, |user| user.pool_weight);
         database.pool_weight.get() * user.get()
     }
 
-    /// The server connections of all pools of `user`; 0 is no limit.
+    /// Returns the maximal number of servers in all pools of `user`; 0 is no limit.
     pub fn max_user_connections(&self, user: &str) -> u32 {
         let user = self.users.get(user).and_then(|user| user.max_user_connections);
         user.unwrap_or(self.global.max_user_connections)
     }
 
-    /// The clients that may have asked for a database by `name`; 0 is no limit.
+    /// Returns the maximal number of clients of the database `name`; 0 is no limit.
     pub fn max_db_client_connections(&self, name: &str) -> u32 {
         let database = self.databases.get(name).or(self.fallback.as_ref());
         let own = database.and_then(|database| database.max_db_client_connections);
         own.unwrap_or(self.global.max_db_client_connections)
     }
 
-    /// The clients that may be logged in as `user`; 0 is no limit.
+    /// Returns the maximal number of clients logged in as `user`; 0 is no limit.
     pub fn max_user_client_connections(&self, user: &str) -> u32 {
         let user = self.users.get(user).and_then(|user| user.max_user_client_connections);
         user.unwrap_or(self.global.max_user_client_connections)
     }
 
-    /// The age at which an unused server connection of `database` is closed; 0 is after one use.
+    /// Returns the age at which an unused server of `database` is closed; 0 is after one use.
     pub fn server_lifetime(&self, database: &Database) -> Duration {
         database.server_lifetime.unwrap_or(self.global.server_lifetime)
     }
 
-    /// Returns the user from the configuration alone, without `auth_query`. The console's own user
-    /// is there in any case, as in PgBouncer, with an empty password, which lets nobody in.
+    /// Returns the user's secret from the configuration alone, without `auth_query`. As in
+    /// PgBouncer, the console's own user always exists, with an empty password that no client can
+    /// log in with.
     pub fn secret_of(&self, user: &str) -> Option<&str> {
         let stored = self.auth_file.users.get(user).map(String::as_str);
         stored.or_else(|| (user == CONSOLE_USER).then_some(""))
     }
 
-    /// A line for each key that was given another value than the default and has no effect,
-    /// beginning with `key` or `databases.NAME.key`; to be logged at start, so that none is
-    /// silently ignored.
+    /// Returns a line for each key that was changed and has no effect, beginning with `key` or
+    /// `databases.NAME.key`. It is logged at start, so that no key is ignored silently.
     pub fn set_in_vain(&self) -> Vec<String> {
         fn idle<'a, T: Keyed>(
             target: &'a T,

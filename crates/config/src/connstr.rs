@@ -3,7 +3,7 @@
 //! Blanks may surround `=`; a value with blanks is put in single quotes, in which a quote is
 //! doubled. There are no other escapes and no empty values.
 
-/// The pairs in order, or the pairs before the syntax error.
+/// Returns the pairs in order, up to a syntax error.
 pub(crate) fn pairs(text: &str) -> (Vec<(String, String)>, bool) {
     let mut pairs = Vec::new();
     let mut rest = blanks(text);
@@ -17,7 +17,7 @@ pub(crate) fn pairs(text: &str) -> (Vec<(String, String)>, bool) {
     (pairs, true)
 }
 
-/// One pair and what follows it.
+/// Returns one pair and the text after it.
 fn pair(text: &str) -> Option<(&str, String, &str)> {
     let end = text.find(|c| c == '=' || is_blank(c))?;
     let (key, rest) = text.split_at(end);
@@ -32,7 +32,7 @@ fn pair(text: &str) -> Option<(&str, String, &str)> {
     (!key.is_empty() && !value.is_empty()).then_some((key, value, rest))
 }
 
-/// The rest of a quoted value and what follows its closing quote.
+/// Returns the rest of a quoted value and the text after its closing quote.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut rest = text;

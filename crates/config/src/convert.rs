@@ -1,7 +1,6 @@
-//! The output of `weir convert`: a configuration as a `weir.toml`, which is read as the very same
-//! configuration. Comments and `%include` are lost; what is not set stays unset, but where a
-//! `weir.toml` has another default: that is said. Secrets are there as they are in the file it was
-//! read from.
+//! The output of `weir convert`: a configuration as a `weir.toml` with the same meaning. Comments
+//! and `%include` are lost. Unset keys stay unset, unless the default of a `weir.toml` differs.
+//! Secrets are written as they are in the source file.
 
 use std::fmt::Write;
 
@@ -12,10 +11,10 @@ use crate::value::Kind;
 
 // Writing to a String cannot fail, so the results of `write!` are dropped throughout.
 
-/// The text of a `weir.toml` that means the same.
+/// Returns the text of a `weir.toml` with the same meaning.
 pub fn to_toml(config: &Config) -> String {
     let mut text = String::new();
-    // It names the file that a reload reads, and that is another one now.
+    // This key names the file for a reload, which is another one now.
     rows(&mut text, &config.global, |row| row.key.name != "conffile");
     for database in config.databases.values().chain(&config.fallback) {
         table(&mut text, "databases", &database.name, &**database);
@@ -46,7 +45,7 @@ fn rows<T: Keyed>(text: &mut String, target: &T, wanted: impl Fn(&Row<T>) -> boo
     }
 }
 
-/// The value as TOML has it, where that comes to the same text again; else as a string.
+/// Returns the value in TOML's own form if that gives the same text again, else as a string.
 fn native(key: &Key, value: &str) -> String {
     let is_octal =
         key.default_in(Source::Toml).is_some_and(|text| text.len() > 1 && text.starts_with('0'));

@@ -1,4 +1,4 @@
-//! The output of `weir check-config`: the configuration as Weir understood it, without secrets.
+//! The output of `weir check-config`: the configuration as Weir reads it, without secrets.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use crate::config::{AccessPolicy, Config};
 use crate::key::Keyed;
 use crate::table::Database;
 
-/// The configuration in plain words, ending with the keys that have no effect and the warnings.
+/// Describes the configuration in plain words. The caller reports its mistakes.
 pub fn describe(config: &Config) -> String {
     let mut text = String::new();
     listeners(&mut text, config);
@@ -14,11 +14,6 @@ pub fn describe(config: &Config) -> String {
     access(&mut text, config);
     databases(&mut text, config);
     users(&mut text, config);
-    list(&mut text, "Keys with no effect", &config.set_in_vain());
-    let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
-    list(&mut text, "Warnings", &warnings);
-    let errors: Vec<_> = config.errors.iter().map(ToString::to_string).collect();
-    list(&mut text, "Errors that keep users out", &errors);
     text
 }
 
@@ -97,7 +92,7 @@ fn databases(text: &mut String, config: &Config) {
     }
 }
 
-/// Where a database entry leads, and what it sets for itself.
+/// Describes the servers and the own settings of a database entry.
 fn target(config: &Config, database: &Database) -> String {
     let name = match (&database.dbname, database.name.as_str()) {
         (Some(dbname), _) => dbname,

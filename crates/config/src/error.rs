@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::{fmt, io};
 
+use crate::Global;
 use crate::reason::Reason;
 use crate::suggest;
 
-/// One mistake, or one warning, and where it is. Line 0 stands for the file as a whole.
+/// A mistake or a warning, and its position. Line 0 stands for the file as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// The file, as named on the command line or in `%include`; `URL` for a URL; empty where the
@@ -19,18 +20,21 @@ pub struct Mistake {
     /// The key, `NAME.key` within a database, user or peer; empty where there is none.
     pub key: String,
     pub reason: Reason,
-    /// The valid word that is nearest to what was written.
+    /// The nearest valid word.
     pub suggestion: Option<String>,
 }
 
 /// Why a configuration was refused: every mistake in it, by file and line; never empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ConfigError {
     pub mistakes: Vec<Mistake>,
+    /// The global keys without mistakes, so that a start that fails can log to the log file. Empty if
+    /// the file could not be read.
+    pub global: Option<Box<Global>>,
 }
 
 impl Mistake {
-    /// In a line of a file without sections.
+    /// Returns a mistake in a file without sections.
     pub(crate) fn in_file(file: &Arc<str>, line: usize, reason: Reason) -> Self {
         Self {
             file: Arc::clone(file),
@@ -43,7 +47,7 @@ impl Mistake {
     }
 }
 
-/// The system's text for an error, without the number that the standard library puts behind it.
+/// Returns the system's text for an error, without the number that the standard library appends.
 #[must_use]
 pub fn in_words(error: &io::Error) -> String {
     let text = error.to_string();
@@ -67,7 +71,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// One mistake a line.
+/// One mistake per line.
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, mistake) in self.mistakes.iter().enumerate() {

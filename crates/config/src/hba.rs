@@ -1,9 +1,9 @@
-//! The rules of `auth_hba_file`: by which method a client has to prove itself, depending on where
-//! it comes from, and where to and as whom it wants to go. The first rule that fits decides.
+//! The rules of `auth_hba_file`: the authentication method for a client, depending on its address,
+//! database and user. The first matching rule decides.
 //!
-//! The language is PgBouncer's subset of PostgreSQL's (chapter "The pg_hba.conf File"). A line that
-//! cannot be understood is left out with a warning. `hba/parse.rs` reads the lines,
-//! the maps of `auth_ident_file` by `hba/ident.rs`.
+//! The language is PgBouncer's subset of PostgreSQL's (chapter "The pg_hba.conf File"). An invalid
+//! line is ignored with a warning. `hba/parse.rs` reads the lines, and `hba/ident.rs` the maps of
+//! `auth_ident_file`.
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -26,23 +26,23 @@ pub struct Hba {
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its number, from 1.
+    /// The line's number, from 1.
     pub line: usize,
     pub connection: Connection,
     pub databases: Names,
     pub users: Names,
-    /// Not looked at for [`Connection::Local`].
+    /// Ignored for [`Connection::Local`].
     pub address: Address,
     pub method: Method,
-    /// The users that a system's user or a certificate's owner may log in as; none: a user of the
-    /// same name.
+    /// The users that a system's user or a certificate's owner may log in as; None: the user with
+    /// the same name.
     pub map: Option<Arc<IdentMap>>,
 }
 
 /// How the client is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connection {
-    /// By the unix socket.
+    /// Through the unix socket.
     Local,
     /// By TCP, with TLS or without.
     Host,
@@ -54,9 +54,9 @@ pub enum Connection {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     pub all: bool,
-    /// The database that has the user's name. Never set among users.
+    /// The database with the user's name. Never set for users.
     pub same_user: bool,
-    /// Connections for physical replication, which are nobody else's. Never set among users.
+    /// Physical replication, which other rules do not cover. Never set for users.
     pub replication: bool,
     pub names: BTreeSet<String>,
 }
@@ -68,7 +68,7 @@ pub enum Address {
     Net(IpAddr, IpAddr),
 }
 
-/// How a client has to prove itself.
+/// An authentication method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Method {
     Trust,
@@ -77,29 +77,29 @@ pub enum Method {
     Md5,
     Password,
     ScramSha256,
-    /// By being a process of the user of that name.
+    /// By the name of the operating system's user.
     Peer,
     Cert,
     Ldap(Arc<LdapOptions>),
     Pam,
 }
 
-/// A client, as far as rules look at it.
+/// The properties of a client that rules examine.
 #[derive(Clone, Copy, Debug)]
 pub struct Visitor<'a> {
-    /// None: it came by the unix socket.
+    /// None for the unix socket.
     pub address: Option<IpAddr>,
     pub tls: bool,
-    /// Does it want physical replication?
+    /// Does it request physical replication?
     pub replication: bool,
     pub database: &'a str,
-    /// The same database by its other name: the console has two.
+    /// The database's other name: the console has two.
     pub alias: Option<&'a str>,
     pub user: &'a str,
 }
 
 impl Hba {
-    /// The first rule that fits.
+    /// Returns the first matching rule.
     pub fn rule(&self, visitor: &Visitor<'_>) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.fits(visitor))
     }

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use crate::key::{Key, Scope};
+use crate::reference::Table;
 use crate::suggest;
 use crate::value::Kind;
 
-/// There is no key of that name.
+/// There is no key with this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no key \"{name}\"{}", suggest::hint(*suggestion))]
 pub struct UnknownKey {
@@ -14,7 +15,7 @@ pub struct UnknownKey {
     suggestion: Option<&'static str>,
 }
 
-/// The text of `weir help KEY`, for every place the key can be written in.
+/// Returns the text of `weir help KEY`, for every section that the key can be in.
 ///
 /// # Errors
 /// When there is no such key.
@@ -28,26 +29,31 @@ pub fn help(name: &str) -> Result<String, UnknownKey> {
     Err(UnknownKey { name, suggestion })
 }
 
-/// The whole of `docs/config.md`.
+/// Returns the whole of `docs/config.md`.
 pub fn markdown() -> String {
     let mut text = INTRODUCTION.to_owned();
     for (scope, title, note) in SECTIONS {
-        let _ = write!(text, "\n## {title}\n\n{note}\n\n{TABLE_HEAD}");
+        let mut table = Table::new(&COLUMNS);
         for key in Key::all().filter(|key| key.scope == scope) {
-            let _ = writeln!(
-                text,
-                "| `{}` | {} | {} | {} | {} | {} |",
-                key.name,
-                form(key),
-                defaults(key, |text| format!("`{text}`")),
-                if key.reloadable { "reload" } else { "restart" },
-                if key.idle_because.is_none() { "yes" } else { "no" },
-                key.help,
-            );
+            let mut default = defaults(key, |text| format!("`{text}`"));
+            let mut help = key.help.to_owned();
+            if default.len() > DEFAULT_LEN_MAX {
+                help = format!("{help} Its default is {default}.");
+                default = "see below".to_owned();
+            }
+            let changes = if key.reloadable { "reload" } else { "restart" };
+            let effective = if key.idle_because.is_none() { "yes" } else { "no" };
+            table.row(key.name, &[&form(key), &default, changes, effective], &help);
         }
+        let _ = write!(text, "\n## {title}\n\n{note}\n\n{}", table.finish());
     }
     text
 }
+
+const COLUMNS: [&str; 6] = ["key", "value", "default", "changes", "effective", "meaning"];
+
+/// A longer default, in bytes, is not in the table but below it.
+const DEFAULT_LEN_MAX: usize = 60;
 
 const INTRODUCTION: &str = "# Configuration
 
@@ -56,7 +62,7 @@ const INTRODUCTION: &str = "# Configuration
 
 Weir reads PgBouncer's `pgbouncer.ini` and its own `weir.toml` with the same keys. In
 `pgbouncer.ini` the global keys are in the section `[pgbouncer]`; in `weir.toml` they are at the
-top, and each database, user and peer is a table:
+top. Each database, user and peer is a table:
 
 ```toml
 listen_port = 6432
@@ -70,21 +76,22 @@ dbname = \"app\"
 pool_size = 5
 ```
 
-A whole number that begins with 0 in `pgbouncer.ini` is octal, with 0x hexadecimal. Seconds may
-have a fraction. `weir.toml` also takes numbers, `true` and `false`, and lists in TOML's own form.
+In `pgbouncer.ini`, a whole number that begins with 0 is octal, and one with 0x is hexadecimal.
+Seconds may have a fraction. `weir.toml` also takes TOML's own numbers, `true`, `false` and lists,
+and texts with PostgreSQL's units: `\"500ms\"`, `\"2min\"`, `\"64kB\"`.
 
-Where nothing is said `pgbouncer.ini` means what it means to PgBouncer. A `weir.toml` and the URL of
-`weir serve` have a few defaults of their own, above all `pool_mode = auto`
-([auto-mode.md](auto-mode.md)); they stand beside PgBouncer's. `weir convert` writes down what would
-mean something else in a `weir.toml`.
+A key that is not set has its default. In a `pgbouncer.ini` the defaults are PgBouncer's. A
+`weir.toml` and the URL of `weir serve` have some other defaults, above all `pool_mode = auto`
+([auto-mode.md](auto-mode.md)). The tables show both. `weir convert` writes a key into the
+`weir.toml` wherever the defaults differ.
 
-*Changes* says what makes a change take effect. *Effective* says whether Weir acts on the key. The
-others have a meaning in PgBouncer alone: they are read, and `weir check-config` and the log at
-start name them if they are set, and say why they have no effect.
-";
+| column | meaning |
+|---|---|
+| changes | a change takes effect with a *reload*, or only with a *restart* |
+| effective | *yes*: Weir acts on the key; *no*: only PgBouncer does |
 
-const TABLE_HEAD: &str = "| key | value | default | changes | effective | meaning |
-|---|---|---|---|---|---|
+A key without effect may be set. `weir check-config` and the log at start then name it and say why
+it has no effect.
 ";
 
 const SECTIONS: [(Scope, &str, &str); 4] = [
@@ -92,8 +99,8 @@ const SECTIONS: [(Scope, &str, &str); 4] = [
     (
         Scope::Database,
         "Databases",
-        "`[databases]`, or `[databases.NAME]`. The entry `*` stands for every name that has no \
-         entry of its own.",
+        "`[databases]`, or `[databases.NAME]`. The entry `*` applies to every name without its own \
+         entry.",
     ),
     (Scope::User, "Users", "`[users]`, or `[users.NAME]`."),
     (
@@ -103,7 +110,7 @@ const SECTIONS: [(Scope, &str, &str); 4] = [
     ),
 ];
 
-/// The kind of value, with its unit.
+/// Returns the kind of value, with its unit.
 fn form(key: &Key) -> String {
     match key.unit {
         "" => key.kind.describe(),
@@ -111,7 +118,7 @@ fn form(key: &Key) -> String {
     }
 }
 
-/// The default, and those of single sources: `session; weir.toml: auto`.
+/// Returns the default and those of single sources: `session; weir.toml: auto`.
 fn defaults(key: &Key, quoted: impl Fn(&str) -> String) -> String {
     let words = |text: &str| if text.is_empty() { "empty".to_owned() } else { quoted(text) };
     let mut text = key.default.map_or("not set".to_owned(), words);

@@ -1,4 +1,4 @@
-//! Where a PostgreSQL server listens. Names are not resolved here.
+//! The address of a PostgreSQL server. Names are not resolved here.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub enum Host {
     Tcp(String),
     /// The folder that holds the socket `.s.PGSQL.PORT`.
     Unix(PathBuf),
-    /// The same in Linux's abstract socket name space; the text is without its leading `@`.
+    /// A name in Linux's abstract socket name space, without its leading `@`.
     Abstract(String),
 }
 
@@ -60,7 +60,7 @@ impl Value for Vec<Host> {
 pub struct Ports(Vec<u16>);
 
 impl Ports {
-    /// The port of the host at this place of the list.
+    /// Returns the port of the host at this position of the list.
     pub fn of(&self, host: usize) -> u16 {
         self.0.get(host).or(self.0.first()).copied().unwrap_or_default()
     }

@@ -1,9 +1,9 @@
 //! Reads `pgbouncer.ini` as PgBouncer does.
 //!
-//! Four kinds of lines: `[section]`, `key = value`, `%include FILE`, and comments, which begin
-//! with `;` or `#`; within a line these two mean nothing. A value is the rest of its line without
-//! the blanks around it: no quotes, no escapes, no continuation. An unusual key is put in single
-//! quotes. Where PgBouncer stops at the first mistake, this goes on and reports all of them.
+//! There are four kinds of lines: `[section]`, `key = value`, `%include FILE`, and comments, which
+//! begin with `;` or `#`. Within a line these characters have no meaning. A value is the rest of
+//! its line without surrounding blanks: no quotes, no escapes, no continuation. An unusual key is
+//! put in single quotes. PgBouncer stops at the first mistake; this parser reports all of them.
 
 use std::io;
 use std::path::Path;
@@ -18,18 +18,18 @@ use crate::reason::Reason;
 use crate::source::Source;
 use crate::table::Database;
 
-/// How many files may be included; one that is named twice counts twice.
+/// Maximal number of included files; a file that is named twice counts twice.
 const INCLUDES_MAX: u32 = 1000;
-/// How deep files may include each other.
+/// Maximal depth of included files.
 const INCLUDE_DEPTH_MAX: usize = 10;
 const SECTIONS: [&str; 4] = ["pgbouncer", "databases", "users", "peers"];
 
-/// Gives the content of a file named by `%include`.
+/// Returns the content of a file named by `%include`.
 pub(crate) type Include<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
 
 impl Config {
-    /// Reads the text of a `pgbouncer.ini`; `file` is its name in messages and `include` gives the
-    /// content of included files. `auth_file` is not read.
+    /// Reads the text of a `pgbouncer.ini`. `file` is its name in messages, and `include` returns
+    /// the content of included files. `auth_file` is not read.
     ///
     /// # Errors
     /// Every mistake in the text and its included files.
@@ -51,12 +51,12 @@ struct Reader<'a> {
     include: Include<'a>,
     /// Files included so far.
     included: u32,
-    /// The section of the last header; it goes on across the borders of included files.
+    /// The section of the last header; included files continue it.
     section: Option<String>,
 }
 
 impl Reader<'_> {
-    /// Reads one file; true if it, or a file it includes, has a `[pgbouncer]` section.
+    /// Reads one file. Returns true if it, or a file that it includes, has a `[pgbouncer]` section.
     fn read(&mut self, text: &str, file: &Arc<str>, depth: usize) -> bool {
         let mut main_seen = false;
         let mut cursor = Cursor { rest: text, line: 1 };
@@ -154,8 +154,8 @@ impl Reader<'_> {
         (place, settings)
     }
 
-    /// A word after a secret that is no key may be the rest of the secret, which has a blank and
-    /// no quotes: it is not repeated.
+    /// Removes unknown keys after a secret from the messages: they may be the rest of a secret with
+    /// a blank and without quotes.
     fn without_rests_of_secrets(&mut self, place: &Place, settings: Vec<Setting>) -> Vec<Setting> {
         let row = |setting: &Setting| Database::row(unaliased(&setting.key)).map(|row| &row.key);
         let Some(secret) = settings.iter().position(|one| row(one).is_some_and(|key| key.secret))
@@ -186,12 +186,12 @@ struct Line<'a> {
 
 struct Cursor<'a> {
     rest: &'a str,
-    /// The line `rest` begins on.
+    /// The line on which `rest` begins.
     line: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// The next line that says something.
+    /// Returns the next line that is not empty or a comment.
     fn line(&mut self) -> Option<Line<'a>> {
         loop {
             let blank = self.rest.len() - self.rest.trim_start_matches(is_space).len();
@@ -210,7 +210,7 @@ impl<'a> Cursor<'a> {
         Some(Line { number, content })
     }
 
-    /// `[section]`; what follows on the same line is read as if it were a line of its own.
+    /// Reads `[section]`; the rest of the line is read like a line of its own.
     fn header(&mut self) -> Option<Content<'a>> {
         let line = self.rest.split('\n').next()?;
         let end = line.strip_prefix('[')?.find(']')?;
@@ -230,14 +230,14 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// `%include FILE`.
+/// Reads `%include FILE`.
 fn directive(line: &str) -> Option<Content<'_>> {
     let rest = line.strip_prefix("%include")?;
     let name = rest.strip_prefix([' ', '\t'])?.trim_matches(is_space);
     (!name.is_empty()).then_some(Content::Include(name))
 }
 
-/// `key = value`, or `'unusual key' = value`.
+/// Reads `key = value`, or `'unusual key' = value`.
 fn pair(line: &str) -> Option<Content<'_>> {
     let (key, rest) = match line.strip_prefix('\'') {
         Some(rest) => quoted(rest)?,
@@ -252,7 +252,7 @@ fn pair(line: &str) -> Option<Content<'_>> {
     (!key.is_empty()).then_some(Content::Pair(key, value))
 }
 
-/// A key in single quotes, the first already gone; a quote inside is doubled.
+/// Reads a key in single quotes, the first already consumed; a quote within is doubled.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut key = String::new();
     let mut rest = text;

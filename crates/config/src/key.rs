@@ -1,14 +1,14 @@
-//! A configuration key: what is known of it, and the macro that defines keys.
+//! A configuration key: its definition, and the macro that defines keys.
 //!
-//! The [`keys!`] macro makes from the rows of a table the struct with its typed fields and the list
-//! of [`Row`]s. Everything else is generic over that list: parser, defaults, `SHOW CONFIG`, help and
+//! From the rows of a table, the [`keys!`] macro makes a struct with typed fields and the list of
+//! [`Row`]s. Everything else is generic over that list: parser, defaults, `SHOW CONFIG`, help and
 //! documentation. The rows are in `table`.
 
 use crate::reason::Reason;
 use crate::source::Source;
 use crate::value::{Kind, ValueError};
 
-/// Where a key is written.
+/// The section of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// `[pgbouncer]`, or the top of `weir.toml`.
@@ -27,15 +27,15 @@ pub struct Key {
     pub scope: Scope,
     pub name: &'static str,
     pub kind: Kind,
-    /// The unit of a number where the kind does not tell it; else empty.
+    /// The unit of a number, if its kind does not imply it; else empty.
     pub unit: &'static str,
-    /// The text that stands for the default; `None` where there is none (SQL's NULL).
+    /// The text of the default; `None` if there is none (SQL's NULL).
     pub default: Option<&'static str>,
-    /// Where the default is another one.
+    /// The sources with another default.
     pub own_defaults: &'static [(Source, &'static str)],
     /// A reload applies a change; otherwise only a restart does.
     pub reloadable: bool,
-    /// Why the key is read and has no effect, for those that are PgBouncer's alone; a clause.
+    /// Why the key has no effect, for keys that only PgBouncer needs; a clause.
     pub idle_because: Option<&'static str>,
     /// The value must not be printed.
     pub secret: bool,
@@ -72,7 +72,7 @@ pub(crate) trait Keyed: Default + 'static {
         target
     }
 
-    /// The rows whose value is not the default one of a configuration from `source`.
+    /// Returns the rows whose value differs from the default of `source`.
     fn changed(&self, source: Source) -> impl Iterator<Item = &'static Row<Self>> {
         let defaults = Self::defaults(source);
         Self::ROWS.iter().filter(move |row| (row.exact)(self) != (row.exact)(&defaults))
@@ -86,7 +86,7 @@ impl Key {
         self.own_default(source).or(self.default)
     }
 
-    /// Why a text of the wrong form is not taken. A secret is not repeated.
+    /// Returns the reason for refusing a text of the wrong form. A secret is not repeated.
     pub(crate) fn refuse(&self, text: &str, expected: ValueError) -> Reason {
         let key = self.name;
         match self.secret {
@@ -100,10 +100,10 @@ impl Key {
     }
 }
 
-/// Defines a struct, one field a row:
+/// Defines a struct from rows of this form:
 /// `/// help` `field ("key"): Type [unit] = "default", reload|boot, acts|idle("why"), secret;`
-/// where the parts in brackets and `secret` may be left out, and the default may be `unset`. Behind it
-/// stand, in parentheses, sources with a default of their own: `(Toml "x", Url "y")`.
+/// The parts in brackets and `secret` are optional, and the default may be `unset`. Sources with
+/// another default follow it in parentheses: `(Toml "x", Url "y")`.
 macro_rules! keys {
     (
         $(#[$outer:meta])*

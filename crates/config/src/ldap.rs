@@ -1,14 +1,13 @@
-//! How an LDAP server is asked whether a password is right: `auth_ldap_options`, and what follows
-//! the method `ldap` in `auth_hba_file`. The options are PostgreSQL's (chapter "LDAP
-//! Authentication"), except that a server must be named: none is looked for in the DNS. Asking is
-//! the proxy's part.
+//! The options for checking a password with an LDAP server: `auth_ldap_options`, and the options of
+//! the method `ldap` in `auth_hba_file`. They are PostgreSQL's (chapter "LDAP Authentication"),
+//! except that a server must be named: none is looked up in the DNS. The proxy asks the server.
 
 use std::fmt;
 
 use crate::hba::words::{is_blank, quoted};
 use crate::reason::LdapError;
 
-/// The options of an `ldap` rule. Its `Debug` does not show the password to bind with.
+/// The options of an `ldap` rule. `Debug` does not show the password for the bind.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct LdapOptions {
     /// `ldaps`: TLS from the first byte.
@@ -17,15 +16,15 @@ pub struct LdapOptions {
     pub start_tls: bool,
     /// Host names or addresses, tried in this order.
     pub servers: Vec<String>,
-    /// None: the scheme's own, 389 or 636.
+    /// None: the scheme's default, 389 or 636.
     pub port: Option<u16>,
     pub find: Find,
 }
 
-/// How a user's distinguished name is found.
+/// The way to find a user's distinguished name.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Find {
-    /// The user's name between these two.
+    /// The user's name between these two texts.
     Between { prefix: String, suffix: String },
     /// By a search below `base`, as `bind_dn` with `bind_password` (both empty: anonymously).
     Search {
@@ -33,7 +32,7 @@ pub enum Find {
         scope: Scope,
         bind_dn: String,
         bind_password: String,
-        /// With `$username` in the place of the user's name.
+        /// `$username` stands for the user's name.
         filter: String,
     },
 }
@@ -62,7 +61,7 @@ impl LdapOptions {
         let mut rest = text;
         while let Some((word, after)) = word(rest)? {
             rest = after;
-            // Neither is told what stands in the place of a name: it may be half of a password.
+            // The error repeats neither of them: the name may be half of a password.
             let (name, value) = word.split_once('=').ok_or(LdapError::NoValue)?;
             parts.set(name, value)?;
         }
@@ -75,7 +74,7 @@ impl LdapOptions {
     }
 }
 
-/// A printed configuration shows how users are found, and no secret.
+/// A printed configuration shows how users are found, but no secret.
 impl fmt::Debug for LdapOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.ldaps { "ldaps" } else { "ldap" };
@@ -212,7 +211,7 @@ fn port(text: &str) -> Result<u16, LdapError> {
     port.ok_or_else(|| LdapError::Port(text.to_owned()))
 }
 
-/// The next word: up to a blank or a comma outside of quotes, which may stand anywhere in it.
+/// Reads the next word, up to a blank or a comma. Quotes may enclose any part of it.
 fn word(text: &str) -> Result<Option<(String, &str)>, LdapError> {
     let ends = |c: char| is_blank(c) || c == ',';
     let mut rest = text.trim_start_matches(ends);
@@ -235,7 +234,7 @@ fn word(text: &str) -> Result<Option<(String, &str)>, LdapError> {
     }
 }
 
-/// Without `%xx`.
+/// Decodes `%xx`.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -303,7 +302,7 @@ mod tests {
         assert_eq!(filter, "(x=$username)");
     }
 
-    /// As Active Directory is asked.
+    /// The usual options for Active Directory.
     #[test]
     fn a_url_that_only_names_the_server() {
         for url in ["ldaps://ad.example", "ldaps://ad.example/"] {
@@ -316,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_options_are_refused() {
         for text in [
             "",
             "ldapserver=a",

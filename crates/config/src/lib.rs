@@ -1,4 +1,4 @@
-//! Weir's configuration: what the keys are, how their text is read, and the typed result.
+//! Weir's configuration: the keys, how their text is read, and the typed result.
 //!
 //! Every key is defined once, in the tables under `table`; the parser, the structs, `SHOW CONFIG`,
 //! `weir help` and `docs/config.md` all come from there. Two file formats are read, PgBouncer's
@@ -16,6 +16,7 @@ mod auth_file;
 mod auth_query;
 mod bounds;
 mod build;
+mod changes;
 mod choice;
 mod config;
 mod connstr;
@@ -31,34 +32,40 @@ pub mod ldap;
 mod load;
 mod network;
 mod pattern;
+mod places;
 pub mod reason;
+pub mod reference;
 mod show;
 mod source;
 mod suggest;
 mod table;
 mod toml_file;
+mod units;
 mod url;
 mod value;
 mod weight;
 
-/// The PgBouncer whose keys, console and log these are: tools look at the version to know what to
+/// The version of PgBouncer with the same keys, console and log. Tools derive from it what to
 /// expect.
 pub const PGBOUNCER_VERSION: &str = "1.25.2";
+/// Weir's own version.
+pub const WEIR_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Returns the text of SHOW VERSION: `PgBouncer X.Y.Z (Weir X.Y.Z)`. Exporters read PgBouncer's version
 /// from it.
 #[must_use]
 pub fn version() -> String {
-    format!("PgBouncer {PGBOUNCER_VERSION} (Weir {})", env!("CARGO_PKG_VERSION"))
+    format!("PgBouncer {PGBOUNCER_VERSION} (Weir {WEIR_VERSION})")
 }
 
-/// The user the console belongs to; only by name, since whoever may look has a name of his own.
+/// The user that owns the console, in name only: operators log in with their own names.
 pub const CONSOLE_USER: &str = "pgbouncer";
 
 pub use crate::auth_file::AuthFile;
 pub use crate::auth_query::needs_no_search_path;
 pub use crate::choice::{
-    AuthType, LoadBalanceHosts, PoolMode, SessionSchedule, SslMode, Unsupported,
+    AuthType, ErrorCodes, LoadBalanceHosts, LogFormat, MetricsNames, PoolMode, SessionSchedule,
+    SslMode, Unsupported,
 };
 pub use crate::config::{AccessPolicy, Config};
 pub use crate::convert::to_toml;
@@ -70,8 +77,10 @@ pub use crate::key::{Key, Scope};
 pub use crate::load::read_file;
 pub use crate::network::Network;
 pub use crate::pattern::Pattern;
+pub use crate::places::Places;
 pub use crate::show::{ConfigRow, show};
 pub use crate::source::Source;
+pub use crate::suggest::nearest;
 pub use crate::table::{Database, Global, Peer, UserSettings};
 pub use crate::value::{Kind, ValueError};
 pub use crate::weight::Weight;

@@ -20,24 +20,25 @@ use crate::table::Database;
 
 /// The longest file that is read: an `auth_file` with about a million users.
 const FILE_LEN_MAX: u64 = 256 << 20;
-/// open(2): the file may have become a pipe since it was looked at. Linux has this number on all
-/// processors that Rust knows, but for MIPS and SPARC.
+/// open(2): the file may have become a pipe since it was checked. Linux uses this number on all
+/// processors that Rust supports, except MIPS and SPARC.
 const O_NONBLOCK: i32 = 0o4000;
 
 impl Config {
     /// Reads the file at `path`, as `weir.toml` if its name ends so, else as `pgbouncer.ini`, and
     /// the `auth_file` it names. Relative names are relative to the working folder.
     ///
-    /// As in PgBouncer, an `auth_file` that cannot be read keeps nobody from starting: its users
-    /// cannot log in.
+    /// As in PgBouncer, an `auth_file` that cannot be read does not prevent the start, but its
+    /// users cannot log in.
     ///
     /// # Errors
-    /// Every mistake found, or why the file could not be read.
+    /// Every mistake, or why the file could not be read.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let file = path.display().to_string();
         let text = read_text(path).map_err(|error| {
             let reason = Reason::NotLoaded { file: file.clone(), why: in_words(&error) };
-            ConfigError { mistakes: vec![Mistake::in_file(&Arc::from(""), 0, reason)] }
+            let mistakes = vec![Mistake::in_file(&Arc::from(""), 0, reason)];
+            ConfigError { mistakes, global: None }
         })?;
         let is_toml = path.extension().is_some_and(|extension| extension == "toml");
         let mut config = match is_toml {
@@ -53,11 +54,11 @@ impl Config {
         Ok(config)
     }
 
-    /// Gives a global key another value, as SET on the console does; one that only a start reads
-    /// is left alone.
+    /// Sets a global key, as SET on the console does; a key that is only read at start is not
+    /// changed.
     ///
     /// # Errors
-    /// When there is no such key, or that is no value for it.
+    /// When there is no such key, or the value is invalid.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Reason> {
         self.global.set(key, value)?;
         match key {
@@ -69,8 +70,8 @@ impl Config {
         Ok(())
     }
 
-    /// As in PgBouncer, a file that cannot be read or a line that means nothing is a warning: who
-    /// is let in by what is left out stays outside. A reload has [`Self::keep_unread`] to go by.
+    /// As in PgBouncer, an unreadable file or an invalid line is a warning: clients that only it
+    /// would let in are refused. On a reload, [`Self::keep_unread`] keeps the old content.
     fn load_hba(&mut self, read: impl Fn(&Path) -> io::Result<String>) {
         let mut warnings = Vec::new();
         let mut open = |name: &str, key: &'static str| {
@@ -96,7 +97,7 @@ impl Config {
         self.warnings.extend(warnings.into_iter().chain(odd).chain(odder));
     }
 
-    /// Options that mean nothing let nobody in.
+    /// With invalid options no client can log in.
     fn read_ldap_options(&mut self) {
         let text = self.global.auth_ldap_options.as_deref().filter(|text| !text.is_empty());
         self.ldap = match text.map(LdapOptions::parse) {
@@ -111,8 +112,8 @@ impl Config {
         };
     }
 
-    /// A query whose relations are looked for in the `search_path` tells what the owner of the
-    /// database wants it to.
+    /// Warns of a query with unqualified relations: the owner of the database can change its
+    /// result.
     fn check_auth_queries(&mut self) {
         let file = Arc::from(self.global.conffile.clone().unwrap_or_default());
         let own = |(name, database): (&String, &Arc<Database>)| {
@@ -150,13 +151,13 @@ impl Config {
     }
 }
 
-/// Reads a file of the configuration, whichever it is. A pipe or a device is refused, since it may
-/// keep the reader waiting for ever or never end; so is a file that is too long.
+/// Reads a file of the configuration. A pipe or a device is refused, since the read may block or
+/// never end; so is a file that is too long.
 ///
 /// # Errors
 /// When it cannot be read.
 pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a device may already do something.
+    // Even opening a device may have an effect.
     refuse_irregular(&fs::metadata(path)?)?;
     let file = fs::OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
     refuse_irregular(&file.metadata()?)?;
@@ -179,8 +180,7 @@ fn refuse_irregular(metadata: &fs::Metadata) -> io::Result<()> {
     }
 }
 
-/// A file as text, which is UTF-8. The text of comments does not matter, so they may be in
-/// any encoding: PgBouncer minds none.
+/// Reads a file as UTF-8. Comments may be in any encoding, as in PgBouncer.
 fn read_text(path: &Path) -> io::Result<String> {
     let bytes = read_file(path)?;
     let is_comment = |line: &[u8]| matches!(line.trim_ascii_start(), [b';' | b'#', ..]);

@@ -9,7 +9,7 @@ use crate::value::{Kind, Value, ValueError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
-    /// How many bits.
+    /// The number of bits.
     prefix: u32,
 }
 
@@ -30,7 +30,7 @@ impl Network {
         (prefix <= width).then_some(Self { address, prefix })
     }
 
-    /// An IPv4 address in IPv6 clothes (`::ffff:10.0.0.1`) counts as the IPv4 address it is.
+    /// An IPv4 address that is mapped to IPv6 (`::ffff:10.0.0.1`) counts as the IPv4 address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

@@ -1,12 +1,11 @@
-//! Regular expressions that texts are searched with.
+//! Regular expressions to search texts with.
 
 use regex_lite::Regex;
 
 use crate::value::{Kind, Value, ValueError};
 
-/// Matched without regard to case, anywhere in a text. Its syntax is that of the crate
-/// `regex-lite`, which is Perl's without references back; matching takes time in proportion to the
-/// text.
+/// Matches anywhere in a text, ignoring case. The syntax is that of the crate `regex-lite`: Perl's
+/// without backreferences. The time of a search is proportional to the text.
 #[derive(Clone, Debug)]
 pub struct Pattern(Regex);
 

@@ -1,5 +1,5 @@
-//! Why a setting, a line or a file was not taken: one variant for each text. Where PgBouncer has a
-//! text, it is PgBouncer's.
+//! Why a setting, a line or a file was refused: one variant for each text. Texts are PgBouncer's
+//! where it has one.
 
 mod auth_file;
 mod hba;
@@ -15,14 +15,14 @@ pub use self::hba::{HbaError, IdentError};
 pub use self::ldap::LdapError;
 pub use self::url::UrlError;
 
-/// In `why` are the system's words for the failure.
+/// `why` is the system's text for the failure.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Reason {
     #[error("could not load file \"{file}\": {why}")]
     NotLoaded { file: String, why: String },
     #[error("could not open auth_file {file}: {why}")]
     AuthFileNotOpened { file: String, why: String },
-    /// The name of the file, which is the value of `key`, stands before this text.
+    /// The name of the file, the value of `key`, precedes this text.
     #[error("could not open {key}: {why}")]
     NotOpened { key: &'static str, why: String },
 
@@ -45,7 +45,7 @@ pub enum Reason {
          there is a blank in it)"
     )]
     BehindPassword,
-    /// In the words of the TOML parser.
+    /// The text of the TOML parser.
     #[error("{0}")]
     Toml(String),
     #[error("expected tables [{section}.NAME], not {found}")]

@@ -10,14 +10,14 @@ pub struct ConfigRow {
     pub key: &'static str,
     /// `None` is SQL's NULL.
     pub value: Option<String>,
-    /// The default of such a configuration as the documentation writes it, so `0777` where the value
-    /// is `511`.
+    /// The default for this source as in the documentation, for example `0777` where the value is
+    /// `511`.
     pub default: Option<&'static str>,
     /// A reload or `SET` can change the key.
     pub changeable: bool,
 }
 
-/// Every global key in PgBouncer's order, Weir's own last.
+/// Returns every global key in PgBouncer's order, Weir's own last.
 pub fn show(config: &Config) -> Vec<ConfigRow> {
     let row = |row: &Row<Global>| {
         let value = (row.show)(&config.global);

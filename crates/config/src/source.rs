@@ -1,5 +1,5 @@
-//! The three ways a configuration is said. They have the same keys, and of a few keys each has a
-//! default of its own; the table of the keys tells which.
+//! The three sources of a configuration. They have the same keys. A few keys have different
+//! defaults by source; the table of the keys has them.
 
 /// The source of a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// As the reference calls it.
+    /// Returns the name in the reference.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ini => "pgbouncer.ini",

@@ -2,10 +2,8 @@
 
 /// The candidate with the smallest edit distance to `typed`, if it is near enough to be meant;
 /// else the shortest that begins with `typed`.
-pub(crate) fn nearest<'a>(
-    typed: &str,
-    candidates: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(typed: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // Beyond this length nobody mistyped a key, and the distance costs the product of the lengths.
     const LONGEST: usize = 64;
 
@@ -24,12 +22,13 @@ pub(crate) fn nearest<'a>(
     begun.min_by_key(|word| word.len())
 }
 
-/// The suggestion behind an error, if there is one.
+/// Returns the suggestion after an error, if there is one.
 pub(crate) fn hint(suggestion: Option<&str>) -> String {
     suggestion.map_or_else(String::new, |word| format!(" (did you mean \"{word}\"?)"))
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that lead from `a` to `b`.
+/// Returns the number of insertions, deletions, replacements and swaps of neighbours between `a`
+/// and `b`.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();

@@ -1,8 +1,8 @@
-//! The one definition of every configuration key.
+//! The only definition of every configuration key.
 //!
-//! A row of a table says name, type, unit, default, when a change takes effect, why it has no effect
-//! if it has none, and what it is for. To add a key, add a row and nothing else; `key.rs` describes
-//! the form of a row.
+//! A row of a table has name, type, unit and default. It also says when a change takes effect, why
+//! the key has no effect if it has none, and its purpose. To add a key, add a row; `key.rs` describes
+//! the form of a row. CONTRIBUTING.md lists the tests and documents that name each key.
 
 mod database;
 mod global;
@@ -17,7 +17,8 @@ pub use self::user::UserSettings;
 use crate::key::{Key, Keyed as _};
 
 impl Key {
-    /// Every key: the global ones in `SHOW CONFIG`'s order, then those of databases, users, peers.
+    /// Returns every key: the global ones in the order of `SHOW CONFIG`, then those of databases,
+    /// users, peers.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         let global = Global::ROWS.iter().map(|row| &row.key);
         let database = Database::ROWS.iter().map(|row| &row.key);

@@ -1,8 +1,8 @@
-//! Reads `weir.toml`: the same keys as `pgbouncer.ini`, the global ones at the top, one table for
+//! Reads `weir.toml`: the same keys as `pgbouncer.ini`, global keys at the top, and one table for
 //! each database, user and peer.
 //!
-//! A value may be written as TOML has it (a number, `true`, a list) or as the text it would be in
-//! `pgbouncer.ini`; both go through the one parser of the key's type.
+//! A value may be a TOML value (a number, `true`, a list), or the text that `pgbouncer.ini` would
+//! have. The parser of the key's type reads both.
 
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use crate::key::{Key, Keyed};
 use crate::reason::Reason;
 use crate::source::Source;
 use crate::table::{Database, Global, Peer, UserSettings};
+use crate::units;
 use crate::value::{Kind, ValueError};
 
 const SECTIONS: [&str; 3] = ["databases", "users", "peers"];
@@ -24,7 +25,7 @@ impl Config {
     /// Reads the text of a `weir.toml`; `file` is its name in messages. `auth_file` is not read.
     ///
     /// # Errors
-    /// Every mistake in the text; where it is no TOML, what is wrong with that.
+    /// Every mistake in the text; if it is not TOML, the parser's reason.
     pub fn parse_toml(text: &str, file: &str) -> Result<Self, ConfigError> {
         let mut reader =
             Reader { builder: Builder::new(Source::Toml), text, file: Arc::from(file) };
@@ -37,7 +38,7 @@ impl Config {
         if errors.is_empty() {
             reader.read(table.get_ref());
         }
-        // The table comes in the order of its names; people read files from top to bottom.
+        // The table is sorted by name; people read files from top to bottom.
         reader.builder.report.mistakes.sort_by_key(|mistake| mistake.line);
         reader.builder.finish()
     }
@@ -126,15 +127,16 @@ impl Reader<'_> {
         Place::new(&self.file, line, section, entry)
     }
 
-    /// The line of a byte of the text, counted from 1.
+    /// Returns the line of a byte of the text, counted from 1.
     fn line(&self, offset: usize) -> usize {
         1 + self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
     }
 }
 
-/// The text `value` would be in `pgbouncer.ini`; `None` if it was reported as a mistake.
+/// Returns the text that `value` would have in `pgbouncer.ini`; `None` if it was reported as a
+/// mistake.
 ///
-/// An unknown key has no kind to go by; its text does not matter, since it is reported later.
+/// The text of an unknown key does not matter, since the key is reported later.
 fn text(
     value: &DeValue<'_>,
     key: Option<&Key>,
@@ -143,6 +145,16 @@ fn text(
     report: &mut Report,
 ) -> Option<String> {
     let Some(key) = key else { return Some(String::new()) };
+    if let DeValue::String(written) = value {
+        match units::number(written, key.kind, key.unit) {
+            Some(Ok(number)) => return Some(number),
+            Some(Err(expected)) => {
+                report.error(place, name, key.refuse(written, expected));
+                return None;
+            }
+            None => {}
+        }
+    }
     let text = native(value, key.kind);
     if text.is_none() {
         report.error(place, name, key.refuse(&article(value), ValueError::Kind(key.kind)));

@@ -15,13 +15,13 @@ use crate::source::Source;
 use crate::suggest;
 use crate::table::Global;
 
-/// Where Debian's PostgreSQL has its socket; libpq too goes there when the URL has no host.
+/// The folder of Debian's PostgreSQL's socket; libpq also uses it for a URL without a host.
 const SOCKET_DIR: &str = "/var/run/postgresql";
 
-/// libpq's words that are keys of a database entry.
+/// The words of libpq that are keys of a database entry.
 const DATABASE_WORDS: [&str; 5] = ["host", "port", "dbname", "application_name", "client_encoding"];
 
-/// libpq's words that have another name here.
+/// The words of libpq that have another name here.
 const GLOBAL_WORDS: [(&str, &str); 5] = [
     ("sslmode", "server_tls_sslmode"),
     ("sslrootcert", "server_tls_ca_file"),
@@ -31,15 +31,16 @@ const GLOBAL_WORDS: [(&str, &str); 5] = [
 ];
 
 impl Config {
-    /// Makes the configuration `weir serve URL` runs with: listening on 127.0.0.1:6432 in mode
-    /// auto, the database of the URL by its name, and every other database of the same
-    /// server by the entry `*`. [`Config::access`] says who gets in.
+    /// Returns the configuration for `weir serve URL`. It listens on 127.0.0.1:6432 in mode auto.
+    /// It has the database of the URL by its name, and every other database of the server by the
+    /// entry `*`. [`Config::access`] tells who may log in.
     ///
     /// # Errors
     /// What is wrong with the URL; its password is never repeated.
     pub fn from_url(url: &str) -> Result<Self, ConfigError> {
         let place = Place::new(&Arc::from("URL"), 0, "", "");
-        let refuse = |why| ConfigError { mistakes: vec![place.mistake("", Reason::Url(why))] };
+        let refuse =
+            |why| ConfigError { mistakes: vec![place.mistake("", Reason::Url(why))], global: None };
         let parts = Parts::new(url).map_err(refuse)?;
         let access = parts.access().map_err(refuse)?;
 
@@ -58,7 +59,7 @@ impl Config {
 
         let mut config = builder.finish()?;
         if let AccessPolicy::UrlUser { user, password } = &access {
-            // The ordinary login does the rest: one user, one password.
+            // One user and one password; the ordinary login uses them.
             config.auth_file = AuthFile { users: [(user.clone(), password.clone())].into() };
         }
         config.access = access;
@@ -66,20 +67,20 @@ impl Config {
     }
 }
 
-/// A URL taken apart and decoded.
+/// A parsed and decoded URL.
 #[derive(Default)]
 struct Parts {
     user: Option<String>,
     password: Option<String>,
-    /// Keys of the database entries; of one given twice the last counts.
+    /// Keys of the database entries; if one is repeated, the last one counts.
     database: Vec<(String, String)>,
     /// Global keys.
     global: Vec<(String, String)>,
 }
 
 impl Parts {
-    /// As libpq reads it. There, too, a password with a `/` or `?` in it ends at that and counts as a
-    /// port; it is not repeated as one that is wrong.
+    /// Parses a URL as libpq does. A password ends at a `/` or `?` there too, and is then read as a
+    /// port; the error does not repeat it.
     fn new(url: &str) -> Result<Self, UrlError> {
         let is_port = |(key, text): &(String, String)| key != "port" || text.parse::<u16>().is_ok();
         match Self::read(url) {
@@ -184,7 +185,7 @@ impl Parts {
         dbname.map(|(_, name)| name.as_str()).filter(|name| !name.is_empty())
     }
 
-    /// The settings of an entry; that of `*` has no fixed name on the server.
+    /// Returns the settings of an entry; that of `*` has no fixed name on the server.
     fn settings(&self, access: &AccessPolicy, named: bool) -> Vec<Setting> {
         let login = match access {
             AccessPolicy::UrlUser { user, password } => {
@@ -200,7 +201,7 @@ impl Parts {
     }
 }
 
-/// Does an `@` come only behind where the hosts have ended?
+/// Does an `@` come only after the end of the hosts?
 fn is_cut(url: &str) -> bool {
     let (_, rest) = url.split_once("://").unwrap_or_default();
     let authority = rest.split(['/', '?']).next().unwrap_or_default();

@@ -1,12 +1,12 @@
-//! How the text of a value becomes a Rust value and back, by PgBouncer's rules.
+//! Conversion of a value's text to a Rust value and back, by PgBouncer's rules.
 //!
-//! Integers are C's `strtol` with base 0, so `0777` is octal and `0x1f` hexadecimal; switches are
-//! integers; times are seconds, with or without a fraction, kept to the microsecond. Where
-//! PgBouncer silently takes the low bits of a number that is too big, this is an error.
+//! Integers follow C's `strtol` with base 0, so `0777` is octal and `0x1f` hexadecimal. Switches
+//! are integers. Times are seconds, with or without a fraction, kept in microseconds. A number that
+//! is too large is an error; PgBouncer silently takes its low bits.
 
 use std::time::Duration;
 
-/// The sort of value that a key takes; the parser of `weir.toml` and the documentation go by it.
+/// The kind of value of a key, for the parser of `weir.toml` and the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Any text; the empty text counts as a value.
@@ -40,7 +40,7 @@ impl Kind {
     }
 }
 
-/// A text is not of the right form, which is this one. The text of the error names it.
+/// A text has the wrong form. The error names the right one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     #[error("{}", .0.describe())]
@@ -51,13 +51,15 @@ pub enum ValueError {
     Number { min: u64, max: u64 },
     #[error("seconds, 0 or more")]
     Seconds,
+    #[error("a number with one of the units {0}")]
+    Unit(&'static str),
     #[error("at least one host")]
     Hosts,
     #[error("ports from 1 to 65535")]
     Ports,
     #[error("addresses such as 10.0.0.0/8, ::1")]
     Networks,
-    /// `text` is none, for that reason.
+    /// `text` is not a pattern, for this reason.
     #[error("regular expressions, and {text:?} is none: {why}")]
     Patterns { text: String, why: String },
 }
@@ -68,16 +70,16 @@ pub(crate) trait Value: Sized + Default {
 
     fn parse(text: &str) -> Result<Self, ValueError>;
 
-    /// As `parse`, for a key that inherits from a wider scope when it is not given; numbers take
-    /// a negative value to mean just that.
+    /// Parses like `parse`, for a key that can inherit from a wider scope; a negative number means
+    /// inheriting.
     fn parse_optional(text: &str) -> Result<Option<Self>, ValueError> {
         Self::parse(text).map(Some)
     }
 
-    /// The text `SHOW CONFIG` prints; `None` is SQL's NULL.
+    /// Returns the text of `SHOW CONFIG`; `None` is SQL's NULL.
     fn show(&self) -> Option<String>;
 
-    /// As `show`, and the very same value when it is parsed.
+    /// Returns a text like `show` that gives exactly the same value when parsed.
     fn exact(&self) -> Option<String> {
         self.show()
     }
@@ -111,7 +113,7 @@ impl Value for Vec<String> {
 impl Value for bool {
     const KIND: Kind = Kind::Switch;
 
-    /// Any number but 0 switches on, as in C.
+    /// Every number except 0 switches on, as in C.
     fn parse(text: &str) -> Result<Self, ValueError> {
         integer(text).map(|number| number != 0).ok_or(ValueError::Kind(Kind::Switch))
     }
@@ -155,7 +157,7 @@ impl Value for Duration {
     fn parse(text: &str) -> Result<Self, ValueError> {
         let seconds: f64 = text.trim_start().parse().map_err(|_| ValueError::Seconds)?;
         let exact = Self::try_from_secs_f64(seconds).map_err(|_| ValueError::Seconds)?;
-        // Microseconds are PgBouncer's grain; the rest of the product must not see a finer one.
+        // PgBouncer's precision is microseconds, and Weir must not use a finer one.
         let micros = u64::try_from(exact.as_micros()).map_err(|_| ValueError::Seconds)?;
         Ok(Self::from_micros(micros))
     }
@@ -190,7 +192,8 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-/// C's `strtol` with base 0 over the whole text; `None` where that would stop early or overflow.
+/// Parses like C's `strtol` with base 0, but the whole text; `None` if that would stop early or
+/// overflow.
 fn integer(text: &str) -> Option<i64> {
     let text = text.trim_start();
     let (negative, digits) = match text.as_bytes().first()? {
@@ -203,7 +206,7 @@ fn integer(text: &str) -> Option<i64> {
         [b'0', _, ..] => (&digits[1..], 8),
         _ => (digits, 10),
     };
-    // `from_str_radix` would take a second sign.
+    // `from_str_radix` would accept a second sign.
     if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
@@ -220,7 +223,8 @@ fn is_negative(text: &str) -> bool {
     integer(text).is_some_and(|number| number < 0)
 }
 
-/// C's `%g`: six significant digits, no trailing zeros, an exponent only where it is shorter.
+/// Formats like C's `%g`: six significant digits, no trailing zeros, an exponent only if that is
+/// shorter.
 fn general(number: f64) -> String {
     let scientific = format!("{number:.5e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));

@@ -1,11 +1,11 @@
-//! How large a share of a limit somebody gets.
+//! The weight of a pool under a shared limit.
 
 use crate::value::{Kind, Value, ValueError};
 
-/// The largest weight there is.
+/// The largest valid weight.
 const WEIGHT_MAX: u16 = 1000;
 
-/// The weight of a database or a user beside others, 1 to 1,000.
+/// The weight of a database or a user compared with others, 1 to 1,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight(u16);
 

@@ -1,10 +1,10 @@
 //! Admission: which client gets a server, and whether one may be opened.
 //!
-//! `pool` and `limits` are plain bookkeeping behind the exchange's locks: they know neither a socket
-//! nor an `Engine`. Only `seat` is the worker's side of it.
+//! `pool` and `limits` are plain bookkeeping behind the exchange's locks: they know neither a
+//! socket nor an `Engine`. `seat` calls them from the worker.
 
 pub mod limits;
 pub mod pool;
-mod seat;
+pub(crate) mod seat;
 pub mod shares;
 pub mod switches;

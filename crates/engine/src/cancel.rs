@@ -1,7 +1,7 @@
 //! Cancel: cancel requests, and calls of `pg_cancel_backend` and `pg_terminate_backend`.
 //!
 //! The client to be cancelled may belong to another worker, so the parts of this machine exchange
-//! mail. It sends cancel requests to servers, and closes clients that others terminate.
+//! mail. They send cancel requests to servers, and close clients that others terminate.
 
 mod ahead;
 pub mod outcome;

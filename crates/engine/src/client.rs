@@ -1,6 +1,6 @@
-//! An application's connection, as plain data. What happens to it is in `login/steps.rs`,
-//! `lifecycle/link.rs` and `relay/requests.rs`. An idle client is this struct and nothing else:
-//! what is rare sits behind a box.
+//! An application's connection, as plain data. `login/steps.rs`, `lifecycle/link.rs` and
+//! `relay/requests.rs` handle it. An idle client is only this struct: data that few clients have is
+//! in boxes.
 //!
 //! ```text
 //!  Login ─► Idle ⇄ Waiting ─► Preparing ─► Linked ─► Idle …
@@ -18,73 +18,74 @@ use crate::lifecycle::replication::Replication;
 use crate::login::auth::{Login, LoginStep};
 use crate::relay::prepared::ClientStatements;
 use crate::relay::stream::Stream;
+use crate::relay::text::text_of;
 use crate::session::carried::Order;
 use crate::session::state::Session;
 use crate::values::{Digest, Values};
 use crate::vars::Slots;
 use sql::Seen;
 
-/// What the client waits for, or we wait for from it.
+/// The state of a client: what it waits for, or what Weir expects from it.
 #[derive(Debug)]
 pub enum ClientPhase {
     /// The rest of its login.
     Login(Box<Login>),
     /// Its next request; it has no server.
     Idle,
-    /// A server. Its bytes stay in the kernel.
+    /// A server. The client's bytes stay in the kernel.
     Waiting(Waiter),
-    /// The server, which is being prepared for it.
+    /// Its server, which is being prepared.
     Preparing(Waiter),
     /// It has a server.
     Linked,
-    /// Its cancel request: answers of so many workers are missing.
+    /// The end of its cancel request; answers of this many workers are missing.
     Canceling { answers_missing: u16, outcome: CancelOutcome },
 }
 
 #[derive(Debug)]
 pub struct Client {
     pub phase: ClientPhase,
-    /// Tells this connection from all others of this worker, past ones included.
+    /// Identifies the connection among all present and past ones of the process.
     pub serial: u64,
     pub identity: Arc<Identity>,
     /// Set when the client is authenticated.
     pub pool: Option<PoolId>,
     pub server: Option<ServerId>,
-    /// Does it count in the limits on clients, as who it is? The console's do not.
+    /// Does it count in the limits on clients, under its identity?
     pub counted: bool,
-    /// What was done during its present wait for a server, or its last one.
+    /// Steps that were taken during the present or last wait for a server.
     pub while_waiting: WhileWaiting,
-    /// Process id (upper half) and secret (lower half) given to the client for cancel requests, when
-    /// it was told that it is logged in; 0 before that.
+    /// Process id (upper half) and secret (lower half) for cancel requests, from the client's
+    /// welcome; 0 before that.
     pub key: u64,
     pub key_form: KeyForm,
-    /// Was its present request sent a second time, its first server having been lost?
+    /// Was the present request sent again, because its first server was lost?
     pub resent: bool,
     pub vars: Values,
-    /// Of these it has said itself what it wants; the others are as the server has them.
+    /// The parameters whose values the client gave itself; the others have the server's values.
     pub given: Slots,
     pub stream: Stream,
     pub extended: Option<Box<Extended>>,
-    /// Where there is more to its session than its transactions (`pool_mode = auto`).
+    /// Set if the session has more than transactions (`pool_mode = auto`).
     pub session: Option<Box<Session>>,
-    /// It speaks the replication protocol.
+    /// Set if it speaks the replication protocol.
     pub replication: Option<Box<Replication>>,
-    /// As long as it has its present server: a reload does not change that in the middle of a batch,
-    /// nor for statements it has already.
+    /// Valid as long as it has the present server. A reload must not change it in the middle of a
+    /// batch, nor for existing statements.
     pub statement_names: StatementNames,
     pub connected_at: Micros,
-    /// When its present request came, or its last one; when its last reply went.
+    /// When the present or last request came, or the last reply was sent.
     pub request_at: Micros,
-    /// When its present transaction began; 0 = it has none.
+    /// When the present transaction began; 0 = there is none.
     pub transaction_at: Micros,
 }
 
-/// Each of these is done once for each wait.
+/// Steps that are taken once per wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WhileWaiting {
     /// The client was told that it waits (`query_wait_notify`).
     pub notified: bool,
-    /// The bytes that it has sent were looked at (`cancel/ahead.rs`).
+    /// The client's unread bytes were examined (`cancel/ahead.rs`).
     pub looked_at: bool,
 }
 
@@ -108,37 +109,38 @@ pub enum StatementNames {
     Translated,
 }
 
-/// What a client has that used the extended query protocol.
+/// The state of a client that has used the extended query protocol.
 #[derive(Debug, Default)]
 pub struct Extended {
     pub statements: ClientStatements,
-    /// Serial number of the Parse of its unnamed statement; 0 = it has none.
+    /// Serial number of the Parse of its unnamed statement; 0 = there is none.
     pub unnamed: u64,
-    /// Serial number of the last message that changed it where the server may have had another one:
-    /// until it is answered nobody knows which one is there. 0 = none.
+    /// Serial number of the last message that changed the unnamed statement while the server may
+    /// have had another one. Until the reply, it is unknown which one exists. 0 = none.
     pub unnamed_doubt: u64,
-    /// What that statement may leave in the session.
+    /// The signs of that statement.
     pub unnamed_seen: Seen,
-    /// The names that its latest Binds and Describes have used, with their serial numbers: what
-    /// is not answered yet, and perhaps more. By the time of an error the client may have lost the
-    /// name, or have several for the statement.
+    /// The names that its latest Binds and Describes have used, with their serial numbers. All
+    /// without a reply are included. When an error arrives, the client may have dropped the name,
+    /// or have several for the statement.
     pub uses: VecDeque<(u64, Arc<[u8]>)>,
-    /// That Parse message, to be sent again to another server. Empty if it was too long to keep.
+    /// The Parse message of the unnamed statement, for other servers. Empty if it was too long to
+    /// keep.
     pub unnamed_parse: Vec<u8>,
-    /// What is held of its input cannot be dealt with before the message with this serial number is
-    /// answered; 0 = it does not wait for that.
+    /// The held input must wait for the reply to the message with this serial number; 0 = it need
+    /// not wait.
     pub awaits: u64,
     /// How often its next Bind was held back to find out what the statement returns
     /// ([`crate::relay::kept_request::QUESTIONS_MAX`]).
     pub questions: u8,
-    /// Was the statement of its present request prepared anew, the server having refused it? That is
-    /// done once.
+    /// Was the statement of the present request prepared again, because the server had refused it?
+    /// This is done once.
     pub renewed: bool,
-    /// What is held of the client's input was dealt with before, and nothing of it was sent.
+    /// The held input was processed before, and nothing of it was sent.
     pub rewound: bool,
-    /// Which of its portals may discard prepared statements when they are executed.
+    /// Portals that may discard prepared statements when they are executed.
     pub discarding: Discarding,
-    /// It signals another client, and is held back until that is decided.
+    /// A call that signals another client; the client is held back until it is decided.
     pub signaling: Option<Box<Signaling>>,
 }
 
@@ -146,9 +148,9 @@ pub struct Extended {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Discarding {
     pub unnamed: bool,
-    /// Any of the others.
+    /// Any named portal.
     pub named: bool,
-    /// The one name that the unnamed one deallocates, if that is all it does.
+    /// The name that the unnamed portal deallocates, if it does nothing else.
     pub deallocates: Option<Arc<[u8]>>,
 }
 
@@ -158,7 +160,7 @@ impl Extended {
         self.unnamed != 0 || !self.statements.is_empty()
     }
 
-    /// Message `serial` uses that name; those before `first` have been answered.
+    /// Notes that message `serial` uses this name. Messages before `first` have been answered.
     pub fn note_name(&mut self, serial: u64, name: Arc<[u8]>, first: u64) {
         while self.uses.front().is_some_and(|(serial, _)| *serial < first) {
             self.uses.pop_front();
@@ -166,7 +168,16 @@ impl Extended {
         self.uses.push_back((serial, name));
     }
 
-    /// The client's name for the statement that message `serial` uses.
+    /// Returns the text of the statement of this name, as far as it is kept. The unnamed statement's
+    /// name is empty.
+    pub fn text_of(&self, name: &[u8]) -> Option<&[u8]> {
+        match name {
+            b"" => Some(text_of(&self.unnamed_parse)),
+            name => self.statements.text_of(name),
+        }
+    }
+
+    /// Returns the client's name of the statement that message `serial` uses.
     pub fn name_used(&self, serial: u64) -> Option<&[u8]> {
         let at = self.uses.binary_search_by_key(&serial, |(serial, _)| *serial).ok()?;
         self.uses.get(at).map(|(_, name)| &**name)
@@ -199,18 +210,32 @@ impl Client {
         }
     }
 
-    /// Has it been told that it is logged in?
+    /// Enters `phase`. The phases of an ordinary transaction own nothing, so the general drop of
+    /// the old one is avoided.
+    #[inline]
+    pub fn enter(&mut self, phase: ClientPhase) {
+        let old = std::mem::replace(&mut self.phase, phase);
+        match old {
+            ClientPhase::Login(_) | ClientPhase::Canceling { .. } => drop(old),
+            ClientPhase::Idle
+            | ClientPhase::Waiting(_)
+            | ClientPhase::Preparing(_)
+            | ClientPhase::Linked => std::mem::forget(old),
+        }
+    }
+
+    /// Has the client been told that it is logged in?
     #[inline]
     pub fn is_welcomed(&self) -> bool {
         self.key != 0
     }
 
-    /// Is it not read until an answer has come?
+    /// Is the client not read until a reply has come?
     pub fn awaits_answer(&self) -> bool {
         self.extended.as_ref().is_some_and(|own| own.awaits != 0)
     }
 
-    /// What it waited for has come, or does not matter any more.
+    /// Ends waiting for a reply that has come or no longer matters.
     #[inline]
     pub fn await_nothing(&mut self) {
         if let Some(own) = &mut self.extended {
@@ -218,7 +243,7 @@ impl Client {
         }
     }
 
-    /// It waits for a server anew.
+    /// Begins a new wait for a server.
     pub fn begin_wait(&mut self) {
         if std::mem::take(&mut self.while_waiting.looked_at)
             && let Some(own) = &mut self.extended
@@ -227,26 +252,26 @@ impl Client {
         }
     }
 
-    /// Is another client being signaled for it, or was it?
+    /// Is a signal of this client under way or decided?
     pub fn signals(&self) -> bool {
         self.extended.as_ref().is_some_and(|own| own.signaling.is_some())
     }
 
-    /// Is it decided what its call is answered with?
+    /// Is the reply to its signal decided?
     pub fn is_signal_decided(&self) -> bool {
         let signaling = self.extended.as_ref().and_then(|own| own.signaling.as_ref());
         signaling.is_some_and(|one| one.is_decided())
     }
 
-    /// The process id that it was told at its login.
+    /// Returns the process id from the client's welcome.
     pub fn process_id(&self) -> u32 {
         (self.key >> 32) as u32
     }
 
-    /// The pool it waits for a server of, and its place in the queue.
-    pub fn wait(&self) -> Option<(PoolId, Waiter)> {
+    /// Returns its place in a pool's queue, if it waits there.
+    pub fn wait(&self) -> Option<Waiter> {
         match &self.phase {
-            ClientPhase::Waiting(waiter) => Some((self.pool?, *waiter)),
+            ClientPhase::Waiting(waiter) => Some(*waiter),
             ClientPhase::Login(login) => login.wait(),
             ClientPhase::Idle
             | ClientPhase::Preparing(_)
@@ -255,26 +280,26 @@ impl Client {
         }
     }
 
-    /// What a server should have to serve it without being asked first; before its welcome that is
-    /// not known.
+    /// Returns the digest of the values that its server should have; None before its welcome, when
+    /// it is unknown.
     pub fn digest(&self) -> Option<Digest> {
         self.is_welcomed().then(|| self.vars.digest())
     }
 
-    /// Is it expected to say something for its login? If it goes instead, it may have been somebody
-    /// who only wanted to know whether we are there.
+    /// Is the client logging in, and not waiting for PostgreSQL? If it disconnects now, it may only
+    /// have tested whether Weir is up.
     pub fn is_probe(&self) -> bool {
         let ClientPhase::Login(login) = &self.phase else { return false };
         !matches!(login.step, LoginStep::Proving(_) | LoginStep::Asking(_))
     }
 
-    /// What is known of its session. If that was nothing, it begins with what the client has now.
+    /// Returns its session, which begins with the client's present values.
     pub fn session_mut(&mut self) -> &mut Session {
         let vars = &self.vars;
         self.session.get_or_insert_with(|| Box::new(Session::new(vars.clone())))
     }
 
-    /// In which order its settings are made on another server.
+    /// Returns the order in which its settings are made on a server.
     pub fn order(&self) -> Order {
         let known = self.session.as_ref().and_then(|session| session.order);
         known.unwrap_or_else(|| self.vars.carried.usual_order())
@@ -289,7 +314,7 @@ impl Client {
 mod tests {
     use super::*;
 
-    /// Most connections of most poolers are clients at rest.
+    /// Most connections of a typical pooler are idle clients.
     #[test]
     fn a_client_at_rest_is_small() {
         assert!(size_of::<Client>() <= 168, "{} bytes", size_of::<Client>());

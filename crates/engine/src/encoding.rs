@@ -1,10 +1,9 @@
-//! Names of character encodings, as PostgreSQL spells them (its manual, chapter 24.3).
+//! Names of character encodings in PostgreSQL's spelling (manual, chapter 24.3).
 //!
-//! PostgreSQL takes an alias for a name and ignores case and punctuation; `client_encoding` is then
-//! reported by the one name that the encoding has. Weir reports it at login, before a server need be
-//! there to be asked.
+//! PostgreSQL accepts aliases and ignores case and punctuation. It then reports `client_encoding`
+//! by the encoding's own name. Weir reports that name at login, when there may be no server to ask.
 
-/// Each encoding's name and its aliases. A comparison regards letters and digits only.
+/// Each encoding's name and its aliases. Only letters and digits are compared.
 const NAMES: [(&str, &[&str]); 42] = [
     ("BIG5", &["win950", "windows950"]),
     ("EUC_CN", &[]),
@@ -55,10 +54,10 @@ pub const UTF8: &str = "UTF8";
 /// PostgreSQL leaves this one spelling as it is, for old JDBC drivers.
 const UNICODE: &[u8] = b"UNICODE";
 
-/// Returns a value of `client_encoding` as PostgreSQL reports it; as it is if no encoding has that
-/// name.
+/// Returns a value of `client_encoding` as PostgreSQL reports it. An unknown name is returned
+/// unchanged.
 pub fn reported(value: &[u8]) -> &[u8] {
-    // Nearly all clients say that.
+    // Nearly all clients send one of these.
     if value == UTF8.as_bytes() || value == UNICODE {
         value
     } else {
@@ -66,25 +65,25 @@ pub fn reported(value: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns the one name of an encoding.
+/// Returns the encoding's own name.
 fn name(value: &[u8]) -> Option<&'static str> {
     let is_it = |name: &&str| letters(name.as_bytes()).eq(letters(value));
     let mut all = NAMES.iter();
     all.find(|(name, others)| is_it(name) || others.iter().any(&is_it)).map(|one| one.0)
 }
 
-/// Letters that a text of ours can contain, whatever encoding the server reads it in.
+/// The letters that Weir's own query can contain, whatever encoding the server reads it in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Letters {
     Ascii,
-    /// Those of UTF-8.
+    /// The letters of UTF-8.
     Utf8,
     /// Any bytes: each is a letter.
     Bytes,
 }
 
 impl Letters {
-    /// Of a database with the encoding `server`, as a client with the encoding `client` writes them.
+    /// Returns the letters for a database with the encoding `server` and a client with `client`.
     pub fn of(server: Option<&[u8]>, client: Option<&[u8]>) -> Self {
         const OF_ONE_BYTE: [&str; 5] = ["SQL_ASCII", "LATIN", "ISO_", "WIN", "KOI8"];
         let [server, client] = [server, client].map(|value| value.and_then(name));
@@ -95,7 +94,7 @@ impl Letters {
         }
     }
 
-    /// Are these letters of it? None if that is not known.
+    /// Are all characters of the text such letters? None if that is unknown.
     pub fn include(self, text: &[u8]) -> Option<bool> {
         match self {
             _ if text.is_ascii() => Some(true),

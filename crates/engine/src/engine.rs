@@ -1,8 +1,8 @@
-//! One worker's share of the pooler: its tables, and access to them.
+//! One worker's clients, servers and pools, and access to them.
 //!
-//! `events` has the ways in: each event of the shell is passed to one machine. `work` has the queue of
-//! follow-up work, and does it. `tick` does what time does, `mail` reads the mail of other workers,
-//! `views` remembers the pools. What a machine does is in the folders beside this one.
+//! `events` receives the events of the shell and passes each to one machine. `work` has the queue
+//! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers,
+//! `views` caches the pools. The machines are in the folders beside this one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use config::{Config, PoolMode, UserSettings};
 use foldhash::fast::RandomState;
 use slab::Slab;
+use thin_vec::ThinVec;
 
 use crate::admission::pool::Parked;
 use crate::cancel::outcome::Cancel;
@@ -17,13 +18,16 @@ use crate::client::Client;
 use crate::ids::{ClientId, Identity, PoolId, ServerId, WorkerId};
 use crate::login::auth::Credentials;
 use crate::notify::listener::Listener;
+use crate::operator::failures::Failures;
 use crate::operator::stats::Stats;
+use crate::operator::transactions::Transactions;
 use crate::server::Server;
 use crate::session::text_history::TextHistory;
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io};
 use crate::values::SharedVars;
 use crate::vars::TrackedNames;
+use crate::watch::Watch;
 
 mod events;
 mod mail;
@@ -33,18 +37,18 @@ pub(crate) mod work;
 
 use views::{PoolView, PoolViews};
 
-/// How the pooler comes to its end.
+/// How Weir shuts down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
-    /// SIGINT: nothing is linked any more; the end comes when no server is in use.
+    /// SIGINT: no server is linked any more; Weir ends when no server is in use.
     WaitForServers,
-    /// SIGTERM: nobody new is let in; the end comes when the last client has left.
+    /// SIGTERM: no new client is let in; Weir ends when the last client has left.
     WaitForClients,
-    /// Another process has taken over: those who could not go there are served until they leave.
+    /// Another process has taken over: clients that could not move are served until they leave.
     TakenOver,
 }
 
-/// Texts a worker remembers, at 40 bytes each.
+/// Maximal number of texts that a worker remembers, at 40 bytes each.
 const TEXTS_MAX: usize = 4096;
 
 #[derive(Debug)]
@@ -57,38 +61,41 @@ pub struct Engine<X> {
     pub(crate) servers: Slab<Box<Server>>,
     pub(crate) pools: PoolViews,
     pub(crate) credentials: Credentials,
-    /// A database that stands for `*` and has got its first pool, until that is told.
+    /// A database made from `*` that has just got its first pool, until this is logged.
     pub(crate) new_autodb: Option<String>,
     pub(crate) shared_vars: SharedVars,
-    /// What texts may leave in a session (`pool_mode = auto`).
+    pub(crate) transactions: Transactions,
+    /// The signs of known texts (`pool_mode = auto`).
     pub(crate) texts: sql::Cache,
-    /// The clients that may be cancelled, by their keys, in the order of the process ids.
+    /// Clients by cancel key, ordered by process id.
     pub(crate) keys: BTreeMap<u64, ClientId>,
     pub(crate) cancels: HashMap<u64, Cancel, RandomState>,
     pub(crate) nobody: Arc<Identity>,
     /// Counts messages, connections and cancel requests of this worker; never 0.
     pub(crate) serial: u64,
-    /// A secret of this worker: what only we can compute is made from it (salts of users that do
-    /// not exist, tags of cancel keys).
+    /// A secret of this worker. Salts of unknown users and tags of cancel keys are derived from it.
     pub(crate) seed: [u8; 32],
     pub(crate) drain: Option<Drain>,
-    /// Has any user limits of its own for its clients' waiting or idling?
+    /// Has any user its own limits on waiting or idle clients?
     pub(crate) limits_users: bool,
-    /// Pools whose database logs in as another user since a reload.
+    /// Pools whose database has another `user=` since a reload.
     pub(crate) changed_user: Vec<PoolId>,
-    /// Are pools to be looked for that are filled without a client?
+    /// Should the next tick look for pools to fill without a client (`min_pool_size`)?
     pub(crate) warms_pools: bool,
-    /// Those have to go at the next tick who count and do not log in.
+    /// Should the next tick disconnect stalled logins that count in a client limit?
     pub(crate) places_wanted: bool,
-    /// Of the pools whose listener is this worker's.
+    /// Listeners of the pools whose listener belongs to this worker.
     pub(crate) listeners: BTreeMap<PoolId, Listener>,
-    /// What is left to be done of the event that is being dealt with.
+    /// Follow-up work of the present event.
     pub(crate) work: work::Queue,
-    /// The server that is given to a client first, before the queue's work.
+    /// A server for a client, which is linked before the queue's work.
     pub(crate) joining: Option<work::Joining>,
-    /// Output under assembly; kept for its capacity.
+    /// A buffer for assembling output; kept for its capacity.
     pub(crate) scratch: Vec<u8>,
     pub(crate) messages: u64,
+    /// Set if `fingerprints` or `advise` is.
+    pub(crate) watch: Option<Box<Watch>>,
+    pub(crate) failures: Failures,
 }
 
 fn limits_users(config: &Config) -> bool {
@@ -110,6 +117,7 @@ impl<X: Exchange> Engine<X> {
             pools: PoolViews::default(),
             credentials: Credentials::default(),
             shared_vars: SharedVars::default(),
+            transactions: Transactions::default(),
             texts: sql::Cache::new(
                 u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8])),
                 TEXTS_MAX,
@@ -130,11 +138,13 @@ impl<X: Exchange> Engine<X> {
             joining: None,
             scratch: Vec::new(),
             messages: 0,
+            watch: Watch::configured(None, &config),
+            failures: Failures::default(),
             config,
         }
     }
 
-    /// How many messages of clients and servers were looked at so far.
+    /// Returns the number of messages read from clients and servers.
     #[inline]
     pub fn messages(&self) -> u64 {
         self.messages
@@ -144,7 +154,7 @@ impl<X: Exchange> Engine<X> {
         &mut self.exchange
     }
 
-    /// A server from outside gets a slot.
+    /// Gives a server from outside a slot.
     pub(crate) fn attach(&mut self, parked: Parked<X::Transport>, io: &mut impl Io<X>) -> ServerId {
         let Parked { server, transport } = parked;
         self.view(server.pool);
@@ -179,18 +189,19 @@ impl<X: Exchange> Engine<X> {
         &view.expect("a worker knows the pools of its clients and servers").settings
     }
 
-    /// In which mode its client has the server.
+    /// Returns the mode in which the server is used.
     pub(crate) fn mode_of(&self, on: ServerId) -> PoolMode {
         let server = self.server(on);
         server.mode_in(self.settings(server.pool).mode)
     }
 
-    /// Counters of a pool this worker has met.
+    /// Returns this worker's counters of a pool.
     pub(crate) fn stats(&mut self, pool: PoolId) -> &mut Stats {
         &mut self.view(pool).stats
     }
 
-    /// This worker's view of a pool. A stolen server's pool may be new to it.
+    /// Returns this worker's view of a pool, and creates it for a new pool, for instance of a
+    /// stolen server.
     pub(crate) fn view(&mut self, id: PoolId) -> &mut PoolView {
         let exchange = &mut self.exchange;
         self.pools.entry(id, || {
@@ -200,7 +211,10 @@ impl<X: Exchange> Engine<X> {
                     database: pool.key.database.clone(),
                     user: pool.key.user.clone(),
                 }),
+                place: pool.key.place,
+                readers: ThinVec::new(),
                 stats: Stats::default(),
+                durations: Box::default(),
                 history: TextHistory::default(),
             })
         })

@@ -1,7 +1,7 @@
 //! Handover: clients and servers move to another process (online restart).
 //!
-//! `records` is the format. `export` reads the tables and changes nothing; `import` fills the tables of
-//! the new process. Nothing is sent to any connection.
+//! `records` is the format. `export` reads the tables and changes nothing. `import` fills the
+//! tables of the new process. Nothing is sent to any connection.
 
 pub(crate) mod export;
 pub(crate) mod import;

@@ -1,10 +1,10 @@
-//! Names for things by number. A `ClientId` or `ServerId` is a slot of one worker's table and means
-//! nothing on another worker; a `PoolId` means the same pool everywhere in the process.
+//! Numbers that identify things. A `ClientId` or `ServerId` is a slot of one worker's table and
+//! means nothing on another worker. A `PoolId` means the same pool everywhere in the process.
 
 /// Microseconds of a monotonic clock. Zero is some moment before the process started to serve.
 pub type Micros = u64;
 
-/// Has this limit passed? 0 switches it off.
+/// Has this limit passed? A limit of 0 never passes.
 pub(crate) fn over(limit: Micros, since: Micros, now: Micros) -> bool {
     limit > 0 && now.saturating_sub(since) > limit
 }
@@ -22,21 +22,37 @@ pub struct ClientId(pub u32);
 pub struct ServerId(pub u32);
 
 /// A (database, user) pool, numbered in the order of creation over the whole process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub u32);
 
-/// Who the client said it is.
+/// The database and user that a client has named.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Identity {
     pub database: String,
     pub user: String,
 }
 
+/// A PostgreSQL instance of a cluster, by its number in the configuration.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+pub struct NodeId(pub u16);
+
 /// A client in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
     pub client: ClientId,
-    /// Position in the queue over all workers; also tells a client's present wait from a past one.
+    /// The pool whose server it waits for.
+    pub pool: PoolId,
+    /// Position in the queue over all workers; also distinguishes the present wait from earlier
+    /// ones.
     pub ticket: u64,
     pub since: Micros,
+}
+
+impl Waiter {
+    /// Returns a waiter that has a server at once and is in no queue.
+    pub fn served(client: ClientId, pool: PoolId, since: Micros) -> Self {
+        Self { client, pool, ticket: 0, since }
+    }
 }

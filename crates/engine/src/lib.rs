@@ -1,13 +1,13 @@
-//! The heart of Weir: clients, servers, pools and queues as state machines.
+//! The core of Weir: clients, servers, pools and queues as state machines.
 //!
-//! Bytes and the time go in; calls on the [`shell::Io`] and [`shell::Exchange`] given along come
-//! out. There is no socket, no clock, no lock and no thread in here, so the same code runs in the
-//! proxy's workers and in the seeded simulator.
+//! The shell passes in bytes and the time. The engine calls the given [`shell::Io`] and
+//! [`shell::Exchange`]. It has no socket, no clock, no lock and no thread, so the same code runs in
+//! the proxy's workers and in the seeded simulator.
 //!
-//! An [`Engine`] is one worker's share: its clients, and the servers linked to them. What all
-//! workers share (pools with their parked servers and queues) is reached through the exchange.
+//! An [`Engine`] is one worker's share: its clients, and the servers linked to them. The exchange
+//! gives access to what all workers share: pools with their parked servers and queues.
 //!
-//! Each folder is one machine, and the file beside it says what the machine may touch:
+//! Each folder is one machine. The file beside it says what the machine may touch:
 //!
 //! | folder | machine |
 //! |---|---|
@@ -21,11 +21,14 @@
 //! | `cancel` | cancel requests and signals |
 //! | `handover` | online restart |
 //! | `operator` | orders and reports |
+//! | `watch` | what the texts of clients say, for an operator |
 //!
 //! Read in this order: [`pool`], [`ledger`], [`client`], [`server`], then `engine.rs` and the
 //! folders.
 
 #![forbid(unsafe_code)]
+// A new phase must be decided on wherever phases are told apart.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod admission;
 pub mod cancel;
@@ -38,20 +41,27 @@ mod lifecycle;
 mod login;
 mod notify;
 mod operator;
+pub mod own_error;
 mod relay;
+pub mod routing;
 pub mod server;
 mod session;
 pub mod settings;
 pub mod shell;
 pub mod values;
 pub mod vars;
+pub mod watch;
 
 pub use admission::{limits, pool, shares, switches};
 pub use engine::{Drain, Engine};
 pub use handover::{Ceded, Exported, ExportedClient, ImportTables, Imported, records};
 pub use lifecycle::replication;
 pub use login::{LOGIN_GRACE, auth, guesses, server_secret};
-pub use operator::inspect::server_row;
-pub use operator::{averages, report, stats};
+pub use operator::inspect::{server_row, server_state};
+pub use operator::waits::{Activity, Doing};
+pub use operator::{
+    averages, facts, failures, figures, histogram, journal, pulse, recorder, report, stats,
+    transactions,
+};
 pub use relay::{interner, ledger, parse_context, prepared};
 pub use session::{pins, state_report};

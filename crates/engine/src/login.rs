@@ -1,8 +1,8 @@
 //! Login: a client from its first byte to "logged in".
 //!
-//! It reads the client's messages, the credentials and the configuration. It may ask for a server
-//! (`auth_query`, a proof by the server itself) and ask the shell (names, LDAP, PAM). It ends with a
-//! client in a pool, or with a refusal.
+//! It reads the client's messages, the credentials and the configuration. It may request a server
+//! (`auth_query`, or a login that proves the password) and ask the shell (names, LDAP, PAM). It
+//! ends with a client in a pool, or with an error.
 
 pub mod auth;
 pub(crate) mod auth_answer;

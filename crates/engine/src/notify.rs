@@ -1,8 +1,8 @@
 //! Notify: LISTEN for many clients of a pool by one connection (auto mode).
 //!
 //! `listen` is the client's side, with its data in `listening`. `connection` is the side of the
-//! connection that listens, with its data in `listener`. The two sides exchange mail only, since they
-//! may belong to different workers.
+//! listener, with its data in `listener`. The two sides only exchange mail, since they may belong
+//! to different workers.
 
 mod connection;
 mod listen;

@@ -1,10 +1,24 @@
-//! Operator: what an operator orders, and what an operator is shown.
+//! Operator: the orders of an operator, and the data that is shown to one.
 //!
 //! `control` carries out orders of the console. `inspect` copies the tables for SHOW and checks the
-//! invariants of the engine; the copies are in `report`, the counters in `stats` and `averages`.
+//! invariants of the engine; the copies are in `report`, the counters in `stats`, `averages` and
+//! `failures`.
+//! `stages` follows a transaction through a server, `transactions` remembers the last and the slowest.
+//! `pulse` samples the pools for `recorder`, and `journal` has the events of the last hour.
+//! `waits` says which clients hold the servers that others wait for.
 
 pub mod averages;
 mod control;
+pub mod facts;
+pub mod failures;
+pub mod figures;
+pub mod histogram;
 pub(crate) mod inspect;
+pub mod journal;
+pub mod pulse;
+pub mod recorder;
 pub mod report;
+pub(crate) mod stages;
 pub mod stats;
+pub mod transactions;
+pub(crate) mod waits;

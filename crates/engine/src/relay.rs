@@ -1,9 +1,10 @@
 //! Relay: messages between a client and its server.
 //!
-//! `requests` handles the client's messages, `replies` the server's. The `ledger` says whose each
-//! reply is. They change what is known of the two connections, and of the prepared statements. They
-//! choose no server.
+//! `requests` handles the client's messages, `replies` the server's. The `ledger` knows to whom
+//! each reply goes. They change the state of the two connections and of the prepared statements.
+//! They choose no server.
 
+pub(crate) mod batch_end;
 pub mod interner;
 pub(crate) mod kept_request;
 pub mod ledger;
@@ -14,4 +15,5 @@ pub(crate) mod requests;
 pub(crate) mod resend;
 pub(crate) mod stream;
 pub(crate) mod substitute;
+pub(crate) mod text;
 pub(crate) mod undo;

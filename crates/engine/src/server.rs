@@ -1,5 +1,5 @@
-//! A connection to PostgreSQL, as plain data. What happens to it is in `lifecycle/open.rs` (until it
-//! is logged in), `lifecycle/link.rs` (given out and taken back) and `relay/replies.rs` (in use).
+//! A connection to PostgreSQL, as plain data. `lifecycle/open.rs` logs it in, `lifecycle/link.rs`
+//! links it to clients, `relay/replies.rs` reads its replies.
 //!
 //! ```text
 //!  Connecting ─► Login ─┬─► (pool: parked) ─► Preparing ─► Linked ─► Settling ─┐
@@ -20,6 +20,7 @@ pub use crate::lifecycle::preparation::Preparation;
 use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth_answer::AuthAnswer;
 use crate::login::server_secret::ServerSecret;
+use crate::operator::stages::Stages;
 use crate::relay::kept_request::{KeptRequest, Outline};
 use crate::relay::ledger::Ledger;
 use crate::relay::prepared::ServerStatements;
@@ -36,44 +37,44 @@ use crate::session::text_history::{CANDIDATES_MAX, Called};
 use crate::values::Values;
 use crate::vars::{CLIENT_ENCODING, Welcome};
 
-/// What the server connection waits for.
+/// The state of a server: what it waits for.
 #[derive(Debug)]
 pub enum ServerPhase {
-    /// For the socket.
+    /// The connection to be made.
     Connecting(Box<ServerLogin>),
-    /// For the end of the login.
+    /// The end of the login.
     Login(Box<ServerLogin>),
-    /// For a client to take it: it is in no worker's table.
+    /// A client. The server is in no worker's table.
     Parked,
-    /// For the answer to a message of ours; its client is held back until then.
+    /// The reply to Weir's own query; its client is held back until then.
     Preparing(Preparation),
-    /// For its client's messages and PostgreSQL's answers.
+    /// Its client's messages and PostgreSQL's replies.
     Linked,
-    /// For the end of what a lost client has asked of it.
+    /// The end of the query of a lost client.
     Finishing,
-    /// For what is in the way of the next client. It has none.
+    /// The end of whatever prevents linking it. It has no client.
     Settling(Settling),
-    /// For notifications, to pass them on. It never has a client.
+    /// Notifications, to forward them. It never has a client.
     Listening,
 }
 
 impl ServerPhase {
-    /// Is its client held back since it signals another one?
+    /// Is the server's client held back because it signals another one?
     pub fn is_signaling(&self) -> bool {
         matches!(self, Self::Preparing(Preparation::Signal(_)))
     }
 
-    /// The answer to a probe that is being collected.
+    /// Returns the reply to a probe that is being collected.
     pub fn probe(&mut self) -> Option<&mut Option<Box<Probe>>> {
         if let Self::Preparing(step) = self { step.probe() } else { None }
     }
 
-    /// The answer to a question about a user that is being collected.
+    /// Returns the reply about a user that is being collected.
     pub fn auth_answer(&mut self) -> Option<&mut Option<Box<AuthAnswer>>> {
         if let Self::Preparing(step) = self { step.auth_answer() } else { None }
     }
 
-    /// Are rows collected that it sends now?
+    /// Are the rows that the server sends now collected?
     pub fn collects_rows(&self) -> bool {
         matches!(
             self,
@@ -86,36 +87,36 @@ impl ServerPhase {
         )
     }
 
-    /// Are descriptions of rows collected, too?
+    /// Are their row descriptions collected, too?
     pub fn collects_columns(&self) -> bool {
         matches!(self, Self::Preparing(Preparation::Ask(Some(_)) | Preparation::Signal(Some(_))))
     }
 }
 
-/// What is in the way of a server's next client.
+/// The obstacle to linking a server to its next client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settling {
-    /// Nothing is known to be: it was opened, released or taken from the parked ones just now.
+    /// Nothing known: it was opened, released or unparked just now.
     Fresh,
-    /// The answer to what it was asked for a client that has left.
+    /// The reply to a query for a client that has left.
     LastAnswer,
     /// The pool's reset query.
     Reset,
     /// DISCARD ALL, which ends the last client's session.
     Forget,
-    /// UNLISTEN: it has told of what the last client listened to.
+    /// UNLISTEN: it has sent a notification for the last client.
     Unlisten,
-    /// A cancel request under way, which would hit the next client's query.
+    /// A cancel request under way, which could cancel the next client's query.
     Cancel,
 }
 
-/// For whose sake a server is opened, if not for that of whoever comes first. Its failure is that
-/// client's own affair and says nothing about the pool.
+/// The purpose of a server that is not opened for the pool's queue. If it concerns one client, a
+/// failure says nothing about the pool.
 #[derive(Debug)]
 pub enum ServerPurpose {
-    /// To find out whether this is the client's password.
+    /// To check whether this is the client's password.
     Proof { client: ClientId, password: Vec<u8> },
-    /// To be this client's and nobody else's.
+    /// To be used by this client only.
     Replication { client: ClientId },
     /// To take this client's settings, which another server has refused.
     Settings { client: ClientId },
@@ -124,7 +125,7 @@ pub enum ServerPurpose {
 }
 
 impl ServerPurpose {
-    /// The client that it is opened for, if it is for one.
+    /// Returns the client that the server is opened for, if there is one.
     pub fn client(&self) -> Option<ClientId> {
         match self {
             Self::Proof { client, .. }
@@ -134,7 +135,7 @@ impl ServerPurpose {
         }
     }
 
-    /// What the server is logged in to with in place of the pool's secret.
+    /// Returns the password for the login, if it is not the pool's.
     pub fn password(&self) -> Option<&[u8]> {
         match self {
             Self::Proof { password, .. } => Some(password),
@@ -152,9 +153,9 @@ pub struct ServerLogin {
     pub server_secret: Option<ServerSecret>,
     pub welcome: Welcome,
     pub purpose: Option<ServerPurpose>,
-    /// Did the server ask for a password at all?
+    /// Did the server ask for a password?
     pub challenged: bool,
-    /// It is asked to report the state of its session.
+    /// The server is asked to report its session's state.
     pub asks_report: bool,
     pub state_report: Option<StateReport>,
 }
@@ -164,21 +165,21 @@ pub struct ServerLogin {
 pub enum LoginStage {
     #[default]
     Connecting,
-    /// The socket is connected. It is being secured, or the server asks who we are.
+    /// The socket is connected. TLS is starting, or the server authenticates Weir.
     Reached,
     Authenticated,
-    /// `connect_query` runs.
+    /// `connect_query` is running.
     ConnectQuery,
-    /// The server tells what that has set.
+    /// A probe asks what `connect_query` has set.
     Asked(Probe),
 }
 
-/// The version of the protocol on a new server: 3 and this minor number.
+/// The protocol version on a new server: 3 and this minor number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolVersion {
-    /// The server is asked to speak it.
+    /// The server is asked to use it.
     Offered(u16),
-    /// The server has agreed to it, or negotiated, or at any rate gone on.
+    /// The server has accepted or negotiated it, or has simply gone on.
     Settled(u16),
 }
 
@@ -201,7 +202,7 @@ impl Default for ProtocolVersion {
 }
 
 impl ServerLogin {
-    /// It has reported the state of its session.
+    /// Takes a state report.
     pub fn hear_state(&mut self, value: &[u8]) {
         match &mut self.state_report {
             Some(report) => report.hear(value, false),
@@ -211,7 +212,7 @@ impl ServerLogin {
         self.state_report.take_if(|report| !report.is_known());
     }
 
-    /// The client's password, if that is what is to be found out.
+    /// Returns the client's password, if the login is to check it.
     pub fn proof(&self) -> Option<&[u8]> {
         self.purpose.as_ref().and_then(ServerPurpose::password)
     }
@@ -219,47 +220,50 @@ impl ServerLogin {
 
 #[derive(Debug)]
 pub struct Server {
-    /// Tells this connection from all others, past ones included; shown in logs.
+    /// Identifies the connection among all present and past ones; shown in logs.
     pub serial: u64,
     pub pool: PoolId,
-    /// The pool's epoch when it was opened.
+    /// The pool's epoch when the server was opened.
     pub epoch: u64,
-    /// The pool's mode at that time: in that mode its clients use it, whatever the pool's is now
-    /// ([`Server::mode_in`]).
+    /// The pool's mode when the server was opened. The server keeps it, whatever the pool's mode is
+    /// now ([`Server::mode_in`]).
     pub mode: PoolMode,
     pub phase: ServerPhase,
     pub client: Option<ClientId>,
     pub ledger: Ledger,
     pub stream: Stream,
-    /// Of the last ReadyForQuery: `I`dle, in a `T`ransaction, in a failed one (`E`).
+    /// Transaction status of the last ReadyForQuery: `I` idle, `T` in a transaction, `E` in a
+    /// failed one.
     pub status: u8,
     /// BackendKeyData, for cancel requests.
     pub process_id: u32,
     pub secret: Box<[u8]>,
-    /// What it reported of itself at its login: a client that has not been welcomed yet is told
-    /// that, even if the pool has forgotten its own (RECONNECT) while the two were brought together.
+    /// The parameters that it reported at login, for the welcome of its first client. The pool's
+    /// own may have been forgotten meanwhile (RECONNECT).
     pub welcome: Arc<Welcome>,
     pub vars: Values,
     pub statements: ServerStatements,
     /// The present request, or the last one.
     pub kept: Option<Box<KeptRequest>>,
-    /// Serial number of the client's Parse that made the present unnamed statement; 0 = none that
-    /// anybody may use.
+    /// Serial number of the client's Parse of the present unnamed statement; 0 = none that a client
+    /// may use.
     pub unnamed: u64,
     pub times: Times,
-    /// The cancel request for it that is under way: no other client may have the server before that is
-    /// over, or the wrong query would be hit.
+    pub stages: Stages,
+    /// The cancel request for it that is under way. Until that is over, the server is linked to no
+    /// other client, whose query could be cancelled.
     pub cancel: Option<u64>,
-    /// It is to be closed as soon as nobody uses it, for this reason.
+    /// The reason to close the server as soon as it is free.
     pub doomed: Option<CloseReason<'static>>,
-    /// A message of ours was answered with an error.
+    /// The error that Weir's own query has got.
     pub own_error: Option<String>,
-    /// Its present transaction has changed the schema.
+    /// The present transaction has changed the schema.
     pub changes_schema: bool,
     pub session: ServerSession,
-    /// It has told of what a client listens to that has left it.
+    /// It has sent a notification for a client that has left it.
     pub disturbed: bool,
-    /// It speaks the replication protocol: it never is anybody else's, and ends with its client.
+    /// Set if it speaks the replication protocol: it is used by one client only, and closed with
+    /// it.
     pub replication: Option<ReplicationKind>,
 }
 
@@ -283,6 +287,7 @@ impl Server {
             kept: None,
             unnamed: 0,
             times: Times::all_at(now),
+            stages: Stages::default(),
             cancel: None,
             doomed: None,
             own_error: None,
@@ -293,9 +298,26 @@ impl Server {
         }
     }
 
-    /// In which mode its client has it, where `pool` is the mode of the pool now. What a session has
-    /// left there is not known in any other mode, so it stays the client's; but in PgBouncer's other
-    /// modes nobody has a session, and a server that was a session's ends with the transaction.
+    /// Enters `phase`. The phases of an ordinary transaction own nothing, so the general drop of
+    /// the old one is avoided.
+    #[inline]
+    pub fn enter(&mut self, phase: ServerPhase) {
+        let old = std::mem::replace(&mut self.phase, phase);
+        match old {
+            ServerPhase::Connecting(_) | ServerPhase::Login(_) | ServerPhase::Preparing(_) => {
+                drop(old);
+            }
+            ServerPhase::Parked
+            | ServerPhase::Linked
+            | ServerPhase::Finishing
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening => std::mem::forget(old),
+        }
+    }
+
+    /// Returns the mode in which the server is used, if the pool's mode is `pool` now. The server
+    /// keeps its own mode, because no other mode knows what its client has left there. Exception:
+    /// in transaction and statement mode, a session of session mode ends with the transaction.
     pub fn mode_in(&self, pool: PoolMode) -> PoolMode {
         match (self.mode, pool) {
             (PoolMode::Session, PoolMode::Transaction | PoolMode::Statement) => pool,
@@ -303,13 +325,13 @@ impl Server {
         }
     }
 
-    /// May a text mean something else there than elsewhere, which its client's settings do not tell?
+    /// May a text have another meaning here, for a reason that the client's settings do not show?
     pub fn has_own_meanings(&self) -> bool {
         let pins = self.session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
         self.session.context_changed || pins.contains(Pins::TEMPORARY)
     }
 
-    /// It goes to another worker, where this worker's serial numbers mean nothing.
+    /// Prepares it for another worker, where this worker's serial numbers mean nothing.
     pub fn leave_worker(&mut self) {
         self.statements.age();
         self.ledger.leave_worker();
@@ -317,13 +339,13 @@ impl Server {
             kept.outline = Outline::default();
         }
         self.unnamed = 0;
-        // Of clients whose serial numbers mean nothing there.
+        // The clients' serial numbers mean nothing there.
         if self.session.numbers != Numbers::Nobodys {
             self.session.numbers = Numbers::Strangers;
         }
     }
 
-    /// Its client, which has this serial number, has nothing to do with it any more.
+    /// Unlinks the client, which has this serial number.
     pub fn lose_client(&mut self, serial: u64) {
         self.client = None;
         self.session.before = None;
@@ -333,54 +355,54 @@ impl Server {
         self.session.numbers = self.session.numbers.after(serial);
     }
 
-    /// Has nobody else drawn the numbers that `lastval` would tell?
+    /// Has no other client drawn the numbers that `lastval` would return?
     pub fn has_numbers_of(&self, client: u64) -> bool {
         [Numbers::Nobodys, Numbers::Of(client)].contains(&self.session.numbers)
     }
 
-    /// A text in which that was seen is about to be run.
+    /// Notes the signs of a text that is about to run.
     pub fn suspect(&mut self, signs: Signs, called: Called, fingerprint: u64) {
         self.remember_vars();
         self.session.traces.add(signs, called, fingerprint);
     }
 
-    /// Letters that a question to it can contain, whatever encoding its clients have.
+    /// Returns the letters that a probe can contain, whatever the clients' encodings are.
     pub fn letters(&self) -> Letters {
         Letters::of(self.encoding(), self.encoding())
     }
 
-    /// Those of them that its client's texts can be searched for.
+    /// Returns those of them that the client's texts can be searched for.
     pub fn letters_of_client(&self) -> Letters {
         Letters::of(self.encoding(), self.vars.get(CLIENT_ENCODING))
     }
 
-    /// Are there more names of settings to be asked about than a pool remembers?
+    /// Are there more names of settings to probe than a pool remembers?
     pub fn has_too_many_names(&self) -> bool {
         let count = self.session.setting_names.as_ref().map_or(0, |names| names.iter().count());
         self.session.traces.incomplete || count > CANDIDATES_MAX
     }
 
-    /// Of PostgreSQL, as it reports it.
+    /// Returns PostgreSQL's version, as the server reported it.
     pub fn version(&self) -> &[u8] {
         self.reported(b"server_version").unwrap_or_default()
     }
 
-    /// That of its database.
+    /// Returns the encoding of the database.
     fn encoding(&self) -> Option<&[u8]> {
         self.reported(b"server_encoding")
     }
 
-    /// What it reported at its login and cannot change.
+    /// Returns a parameter that was reported at login and cannot change.
     fn reported(&self, parameter: &[u8]) -> Option<&[u8]> {
         let mut reported = self.welcome.fixed().iter();
         let found = reported.find(|(name, _)| name == parameter);
         found.map(|(_, value)| value.as_slice())
     }
 
-    /// Notes what a text that is about to be run may set.
+    /// Notes the settings that a text may change, which is about to run.
     pub fn note_settings(&mut self, note: impl FnOnce(&mut SettingNames)) {
         if self.session.state_report.is_some() {
-            // It tells of all of them.
+            // The state report contains all of them.
             return;
         }
         let letters = self.letters_of_client();
@@ -391,7 +413,7 @@ impl Server {
         self.session.traces.incomplete |= names.incomplete;
     }
 
-    /// It has reported the state of its session.
+    /// Takes a state report.
     pub fn hear_state(&mut self, value: &[u8]) {
         let is_clients = match self.phase {
             ServerPhase::Linked | ServerPhase::Finishing => true,
@@ -410,12 +432,12 @@ impl Server {
         if is_clients {
             self.session.traces.note_report();
         } else if !report.is_known() {
-            // What a client leaves behind that would not show, since it is as unknown as this.
+            // The report is not understood, so later ones would not show a client's state either.
             self.session.state_report = None;
         }
     }
 
-    /// A tracked parameter has changed, and no text was seen that may have changed it.
+    /// Notes the change of a tracked parameter that no known text explains.
     pub fn note_unexplained(&mut self, slot: usize) {
         self.session.traces.note_report();
         if let Some(report) = &mut self.session.state_report {
@@ -423,7 +445,7 @@ impl Server {
         }
     }
 
-    /// Is there more to be judged than that nothing has changed?
+    /// Must Weir decide about more than unchanged state?
     pub fn needs_verdict(&self) -> bool {
         let Traces { signs, named, deallocates, resets, .. } = self.session.traces;
         let says = Signs::SETTINGS | Signs::DISCARD | Signs::PREPARED;
@@ -436,7 +458,7 @@ impl Server {
             || !self.session.lent.is_empty()
     }
 
-    /// Reasons to keep it that are seen neither in its state nor by a probe.
+    /// Returns reasons to pin the server that neither its state nor a probe shows.
     pub fn unseen_pins(&self) -> Pins {
         let named = if self.session.traces.named { Pins::FUNCTION } else { Pins::NONE };
         match &self.session.state_report {
@@ -445,43 +467,44 @@ impl Server {
         }
     }
 
-    /// Something may change them, or changes them, for the first time in the transaction.
+    /// Remembers the values from before the transaction, when something may change them for the
+    /// first time.
     pub fn remember_vars(&mut self) {
         if self.session.traces.is_empty() && self.session.before.is_none() {
             self.session.before = Some(self.vars.clone());
         }
     }
 
-    /// It has changed one of its parameters by itself, and its client has another value.
+    /// Notes that the server has changed a parameter by itself, and its client has another value.
     pub fn has_changed_by_itself(&mut self) {
-        // What is parsed until the transaction is over is read by it.
+        // Texts that are parsed until the end of the transaction have the server's meaning.
         self.session.context_changed = true;
         if self.session.pinned.is_some() {
-            // It is not given to its client anew, but asked.
+            // A pinned server is not linked again, so it is probed.
             self.doubt_settings();
         }
     }
 
-    /// Has it state of its client's that another one must not find?
+    /// Has the server state of its client that another client must not see?
     pub fn has_traces(&self) -> bool {
         self.session.pinned.is_some()
             || !self.session.traces.is_empty()
             || !self.session.drawn.is_empty()
     }
 
-    /// Does its client keep it since it has asked for a number?
+    /// Is the server pinned because its client has asked for a drawn number?
     pub fn keeps_numbers(&self) -> bool {
         let asks = self.session.traces.signs.intersects(Signs::SEQUENCE);
         asks || self.session.pinned.as_ref().is_some_and(|one| one.pins.contains(Pins::SEQUENCE))
     }
 
-    /// Has its client asked for a number where no text shows it?
+    /// Has its client asked for a drawn number without a text that shows it?
     pub fn has_asked_unseen(&self) -> bool {
         let report = self.session.state_report.as_ref();
         report.is_some_and(|report| report.events().pins.contains(Pins::SEQUENCE))
     }
 
-    /// Its client does not keep it for a question about numbers any more. Returns what was drawn.
+    /// Ends the hold for drawn numbers. Returns these numbers.
     pub fn take_hold(&mut self) -> DrawnNumbers {
         if let Some(pinned) = &mut self.session.pinned {
             pinned.pins = pinned.pins.without(Pins::DRAWN);
@@ -490,23 +513,23 @@ impl Server {
         std::mem::take(&mut self.session.drawn)
     }
 
-    /// May its client ask for a number that it has drawn?
+    /// Is the server held because its client may ask for a drawn number?
     pub fn is_held(&self) -> bool {
         let pins = self.session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
         !self.session.drawn.is_empty() || pins.contains(Pins::DRAWN)
     }
 
-    /// Is something here that is not reported, and that a client has carried here?
+    /// Has the server settings of a client that PostgreSQL does not report?
     pub fn has_foreign_settings(&self) -> bool {
         self.vars.has_untracked()
     }
 
-    /// It is not known (any more) which of them there are: nobody may have it as it is.
+    /// Notes that the settings are unknown: no other client may see them.
     pub fn doubt_settings(&mut self) {
         self.session.traces.signs |= Signs::SETTINGS | Signs::PREPARED;
     }
 
-    /// Something was reset, perhaps `all` there is. What that leaves is asked in auto mode.
+    /// Notes a RESET, perhaps of `all` settings. In auto mode, a probe finds out what is left.
     pub fn was_reset(&mut self, all: bool, mode: PoolMode) {
         self.session.traces.resets = true;
         match mode {
@@ -518,21 +541,21 @@ impl Server {
         }
     }
 
-    /// Which values they have is not known (any more): whoever comes sets or resets them.
+    /// Notes that the carried settings have unknown values: the next client sets or resets them.
     pub fn doubt_carried(&mut self) {
         if !self.vars.carried.is_empty() {
             self.vars.change(|vars| vars.carried = vars.carried.of_unknown_values());
         }
     }
 
-    /// Has it what `connect_query` has set, and nothing else that is not reported?
+    /// Has the server no unreported settings except those of `connect_query`?
     pub fn is_as_opened(&self) -> bool {
         self.vars.carried == self.welcome.vars.carried
             && self.vars.prepared.is_empty()
             && self.vars.channels.is_empty()
     }
 
-    /// They have been undone.
+    /// Notes that all of them were undone.
     pub fn drop_foreign_settings(&mut self) {
         if self.has_foreign_settings() {
             self.vars.change(|vars| {
@@ -542,26 +565,27 @@ impl Server {
         }
     }
 
-    /// Nothing is owed, no transaction is open, no message is half read: fit for another client.
+    /// Is the server fit for another client? It owes no reply, has no open transaction, and no
+    /// message is half read.
     pub fn is_clean(&self) -> bool {
         self.ledger.is_settled() && self.status == b'I' && self.stream.at_boundary()
     }
 }
 
-/// When things happened to a server last.
+/// When something last happened on a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
     /// When its socket was opened.
     pub connected_at: Micros,
-    /// When it was logged in.
+    /// When its login was complete.
     pub opened_at: Micros,
-    /// Last time it was taken back.
+    /// When its client last gave it back.
     pub released_at: Micros,
-    /// Last time it was sent a message of ours.
+    /// When Weir's own query was last sent.
     pub asked_at: Micros,
-    /// Last time its client sent anything.
+    /// When its client last sent something.
     pub heard_at: Micros,
-    /// Last time it sent anything.
+    /// When it last sent something.
     pub replied_at: Micros,
 }
 

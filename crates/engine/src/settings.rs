@@ -1,5 +1,5 @@
-//! What one pool needs to know of the configuration, worked out once when the pool is made and
-//! again when the configuration is reloaded, never on the path of a query.
+//! The configuration of one pool. It is computed when the pool is created and after a reload, never
+//! during a query.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,23 +9,25 @@ use wire::secret::Secret;
 
 use crate::admission::limits::ServerLimits;
 use crate::ids::Micros;
+use crate::routing::Place;
 
-/// Statements a server keeps in auto mode where the configuration asks for none: its default.
+/// Default for prepared statements per server in auto mode, if the configuration has 0.
 const AUTO_STATEMENTS_MAX: u32 = 200;
 
-/// A pool's name: the database as clients call it, and the user it logs in as.
+/// A pool's key: the database as clients name it, the user that servers log in as, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolKey {
     pub database: String,
     pub user: String,
+    pub place: Place,
 }
 
-/// Where to connect to.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Host name or address, and port.
     Tcp(String, u16),
-    /// The socket file.
+    /// The path of the socket.
     Unix(PathBuf),
     /// A socket in Linux's abstract name space.
     Abstract(String),
@@ -34,37 +36,39 @@ pub enum Target {
 #[derive(Debug)]
 pub struct PoolSettings {
     pub mode: PoolMode,
-    /// Server connections at most; 0 = no limit.
+    /// Is a request of an idle client read before a pool is chosen? No key sets this yet.
+    pub routes: bool,
+    /// Maximal number of servers; 0 = no limit.
     pub size: u32,
-    /// Further ones when a client has waited for `reserve_timeout`.
+    /// Additional servers when a client has waited for `reserve_timeout`.
     pub reserve: u32,
-    /// 0 = the reserve stays closed.
+    /// 0 = the reserve is not used.
     pub reserve_timeout: Micros,
-    /// Servers kept open while the pool is in use.
+    /// Servers that are kept open while the pool is in use.
     pub min_size: u32,
     pub limits: ServerLimits,
-    /// Its share of these, beside other pools.
+    /// The pool's weight when pools compete under these limits.
     pub weight: u32,
     pub round_robin: bool,
-    /// One is chosen for each new connection.
+    /// One of them is chosen for each new server.
     pub targets: Vec<Target>,
     pub load_balance_hosts: LoadBalanceHosts,
-    /// The messages by which clients are told of the pooler at login.
+    /// The messages of the welcome that tell clients about the pooler.
     pub introduction: Vec<u8>,
-    /// What the configuration says of TLS to servers; nothing where all are at unix sockets.
+    /// The TLS settings for servers; empty if all servers use unix sockets.
     pub tls: Vec<String>,
-    /// The startup packet's parameters.
+    /// The parameters of the startup packet.
     pub startup: Vec<(String, String)>,
-    /// The password or its hash, if the configuration has one for the pool's user.
+    /// The password of the pool's user, or its hash, if the configuration has one.
     pub secret: Option<Secret>,
-    /// May every client use these credentials (`user=` in `[databases]`), or is the secret the
-    /// client's own?
+    /// Do all clients use these credentials (`user=` in `[databases]`), or does the secret belong
+    /// to the client's user?
     pub forced_user: bool,
-    /// Run on each new server before anybody gets it; empty = nothing.
+    /// Run on each new server before a client gets it; empty = nothing.
     pub connect_query: String,
     pub reset_query: String,
     pub reset_always: bool,
-    /// Empty = never check. PgBouncer's `<empty>` (an empty query) is held as a single blank.
+    /// Empty = no check. PgBouncer's `<empty>` (an empty query) is kept as a single blank.
     pub check_query: String,
     pub check_delay: Micros,
     pub server_lifetime: Micros,
@@ -75,11 +79,11 @@ pub struct PoolSettings {
     pub idle_transaction_timeout: Micros,
     pub transaction_timeout: Micros,
     pub query_timeout: Micros,
-    /// How long a client may keep a server unused.
+    /// How long a client may keep a pinned server unused.
     pub pin_timeout: Micros,
     pub auto_unsupported: Unsupported,
     pub pin_functions: Vec<Pattern>,
-    /// Of clients that have none of their own.
+    /// For clients whose user has none.
     pub query_wait_timeout: Micros,
 }
 
@@ -97,6 +101,7 @@ impl PoolSettings {
         let is_remote = hosts.iter().any(|host| matches!(host, Host::Tcp(_)));
         Self {
             mode: config.pool_mode(database, user),
+            routes: false,
             size: config.pool_size(database, user),
             reserve: config.reserve_pool_size(database, user),
             reserve_timeout: micros(global.reserve_pool_timeout),
@@ -146,10 +151,10 @@ impl PoolSettings {
         }
     }
 
-    /// Would a server opened by the other settings be the same one? A changed password does not
-    /// matter to a server that is logged in, nor do a session's parameters; PgBouncer's rule. Other
-    /// files of the same names do not matter either. The mode does: what clients have left on a server
-    /// is known in auto mode only, and in session mode alone it is reset.
+    /// Would a server opened with the other settings be the same? As in PgBouncer, a changed
+    /// password does not matter to a logged-in server, nor do session parameters. Changed contents
+    /// of TLS files do not matter either. The pool mode matters: only auto mode knows what clients
+    /// have left on a server, and only session mode resets it.
     pub fn leads_to_the_same(&self, other: &Self) -> bool {
         let login = |settings: &Self| {
             let names = settings.startup.iter();
@@ -164,7 +169,8 @@ impl PoolSettings {
             && login(self) == login(other)
     }
 
-    /// What [`PoolSettings::leads_to_the_same`] compares, but for the mode, as a text for another process.
+    /// Returns what [`PoolSettings::leads_to_the_same`] compares, except the mode, as a text for
+    /// another process.
     pub fn destination(&self) -> String {
         let login = self.startup.iter();
         let login = login.filter(|(name, _)| matches!(name.as_str(), "user" | "database"));
@@ -173,12 +179,12 @@ impl PoolSettings {
         format!("{:?} {:?} {login:?} {} {beginning:?}", self.targets, self.tls, self.forced_user)
     }
 
-    /// Is refused what needs a session of its own?
+    /// Are statements refused that need a session of their own?
     pub fn refuses(&self) -> bool {
         self.auto_unsupported == Unsupported::Error
     }
 
-    /// Whom servers are logged in as.
+    /// Returns the user that servers log in as.
     pub fn login_user(&self) -> &str {
         let user = self.startup.iter().find(|(name, _)| name == "user");
         user.map_or("", |(_, user)| user)
@@ -188,12 +194,12 @@ impl PoolSettings {
         self.mode == PoolMode::Session
     }
 
-    /// Are clients' sessions looked after across servers?
+    /// Are clients' sessions carried from server to server?
     pub fn is_auto(&self) -> bool {
         self.mode == PoolMode::Auto
     }
 
-    /// Does who sends this text keep the server (`pin_functions`)?
+    /// Does this text pin the server to its client (`pin_functions`)?
     pub fn pins(&self, text: &[u8]) -> bool {
         let patterns = &self.pin_functions;
         !patterns.is_empty() && {
@@ -202,13 +208,13 @@ impl PoolSettings {
         }
     }
 
-    /// Is `server_reset_query` run when a client gives back a server of that mode?
+    /// Is `server_reset_query` run when a client gives back a server of this mode?
     pub fn resets(&self, mode: PoolMode) -> bool {
         !self.reset_query.is_empty() && (mode == PoolMode::Session || self.reset_always)
     }
 
-    /// Are the names of prepared statements the pooler's business on a server of that mode? In session
-    /// mode client and server are one pair for good, so the names go through as they are.
+    /// Does Weir translate names of prepared statements on a server of this mode? In session mode a
+    /// client keeps its server, so the names are passed on unchanged.
     pub fn tracks_statements(&self, mode: PoolMode) -> bool {
         mode != PoolMode::Session && self.max_prepared_statements > 0
     }
@@ -224,8 +230,8 @@ impl Target {
     }
 }
 
-/// A session that goes from server to server needs its statements there, so 0 (the pooler leaves
-/// them alone) cannot be had in auto mode.
+/// Returns the number of prepared statements per server. Auto mode carries statements from server
+/// to server, so 0 (the pooler ignores them) is not possible there.
 fn statements_max(mode: PoolMode, limit: u32) -> u32 {
     match (mode, limit) {
         (PoolMode::Auto, 0) => AUTO_STATEMENTS_MAX,
@@ -233,8 +239,8 @@ fn statements_max(mode: PoolMode, limit: u32) -> u32 {
     }
 }
 
-/// The parameters by which drivers recognise PgBouncer (since 1.26) and what to expect of it. In auto mode
-/// there is nothing to expect but PostgreSQL, so nothing is said.
+/// Returns the parameters by which drivers recognise PgBouncer (since 1.26). In auto mode Weir
+/// behaves like PostgreSQL, so there are none.
 fn introduction(config: &Config, mode: PoolMode) -> Vec<u8> {
     let mut messages = Vec::new();
     if mode != PoolMode::Auto {
@@ -268,8 +274,8 @@ fn startup_parameters(database: &Database, user: &str) -> Vec<(String, String)> 
     all
 }
 
-/// `password=` of the database entry if it is this user's, else what auth_file has for it. Without `user=`
-/// it has no effect, as with PgBouncer.
+/// Returns `password=` of the database's entry, if this is its user, else the secret in auth_file.
+/// Without `user=` it has no effect, as in PgBouncer.
 fn server_secret(config: &Config, database: &Database, user: &str) -> Option<Secret> {
     let is_own = database.user.as_deref() == Some(user);
     match database.password.as_ref().filter(|_| is_own) {
@@ -278,7 +284,7 @@ fn server_secret(config: &Config, database: &Database, user: &str) -> Option<Sec
     }
 }
 
-/// The settings of the pool of that key, if its database still is configured.
+/// Returns the settings of the pool with this key, if its database is configured.
 pub fn settings_for(config: &Config, key: &PoolKey) -> Option<Arc<PoolSettings>> {
     let database = config.database(&key.database)?;
     Some(Arc::new(PoolSettings::new(config, &database, &key.user)))

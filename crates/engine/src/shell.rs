@@ -1,5 +1,5 @@
-//! What the engine asks of the world round it. The proxy implements these with sockets, locks and
-//! threads; the simulator with queues.
+//! The interfaces that the engine needs. The proxy implements them with sockets, locks and threads,
+//! the simulator with queues.
 
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use crate::login::auth::{Judge, Password};
 use crate::notify::listener::{Subscriber, Subscription};
 use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::Statement;
+use crate::routing::Place;
 use crate::settings::{PoolKey, Target};
 
 /// Another process of an online restart that still serves clients.
@@ -27,23 +28,29 @@ pub enum OtherProcess {
     Successor,
 }
 
-/// The sockets of one worker.
+/// The clock and the sockets of one worker.
 ///
-/// Sending never fails and never blocks from the engine's point of view: what the kernel does not
-/// take at once the shell keeps, and stops reading the other side of the link until it is gone.
-/// A broken socket is reported later through `client_closed` or `server_closed`, never from
-/// inside one of these calls.
+/// Sending never fails and never blocks for the engine. Bytes that the kernel does not accept are
+/// kept by the shell, which stops reading the other side of the link meanwhile. A broken socket is
+/// reported later through `client_closed` or `server_closed`, never during one of these calls.
 pub trait Io<X: Exchange> {
+    /// Returns the time on this worker's clock. It stays the same during one event.
+    fn now(&self) -> Micros;
+
     fn send_client(&mut self, client: ClientId, bytes: &[u8]);
-    /// False if it is certain that the server has not got one byte of them, nor ever will: its
-    /// socket was found broken.
+    /// Returns false if the server certainly gets none of the bytes, because its socket is broken.
     fn send_server(&mut self, server: ServerId, bytes: &[u8]) -> bool;
 
-    /// Is nothing kept back of what was sent to this server?
+    /// Has the kernel accepted everything that was sent to this server?
     fn server_flushed(&self, server: ServerId) -> bool;
 
-    /// Bytes that were sent to this client and that it has not read so far, as far as it is known.
+    /// Returns how many bytes sent to this client it has not read, as far as known.
     fn client_unsent(&self, client: ClientId) -> usize;
+
+    /// Returns the address of this client for texts: an IP address, or `unix`.
+    fn client_address(&self, _client: ClientId) -> String {
+        "unknown address".to_owned()
+    }
 
     /// Copies what this client has sent and nobody has read yet, and leaves it where it is. Returns the
     /// number of bytes; 0 if it cannot be known.
@@ -51,23 +58,23 @@ pub trait Io<X: Exchange> {
         0
     }
 
-    /// The slot is free from now on. Bytes not yet taken by the kernel are still delivered if the
-    /// peer takes them in reasonable time.
+    /// Closes the client; its slot is free from now on. The kernel still gets the remaining bytes
+    /// if the client reads them in reasonable time.
     fn close_client(&mut self, client: ClientId);
     fn close_server(&mut self, server: ServerId);
 
-    /// Open a socket for this server. Ends in `server_connected` or `server_closed`.
+    /// Opens a socket for this server. Ends in `server_connected` or `server_closed`.
     fn connect(&mut self, server: ServerId, target: &Target);
 
-    /// Open a socket to where `server` is connected to, send `packet`, wait for the other end to
-    /// close, then call `cancel_finished(cancel, end)`. That call also comes if anything fails.
+    /// Opens a socket to the address of `server`, sends `packet` and waits for the other end to
+    /// close. Then, or after a failure, it calls `cancel_finished(cancel, end)`.
     fn send_cancel(&mut self, cancel: u64, server: ServerId, packet: &[u8]);
 
-    /// Open a socket to that peer and send `packet`; the rest is as for `send_cancel`.
+    /// Opens a socket to this peer and sends `packet`; the rest is as for `send_cancel`.
     fn forward_cancel(&mut self, cancel: u64, peer: u32, target: &Target, packet: &[u8]);
 
-    /// Passes a client's cancel request on to that process, if there is one and the request has not
-    /// come from it; the rest is as for `send_cancel`. Returns false if nothing was sent.
+    /// Forwards a client's cancel request to another process, if there is one and the request did
+    /// not come from it. The rest is as for `send_cancel`. Returns false if nothing was sent.
     fn forward_to_process(
         &mut self,
         _cancel: u64,
@@ -78,124 +85,130 @@ pub trait Io<X: Exchange> {
         false
     }
 
-    /// The client may be read (again): call `client_readable` soon if it has bytes, not from here.
+    /// Allows reading the client. If it has bytes, `client_readable` is called soon, but not from
+    /// here.
     fn resume_client(&mut self, client: ClientId);
 
-    /// The server leaves this worker's table, and its connection goes with it.
+    /// Removes the server from this worker. Returns its connection.
     fn detach_server(&mut self, server: ServerId, pool: PoolId) -> X::Transport;
-    /// The server with that connection now has a slot here. Whatever happened on its socket meanwhile
-    /// is reported soon, not from here.
+    /// Adds a server with this connection to this worker. Events on its socket are reported soon,
+    /// not from here.
     fn attach_server(&mut self, server: ServerId, transport: X::Transport);
 
-    /// Has this server just come from another worker, with something unread on its socket? True once;
-    /// it is reported soon, as what the server says, or its end, or `server_quiet`.
+    /// Has this server just come from another worker, with unread bytes on its socket? Returns true
+    /// once. Its bytes, its end or `server_quiet` are reported soon.
     fn take_news(&mut self, server: ServerId) -> bool;
 
-    /// The client goes on with TLS: its socket leaves with what it has said of it so far, comes
-    /// back as a new client that is here since `connected_at`, or never. The slot is free from now
-    /// on.
+    /// Starts TLS for a client. Its socket leaves with the TLS bytes received so far. It comes back
+    /// as a new client with this `connected_at`, or never. The slot is free from now on.
     fn start_tls(&mut self, client: ClientId, start: TlsStart, connected_at: Micros);
 
-    /// The client talks to the console from now on: its socket leaves the data plane with the
-    /// bytes already read. The slot is free from now on.
+    /// Hands a client to the console. Its socket leaves the data plane with the bytes already read.
+    /// The slot is free from now on.
     fn hand_to_console(&mut self, client: ClientId, login: ConsoleLogin);
 
-    /// Somebody asks to cancel what the owner of this key does, who may be a client of the console.
+    /// Forwards a cancel request to the console, whose client may have this key.
     fn cancel_console(&mut self, key: &CancelKey);
 
-    /// Find something out about this client where it may take time. Ends in `checked`, with the
-    /// serial number; if it does not, the client waits for its login to time out.
+    /// Checks something about this client that may take time. Ends in `checked`, with the serial
+    /// number. If it never ends, the client's login times out.
     fn check(&mut self, client: ClientId, serial: u64, check: Check);
 
-    /// `tls-server-end-point` of the certificate this server has shown (RFC 5929); empty without TLS
-    /// or where the certificate has none.
+    /// Returns `tls-server-end-point` of the server's certificate (RFC 5929); empty without TLS or
+    /// if the certificate has none.
     fn server_end_point(&self, server: ServerId) -> Arc<[u8]>;
 
-    /// Bytes nobody can guess.
+    /// Fills `bytes` with unpredictable random bytes.
     fn random(&mut self, bytes: &mut [u8]);
 
-    /// Where the client comes from, for people to read: `host:port`, and for a unix socket the process
-    /// and machine as well.
+    /// Returns the client's address for people to read: `host:port`. For a unix socket it contains
+    /// the process and the machine.
     fn client_origin(&self, client: ClientId) -> String;
 
-    /// For the log and for nothing else.
+    /// Passes an event to the log.
     fn event(&mut self, event: Event<'_>);
 }
 
 /// How a client begins with TLS (protocol chapter 55.2.10).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsStart {
-    /// It has asked, and been told to begin.
+    /// It has sent SSLRequest, and Weir has accepted.
     Asked,
     /// It has begun without asking, with these bytes.
     Direct(Vec<u8>),
 }
 
-/// What is shared by all workers. A small door: pools and counts under their locks, and mail.
+/// The data that all workers share: pools and counts under their locks, and mail.
 pub trait Exchange {
     /// The connection of a server that is in no worker's table, see [`Parked`].
     type Transport;
 
     fn worker_count(&self) -> u16;
 
-    /// Run `f` on the pool under its lock. Never nested.
+    /// Runs `f` on the pool under its lock. Never nested.
     fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool<Self::Transport>) -> R) -> R;
 
-    /// The pool of that key, made by `make` when there is none.
+    /// Returns the pool of this key, and creates it with `make` if there is none.
     fn find_pool(
         &mut self,
         key: &PoolKey,
         make: impl FnOnce(PoolId) -> Pool<Self::Transport>,
     ) -> PoolId;
 
-    /// Every pool there is now. Each of them may be asked for until the present event is over.
+    /// Returns all present pools. Each stays valid until the end of the present event.
     fn pool_ids(&mut self) -> Vec<PoolId>;
 
-    /// There are pools fewer: whatever is kept of them, to find them sooner, is void.
+    /// Tells that pools were removed: caches of pools must be cleared.
     fn pools_forgotten(&mut self) {}
 
-    /// Deliver to another worker's `handle_mail`, in order, soon.
+    /// Sends mail to another worker's `handle_mail`, in order, soon.
     fn post(&mut self, worker: WorkerId, mail: Mail<Self::Transport>);
 
-    /// The one shared copy of this statement, of those prepared since the schema changed last.
+    /// Returns the shared copy of this statement, of those prepared since the last change of the
+    /// schema.
     fn intern(&mut self, sql: &[u8], types: &[u8], context: ParseContext) -> Arc<Statement>;
 
-    /// A server has said that it has changed the schema.
+    /// Notes that a server has changed the schema.
     fn schema_changed(&mut self);
 
-    /// How often any has said so, to whichever worker.
+    /// Returns the number of schema changes that any worker has noted.
     fn schema(&mut self) -> u64;
 
-    /// Has the schema changed since that statement was first prepared?
+    /// Has the schema changed since this statement was first prepared?
     fn is_outdated(&mut self, statement: &Statement) -> bool;
 
-    /// A number for a new connection, of a client or a server. No other connection of the process has
-    /// or will have it.
+    /// Chooses the place for a request of a client of this pool. Called only if the pool's settings
+    /// ask for it ([`PoolSettings::routes`](crate::settings::PoolSettings::routes)).
+    fn route(&mut self, _pool: PoolId, _request: &[u8]) -> Place {
+        Place::Writer
+    }
+
+    /// Returns a number for a new connection, of a client or a server. It is unique in the process.
     fn next_connection(&mut self) -> u64;
 
-    /// Run `f` on the counts of all connections under their lock. Never nested with another.
+    /// Runs `f` on the counts of all connections under their lock. Never nested with another lock.
     fn limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R;
 }
 
-/// What is to be found out about a client that logs in.
+/// A check of the shell about a client that logs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// The name of the operating system's user with that number.
+    /// The name of the operating system's user with this number.
     PeerName(u32),
-    /// Whether this is that user's password.
+    /// Whether this is the user's password.
     Password { judge: Judge, user: String, password: Password },
 }
 
-/// What was found out.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Checked {
-    /// None if nobody has that number.
+    /// None if no user has this number.
     PeerName(Option<String>),
-    /// Is it right?
+    /// Is the password right?
     Password(bool),
 }
 
-/// What one worker tells another.
+/// A message from one worker to another.
 #[derive(Debug)]
 pub enum Mail<T> {
     /// A server for your waiting client.
@@ -209,11 +222,12 @@ pub enum Mail<T> {
         pool: PoolId,
         error: Arc<ErrorFields>,
     },
-    /// There may be room for your client that is to prove its password.
+    /// There may be room for the login of your client that is to prove its password.
     Prove {
         pool: PoolId,
     },
-    /// Whose key is this? Answer with `CancelDone`, at once or when the request was delivered.
+    /// Cancel the query of the client with this key. Answer with `CancelDone`, at once or when the
+    /// request was delivered.
     Cancel {
         key: CancelKey,
         requester: (WorkerId, ClientId, u64),
@@ -223,7 +237,7 @@ pub enum Mail<T> {
         serial: u64,
         outcome: CancelOutcome,
     },
-    /// Was one of your clients told this process id? Answer with `ProcessFound`.
+    /// Find the client with this process id. Answer with `ProcessFound`.
     FindProcess {
         process_id: u32,
         requester: (WorkerId, ClientId, u64),
@@ -233,26 +247,27 @@ pub enum Mail<T> {
         serial: u64,
         found: Found,
     },
-    /// Cancel what your client with that serial number does, or terminate it. Answer with
-    /// `CancelDone`, at once or when the request was delivered.
+    /// Cancel the query of your client with this serial number, or terminate the client. Answer
+    /// with `CancelDone`, at once or when the request was delivered.
     Signal {
         client: ClientId,
         serial: u64,
         terminates: bool,
         requester: (WorkerId, ClientId, u64),
     },
-    /// Your pool's listener is to tell a client of channels. Answer with `Listening` when it listens.
+    /// Forward notifications of channels to a client, from your pool's listener. Answer with
+    /// `Listening` when it listens.
     Listen {
         pool: PoolId,
         subscription: Subscription,
     },
-    /// It need not any more; None: of none.
+    /// Stop forwarding these channels; None: all of them.
     Unlisten {
         pool: PoolId,
         who: Subscriber,
         channels: Option<Vec<Box<[u8]>>>,
     },
-    /// `again`: it had been listening before, and was lost.
+    /// `again`: the listener had been lost before.
     Listening {
         client: ClientId,
         serial: u64,
@@ -265,19 +280,19 @@ pub enum Mail<T> {
         to: Vec<(ClientId, u64)>,
         body: Arc<[u8]>,
     },
-    /// That pool's listener is lost, and knows of nobody.
+    /// The listener of this pool is lost, with all its clients' channels.
     Unheard {
         pool: PoolId,
     },
-    /// Your clients' listener is lost, and there is none in its place.
+    /// The listener of your clients is lost and not replaced.
     Deaf {
         to: Vec<(ClientId, u64)>,
     },
-    /// Somebody was turned away who may be let in when those have gone who never log in.
+    /// A client was refused because of a limit: disconnect stalled logins.
     FreePlaces,
 }
 
-/// How much a remark matters.
+/// The severity of a remark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     Log,
@@ -285,14 +300,14 @@ pub enum Weight {
     Error,
 }
 
-/// A client that logged in to the console database.
+/// A client that has logged in to the console.
 #[derive(Debug)]
 pub struct ConsoleLogin {
     pub database: String,
     pub user: String,
     /// May it change things, or only SHOW them?
     pub admin: bool,
-    /// As whom it counts in [`Limits`] until it ends.
+    /// The identity under which it counts in [`Limits`] until it ends.
     pub counted: Option<Arc<Identity>>,
     /// The connection's number, see [`Exchange::next_connection`].
     pub serial: u64,
@@ -300,11 +315,11 @@ pub struct ConsoleLogin {
     /// For cancel requests.
     pub process_id: u32,
     pub secret: [u8; 4],
-    /// Bytes that came behind the login.
+    /// Bytes that followed the login.
     pub unread: Vec<u8>,
 }
 
-/// What an operator may want to read in the log.
+/// An event for the log.
 #[derive(Debug)]
 pub enum Event<'a> {
     LoginAttempt {
@@ -317,7 +332,7 @@ pub enum Event<'a> {
         database: &'a str,
         user: &'a str,
     },
-    /// The client is being closed; `error` if it was told why, as the pooler's own decision.
+    /// The client is being closed. `error`: Weir decided it, and sent the client the reason.
     ClientClosing {
         client: ClientId,
         name: (&'a str, &'a str),
@@ -325,14 +340,14 @@ pub enum Event<'a> {
         age: u64,
         error: bool,
     },
-    /// What a client did that it may not do, or why it is not let in, where it is told less.
+    /// A mistake of a client, or the reason for refusing it, of which it is told less.
     ClientRemark {
         client: ClientId,
         name: (&'a str, &'a str),
         weight: Weight,
         message: &'a str,
     },
-    /// What a server did not like that was said to it.
+    /// An error with which a server has answered Weir's own query.
     ServerComplaint {
         message: &'a str,
     },
@@ -345,17 +360,19 @@ pub enum Event<'a> {
         name: (&'a str, &'a str),
         reason: &'a str,
         age: u64,
+        /// The server was lost, or had to be closed.
+        failed: bool,
     },
-    /// A cancel request is about to be sent to where a server of this name is.
+    /// A cancel request is about to be sent to a server of this name.
     CancelOpening {
         name: (&'a str, &'a str),
     },
-    /// A pool goes beyond its size; for this client of the worker's, if it has the first in line.
+    /// A pool uses its reserve; for this client, if it is first in the worker's queue.
     ReserveTaken {
         client: Option<ClientId>,
         name: (&'a str, &'a str),
     },
-    /// `connect_query` was answered with an error, which changes nothing.
+    /// `connect_query` has failed, which changes nothing.
     ConnectQueryFailed {
         message: &'a str,
     },

@@ -1,8 +1,7 @@
-//! Sets of values ([`Vars`]) as clients and servers hold them: shared, since most are equal, and each
-//! with a digest, by which a pool finds a server that has its client's values without looking at
-//! them.
+//! Sets of values ([`Vars`]) as clients and servers hold them. They are shared, since most are
+//! equal. Each has a digest, by which a pool finds a server with its client's values.
 //!
-//! A client and a server of one worker with equal sets hold the same one ([`SharedVars`]), so that
+//! A client and a server of one worker with equal sets share one set ([`SharedVars`]), so that
 //! linking them compares two pointers.
 
 use std::collections::HashSet;
@@ -15,8 +14,8 @@ use foldhash::fast::{FixedState, RandomState};
 
 use crate::vars::Vars;
 
-/// Equal for equal sets, in every worker. Two sets may have the same one, if somebody wants them to:
-/// it says what is likely to fit, and nothing more.
+/// A hash of a set, equal for equal sets in every worker. Collisions can be constructed, so equal
+/// digests only show that a server probably fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digest(NonZeroU64);
 
@@ -27,14 +26,14 @@ impl Digest {
     }
 }
 
-/// A set of values that others may hold, too.
+/// A set of values, possibly shared.
 #[derive(Clone, Debug, Default)]
 pub struct Values(Arc<Digested>);
 
 #[derive(Clone, Debug, Default)]
 struct Digested {
     vars: Vars,
-    /// Made when it is first asked for: of what a client says at its login not all is looked for.
+    /// Computed on first use: not every set from a login is looked up.
     digest: OnceLock<Digest>,
 }
 
@@ -48,12 +47,12 @@ impl Values {
         *self.0.digest.get_or_init(|| Digest::of(&self.0.vars))
     }
 
-    /// Are they one set, and not only equal?
+    /// Are both the same shared set, not only equal?
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Other holders keep what they have.
+    /// Changes this set; other holders keep the old one.
     #[cold]
     pub fn change(&mut self, change: impl FnOnce(&mut Vars)) {
         let own = Arc::make_mut(&mut self.0);
@@ -88,17 +87,17 @@ impl Hash for Values {
     }
 }
 
-/// The sets of values that clients of one worker have, each of them once. Not all sets are here:
-/// one that a client has just changed is its own until it is given to another server.
+/// The sets of values that clients of one worker have, each once. A set that a client has just
+/// changed is not included until it is applied to another server.
 #[derive(Debug, Default)]
 pub struct SharedVars {
     known: HashSet<Values, RandomState>,
-    /// When there are so many those that nobody has any more are swept out.
+    /// At this number of sets, unused ones are removed.
     sweep_at: usize,
 }
 
 impl SharedVars {
-    /// The one of these values.
+    /// Returns the shared set that equals `values`.
     pub fn share(&mut self, values: Values) -> Values {
         if let Some(known) = self.known.get(&values) {
             return known.clone();

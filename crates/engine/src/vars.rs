@@ -1,6 +1,6 @@
 //! Tracked parameters: settings that a client may carry from server to server because PostgreSQL
-//! reports each change of them (ParameterStatus, protocol chapter 55.2.7), and the welcome text
-//! that is built from them. How sets of values are shared is in `values.rs`.
+//! reports each change (ParameterStatus, protocol chapter 55.2.7). Also the welcome that is built
+//! from them. `values.rs` shares equal sets of values.
 
 use std::sync::Arc;
 
@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::session::carried::{Carried, Order, Setting};
 use crate::values::Values;
 
-/// Names in the order of their slots. The first six are always tracked, as PgBouncer does; the sixth since
-/// its 1.26: without it a client that makes itself read-only leaves that to the next one.
+/// The names of the tracked parameters, in the order of their slots. The first six are always
+/// tracked, as in PgBouncer. The sixth is tracked since PgBouncer 1.26: otherwise a client that
+/// makes itself read-only leaves that to the next client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrackedNames(Vec<String>);
 
@@ -24,7 +25,7 @@ const ALWAYS: [&str; 6] = [
 ];
 
 impl TrackedNames {
-    /// The fixed six and those of `track_extra_parameters`.
+    /// Returns the fixed six and those of `track_extra_parameters`.
     pub fn new(extra: &[String]) -> Self {
         let mut names: Vec<String> = ALWAYS.iter().map(|name| (*name).to_owned()).collect();
         for name in extra {
@@ -35,7 +36,7 @@ impl TrackedNames {
         Self(names)
     }
 
-    /// The slot of a parameter; names are compared without regard to case, as PostgreSQL does.
+    /// Returns the slot of a parameter. As in PostgreSQL, the case of names is ignored.
     pub fn slot(&self, name: &[u8]) -> Option<usize> {
         self.0.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name))
     }
@@ -44,7 +45,7 @@ impl TrackedNames {
         &self.0[slot]
     }
 
-    /// In the order of the slots.
+    /// Returns the names in the order of the slots.
     pub fn all(&self) -> &[String] {
         &self.0
     }
@@ -58,14 +59,14 @@ impl TrackedNames {
     }
 }
 
-/// Slots of those that are always tracked.
+/// Slots of parameters that are always tracked.
 pub const CLIENT_ENCODING: usize = 0;
 pub const DATE_STYLE: usize = 1;
 pub const TIME_ZONE: usize = 2;
 pub const STANDARD_CONFORMING_STRINGS: usize = 3;
 pub const APPLICATION_NAME: usize = 4;
 
-/// Some of the tracked parameters.
+/// A subset of the tracked parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slots(u64);
 
@@ -80,7 +81,7 @@ impl Slots {
         self.0 &= !Self::bit(slot);
     }
 
-    /// Those that there is no room for count as being among them.
+    /// Is this slot included? Slots beyond the capacity always are.
     pub fn has(self, slot: usize) -> bool {
         let bit = Self::bit(slot);
         bit == 0 || self.0 & bit != 0
@@ -91,16 +92,16 @@ impl Slots {
     }
 }
 
-/// Those whose values PostgreSQL reads without regard to case: it reports `utf8` back as `UTF8`. Of
-/// others like them a client's own spelling is set once, and is the server's from then on.
+/// Parameters whose values are case-insensitive: PostgreSQL reports `utf8` as `UTF8`. Other such
+/// parameters are set once in the client's spelling, which then is the server's.
 const CASELESS: [&str; 5] =
     ["client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings", "IntervalStyle"];
 
-/// The one reported parameter whose value is a list of names: SET takes a literal for a single
-/// name, while set_config() takes it for the list.
+/// The one reported parameter whose value is a list of names: SET takes a literal as a single name,
+/// while set_config() takes it as the list.
 const NAME_LIST: &str = "search_path";
 
-/// A value for each tracked parameter, where one is known, and what is carried besides.
+/// The known values of tracked parameters, and everything else that is carried.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Vars {
     tracked: Vec<Option<Arc<[u8]>>>,
@@ -108,7 +109,7 @@ pub struct Vars {
     pub carried: Carried,
     /// Statements of SQL's PREPARE: names and texts.
     pub prepared: Carried,
-    /// Channels that are listened to: names without values.
+    /// Channels of LISTEN: names without values.
     pub channels: Carried,
 }
 
@@ -117,7 +118,7 @@ impl Vars {
         self.tracked.get(slot)?.as_deref()
     }
 
-    /// Those of which a value is known.
+    /// Returns the parameters with a known value.
     pub fn known(&self) -> Slots {
         let mut known = Slots::default();
         let all = self.tracked.iter().enumerate();
@@ -145,12 +146,12 @@ impl Vars {
         self.tracked[slot] = Some(value.into());
     }
 
-    /// What is known, in the order of the slots.
+    /// Returns the tracked values in the order of the slots.
     pub fn tracked(&self) -> impl Iterator<Item = Option<&[u8]>> {
         self.tracked.iter().map(|value| value.as_deref())
     }
 
-    /// These values, and `defaults` where nothing is known here.
+    /// Returns these values, and those of `defaults` where none is known.
     pub fn or(&self, defaults: &Self) -> Self {
         let mut all = defaults.clone();
         all.carried = self.carried.with(defaults.carried.all().iter());
@@ -164,13 +165,13 @@ impl Vars {
         all
     }
 
-    /// Is each of these that is tracked so there as well?
+    /// Are all parameters that are tracked here also tracked in `others`?
     pub fn are_tracked_by(&self, others: &Self) -> bool {
         let mut all = self.tracked.iter().enumerate();
         all.all(|(slot, value)| value.is_none() || others.get(slot).is_some())
     }
 
-    /// What servers do not report, though it is tracked, cannot be tracked: it is carried.
+    /// Moves values that servers do not report from the tracked to the carried ones.
     pub fn carry_unreported(&mut self, reported: &Self, names: &TrackedNames) {
         let mut carried = self.carried.all().to_vec();
         for (slot, value) in self.tracked.iter_mut().enumerate() {
@@ -184,8 +185,8 @@ impl Vars {
         self.carried = Carried::new(carried);
     }
 
-    /// What servers report now, and did not when nothing was known of it here, is tracked: as it was
-    /// carried, or else as it is by itself (`reported`).
+    /// Moves values that servers report now to the tracked ones: the carried value, or else the
+    /// server's own (`reported`).
     pub fn track_reported(&mut self, reported: &Self, names: &TrackedNames) {
         for slot in 0..names.len() {
             let (None, Some(default)) = (self.get(slot), reported.get(slot)) else { continue };
@@ -196,7 +197,7 @@ impl Vars {
         }
     }
 
-    /// The SQL that turns a server into one with these values; None if nothing differs.
+    /// Returns the SQL that gives the server these values; None if nothing differs.
     pub fn difference(
         &self,
         server: &Present<'_>,
@@ -235,24 +236,24 @@ impl Vars {
     }
 }
 
-/// What a server has, which is to have other values.
+/// The values of a server that needs other ones.
 #[derive(Debug)]
 pub struct Present<'a> {
     pub vars: &'a Vars,
-    /// What it reported when it was logged in to.
+    /// The values that the server reported at login.
     pub at_login: &'a Vars,
-    /// Those whose wanted value somebody has given. Others go back to `at_login` by RESET:
-    /// `pg_settings` then names the source that it names on a direct connection.
+    /// The parameters whose wanted value was given explicitly. Others return to `at_login` by
+    /// RESET. Then `pg_settings` shows the same source as on a direct connection.
     pub given: Slots,
 }
 
-/// Are these one value of that parameter? Two schemas or users may differ by case alone.
+/// Are these the same value of this parameter? Schemas or users may differ only in case.
 fn means_the_same(name: &str, one: &[u8], other: &[u8]) -> bool {
     let is_caseless = || CASELESS.iter().any(|known| known.eq_ignore_ascii_case(name));
     one == other || one.eq_ignore_ascii_case(other) && is_caseless()
 }
 
-/// As PostgreSQL's quote_literal(): right whatever standard_conforming_strings says.
+/// Quotes like PostgreSQL's quote_literal(), correct with any standard_conforming_strings.
 pub(crate) fn quote_literal(value: &[u8], sql: &mut Vec<u8>) {
     if value.contains(&b'\\') {
         sql.extend_from_slice(b" E");
@@ -267,7 +268,7 @@ pub(crate) fn quote_literal(value: &[u8], sql: &mut Vec<u8>) {
     sql.push(b'\'');
 }
 
-/// A text of the database's encoding, which is right whatever encoding the query will be read in.
+/// Quotes a text of the database's encoding, correct in any client encoding.
 pub(crate) fn quote_bytes(text: &[u8], sql: &mut Vec<u8>) {
     if text.is_ascii() {
         return quote_literal(text, sql);
@@ -279,18 +280,18 @@ pub(crate) fn quote_bytes(text: &[u8], sql: &mut Vec<u8>) {
     sql.extend_from_slice(b"','hex'),pg_catalog.getdatabaseencoding())");
 }
 
-/// What a server of the pool reported at its login.
+/// The parameters that a server of the pool reported at login.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Welcome {
-    /// Untracked parameters, in the order reported.
+    /// Untracked parameters, in the order of the reports.
     fixed: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The messages that tell of them, which are the same for every client.
+    /// The messages with them, which are the same for every client.
     fixed_messages: Vec<u8>,
     pub vars: Values,
 }
 
 impl Welcome {
-    /// With these untracked parameters.
+    /// Returns a welcome with these untracked parameters.
     pub fn new(fixed: Vec<(Vec<u8>, Vec<u8>)>, vars: Values) -> Self {
         let mut fixed_messages = Vec::new();
         for (name, value) in &fixed {
@@ -299,12 +300,12 @@ impl Welcome {
         Self { fixed, fixed_messages, vars }
     }
 
-    /// The untracked parameters.
+    /// Returns the untracked parameters.
     pub fn fixed(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.fixed
     }
 
-    /// Append the ParameterStatus messages for a client with the values `vars`.
+    /// Appends the ParameterStatus messages for a client with the values `vars`.
     pub fn write(&self, vars: &Vars, names: &TrackedNames, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.fixed_messages);
         for slot in 0..names.len() {
@@ -314,7 +315,7 @@ impl Welcome {
         }
     }
 
-    /// Record one parameter a server reported.
+    /// Records a parameter that a server has reported.
     pub fn learn(&mut self, name: &[u8], value: &[u8], names: &TrackedNames) {
         if let Some(slot) = names.slot(name) {
             self.vars.change(|vars| vars.set(slot, value));
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_beyond_those_that_can_be_counted_are_always_there() {
+    fn slots_beyond_the_capacity_are_always_included() {
         let mut vars = Vars::default();
         vars.set(63, b"63");
         vars.set(2, b"2");

@@ -11,15 +11,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use admin::{
-    Boxed, Buffers, ClientRow, ClientState, Connection, Console, Control, Login, Order, Shutdown,
+    Boxed, Buffers, ClientRow, ClientState, Connection, Console, Control, Login, NotReloaded,
+    Order, Recording, Shutdown,
 };
 use admin::{Memory, PoolRow, ServerRow, ServerState, Snapshot};
-use config::PoolMode;
+use config::{ErrorCodes, PoolMode};
 use engine::averages::Averages;
+use engine::facts::Facts;
 use engine::ids::PoolId;
 use engine::stats::Stats;
 use engine::switches::Switches;
-use engine::values::Values;
 use wire::{HEADER_LEN, backend};
 
 use self::stream::Pipe;
@@ -116,8 +117,20 @@ impl Control for Process {
         Box::pin(std::future::ready(snapshot()))
     }
 
-    fn reload(&self) -> Boxed<'_, Result<(), Vec<String>>> {
-        Box::pin(std::future::ready(self.change().map_err(|kept| vec![kept])))
+    fn recording(&self) -> Boxed<'_, Recording> {
+        Box::pin(std::future::ready(Recording::default()))
+    }
+
+    fn reload(&self) -> Boxed<'_, Result<Vec<String>, NotReloaded>> {
+        Box::pin(std::future::ready(
+            self.change()
+                .map(|()| Vec::new())
+                .map_err(|kept| NotReloaded { kept: vec![kept], mistakes: Vec::new() }),
+        ))
+    }
+
+    fn error_codes(&self) -> ErrorCodes {
+        ErrorCodes::Weir
     }
 
     fn shutdown(&self, _: Shutdown) {
@@ -164,8 +177,8 @@ fn snapshot() -> Snapshot {
         servers: vec![ServerRow {
             state: ServerState::Idle,
             connection: connection(),
+            doing: None,
             pin: None,
-            reports_state: None,
         }],
         cancels: Vec::new(),
         listeners: Vec::new(),
@@ -173,6 +186,7 @@ fn snapshot() -> Snapshot {
         dns_zones: Vec::new(),
         dns_queries: 0,
         averages: Arc::new(Averages::new(0)),
+        watched: Vec::new(),
         memory: Memory::default(),
         local_time: |moment| moment.to_string(),
     }
@@ -194,11 +208,8 @@ fn connection() -> Connection {
         link: 0,
         remote_pid: 0,
         tls: String::new(),
-        key: 0,
-        vars: Values::default(),
+        facts: Facts::default(),
         application_name: "fuzz".into(),
-        prepared_statements: 0,
-        statement_bytes: 0,
         buffers: Buffers::default(),
         replication: "none",
     }

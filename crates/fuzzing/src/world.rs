@@ -10,7 +10,7 @@ use config::{Config, PoolMode};
 use engine::Engine;
 use engine::auth::Peer;
 use engine::cancel::CancelEnd;
-use engine::ids::{Micros, WorkerId};
+use engine::ids::WorkerId;
 use engine::server::CloseReason;
 
 use self::net::Place;
@@ -33,7 +33,6 @@ pub(crate) struct World {
     engine: Engine<Shared>,
     shared: Shared,
     pub(crate) net: Net,
-    now: Micros,
     /// How what servers send is cut.
     cuts: Cuts,
     /// What the servers opened next are made of, the last first; then models follow.
@@ -58,13 +57,13 @@ impl World {
         let shared = Shared::default();
         let engine = Engine::new(WorkerId(0), Arc::new(config), shared.clone(), [7; 32]);
         let net = Net::default();
-        Self { engine, shared, net, now: 1_000_000, cuts, next_minds: Vec::new() }
+        Self { engine, shared, net, cuts, next_minds: Vec::new() }
     }
 
     /// A new connection; its number.
     pub(crate) fn connect(&mut self) -> usize {
         let peer = Peer { loopback: true, ..Peer::default() };
-        let id = self.engine.accept(peer, self.now, &mut self.net);
+        let id = self.engine.accept(peer, self.net.now);
         self.net.clients.push(Client { id, ..Client::default() });
         self.net.clients.len() - 1
     }
@@ -88,15 +87,15 @@ impl World {
     /// The client's socket is gone.
     pub(crate) fn leave(&mut self, client: usize) {
         if let Some(id) = self.net.clients[client].id {
-            self.engine.client_closed(id, self.now, &mut self.net);
+            self.engine.client_closed(id, &mut self.net);
             assert_eq!(self.net.clients[client].id, None, "who has left is closed");
         }
         self.pump();
     }
 
     pub(crate) fn wait(&mut self, seconds: u64) {
-        self.now += seconds * 1_000_000;
-        self.engine.tick(self.now, &mut self.net);
+        self.net.now += seconds * 1_000_000;
+        self.engine.tick(&mut self.net);
         self.pump();
     }
 
@@ -140,14 +139,14 @@ impl World {
     fn deliver_mail(&mut self) -> bool {
         let mail = self.shared.state(|state| state.mail.pop_front());
         let Some(mail) = mail else { return false };
-        self.engine.handle_mail(mail, self.now, &mut self.net);
+        self.engine.handle_mail(mail, &mut self.net);
         self.check_invariants();
         true
     }
 
     fn finish_cancel(&mut self) -> bool {
         let Some(cancel) = self.net.cancels.pop() else { return false };
-        self.engine.cancel_finished(cancel, CancelEnd::Taken, self.now, &mut self.net);
+        self.engine.cancel_finished(cancel, CancelEnd::Taken, &mut self.net);
         self.check_invariants();
         true
     }
@@ -159,14 +158,14 @@ impl World {
             return false;
         }
         client.blocked = true;
-        if !self.engine.client_readable(id, self.now, &mut self.net) {
+        if !self.engine.client_readable(id, &mut self.net) {
             self.check_invariants();
             return true;
         }
         let client = &mut self.net.clients[at];
         client.blocked = false;
         let bytes = std::mem::take(&mut client.unread);
-        self.engine.client_bytes(id, &bytes, self.now, &mut self.net);
+        self.engine.client_bytes(id, &bytes, &mut self.net);
         self.check_invariants();
         true
     }
@@ -182,7 +181,7 @@ impl World {
             let process_id = 1_000 + u32::try_from(at).expect("few servers");
             Mind::Model(Box::new(Postgres::fresh(process_id)))
         });
-        self.engine.server_connected(id, self.now, &mut self.net);
+        self.engine.server_connected(id, &mut self.net);
         self.check_invariants();
         true
     }
@@ -221,11 +220,11 @@ impl World {
         };
         let server = &mut self.net.servers[at];
         if server.unread.is_empty() {
-            self.engine.server_closed(id, CloseReason::Lost, self.now, &mut self.net);
+            self.engine.server_closed(id, CloseReason::Lost, &mut self.net);
         } else {
             let len = self.cuts.next(server.unread.len());
             let bytes: Vec<u8> = server.unread.drain(..len).collect();
-            self.engine.server_bytes(id, &bytes, self.now, &mut self.net);
+            self.engine.server_bytes(id, &bytes, &mut self.net);
         }
         self.check_invariants();
         true

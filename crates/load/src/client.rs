@@ -1,5 +1,5 @@
-//! One client: its connection, and where it stands in its script. It is told what has happened and
-//! says what it waits for; sockets and clocks are its worker's.
+//! One client: its connection, and its position in its script. Its worker owns sockets and clocks;
+//! it reports events, and the client returns what it waits for.
 //!
 //! ```text
 //!  New ─► Dialing ─► LoggingIn ─► Ready ─► (chooses) ─► Throttled ─► (runs) ─► Replying ─┐
@@ -29,13 +29,13 @@ pub(crate) struct Shared<'a> {
     pub(crate) keyring: Keyring,
     pub(crate) stats: Stats,
     pub(crate) random: Random,
-    /// When the next transaction is to begin, under a rate.
+    /// When the next transaction begins, under a rate.
     pub(crate) next_start: f64,
-    /// Bytes of the client at work; its worker sends them.
+    /// Output of the present client, which its worker sends.
     pub(crate) out: Vec<u8>,
-    /// Logins that were made.
+    /// The number of completed logins.
     pub(crate) logins: usize,
-    /// When the run began; before it, when the thread did.
+    /// When the run began; before it, when the thread began.
     pub(crate) start: Instant,
 }
 
@@ -44,7 +44,7 @@ impl Shared<'_> {
         self.start.elapsed().as_micros() as Micros
     }
 
-    /// No more transactions are to begin.
+    /// Has the time for new transactions ended?
     fn is_over(&self) -> bool {
         self.plan.duration_us.is_some_and(|end| self.now() >= end)
     }
@@ -52,7 +52,7 @@ impl Shared<'_> {
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Among all clients of the run, from 0 on.
+    /// Its number among all clients of the run, from 0.
     pub(crate) number: usize,
     pub(crate) link: Option<Link>,
     pub(crate) state: State,
@@ -60,20 +60,20 @@ pub(crate) struct Client {
     at: usize,
     variables: Vec<Option<Value>>,
     random: Random,
-    /// As it was when the transaction began, for another try.
+    /// Its state when the transaction began, for another try.
     random_before: Random,
     scheduled: Micros,
     begun: Micros,
     /// A transaction is chosen and waits for its connection.
     is_due: bool,
-    /// When the command under way was begun.
+    /// When the present command began.
     asked: Micros,
-    /// When the connection was begun, until it is logged in.
+    /// When the connection began, until it is logged in.
     pub(crate) dialed: Option<Micros>,
     tries: u32,
     pub(crate) transactions: u64,
     reply: Reply,
-    /// By a statement's number: does the server know it?
+    /// By a statement's number: has the server prepared it?
     prepared: Vec<bool>,
     in_pipeline: bool,
 }
@@ -82,31 +82,31 @@ pub(crate) struct Client {
 pub(crate) enum State {
     /// Without a connection.
     New,
-    /// The socket is being connected, and secured.
+    /// The socket is connecting, or TLS is starting.
     Dialing,
     LoggingIn,
-    /// For the run to begin, or for its turn.
+    /// Waiting for the run to begin, or for its turn.
     Ready,
     Throttled,
     Replying,
     Sleeping,
     RollingBack,
-    /// Has done all it had to do.
+    /// It has done all its transactions.
     Finished,
-    /// Has given up.
+    /// It has given up.
     Aborted,
 }
 
 /// The event that a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// For its server.
+    /// A reply of its server.
     Reply,
-    /// For that moment.
+    /// This time.
     Until(Micros),
-    /// For a connection: its worker is to dial.
+    /// A connection, which its worker must open.
     Connection,
-    /// For nothing any more.
+    /// Nothing more.
     Nothing,
 }
 
@@ -150,7 +150,7 @@ impl Client {
     /// Takes one message of the server.
     ///
     /// # Errors
-    /// Why the client has to give up.
+    /// Why the client must give up.
     pub(crate) fn handle(
         &mut self,
         code: u8,
@@ -171,19 +171,19 @@ impl Client {
                 }
                 Ok(Next::Reply)
             }
-            // The pipeline's end waits for these; until then they are only noted.
+            // The pipeline's end waits for these; until then they are only recorded.
             State::Sleeping if self.in_pipeline => {
                 self.reply.handle(code, body, &mut self.prepared)?;
                 Ok(Next::Reply)
             }
-            // An administrator's word, or the state of a parameter.
+            // A notice, a notification or the value of a parameter.
             _ if matches!(code, b'N' | b'S' | b'A') => Ok(Next::Reply),
             _ if code == b'E' => Err(crate::login::server_error(body)),
             _ => Err(format!("unexpected message {:?}", char::from(code))),
         }
     }
 
-    /// The connection is there and secured: the login begins.
+    /// Begins the login; the connection is ready, with TLS if configured.
     pub(crate) fn opened(&mut self, shared: &mut Shared<'_>) {
         if let Some(link) = &mut self.link {
             link.begin_login(&shared.keyring, &mut shared.out);
@@ -210,12 +210,12 @@ impl Client {
         if std::mem::take(&mut self.is_due) { self.begin(shared) } else { Ok(Next::Reply) }
     }
 
-    /// It is not logged in.
+    /// Is it not logged in yet?
     pub(crate) fn is_connecting(&self) -> bool {
         matches!(self.state, State::New | State::Dialing | State::LoggingIn)
     }
 
-    /// The command at which it was, for an error message.
+    /// Returns its present command for an error message.
     pub(crate) fn describe(&self) -> String {
         if self.is_connecting() {
             return format!("client {} aborted while establishing connection", self.number);

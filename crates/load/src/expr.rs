@@ -1,5 +1,5 @@
-//! The expressions of `\set`, `\if` and `\elif`: what they are and what they come to. Their grammar
-//! is in `parse.rs`, the functions that are called by name in `function.rs`.
+//! The expressions of `\set`, `\if` and `\elif`, and their evaluation. `parse.rs` has the grammar,
+//! `function.rs` the functions.
 
 mod function;
 mod parse;
@@ -22,14 +22,14 @@ pub(crate) enum Expr {
     And(Box<[Self; 2]>),
     Or(Box<[Self; 2]>),
     Binary(Binary, Box<[Self; 2]>),
-    /// Whether the first is what the second is, null included.
+    /// Is the expression equal to the value, including null?
     Is(Box<Self>, Value),
-    /// Conditions and what they lead to, in order; what else.
+    /// Conditions with their results, in order, and the default.
     Case(Vec<(Self, Self)>, Box<Self>),
     Call(Function, Vec<Self>),
 }
 
-/// Operators with two operands, both of which are always looked at.
+/// Operators with two operands, both of which are always evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Binary {
     Add,
@@ -56,8 +56,8 @@ pub(crate) struct Scope<'a> {
 
 impl Expr {
     /// # Errors
-    /// What pgbench would say of it: a variable that is not defined, a type that does not fit, a
-    /// result beyond 64 bits, a division by zero.
+    /// pgbench's errors: a variable is not defined, a type does not fit, a result is beyond 64
+    /// bits, a division by zero.
     pub(crate) fn value(&self, scope: &mut Scope<'_>) -> Result<Value, ValueError> {
         Ok(match self {
             Self::Constant(value) => value.clone(),
@@ -92,7 +92,7 @@ impl Expr {
     }
 }
 
-/// AND and OR, by the one value that decides them: the right operand is then not looked at.
+/// Evaluates AND or OR. One value of the left operand decides the result, without the right one.
 fn either(
     operands: &[Expr; 2],
     scope: &mut Scope<'_>,

@@ -1,4 +1,5 @@
-//! Latencies, log-linear and of fixed size: a percentile is right to within 1/128, which is 0.8 %.
+//! Latencies in a log-linear histogram of fixed size: a percentile is exact to 1/128, which is 0.8
+//! %.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use std::time::Duration;
 const SUB_BITS: u32 = 7;
 const SUB: usize = 1 << SUB_BITS;
 
-/// How often each latency was measured, in microseconds.
+/// Counts how often each latency was measured, in microseconds.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -34,21 +35,21 @@ impl Histogram {
         self.record_times(latency_us, 1);
     }
 
-    /// The same latency so many times.
+    /// Records the same latency `count` times.
     pub fn record_times(&mut self, latency_us: u64, count: u64) {
         self.counts[bucket(latency_us)] += count;
         self.total += count;
         self.max_us = self.max_us.max(latency_us);
     }
 
-    /// Each bucket's upper end, in microseconds, and how many latencies are in it, if any: what
-    /// [`Self::record_times`] makes the same histogram of again.
+    /// Returns each non-empty bucket's upper end, in microseconds, and its count.
+    /// [`Self::record_times`] makes the same histogram from them.
     pub fn buckets_us(&self) -> impl Iterator<Item = (u64, u64)> {
         let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         filled.map(|(bucket, count)| (bucket_end_us(bucket).min(self.max_us), *count))
     }
 
-    /// Adds what another has measured.
+    /// Adds the measurements of another histogram.
     pub fn add(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
@@ -57,13 +58,13 @@ impl Histogram {
         self.max_us = self.max_us.max(other.max_us);
     }
 
-    /// The longest, exactly; 0 when there are none.
+    /// Returns the longest latency, exactly; 0 when there are none.
     #[must_use]
     pub fn max_us(&self) -> u64 {
         self.max_us
     }
 
-    /// The upper end, in microseconds, of the bucket in which the given share (0 to 1) of the
+    /// Returns the upper end, in microseconds, of the bucket in which this share (0 to 1) of the
     /// latencies is reached; 0 when there are none.
     #[must_use]
     pub fn percentile_us(&self, share: f64) -> u64 {

@@ -1,16 +1,16 @@
-//! From bytes as they come to whole messages.
+//! Assembles received bytes into whole messages.
 
 use wire::{HEADER_LEN, Header};
 
-/// The beginning of a message whose end has not come yet.
+/// The beginning of an incomplete message.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox(Vec<u8>);
 
 impl Inbox {
-    /// Hands out the code and the body of each message that is complete now.
+    /// Passes the code and the body of each complete message to `each`.
     ///
     /// # Errors
-    /// The first one `each` gives, and a header that no message can have.
+    /// The first error of `each`, and an invalid header.
     pub(crate) fn take(
         &mut self,
         bytes: &[u8],
@@ -25,7 +25,7 @@ impl Inbox {
         let used = split(&self.0, &mut each)?;
         self.0.drain(..used);
         if self.0.is_empty() {
-            // Of thousands of clients few have half a message; they share no memory.
+            // Few of thousands of clients have an incomplete message, so each has its own memory.
             self.0 = Vec::new();
         }
         Ok(())

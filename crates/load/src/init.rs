@@ -1,6 +1,6 @@
-//! `weir bench -i`: the four tables of the built-in scripts, as `pgbench -i` makes them. The accounts
-//! are copied with FREEZE, so that the VACUUM behind it finds nothing to rewrite: it would take longer
-//! than all the rest.
+//! `weir bench -i`: the four tables of the built-in scripts, as `pgbench -i` makes them. The
+//! accounts are copied with FREEZE, so the following VACUUM need not rewrite them, which would take
+//! longer than everything else.
 
 mod accounts;
 
@@ -12,13 +12,13 @@ use crate::{options::Options, session::Session, target::Target};
 const BRANCHES: u64 = 1;
 const TELLERS: u64 = 10;
 const ACCOUNTS: u64 = 100_000;
-/// From this scale on an account's number needs more than 32 bits.
+/// From this scale on, account numbers need more than 32 bits.
 const SCALE_BIGINT: u32 = 20_000;
 
 const TABLES: &str = "pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers";
 
 /// # Errors
-/// When a step is not known, or the server refuses something.
+/// When a step is unknown, or the server returns an error.
 pub(crate) fn initialize(options: &Options, target: &Arc<Target>) -> Result<(), String> {
     let steps = steps(options)?;
     let (mut session, _) = Session::open(target)
@@ -106,7 +106,7 @@ fn create_tables(
     Ok("create tables")
 }
 
-/// FREEZE wants a table that was made or emptied in the same transaction.
+/// FREEZE requires a table that was created or truncated in the same transaction.
 fn generate(session: &mut Session, options: &Options, scale: u32) -> Result<&'static str, String> {
     eprintln!("generating data (client-side)...");
     all(session, &["begin", &format!("truncate table {TABLES}")])?;

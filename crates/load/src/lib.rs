@@ -1,15 +1,16 @@
-//! `weir bench`: a generator of load for PostgreSQL and its poolers. Options, scripts and reports are
-//! pgbench's; what differs is that a thread serves any number of clients from one loop, so that ten
-//! thousand of them cost the generator little, and that nothing it does waits for one of them: not a
-//! login, not a Parse.
+//! `weir bench`: a load generator for PostgreSQL and its poolers. Options, scripts and reports are
+//! pgbench's. The difference is that one loop per thread serves any number of clients, so ten
+//! thousand of them cost the generator little. It waits for none of them, not even for a login or a
+//! Parse.
 //!
-//! Read it in this order: `options` (what was asked), `script` and `expr` (what a client does), `plan`
-//! (what the run is), `client` (one client, without sockets), `worker` (one thread with its sockets),
-//! `run` (the whole), `report`. `init` makes the tables.
+//! Read it in this order: `options` (the command line), `script` and `expr` (what a client does),
+//! `plan` (the run), `client` (one client, without sockets), `worker` (one thread with its
+//! sockets), `run` (the whole), `report`. `init` makes the tables.
 
 #![forbid(unsafe_code)]
 
 mod client;
+pub mod console;
 mod expr;
 mod histogram;
 mod inbox;
@@ -19,6 +20,7 @@ mod names;
 mod options;
 mod plan;
 mod prepare;
+pub mod probe;
 mod progress;
 mod random;
 mod report;
@@ -32,11 +34,16 @@ mod worker;
 
 use std::{process::ExitCode, sync::Arc};
 
-pub use crate::{histogram::Histogram, options::Options, plan::Mode};
+pub use crate::{
+    histogram::Histogram,
+    options::Options,
+    plan::Mode,
+    session::{Column, Outcome},
+};
 use crate::{script::Builtin, target::Wanted};
 
-/// Does what the command line asks for. The exit status is pgbench's: 0, 1 if there was no run, 2 if
-/// clients gave up in it.
+/// Carries out the command line. The exit status is pgbench's: 0, 1 if there was no run, 2 if
+/// clients gave up.
 #[must_use]
 pub fn run(options: &Options) -> ExitCode {
     match carry_out(options) {

@@ -1,4 +1,5 @@
-//! A login, from the startup packet to the first ReadyForQuery, by whichever method is asked for.
+//! A login, from the startup packet to the first ReadyForQuery, by the method that the server
+//! requests.
 
 use std::sync::Arc;
 
@@ -10,8 +11,11 @@ use wire::{
 
 use crate::target::Target;
 
-/// The user that logs in, and the keys derived from the password: SCRAM's thousands of hashes once
-/// a thread, not once a login.
+/// libpq's text for a server that asks for a password when there is none.
+pub(crate) const NO_PASSWORD: &str = "fe_sendauth: no password supplied";
+
+/// The user of the logins, and the keys derived from the password. SCRAM's thousands of hashes are
+/// computed once per thread, not per login.
 #[derive(Debug)]
 pub(crate) struct Keyring {
     pub(crate) target: Arc<Target>,
@@ -25,11 +29,11 @@ impl Keyring {
 
     fn password(&self) -> Result<&str, String> {
         let password = self.target.password.as_deref();
-        password.ok_or_else(|| "fe_sendauth: no password supplied".to_owned())
+        password.ok_or_else(|| NO_PASSWORD.to_owned())
     }
 }
 
-/// One login under way.
+/// One login in progress.
 #[derive(Debug)]
 pub(crate) struct Login {
     scram: Option<Box<ScramClient>>,
@@ -44,11 +48,11 @@ impl Login {
         Self { scram: None }
     }
 
-    /// Takes one message and appends the answer to `out`; true when the login is done. `end_point`
-    /// is what SCRAM may bind to.
+    /// Reads one message and appends the answer to `out`. Returns true when the login is complete.
+    /// SCRAM may bind to `end_point`.
     ///
     /// # Errors
-    /// Why there will be no login, as libpq would say it.
+    /// Why the login fails, in libpq's words.
     pub(crate) fn handle(
         &mut self,
         (code, body): (u8, &[u8]),
@@ -126,7 +130,7 @@ impl Login {
     }
 }
 
-/// An ErrorResponse as libpq shows it: severity and message, then what is known besides.
+/// Formats an ErrorResponse as libpq does: severity and message, then the other fields.
 pub(crate) fn server_error(body: &[u8]) -> String {
     let fields = ErrorFields::decode(body).unwrap_or_default();
     let text = |code| fields.get(code).map(String::from_utf8_lossy);

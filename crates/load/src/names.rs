@@ -1,5 +1,5 @@
-//! The variables of all scripts of a run, by number: a client has a slot for each, and finds it
-//! without looking at its name.
+//! The variables of all scripts of a run, by number. A client has a slot for each, which it finds
+//! without comparing names.
 
 /// A variable's number.
 pub(crate) type Slot = usize;
@@ -8,7 +8,7 @@ pub(crate) type Slot = usize;
 pub(crate) struct Names(Vec<String>);
 
 impl Names {
-    /// The slot of that name, a new one if it is new.
+    /// Returns the slot of this name, a new one if it is new.
     pub(crate) fn slot(&mut self, name: &str) -> Slot {
         self.find(name).unwrap_or_else(|| {
             self.0.push(name.to_owned());
@@ -16,7 +16,7 @@ impl Names {
         })
     }
 
-    /// The slot of that name, if any script uses it.
+    /// Returns the slot of this name, if any script uses it.
     pub(crate) fn find(&self, name: &str) -> Option<Slot> {
         self.0.iter().position(|known| known == name)
     }
@@ -30,7 +30,7 @@ impl Names {
     }
 }
 
-/// May that stand behind the colon? As in pgbench: letters, digits, `_` and what is not ASCII.
+/// Can it be a variable's name? As in pgbench: letters, digits, `_` and non-ASCII characters.
 pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_name_byte)
 }

@@ -10,35 +10,35 @@ use crate::plan::Mode;
 /// Put load on a PostgreSQL or a pooler, as pgbench does, with any number of clients
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Make the tables first that the built-in scripts use, and do nothing else
+    /// Create the tables of the built-in scripts, and run nothing
     #[arg(short, long)]
     pub initialize: bool,
     /// The steps of --initialize: d(rop), t(ables), g(enerate) or G (on the server), v(acuum),
     /// p(rimary keys), f(oreign keys)
     #[arg(short = 'I', long, value_name = "STEPS", default_value = "dtgvp")]
     pub init_steps: String,
-    /// Foreign keys between the tables
+    /// Create foreign keys between the tables
     #[arg(long)]
     pub foreign_keys: bool,
-    /// Fill pages of the tables so far, in per cent
+    /// Fill factor of the tables, in per cent
     #[arg(short = 'F', long, value_name = "NUM", default_value_t = 100,
           value_parser = value_parser!(u32).range(10..=100))]
     pub fillfactor: u32,
-    /// Tables that a crash empties
+    /// Create unlogged tables, which are empty after a crash
     #[arg(long)]
     pub unlogged_tables: bool,
-    /// One line every five seconds while the tables are filled
+    /// Print one line every five seconds while the tables are filled
     #[arg(short, long)]
     pub quiet: bool,
-    /// With -i: so many times 100,000 accounts. Without: what :scale is in scripts of your own
+    /// With -i: number of accounts divided by 100,000. Without: :scale in your own scripts
     #[arg(short, long, value_name = "NUM", value_parser = value_parser!(u32).range(1..=21474))]
     pub scale: Option<u32>,
 
-    /// A built-in script: tpcb-like (what is run unless told otherwise), simple-update or
-    /// select-only; chosen with weight W (1)
+    /// A built-in script: tpcb-like (the default), simple-update or select-only; chosen with
+    /// weight W (1)
     #[arg(short, long, value_name = "NAME[@W]")]
     pub builtin: Vec<String>,
-    /// A script of your own, chosen with weight W (1)
+    /// Your own script, chosen with weight W (1)
     #[arg(short, long, value_name = "FILE[@W]")]
     pub file: Vec<String>,
     /// The same as -b simple-update
@@ -47,51 +47,51 @@ pub struct Options {
     /// The same as -b select-only
     #[arg(short = 'S', long)]
     pub select_only: bool,
-    /// Show a built-in script and end
+    /// Print a built-in script and exit
     #[arg(long, value_name = "NAME")]
     pub show_script: Option<String>,
 
-    /// Clients at the same time
+    /// Number of clients
     #[arg(short, long = "client", visible_alias = "clients", value_name = "NUM",
           default_value_t = 1, value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub clients: u32,
-    /// Threads; each serves thousands of clients
+    /// Number of threads; each serves thousands of clients
     #[arg(short, long, value_name = "NUM", default_value_t = 1,
           value_parser = value_parser!(u32).range(1..=1024))]
     pub jobs: u32,
-    /// A new connection for each transaction
+    /// Open a new connection for each transaction
     #[arg(short = 'C', long)]
     pub connect: bool,
-    /// A variable for scripts of your own
+    /// Set a variable for your own scripts
     #[arg(short = 'D', long, value_name = "NAME=VALUE")]
     pub define: Vec<String>,
-    /// Count transactions that take longer, in ms; under a rate skip those that would
+    /// Count transactions that take longer, in ms; with -R, skip those that would start too late
     #[arg(short = 'L', long, value_name = "MS", value_parser = positive)]
     pub latency_limit: Option<f64>,
-    /// How statements are sent
+    /// Protocol of the statements
     #[arg(short = 'M', long, value_name = "MODE", value_enum, default_value_t = Mode::Simple)]
     pub protocol: Mode,
-    /// No VACUUM before the run, or with -i after the tables are filled
+    /// Do not VACUUM before the run; with -i, not after the tables are filled
     #[arg(short, long)]
     pub no_vacuum: bool,
     /// VACUUM all four tables before the run, not only the small ones
     #[arg(short, long)]
     pub vacuum_all: bool,
-    /// Tell how it goes every so many seconds
+    /// Print the progress every so many seconds
     #[arg(short = 'P', long, value_name = "SECONDS",
           value_parser = value_parser!(u32).range(1..=86_400))]
     pub progress: Option<u32>,
-    /// With the time since 1970 in place of that since the beginning
+    /// In the progress, print the time since 1970, not since the start
     #[arg(long)]
     pub progress_timestamp: bool,
-    /// Measure each command of the scripts, too
+    /// Also measure each command of the scripts
     #[arg(short, long)]
     pub report_per_command: bool,
-    /// So many transactions a second are begun, by all clients together, whether answers come or
-    /// not; latency counts from when one should have begun
+    /// Begin so many transactions a second, over all clients, whether answers come or not;
+    /// latency counts from the planned start
     #[arg(short = 'R', long, value_name = "NUM", value_parser = positive)]
     pub rate: Option<f64>,
-    /// So many transactions of each client (10)
+    /// Number of transactions of each client (10)
     #[arg(short, long, value_name = "NUM", conflicts_with = "time",
           value_parser = value_parser!(u64).range(1..))]
     pub transactions: Option<u64>,
@@ -99,16 +99,16 @@ pub struct Options {
     #[arg(short = 'T', long, value_name = "SECONDS",
           value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub time: Option<u32>,
-    /// Tell failures by their kind
+    /// Report failures by kind
     #[arg(long)]
     pub failures_detailed: bool,
-    /// Try a transaction that failed by serialization or deadlock so often (1); 0: until -L or -T
+    /// Attempts of a transaction after serialization errors and deadlocks (1); 0: until -L or -T
     #[arg(long, value_name = "NUM")]
     pub max_tries: Option<u32>,
-    /// A number, "time" or "rand": the same number gives the same choices again
+    /// Random seed: a number, "time" or "rand"; the same number gives the same choices
     #[arg(long, value_name = "SEED")]
     pub random_seed: Option<String>,
-    /// Show each error that is worth another try
+    /// Print each error after which the transaction is tried again
     #[arg(long)]
     pub verbose_errors: bool,
     /// Write the figures to this file as JSON

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::{names::Names, random::Random, script::Script, target::Target, value::Value};
 
-/// How statements are sent; the names are pgbench's.
+/// The protocol for statements; the names are pgbench's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
-    /// One Query message, values put into the text.
+    /// One Query message with the values in its text.
     Simple,
-    /// Parsed each time, unnamed, values as parameters.
+    /// Parsed each time, unnamed, with values as parameters.
     Extended,
-    /// Parsed once for each connection, by name, together with its first execution.
+    /// Parsed once per connection, with a name, together with its first execution.
     Prepared,
 }
 
@@ -30,17 +30,17 @@ pub(crate) struct Plan {
     pub(crate) target: Arc<Target>,
     pub(crate) scripts: Vec<Script>,
     pub(crate) names: Names,
-    /// The first values of every client's variables.
+    /// The initial values of every client's variables.
     pub(crate) variables: Vec<Option<Value>>,
-    /// SQL statements of all scripts.
+    /// The number of SQL statements in all scripts.
     pub(crate) statements: usize,
     pub(crate) mode: Mode,
     pub(crate) clients: usize,
     pub(crate) threads: usize,
-    /// Of each client; none is without a limit.
+    /// Per client; None is without a limit.
     pub(crate) transactions: Option<u64>,
     pub(crate) duration_us: Option<u64>,
-    /// Microseconds between two transactions of a thread, on average.
+    /// The average time between two transactions of a thread, in microseconds.
     pub(crate) pause_us: Option<f64>,
     pub(crate) latency_limit_us: Option<u64>,
     /// 0 is without a limit.
@@ -53,14 +53,14 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Clients of a thread: as many for each, the first ones one more.
+    /// Returns the clients of a thread: the same number for each, one more for the first ones.
     pub(crate) fn share(&self, thread: usize) -> std::ops::Range<usize> {
         let (each, more) = (self.clients / self.threads, self.clients % self.threads);
         let first = thread * each + thread.min(more);
         first..first + each + usize::from(thread < more)
     }
 
-    /// One of the scripts, each as often as its weight says.
+    /// Chooses a script at random, by weight.
     pub(crate) fn choose(&self, random: &mut Random) -> usize {
         if self.scripts.len() == 1 {
             return 0;

@@ -1,4 +1,4 @@
-//! From options to a plan: scripts are read, variables given their values, contradictions refused.
+//! Makes a plan from options: reads scripts, sets variables, refuses contradictions.
 
 use std::{
     fs,
@@ -16,12 +16,12 @@ use crate::{
     value::Value,
 };
 
-/// Scripts that were read, and what they need.
+/// Parsed scripts and their requirements.
 pub(crate) struct Scripts {
     pub(crate) scripts: Vec<Script>,
     pub(crate) names: Names,
     pub(crate) statements: usize,
-    /// Is a built-in one among them? They need the tables.
+    /// Is a built-in script among them? They need the tables.
     pub(crate) any_builtin: bool,
 }
 
@@ -60,7 +60,7 @@ impl Scripts {
     }
 }
 
-/// `NAME@WEIGHT`, or a name alone.
+/// Reads `NAME@WEIGHT`, or a name alone.
 fn weighted(text: &str) -> Result<(&str, u32), String> {
     match text.rsplit_once('@') {
         Some((name, weight)) if !name.is_empty() => match weight.parse() {
@@ -90,7 +90,7 @@ pub(crate) fn plan(
     scale: u32,
 ) -> Result<Plan, String> {
     let clients = options.clients as usize;
-    // More threads than clients would have nothing to do.
+    // More threads than clients would have no work.
     let threads = (options.jobs as usize).min(clients);
     let tries_max = options.max_tries.unwrap_or(1);
     if tries_max == 0 && options.latency_limit.is_none() && options.time.is_none() {

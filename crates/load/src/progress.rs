@@ -1,10 +1,10 @@
-//! The line that tells how a run goes, every so many seconds, in pgbench's words.
+//! The regular progress line of a run, in pgbench's words.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::{options::Options, stats::Moment, worker::Common};
 
-/// How long to wait for a thread when nothing is to be told.
+/// How long to wait for a thread without progress lines.
 const QUIET: Duration = Duration::from_secs(3600);
 
 pub(crate) struct Progress {
@@ -33,7 +33,7 @@ impl Progress {
         }
     }
 
-    /// How long until the next line.
+    /// Returns the time until the next line.
     pub(crate) fn pause(&self, start: Instant) -> Duration {
         match self.every {
             Some(_) => self.next.saturating_sub(start.elapsed()),
@@ -41,7 +41,7 @@ impl Progress {
         }
     }
 
-    /// Prints it.
+    /// Prints the line.
     pub(crate) fn tell(&mut self, start: Instant, common: &Common) {
         let Some(every) = self.every else { return };
         let now = start.elapsed();

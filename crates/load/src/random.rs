@@ -1,11 +1,11 @@
-//! Random numbers for scripts: one generator a client, and the distributions pgbench has. Nothing
-//! here guards anything; what counts is that it is cheap and that a seed gives the same numbers again.
+//! Random numbers for scripts: one generator per client, and pgbench's distributions. They protect
+//! nothing. They must be cheap, and a seed must always give the same numbers.
 
 use std::f64::consts::TAU;
 
 use crate::value::ValueError;
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): one addition and two multiplications a number.
+/// SplitMix64 (Steele, Lea and Flood, 2014): one addition and two multiplications per number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Random(u64);
 
@@ -22,17 +22,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// At least 0 and less than 1.
+    /// Returns a number of at least 0 and less than 1.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// More than 0 and at most 1.
+    /// Returns a number of more than 0 and at most 1.
     fn unit_above_zero(&mut self) -> f64 {
         1.0 - self.unit()
     }
 
-    /// Every number from `low` to `high` equally often.
+    /// Returns each number from `low` to `high` with equal probability.
     ///
     /// # Errors
     /// When the range is empty or does not fit 64 bits.
@@ -42,7 +42,8 @@ impl Random {
         Ok(low + offset as i64)
     }
 
-    /// Those in the middle more often: `parameter` is how many standard deviations each half has.
+    /// Returns numbers in the middle more often: `parameter` is the number of standard deviations
+    /// in each half.
     ///
     /// # Errors
     /// As for [`Self::uniform`], and when the parameter is less than 2.
@@ -58,7 +59,8 @@ impl Random {
                 "gaussian parameter must be at least 2.000000 (not {parameter:.6})"
             )));
         }
-        // Box and Muller's, drawn again beyond the cut: one in twenty for the least parameter.
+        // The method of Box and Muller, repeated beyond the cut: once in twenty for the smallest
+        // parameter.
         let deviation = loop {
             let radius = (-2.0 * self.unit_above_zero().ln()).sqrt();
             let deviation = radius * (TAU * self.unit()).sin();
@@ -70,7 +72,7 @@ impl Random {
         Ok(low + (count as f64 * share) as i64)
     }
 
-    /// The first ones more often, the more so the larger the parameter.
+    /// Returns the first numbers more often, the more so for a larger parameter.
     ///
     /// # Errors
     /// As for [`Self::uniform`], and when the parameter is not positive.
@@ -91,7 +93,7 @@ impl Random {
         Ok(low + ((count as f64 * share) as i64).min(count - 1))
     }
 
-    /// The k-th of them in proportion to k to the power of minus `parameter`. By rejection
+    /// Returns the k-th number in proportion to k to the power of minus `parameter`, by rejection
     /// (Devroye, "Non-Uniform Random Variate Generation", X.6.1).
     ///
     /// # Errors
@@ -122,7 +124,7 @@ impl Random {
         }
     }
 
-    /// How long until the next event of a Poisson process in which one comes every `mean`.
+    /// Returns the time until the next event of a Poisson process with this mean.
     pub(crate) fn wait(&mut self, mean: f64) -> f64 {
         -self.unit_above_zero().ln() * mean
     }
@@ -177,7 +179,7 @@ mod tests {
     #[test]
     fn exponential_numbers_fall_off_by_a_constant_factor() {
         let counts = counts(|random| random.exponential(1, 10, 10.0).unwrap());
-        // With parameter 10 over 10 numbers each is e times as rare as the one before.
+        // With parameter 10 over 10 numbers, each is e times as rare as the one before.
         let ratio = counts[0] as f64 / counts[1] as f64;
         assert!((2.5..3.0).contains(&ratio), "{counts:?}");
     }

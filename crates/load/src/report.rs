@@ -1,4 +1,4 @@
-//! The report of a run: pgbench's, line for line, with percentiles besides; and the same as JSON.
+//! The report of a run: pgbench's lines plus percentiles, and the same as JSON.
 
 mod json;
 
@@ -11,13 +11,13 @@ use crate::{
     stats::{Counts, ScriptStats, Stats},
 };
 
-/// The percentiles that are told, and what they are called.
+/// The reported percentiles, with their names.
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) stats: Stats,
-    /// Until everyone was logged in.
+    /// The time until all clients were logged in.
     pub(crate) connecting: Duration,
     pub(crate) running: Duration,
     pub(crate) first_error: Option<String>,
@@ -39,7 +39,7 @@ impl Report<'_> {
         }
     }
 
-    /// Transactions a second, failed ones not counted.
+    /// Returns transactions per second, without failed ones.
     fn tps(&self, counts: &Counts) -> f64 {
         counts.done as f64 / self.outcome.running.as_secs_f64()
     }

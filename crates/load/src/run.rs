@@ -1,5 +1,5 @@
-//! A run from its beginning to its report: the tables are looked at, the threads started, their
-//! figures collected.
+//! A run from its beginning to its report: it reads the scale of the tables, starts the threads and
+//! collects their figures.
 
 use std::{
     fs,
@@ -21,12 +21,12 @@ use crate::{
     worker::{Common, Word, work},
 };
 
-/// Files that are open besides the clients' connections: standard streams, epoll of each thread, a
-/// session, a file or two.
+/// Open files besides the clients' connections: standard streams, each thread's epoll, a session, a
+/// file or two.
 const OTHER_FILES: u64 = 16;
 
 /// # Errors
-/// Why there was no run, or none that could be brought to its end.
+/// Why there was no run, or why it did not complete.
 pub(crate) fn run(options: &Options, target: &Arc<Target>) -> Result<ExitCode, String> {
     let read = prepare::scripts(options)?;
     check_open_files(options)?;
@@ -76,7 +76,7 @@ fn check_open_files(options: &Options) -> Result<(), String> {
     ))
 }
 
-/// The scale of the tables, which the count of branches tells.
+/// Returns the scale of the tables, which is the number of branches.
 fn branches(session: &mut Session, options: &Options, target: &Target) -> Result<u32, String> {
     let rows = session.query("select count(*) from pgbench_branches").map_err(|error| {
         format!(
@@ -98,8 +98,8 @@ fn branches(session: &mut Session, options: &Options, target: &Target) -> Result
     Ok(count)
 }
 
-/// Leaves as little as possible of an earlier run. Tables that are not there are none of a script's
-/// own business.
+/// Vacuums the tables, to remove traces of an earlier run. Missing tables do not matter to users'
+/// own scripts.
 fn vacuum(session: &mut Session, options: &Options) -> Result<(), String> {
     let mut all = |commands: &[&str]| {
         for command in commands {
@@ -121,7 +121,7 @@ fn vacuum(session: &mut Session, options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs all threads; how long it took to log everyone in, and how long the run lasted.
+/// Runs all threads. Returns how long the logins took, and how long the run lasted.
 fn measure(
     plan: &Plan,
     common: &Common,
@@ -149,7 +149,7 @@ fn measure(
         }
         let start = Instant::now();
         for gate in &gates {
-            // A thread that no longer listens has reported its reason.
+            // A thread that no longer reads has reported its reason.
             let _ = gate.send(start);
         }
         let mut stats = Stats::new(plan.scripts.iter().map(|script| script.commands.len()));

@@ -1,4 +1,4 @@
-//! A script: what a client does in one transaction, made ready to be done many times. Its language is
+//! A script: what a client does in one transaction, parsed once for many runs. The language is
 //! pgbench's: SQL statements that end with `;`, and commands that begin with a backslash.
 
 mod builtin;
@@ -17,9 +17,9 @@ use crate::{expr::Expr, names::Slot};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    /// A file's name, or what a built-in one is called.
+    /// The name of a file or of a built-in script.
     pub(crate) name: String,
-    /// How often it is chosen, in proportion to the others' weights.
+    /// How often it is chosen, relative to the others.
     pub(crate) weight: u32,
     pub(crate) commands: Vec<Command>,
 }
@@ -36,14 +36,14 @@ pub(crate) enum Action {
     Sql(Statement),
     /// `\set`.
     Set(Slot, Expr),
-    /// `\sleep`: how many of the unit, which is in microseconds.
+    /// `\sleep`: the amount, and the unit in microseconds.
     Sleep(Amount, u64),
-    /// `\if` and `\elif`: where to go on if the condition does not hold.
+    /// `\if` and `\elif`: the position to continue at if the condition is false.
     Branch {
         condition: Expr,
         otherwise: usize,
     },
-    /// The end of a branch: where to go on.
+    /// The end of a branch: the position to continue at.
     Jump(usize),
     StartPipeline,
     SyncPipeline,

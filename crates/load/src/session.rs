@@ -1,9 +1,12 @@
-//! One connection that waits for its answers: for what is done before a run and to make its tables.
+//! A connection that waits for its replies: for everything before a run, and for making the tables.
 
 use std::time::{Duration, Instant};
 
 use net::{Address, Caller, Poller, Received, Room};
-use wire::{ErrorFields, frontend, messages::DataRow};
+use wire::{
+    ErrorFields, frontend,
+    messages::{CommandComplete, DataRow, RowDescription},
+};
 
 use crate::{
     inbox::Inbox,
@@ -12,13 +15,31 @@ use crate::{
 };
 
 const READ_LEN: usize = 16 * 1024;
-/// COPY sends what it has when it is as long as this.
+/// COPY data is sent when it is this long.
 const COPY_LEN: usize = 128 * 1024;
-/// Nobody waits for ever for what the kernel has been given; a lost server shows in reading.
+/// How long to wait for the kernel to accept bytes. Reading detects a lost server.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A row of text.
 pub(crate) type Row = Vec<Option<String>>;
+
+/// A column of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub name: String,
+    /// The OID of its type.
+    pub type_oid: u32,
+}
+
+/// The result of one command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// None if the command has no rows.
+    pub columns: Option<Vec<Column>>,
+    pub rows: Vec<Vec<Option<String>>>,
+    /// The tag, such as `PAUSE`; empty until the command is complete.
+    pub tag: String,
+}
 
 pub(crate) struct Session {
     caller: Caller,
@@ -26,7 +47,7 @@ pub(crate) struct Session {
     room: Room,
     inbox: Inbox,
     keyring: Keyring,
-    /// Until it is logged in: when that has taken too long.
+    /// The time limit for the login; None after it.
     deadline: Option<Instant>,
 }
 
@@ -38,10 +59,10 @@ enum Heard {
 }
 
 impl Session {
-    /// Logs in at the first of the target's addresses that answers, and tells which it was.
+    /// Logs in at the first of the target's addresses that answers, and returns that address.
     ///
     /// # Errors
-    /// Why none of them did.
+    /// Why no address worked.
     pub(crate) fn open(target: &std::sync::Arc<Target>) -> Result<(Self, Address), String> {
         let mut reasons = Vec::new();
         for address in &target.addresses {
@@ -52,7 +73,7 @@ impl Session {
                     continue;
                 }
             };
-            // A server that answers and refuses would do so at its other addresses.
+            // A server that answers and refuses would also do so at its other addresses.
             session.log_in().map_err(|reason| target.complain(address, &reason))?;
             session.deadline = None;
             return Ok((session, address.clone()));
@@ -100,23 +121,33 @@ impl Session {
         Ok(())
     }
 
-    /// Executes it and gives all rows of all its results. Notices go to standard error.
+    /// Runs SQL and returns all rows of all results. Notices go to standard error.
     ///
     /// # Errors
-    /// The server's, or that it is gone.
+    /// The server's error, or that it is lost.
     pub(crate) fn query(&mut self, sql: &str) -> Result<Vec<Row>, String> {
+        let outcomes = self.outcomes(sql)??;
+        Ok(outcomes.into_iter().flat_map(|outcome| outcome.rows).collect())
+    }
+
+    /// Runs SQL and returns the result of each command, or the server's error. Notices go to
+    /// standard error.
+    ///
+    /// # Errors
+    /// When the server is lost, or ends the connection.
+    pub(crate) fn outcomes(&mut self, sql: &str) -> Result<Result<Vec<Outcome>, String>, String> {
         let mut out = Vec::new();
         frontend::query(&mut out, sql.as_bytes());
         self.send(&out)?;
-        let mut rows = Vec::new();
-        self.until(|heard| matches!(heard, Heard::Ready), &mut rows)?;
-        Ok(rows)
+        let mut outcomes = Vec::new();
+        let failed = self.until(|heard| matches!(heard, Heard::Ready), &mut outcomes)?;
+        Ok(failed.map(|()| outcomes))
     }
 
-    /// A COPY FROM STDIN, whose lines `fill` appends until it has no more, which it says by false.
+    /// Runs a COPY FROM STDIN. `fill` appends lines, and returns false when there are no more.
     ///
     /// # Errors
-    /// The server's, or that it is gone.
+    /// The server's error, or that it is lost.
     pub(crate) fn copy(
         &mut self,
         sql: &str,
@@ -125,7 +156,7 @@ impl Session {
         let mut out = Vec::new();
         frontend::query(&mut out, sql.as_bytes());
         self.send(&out)?;
-        self.until(|heard| matches!(heard, Heard::CopyIn), &mut Vec::new())?;
+        self.until(|heard| matches!(heard, Heard::CopyIn), &mut Vec::new())??;
         let (mut lines, mut goes_on) = (Vec::new(), true);
         while goes_on {
             goes_on = fill(&mut lines);
@@ -139,28 +170,31 @@ impl Session {
         out.clear();
         frontend::copy_done(&mut out);
         self.send(&out)?;
-        self.until(|heard| matches!(heard, Heard::Ready), &mut Vec::new())
+        self.until(|heard| matches!(heard, Heard::Ready), &mut Vec::new())?
     }
 
-    /// Takes messages until one is what is waited for. An error is told once the server is ready
-    /// again.
+    /// Reads messages until the expected one. The server's error is returned when the server is
+    /// ready again.
+    ///
+    /// # Errors
+    /// When the server is lost, or ends the connection.
     fn until(
         &mut self,
         is_wanted: impl Fn(&Heard) -> bool,
-        rows: &mut Vec<Row>,
-    ) -> Result<(), String> {
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<Result<(), String>, String> {
         let (mut is_done, mut error) = (false, None);
         while !is_done {
             self.hear(|code, body, _| {
-                let heard = message(code, body, rows, &mut error)?;
+                let heard = message(code, body, outcomes, &mut error)?;
                 is_done |= is_wanted(&heard) || matches!(heard, Heard::Ready);
                 Ok(())
             })?;
         }
-        error.map_or(Ok(()), Err)
+        Ok(error.map_or(Ok(()), Err))
     }
 
-    /// Waits for bytes and hands out the messages they complete.
+    /// Waits for bytes and handles the messages that they complete.
     fn hear(
         &mut self,
         mut each: impl FnMut(u8, &[u8], &mut Keyring) -> Result<(), String>,
@@ -177,7 +211,7 @@ impl Session {
         }
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
         let failed = |error: std::io::Error| error.to_string();
         if bytes.is_empty() {
@@ -192,7 +226,7 @@ impl Session {
         self.poller.update(&self.caller, 0).map_err(failed)
     }
 
-    /// Waits for something to receive.
+    /// Waits for received bytes.
     fn wait(&mut self) -> Result<(), String> {
         let failed = |error: std::io::Error| error.to_string();
         self.poller.update(&self.caller, 0).map_err(failed)?;
@@ -202,7 +236,7 @@ impl Session {
             if !self.poller.is_empty() {
                 return Ok(());
             }
-            // A signal may have ended it early.
+            // A signal may have interrupted the wait.
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(TIMEOUT_EXPIRED.to_owned());
             }
@@ -214,7 +248,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         let mut out = Vec::new();
         frontend::terminate(&mut out);
-        // Whether it is heard makes no difference any more.
+        // A failure does not matter any more.
         let _ = self.caller.send(&out);
     }
 }
@@ -222,16 +256,27 @@ impl Drop for Session {
 fn message(
     code: u8,
     body: &[u8],
-    rows: &mut Vec<Row>,
+    outcomes: &mut Vec<Outcome>,
     error: &mut Option<String>,
 ) -> Result<Heard, String> {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     match code {
         b'Z' => return Ok(Heard::Ready),
         b'G' => return Ok(Heard::CopyIn),
         b'D' => {
             let row = DataRow::decode(body).map_err(|error| error.to_string())?;
-            let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-            rows.push(row.values().map(|value| value.map(text)).collect());
+            let row = row.values().map(|value| value.map(text)).collect();
+            current(outcomes).rows.push(row);
+        }
+        b'T' => {
+            let found = RowDescription::decode(body).map_err(|error| error.to_string())?;
+            let columns = found.columns.into_iter();
+            let column = |(name, type_oid)| Column { name: text(name), type_oid };
+            current(outcomes).columns = Some(columns.map(column).collect());
+        }
+        b'C' => {
+            let done = CommandComplete::decode(body).map_err(|error| error.to_string())?;
+            current(outcomes).tag = text(done.tag);
         }
         b'E' => {
             let fields = ErrorFields::decode(body).map_err(|error| error.to_string())?;
@@ -244,4 +289,13 @@ fn message(
         _ => {}
     }
     Ok(Heard::More)
+}
+
+/// Returns the result of the command that is running.
+fn current(outcomes: &mut Vec<Outcome>) -> &mut Outcome {
+    if outcomes.last().is_none_or(|last| !last.tag.is_empty()) {
+        outcomes.push(Outcome::default());
+    }
+    let last = outcomes.len() - 1;
+    &mut outcomes[last]
 }

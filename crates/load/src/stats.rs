@@ -1,11 +1,11 @@
-//! The counts and measurements of a run. Each thread has its own, and they are added up at the end;
-//! while it lasts, a few sums of each are there for others to read.
+//! The counts and measurements of a run. Each thread has its own, which are added up at the end.
+//! During the run, other threads can read a few sums.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::histogram::Histogram;
 
-/// Count, sum, squares and extreme of something measured in microseconds.
+/// Number, sum, sum of squares and maximum of a measurement in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spread {
     pub(crate) count: u64,
@@ -30,12 +30,12 @@ impl Spread {
         self.max = self.max.max(other.max);
     }
 
-    /// In milliseconds; 0 of nothing.
+    /// Returns the mean in milliseconds; 0 without measurements.
     pub(crate) fn mean_ms(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 / 1000.0 }
     }
 
-    /// The standard deviation, in milliseconds.
+    /// Returns the standard deviation in milliseconds.
     pub(crate) fn deviation_ms(&self) -> f64 {
         if self.count == 0 {
             return 0.0;
@@ -45,14 +45,14 @@ impl Spread {
     }
 }
 
-/// Why a transaction failed and its client went on to the next.
+/// Why a transaction failed, so that its client continued with the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     Serialization,
     Deadlock,
 }
 
-/// Of one script, or of all of them.
+/// The counts of one script, or of all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) done: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Counts {
     pub(crate) retries: u64,
     pub(crate) serialization: u64,
     pub(crate) deadlock: u64,
-    /// Above the limit of latency.
+    /// Above the latency limit.
     pub(crate) late: u64,
     pub(crate) latency: Spread,
     pub(crate) lag: Spread,
@@ -72,7 +72,7 @@ impl Counts {
         self.serialization + self.deadlock
     }
 
-    /// All that were begun, or should have been.
+    /// Returns the number of all transactions that began or should have begun.
     pub(crate) fn total(&self) -> u64 {
         self.done + self.skipped + self.failed()
     }
@@ -97,7 +97,7 @@ impl Counts {
     }
 }
 
-/// Of one command of a script.
+/// The measurements of one command of a script.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CommandCounts {
     pub(crate) latency: Spread,
@@ -115,16 +115,15 @@ pub(crate) struct ScriptStats {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) scripts: Vec<ScriptStats>,
-    /// Time to a login.
+    /// The time for a login.
     pub(crate) connecting: Spread,
     pub(crate) aborted: u64,
-    /// Transactions of the client that had the fewest and of the one that had the most, skipped and
-    /// failed ones included.
+    /// The fewest and the most transactions of a client, including skipped and failed ones.
     pub(crate) of_clients: Option<(u64, u64)>,
 }
 
 impl Stats {
-    /// For scripts with so many commands each.
+    /// Returns statistics for scripts with these numbers of commands.
     pub(crate) fn new(commands: impl Iterator<Item = usize>) -> Self {
         let script = |count| ScriptStats {
             commands: vec![CommandCounts::default(); count],
@@ -151,13 +150,13 @@ impl Stats {
         }
     }
 
-    /// A client has had so many transactions.
+    /// Records the number of transactions of one client.
     pub(crate) fn add_client(&mut self, transactions: u64) {
         let (fewest, most) = self.of_clients.unwrap_or((transactions, transactions));
         self.of_clients = Some((fewest.min(transactions), most.max(transactions)));
     }
 
-    /// Of all scripts together.
+    /// Returns the sum over all scripts.
     pub(crate) fn total(&self) -> Counts {
         let mut total = Counts::default();
         for script in &self.scripts {
@@ -175,7 +174,7 @@ impl Stats {
     }
 }
 
-/// The sums of one thread that a progress report needs.
+/// The sums of one thread for progress reports.
 #[derive(Debug, Default)]
 pub(crate) struct Published([AtomicU64; 9]);
 
@@ -197,7 +196,7 @@ impl Published {
         }
     }
 
-    /// The sums that were stored last. They may be of neighbouring moments.
+    /// Returns the last stored sums, which may be of slightly different times.
     pub(crate) fn load(&self) -> Moment {
         let number = |at: usize| self.0[at].load(Ordering::Relaxed);
         let real = |at: usize| f64::from_bits(number(at));
@@ -213,7 +212,7 @@ impl Published {
     }
 }
 
-/// Sums up to a moment, or between two.
+/// Sums up to a moment, or between two moments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moment {
     pub(crate) done: u64,
@@ -236,7 +235,7 @@ impl Moment {
         self.lag_us += other.lag_us;
     }
 
-    /// The difference to an earlier moment.
+    /// Returns the difference to an earlier moment.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let latency = Spread {
             count: self.latency.count.saturating_sub(earlier.latency.count),
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_between_two_moments_is_their_difference() {
+    fn sums_between_two_moments_are_their_difference() {
         let published = Published::default();
         let mut counts = Counts { done: 5, ..Counts::default() };
         counts.latency.record(1_000);

@@ -1,5 +1,5 @@
-//! Where to connect and as whom: from the command line, a URL or a connection string, the environment
-//! and libpq's defaults, in this order.
+//! The address and the user of connections: from the command line, a URL or a connection string,
+//! the environment and libpq's defaults, in this order.
 
 mod conninfo;
 mod passfile;
@@ -9,14 +9,14 @@ use std::{env, net::ToSocketAddrs as _, path::PathBuf, time::Duration};
 use config::SslMode;
 use net::{Address, CallerTls};
 
-/// Where Debian's PostgreSQL has its socket.
+/// The folder of Debian's PostgreSQL's socket.
 const SOCKET_DIR: &str = "/var/run/postgresql";
 const PORT: &str = "5432";
 
-/// Why there is no connection when it took longer than `connect_timeout`.
+/// The error if a connection takes longer than `connect_timeout`.
 pub(crate) const TIMEOUT_EXPIRED: &str = "timeout expired";
 
-/// libpq's keywords that mean something here, the environment's variable for each, and its default.
+/// libpq's supported keywords, with the environment variable and the default of each.
 const KEYWORDS: [(&str, &str, &str); 15] = [
     ("host", "PGHOST", ""),
     ("hostaddr", "PGHOSTADDR", ""),
@@ -35,7 +35,7 @@ const KEYWORDS: [(&str, &str, &str); 15] = [
     ("connect_timeout", "PGCONNECT_TIMEOUT", ""),
 ];
 
-/// Keywords that are taken and change nothing: what they would turn on is not there, or is on.
+/// Keywords that are accepted without effect: their features do not exist, or are always on.
 const WITHOUT_EFFECT: [&str; 9] = [
     "fallback_application_name",
     "gssencmode",
@@ -48,10 +48,10 @@ const WITHOUT_EFFECT: [&str; 9] = [
     "tcp_user_timeout",
 ];
 
-/// A place to connect to.
+/// The address of the server and the login.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// To be tried in this order.
+    /// The addresses, in the order of attempts.
     pub(crate) addresses: Vec<Address>,
     /// For messages: a host name or a socket's folder.
     pub(crate) host: String,
@@ -62,19 +62,19 @@ pub(crate) struct Target {
     /// The parameters of the startup packet.
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) tls: CallerTls,
-    /// How long it may take from the socket to the end of the login.
+    /// The time limit from the socket to the end of the login.
     pub(crate) connect_timeout: Option<Duration>,
 }
 
-/// Keywords and their values, as far as they are known.
+/// Known keywords and their values.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted(Vec<(String, String)>);
 
 impl Wanted {
-    /// Keywords that come first count.
+    /// Sets a keyword, unless it was set before.
     ///
     /// # Errors
-    /// When libpq has no such keyword, or it would have to mean something and does not.
+    /// When libpq has no such keyword, or it is not supported.
     pub(crate) fn set(&mut self, keyword: &str, value: &str) -> Result<(), String> {
         if WITHOUT_EFFECT.contains(&keyword) {
             return Ok(());
@@ -86,10 +86,10 @@ impl Wanted {
         Ok(())
     }
 
-    /// A database's name, a URL or a connection string, as libpq takes either for the other.
+    /// Sets a database's name, a URL or a connection string, as libpq accepts each for the others.
     ///
     /// # Errors
-    /// When it has a mistake.
+    /// When it is malformed.
     pub(crate) fn set_database(&mut self, text: &str) -> Result<(), String> {
         let pairs = if text.starts_with("postgresql://") || text.starts_with("postgres://") {
             conninfo::url(text)?
@@ -111,7 +111,7 @@ impl Wanted {
     }
 
     /// # Errors
-    /// When a value means nothing, a host has no address, or a file of TLS cannot be used.
+    /// When a value is invalid, a host has no address, or a TLS file cannot be used.
     pub(crate) fn resolve(&self) -> Result<Target, String> {
         let mut host = self.get("host");
         let numeric = self.get("hostaddr");
@@ -168,7 +168,7 @@ impl Wanted {
 
     fn tls(&self, host: &str) -> Result<CallerTls, String> {
         let mode = match self.get("sslmode").as_str() {
-            // Without encryption first is what libpq does where the server leaves the choice.
+            // libpq tries without encryption first where the server may choose.
             "disable" | "allow" => SslMode::Disable,
             "prefer" => SslMode::Prefer,
             "require" => SslMode::Require,
@@ -194,13 +194,13 @@ impl Wanted {
 }
 
 impl Target {
-    /// Why there is no connection, as libpq says it: without the number the system has for it.
+    /// Returns the error of a connection as libpq has it, without the system's error number.
     pub(crate) fn complain(&self, address: &Address, reason: &str) -> String {
         let reason = reason.split(" (os error ").next().unwrap_or(reason);
         format!("{} failed: {reason}", self.describe(address))
     }
 
-    /// How libpq names the place in a complaint.
+    /// Returns libpq's description of an address in an error.
     fn describe(&self, address: &Address) -> String {
         match address {
             Address::Inet(inet) if inet.ip().to_string() == self.host => {
@@ -217,7 +217,7 @@ impl Target {
     }
 }
 
-fn addresses(host: &str, port: u16) -> Result<Vec<Address>, String> {
+pub(crate) fn addresses(host: &str, port: u16) -> Result<Vec<Address>, String> {
     if let Some(name) = host.strip_prefix('@') {
         return Ok(vec![Address::Abstract(format!("{name}/.s.PGSQL.{port}").into_bytes())]);
     }
@@ -230,7 +230,7 @@ fn addresses(host: &str, port: u16) -> Result<Vec<Address>, String> {
     Ok(found.map(Address::Inet).collect())
 }
 
-/// Whole seconds; none without one above zero. libpq takes one second for two.
+/// Returns whole seconds; None unless above zero. As in libpq, one second counts as two.
 fn connect_timeout(text: &str) -> Result<Option<Duration>, String> {
     if text.is_empty() {
         return Ok(None);

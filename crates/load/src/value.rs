@@ -1,9 +1,9 @@
-//! The value of a variable of a script, and how it is written and read as text. The rules are
-//! pgbench's ("Variables" and "Data types" of its manual page).
+//! The value of a script's variable, and its conversion from and to text. The rules are pgbench's
+//! ("Variables" and "Data types" of its manual page).
 
 use std::fmt;
 
-/// Digits of a double in SQL, as many as it surely keeps.
+/// The digits of a double in SQL that are certainly exact.
 const DOUBLE_DIGITS: usize = 15;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -12,11 +12,11 @@ pub(crate) enum Value {
     Bool(bool),
     Int(i64),
     Double(f64),
-    /// Not read as a number before an expression wants it: most never do.
+    /// Converted to a number when an expression needs it; most never are.
     Text(Box<str>),
 }
 
-/// Why a value cannot be used as it was.
+/// Why a value cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct ValueError(pub(crate) String);
@@ -28,10 +28,10 @@ impl ValueError {
 }
 
 impl Value {
-    /// A value of a type: a text becomes what it looks like.
+    /// Returns a typed value; a text is converted by its form.
     ///
     /// # Errors
-    /// When a text looks like none.
+    /// When the text has no valid form.
     pub(crate) fn typed(&self) -> Result<Self, ValueError> {
         let Self::Text(text) = self else { return Ok(self.clone()) };
         let word = text.to_ascii_lowercase();
@@ -54,7 +54,7 @@ impl Value {
     }
 
     /// # Errors
-    /// When it is no number, or one beyond 64 bits.
+    /// When it is not a number, or beyond 64 bits.
     pub(crate) fn int(&self) -> Result<i64, ValueError> {
         match self {
             Self::Int(value) => Ok(*value),
@@ -71,7 +71,7 @@ impl Value {
     }
 
     /// # Errors
-    /// When it is no number.
+    /// When it is not a number.
     pub(crate) fn double(&self) -> Result<f64, ValueError> {
         match self {
             Self::Int(value) => Ok(*value as f64),
@@ -81,7 +81,7 @@ impl Value {
     }
 
     /// # Errors
-    /// When it is anything but a boolean.
+    /// When it is not a boolean.
     pub(crate) fn bool(&self) -> Result<bool, ValueError> {
         match self {
             Self::Bool(value) => Ok(*value),
@@ -89,7 +89,7 @@ impl Value {
         }
     }
 
-    /// Whether a condition holds: null and zero do not.
+    /// Is it true as a condition? Null and zero are not.
     pub(crate) fn is_true(&self) -> bool {
         match self {
             Self::Null | Self::Text(_) => false,
@@ -111,7 +111,7 @@ impl Value {
     }
 }
 
-/// As it stands in a statement.
+/// The form in a statement.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -124,7 +124,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// C's `%.15g`, which is how pgbench writes a double.
+/// Formats like C's `%.15g`, as pgbench does.
 fn general(value: f64) -> String {
     if !value.is_finite() {
         let sign = if value.is_sign_negative() && !value.is_nan() { "-" } else { "" };

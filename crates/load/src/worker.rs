@@ -1,4 +1,4 @@
-//! One thread of a run: its clients, and the loop that tells each of them what has happened.
+//! One thread of a run: its clients, and the loop that passes events to them.
 
 use std::{
     cmp::Reverse,
@@ -23,21 +23,21 @@ use crate::{
     target::TIMEOUT_EXPIRED,
 };
 
-/// Logins that a run has under way at once before it begins: fewer than any listen backlog, so
-/// that none is dropped by the kernel and repeated a second later.
+/// Maximal number of concurrent logins before a run. It is below any listen backlog, so the kernel
+/// drops none, which would be repeated a second later.
 const LOGINS_MAX: usize = 100;
 /// How long to wait when a unix socket's backlog is full.
 const RETRY_US: Micros = 1_000;
 const READ_LEN: usize = 64 * 1024;
-/// Of clients that gave up, so many are told of one by one.
+/// How many clients that gave up are reported one by one.
 const COMPLAINTS_MAX: u64 = 10;
 
-/// A message of a thread to the one that started it.
+/// A message from a thread to its starter.
 #[derive(Debug)]
 pub(crate) enum Word {
     /// All its clients are logged in.
     Ready,
-    /// One of them could not log in, or the thread cannot go on: why.
+    /// A client could not log in, or the thread cannot continue, with the reason.
     Failed(String),
     Done(Box<Stats>),
 }
@@ -46,14 +46,14 @@ pub(crate) enum Word {
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) address: Address,
-    /// One of each thread.
+    /// One per thread.
     pub(crate) published: Vec<Published>,
-    /// Clients that gave up, and why the first did.
+    /// The number of clients that gave up, and the reason of the first one.
     pub(crate) aborted: AtomicU64,
     pub(crate) first_error: Mutex<Option<String>>,
 }
 
-/// Does a thread's share of the run. The transactions begin when `go` says since when time counts.
+/// Does a thread's share of the run. The transactions begin when `go` sends the start of the run.
 pub(crate) fn work(
     plan: &Plan,
     common: &Common,
@@ -64,7 +64,7 @@ pub(crate) fn work(
     let done = Worker::new(plan, common, thread).and_then(|mut worker| {
         worker.log_everyone_in()?;
         let _ = words.send(Word::Ready);
-        // Nobody says go when another thread's clients could not log in.
+        // `go` is dropped when another thread's clients could not log in.
         go.recv().map_or(Ok(None), |start| worker.run(start).map(Some))
     });
     let _ = match done {
@@ -79,14 +79,14 @@ struct Worker<'a> {
     published: &'a Published,
     shared: Shared<'a>,
     clients: Vec<Client>,
-    /// Clients that are not gone.
+    /// The number of clients that have not left.
     left: usize,
     poller: Poller,
     room: Room,
     timers: BinaryHeap<Reverse<(Micros, usize)>>,
-    /// Where a login may take only so long: when each was begun and by whom, the oldest first.
+    /// With a time limit for logins: when each began, and its client, the oldest first.
     logins: VecDeque<(Micros, usize)>,
-    /// From here on a client that gives up does not end the run.
+    /// From here on, a client that gives up does not end the run.
     is_running: bool,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Worker<'a> {
     }
 
     /// # Errors
-    /// The first that could not log in, and why.
+    /// The first client that could not log in, and the reason.
     fn log_everyone_in(&mut self) -> Result<(), String> {
         if self.shared.plan.reconnects {
             return Ok(());
@@ -154,7 +154,7 @@ impl<'a> Worker<'a> {
         Ok(stats)
     }
 
-    /// Waits for something to happen and deals with all that did.
+    /// Waits for events and handles all of them.
     fn turn(&mut self) -> Result<(), String> {
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
         let next = timer.into_iter().chain(self.login_deadline()).min();
@@ -185,7 +185,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// When the oldest login that is still under way has taken too long.
+    /// Returns when the oldest login in progress takes too long.
     fn login_deadline(&mut self) -> Option<Micros> {
         let timeout = self.shared.plan.target.connect_timeout?;
         while let Some((dialed, index)) = self.logins.front().copied() {
@@ -213,7 +213,7 @@ impl<'a> Worker<'a> {
         self.settle(index, flushed.map(|()| Next::Reply))
     }
 
-    /// Reads once and lets the client take what came.
+    /// Reads once and passes the bytes to the client.
     fn receive(&mut self, index: usize) -> Result<(), String> {
         let client = &mut self.clients[index];
         let Some(link) = &mut client.link else { return Ok(()) };
@@ -231,7 +231,7 @@ impl<'a> Worker<'a> {
         self.settle(index, next)
     }
 
-    /// Sends what the client has said, and sees to what it waits for.
+    /// Sends the client's output, and arranges what it waits for.
     fn settle(&mut self, index: usize, next: Result<Next, String>) -> Result<(), String> {
         let client = &mut self.clients[index];
         let said = std::mem::take(&mut self.shared.out);
@@ -256,7 +256,7 @@ impl<'a> Worker<'a> {
     fn dial(&mut self, index: usize) -> Result<(), String> {
         let now = self.shared.now();
         let client = &mut self.clients[index];
-        // Turned away by a full backlog it is still the same login.
+        // After a full backlog it is still the same login.
         if client.dialed.is_none() {
             client.dialed = Some(now);
             if self.shared.plan.target.connect_timeout.is_some() {
@@ -279,7 +279,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Asks for events of room to send while something waits for it.
+    /// Watches for room to send while there is unsent output.
     fn watch(&mut self, index: usize) -> io::Result<()> {
         let Some(link) = &mut self.clients[index].link else { return Ok(()) };
         let is_blocked = link.caller.is_blocked();
@@ -290,7 +290,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// The client's end. Before the run it is that of the run.
+    /// Handles a client that gives up. Before the run it ends the run.
     fn give_up(&mut self, index: usize, reason: &str) -> Result<(), String> {
         let client = &mut self.clients[index];
         let full = match client.is_connecting() {
@@ -317,7 +317,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Lets a client take messages, and tells what it waits for after the last.
+/// Passes messages to a client. Returns what it waits for after the last one.
 fn hear(client: &mut Client, bytes: &[u8], shared: &mut Shared<'_>) -> Result<Next, String> {
     let Some(link) = &mut client.link else { return Ok(Next::Reply) };
     let mut inbox = std::mem::take(&mut link.inbox);

@@ -36,14 +36,14 @@ fn main() {
     fs::write(out.join("tests.rs"), tests).expect("OUT_DIR can be written");
 }
 
-/// Says so if a file that the mutant changes is not there.
+/// Returns an error text if a file that the mutant changes does not exist.
 fn lacks_file(mutant: &list::Mutant) -> Option<String> {
     let is_missing = |change: &&list::Change| !Path::new(ENGINE).join(change.file).is_file();
     let change = mutant.changes.iter().find(is_missing)?;
     Some(format!("mutant {}: there is no crates/engine/src/{}", mutant.name, change.file))
 }
 
-/// Copies a folder of the engine; `inside` is its place in there.
+/// Copies a folder of the engine. `inside` is its path below the engine's source.
 fn copy_dir(from: &Path, to: &Path, inside: &Path, misfits: &mut [Option<String>]) {
     fs::create_dir_all(to).expect("OUT_DIR can be written");
     for entry in fs::read_dir(from).expect("the engine is there") {
@@ -57,10 +57,10 @@ fn copy_dir(from: &Path, to: &Path, inside: &Path, misfits: &mut [Option<String>
         let source = fs::read_to_string(&path).expect("the engine can be read");
         let file = inside.to_str().expect("the engine's files have plain names");
         let mut woven = weave::weave(file, &source, misfits);
-        // The engine's own tests run in its crate.
+        // The engine's own tests run in its own crate.
         woven = woven.replace("#[cfg(test)]", "#[cfg(any())]");
         if file == "lib.rs" {
-            // What is included cannot have attributes and documentation of the whole.
+            // An included file cannot have inner attributes or inner documentation.
             let is_inner = |line: &&str| line.starts_with("//!") || line.starts_with("#![");
             woven = woven.lines().filter(|line| !is_inner(line)).collect::<Vec<_>>().join("\n");
         }

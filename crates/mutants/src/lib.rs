@@ -1,15 +1,15 @@
-//! The engine with every mutant woven in: a copy of `crates/engine/src` in which each place that
-//! [`list`] names asks whether it is broken now.
+//! The engine with every mutant woven in: a copy of `crates/engine/src`. Each place that [`list`]
+//! names asks at run time whether it is broken.
 //!
 //! `build.rs` makes the copy, by the rules in `weave.rs`. The simulator is built against it in
 //! `crates/engine/tests/sim/mutants.rs`.
 
-// The copy is not written by hand, and its lints are those of the engine.
+// The copy is generated, and the engine's own build applies its lints.
 #![allow(warnings, clippy::all)]
 
 pub mod list;
 
-/// Which mutant this thread's engines are.
+/// The mutant of this thread's engines.
 pub mod mutant {
     use std::cell::Cell;
 
@@ -17,7 +17,7 @@ pub mod mutant {
         static PRESENT: Cell<Option<usize>> = const { Cell::new(None) };
     }
 
-    /// From now on, in this thread; by its place in the list.
+    /// Sets the mutant for this thread, by its position in the list.
     pub fn set(mutant: Option<usize>) {
         PRESENT.set(mutant);
     }

@@ -1,10 +1,9 @@
 //! The list of mutants: engines that are broken on purpose, each in one way. The simulator must
-//! notice every one of them, and for its own reason.
+//! notice each of them, by the check that its entry names.
 //!
-//! To add a mutant, add an entry to one of the files beside this one: what is wrong, where, and
-//! which check must notice it (`CHECKS` in `crates/engine/tests/sim/mutants.rs`). Its name becomes
-//! a test: `cargo test -p weir-mutants NAME`. `UPDATE_DOCS=1` writes the table in
-//! `docs/testing.md`.
+//! To add a mutant, add an entry to one of the files beside this one: the fault, its place, and the
+//! check that must notice it (`CHECKS` in `crates/engine/tests/sim/mutants.rs`). Its name becomes a
+//! test: `cargo test -p weir-mutants NAME`. `UPDATE_DOCS=1` writes the table in `docs/testing.md`.
 //!
 //! Issue numbers are those of the projects' public trackers.
 
@@ -12,32 +11,33 @@ mod listening;
 mod operator;
 mod pools;
 mod replies;
+mod routing;
 mod sessions;
 mod statements;
 
 /// An engine that is broken in one way.
 #[derive(Debug)]
 pub struct Mutant {
-    /// In CamelCase, a verb first: the engine does this.
+    /// In CamelCase, starting with a verb whose subject is the engine.
     pub name: &'static str,
-    /// What is wrong, in a sentence for somebody who does not know the code.
+    /// The fault, in a sentence for readers who do not know the code.
     pub wrong: &'static str,
-    /// Poolers in which it was wrong, or empty.
+    /// Poolers that had this fault, or empty.
     pub seen_in: &'static str,
     /// The check that must notice it.
     pub noticed_by: &'static str,
     pub changes: &'static [Change],
 }
 
-/// One place of the engine's source that is another one in a mutant.
+/// One place of the engine's source that a mutant changes.
 #[derive(Debug)]
 pub struct Change {
-    /// In `crates/engine/src`.
+    /// Path below `crates/engine/src`.
     pub file: &'static str,
-    /// An expression or statements that occur exactly once in the file, whatever the white space.
-    /// If a part is marked by `«` and `»`, only that part is replaced; the rest tells the place.
+    /// An expression or statements that occur exactly once in the file, apart from white space. If
+    /// `«` and `»` mark a part, only that part is replaced, and the rest only identifies the place.
     pub source: &'static str,
-    /// What is done in its place.
+    /// The code in its place.
     pub broken: &'static str,
 }
 
@@ -45,7 +45,7 @@ const fn change(file: &'static str, source: &'static str, broken: &'static str) 
     Change { file, source, broken }
 }
 
-/// All of them. A mutant's number is its place herein.
+/// All mutants. A mutant's number is its position in this list.
 pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
     let topics = [
         replies::MUTANTS,
@@ -54,6 +54,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         operator::MUTANTS,
         sessions::MUTANTS,
         listening::MUTANTS,
+        routing::MUTANTS,
     ];
     topics.into_iter().flatten()
 }

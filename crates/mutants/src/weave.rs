@@ -1,9 +1,9 @@
-//! How a mutant gets into a copy of the engine: `source` becomes
-//! `if crate::mutant::is(N) { broken } else { source }`.
+//! Weaves mutants into a copy of the engine: `source` becomes `if crate::mutant::is(N) { broken }
+//! else { source }`.
 
 use crate::list::{Change, mutants};
 
-/// A place in a file, and what is there when the mutant of that number is alive.
+/// A place in a file, and the code there if the mutant with that number is active.
 struct Break {
     from: usize,
     to: usize,
@@ -11,7 +11,7 @@ struct Break {
     broken: &'static str,
 }
 
-/// The file with all that the list says of it. What does not fit is told in `misfits`.
+/// Returns the file with all its mutants. Changes that do not fit are noted in `misfits`.
 pub(crate) fn weave(file: &str, source: &str, misfits: &mut [Option<String>]) -> String {
     let mut breaks = Vec::new();
     for (number, mutant) in mutants().enumerate() {
@@ -29,7 +29,7 @@ pub(crate) fn weave(file: &str, source: &str, misfits: &mut [Option<String>]) ->
             }
         }
     }
-    // The wider of two at the same place comes first, and has the narrower one in it.
+    // Of two changes at the same place, the wider one comes first and contains the other.
     breaks.sort_by_key(|one| (one.from, std::cmp::Reverse(one.to), one.number));
     write(source, 0, source.len(), &mut breaks.into_iter().peekable())
 }
@@ -57,7 +57,7 @@ fn write(
     out
 }
 
-/// Where in the source it is, whatever the white space; or how many times it is there.
+/// Finds the place in the source, apart from white space. The error is the number of matches.
 fn find(source: &str, change: &Change) -> Result<(usize, usize), usize> {
     let bytes = source.bytes().enumerate().filter(|(_, byte)| !byte.is_ascii_whitespace());
     let (places, dense): (Vec<usize>, Vec<u8>) = bytes.unzip();

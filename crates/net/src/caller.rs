@@ -1,6 +1,6 @@
-//! Connections that this process makes as an ordinary client, to a PostgreSQL or a pooler: a socket
-//! that never blocks, with TLS where the two ends agree on it. `weir bench` works through these; the
-//! pooling has nothing to do with them. The caller writes and reads the messages.
+//! Connections that this process makes as an ordinary client, to PostgreSQL or a pooler. The socket
+//! never blocks, and has TLS if both ends agree. `weir bench` uses them; pooling does not. The
+//! caller writes and reads the messages.
 //!
 //! ```text
 //!   Connecting ── connected ──► [ Asked ── S ──► Shaking ] ──► Open
@@ -24,7 +24,7 @@ use crate::{
     tls::{self, ForServers, Progress, Standing, Tls, TlsContexts, TlsError},
 };
 
-/// How the other end is to be secured, by libpq's words.
+/// The TLS settings for the other end, in libpq's terms.
 #[derive(Clone, Debug, Default)]
 pub struct CallerTls {
     context: Option<ForServers>,
@@ -32,12 +32,12 @@ pub struct CallerTls {
 }
 
 impl CallerTls {
-    /// Reads the files; an empty name is no file. `host` is whom the certificate must name with
-    /// `verify-full`.
+    /// Reads the files; an empty name is no file. With `verify-full` the certificate must name
+    /// `host`.
     ///
     /// # Errors
-    /// When a file cannot be read or does not hold what it should. The key in the error is that of
-    /// the pooler for the same thing (`server_tls_…`).
+    /// When a file cannot be read or has the wrong contents. The key in the error is the pooler's
+    /// for the same setting (`server_tls_…`).
     pub fn load(
         mode: SslMode,
         host: &str,
@@ -53,6 +53,12 @@ impl CallerTls {
             ..Global::default()
         };
         Ok(Self { context: TlsContexts::load(&global)?.servers, host: host.to_owned() })
+    }
+
+    /// Uses what a pooler made of its keys `server_tls_…`.
+    #[must_use]
+    pub fn of_pooler(contexts: &TlsContexts, host: &str) -> Self {
+        Self { context: contexts.servers.clone(), host: host.to_owned() }
     }
 
     fn begin(&self) -> Result<Tls, String> {
@@ -73,7 +79,7 @@ impl CallerTls {
 pub struct Caller {
     fd: OwnedFd,
     state: State,
-    /// Bytes that the kernel did not take.
+    /// Bytes that the kernel has not accepted.
     unsent: Vec<u8>,
     sent: usize,
 }
@@ -100,7 +106,7 @@ pub enum Received<'b> {
     End,
 }
 
-/// Room to read into, shared by all connections of a thread.
+/// A buffer to read into, shared by all connections of a thread.
 #[derive(Debug)]
 pub struct Room {
     raw: Vec<u8>,
@@ -108,7 +114,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// `bytes` at a time are read.
+    /// Returns room for reading `bytes` at a time.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         Self { raw: vec![0; bytes], progress: Progress::default() }
@@ -116,11 +122,11 @@ impl Room {
 }
 
 impl Caller {
-    /// Begins to connect. The first event tells that there is something to [`Self::receive`].
+    /// Begins to connect. When the first event arrives, call [`Self::receive`].
     ///
     /// # Errors
-    /// When the system refuses a socket, or the other end does so at once. A unix socket whose
-    /// backlog is full says `WouldBlock`: try again later.
+    /// When the system refuses a socket, or the other end refuses at once. A unix socket with a
+    /// full backlog returns `WouldBlock`: try again later.
     pub fn connect(address: &Address) -> io::Result<Self> {
         let fd = socket::open(address)?;
         if let Address::Inet(_) = address {
@@ -130,19 +136,19 @@ impl Caller {
         Ok(Self { fd, state: State::Connecting, unsent: Vec::new(), sent: 0 })
     }
 
-    /// Is something waiting to be sent? Then it has to be watched for room, and [`Self::flush`]ed.
+    /// Is unsent output left? Then watch the connection for room, and call [`Self::flush`].
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         !self.unsent.is_empty() || matches!(self.state, State::Connecting)
     }
 
-    /// Has the connection TLS?
+    /// Does the connection use TLS?
     #[must_use]
     pub fn is_secured(&self) -> bool {
         matches!(self.state, State::Secured(_))
     }
 
-    /// The data that SCRAM binds to (`tls-server-end-point`); empty without TLS.
+    /// Returns the data that SCRAM binds to (`tls-server-end-point`); empty without TLS.
     #[must_use]
     pub fn end_point(&self) -> Arc<[u8]> {
         match &self.state {
@@ -151,10 +157,10 @@ impl Caller {
         }
     }
 
-    /// Sends, or keeps what the kernel does not take now.
+    /// Sends bytes, or keeps those that the kernel does not accept now.
     ///
     /// # Errors
-    /// When the connection is gone.
+    /// When the connection is closed.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let State::Secured(tls) = &mut self.state {
             let mut records = Vec::new();
@@ -164,10 +170,10 @@ impl Caller {
         self.put(bytes)
     }
 
-    /// Sends what was kept.
+    /// Sends the kept bytes.
     ///
     /// # Errors
-    /// When the connection is gone.
+    /// When the connection is closed.
     pub fn flush(&mut self) -> io::Result<()> {
         while self.sent < self.unsent.len() {
             match socket::send(self.fd.as_raw_fd(), &self.unsent[self.sent..]) {
@@ -181,11 +187,11 @@ impl Caller {
         Ok(())
     }
 
-    /// Takes what is there, once. Watched by level, so what is left makes another event.
+    /// Reads the available bytes, once. Events are level-triggered, so the rest makes another
+    /// event.
     ///
     /// # Errors
-    /// What went wrong: the connection could not be made, or is broken, or not secured as it has
-    /// to be.
+    /// When the connection could not be made, is broken, or does not meet the TLS settings.
     pub fn receive<'b>(
         &mut self,
         tls: &CallerTls,
@@ -256,7 +262,7 @@ impl Caller {
         let standing = tls.receive(&mut room.raw[..count], &mut room.progress);
         let reply = std::mem::take(&mut room.progress.reply);
         if !reply.is_empty() {
-            // An error of the handshake says more than that its alert could not be sent.
+            // A failed handshake is a better error than a failure to send its alert.
             let sent = self.put(&reply);
             if standing.is_ok() {
                 sent.map_err(|error| error.to_string())?;
@@ -296,15 +302,15 @@ impl Caller {
     }
 }
 
-/// Raises the number of files this process may have open to what it is allowed, and tells it.
+/// Raises the number of open files to the hard limit, and returns it.
 ///
 /// # Errors
-/// When the system does not tell.
+/// When the system does not return it.
 pub fn raise_open_files() -> io::Result<u64> {
     process::raise_file_limit().map(|(limit, _)| limit)
 }
 
-/// The name of the user this process acts as; `None` when it has none.
+/// Returns the name of the process's user; `None` when it has none.
 #[must_use]
 pub fn own_user() -> Option<String> {
     process::user_by_id(process::effective_uid()).ok().flatten()

@@ -1,6 +1,6 @@
 //! Connections: system calls, TLS, and connections that this process opens as a client.
 //!
-//! * `sys`: system calls, each made safe
+//! * `sys`: system calls behind safe functions
 //! * `tls`: contexts, certificates and the state of one TLS connection
 //! * `caller`: a connection to a server, with TLS if asked, for the load generator
 //! * `random`: random bytes from the system

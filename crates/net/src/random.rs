@@ -1,6 +1,6 @@
-//! Bytes nobody can guess, from the system.
+//! Unpredictable random bytes from the system.
 
-/// How many a worker asks the system for at once; a login takes 8 to 30 of them.
+/// How many bytes a worker requests at once; a login takes 8 to 30 of them.
 const RESERVE_LEN: usize = 512;
 
 /// # Panics
@@ -11,8 +11,8 @@ pub fn fill(bytes: &mut [u8]) {
     }
 }
 
-/// Bytes that were asked for in advance, so that not every login makes a system call for a few.
-/// None is given out twice, or stays in memory once it was.
+/// Random bytes that were requested in advance, to save system calls. Each is used once and then
+/// erased.
 #[derive(Debug)]
 pub struct Reserve {
     bytes: [u8; RESERVE_LEN],

@@ -1,8 +1,8 @@
-//! The system calls of the data plane, each made safe. All unsafe code of this crate but the
-//! log's clock is in the files below; there is no policy here.
+//! The system calls of the data plane behind safe functions. The unsafe code of this crate is in
+//! the files below. They decide nothing.
 //!
-//! Descriptors of connections are plain numbers: they live in tables indexed by them, travel in
-//! handles between threads, and are closed by whoever holds their table entry.
+//! Descriptors of connections are plain numbers. They index tables and are sent between threads.
+//! The owner of the table entry closes them.
 
 pub mod address;
 pub mod epoll;
@@ -21,12 +21,12 @@ pub use self::{
     eventfd::EventFd,
 };
 
-/// Turns the -1 of the C library into the error it stands for.
+/// Turns a result of -1 into the C library's error.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The same for calls that answer with a length.
+/// The same for calls that return a length.
 fn checked_len(result: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }

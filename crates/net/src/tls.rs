@@ -1,9 +1,9 @@
 //! TLS, to clients and to servers.
 //!
-//! * `context.rs`: what the configuration says, made ready
+//! * `context.rs`: the configuration, ready for use
 //! * `session.rs`: the state of one connection
-//! * `verify.rs`, `certificate.rs`: who the other end is, by the judgement of the crate `x509`
-//! * `stream.rs`: a secured connection for code that reads and writes streams (the console)
+//! * `verify.rs`, `certificate.rs`: checks of the other end, with the crate `x509`
+//! * `stream.rs`: a TLS connection for code that reads and writes streams (the console)
 
 mod certificate;
 mod ciphers;

@@ -1,5 +1,5 @@
-//! The shell round the engine: worker threads with their sockets, the exchange between them, the
-//! listeners, and the one thread for everything that may block.
+//! The shell around the engine: worker threads with their sockets, the exchange between them, the
+//! listening sockets, and the cold thread for everything that may block.
 //!
 //! * `data`: the workers, a hand-written loop over edge-triggered epoll. It decides nothing about
 //!   the protocol; the engine does.
@@ -23,19 +23,23 @@ mod stepped;
 #[cfg(feature = "stepped")]
 pub use crate::stepped::Stepped;
 pub use net::{
-    Address, Tls, TlsContexts, TlsError, TlsStream,
-    sys::process::{User, user_by_name},
+    Address, CallerTls, Tls, TlsContexts, TlsError, TlsStream,
+    sys::process::{User, may_create_in, user_by_name},
 };
 
 pub use crate::{
     cold::{
         controller::{
-            Controller, PoolInfo, Shutdown, Snapshot, Totals,
+            Controller, PoolInfo, ReloadResult, Shutdown, Snapshot, Totals,
             orders::{Order, OrderError},
         },
         dns::names::{HostInfo, NamesInfo, ZoneInfo},
+        http::{Exposition, MetricsPage},
         listen::{ListenError, refuse_second_process},
+        measures::{Measures, PoolMeasures},
         pooler::{ConsoleHandler, Exit, Pooler, StartError, StartOptions},
+        recorder::Recording,
+        rehearse::{Obstacle, obstacles},
         reload::ReloadError,
         service::Service,
         takeover::{

@@ -1,18 +1,20 @@
-//! The log: lines in PgBouncer's shape, `YYYY-MM-DD HH:MM:SS.mmm TZ [PID] LEVEL message`.
+//! The log: lines in PgBouncer's shape, `YYYY-MM-DD HH:MM:SS.mmm TZ [PID] LEVEL message`, or JSON.
 //!
-//! A line goes to stderr, to the log file and to syslog, whichever are wanted, each with a single
-//! `write`, so lines of different threads never mix. Lines from before the configuration was read
-//! are kept, and written to the file and to syslog as soon as it is known that they are wanted. A
-//! level that is off costs one relaxed load: its message is not formatted. This is not a tracing
-//! framework: no targets, no spans, no background thread.
+//! Each line goes to stderr, the log file and syslog, as configured, with a single `write`, so
+//! lines of threads never mix. Lines from before the configuration are kept, and written to the
+//! file and to syslog later if these are configured. A level that is off costs one relaxed load,
+//! and its message is not formatted. This is not a tracing framework: no targets, no spans, no
+//! background thread.
 //!
 //! ```ignore
 //! use proxy::{log, warning};
 //! log::init(true, 0);
 //! log!("listening on {address}");
-//! warning!("pooler error: {reason}");
+//! warning!(of about, "pooler error: {reason}");
 //! ```
 
+mod about;
+mod json;
 mod level;
 mod line;
 mod stream;
@@ -22,19 +24,21 @@ mod tests;
 
 use std::{
     fmt,
-    fs::OpenOptions,
-    mem,
+    fs::{self, OpenOptions},
+    io, mem,
     os::unix::fs::OpenOptionsExt as _,
+    path::Path,
     sync::{
         Mutex, PoisonError, RwLock,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
 };
 
-use config::{Global, in_words};
+use config::{Global, LogFormat, in_words};
 use libc::O_NONBLOCK;
+use net::sys::process;
 
-pub use self::level::Level;
+pub use self::{about::About, level::Level};
 use self::{
     line::Line,
     stream::{LogFile, Stderr, Stream},
@@ -46,7 +50,7 @@ use self::{
 #[error("Cannot open logfile: '{0}': {1}")]
 pub struct LogFileError(String, String);
 
-/// Lines kept until the configuration is known; more are not to be expected.
+/// Maximal number of lines kept until the configuration is known.
 const EARLY_MAX: usize = 1000;
 
 /// A line from before the configuration was known.
@@ -54,24 +58,26 @@ struct Early {
     level: Level,
     second: i64,
     text: String,
-    /// Where in the text the message begins.
+    /// The position of the message in the text.
     message: usize,
+    /// The same line in JSON.
+    json: String,
 }
 
 struct Sinks {
     stderr: bool,
     file: Option<Stream<LogFile>>,
     syslog: Option<Syslog>,
-    /// Before that, lines are kept.
+    /// Lines are kept until this is set.
     configured: bool,
-    /// Verbosity asked for on the command line; the configuration may raise it, not lower it.
+    /// Verbosity from the command line; the configuration may raise it, but not lower it.
     verbose_min: u8,
-    /// Verbosity asked for in the configuration.
+    /// Verbosity from the configuration.
     verbose: u8,
 }
 
 impl Sinks {
-    /// Writes to all but stderr.
+    /// Writes to everything but stderr.
     fn record(&self, line: Line<'_>) {
         if let Some(file) = &self.file {
             file.write(line.text);
@@ -88,6 +94,7 @@ impl Sinks {
 }
 
 static LEVEL_MAX: AtomicU8 = AtomicU8::new(Level::Log as u8);
+static IS_JSON: AtomicBool = AtomicBool::new(false);
 static SINKS: RwLock<Sinks> = RwLock::new(Sinks {
     stderr: true,
     file: None,
@@ -99,8 +106,8 @@ static SINKS: RwLock<Sinks> = RwLock::new(Sinks {
 static STDERR: Stream<Stderr> = Stream::new(Stderr);
 static EARLY: Mutex<Vec<Early>> = Mutex::new(Vec::new());
 
-/// Takes over what the command line says: whether stderr is written to (not with `-q` or `-d`),
-/// and how many `-v` were given. Before this call lines go to stderr at the default level.
+/// Applies the command line: whether stderr is written to (not with `-q` or `-d`), and the number
+/// of `-v`. Before this call, lines go to stderr at the default level.
 pub fn init(stderr: bool, verbose: u8) {
     let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
     sinks.stderr = stderr;
@@ -108,14 +115,19 @@ pub fn init(stderr: bool, verbose: u8) {
     sinks.set_level();
 }
 
-/// Takes over what the configuration says: `logfile`, `verbose` and the keys of syslog. To be
-/// called at start and on every reload, since it opens the file anew: that is how a rotated file
-/// is let go.
+/// Applies `log_format` before the rest of the configuration.
+pub fn set_format(format: LogFormat) {
+    IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+}
+
+/// Applies the configuration: `log_format`, `logfile`, `verbose` and the keys of syslog. Call it at start and on
+/// every reload, since it reopens the file. So a rotated file is released.
 ///
 /// # Errors
-/// When the file cannot be opened for appending. Lines then go on to the file there was,
-/// if any; all else counts.
+/// When the file cannot be opened for appending. Lines then continue to the old file, if any; all
+/// else takes effect.
 pub fn configure(global: &Global) -> Result<(), LogFileError> {
+    set_format(global.log_format);
     let opened = open(&global.logfile);
     let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
     let opened = opened.map(|file| sinks.file = file);
@@ -125,48 +137,71 @@ pub fn configure(global: &Global) -> Result<(), LogFileError> {
     sinks.set_level();
     sinks.configured = true;
     for early in mem::take(&mut *EARLY.lock().unwrap_or_else(PoisonError::into_inner)) {
-        let Early { level, second, text, message } = &early;
+        let Early { level, second, text, message, json } = &early;
         let (level, second) = (*level, *second);
-        sinks.record(Line { level, second, text, message: text[*message..].trim_end() });
+        let (text, message) = match global.log_format {
+            LogFormat::Pgbouncer => (text, text[*message..].trim_end()),
+            LogFormat::Json => (json, json.trim_end()),
+        };
+        sinks.record(Line { level, second, text, message });
     }
     opened
 }
 
-/// The log file; none if there is to be none.
+/// Opens the log file; None if none is configured.
 fn open(path: &str) -> Result<Option<Stream<LogFile>>, LogFileError> {
     if path.is_empty() {
         return Ok(None);
     }
-    // A pipe that nobody has open for reading is refused, and no write waits for its reader.
+    // A pipe without a reader is refused, so no write waits for a reader.
     let opened = OpenOptions::new().append(true).create(true).custom_flags(O_NONBLOCK).open(path);
     opened
         .map(|file| Some(Stream::new(LogFile::new(file))))
         .map_err(|error| LogFileError(path.to_owned(), in_words(&error)))
 }
 
-/// Keeps a line until it is known who wants it.
-fn keep(line: Line<'_>) {
+/// Checks that [`configure`] can open the log file, without creating it.
+///
+/// # Errors
+/// The reason why it cannot.
+pub(crate) fn rehearse(global: &Global) -> Result<(), LogFileError> {
+    let path = Path::new(&global.logfile);
+    let looked = match fs::metadata(path) {
+        _ if global.logfile.is_empty() => Ok(()),
+        Ok(_) => OpenOptions::new().append(true).custom_flags(O_NONBLOCK).open(path).map(drop),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            process::may_create_in(folder.unwrap_or(Path::new(".")))
+        }
+        Err(error) => Err(error),
+    };
+    looked.map_err(|error| LogFileError(global.logfile.clone(), in_words(&error)))
+}
+
+/// Keeps a line until the configuration is known.
+fn keep(line: Line<'_>, json: String) {
     let mut early = EARLY.lock().unwrap_or_else(PoisonError::into_inner);
     if early.len() < EARLY_MAX {
         let Line { level, second, text, message } = line;
         let message = text.trim_end().len() - message.len();
-        early.push(Early { level, second, text: text.to_owned(), message });
+        early.push(Early { level, second, text: text.to_owned(), message, json });
     }
 }
 
-/// Whether lines of this level are written at present.
+/// Are lines of this level written at present?
 #[inline]
 #[must_use]
 pub fn enabled(level: Level) -> bool {
     level as u8 <= LEVEL_MAX.load(Ordering::Relaxed)
 }
 
-/// Writes one line, whatever the level. The macros call it after asking [`enabled`].
+/// Writes one line of any level. The macros call it after [`enabled`].
 ///
-/// A sink that cannot be written to is passed over: there is nowhere left to complain. One that is
-/// full, such as a pipe that nobody reads, is not waited for: its lines are dropped and counted.
-pub fn write(level: Level, message: fmt::Arguments<'_>) {
-    line::with(level, message, |line| {
+/// A sink with an error is skipped, since there is no other place to report it. A full sink, such
+/// as a pipe without a reader, is not waited for: its lines are dropped and counted.
+pub fn write(level: Level, about: Option<&About<'_>>, message: fmt::Arguments<'_>) {
+    let is_json = IS_JSON.load(Ordering::Relaxed);
+    line::with(is_json, level, about, message, |line| {
         let sinks = SINKS.read().unwrap_or_else(PoisonError::into_inner);
         if sinks.stderr {
             STDERR.write(line.text);
@@ -174,24 +209,31 @@ pub fn write(level: Level, message: fmt::Arguments<'_>) {
         if sinks.configured {
             sinks.record(*line);
         } else {
-            keep(*line);
+            keep(*line, line::compose(true, level, about, message));
         }
     });
 }
 
-/// A moment, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
+/// Returns a time, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
 #[must_use]
 pub fn local_time(second: i64) -> String {
     line::Stamp::new(second).to_string()
 }
 
-/// Writes a line of the given [`Level`], formatting it only when that level is on.
+/// Writes a line of the given [`Level`], formatting it only when that level is on. With `of`, the line
+/// is about a connection ([`About`]).
 #[macro_export]
 macro_rules! log_at {
+    (of $about:expr, $level:expr, $($message:tt)+) => {{
+        let level = $level;
+        if $crate::log::enabled(level) {
+            $crate::log::write(level, Some(&$about), format_args!($($message)+));
+        }
+    }};
     ($level:expr, $($message:tt)+) => {{
         let level = $level;
         if $crate::log::enabled(level) {
-            $crate::log::write(level, format_args!($($message)+));
+            $crate::log::write(level, None, format_args!($($message)+));
         }
     }};
 }
@@ -205,24 +247,36 @@ macro_rules! fatal {
 /// Failures that need an operator.
 #[macro_export]
 macro_rules! error {
+    (of $about:expr, $($message:tt)+) => {
+        $crate::log_at!(of $about, $crate::log::Level::Error, $($message)+)
+    };
     ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Error, $($message)+) };
 }
 
 /// Failures that Weir has handled.
 #[macro_export]
 macro_rules! warning {
+    (of $about:expr, $($message:tt)+) => {
+        $crate::log_at!(of $about, $crate::log::Level::Warning, $($message)+)
+    };
     ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Warning, $($message)+) };
 }
 
 /// Events of normal operation.
 #[macro_export]
 macro_rules! log {
+    (of $about:expr, $($message:tt)+) => {
+        $crate::log_at!(of $about, $crate::log::Level::Log, $($message)+)
+    };
     ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Log, $($message)+) };
 }
 
 /// Detail, shown with `-v`.
 #[macro_export]
 macro_rules! debug {
+    (of $about:expr, $($message:tt)+) => {
+        $crate::log_at!(of $about, $crate::log::Level::Debug, $($message)+)
+    };
     ($($message:tt)+) => { $crate::log_at!($crate::log::Level::Debug, $($message)+) };
 }
 

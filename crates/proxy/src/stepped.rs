@@ -1,6 +1,6 @@
-//! One worker without a thread, turned by hand, for whom time stands still: what it does is then
-//! the same in every run, down to the instruction, and can be counted. For `weir-bench guard` and for
-//! tests.
+//! One worker without a thread, which is run turn by turn with a clock that does not advance by
+//! itself. So its work is the same in every run, down to the instruction, and can be counted. For
+//! `weir-bench guard` and for tests.
 
 #[cfg(test)]
 mod tests;
@@ -30,15 +30,15 @@ pub struct Stepped {
     worker: Worker,
     shared: Arc<Shared>,
     now: Micros,
-    /// Nobody answers, so nothing that is counted may need a name looked up.
+    /// No one answers, so nothing that is counted may look up a name.
     _cold: mpsc::UnboundedReceiver<ColdRequest>,
 }
 
 impl Stepped {
-    /// Binds the listeners. Names, TLS and the console are not served.
+    /// Opens the listening sockets. Names, TLS and the console are not served.
     ///
     /// # Errors
-    /// When there is nowhere to listen, or the system refuses descriptors.
+    /// When no socket can be opened, or the system refuses descriptors.
     pub fn start(config: Config) -> Result<Self, StartError> {
         let listeners = listen::open_all(&config.global, Vec::new())?;
         let tls = TlsContexts::load(&config.global)?;
@@ -58,16 +58,16 @@ impl Stepped {
         Ok(Self { worker, shared, now, _cold: cold })
     }
 
-    /// Where clients are listened for.
+    /// Returns the addresses of the listening sockets.
     #[must_use]
     pub fn addresses(&self) -> Vec<Address> {
         self.shared.listeners.iter().map(|listener| listener.address().clone()).collect()
     }
 
-    /// Deals with everything that has happened, and waits for nothing.
+    /// Processes everything that has happened, without waiting.
     ///
     /// # Errors
-    /// When the kernel does not tell what has happened.
+    /// When the kernel does not return the events.
     pub fn turn(&mut self) -> io::Result<()> {
         self.now += TURN;
         let now = self.now;

@@ -1,5 +1,5 @@
-//! A pooler as a whole, from outside: start, clients, console, shutdown. The tests in `e2e` use a
-//! real PostgreSQL; these need none.
+//! A whole pooler from outside: start, clients, console, shutdown. The tests in `e2e` use a real
+//! PostgreSQL; these need none.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,7 +23,7 @@ use weir_proxy::{
     Address, ConsoleConnection, ConsoleRequest, Controller, Exit, Pooler, Shutdown, StartOptions,
 };
 
-/// A folder of its own for each test, removed at its end.
+/// A folder for one test, removed at its end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -48,7 +48,7 @@ impl Drop for Folder {
     }
 }
 
-/// A pooler before a server that is not there, with the console for user `admin`.
+/// Starts a pooler without a running server, with the console for user `admin`.
 fn start(
     folder: &Folder,
     workers: u32,
@@ -108,7 +108,7 @@ fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// All clients, logged in or not, by worker.
+/// Returns the number of clients of each worker, logged in or not.
 fn clients_by_worker(pooler: &Pooler, workers: usize) -> Vec<usize> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let snapshot = runtime.block_on(pooler.controller().snapshot());
@@ -154,7 +154,7 @@ fn the_console_gets_its_clients() {
     let connection = consoles.recv_timeout(Duration::from_secs(10)).unwrap();
     assert!(connection.login.admin && connection.login.user == "admin");
     assert_eq!(connection.peer.port(), Some(client.local_addr().unwrap().port()));
-    // The socket is the console's alone.
+    // The console owns the socket.
     let mut theirs = TcpStream::from(connection.fd);
     theirs.set_nonblocking(false).unwrap();
     theirs.write_all(b"hello").unwrap();
@@ -167,7 +167,7 @@ fn the_console_gets_its_clients() {
     assert_eq!(clients_by_worker(&pooler, 2), [0, 0]);
 }
 
-/// The client that found out waits for the next attempt; those who come meanwhile are told.
+/// The first client waits for the next attempt; later clients get the error.
 #[test]
 fn a_server_that_is_not_there_is_an_error_for_later_clients() {
     let folder = Folder::new();
@@ -181,7 +181,7 @@ fn a_server_that_is_not_there_is_an_error_for_later_clients() {
 }
 
 #[test]
-fn draining_waits_for_clients_and_lets_nobody_new_in() {
+fn draining_waits_for_clients_and_accepts_no_new_ones() {
     let folder = Folder::new();
     let pooler = start(&folder, 2, None);
     let address = tcp_address(&pooler);
@@ -286,7 +286,7 @@ fn rules_hold_on_while_their_files_cannot_be_read() {
 }
 
 #[test]
-fn what_cannot_be_used_for_tls_is_not_set() {
+fn unusable_tls_values_are_not_set() {
     let folder = Folder::new();
     let pooler = start(&folder, 1, None);
     let controller = pooler.controller();

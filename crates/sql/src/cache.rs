@@ -1,4 +1,4 @@
-//! The signs of texts that come again and again, by a digest of the text.
+//! A cache of the signs of recurring texts, by a digest of the text.
 
 use core::hash::Hasher;
 
@@ -9,28 +9,27 @@ use crate::names::mix;
 use crate::scanner::scan_either;
 use crate::signs::Seen;
 
-/// A table of fixed size, without chains: of two texts with the same place the later one stays.
+/// A table of fixed size, without chains: if two texts have the same slot, the later one stays.
 ///
-/// A text is told from others by its length and 128 bits: two digests of 64, each with a key that
-/// comes from the seed. A client that does not know the seed cannot make two texts that are taken
-/// for one.
+/// A text is identified by its length and two digests of 64 bits. Their keys come from the seed. A
+/// client that does not know the seed cannot make two texts that are confused.
 pub struct Cache {
-    /// Both parts of a key have to be secret: with the crate's own fixed part there are texts with
-    /// equal digests whatever the other part is.
+    /// Both parts of a key must be secret. With the crate's own fixed part, some texts have equal
+    /// digests for every other part.
     keys: [(u64, SharedSeed); 2],
     slots: Box<[Slot]>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    /// Of no text: `len` has its highest bit set and is never 0.
+    /// No text has this tag: `len` has its highest bit set and is never 0.
     tag: [u64; 2],
     len: u64,
     seen: Seen,
 }
 
 impl Cache {
-    /// `seed` is random and stays secret. A slot takes 40 bytes; their number is rounded up to a
+    /// `seed` must be random and secret. A slot takes 40 bytes; their number is rounded up to a
     /// power of two.
     pub fn new(seed: u64, slots: usize) -> Self {
         let keys = [seed, mix(!seed)].map(|seed| (mix(seed), SharedSeed::from_u64(seed)));

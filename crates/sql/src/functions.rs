@@ -1,10 +1,9 @@
 //! The effect of a call on the session, by the function's name.
 //!
 //! `functions/builtin.txt` has the names of the functions that `pg_catalog` has in both PostgreSQL
-//! 15 and 18;
-//! `functions/reserved.txt` the keywords that can be no function's name, for which see
-//! `pg_get_keywords()`. The end-to-end tests compare both with the servers, and write them anew
-//! (`UPDATE_NAMES=1`).
+//! 15 and 18. `functions/reserved.txt` has the keywords that cannot be the name of a function (see
+//! `pg_get_keywords()`). The end-to-end tests compare both with the servers, and regenerate them
+//! with `UPDATE_NAMES=1`.
 
 use crate::names::Names;
 use crate::signs::Signs;
@@ -12,9 +11,9 @@ use crate::signs::Signs;
 /// The meaning of the name before a parenthesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Callee {
-    /// It is known to touch the session, or to run SQL that it is given.
+    /// A function that touches the session, or runs SQL that it is given.
     Stateful(Signs),
-    /// PostgreSQL's own, and of no consequence.
+    /// A function of PostgreSQL without effect on the session.
     Builtin,
     /// No function, unless it is quoted or has a schema: `IN (…)`, `VALUES (…)`.
     Reserved,
@@ -45,7 +44,7 @@ macro_rules! stateful {
 
 const LOCK: Signs = Signs::LOCK;
 const UNLOCK: Signs = Signs::LOCK.with(Signs::RELEASE);
-/// There may be a temporary one among them.
+/// A temporary replication slot may be among them.
 const SLOT: Signs = Signs::LOAD;
 const RUNS_SQL: Signs = Signs::OPAQUE;
 

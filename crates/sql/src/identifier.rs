@@ -1,13 +1,12 @@
-//! A name as the server would read it.
+//! A name as the server reads it.
 
 use std::borrow::Cow;
 
 use crate::name::LEN_MAX;
 
-/// The name that stands in a text as `raw`, with its quotes if it has any: folded if it has none,
-/// `""` read as `"` if it has, and cut where PostgreSQL cuts it. Letters beyond ASCII are not
-/// folded, as in every database whose encoding has several bytes for some characters. Not for
-/// `U&"…"`.
+/// Returns the name that a text writes as `raw`, perhaps in quotes. A name without quotes is
+/// folded; in quotes, `""` becomes `"`. It is cut where PostgreSQL cuts it. Letters beyond ASCII
+/// are not folded, as in every database with a multibyte encoding. Not for `U&"…"`.
 pub fn identifier(raw: &[u8]) -> Cow<'_, [u8]> {
     let mut name = match raw {
         [b'"', inner @ .., b'"'] => unquoted(inner),
@@ -32,14 +31,14 @@ fn unquoted(inner: &[u8]) -> Cow<'_, [u8]> {
     while let Some(byte) = bytes.next() {
         name.push(*byte);
         if *byte == b'"' {
-            // The other one of two.
+            // The second of the two quotes.
             bytes.next();
         }
     }
     Cow::Owned(name)
 }
 
-/// At most 63 bytes, and no half character of UTF-8.
+/// Cuts to 63 bytes, without half a character of UTF-8.
 fn cut(name: &[u8]) -> usize {
     if name.len() <= LEN_MAX {
         return name.len();
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_read_without_harm() {
+    fn invalid_names_are_read_without_harm() {
         for raw in [&b""[..], b"\"", b"\"\"", b"\"\"\"", &[0x80; 100], b"\"a\"b\""] {
             let _ = identifier(raw);
         }

@@ -3,13 +3,13 @@
 //! These decide, in this order:
 //!
 //! * the first word of a statement, and the one or two behind it ([`Judge::lead`]);
-//! * a few words wherever they stand ([`Judge::word`]): INTO that is not INSERT INTO, WITH HOLD,
-//!   CREATE and EXECUTE behind EXPLAIN, the names of two views;
-//! * a name before a parenthesis ([`Judge::open`]), which is a call, unless it stands where none
-//!   can.
+//! * a few words anywhere ([`Judge::word`]): INTO that is not INSERT INTO, WITH HOLD, CREATE and
+//!   EXECUTE after EXPLAIN, the names of two views;
+//! * a name before a parenthesis ([`Judge::open`]), which is a call, unless the grammar excludes
+//!   one.
 //!
-//! A semicolon always ends a statement here, also within the body of a function or a rule, where
-//! it does not: what comes behind it is then judged as if it were run.
+//! A semicolon always ends a statement here, even in the body of a function or a rule. The text
+//! after it is then judged as if it were run.
 
 use crate::functions::Callee;
 use crate::keyword::Keyword;
@@ -24,7 +24,7 @@ pub(crate) struct Judge {
     signs: Signs,
     functions: u64,
     draws: u32,
-    /// Something other than a call by name makes the text opaque.
+    /// Something else than a call by name makes the text opaque.
     nameless: bool,
     statement: Statement,
 }
@@ -32,30 +32,30 @@ pub(crate) struct Judge {
 /// The state that is kept until the statement's end.
 #[derive(Clone, Debug)]
 struct Statement {
-    /// The first word, and how many tokens there were from it on.
+    /// The first word, and the number of tokens from it on.
     verb: Keyword,
     tokens: u32,
     /// The token before the last, and the last.
     earlier: Mark,
     last: Mark,
-    /// The token before the name that is being read, `schema.name` as a whole.
+    /// The token before the present name, `schema.name` as a whole.
     before: Mark,
-    /// There is a `::` before it.
+    /// `::` precedes the name.
     is_type: bool,
     schema: Schema,
     /// Open parentheses.
     depth: u32,
-    /// A call of an unknown function, unless the next token shows that it is none.
+    /// A call of an unknown function, unless the next token excludes it.
     call: Option<u64>,
     /// In the arguments of `set_config`: the depth of its parenthesis.
     setting: Option<u32>,
     /// SELECT has been seen outside of parentheses.
     selects: bool,
-    /// The last INSERT or MERGE is the command, and not the name of something.
+    /// The last INSERT or MERGE is the command, and not a name.
     inserts: bool,
     updates: bool,
     names_settings: bool,
-    /// Behind `)` there may be an expression: DISTINCT ON (…), OPERATOR(…), RETURNING WITH (…).
+    /// An expression may follow `)`: DISTINCT ON (…), OPERATOR(…), RETURNING WITH (…).
     loose: bool,
     /// ON CONFLICT without its DO.
     conflicts: i32,
@@ -80,7 +80,7 @@ impl Judge {
         }
     }
 
-    /// `name` is that of the token, or of the one before.
+    /// `name` is the name of this token or of the one before.
     #[inline]
     pub(crate) fn take(&mut self, kind: Kind, name: &Name) {
         let mark = Mark::of(kind, name);
@@ -119,7 +119,7 @@ impl Judge {
         Seen { signs: self.signs, draws: self.draws, functions }
     }
 
-    /// A name that may be that of a view.
+    /// Takes a name that may be that of a view.
     #[inline]
     fn view(&mut self, name: &[u8]) {
         if let [b'p', b'g', b'_', view @ ..] = name {
@@ -131,7 +131,7 @@ impl Judge {
         }
     }
 
-    /// The first three tokens of a statement.
+    /// Takes the first three tokens of a statement.
     #[inline]
     fn lead(&mut self, mark: Mark) {
         let statement = &mut self.statement;
@@ -160,7 +160,7 @@ impl Judge {
         match (self.statement.verb, mark) {
             // The third token decides: these may also begin the name of a setting.
             (Set, Mark::Word(Local | Transaction | Constraints)) => {}
-            // It is not shown among the settings, and does as setseed() does.
+            // No view shows this setting; it has the effect of setseed().
             (Set, Mark::Word(Seed)) => self.signs |= Signs::SEED,
             (Set, _) => self.signs |= Signs::SETTINGS,
             (Discard, Mark::Word(Plans | Temp | Temporary | Sequences)) => {}
@@ -191,7 +191,7 @@ impl Judge {
         }
     }
 
-    /// Words that mean something wherever they stand.
+    /// Takes a word that matters anywhere in a statement.
     #[inline]
     fn word(&mut self, keyword: Keyword) {
         use Keyword::{
@@ -228,7 +228,7 @@ impl Judge {
         }
     }
 
-    /// A parenthesis opens. Behind a name it may be a call.
+    /// Takes an opening parenthesis. After a name it may be a call.
     #[inline]
     fn open(&mut self, name: &Name) {
         self.statement.depth = self.statement.depth.saturating_add(1);
@@ -244,7 +244,7 @@ impl Judge {
                 if signs.contains(Signs::DRAWS) {
                     self.draw(name);
                 }
-                // It runs SQL that may be another one each time.
+                // It runs SQL that may differ each time.
                 self.nameless |= signs.contains(Signs::OPAQUE);
                 if signs.contains(Signs::SETTINGS) {
                     self.open_setting();
@@ -259,7 +259,7 @@ impl Judge {
         }
     }
 
-    /// The text may draw a number from a sequence: `name` is the table or the function.
+    /// Notes that the text may draw a number from a sequence. `name` is the table or the function.
     #[cold]
     fn draw(&mut self, name: &Name) {
         self.draws = (mix(u64::from(self.draws) ^ name.digest()) >> 32) as u32 | 1;
@@ -283,7 +283,7 @@ impl Judge {
         }
     }
 
-    /// No argument begins with one of these words, but what else may stand in parentheses does.
+    /// Decides about a call by its first argument: no argument begins with one of these words.
     #[inline]
     fn settle_call(&mut self, next: Mark) {
         use Keyword::{Order, Select, Where, With};
@@ -358,18 +358,17 @@ impl Statement {
         }
     }
 
-    /// Is the name that is being read that of the table of INSERT INTO or MERGE INTO, or of its
-    /// schema?
+    /// Is the present name that of the table of INSERT INTO or MERGE INTO, or of its schema?
     #[inline]
     fn names_target(&self) -> bool {
         self.inserts && self.before == Mark::Word(Keyword::Into)
     }
 
-    /// A dot behind the name.
+    /// Takes a dot after the name.
     #[inline]
     fn qualify(&mut self, name: &Name) {
         if !self.last.is_identifier() {
-            // A field of something, or a number's point.
+            // A field of a row, or a decimal point.
             (self.before, self.is_type) = (self.last, false);
             self.schema = Schema::Other(0);
             return;
@@ -384,15 +383,15 @@ impl Statement {
         };
     }
 
-    /// Whether INSERT or MERGE, behind `last`, can be the command. If it is none, an INTO behind
-    /// it is that of a SELECT, which stands either outside of parentheses and before it, or right
-    /// within the ones that hold the whole statement.
+    /// Can INSERT or MERGE, after `last`, be the command? If not, a following INTO belongs to a
+    /// SELECT. That SELECT precedes it outside of parentheses, or stands in those that hold the
+    /// whole statement.
     fn may_begin_command(&self, last: Mark) -> bool {
         last == Mark::Symbol(b'(') || self.depth == 0 && !self.selects
     }
 
-    /// Whether a name before a parenthesis can be that of a function, as it stands behind
-    /// `before`. Only where the grammar leaves no doubt it cannot.
+    /// Can a name before a parenthesis be that of a function, as it follows `before`? It cannot
+    /// only where the grammar excludes it.
     fn may_call(&self) -> bool {
         use Keyword::{
             As, By, Conflict, Copy, Execute, Group, Into, On, Order, Over, Partition, Prepare,
@@ -401,12 +400,13 @@ impl Statement {
         match (self.before, self.last) {
             // EXPLAIN (…), VACUUM (…)
             (Mark::Start, _) => false,
-            // Tables, aliases, common table expressions, prepared statements, with their columns.
+            // Tables, aliases, common table expressions and prepared statements, with their
+            // columns.
             (Mark::Word(Into | As | With | Recursive | Copy | Prepare | Execute), _) => false,
-            // With its modifiers.
+            // A type with its modifiers.
             _ if self.is_type => false,
             (Mark::Word(Group | Order | Partition), Mark::Word(By)) => false,
-            // Counted by `conflicts`, for there may be a function of this name in a join.
+            // `conflicts` counts it, because a function in a join may have this name.
             (Mark::Word(On), Mark::Word(Conflict)) => false,
             (Mark::Symbol(b')'), Mark::Word(Over)) => self.loose,
             _ => true,

@@ -1,4 +1,4 @@
-//! The words that mean something to this crate. PostgreSQL has four hundred more.
+//! The words with a meaning in this crate. PostgreSQL has four hundred more.
 
 use crate::name::key;
 use crate::names::mix;
@@ -89,7 +89,7 @@ keywords! {
 }
 
 impl Keyword {
-    /// By [`Name::key`](crate::name::Name::key).
+    /// Looks up a word by [`Name::key`](crate::name::Name::key).
     #[inline]
     pub(crate) fn of(key: u128) -> Self {
         let slot = SLOTS.get(place(key, FACTOR)).copied().unwrap_or(u8::MAX);
@@ -102,13 +102,13 @@ impl Keyword {
 
 const SLOT_BITS: u32 = 9;
 
-/// By place, the keyword that has it. No two have the same.
+/// The keyword of each slot. No two keywords have the same slot.
 static SLOTS: [u8; 1 << SLOT_BITS] = match slots(FACTOR) {
     Some(slots) => slots,
     None => panic!("the factor was chosen so"),
 };
 
-/// A number with which no two keywords have the same place.
+/// A factor that gives each keyword its own slot.
 const FACTOR: u64 = factor();
 
 const fn factor() -> u64 {

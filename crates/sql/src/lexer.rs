@@ -1,9 +1,8 @@
-//! From bytes to tokens, as PostgreSQL's `scan.l` finds them, wherever the bytes are cut.
+//! Splits bytes into tokens as PostgreSQL's `scan.l` does, wherever the bytes are cut into pieces.
 //!
-//! White space and comments, as the manual defines them, are left out. An operator is given sign by
-//! sign. A number is a run of digits: the `e5` of `1e5` and the `x1f` of `0x1f` come as words
-//! behind it, which is how PostgreSQL before 15 reads most of these; they mean nothing to anybody
-//! here.
+//! White space and comments are dropped. An operator is returned byte by byte. A number is a run of
+//! digits: the `e5` of `1e5` and the `x1f` of `0x1f` are returned as words. PostgreSQL before 15
+//! reads most of these the same way, and nothing here depends on them.
 //!
 //! ```text
 //!  Between ─ letter ──► Word ─┬─ after e, b, x, n, u&: a quote ──► strings
@@ -31,7 +30,7 @@ pub(crate) enum Kind {
     Quoted,
     /// `U&"…"`, whose name is not read.
     Unicode,
-    /// A string of any kind, or a part of one that goes on in another line.
+    /// A string of any kind, or one part of a string over several lines.
     String,
     /// A number without its letters, or `$1`.
     Number,
@@ -51,14 +50,14 @@ pub(crate) struct Token {
 pub(crate) struct Lexer {
     standard_strings: bool,
     state: State,
-    /// Of the last word or quoted identifier, until another one or a dollar quote begins.
+    /// The last word or quoted identifier, until the next one or a dollar quote begins.
     name: Name,
-    /// Where the piece begins in the text.
+    /// The position of the piece in the text.
     base: usize,
-    /// Where the token begins in the text.
+    /// The position of the token in the text.
     start: usize,
     doubtful: bool,
-    /// A string in which a backslash hides nothing has one.
+    /// A string in which backslashes have no effect has one.
     has_backslash: bool,
 }
 
@@ -66,33 +65,33 @@ pub(crate) struct Lexer {
 enum State {
     Between,
     Word,
-    /// Behind `u&`.
+    /// After `u&`.
     Ampersand,
     Number,
     Dash,
     Slash,
     LineComment,
-    /// `last` is a sign that may be the first half of an end or a beginning, else 0.
+    /// `last` is a byte that may be the first half of `*/` or `/*`, else 0.
     BlockComment {
         depth: u32,
         last: u8,
     },
     /// Only a quote ends it.
     Plain,
-    /// A backslash hides the byte behind it. `last` is the byte before.
+    /// A backslash escapes the next byte. `last` is the byte before.
     EscapedString {
         last: u8,
     },
     Backslash,
-    /// Behind a quote within such a string: a second one goes on.
+    /// After a quote in such a string: a second quote continues it.
     EscapedEnd,
-    /// A string with backslashes has ended, and goes on if a quote comes behind a line's end.
-    /// `line`: there was one. `dash`: the byte before was `-`.
+    /// After a string with backslashes, which continues if a quote follows on a later line. `line`:
+    /// a line has ended. `dash`: the byte before was `-`.
     Continued {
         line: bool,
         dash: bool,
     },
-    /// A comment within that.
+    /// A comment after such a string.
     ContinuedComment,
     Quoted {
         escaped: bool,
@@ -102,11 +101,11 @@ enum State {
     },
     Dollar,
     DollarTag,
-    /// So many bytes of the closing delimiter have been seen.
+    /// `matched` bytes of the closing delimiter have been read.
     DollarBody {
         matched: usize,
     },
-    /// In a dollar quote whose tag is longer than what is kept of it: it has no end.
+    /// In a dollar quote with a tag that is too long to keep: its end cannot be found.
     Lost,
 }
 
@@ -123,32 +122,39 @@ impl Lexer {
         }
     }
 
-    /// Of the token that was returned last, if it is an identifier or a sign right behind one;
-    /// of a keyword, too.
+    /// Returns the name of the last token, if that is an identifier or keyword, or a symbol
+    /// directly after one.
     #[inline]
     pub(crate) fn name(&self) -> &Name {
         &self.name
     }
 
-    /// Has a string had a backslash that would hide the byte behind it with
-    /// `standard_conforming_strings` off?
+    /// Has a string had a backslash that would escape a byte with `standard_conforming_strings`
+    /// off?
     pub(crate) fn has_backslash(&self) -> bool {
         self.has_backslash
     }
 
-    /// The text ended between tokens, and where they begin and end is beyond doubt. After a byte
-    /// of white space has been fed.
+    /// Is the end of a token read so far doubtful? See [`Self::is_certain`].
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.doubtful
+    }
+
+    /// Did the text end between tokens, and are all token boundaries certain? Feed a byte of white
+    /// space before.
     ///
-    /// In some encodings that a client may speak (SJIS, BIG5, GBK, UHC, GB18030, JOHAB) a byte of
-    /// ASCII behind one above 127 can be half of a character. It matters, and leaves a doubt, where
-    /// it is a backslash that would hide a quote, and where it would end a name.
+    /// In some client encodings (SJIS, BIG5, GBK, UHC, GB18030, JOHAB), an ASCII byte after one
+    /// above 127 can be half of a character. This matters where it is a backslash that would escape
+    /// a quote, and where it would end a name.
     pub(crate) fn is_certain(&self) -> bool {
         !self.doubtful && matches!(self.state, State::Between | State::Continued { .. })
     }
 
-    /// The token that ends next in this piece, which is read from `at` on. None if the piece is
-    /// used up; then comes the next one, from 0 on.
-    #[inline]
+    // It has several callers, and each of auto mode's texts passes through one of them: left to the
+    // compiler, the others cost that one 5 % of a transaction.
+    /// Returns the next token that ends in this piece, which is read from `at` on. Returns None
+    /// when the piece is used up; then pass the next piece with `at` 0.
+    #[inline(always)]
     pub(crate) fn next(&mut self, piece: &[u8], at: &mut usize) -> Option<Token> {
         while let Some(rest @ [byte, ..]) = piece.get(*at..) {
             let here = self.base + *at;
@@ -166,8 +172,8 @@ impl Lexer {
         None
     }
 
-    /// Reads some of `rest`, which begins with `byte` and is not empty. The number of bytes read,
-    /// which may be none if the state has changed, and the token that ends behind them.
+    /// Reads some of `rest`, which begins with `byte` and is not empty. Returns the number of bytes
+    /// read and the token that ends there. The number may be 0 if the state has changed.
     #[inline(never)]
     fn within(&mut self, rest: &[u8], byte: u8, here: usize) -> (usize, Option<Kind>) {
         match self.state {
@@ -231,7 +237,7 @@ impl Lexer {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn between(&mut self, rest: &[u8], byte: u8, here: usize) -> (usize, Option<Kind>) {
         self.start = here;
         match byte {
@@ -250,8 +256,8 @@ impl Lexer {
         }
     }
 
-    /// `letters` of `rest` are the word's. They may be all of it.
-    #[inline]
+    /// `letters` bytes of `rest` belong to the word, perhaps all.
+    #[inline(always)]
     fn word(&mut self, rest: &[u8], letters: usize) -> (usize, Option<Kind>) {
         let Some(next) = rest.get(letters) else { return self.go(letters, State::Word) };
         if matches!(next, b'\'' | b'&') || is_half(*next) {
@@ -260,7 +266,7 @@ impl Lexer {
         (letters, self.token_if(true, Kind::Word))
     }
 
-    /// The character after the word may make it a string, or be a part of it.
+    /// Decides whether the character after the word makes it a string, or is part of it.
     #[cold]
     fn odd_word(&mut self, next: u8, letters: usize) -> (usize, Option<Kind>) {
         let state = match (self.name.as_bytes(), next) {
@@ -276,15 +282,15 @@ impl Lexer {
         self.go(letters + 1, state)
     }
 
-    /// A name ends before this byte, unless that is half of a character.
+    /// Ends a name before this byte, unless that may be half of a character.
     fn doubt_end(&mut self, next: u8) {
         let last = self.name.as_bytes().last();
         let half = self.name.is_cut() || last.is_some_and(|last| *last >= 0x80);
         self.doubtful |= is_half(next) && half;
     }
 
-    /// From the quote on.
-    #[inline]
+    /// Reads from the quote on.
+    #[inline(always)]
     fn quoted(&mut self, rest: &[u8]) -> (usize, Option<Kind>) {
         let letters = self.name.read_quoted(rest.get(1..).unwrap_or_default());
         match rest.get(letters + 1..) {
@@ -301,8 +307,8 @@ impl Lexer {
                 self.name.clear();
                 self.go(1, State::Quoted { escaped: true })
             }
-            // It was a column named u, and an operator. The operator's sign says nothing, so that
-            // one token stands for both.
+            // It was a column named u, and an operator. The operator has no meaning here, so one
+            // token is returned for both.
             _ => (0, self.token_if(true, Kind::Word)),
         }
     }
@@ -389,7 +395,7 @@ impl Lexer {
             None => (letters, None),
             Some(b'$') if self.name.is_cut() => self.go(letters + 1, State::Lost),
             Some(b'$') => self.go(letters + 1, State::DollarBody { matched: 0 }),
-            // A dollar that opens nothing: PostgreSQL has no use for it and refuses the text.
+            // A dollar that begins nothing: PostgreSQL refuses the text.
             Some(next) => {
                 self.doubt_end(*next);
                 self.name.fold();
@@ -414,7 +420,7 @@ impl Lexer {
             Some(place) if tag.get(place) == Some(byte) => {
                 self.go(1, State::DollarBody { matched: matched + 1 })
             }
-            // A dollar may be the first of the delimiter; the tag has none.
+            // A dollar may begin the delimiter; the tag contains none.
             Some(_) => self.go(1, State::DollarBody { matched: usize::from(*byte == b'$') }),
         }
     }
@@ -441,7 +447,7 @@ impl Lexer {
     }
 }
 
-/// How many bytes at the beginning are such.
+/// Returns how many bytes at the beginning satisfy `such`.
 #[inline]
 fn run(bytes: &[u8], such: impl Fn(u8) -> bool) -> usize {
     bytes.iter().position(|byte| !such(*byte)).unwrap_or(bytes.len())
@@ -452,7 +458,7 @@ fn is_space(byte: u8) -> bool {
     byte == b' ' || matches!(byte, b'\t'..=b'\r')
 }
 
-/// May come second in a character of two bytes, and stands in no name else.
+/// Can the byte be the second of a two-byte character, and part of no name otherwise?
 #[inline]
 fn is_half(byte: u8) -> bool {
     matches!(byte, b'@' | b'['..=b'^' | b'`' | b'{'..=b'~')

@@ -1,40 +1,39 @@
-//! Finds what a SQL text may leave in the session that runs it, told from its bytes.
+//! Finds what a SQL text may leave in the session that runs it.
 //!
-//! [`scan`] answers with [`Signs`]: may it change a setting, make a temporary table, take an
-//! advisory lock? It never says that a text *does*. Weir lets PostgreSQL run the text and asks
-//! it afterwards what was left; a text without signs need not be asked about. So a sign too many
-//! costs a query, and a sign too few gives one client's state to another. Where this crate is not
-//! sure it gives a sign.
+//! [`scan`] returns [`Signs`]: may the text change a setting, create a temporary table, take an
+//! advisory lock? It never says that a text *does*. Weir lets PostgreSQL run the text and then asks
+//! it what was left. A text without signs needs no question. So a needless sign costs a query, and
+//! a missing sign gives one client's state to another. In doubt this crate gives a sign.
 //!
-//! [`statements`] splits a text and says what each statement is and which name it has: Weir needs
-//! the names of prepared statements (PREPARE, EXECUTE, DEALLOCATE). The text itself is neither
-//! changed nor answered.
+//! [`statements`] splits a text and returns the kind and name of each statement. Weir needs the
+//! names of prepared statements (PREPARE, EXECUTE, DEALLOCATE). The text itself is not changed.
 //!
 //! [`signal_call`] reads a text that only cancels or terminates a backend.
 //!
-//! [`literals`] gives a text's strings, some of which are read as the time at which they are
-//! parsed.
+//! [`normalize`] writes a text without its literals, as an operator may see it.
 //!
-//! It is not a parser. The lexer is exact about what a token is (PostgreSQL's manual, "Lexical
-//! Structure"; `scan.l` where the manual is silent), since a quote taken for something else would
-//! hide all that follows. A few rules decide what the tokens mean, listed in `judge`.
+//! [`literals`] returns a text's strings. PostgreSQL may read some of them as the time of parsing.
+//!
+//! It is not a parser. The lexer finds tokens exactly (PostgreSQL's manual, "Lexical Structure";
+//! `scan.l` where the manual is silent), since a misread quote would hide all that follows. A few
+//! rules decide what the tokens mean; `judge` has the list.
 //!
 //! # What cannot be seen in a text
 //!
-//! A function of the user's may do anything. One that is *called* is seen ([`Signs::OPAQUE`]),
-//! if its name is not one of PostgreSQL's own. These call functions, too, and do not show it:
+//! A user's function may do anything. A *call* of one is found ([`Signs::OPAQUE`]), if its name is
+//! not one of PostgreSQL's own. These also call functions, and do not show it:
 //!
 //! * operators, casts and the input functions of types that users have made;
 //! * triggers, rules, views, column defaults, generated columns, check constraints, row security
 //!   policies, expressions of indexes, event triggers;
 //! * `table.function`, which is the call `function(table)` if there is no such column;
-//! * a function of the user's with a name of PostgreSQL's own and other arguments, or in a schema
-//!   that stands before `pg_catalog` in the `search_path`.
+//! * a user's function with a name of PostgreSQL's own and other arguments, or in a schema before
+//!   `pg_catalog` in the `search_path`.
 //!
-//! State that is set in such a way is not found. The same holds for what shows in no view of
-//! PostgreSQL, such as a library that a function in C has loaded.
+//! State that is set in this way is not found. The same holds for state that no view of PostgreSQL
+//! shows, such as a library that a function in C has loaded.
 //!
-//! Invariant: no byte can panic it, and nothing is allocated but by [`Cache::new`].
+//! Invariant: no byte can make it panic, and only [`Cache::new`] allocates memory.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -52,6 +51,7 @@ mod literals;
 mod mark;
 mod name;
 mod names;
+mod normalize;
 mod scanner;
 mod signals;
 mod signs;
@@ -62,6 +62,7 @@ mod tests;
 pub use cache::Cache;
 pub use identifier::identifier;
 pub use literals::literals;
+pub use normalize::normalize;
 pub use scanner::{Scanner, scan, scan_either};
 pub use signals::{Process, SignalCall, signal_call};
 pub use signs::{Seen, Signs};

@@ -1,6 +1,6 @@
-//! The strings of a text, each as it is written, its quotes included. One with a quote in it, or that
-//! goes on in another line, may come in parts; one that has no end does not come, since PostgreSQL
-//! refuses the text.
+//! The strings of a text as written, with their quotes. A string with a quote in it, or over
+//! several lines, may be returned in parts. A string without an end is not returned, since
+//! PostgreSQL refuses the text.
 
 use crate::lexer::{Kind, Lexer};
 

@@ -1,4 +1,4 @@
-//! A token, with what it means instead of what is written.
+//! A token by its meaning instead of its text.
 
 use crate::keyword::Keyword;
 use crate::lexer::Kind;
@@ -20,7 +20,7 @@ pub(crate) enum Mark {
 }
 
 impl Mark {
-    /// `name` is the token's, if it is an identifier.
+    /// `name` is the name of the token, if it is an identifier.
     #[inline]
     pub(crate) fn of(kind: Kind, name: &Name) -> Self {
         match kind {

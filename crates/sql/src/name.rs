@@ -1,21 +1,21 @@
-//! The name a token bears, folded as PostgreSQL folds it, in a place of fixed size.
+//! The name of a token, folded as PostgreSQL folds it, in a fixed-size buffer.
 //!
-//! Most names have at most sixteen bytes. These are read at once and not byte by byte: the compiler
-//! makes vector instructions of it, and no branch depends on a name's length.
+//! Most names have at most sixteen bytes. These are read at once: the compiler uses vector
+//! instructions, and no branch depends on a name's length.
 
 use crate::names::{digest, mix};
 
 /// PostgreSQL's NAMEDATALEN, less the zero byte. The server cuts longer names.
 pub(crate) const LEN_MAX: usize = 63;
 
-/// So many bytes are read at once.
+/// How many bytes are read at once.
 const BLOCK: usize = 16;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
-    /// Zero behind a name that is shorter than a block, as far as the block reaches.
+    /// Zero after a name that is shorter than a block, up to the block's end.
     bytes: [u8; LEN_MAX],
-    /// Of all that was written, also what found no place here.
+    /// The length as written, including bytes that did not fit.
     len: usize,
 }
 
@@ -28,9 +28,8 @@ impl Name {
         self.begin([0; BLOCK], 0);
     }
 
-    /// The identifier at the beginning of `bytes`, folded, in the place of what was there. How
-    /// long it is.
-    #[inline]
+    /// Replaces the name by the identifier at the beginning of `bytes`, folded. Returns its length.
+    #[inline(always)]
     pub(crate) fn read_word(&mut self, bytes: &[u8]) -> usize {
         let Some(block) = bytes.first_chunk::<BLOCK>() else {
             self.clear();
@@ -44,9 +43,8 @@ impl Name {
         BLOCK + self.push_word(bytes.get(BLOCK..).unwrap_or_default())
     }
 
-    /// All that comes before a double quote, as it is written, in the place of what was there. How
-    /// long it is.
-    #[inline]
+    /// Replaces the name by everything before a double quote, unfolded. Returns its length.
+    #[inline(always)]
     pub(crate) fn read_quoted(&mut self, bytes: &[u8]) -> usize {
         let Some(block) = bytes.first_chunk::<BLOCK>() else {
             self.clear();
@@ -60,17 +58,17 @@ impl Name {
         BLOCK + self.push_quoted(bytes.get(BLOCK..).unwrap_or_default())
     }
 
-    /// An identifier goes on. By how much.
+    /// Continues an identifier. Returns the number of bytes read.
     pub(crate) fn push_word(&mut self, bytes: &[u8]) -> usize {
         self.push_while(bytes, |byte| is_word(byte).then(|| folded(byte)))
     }
 
-    /// A name in quotes goes on. By how much.
+    /// Continues a name in quotes. Returns the number of bytes read.
     pub(crate) fn push_quoted(&mut self, bytes: &[u8]) -> usize {
         self.push_while(bytes, |byte| (byte != b'"').then_some(byte))
     }
 
-    /// A dollar quote's tag, which is not folded.
+    /// Continues a dollar quote's tag, which is not folded.
     pub(crate) fn push_tag(&mut self, bytes: &[u8]) -> usize {
         self.push_while(bytes, |byte| (is_word(byte) && byte != b'$').then_some(byte))
     }
@@ -79,7 +77,7 @@ impl Name {
         self.push_while(&[byte], Some);
     }
 
-    /// The bytes written so far must be folded after all.
+    /// Folds the bytes written so far.
     pub(crate) fn fold(&mut self) {
         self.bytes.make_ascii_lowercase();
     }
@@ -89,7 +87,7 @@ impl Name {
         self.bytes.get(..self.len).unwrap_or(&self.bytes)
     }
 
-    /// A number of its own for each name of at most a block; 0 for all others.
+    /// Returns a unique number for each name of at most a block; 0 for all others.
     #[inline]
     pub(crate) fn key(&self) -> u128 {
         match self.bytes.first_chunk::<BLOCK>() {
@@ -98,7 +96,7 @@ impl Name {
         }
     }
 
-    /// Tells names apart, as [`names::digest`](crate::names::digest) does.
+    /// Returns a digest that distinguishes names, as [`names::digest`](crate::names::digest) does.
     #[inline]
     pub(crate) fn digest(&self) -> u64 {
         match self.key() {
@@ -107,12 +105,12 @@ impl Name {
         }
     }
 
-    /// Some of it found no place.
+    /// Did some of the name not fit?
     pub(crate) fn is_cut(&self) -> bool {
         self.len > LEN_MAX
     }
 
-    /// The first `len` bytes of a block are the name, or the beginning of it.
+    /// Begins a name with the first `len` bytes of a block.
     #[inline]
     fn begin(&mut self, block: [u8; BLOCK], len: usize) {
         let unused = 8 * (BLOCK - len) as u32;
@@ -138,7 +136,7 @@ impl Name {
     }
 }
 
-/// The key of a word, as [`Name::key`] gives it.
+/// Returns the key of a word, as [`Name::key`] does.
 #[expect(clippy::indexing_slicing, reason = "at compile time, where it is an error")]
 pub(crate) const fn key(word: &str) -> u128 {
     let mut block = [0; BLOCK];
@@ -150,10 +148,10 @@ pub(crate) const fn key(word: &str) -> u128 {
     u128::from_le_bytes(block)
 }
 
-/// An identifier is made of these; it begins with no digit and no dollar.
+/// Can an identifier contain this byte? It begins with no digit and no dollar.
 #[inline]
 pub(crate) const fn is_word(byte: u8) -> bool {
-    // No operator that leaves something out: it would be a branch.
+    // Without `||` and `&&`, which would be branches.
     ((byte | 0x20).wrapping_sub(b'a') < 26)
         | (byte.wrapping_sub(b'0') < 10)
         | (byte == b'_')
@@ -166,7 +164,7 @@ const fn folded(byte: u8) -> u8 {
     byte | ((byte.wrapping_sub(b'A') < 26) as u8) << 5
 }
 
-/// The bytes, folded, and how many of them are a word's, from the first one on.
+/// Returns the bytes, folded, and how many of the first ones belong to a word.
 #[inline]
 fn word(block: &[u8; BLOCK]) -> ([u8; BLOCK], usize) {
     let (mut changed, mut other) = ([0; BLOCK], [0; BLOCK]);
@@ -177,13 +175,13 @@ fn word(block: &[u8; BLOCK]) -> ([u8; BLOCK], usize) {
     (changed, u128::from_le_bytes(other).trailing_zeros() as usize / 8)
 }
 
-/// Where the first double quote is; [`BLOCK`] if there is none.
+/// Returns the position of the first double quote; [`BLOCK`] if there is none.
 #[inline]
 fn quote(block: &[u8; BLOCK]) -> usize {
     const fn all(byte: u8) -> u128 {
         u128::from_le_bytes([byte; BLOCK])
     }
-    // Zero where the quotes are. Of a difference, the lowest byte that borrows was zero.
+    // Zero where the quotes are. The lowest byte that borrows in the difference was zero.
     let other = u128::from_le_bytes(*block) ^ all(b'"');
     let quotes = other.wrapping_sub(all(1)) & !other & all(0x80);
     quotes.trailing_zeros() as usize / 8

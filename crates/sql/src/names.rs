@@ -1,12 +1,12 @@
-//! A set of names, built at compile time from a text with one name a line.
+//! A set of names, built at compile time from a text with one name per line.
 //!
-//! Not a perfect hash: the table is at most half full, and a name stands at or close behind its
-//! place.
+//! Not a perfect hash: the table is at most half full, and a name is in its slot or shortly after
+//! it.
 
 /// `SLOTS` is a power of two and at least twice the number of names.
 pub(crate) struct Names<const SLOTS: usize> {
     text: &'static [u8],
-    /// Where in the text the name begins, and the how manieth it is, above that.
+    /// The position of the name in the text, and above it the name's number.
     slots: [u32; SLOTS],
 }
 
@@ -14,7 +14,7 @@ const EMPTY: u32 = u32::MAX;
 const START_BITS: u32 = 16;
 
 impl<const SLOTS: usize> Names<SLOTS> {
-    /// Of two equal names the first is found.
+    /// Of two equal names the first one is found.
     #[expect(clippy::indexing_slicing, reason = "at compile time, where it is an error")]
     pub(crate) const fn of(text: &'static str) -> Self {
         let text = text.as_bytes();
@@ -40,7 +40,7 @@ impl<const SLOTS: usize> Names<SLOTS> {
         Self { text, slots }
     }
 
-    /// The how manieth name it is, from 0.
+    /// Returns the number of the name, from 0.
     pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
         let first = Self::place(digest(name));
         for slot in self.slots.iter().skip(first).chain(&self.slots) {
@@ -57,12 +57,13 @@ impl<const SLOTS: usize> Names<SLOTS> {
     }
 
     const fn place(digest: u64) -> usize {
-        // The upper bits are the well mixed ones.
+        // The upper bits are mixed well.
         (digest >> 32) as usize % SLOTS
     }
 }
 
-/// Tells names apart. Anybody can find names with equal digests: nothing may depend on that.
+/// Returns a digest that distinguishes names. Names with equal digests are easy to find, so nothing
+/// may depend on it.
 pub(crate) const fn digest(name: &[u8]) -> u64 {
     let (head, tail) = match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
         (Some(head), Some(tail)) => (u64::from_le_bytes(*head), u64::from_le_bytes(*tail)),
@@ -88,13 +89,13 @@ pub(crate) const fn digest(name: &[u8]) -> u64 {
     if name.len() <= 16 {
         return mix(mixed ^ name.len() as u64);
     }
-    // Only what stands in the middle is left.
+    // Only the middle is left.
     let (_, rest) = name.split_at(8);
     let (middle, _) = rest.split_at(name.len() - 16);
     mix(mixed ^ digest(middle) ^ name.len() as u64)
 }
 
-/// Every bit of the result depends on every bit.
+/// Mixes the bits: every bit of the result depends on every bit.
 pub(crate) const fn mix(bits: u64) -> u64 {
     let bits = (bits ^ bits >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     bits ^ bits >> 32

@@ -1,4 +1,4 @@
-//! A whole text, or one that arrives in pieces, from its bytes to what was seen in it.
+//! Scans a whole text, or one that arrives in pieces.
 
 use crate::judge::Judge;
 use crate::lexer::Lexer;
@@ -12,8 +12,8 @@ pub fn scan(text: &[u8], standard_strings: bool) -> Seen {
     scanner.finish()
 }
 
-/// Returns what a text may leave in the session, whatever a backslash in `'…'` is when PostgreSQL
-/// comes to it. A function that is called before, and shows nothing of it, may change that.
+/// Returns what a text may leave in the session, with either meaning of a backslash in `'…'`. An
+/// earlier function call may change that meaning without showing it.
 pub fn scan_either(text: &[u8]) -> Seen {
     let mut scanner = Scanner::new(true);
     scanner.feed(text);
@@ -22,8 +22,8 @@ pub fn scan_either(text: &[u8]) -> Seen {
     if has_backslash { seen | scan(text, false) } else { seen }
 }
 
-/// The same for a text that arrives in pieces, wherever it was cut. It remembers no more of the
-/// text than one name.
+/// Scans a text that arrives in pieces, wherever it was cut. It remembers no more of the text than
+/// one name.
 #[derive(Clone, Debug)]
 pub struct Scanner {
     lexer: Lexer,

@@ -1,30 +1,30 @@
-//! Reads a text that does nothing but cancel or terminate one backend, and says which.
+//! Recognises a text that only cancels or terminates one backend.
 //!
-//! Strict, where [`scan`](crate::scan()) is generous: a text of any other form is not read, and
-//! PostgreSQL runs it as it is.
+//! Unlike [`scan`](crate::scan()), it is strict: PostgreSQL runs a text of any other form
+//! unchanged.
 
 use std::borrow::Cow;
 
 use crate::identifier::identifier;
 use crate::lexer::{Kind, Lexer};
 
-/// The call of `pg_cancel_backend` or `pg_terminate_backend` of which a text consists.
+/// The call of `pg_cancel_backend` or `pg_terminate_backend` that is the whole text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignalCall<'a> {
     /// It is `pg_terminate_backend`.
     pub terminates: bool,
     pub process: Process,
-    /// The process id is cast to an integer, whatever it is given as.
+    /// The process id is cast to an integer.
     pub casts: bool,
     /// The name of the one column that the text returns.
     pub column: Cow<'a, [u8]>,
 }
 
-/// The backend that is to be signaled.
+/// The backend to signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
     Id(u32),
-    /// The first parameter says it, and there is no other.
+    /// The first parameter, and there is no other one.
     Parameter,
 }
 
@@ -106,13 +106,13 @@ impl<'a> Tokens<'a> {
         (kind == Kind::Word && written.eq_ignore_ascii_case(word)).then_some(())
     }
 
-    /// An identifier, as the server reads it.
+    /// Returns an identifier, as the server reads it.
     fn name(&mut self) -> Option<Cow<'a, [u8]>> {
         let (kind, written) = self.next()?;
         matches!(kind, Kind::Word | Kind::Quoted).then(|| identifier(written))
     }
 
-    /// The rest of `::int`, behind the first sign.
+    /// Reads the rest of `::int`, after the first colon.
     fn cast_type(&mut self) -> Option<()> {
         const INTEGERS: [&[u8]; 3] = [b"int", b"integer", b"int4"];
         let before = self.at;

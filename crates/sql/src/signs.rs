@@ -1,8 +1,8 @@
-//! The answer: what a text may leave in the session.
+//! The signs of a text: how it may change the session.
 
 use core::ops::{BitOr, BitOrAssign};
 
-/// The signs: each says what a text may leave in the session that runs it. Each is a *may*, none a
+/// A set of signs. Each says what a text *may* leave in the session that runs it, not that it
 /// *does*.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Signs(u32);
@@ -13,8 +13,8 @@ impl Signs {
     /// UPDATE of `pg_settings`. Not SET TRANSACTION, SET CONSTRAINTS, and what is LOCAL, which end
     /// with the transaction.
     pub const SETTINGS: Self = Self(1);
-    /// A temporary object: any CREATE, and SELECT INTO. Without the word TEMPORARY, too, since a
-    /// `search_path` that begins with `pg_temp` makes every new table one.
+    /// A temporary object: any CREATE, and SELECT INTO. The word TEMPORARY is not needed, since
+    /// with a `search_path` that begins with `pg_temp` every new table is temporary.
     pub const TEMPORARY: Self = Self(1 << 1);
     /// An advisory lock of the session, or its release.
     pub const LOCK: Self = Self(1 << 2);
@@ -24,22 +24,23 @@ impl Signs {
     pub const LISTEN: Self = Self(1 << 4);
     /// PREPARE, EXECUTE, DEALLOCATE, and `pg_prepared_statements`, which shows them.
     pub const PREPARED: Self = Self(1 << 5);
-    /// Asks what this session has drawn from a sequence: `currval`, `lastval`.
+    /// Asks for numbers that this session has drawn from a sequence: `currval`, `lastval`.
     pub const SEQUENCE: Self = Self(1 << 6);
     /// State that no query shows and that stays until the connection ends: LOAD, `pg_backup_start`,
     /// a replication origin, a temporary replication slot, a connection of `dblink`.
     pub const LOAD: Self = Self(1 << 7);
-    /// DISCARD, of whatever.
+    /// DISCARD of any kind.
     pub const DISCARD: Self = Self(1 << 8);
-    /// May take away what another sign has brought: DROP, ALTER, CLOSE, DEALLOCATE, DISCARD, an
-    /// unlock. An OPAQUE text may do so as well and does not have this sign.
+    /// May remove what another sign has added: DROP, ALTER, CLOSE, DEALLOCATE, DISCARD, an unlock.
+    /// An OPAQUE text may do so too, without this sign.
     pub const RELEASE: Self = Self(1 << 9);
-    /// May do anything, all of the above: DO, CALL, EXECUTE, a function that is not PostgreSQL's
-    /// own or runs SQL it is given, a text that ends within a string or a comment.
+    /// May do anything, all of the above: DO, CALL, EXECUTE, a text that ends within a string or a
+    /// comment. Also a function that is not PostgreSQL's own, or that runs SQL.
     pub const OPAQUE: Self = Self(1 << 10);
-    /// `setseed`, `SET seed`: what `random()` will say.
+    /// `setseed`, `SET seed`: changes the results of `random()`.
     pub const SEED: Self = Self(1 << 11);
-    /// Draws a number from a sequence by name: `nextval`, `setval`. An INSERT may do so unseen.
+    /// Draws a number from a sequence by name: `nextval`, `setval`. An INSERT may do so without
+    /// this sign.
     pub const DRAWS: Self = Self(1 << 12);
     /// A setting for the transaction alone: SET LOCAL, `set_config` whose last argument is `true`.
     pub const LOCAL: Self = Self(1 << 13);
@@ -66,12 +67,12 @@ impl Signs {
         Self(self.0 & !others.0)
     }
 
-    /// All of `others` are among these.
+    /// Does the set contain all of `others`?
     pub const fn contains(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// At least one of `others` is.
+    /// Does the set contain any of `others`?
     pub const fn intersects(self, others: Self) -> bool {
         self.0 & others.0 != 0
     }
@@ -80,12 +81,12 @@ impl Signs {
         self.0 == 0
     }
 
-    /// As a number, for another process of the same version.
+    /// Returns the set as a number, for another process of the same version.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// As [`Signs::bits`] gave them.
+    /// Returns the set for a number of [`Signs::bits`].
     pub const fn of_bits(bits: u32) -> Self {
         Self(bits)
     }
@@ -141,17 +142,17 @@ pub struct Seen {
     /// A digest of the tables of INSERT and MERGE, whose columns may draw numbers from sequences,
     /// and of `nextval` and `setval`; 0 if there is none of these.
     pub draws: u32,
-    /// If calls of named functions are all that makes the text [`Signs::OPAQUE`]: a digest of
-    /// their names, as written, schema included; the order in which they stand makes no
-    /// difference. So that one can remember that these were seen to leave nothing. 0 if there is
-    /// no such call, or if something else makes the text opaque.
+    /// A digest of the called functions, if their calls are all that makes the text
+    /// [`Signs::OPAQUE`]. It includes their names as written with schema, in any order. With it
+    /// Weir can remember functions that left nothing. 0 if there is no such call, or if something
+    /// else makes the text opaque.
     pub functions: u64,
 }
 
 impl BitOr for Seen {
     type Output = Self;
 
-    /// Of a text that can be read in two ways.
+    /// Combines two readings of one text.
     fn bitor(self, other: Self) -> Self {
         let functions = if self.functions == other.functions { self.functions } else { 0 };
         Self { signs: self.signs | other.signs, draws: self.draws | other.draws, functions }

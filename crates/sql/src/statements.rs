@@ -1,9 +1,9 @@
-//! The statements of a text: what each of them is, and the name it has.
+//! The statements of a text: the kind and the name of each.
 //!
-//! Not a parser: a text that PostgreSQL would refuse is split somehow. And not a judge: whether a
-//! text may leave something is said by [`scan`](crate::scan()), which takes more care. Where scan
-//! sees [`PREPARED`](crate::Signs::PREPARED) and there is no PREPARE or EXECUTE here, the text does
-//! something out of sight, such as naming a statement by `U&"…"`.
+//! Not a parser: a text that PostgreSQL would refuse is split somehow. It does not decide whether a
+//! text may leave something; [`scan`](crate::scan()) does, with more care. If scan finds
+//! [`PREPARED`](crate::Signs::PREPARED) and there is no PREPARE or EXECUTE here, the text does
+//! something hidden, such as naming a statement by `U&"…"`.
 
 use core::ops::Range;
 
@@ -30,17 +30,17 @@ pub enum Verb {
     PrepareTransaction,
     CommitPrepared,
     RollbackPrepared,
-    /// `local`: its effect ends with the transaction, as that of SET LOCAL, SET TRANSACTION and
-    /// SET CONSTRAINTS.
+    /// `local`: its effect ends with the transaction, as for SET LOCAL, SET TRANSACTION and SET
+    /// CONSTRAINTS.
     Set {
         local: bool,
     },
-    /// Of one setting.
+    /// RESET of one setting.
     Reset,
     ResetAll,
     Discard(Discarded),
     Prepare,
-    /// Behind EXPLAIN and CREATE TABLE … AS, too.
+    /// Also after EXPLAIN and CREATE TABLE … AS.
     Execute,
     Deallocate,
     DeallocateAll,
@@ -63,13 +63,13 @@ pub struct Statement {
     /// From its first token to its last, without the semicolon.
     pub range: Range<usize>,
     pub verb: Verb,
-    /// Where the name of the prepared statement, the channel or the savepoint stands in the text;
+    /// The position of the name of the prepared statement, channel or savepoint in the text;
     /// [`identifier`](crate::identifier()) reads it. None if there is none, or if it is written as
     /// `U&"…"`.
     pub name: Option<Range<usize>>,
 }
 
-/// The statements of `text`, at least one, if only an [`Empty`](Verb::Empty) one.
+/// Returns the statements of `text`; at least one, perhaps [`Empty`](Verb::Empty).
 /// `standard_strings` as for [`scan`](crate::scan()).
 pub fn statements(text: &[u8], standard_strings: bool) -> Statements<'_> {
     Statements { text, at: 0, lexer: Lexer::new(standard_strings), stage: Stage::None }
@@ -128,20 +128,20 @@ struct Part {
 
 const NO_PART: Part = Part { mark: Mark::Start, start: 0, end: 0 };
 
-/// So many tokens decide: ROLLBACK TRANSACTION TO SAVEPOINT name.
+/// This many tokens decide: ROLLBACK TRANSACTION TO SAVEPOINT name.
 const HEAD_LEN: usize = 5;
 
 /// A statement that is being read.
 struct Phrase {
     range: Option<Range<usize>>,
-    /// The first tokens; behind EXPLAIN and its options, those of what is explained.
+    /// The first tokens; after EXPLAIN and its options, those of the explained statement.
     head: [Part; HEAD_LEN],
     head_len: usize,
     last: Mark,
     depth: u32,
     explains: bool,
     definition: Definition,
-    /// Within BEGIN ATOMIC … END of a function: the number of END that are to come.
+    /// In BEGIN ATOMIC … END of a function: the number of missing ENDs.
     ends: u32,
 }
 
@@ -181,7 +181,7 @@ impl Phrase {
         }
     }
 
-    /// False if it is the semicolon behind the statement.
+    /// Returns false if the token is the semicolon after the statement.
     fn take(&mut self, token: Token, name: &Name) -> bool {
         let mark = Mark::of(token.kind, name);
         if mark == Mark::Symbol(b';') && self.depth == 0 && self.ends == 0 {
@@ -198,7 +198,7 @@ impl Phrase {
         true
     }
 
-    /// Parentheses, and the body of a function. CASE has an END of its own.
+    /// Tracks parentheses and the body of a function. CASE has its own END.
     fn nest(&mut self, mark: Mark) {
         use Keyword::{As, Atomic, Begin, Case, End};
         let label = matches!(self.last, Mark::Word(As) | Mark::Symbol(b'.'));
@@ -215,7 +215,7 @@ impl Phrase {
         }
     }
 
-    /// CREATE [OR REPLACE] FUNCTION or PROCEDURE.
+    /// Does the statement begin with CREATE [OR REPLACE] FUNCTION or PROCEDURE?
     fn creates_routine(&self) -> bool {
         use Keyword::{Create, Function, Procedure};
         let mut marks = self.head.iter().map(|part| part.mark);
@@ -223,7 +223,7 @@ impl Phrase {
             && marks.any(|mark| matches!(mark, Mark::Word(Function | Procedure)))
     }
 
-    /// Of EXPLAIN, whose statement has not begun.
+    /// Is this an option of EXPLAIN, before its statement?
     fn is_option(&self, mark: Mark) -> bool {
         use Keyword::{Analyse, Analyze, Verbose};
         let word = matches!(mark, Mark::Word(Analyse | Analyze | Verbose));
@@ -318,7 +318,7 @@ impl Phrase {
         }
     }
 
-    /// Not `SET local.x = 1`, which is a setting's name.
+    /// Is it SET LOCAL? Not `SET local.x = 1`, which is a setting's name.
     fn is_local(&self) -> bool {
         use Keyword::{Constraints, Local, To, Transaction};
         let word = matches!(self.mark(1), Mark::Word(Local | Transaction | Constraints));
@@ -333,7 +333,7 @@ impl Phrase {
         self.head.get(place).copied()
     }
 
-    /// The place behind one of these words, if there is one and it is not itself the name.
+    /// Returns the position after one of these words, if there is one that is not itself the name.
     fn skip(&self, place: usize, words: &[Keyword]) -> usize {
         let noise = matches!(self.mark(place), Mark::Word(word) if words.contains(&word));
         place + usize::from(noise && self.mark(place + 1) != Mark::Start)

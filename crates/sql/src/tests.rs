@@ -1,4 +1,4 @@
-//! Tests of the crate's face: texts and what is seen in them.
+//! Tests of the crate's interface: texts and their signs.
 
 mod commands;
 mod properties;

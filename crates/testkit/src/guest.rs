@@ -1,5 +1,5 @@
-//! Commands that run as the unprivileged user, since neither PostgreSQL nor a pooler wants to be
-//! root. When the tests themselves are not run by root, that user is simply ours.
+//! Commands that run as an unprivileged user, since neither PostgreSQL nor a pooler runs as root.
+//! If the tests are not run by root, this is their own user.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// The account that Debian's packages create for PostgreSQL.
 pub(crate) const ACCOUNT: &str = "postgres";
 
-/// `program` as the unprivileged user.
+/// Returns a command that runs `program` as the unprivileged user.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     if !is_root() {
         return Command::new(program);
@@ -20,8 +20,8 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The same, killed by the kernel when the *thread* that started it ends. For what a test owns:
-/// a test has one thread, and has dropped what it owns when that ends.
+/// Returns such a command that the kernel kills when the *thread* that started it ends. For
+/// processes of a single test: a test has one thread, which ends after dropping them.
 pub fn mortal_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = setpriv();
     command.args(["--pdeathsig", "KILL"]);
@@ -32,7 +32,8 @@ pub fn mortal_command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The same, with a `/dev` of its own in which `log` is the socket at that path. Root only.
+/// Returns such a command with its own `/dev`, in which `log` is the socket at this path. Root
+/// only.
 pub(crate) fn mortal_command_with_log(program: impl AsRef<OsStr>, socket: &Path) -> Command {
     const SCRIPT: &str = "set -e; dev=$2.dev; mkdir \"$dev\"; \
         for name in null zero urandom; do \
@@ -55,7 +56,7 @@ pub fn give_away(path: &Path) {
     }
 }
 
-/// True when this process runs as root.
+/// Does this process run as root?
 pub fn is_root() -> bool {
     static ROOT: OnceLock<bool> = OnceLock::new();
     *ROOT.get_or_init(|| std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0))

@@ -1,12 +1,12 @@
 //! The base of black-box tests: a throw-away PostgreSQL, the pooler under test, and a wire
 //! client that shows every message.
 //!
-//! It knows nothing of the pooler's inside. Which binary is tested is chosen by `WEIR_BIN`
-//! (see [`pooler_binary`]); Debian's `pgbouncer` works too, which is how a test proves that it
-//! describes PgBouncer's behaviour and not ours alone.
+//! It knows nothing of the pooler's internals. `WEIR_BIN` selects the tested binary (see
+//! [`pooler_binary`]). It may be Debian's `pgbouncer`, which shows that a test describes
+//! PgBouncer's behaviour, too.
 //!
-//! Being for tests, it panics with a readable text when the surroundings fail (no PostgreSQL, no
-//! port, a read that takes too long), and returns what a test may want to look at.
+//! It is for tests, so it panics with a readable text when the environment fails (no PostgreSQL, no
+//! port, a read that takes too long). It returns everything that a test may examine.
 
 mod binaries;
 mod delivery;

@@ -7,13 +7,13 @@ use std::sync::OnceLock;
 use crate::binaries::postgres_program;
 use crate::scratch;
 
-/// Do all servers of the installed PostgreSQL load it (`WEIR_LIBRARY=1`)? Weir then asks none of them
-/// about a session.
+/// Do all servers of the installed PostgreSQL load the library (`WEIR_LIBRARY=1`)? Weir then probes
+/// none of them.
 pub fn is_everywhere() -> bool {
     std::env::var_os("WEIR_LIBRARY").is_some_and(|value| value == "1")
 }
 
-/// The file that a server loads.
+/// Returns the file that a server loads.
 pub(crate) fn file() -> &'static Path {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     FILE.get_or_init(|| {
@@ -21,7 +21,7 @@ pub(crate) fn file() -> &'static Path {
         let copy = scratch::root().join("extension");
         run(Command::new("cp").arg("-R").arg(&source).arg(&copy));
         let pg_config = format!("PG_CONFIG={}", postgres_program("pg_config").display());
-        // Objects for another server may lie beside the sources.
+        // Objects for another server may be in the folder of the sources.
         run(Command::new("make").args(["-s", "-B", "-C"]).arg(&copy).arg(pg_config).arg("weir.so"));
         copy.join("weir.so")
     })

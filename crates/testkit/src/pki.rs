@@ -1,5 +1,5 @@
-//! Certificates made for one test: authorities, and what they sign. Files belong to the
-//! unprivileged user, as PostgreSQL demands of its key.
+//! Certificates for one test: authorities, and certificates that they sign. The files belong to the
+//! unprivileged user, as PostgreSQL requires for its key.
 
 mod manual;
 
@@ -26,13 +26,13 @@ pub struct Authority {
     file: PathBuf,
 }
 
-/// What a signature is made with.
+/// The algorithm of a signature.
 #[derive(Clone, Copy, Debug)]
 pub enum Signature {
-    /// ECDSA, and this hash.
+    /// ECDSA with this hash.
     Sha256,
     Sha384,
-    /// No hash that anybody else could use.
+    /// Without a separate hash.
     Ed25519,
 }
 
@@ -44,23 +44,23 @@ pub struct Identity {
     serial: u64,
 }
 
-/// The certificate that is wanted.
+/// The properties of a certificate to be made.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     /// The subject's common name.
     pub name: &'a str,
-    /// DNS names and addresses beside it.
+    /// DNS names and addresses in addition to it.
     pub hosts: &'a [&'a str],
     pub expired: bool,
 }
 
 impl Authority {
-    /// One that signs itself.
+    /// Makes a self-signed authority.
     pub fn new(name: &str) -> Self {
         Self::of_key(name, KeyPair::generate().expect("a key"))
     }
 
-    /// One that signs with this kind of key.
+    /// Makes a self-signed authority with this kind of key.
     pub fn signing_with(name: &str, kind: Signature) -> Self {
         let kind = match kind {
             Signature::Sha256 => &PKCS_ECDSA_P256_SHA256,
@@ -76,7 +76,7 @@ impl Authority {
         Self::with(pem, Issuer::new(params, key))
     }
 
-    /// One that this one vouches for.
+    /// Makes an authority that is signed by this one.
     pub fn intermediate(&self, name: &str) -> Self {
         let key = KeyPair::generate().expect("a key");
         let params = authority_params(name);
@@ -89,13 +89,13 @@ impl Authority {
         Self { issuer, pem, file }
     }
 
-    /// The file of its own certificate.
+    /// Returns the file of its own certificate.
     pub fn file(&self) -> &str {
         text(&self.file)
     }
 
-    /// Signs a certificate. Its file also holds the authority's own, so that those who know only
-    /// an authority above it can follow.
+    /// Signs a certificate. Its file also contains the authority's own, for clients that only trust
+    /// an authority above it.
     pub fn issue(&self, wanted: &Wanted<'_>) -> Identity {
         static SERIALS: AtomicU64 = AtomicU64::new(1);
         let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl Authority {
         Identity { certificate, key: write("key.pem", &key.serialize_pem()), serial }
     }
 
-    /// A file of its own certificate and a revocation list that names this one.
+    /// Returns a file with its own certificate and a revocation list that contains `identity`.
     pub fn revoke(&self, identity: &Identity) -> String {
         let list = CertificateRevocationListParams {
             this_update: date_time_ymd(2021, 1, 1),
@@ -130,7 +130,7 @@ impl Authority {
         text(&write("revoked.pem", &format!("{}{list}", self.pem))).to_owned()
     }
 
-    /// A certificate for `localhost` and 127.0.0.1.
+    /// Makes a certificate for `localhost` and 127.0.0.1.
     pub fn server(&self) -> Identity {
         self.issue(&Wanted {
             name: "localhost",
@@ -139,7 +139,7 @@ impl Authority {
         })
     }
 
-    /// A certificate that names a user.
+    /// Makes a certificate that names a user.
     pub fn user(&self, name: &str) -> Identity {
         self.issue(&Wanted { name, hosts: &[], expired: false })
     }
@@ -154,7 +154,7 @@ impl Identity {
         text(&self.key)
     }
 
-    /// What stands in its files stands in those of `other` from now on.
+    /// Writes its certificate and key into the files of `other`.
     pub fn replace(&self, other: &Self) {
         for (from, to) in [(&self.certificate, &other.certificate), (&self.key, &other.key)] {
             fs::copy(from, to).expect("our own files");

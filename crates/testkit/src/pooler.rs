@@ -1,21 +1,21 @@
-//! The pooler under test: a process of its own with a configuration written for one test.
+//! The pooler under test: a process with a configuration for one test.
 //!
-//! At the end of the test it is stopped, and the test fails when it had ended by itself, did not
-//! stop in order, or wrote of a panic into its log.
+//! It is stopped at the end of the test. The test fails if the pooler had ended by itself, did not
+//! stop properly, or has logged a panic.
 
 mod ini;
+mod process;
 mod table;
 
 use std::fs;
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::binaries::{Flavour, flavour, pooler_binary, postgres_program};
+use crate::binaries::{Flavour, flavour, postgres_program};
 use crate::wait::poll_until;
 use crate::{Outcome, Postgres, RawClient, Role, ServerError, guest, postgres, scratch};
 pub use ini::Ini;
@@ -24,30 +24,28 @@ pub use table::Table;
 /// How long a start or a stop may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 const CONSOLE: &str = "pgbouncer";
-/// Makes standard input the first of the sockets a service manager passes (sd_listen_fds(3)).
-const INHERIT: &str = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
 
-/// A configuration in the making. It starts out with what most tests want: `auth_type = trust`,
-/// a password for role `app` towards the server, and the console users `admin` and `stats`.
+/// A configuration that is being built. It begins with the settings of most tests: `auth_type =
+/// trust`, a password of role `app` for the server, and the console users `admin` and `stats`.
 #[derive(Debug, Clone)]
 pub struct Setup {
     ini: Ini,
     server_port: u16,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    /// What a service manager would pass.
+    /// The socket of a service manager.
     listener: Option<Arc<TcpListener>>,
     port: Option<u16>,
-    /// What it finds as `/dev/log`.
+    /// The socket that it finds as `/dev/log`.
     dev_log: Option<PathBuf>,
-    /// Started as root, and to become the unprivileged user by itself.
+    /// Start it as root; it becomes the unprivileged user by itself.
     from_root: bool,
-    /// Its limit of open files, if not the tests' own.
+    /// Its limit of open files, if it differs from the tests' own.
     open_files_max: Option<u32>,
     source: Source,
 }
 
-/// What it is started with.
+/// The source of its configuration.
 #[derive(Debug, Clone)]
 enum Source {
     Ini,
@@ -57,20 +55,20 @@ enum Source {
 }
 
 impl Setup {
-    /// A key of `[pgbouncer]`.
+    /// Sets a key of `[pgbouncer]`.
     #[must_use]
     pub fn set(mut self, key: &str, value: impl ToString) -> Self {
         self.ini.set(key, value);
         self
     }
 
-    /// The number of data-plane threads; PgBouncer has but one and no key for it.
+    /// Sets the number of data-plane threads; PgBouncer has only one, and no key for it.
     #[must_use]
     pub fn workers(self, count: u32) -> Self {
         if flavour() == Flavour::Weir { self.set("workers", count) } else { self }
     }
 
-    /// An entry of `[databases]` which leads to the server; `more` is added to host and port.
+    /// Adds an entry of `[databases]` for the server; `more` is appended to host and port.
     #[must_use]
     pub fn database(mut self, name: &str, more: &str) -> Self {
         let port = self.server_port;
@@ -78,35 +76,35 @@ impl Setup {
         self
     }
 
-    /// An entry of `[databases]` as it is, for a server that is reached in another way.
+    /// Adds an entry of `[databases]` unchanged, for a server that is reached in another way.
     #[must_use]
     pub fn database_at(mut self, name: &str, connection: &str) -> Self {
         self.ini.database(name, connection);
         self
     }
 
-    /// An entry of `[users]`.
+    /// Adds an entry of `[users]`.
     #[must_use]
     pub fn user(mut self, name: &str, settings: &str) -> Self {
         self.ini.user(name, settings);
         self
     }
 
-    /// A line of `auth_file`.
+    /// Adds a line of `auth_file`.
     #[must_use]
     pub fn secret(mut self, user: &str, secret: &str) -> Self {
         self.ini.secret(user, secret);
         self
     }
 
-    /// An argument on the command line, before the configuration file.
+    /// Adds an argument to the command line, before the configuration file.
     #[must_use]
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self
     }
 
-    /// A variable of its environment.
+    /// Sets a variable of its environment.
     #[must_use]
     pub fn environment(mut self, name: &str, value: impl ToString) -> Self {
         self.environment.push((name.to_owned(), value.to_string()));
@@ -120,41 +118,41 @@ impl Setup {
         self
     }
 
-    /// An entry of `[peers]`.
+    /// Adds an entry of `[peers]`.
     #[must_use]
     pub fn peer(mut self, id: u32, connection: &str) -> Self {
         self.ini.peer(id, connection);
         self
     }
 
-    /// This port and no other.
+    /// Uses this port only.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
-    /// Lets it find this socket as `/dev/log`, for which the test has to be root.
+    /// Lets it find this socket as `/dev/log`. The test must run as root.
     #[must_use]
     pub fn dev_log(mut self, socket: &Path) -> Self {
         self.dev_log = Some(socket.to_owned());
         self
     }
 
-    /// Starts it as root, with `-u`. For tests that are run by root.
+    /// Starts it as root, with `-u`. For tests that root runs.
     #[must_use]
     pub fn from_root(mut self) -> Self {
         self.from_root = true;
         self.argument("-u").argument(guest::ACCOUNT)
     }
 
-    /// Lets it open so many files at a time.
+    /// Sets its limit of open files.
     #[must_use]
     pub fn open_files_max(self, count: u32) -> Self {
         Self { open_files_max: Some(count), ..self }
     }
 
-    /// Writes it all as a `weir.toml`.
+    /// Writes the configuration as a `weir.toml`.
     #[must_use]
     pub fn in_toml(self) -> Self {
         Self { source: Source::Toml, ..self }
@@ -170,6 +168,9 @@ impl Setup {
             let inherited = inherited.map(|address| address.expect("a bound socket").port());
             let port = self.port.or(inherited).unwrap_or_else(scratch::free_port);
             self.ini.set("listen_port", port);
+            if matches!(self.source, Source::Toml) {
+                self.ini.set_default("metrics_port", 0);
+            }
             self.ini.set_default("unix_socket_dir", folder.display());
             self.ini.set("auth_file", folder.join("userlist.txt").display());
             let mut pooler = Pooler::new(folder.clone(), port, self.clone());
@@ -224,23 +225,23 @@ impl Pooler {
         }
     }
 
-    /// Starts it by `serve URL`, with no configuration file; the port is added to the URL.
+    /// Starts it by `serve URL`, without a configuration file; the port is added to the URL.
     #[track_caller]
     pub fn serve(postgres: &Postgres, url: &str) -> Self {
         Setup { source: Source::Url(url.to_owned()), ..Self::before(postgres) }.start()
     }
 
-    /// Its TCP port on 127.0.0.1.
+    /// Returns its TCP port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The folder of its unix socket.
+    /// Returns the folder of its unix socket.
     pub fn socket_folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("the pooler was killed").id()
     }
@@ -263,7 +264,7 @@ impl Pooler {
         client
     }
 
-    /// Logs in, and returns what the pooler refused with if it did.
+    /// Logs in, or returns the pooler's error.
     #[track_caller]
     pub fn login(
         &self,
@@ -274,14 +275,14 @@ impl Pooler {
         RawClient::login(self.port, user, database, password)
     }
 
-    /// A console connection of the administrator.
+    /// Opens a console connection of the administrator.
     #[track_caller]
     pub fn console(&self) -> RawClient {
         self.login("admin", CONSOLE, "admin-secret")
             .unwrap_or_else(|e| panic!("no way to the console: {e:?}\n{}", tail(&self.log())))
     }
 
-    /// A console command that must succeed.
+    /// Runs a console command that must succeed.
     #[track_caller]
     pub fn admin(&self, command: &str) -> Table {
         let outcome = self.console().query(command);
@@ -289,21 +290,21 @@ impl Pooler {
         Table::new(outcome)
     }
 
-    /// A console command, whatever comes of it.
+    /// Runs a console command that may fail.
     #[track_caller]
     pub fn try_admin(&self, command: &str) -> Outcome {
         self.console().query(command)
     }
 
-    /// Columns of SHOW POOLS summed over all pools of a database.
+    /// Returns columns of SHOW POOLS, summed over all pools of a database.
     #[track_caller]
     pub fn pool_sums<const N: usize>(&self, database: &str, columns: [&str; N]) -> [u64; N] {
         let pools = self.admin("SHOW POOLS").with("database", database);
         columns.map(|column| pools.sum(column))
     }
 
-    /// Waits until no client is left in `database`, all its servers are idle, and there are at
-    /// most `servers_max` of them: what must hold after any fault.
+    /// Waits until `database` has no client, all its servers are idle, and there are at most
+    /// `servers_max`. This must hold after any fault.
     #[track_caller]
     pub fn wait_until_quiet(&self, database: &str, servers_max: u64) {
         const BUSY: [&str; 7] =
@@ -336,13 +337,13 @@ impl Pooler {
         self.write_configuration();
     }
 
-    /// RELOAD on the console.
+    /// Runs RELOAD on the console.
     #[track_caller]
     pub fn reload(&self) {
         self.admin("RELOAD");
     }
 
-    /// Path of its configuration file.
+    /// Returns the path of its configuration file.
     pub fn configuration(&self) -> PathBuf {
         match self.setup.source {
             Source::Toml => self.folder.join("weir.toml"),
@@ -350,14 +351,14 @@ impl Pooler {
         }
     }
 
-    /// What it wrote to standard output and error.
+    /// Returns its standard output and error.
     pub fn log(&self) -> String {
         fs::read(self.log_path())
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
     }
 
-    /// Waits until the log holds a text.
+    /// Waits until the log contains a text.
     #[track_caller]
     pub fn log_contains(&self, text: &str) {
         if poll_until(PATIENCE, || self.log().contains(text).then_some(())).is_none() {
@@ -370,7 +371,7 @@ impl Pooler {
         send_signal(self.pid(), signal);
     }
 
-    /// `kill -9`, as a crash would look from outside.
+    /// Kills it with SIGKILL, which looks like a crash from outside.
     pub fn kill9(&mut self) {
         let mut child = self.child.take().expect("the pooler was killed before");
         child.kill().and_then(|()| child.wait()).expect("our own child");
@@ -387,7 +388,7 @@ impl Pooler {
         }
     }
 
-    /// Starts a new process that takes over from the running one (`-R`), which is returned.
+    /// Starts a new process that takes over from the running one (`-R`). Returns the old one.
     #[track_caller]
     pub fn begin_take_over(&mut self) -> Child {
         let old = self.child.take().expect("the pooler was killed");
@@ -395,7 +396,7 @@ impl Pooler {
         old
     }
 
-    /// The same, and waits until the old process has ended by itself.
+    /// Does the same, and waits until the old process has ended by itself.
     #[track_caller]
     pub fn take_over(&mut self) -> ExitStatus {
         let mut old = self.begin_take_over();
@@ -406,12 +407,12 @@ impl Pooler {
         })
     }
 
-    /// A command that the system user runs whom the pooler runs as.
+    /// Returns a command that runs as the pooler's system user.
     pub fn command_of_its_user(&self, program: &str) -> Command {
         guest::command(program)
     }
 
-    /// Waits until it ends by itself, as the test has told it to.
+    /// Waits until it ends by itself.
     #[track_caller]
     pub fn wait_for_exit(&mut self) -> ExitStatus {
         self.expect_exit = true;
@@ -423,12 +424,12 @@ impl Pooler {
         })
     }
 
-    /// True while the process runs.
+    /// Does the process run?
     pub fn is_running(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Its resident memory in KiB.
+    /// Returns its resident memory in KiB.
     pub fn resident_kib(&self) -> u64 {
         let path = format!("/proc/{}/status", self.pid());
         let status = fs::read_to_string(path).expect("the pooler runs");
@@ -436,18 +437,18 @@ impl Pooler {
         line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).expect("a VmRSS line")
     }
 
-    /// A connection string for drivers, as role `app`.
+    /// Returns a connection string for drivers, as role `app`.
     pub fn url(&self, database: &str) -> String {
         postgres::url(self.port, database)
     }
 
-    /// A PostgreSQL client program such as `psql` that connects to it as role `app`.
+    /// Returns a client program of PostgreSQL, such as `psql`, that connects to it as role `app`.
     pub fn client_program(&self, name: &str, database: &str) -> Command {
         Postgres::client_program(name, self.port, database)
     }
 
-    /// A PostgreSQL client program run by the same system user as the pooler, which logs in over
-    /// the Unix socket as `pgbouncer` and has no password.
+    /// Returns a client program of PostgreSQL that runs as the pooler's system user. It logs in
+    /// over the Unix socket as `pgbouncer`, without a password.
     pub fn program_of_its_user(&self, name: &str) -> Command {
         let mut command = guest::command(postgres_program(name));
         command
@@ -462,109 +463,6 @@ impl Pooler {
 
     fn new(folder: PathBuf, port: u16, setup: Setup) -> Self {
         Self { folder, port, setup, child: None, expect_exit: false }
-    }
-
-    fn write_configuration(&self) {
-        let text = match self.setup.source {
-            Source::Toml => self.setup.ini.toml(),
-            Source::Ini | Source::Url(_) => self.setup.ini.text(),
-        };
-        let files = [
-            (self.configuration(), text),
-            (self.folder.join("userlist.txt"), self.setup.ini.auth_file()),
-        ];
-        for (path, text) in files {
-            fs::write(&path, text).expect("cannot write the configuration");
-            guest::give_away(&path);
-        }
-    }
-
-    fn spawn(&mut self) {
-        self.spawn_with(&[]);
-    }
-
-    fn spawn_with(&mut self, more: &[&str]) {
-        let log = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(self.log_path())
-            .expect("cannot open the log");
-        let mut command = match (&self.setup.listener, &self.setup.dev_log) {
-            (None, None) if self.setup.from_root => Command::new(pooler_binary()),
-            (None, None) => match self.setup.open_files_max {
-                None => guest::mortal_command(pooler_binary()),
-                Some(count) => {
-                    let mut command = guest::mortal_command("prlimit");
-                    command.arg(format!("--nofile={count}:{count}")).arg(pooler_binary());
-                    command
-                }
-            },
-            (None, Some(socket)) => guest::mortal_command_with_log(pooler_binary(), socket),
-            (Some(_), _) => {
-                let mut command = guest::mortal_command("sh");
-                command.args(["-c", INHERIT, "inherit"]).arg(pooler_binary());
-                command
-            }
-        };
-        let stdin = self.setup.listener.as_ref().map_or_else(Stdio::null, |listener| {
-            OwnedFd::from(listener.try_clone().expect("a second handle of the socket")).into()
-        });
-        command.args(&self.setup.arguments).args(more);
-        command.envs(self.setup.environment.iter().map(|(name, value)| (name, value)));
-        match &self.setup.source {
-            Source::Url(url) => {
-                command.args(["serve", &format!("{url}?listen_port={}", self.port)])
-            }
-            Source::Ini | Source::Toml => command.arg(self.configuration()),
-        };
-        let child = command
-            .current_dir(&self.folder)
-            .stdin(stdin)
-            .stdout(log.try_clone().expect("a second handle of the log"))
-            .stderr(log)
-            .spawn()
-            .expect("cannot start the pooler");
-        self.child = Some(child);
-    }
-
-    /// The error is its log, when it has ended instead.
-    fn wait_until_up(&mut self) -> Result<(), String> {
-        let up = poll_until(PATIENCE, || {
-            if !self.is_running() {
-                return Some(false);
-            }
-            RawClient::try_connect(self.port).ok().map(|_| true)
-        });
-        match up {
-            // Somebody else may be listening there while ours is about to give up.
-            Some(true) if self.is_running() => Ok(()),
-            _ => Err(self.log()),
-        }
-    }
-
-    fn log_path(&self) -> PathBuf {
-        self.folder.join("log")
-    }
-
-    /// Stops it; the error says what was wrong with its end.
-    fn stop(&mut self) -> Result<(), String> {
-        let Some(mut child) = self.child.take() else { return Ok(()) };
-        if let Ok(Some(status)) = child.try_wait() {
-            let expected = self.expect_exit;
-            return if expected { Ok(()) } else { Err(format!("it ended by itself: {status}")) };
-        }
-        // Both mean "at once"; before 1.23 PgBouncer did that at SIGTERM, and with status 1.
-        let (signal, code) = if flavour() == Flavour::Weir { ("QUIT", 0) } else { ("TERM", 1) };
-        send_signal(child.id(), signal);
-        let status = poll_until(PATIENCE, || child.try_wait().ok().flatten());
-        match status {
-            Some(status) if status.code() == Some(code) => Ok(()),
-            Some(status) => Err(format!("SIG{signal} ended it with {status}")),
-            None => {
-                let _ = child.kill().and_then(|()| child.wait());
-                Err(format!("it did not end at SIG{signal}"))
-            }
-        }
     }
 }
 
@@ -584,7 +482,7 @@ impl Drop for Pooler {
     }
 }
 
-/// The last lines of a log.
+/// Returns the last lines of a log.
 pub(crate) fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(60)..].join("\n")

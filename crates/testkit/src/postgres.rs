@@ -1,7 +1,7 @@
 //! A real PostgreSQL in a temporary folder, with a free port on 127.0.0.1 and a unix socket.
 //!
-//! Starting one costs seconds, so tests share [`Postgres::shared`] and take databases and roles
-//! of their own; only a test that stops or breaks the server starts another.
+//! Starting one costs seconds, so tests share [`Postgres::shared`] and use their own databases and
+//! roles. Only a test that stops or breaks the server starts another one.
 
 mod role;
 
@@ -20,8 +20,8 @@ use crate::wait::eventually;
 use crate::{RawClient, guest, library, scratch};
 pub use role::{Role, ServerAuth, Verifier};
 
-/// Runs the server until its standard input ends, which happens when the test process does;
-/// a line on it is a signal to send. SIGQUIT makes PostgreSQL go at once and clean up.
+/// Runs the server until its standard input ends, which happens when the test process does. A line
+/// on standard input is a signal to send. SIGQUIT makes PostgreSQL stop at once and clean up.
 const SUPERVISOR: &str = r#""$@" & server=$!
 while read -r signal; do kill -s "$signal" $server; done
 kill -s QUIT $server 2>/dev/null; wait $server"#;
@@ -39,8 +39,8 @@ wal_level = logical
 log_line_prefix = '%m [%p] %q%u@%d '
 ";
 
-/// A cluster whose superuser `postgres` is let in without password over the unix socket only.
-/// Over TCP, [`ServerAuth`] says how a role has to prove itself.
+/// A cluster whose superuser `postgres` logs in without a password, over the unix socket only.
+/// [`ServerAuth`] decides about logins over TCP.
 #[derive(Debug)]
 pub struct Postgres {
     version: Version,
@@ -51,13 +51,13 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// The cluster that all tests of this process share, started at the first call.
+    /// Returns the cluster that all tests of this process share, started at the first call.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
-    /// The same whose servers load the library `weir`.
+    /// Returns a shared cluster whose servers load the library `weir`.
     pub fn shared_with_library() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
         match library::is_everywhere() {
@@ -66,18 +66,18 @@ impl Postgres {
         }
     }
 
-    /// The same of PostgreSQL 18.
+    /// Returns a shared cluster of PostgreSQL 18.
     pub fn shared_v18() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
         SHARED.get_or_init(|| Self::start_version(Version::Eighteen))
     }
 
-    /// Makes and starts a cluster of its own.
+    /// Makes and starts a cluster for one test.
     pub fn start() -> Self {
         Self::start_version(Version::Installed)
     }
 
-    /// The same of a given version.
+    /// Makes and starts a cluster of this version.
     pub fn start_version(version: Version) -> Self {
         Self::start_as(version, library::is_everywhere() && version == Version::Installed)
     }
@@ -112,12 +112,12 @@ impl Postgres {
         postgres
     }
 
-    /// Its TCP port on 127.0.0.1.
+    /// Returns its TCP port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The folder of its unix socket.
+    /// Returns the folder of its unix socket.
     pub fn socket_folder(&self) -> &Path {
         &self.folder
     }
@@ -130,12 +130,12 @@ impl Postgres {
         name
     }
 
-    /// A name that no other test of this process uses.
+    /// Returns a name that no other test of this process uses.
     pub fn name(&self, prefix: &str) -> String {
         format!("{prefix}_{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A direct connection of the superuser.
+    /// Opens a direct connection of the superuser.
     #[track_caller]
     pub fn superuser(&self, database: &str) -> RawClient {
         let mut client = RawClient::connect_unix(&self.folder, self.port)
@@ -152,7 +152,7 @@ impl Postgres {
         self.superuser(database).rows(sql)
     }
 
-    /// Process ids of the backends that serve `database`, apart from the one that asks.
+    /// Returns the process ids of the backends that serve `database`, except the asking one.
     pub fn backends(&self, database: &str) -> Vec<u32> {
         let sql = format!(
             "SELECT pid FROM pg_stat_activity WHERE datname = '{database}' \
@@ -162,7 +162,7 @@ impl Postgres {
         rows.iter().filter_map(|row| row[0].as_ref()?.parse().ok()).collect()
     }
 
-    /// Shows this certificate to those who ask for TLS, from now on.
+    /// Offers TLS with this certificate from now on.
     pub fn offer_tls(&self, own: &Identity) {
         self.sql("postgres", &format!("ALTER SYSTEM SET ssl_cert_file = '{}'", own.certificate()));
         self.sql("postgres", &format!("ALTER SYSTEM SET ssl_key_file = '{}'", own.key()));
@@ -175,15 +175,15 @@ impl Postgres {
         });
     }
 
-    /// `kill -9` of its postmaster, and waits until all its processes have noticed. [`Self::launch`]
-    /// starts it again.
+    /// Kills its postmaster with SIGKILL, and waits until all its processes have ended.
+    /// [`Self::launch`] starts it again.
     pub fn kill9(&self) {
         let data = self.folder.join("data");
         let text = fs::read_to_string(data.join("postmaster.pid")).expect("PostgreSQL runs");
         let postmaster = text.lines().next().and_then(|line| line.parse().ok());
         send_signal(postmaster.expect("a process id"), "KILL");
         self.stop();
-        // Each of them works in the data folder.
+        // All of them have the data folder as working folder.
         let is_one = |process: fs::DirEntry| {
             fs::read_link(process.path().join("cwd")).is_ok_and(|folder| folder == data)
         };
@@ -193,7 +193,8 @@ impl Postgres {
         });
     }
 
-    /// Stops it at once, as a power cut would for the clients. [`Self::launch`] starts it again.
+    /// Stops it at once, which looks like a power failure to clients. [`Self::launch`] starts it
+    /// again.
     pub fn stop(&self) {
         let child = self.lock().take();
         if let Some(mut child) = child {
@@ -202,7 +203,7 @@ impl Postgres {
         }
     }
 
-    /// Starts it on the same port and waits until it lets the superuser in.
+    /// Starts it on the same port and waits until the superuser can log in.
     pub fn launch(&self) {
         let log = fs::File::options()
             .create(true)
@@ -224,30 +225,30 @@ impl Postgres {
         eventually("PostgreSQL is up", Duration::from_secs(60), || self.is_ready());
     }
 
-    /// True in `Some` once the superuser can log in; for waiting until a crash has been recovered.
+    /// Returns `Some` when the superuser can log in; for waiting until a crash is recovered.
     pub fn is_ready(&self) -> Option<()> {
         let mut client = RawClient::connect_unix(&self.folder, self.port).ok()?;
         client.authenticate(&[("user", "postgres"), ("database", "postgres")], "").ok()?;
         Some(())
     }
 
-    /// What the server wrote into its log.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
-    /// A connection string for drivers, as role `app` straight to the server.
+    /// Returns a connection string for drivers, as role `app` directly to the server.
     pub fn url(&self, database: &str) -> String {
         url(self.port, database)
     }
 
-    /// A PostgreSQL client program such as `psql`, with the environment that leads it to `port`
+    /// Returns a client program of PostgreSQL, such as `psql`, whose environment leads it to `port`
     /// of 127.0.0.1 as role `app`.
     pub fn client_program(name: &str, port: u16, database: &str) -> Command {
         Self::client_program_of(Version::Installed, name, port, database)
     }
 
-    /// The same of a given version.
+    /// Does the same for a given version.
     pub fn client_program_of(version: Version, name: &str, port: u16, database: &str) -> Command {
         let mut command = Command::new(version.program(name));
         command
@@ -277,12 +278,12 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.stop();
-        // What is left behind goes with the temporary folder of the process.
+        // Remaining files are removed with the temporary folder of the process.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// A connection string for drivers, as role `app` to `port` of 127.0.0.1.
+/// Returns a connection string for drivers, as role `app` to `port` of 127.0.0.1.
 pub(crate) fn url(port: u16, database: &str) -> String {
     format!("postgresql://{}:{}@127.0.0.1:{port}/{database}", Role::APP, Role::APP_PASSWORD)
 }

@@ -1,7 +1,7 @@
-//! A client that speaks the protocol message by message, with nothing hidden.
+//! A client that speaks the protocol message by message.
 //!
-//! Blocking, and with a limit on every read: a test that waits for what never comes fails with a
-//! text instead of hanging. Not a driver: it checks nothing that a test did not ask for.
+//! It blocks, with a time limit on every read. So a test fails instead of hanging if a message
+//! never comes. It is not a driver: it checks nothing by itself.
 
 pub mod frontend;
 mod login;
@@ -25,7 +25,7 @@ use stream::Stream;
 pub struct RawClient {
     stream: Stream,
     buffer: Vec<u8>,
-    /// Start of what was not yet consumed in `buffer`.
+    /// The start of the unread bytes in `buffer`.
     start: usize,
     /// ParameterStatus values seen so far.
     pub parameters: BTreeMap<String, String>,
@@ -33,12 +33,12 @@ pub struct RawClient {
     pub pid: i32,
     /// Secret of BackendKeyData, empty before login.
     pub secret: Vec<u8>,
-    /// The protocol to log in with: 3.`minor`, 0 unless a test wants another.
+    /// The protocol for the login: 3.`minor`, 0 by default.
     pub minor: u16,
 }
 
 impl RawClient {
-    /// Connects to a port of 127.0.0.1; nothing is sent yet.
+    /// Connects to a port of 127.0.0.1, without sending anything.
     #[track_caller]
     pub fn connect(port: u16) -> Self {
         Self::try_connect(port).unwrap_or_else(|e| panic!("cannot connect to port {port}: {e}"))
@@ -49,17 +49,17 @@ impl RawClient {
         Stream::tcp(port).map(Self::new)
     }
 
-    /// Goes on with a connection that is there already.
+    /// Uses an existing connection.
     pub fn over(stream: TcpStream) -> io::Result<Self> {
         Stream::over(stream).map(Self::new)
     }
 
-    /// Connects to the unix socket of `port` in `folder`; nothing is sent yet.
+    /// Connects to the unix socket of `port` in `folder`, without sending anything.
     pub fn connect_unix(folder: &Path, port: u16) -> io::Result<Self> {
         Stream::unix(&folder.join(format!(".s.PGSQL.{port}"))).map(Self::new)
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     #[track_caller]
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.try_send(bytes).expect("cannot write to the socket");
@@ -70,8 +70,8 @@ impl RawClient {
         self.stream.write_all(bytes.as_ref())
     }
 
-    /// Sends bytes, and waits until the peer has taken them out of its socket: what is sent next
-    /// comes to it by another read. Unix sockets only.
+    /// Sends bytes, and waits until the peer has read them, so it gets later bytes by another read.
+    /// Unix sockets only.
     #[track_caller]
     pub fn send_apart(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.try_send(bytes)?;
@@ -82,7 +82,7 @@ impl RawClient {
         Ok(())
     }
 
-    /// The next message; panics at the end of the stream or when none comes.
+    /// Returns the next message; panics at the end of the stream or when none comes.
     #[track_caller]
     pub fn read(&mut self) -> Message {
         match self.try_read() {
@@ -92,7 +92,7 @@ impl RawClient {
         }
     }
 
-    /// The next message, or `None` at the end of the stream. A reset counts as the end.
+    /// Returns the next message, or `None` at the end of the stream. A reset counts as the end.
     pub fn try_read(&mut self) -> io::Result<Option<Message>> {
         loop {
             if let Some(message) = self.buffered_message() {
@@ -105,7 +105,7 @@ impl RawClient {
         }
     }
 
-    /// Messages up to and including the first for which `last` holds.
+    /// Returns messages up to and including the first one for which `last` holds.
     #[track_caller]
     pub fn read_until(&mut self, mut last: impl FnMut(&Message) -> bool) -> Vec<Message> {
         let mut messages = Vec::new();
@@ -123,13 +123,13 @@ impl RawClient {
         }
     }
 
-    /// Messages up to and including ReadyForQuery.
+    /// Returns messages up to and including ReadyForQuery.
     #[track_caller]
     pub fn read_to_ready(&mut self) -> Vec<Message> {
         self.read_until(|message| message.tag == b'Z')
     }
 
-    /// All messages until the peer closes the connection.
+    /// Returns all messages until the peer closes the connection.
     #[track_caller]
     pub fn read_to_end(&mut self) -> Vec<Message> {
         let mut messages = Vec::new();
@@ -175,14 +175,14 @@ impl RawClient {
         byte
     }
 
-    /// All bytes until the peer closes the connection, whatever they mean.
+    /// Returns all bytes until the peer closes the connection, without parsing them.
     #[track_caller]
     pub fn read_raw_to_end(&mut self) -> Vec<u8> {
         while self.fill().expect("connection stays open") {}
         self.buffer.split_off(self.start)
     }
 
-    /// The longest wait for a message from now on.
+    /// Sets the longest wait for a message.
     pub fn set_timeout(&self, limit: Duration) {
         self.stream.set_read_timeout(limit).expect("a timeout above zero");
     }
@@ -192,25 +192,25 @@ impl RawClient {
         self.stream.shutdown_write().expect("the socket is connected");
     }
 
-    /// The same where the peer may have ended the connection.
+    /// Does the same where the peer may have closed the connection.
     pub fn stop_writing(&self) {
-        // There is nothing to stop then.
+        // The socket is closed already then.
         let _ = self.stream.shutdown_write();
     }
 
-    /// A second handle on the same socket, to write from another thread while this one reads.
+    /// Returns a second handle of the socket, to write from another thread while this one reads.
     pub fn writer(&self) -> impl Write + Send + use<> {
         self.stream.try_clone().expect("a second handle of the socket")
     }
 
     /// Sends a cancel request for this connection over a new one to the same `port`, and waits
-    /// until the peer has closed that.
+    /// until the peer has closed that one.
     #[track_caller]
     pub fn cancel(&self, port: u16) {
         self.cancel_over(Self::connect(port));
     }
 
-    /// The same over a connection that is open already.
+    /// Does the same over an open connection.
     #[track_caller]
     pub fn cancel_over(&self, mut canceller: Self) {
         canceller.send(frontend::cancel_request(self.pid, &self.secret));
@@ -222,7 +222,7 @@ impl RawClient {
         Self { stream, buffer, start: 0, parameters, pid: 0, secret: Vec::new(), minor: 0 }
     }
 
-    /// Reads more bytes; false at the end of the stream.
+    /// Reads more bytes. Returns false at the end of the stream.
     fn fill(&mut self) -> io::Result<bool> {
         if self.start > 0 {
             self.buffer.drain(..self.start);

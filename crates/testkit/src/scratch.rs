@@ -1,5 +1,5 @@
-//! The temporary folder of this test process, removed when the process ends in any way, and the
-//! ports handed out to it.
+//! The temporary folder of this test process, which is removed however the process ends, and the
+//! ports that it uses.
 
 use std::collections::HashSet;
 use std::fs;
@@ -21,7 +21,7 @@ for _ in $(seq 100); do rm -rf -- "$1" 2>/dev/null && exit; sleep 0.1; done"#;
 
 struct Scratch {
     root: PathBuf,
-    /// Its standard input is the sign that we are alive.
+    /// Its standard input stays open as long as this process runs.
     _caretaker: Child,
 }
 
@@ -29,12 +29,13 @@ static SCRATCH: OnceLock<Scratch> = OnceLock::new();
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 static PORTS: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 
-/// The root folder: short, since the path of a unix socket has room for 107 bytes.
+/// Returns the root folder. Its path is short, since the path of a unix socket is limited to 107
+/// bytes.
 pub(crate) fn root() -> &'static Path {
     &SCRATCH.get_or_init(create).root
 }
 
-/// A new folder owned by the unprivileged user that PostgreSQL and the pooler run as.
+/// Makes a folder that belongs to the unprivileged user of PostgreSQL and the pooler.
 pub fn folder(name: &str) -> PathBuf {
     let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
     let path = root().join(format!("{name}{number}"));
@@ -43,14 +44,14 @@ pub fn folder(name: &str) -> PathBuf {
     path
 }
 
-/// A new folder that any user may write to, as `/tmp` is; removed at the end of the process.
+/// Makes a folder that any user may write to, like `/tmp`; removed at the end of the process.
 pub fn open_folder(name: &str) -> PathBuf {
     let path = folder(name);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o1777)).expect("our own folder");
     path
 }
 
-/// A TCP port on 127.0.0.1 that the system says is free and that was not handed out before.
+/// Returns a TCP port on 127.0.0.1 that is free and was not returned before.
 pub fn free_port() -> u16 {
     let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
     let taken = ports.get_or_insert_default();

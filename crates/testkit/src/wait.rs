@@ -1,12 +1,12 @@
-//! Waiting for a state by looking at it again and again; the only sleep in the tests.
+//! Waits for a state by checking it repeatedly; the only sleep in the tests.
 
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(10);
-/// For what takes no longer than a thread's turn.
+/// For states that take no longer than a thread's time slice.
 const SHORT_PAUSE: Duration = Duration::from_micros(50);
 
-/// Calls `look` until it returns a value, and gives that back; panics after `limit`.
+/// Calls `look` until it returns a value, and returns that; panics after `limit`.
 #[track_caller]
 pub fn eventually<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> T {
     match poll_until(limit, look) {
@@ -20,7 +20,7 @@ pub fn poll_until<T>(limit: Duration, look: impl FnMut() -> Option<T>) -> Option
     poll(limit, PAUSE, look)
 }
 
-/// Like [`poll_until`], for what is looked at thousands of times and true almost at once.
+/// Like [`poll_until`], for states that are checked thousands of times and come almost at once.
 pub(crate) fn poll_often<T>(limit: Duration, look: impl FnMut() -> Option<T>) -> Option<T> {
     poll(limit, SHORT_PAUSE, look)
 }

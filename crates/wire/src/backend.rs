@@ -1,7 +1,7 @@
 //! Messages from PostgreSQL: their codes, and builders that append one whole message to `out`.
 //!
-//! A pooler sends them to its clients in PostgreSQL's place: during login, on its console, and for
-//! replies it gives by itself.
+//! A pooler sends them to its clients in place of PostgreSQL: during login, on its console, and for
+//! its own replies.
 
 use crate::error_fields::ErrorFields;
 use crate::writer::{count, cstr, message, value};
@@ -31,7 +31,7 @@ pub const PORTAL_SUSPENDED: u8 = b's';
 pub const READY_FOR_QUERY: u8 = b'Z';
 pub const ROW_DESCRIPTION: u8 = b'T';
 
-/// The kinds of [`AUTHENTICATION`] this crate knows.
+/// The kinds of [`AUTHENTICATION`] that this crate knows.
 pub(crate) mod authentication {
     pub(crate) const OK: u32 = 0;
     pub(crate) const CLEARTEXT: u32 = 3;
@@ -88,11 +88,11 @@ fn authentication_request(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut V
     });
 }
 
-/// Says that the newest protocol spoken here is 3.`newest_minor`, and which of the startup
-/// packet's `_pq_.` options are not known.
+/// Announces the newest protocol spoken here, 3.`newest_minor`, and the unknown `_pq_.` options of
+/// the startup packet.
 ///
-/// The field is documented as the minor number alone, but PostgreSQL sends, and libpq expects, the
-/// whole version with the major number in the upper half; so does this.
+/// The manual documents the field as the minor number alone. PostgreSQL sends, and libpq expects,
+/// the whole version with the major number in the upper half; so does this function.
 pub fn negotiate_protocol_version(out: &mut Vec<u8>, newest_minor: u16, unknown: &[&[u8]]) {
     message(out, NEGOTIATE_PROTOCOL_VERSION, |out| {
         let version = crate::startup::PROTOCOL_3_0 | u32::from(newest_minor);
@@ -136,7 +136,7 @@ pub fn bind_complete(out: &mut Vec<u8>) {
     message(out, BIND_COMPLETE, |_| ());
 }
 
-/// No parameters.
+/// Describes a statement without parameters.
 pub fn parameter_description(out: &mut Vec<u8>) {
     message(out, PARAMETER_DESCRIPTION, |out| out.extend_from_slice(&count(0)));
 }
@@ -157,12 +157,12 @@ pub fn empty_query(out: &mut Vec<u8>) {
     message(out, EMPTY_QUERY, |_| ());
 }
 
-/// Columns that belong to no table, in text format.
+/// Describes columns that belong to no table, in text format.
 pub fn row_description(out: &mut Vec<u8>, columns: &[Column<'_>]) {
     row_description_in(out, columns, |_| false);
 }
 
-/// Columns that belong to no table; those are binary of whose number that is said.
+/// Describes columns that belong to no table. `is_binary` selects the binary ones by number.
 pub fn row_description_in(
     out: &mut Vec<u8>,
     columns: &[Column<'_>],

@@ -1,40 +1,39 @@
-//! Cancel keys. Long ones, as protocol 3.2 allows them, are the four bytes of protocol 3.0 and
-//! behind them a tag that nobody can make up without the pooler's own secret. Nothing has to be
-//! remembered for a key to be checked.
+//! Cancel keys. Long ones (protocol 3.2) are the four bytes of protocol 3.0, followed by a tag that
+//! only Weir's own secret can produce. Checking a key needs no stored data.
 //!
-//! Among peers a key tells whose it is, at PgBouncer's places: the second and third byte of its
-//! eight are the peer's number, the low byte first, and the lowest two bits of the eighth say how
-//! often a request may still be passed on.
+//! Among peers a key contains its peer, at PgBouncer's positions. The second and third of its eight
+//! bytes are the peer's number, low byte first. The lowest two bits of the eighth byte say how
+//! often a request may still be forwarded.
 
 use subtle::ConstantTimeEq as _;
 
 use crate::scram::hmac;
 
-/// Bytes of a long secret. PostgreSQL 18 gives out as many.
+/// Length of a long secret in bytes, as in PostgreSQL 18.
 pub const LONG_SECRET_LEN: usize = 32;
-/// Of these, the bytes behind the first four.
+/// How many of these bytes follow the first four.
 pub const TAG_LEN: usize = LONG_SECRET_LEN - 4;
 
 /// The part of a key that makes it hard to guess.
 pub type Tag = [u8; TAG_LEN];
 
-/// How often a request may be passed on at most.
+/// The bits that count how often a request may be forwarded.
 const TTL_MASK: u64 = 3;
 const PEER_MASK: u64 = 0x00ff_ff00_0000_0000;
-/// The greatest process id that Linux can be told to give out (`PID_MAX_LIMIT`).
+/// The greatest process id that Linux can be configured to use (`PID_MAX_LIMIT`).
 const PROCESS_ID_MAX: u64 = 4_194_304;
 /// A bit of the process id that the peer's number leaves free.
 const ABOVE_PROCESS_IDS: u64 = 1 << 62;
 
-/// Makes a key one of this peer's.
+/// Puts this peer's number into a key.
 #[must_use]
 pub fn of_peer(key: u64, peer: u16) -> u64 {
     let [low, high] = peer.to_le_bytes();
     fresh(key & !PEER_MASK) | u64::from(low) << 48 | u64::from(high) << 40
 }
 
-/// Makes the key's process id one that no process can have. Otherwise a client that gives its id to
-/// `pg_terminate_backend` could end another client's server.
+/// Changes the key's process id to one that no process can have. Otherwise a client that passes its
+/// id to `pg_terminate_backend` could terminate another client's server.
 #[must_use]
 pub fn of_no_process(key: u64) -> u64 {
     match key >> 32 <= PROCESS_ID_MAX {
@@ -43,32 +42,32 @@ pub fn of_no_process(key: u64) -> u64 {
     }
 }
 
-/// Is it a process id that no process can have, and so one that we may have given out?
+/// Is it a process id that no process can have, so that Weir may have created it?
 #[must_use]
 pub fn is_of_no_process(process_id: u32) -> bool {
     u64::from(process_id) > PROCESS_ID_MAX
 }
 
-/// The peer that made the key.
+/// Returns the peer that made the key.
 #[must_use]
 pub fn peer(key: u64) -> u16 {
     let [_, low, high, ..] = key.to_be_bytes();
     u16::from_le_bytes([low, high])
 }
 
-/// A peer's key as it was given out, however often it was passed on since.
+/// Returns a peer's key as it was created, however often it was forwarded since.
 #[must_use]
 pub fn fresh(key: u64) -> u64 {
     key | TTL_MASK
 }
 
-/// The key to pass on to the peer it belongs to; `None` if that was done too often.
+/// Returns the key to forward to its peer; `None` if it was forwarded too often.
 #[must_use]
 pub fn passed_on(key: u64) -> Option<u64> {
     (key & TTL_MASK > 0).then(|| key - 1)
 }
 
-/// The tag of the key with this process id (upper half) and short secret (lower half).
+/// Returns the tag of the key with this process id (upper half) and short secret (lower half).
 #[must_use]
 pub fn tag(seed: &[u8; 32], key: u64) -> Tag {
     let whole = hmac(seed, &[b"cancel key", &key.to_be_bytes()]);
@@ -77,7 +76,7 @@ pub fn tag(seed: &[u8; 32], key: u64) -> Tag {
     tag
 }
 
-/// Is this the key's tag? Takes the same time wherever the first difference is.
+/// Is this the key's tag? The time does not depend on where they differ.
 #[must_use]
 pub fn verify(seed: &[u8; 32], key: u64, given: &Tag) -> bool {
     tag(seed, key).ct_eq(given).into()

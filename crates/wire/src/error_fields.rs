@@ -14,7 +14,7 @@ pub struct ErrorFields {
 }
 
 impl ErrorFields {
-    /// An error of the pooler's own: exactly the fields S, C and M, which are what PgBouncer sends.
+    /// Returns an error of the pooler's own, with the fields S, C and M as in PgBouncer.
     #[must_use]
     pub fn new(severity: &str, sqlstate: &str, message: &str) -> Self {
         Self {
@@ -53,14 +53,13 @@ impl ErrorFields {
         out.push(0);
     }
 
-    /// The first field of that code.
+    /// Returns the first field with this code.
     #[must_use]
     pub fn get(&self, code: u8) -> Option<&[u8]> {
         self.fields.iter().find(|(field, _)| *field == code).map(|(_, value)| value.as_slice())
     }
 
-    /// Puts `value` in the place of the field of that code, or behind the others when there is
-    /// none.
+    /// Replaces the field with this code, or appends it if there is none.
     pub fn replace(&mut self, code: u8, value: impl Into<Vec<u8>>) {
         match self.fields.iter_mut().find(|(field, _)| *field == code) {
             Some((_, old)) => *old = value.into(),
@@ -68,26 +67,27 @@ impl ErrorFields {
         }
     }
 
-    /// `ERROR`, `FATAL` and so on, possibly in the server's language; empty when it is missing.
+    /// Returns `ERROR`, `FATAL` and so on, possibly in the server's language; empty when it is
+    /// missing.
     #[must_use]
     pub fn severity(&self) -> &[u8] {
         self.get(b'S').unwrap_or_default()
     }
 
-    /// The five characters of the SQLSTATE; empty when it is missing.
+    /// Returns the five characters of the SQLSTATE; empty when it is missing.
     #[must_use]
     pub fn sqlstate(&self) -> &[u8] {
         self.get(b'C').unwrap_or_default()
     }
 
-    /// Is the session over once this has been said (FATAL or PANIC, by the untranslated severity)?
+    /// Does this error end the session (FATAL or PANIC, by the untranslated severity)?
     #[must_use]
     pub fn ends_session(&self) -> bool {
         let severity = self.get(b'V').unwrap_or_else(|| self.severity());
         matches!(severity, b"FATAL" | b"PANIC")
     }
 
-    /// The message for a log line; empty when it is missing.
+    /// Returns the message for a log line; empty when it is missing.
     #[must_use]
     pub fn message(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.get(b'M').unwrap_or_default())
@@ -143,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(
+        fn encoded_fields_are_decoded(
             fields in prop::collection::vec((1_u8.., prop::collection::vec(1_u8.., 0..40)), 0..12)
         ) {
             let fields = ErrorFields { fields };

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Bytes before a message's body: the code and the length.
 pub const HEADER_LEN: usize = 5;
 
-/// As many bytes are shown of a message that cannot be read.
+/// How many bytes of an unreadable message are shown.
 const SHOWN_LEN: usize = 8;
 
 /// The bytes of the length field, which counts itself.
@@ -24,8 +24,8 @@ pub struct Header {
     pub total: usize,
 }
 
-/// A header whose length no message can have: the peer does not speak the protocol, or the
-/// stream was cut at the wrong place.
+/// The header has an impossible length: the peer does not speak the protocol, or the stream was cut
+/// at the wrong place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("message type 0x{code:02x} declares an impossible length of {length}")]
 pub struct FrameError {
@@ -34,7 +34,7 @@ pub struct FrameError {
     pub length: i32,
 }
 
-/// PgBouncer's words for a message whose length is impossible or not allowed: its first bytes.
+/// Returns PgBouncer's text for a message with an impossible or forbidden length: its first bytes.
 #[must_use]
 pub fn bad_header(bytes: &[u8]) -> String {
     let head = bytes.iter().take(SHOWN_LEN).map(|byte| format!("{byte:02x}"));
@@ -52,14 +52,14 @@ impl Header {
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>, FrameError> {
         let Some(&[code, a, b, c, d]) = bytes.first_chunk::<HEADER_LEN>() else { return Ok(None) };
         let length = u32::from_be_bytes([a, b, c, d]);
-        // A length under 4 wraps round, so one comparison covers both ends of the range.
+        // A length below 4 wraps around, so one comparison covers both ends of the range.
         if length.wrapping_sub(LENGTH_LEN) > i32::MAX as u32 - LENGTH_LEN {
             return Err(FrameError { code, length: length as i32 });
         }
         Ok(Some(Self { code, total: length as usize + 1 }))
     }
 
-    /// The body in bytes: what follows the header.
+    /// Returns the length of the body in bytes.
     #[inline]
     #[must_use]
     pub fn body_len(&self) -> usize {

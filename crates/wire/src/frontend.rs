@@ -1,7 +1,7 @@
 //! Messages towards PostgreSQL: their codes, and builders that append one whole message to `out`.
 //!
-//! The packets that open a connection carry no code; they are here too, since they travel in the
-//! same direction.
+//! The packets that open a connection have no code. They are here because they have the same
+//! direction.
 
 use crate::startup;
 use crate::writer::{count, cstr, length, message, packet, value};
@@ -16,7 +16,7 @@ pub const EXECUTE: u8 = b'E';
 pub const FLUSH: u8 = b'H';
 pub const FUNCTION_CALL: u8 = b'F';
 pub const PARSE: u8 = b'P';
-/// A password, or any other answer in an authentication exchange (SASL shares the code).
+/// A password, or another reply in an authentication exchange (SASL has the same code).
 pub const PASSWORD: u8 = b'p';
 pub const QUERY: u8 = b'Q';
 pub const SYNC: u8 = b'S';
@@ -25,7 +25,7 @@ pub const TERMINATE: u8 = b'X';
 /// The `types_raw` of a [`parse`] that leaves every parameter's type to the server.
 pub const NO_TYPES: &[u8] = &[0, 0];
 
-/// The first packet of a session, protocol 3.`minor`, with its parameters in the order given.
+/// Appends the first packet of a session, protocol 3.`minor`, with its parameters in this order.
 pub fn startup<V: AsRef<[u8]>>(out: &mut Vec<u8>, minor: u16, parameters: &[(&str, V)]) {
     packet(out, |out| {
         let version = startup::PROTOCOL_3_0 | u32::from(minor);
@@ -46,8 +46,7 @@ pub fn gssenc_request(out: &mut Vec<u8>) {
     packet(out, |out| out.extend_from_slice(&startup::GSSENC_REQUEST.to_be_bytes()));
 }
 
-/// Asks for the end of whatever runs in the backend process `pid`; sent on a connection of its
-/// own.
+/// Appends a request to cancel the query of the backend process `pid`; sent on its own connection.
 pub fn cancel_request(out: &mut Vec<u8>, pid: u32, secret: &[u8]) {
     packet(out, |out| {
         out.extend_from_slice(&startup::CANCEL_REQUEST.to_be_bytes());
@@ -60,8 +59,7 @@ pub fn query(out: &mut Vec<u8>, sql: &[u8]) {
     message(out, QUERY, |out| cstr(out, sql));
 }
 
-/// `types_raw` is the count of parameter types and the types themselves as they stand in the
-/// message, or [`NO_TYPES`].
+/// `types_raw` is the number of parameter types and the types as in the message, or [`NO_TYPES`].
 pub fn parse(out: &mut Vec<u8>, name: &[u8], sql: &[u8], types_raw: &[u8]) {
     message(out, PARSE, |out| {
         cstr(out, name);
@@ -70,14 +68,14 @@ pub fn parse(out: &mut Vec<u8>, name: &[u8], sql: &[u8], types_raw: &[u8]) {
     });
 }
 
-/// `rest` is all that follows the two names: formats, values and result formats.
+/// `rest` is everything after the two names: formats, values and result formats.
 pub fn bind(out: &mut Vec<u8>, portal: &[u8], statement: &[u8], rest: &[u8]) {
     bind_header(out, portal, statement, rest.len());
     out.extend_from_slice(rest);
 }
 
-/// The beginning of a [`bind`], up to the end of its names; the caller sends the `rest_len` bytes
-/// that complete it. So a Bind can be renamed while its values are still arriving.
+/// Appends the beginning of a [`bind`] up to the end of its names; the caller sends the remaining
+/// `rest_len` bytes. So a Bind can be renamed before its values have arrived.
 pub fn bind_header(out: &mut Vec<u8>, portal: &[u8], statement: &[u8], rest_len: usize) {
     let start = out.len();
     message(out, BIND, |out| {
@@ -90,12 +88,12 @@ pub fn bind_header(out: &mut Vec<u8>, portal: &[u8], statement: &[u8], rest_len:
     }
 }
 
-/// A bind to the unnamed portal with all values and all results as text.
+/// Appends a bind to the unnamed portal with all values and results as text.
 pub fn bind_text(out: &mut Vec<u8>, statement: &[u8], values: &[Option<&[u8]>]) {
     bind(out, b"", statement, &text_values(values));
 }
 
-/// The `rest` of a [`bind`] with all values and all results as text.
+/// Returns the `rest` of a [`bind`] with all values and results as text.
 #[must_use]
 pub fn text_values(values: &[Option<&[u8]>]) -> Vec<u8> {
     let mut rest = Vec::new();
@@ -144,7 +142,7 @@ pub fn terminate(out: &mut Vec<u8>) {
     message(out, TERMINATE, |_| ());
 }
 
-/// A password in clear or, for MD5, the hash that answers the salt.
+/// Appends a cleartext password, or the MD5 hash that answers the salt.
 pub fn password(out: &mut Vec<u8>, password: &[u8]) {
     message(out, PASSWORD, |out| cstr(out, password));
 }

@@ -1,12 +1,11 @@
-//! The PostgreSQL protocol, version 3, as bytes: framing, borrowed views of messages, builders,
-//! and the password exchanges; and the header a proxy may send ahead of it.
+//! The PostgreSQL protocol, version 3, as bytes: framing, borrowed views of messages, builders and
+//! the password exchanges. Also the header that a proxy may send before it.
 //!
 //! This crate is pure. It opens no socket, reads no clock and draws no random number: salts and
-//! nonces are arguments, and a function's result depends on nothing else. It knows nothing of
-//! pools, users or configuration.
+//! nonces are arguments. It knows nothing of pools, users or configuration.
 //!
-//! Invariant: no byte from the network can panic it. Every decoder returns an error for input it
-//! does not understand, and the lints below keep the ways to panic out of the source.
+//! Invariant: no byte from the network can make it panic. Every decoder returns an error for
+//! invalid input, and the lints below keep possible panics out of the source.
 //!
 //! The words *frontend* and *backend* name the direction of a message, as the protocol chapter
 //! of PostgreSQL's manual uses them: a frontend message travels towards PostgreSQL.
@@ -28,6 +27,7 @@ pub mod proxy_header;
 pub mod reader;
 pub mod scram;
 pub mod secret;
+pub mod sqlstate;
 pub mod startup;
 mod writer;
 

@@ -1,7 +1,7 @@
-//! PostgreSQL's MD5 passwords: what is stored, and what is sent to prove it.
+//! PostgreSQL's MD5 passwords: the stored hash, and the response that proves it.
 //!
-//! MD5 is broken as a hash and these values are as good as the password itself; they are here
-//! because deployments still hold them.
+//! MD5 is broken as a hash, and the stored value suffices to log in. It is supported because
+//! installations still have such values.
 
 use md5::{Digest, Md5};
 use subtle::ConstantTimeEq;
@@ -9,30 +9,30 @@ use subtle::ConstantTimeEq;
 /// The first bytes of a stored value and of a response.
 const PREFIX: &str = "md5";
 
-/// The stored form for a user: `md5` and 32 hexadecimal digits of the password and the user's name,
-/// hashed together.
+/// Returns the stored form for a user: `md5` and 32 hexadecimal digits of the hash of password and
+/// user name.
 #[must_use]
 pub fn hash(user: &[u8], password: &[u8]) -> String {
     prefixed_digest(password, user)
 }
 
-/// The answer to `salt` of one who has the `stored` value (as [`hash`] makes it): `md5` and 32
-/// hexadecimal digits.
+/// Returns the response to `salt` for the `stored` value (from [`hash`]): `md5` and 32 hexadecimal
+/// digits.
 #[must_use]
 pub fn response(stored: &str, salt: [u8; 4]) -> String {
     let digits = stored.strip_prefix(PREFIX).unwrap_or(stored);
     prefixed_digest(digits.as_bytes(), &salt)
 }
 
-/// Whether `given` answers `salt` for the `stored` value. Takes the same time wherever the two
+/// Is `given` the response to `salt` for the `stored` value? The time does not depend on where they
 /// differ.
 #[must_use]
 pub fn verify(stored: &str, salt: [u8; 4], given: &[u8]) -> bool {
     response(stored, salt).as_bytes().ct_eq(given).into()
 }
 
-/// Whether a stored value has the form [`hash`] gives it. PostgreSQL takes only lower-case digits,
-/// and anything else for a password in clear.
+/// Has a stored value the form of [`hash`]? PostgreSQL accepts only lower-case digits, and treats
+/// everything else as a cleartext password.
 #[must_use]
 pub fn is_stored(value: &str) -> bool {
     value.strip_prefix(PREFIX).is_some_and(|digits| {
@@ -40,8 +40,8 @@ pub fn is_stored(value: &str) -> bool {
     })
 }
 
-/// The first 64 bits of a text's MD5: PostgreSQL's `left(md5(text), 16)` as a number. It tells
-/// texts apart where nobody gains by making two that are equal.
+/// Returns the first 64 bits of a text's MD5: PostgreSQL's `left(md5(text), 16)` as a number. Use
+/// it where an attacker gains nothing from collisions.
 #[must_use]
 pub fn fingerprint(text: &[u8]) -> u64 {
     let digest = Md5::digest(text);

@@ -1,8 +1,7 @@
 //! Borrowed views of the messages a pooler reads.
 //!
-//! A view is made from a message's *body*, the bytes after the five of the header, copies nothing
-//! and allocates nothing. Only messages somebody here needs to look into have one: the rest passes
-//! through unread.
+//! A view is made from a message's *body*, the bytes after the five of the header, without copying
+//! or allocating. Only messages that Weir reads have a view; others pass through unread.
 
 mod backend;
 pub(crate) mod error;
@@ -10,7 +9,8 @@ mod frontend;
 
 pub use self::backend::{
     AuthenticationRequest, BackendKeyData, CommandComplete, DataRow, Mechanisms,
-    NegotiateProtocolVersion, NotificationResponse, ParameterStatus, ReadyForQuery, Values,
+    NegotiateProtocolVersion, NotificationResponse, ParameterStatus, ReadyForQuery, RowDescription,
+    Values,
 };
 pub use self::error::MessageError;
 pub use self::frontend::{

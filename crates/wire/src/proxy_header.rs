@@ -1,8 +1,8 @@
-//! The header that a proxy in front of the pooler sends ahead of a connection's first byte: the
-//! PROXY protocol, version 2, as haproxy's `doc/proxy-protocol.txt` has it.
+//! The header that a proxy in front of Weir sends before a connection's first byte: the PROXY
+//! protocol, version 2 (haproxy's `doc/proxy-protocol.txt`).
 //!
-//! Only what says where the client really is is read: the addresses. The rest of a header (its
-//! TLVs) is skipped. The caller decides which senders to trust.
+//! Only the client's address is read. The rest of a header (its TLVs) is skipped. The caller
+//! decides which senders to trust.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,29 +10,29 @@ use thiserror::Error;
 
 use crate::reader::Reader;
 
-/// The first bytes of every header. Neither a startup packet nor TLS can.
+/// The first bytes of every header. No startup packet and no TLS handshake begins with them.
 pub const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// Signature, version and command, family, length of the rest.
 pub const HEAD_LEN: usize = 16;
-/// The longest header accepted, in bytes. The protocol allows 65,551 and asks for 536 at least.
+/// The longest accepted header, in bytes. The protocol allows 65,551 and requires at least 536.
 pub const HEADER_LEN_MAX: usize = 4_096;
 
 /// The kind of a connection's first bytes, as far as they have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// A header, as far as it goes; nothing behind this many bytes belongs to it.
+    /// An incomplete header; no bytes beyond this number belong to it.
     Needs(usize),
     /// A whole header.
     Whole {
-        /// Its bytes.
+        /// Its length in bytes.
         len: usize,
-        /// Where the client is. `None`: the proxy speaks for itself, or cannot tell, and the
-        /// connection's own address is meant.
+        /// The client's address. `None`: the proxy's own connection, or an unknown address; the
+        /// address of the connection counts.
         client: Option<SocketAddr>,
     },
 }
 
-/// Why it is no header that we take.
+/// Why a header is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ProxyHeaderError {
     #[error("no PROXY protocol header")]
@@ -47,10 +47,10 @@ pub enum ProxyHeaderError {
     Length(u16),
 }
 
-/// Looks at the first bytes of a connection; no more of them than it has asked for.
+/// Reads the first bytes of a connection, at most as many as it has asked for.
 ///
 /// # Errors
-/// As soon as no further bytes can make it a header.
+/// As soon as no further bytes can make it a valid header.
 pub fn read(bytes: &[u8]) -> Result<Progress, ProxyHeaderError> {
     let known = bytes.len().min(SIGNATURE.len());
     if bytes.get(..known) != SIGNATURE.get(..known) {
@@ -72,19 +72,19 @@ pub fn read(bytes: &[u8]) -> Result<Progress, ProxyHeaderError> {
     if bytes.len() < len {
         return Ok(Progress::Needs(len));
     }
-    // LOCAL: the proxy's own connection, and whatever addresses are there mean nothing.
+    // LOCAL: the proxy's own connection, whose addresses mean nothing.
     let client = if command == 0x20 { None } else { source(family, reader, rest_len)? };
     Ok(Progress::Whole { len, client })
 }
 
-/// Source and destination, then their ports: the source alone is of interest.
+/// Reads the source from the addresses and ports of source and destination.
 fn source(
     family: u8,
     mut reader: Reader<'_>,
     rest_len: u16,
 ) -> Result<Option<SocketAddr>, ProxyHeaderError> {
     let address = match family {
-        // Not told, or a unix socket at the proxy.
+        // Unknown, or a unix socket at the proxy.
         0x00 | 0x31 => return Ok(None),
         0x11 => address::<4, Ipv4Addr>(&mut reader),
         0x21 => address::<16, Ipv6Addr>(&mut reader),
@@ -131,7 +131,7 @@ mod tests {
         v6[15] = 9;
         v6[32..34].copy_from_slice(&[0, 80]);
         assert_eq!(whole(&header(0x21, 0x21, &v6)), Some("[2001::9]:80".parse().unwrap()));
-        // More than addresses is skipped.
+        // Data after the addresses is skipped.
         let more = [&V4[..], &[4, 0, 3, 1, 2, 3]].concat();
         assert_eq!(whole(&header(0x21, 0x11, &more)), Some("192.0.2.7:54321".parse().unwrap()));
     }

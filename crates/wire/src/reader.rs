@@ -1,7 +1,7 @@
 //! A cursor over the body of one message.
 //!
-//! It never panics and never reads past the end: each method returns `None` when the body is too
-//! short, and leaves the cursor where it was.
+//! It never panics and never reads past the end. If the body is too short, a method returns `None`
+//! and leaves the cursor in place.
 
 use std::ffi::CStr;
 
@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// A string up to its NUL, which is consumed but not returned.
+    /// Returns a string up to its NUL, which is consumed but not returned.
     #[inline]
     pub fn cstr(&mut self) -> Option<&'a [u8]> {
         let string = CStr::from_bytes_until_nul(self.rest).ok()?.to_bytes();
@@ -51,7 +51,7 @@ impl<'a> Reader<'a> {
         Some(string)
     }
 
-    /// The next `n` bytes.
+    /// Returns the next `n` bytes.
     #[inline]
     pub fn bytes(&mut self, n: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.rest.split_at_checked(n)?;
@@ -59,13 +59,13 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
-    /// All that is left; the reader is empty afterwards.
+    /// Returns all remaining bytes; the reader is empty afterwards.
     #[inline]
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    /// How many bytes are left.
+    /// Returns the number of remaining bytes.
     #[inline]
     #[must_use]
     pub fn remaining(&self) -> usize {
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// The next `N` bytes as an array.
+    /// Returns the next `N` bytes as an array.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (array, rest) = self.rest.split_first_chunk::<N>()?;

@@ -1,8 +1,8 @@
 //! SCRAM-SHA-256 (RFC 5802 and 7677) as PostgreSQL speaks it, both sides of the exchange.
 //!
 //! The client's user name is ignored, since the startup packet has named the user already. With
-//! channel binding (SCRAM-SHA-256-PLUS) both sides sign which certificate the connection has, so that
-//! nobody can stand in between with another one. Nonces and salts come from the caller.
+//! channel binding (SCRAM-SHA-256-PLUS) both sides sign the connection's certificate, so no
+//! attacker in between can use another one. Nonces and salts come from the caller.
 //!
 //! ```text
 //!   client                                     server
@@ -12,9 +12,9 @@
 //!                                         <-   v=SIGNATURE
 //! ```
 //!
-//! A pooler stands in the middle: it is the server to its clients and the client of PostgreSQL. The
-//! proof a client gives us reveals its `ClientKey` to whoever holds the verifier, and that key is
-//! all it takes to log in to PostgreSQL under the same verifier. So no password is needed anywhere.
+//! A pooler is the server for its clients and a client of PostgreSQL. A client's proof reveals its
+//! `ClientKey` to the owner of the verifier. That key suffices to log in to PostgreSQL with the
+//! same verifier, so no password is needed.
 
 mod attributes;
 mod client;

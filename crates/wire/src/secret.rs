@@ -5,7 +5,7 @@ use std::fmt;
 use crate::md5;
 use crate::scram::ScramVerifier;
 
-/// A password in one of the three forms PostgreSQL knows. Its `Debug` shows only which.
+/// A password in one of PostgreSQL's three forms. `Debug` shows only which.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
     /// `md5` and 32 digits, as [`md5::hash`] makes it.
@@ -16,8 +16,8 @@ pub enum Secret {
 }
 
 impl Secret {
-    /// Tells the form by its looks, as PostgreSQL does: what is neither of the two hashed forms is
-    /// a password in clear, the empty one included.
+    /// Recognises the form as PostgreSQL does: everything else than the two hashed forms is a
+    /// cleartext password, including an empty one.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         if md5::is_stored(text) {

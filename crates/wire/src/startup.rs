@@ -14,8 +14,8 @@ use crate::reader::Reader;
 
 /// Protocol 3.0: the major number in the upper half, the minor in the lower.
 pub const PROTOCOL_3_0: u32 = 3 << 16;
-/// The newest minor version spoken here, on both sides: 3.2, PostgreSQL 18's. Its difference from
-/// 3.0 is longer cancel keys.
+/// The newest supported minor version: 3.2, as in PostgreSQL 18. It differs from 3.0 by longer
+/// cancel keys.
 pub const MINOR_VERSION: u16 = 2;
 /// A request code has 1234 where a protocol version has its major number.
 pub const CANCEL_REQUEST: u32 = 1234 << 16 | 5678;
@@ -24,12 +24,12 @@ pub const GSSENC_REQUEST: u32 = 1234 << 16 | 5680;
 
 /// The shortest packet: a length and a code.
 pub const PACKET_LEN_MIN: usize = 8;
-/// The longest packet accepted, in bytes. PostgreSQL stops at 10,000; PgBouncer below 64 kB.
+/// The longest accepted packet, in bytes. PostgreSQL stops at 10,000; PgBouncer below 64 kB.
 pub const PACKET_LEN_MAX: usize = 65_536;
 /// Bytes of a cancel key's secret: 4 in protocol 3.0, up to this many in 3.2.
 pub const CANCEL_SECRET_LEN_MAX: usize = 256;
 const CANCEL_SECRET_LEN_MIN: usize = 4;
-/// Room for what most drivers send.
+/// Room for the parameters of most drivers.
 const PARAMETERS_USUAL: usize = 8;
 
 /// The request in the first packet of a connection.
@@ -41,7 +41,7 @@ pub enum StartupRequest<'a> {
     GssEnc,
 }
 
-/// The key that names a running query to cancel.
+/// The key of a running query to cancel.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CancelKey {
     pub pid: u32,
@@ -50,8 +50,8 @@ pub struct CancelKey {
 }
 
 impl CancelKey {
-    /// The protocol 3.0 part of the key, as one number: the process id in the upper half, the first
-    /// four bytes of the secret in the lower. The bytes after them are returned unchanged.
+    /// Returns the protocol 3.0 part of the key as one number, and the following bytes. The number
+    /// has the process id in the upper half, and the first four bytes of the secret in the lower.
     #[must_use]
     pub fn number(&self) -> Option<(u64, &[u8])> {
         let (short, tag) = self.secret.split_first_chunk::<4>()?;
@@ -68,23 +68,23 @@ impl fmt::Debug for CancelKey {
 /// A name and its value.
 pub type Parameter<'a> = (&'a [u8], &'a [u8]);
 
-/// A session's parameters as the client gave them.
+/// A session's parameters from the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartupPacket<'a> {
     /// Always 3.
     pub major: u16,
-    /// The version that the client asked for, even if it is newer than ours.
+    /// The version that the client requested, even if it is newer than ours.
     pub minor: u16,
     parameters: Vec<Parameter<'a>>,
 }
 
 impl<'a> StartupPacket<'a> {
-    /// Names and values in the packet's order, repeated names included.
+    /// Returns names and values in the packet's order, including repeated names.
     pub fn parameters(&self) -> impl Iterator<Item = Parameter<'a>> {
         self.parameters.iter().copied()
     }
 
-    /// The value of a parameter; of a repeated one the last, which is the one PostgreSQL heeds.
+    /// Returns the value of a parameter. If it is repeated, the last one counts, as in PostgreSQL.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a [u8]> {
         let last = self.parameters.iter().rfind(|(key, _)| *key == name.as_bytes());
@@ -95,39 +95,39 @@ impl<'a> StartupPacket<'a> {
 /// Why the first bytes of a connection are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StartupError {
-    /// A cancel key no server could have given.
+    /// A cancel key that no server can have created.
     #[error("bad cancel request")]
     CancelKey,
-    /// An HTTP client: its request's first word reads as a huge length.
+    /// An HTTP client: the first word of its request is a huge length.
     #[error("received an HTTP request instead of a startup packet")]
     Http,
-    /// A length outside the limits, or not the one of the packet it stands in.
+    /// A length outside the limits, or not that of the packet.
     #[error("invalid length of startup packet: {0}")]
     Length(u32),
-    /// The parameters end in the middle of one, or not at the packet's end.
+    /// The parameters end in the middle of one, or before the packet's end.
     #[error("invalid startup packet layout: expected terminator as last byte")]
     MissingTerminator,
-    /// A proxy announces its client to a pooler that would not take its word.
+    /// A proxy header from a sender that is not trusted.
     #[error(
         "received a PROXY protocol header from an address that is not in proxy_protocol_trusted"
     )]
     ProxyHeader,
-    /// Protocol 2, gone since PostgreSQL 14 (or 1, gone long before).
+    /// Protocol 2, removed in PostgreSQL 14 (or 1, removed long before).
     #[error("old V2 protocol not supported")]
     OldProtocol,
-    /// TLS from the first byte, which nobody agreed upon.
+    /// TLS from the first byte, where it is not expected.
     #[error("received a TLS handshake instead of a startup packet")]
     Tls,
     #[error("unsupported protocol version {major}.{minor}")]
     UnsupportedVersion { major: u16, minor: u16 },
 }
 
-/// The length of the packet that begins with `bytes`, in bytes and with the length field;
-/// `Ok(None)` when fewer than 4 bytes are there. [`parse`] wants exactly that many.
+/// Returns the length of the packet that begins with `bytes`, including the length field;
+/// `Ok(None)` if fewer than 4 bytes have arrived. [`parse`] needs exactly that many.
 ///
 /// # Errors
-/// When the length is outside [`PACKET_LEN_MIN`]`..=`[`PACKET_LEN_MAX`]; what looks like another
-/// protocol gets an error that says so.
+/// When the length is outside [`PACKET_LEN_MIN`]`..=`[`PACKET_LEN_MAX`]. Other known protocols get
+/// an error of their own.
 pub fn packet_len(bytes: &[u8]) -> Result<Option<usize>, StartupError> {
     let Some(first) = bytes.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*first);
@@ -143,7 +143,7 @@ pub fn packet_len(bytes: &[u8]) -> Result<Option<usize>, StartupError> {
     }
 }
 
-/// Reads one whole packet, as long as [`packet_len`] said.
+/// Reads one whole packet of the length from [`packet_len`].
 ///
 /// # Errors
 /// See [`StartupError`].
@@ -184,7 +184,7 @@ fn parse_cancel(mut reader: Reader<'_>) -> Result<CancelKey, StartupError> {
     Ok(CancelKey { pid, secret: secret.to_vec() })
 }
 
-/// Names and values come in pairs, up to an empty name, which is the last byte.
+/// Reads pairs of names and values, up to an empty name, which must be the last byte.
 fn parse_parameters(mut reader: Reader<'_>) -> Result<Vec<Parameter<'_>>, StartupError> {
     let mut parameters = Vec::with_capacity(PARAMETERS_USUAL);
     loop {

@@ -1,8 +1,8 @@
-//! The base of all builders: a message whose length is filled in once its body is written.
+//! The basis of all builders: a message whose length is set after its body is written.
 //!
-//! Callers bound what they build (a pooler composes only small messages and streams the rest), so
-//! builders do not fail. Were a message ever to outgrow its length field, the field is capped and
-//! the peer sees a protocol error.
+//! Callers limit what they build (a pooler builds only small messages and streams the rest), so
+//! builders do not fail. If a message were too long for its length field, the field would be
+//! capped, and the peer would see a protocol error.
 
 /// Appends a message: its code, its length, and what `body` appends.
 #[inline]
@@ -11,7 +11,7 @@ pub(crate) fn message(out: &mut Vec<u8>, code: u8, body: impl FnOnce(&mut Vec<u8
     packet(out, body);
 }
 
-/// Appends a message without a code, as a connection opens with.
+/// Appends a message without a code, such as the first one of a connection.
 #[inline]
 pub(crate) fn packet(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
@@ -37,8 +37,8 @@ pub(crate) fn count(n: usize) -> [u8; 2] {
     i16::try_from(n).unwrap_or(i16::MAX).to_be_bytes()
 }
 
-/// Appends a string and its NUL. A NUL inside would end the string for the reader and turn the
-/// rest of it into other fields, so the string is cut there.
+/// Appends a string and its NUL. A NUL in the string would end it and turn the rest into other
+/// fields, so the string is cut there.
 #[inline]
 pub(crate) fn cstr(out: &mut Vec<u8>, string: &[u8]) {
     match std::ffi::CStr::from_bytes_until_nul(string) {
@@ -48,7 +48,7 @@ pub(crate) fn cstr(out: &mut Vec<u8>, string: &[u8]) {
     out.push(0);
 }
 
-/// Appends a value with its length before it; none is the SQL null.
+/// Appends a value after its length; `None` is the SQL null.
 #[inline]
 pub(crate) fn value(out: &mut Vec<u8>, value: Option<&[u8]>) {
     match value {

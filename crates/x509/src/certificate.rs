@@ -110,14 +110,13 @@ impl Certificate {
         self.subject == self.issuer
     }
 
-    /// Does the certificate claim to be signed by its own key? The signature itself is not looked
-    /// at.
+    /// Does the certificate claim to be signed by its own key? The signature itself is not checked.
     pub(crate) fn is_self_signed(&self) -> bool {
         self.is_self_issued() && self.may_issue(self)
     }
 
-    /// By its names, key identifiers and algorithms: can this certificate's key have signed that
-    /// one?
+    /// Can this certificate's key have signed the other certificate, by names, key identifiers and
+    /// algorithms?
     pub(crate) fn may_issue(&self, other: &Self) -> bool {
         if self.extensions.is_unsound || other.extensions.is_unsound || self.subject != other.issuer
         {
@@ -137,7 +136,7 @@ impl Certificate {
         self.key.as_ref().zip(other.scheme).is_some_and(|(key, scheme)| key.suits(scheme))
     }
 
-    /// Has this certificate's key signed that one?
+    /// Has this certificate's key signed the other certificate?
     pub(crate) fn has_signed(&self, other: &Self) -> bool {
         let signed = self.key.as_ref().zip(other.scheme);
         signed.is_some_and(|(key, scheme)| key.verify(scheme, &other.signed, &other.signature))

@@ -1,16 +1,17 @@
-//! From a peer's certificate to one that signs itself.
+//! Builds the chain from a peer's certificate to a self-signed one.
 //!
-//! A trusted issuer goes before one that the peer has sent. From the first trusted certificate on, only
-//! trusted ones count. There is no going back: a chain that leads nowhere is refused, as by OpenSSL.
+//! A trusted issuer is preferred to one that the peer has sent. After the first trusted
+//! certificate, only trusted ones are used. The search never goes back: as in OpenSSL, a chain
+//! without an end is refused.
 
 use crate::{Certificate, MAX_DEPTH, verify::Refusal};
 
-/// The certificates of a CA file. Each of them may end a chain if it is self-signed, and is judged like
-/// any other certificate of the chain.
+/// The certificates of a CA file. A self-signed one may end a chain, and is verified like any other
+/// certificate of the chain.
 #[derive(Clone, Debug, Default)]
 pub struct Anchors(Vec<Certificate>);
 
-/// The peer's certificate, its issuer, and so on to a trusted certificate that signs itself.
+/// The peer's certificate, its issuer, and so on to a trusted self-signed certificate.
 #[derive(Debug)]
 pub(crate) struct Chain<'a>(pub(crate) Vec<&'a Certificate>);
 
@@ -39,7 +40,7 @@ impl Anchors {
         let mut is_trusted = false;
         let mut last = own;
         loop {
-            // The peer's certificate, and MAX_DEPTH above it; the next one has to be trusted.
+            // The peer's certificate, and MAX_DEPTH above it; the next one must be trusted.
             if chain.len() > MAX_DEPTH + 1 {
                 return Err(Refusal::TooLong);
             }
@@ -73,7 +74,8 @@ fn issuer<'a>(
     chain: &[&Certificate],
     now: i64,
 ) -> Option<&'a Certificate> {
-    // A self-signed peer's certificate is its own issuer; otherwise nothing stands in a chain twice.
+    // A self-signed peer's certificate is its own issuer; otherwise no certificate is twice in a
+    // chain.
     let is_alone = chain.len() == 1 && certificate.is_self_issued();
     let mut expired: Option<&Certificate> = None;
     for candidate in candidates {

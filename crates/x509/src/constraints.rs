@@ -1,4 +1,4 @@
-//! Name constraints: a CA may certify names within some places only, or everywhere but there.
+//! Name constraints: a CA may certify only certain names, or all except certain names.
 
 use crate::{
     Certificate,
@@ -6,7 +6,7 @@ use crate::{
     verify::Refusal,
 };
 
-/// How many pairs of a name and a constraint are compared for one certificate; OpenSSL's limit.
+/// The maximal number of comparisons of names and constraints for one certificate; OpenSSL's limit.
 const PAIRS_MAX: usize = 1 << 20;
 
 /// Do all names of a chain respect the constraints of the CAs above them?
@@ -28,8 +28,8 @@ pub(crate) fn check(chain: &[&Certificate]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// All names that a certificate gives its subject. A peer's common name counts if it could be a
-/// host's and there is no other one.
+/// Returns all names of a certificate's subject. A peer's common name counts if it could be a
+/// host's and there is no other name.
 fn names(certificate: &Certificate, is_peer: bool) -> Vec<SubjectName> {
     let mut names = certificate.extensions.names.clone();
     let has_dns = names.iter().any(|name| matches!(name, SubjectName::Dns(_)));
@@ -44,7 +44,8 @@ fn names(certificate: &Certificate, is_peer: bool) -> Vec<SubjectName> {
     names
 }
 
-/// Letters, digits, hyphens and underscores in several parts, with a dot between two of them.
+/// Returns whether the name has several parts of letters, digits, hyphens and underscores, with
+/// single dots between them.
 fn could_be_host(name: &str) -> bool {
     let name = name.trim_end_matches('\0');
     let is_label = |label: &str| {
@@ -99,7 +100,8 @@ impl SubjectName {
     }
 }
 
-/// The base itself, or parts added in front of it. A base that begins with a dot needs them.
+/// Returns whether the name is the base, or has more labels before it. A base that begins with a
+/// dot requires more labels.
 fn dns_is_within(name: &str, base: &str) -> bool {
     if base.is_empty() {
         return true;
@@ -108,13 +110,13 @@ fn dns_is_within(name: &str, base: &str) -> bool {
     front.is_empty() || base.starts_with('.') || front.ends_with(b".")
 }
 
-/// The part before the suffix, whose case does not matter.
+/// Returns the part before the suffix, whose case does not matter.
 fn without_suffix<'a>(text: &'a str, suffix: &str) -> Option<&'a [u8]> {
     let (front, back) = text.as_bytes().split_at_checked(text.len().checked_sub(suffix.len())?)?;
     back.eq_ignore_ascii_case(suffix.as_bytes()).then_some(front)
 }
 
-/// One mailbox (`a@b.c`), all of a host (`b.c` or `@b.c`), or all hosts within (`.b.c`).
+/// A base is one mailbox (`a@b.c`), all of a host (`b.c` or `@b.c`), or all hosts within (`.b.c`).
 fn email_is_within(name: &str, base: &str) -> Option<bool> {
     let (mailbox, host) = name.rsplit_once('@')?;
     Some(match base.rsplit_once('@') {
@@ -127,7 +129,7 @@ fn email_is_within(name: &str, base: &str) -> Option<bool> {
     })
 }
 
-/// The host of a URI: the base itself, or any within it if that begins with a dot.
+/// The host of a URI must be the base, or within it if the base begins with a dot.
 fn uri_is_within(uri: &str, base: &str) -> Option<bool> {
     let (_, rest) = uri.split_once("://")?;
     let host = rest.split([':', '/']).next().filter(|host| !host.is_empty())?;

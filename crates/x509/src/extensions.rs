@@ -15,7 +15,7 @@ const PROXY_CERTIFICATE: Oid<'static> = oid!(1.3.6.1.5.5.7.1.14);
 /// Microsoft's and Netscape's old names for a server's purpose.
 const SERVER_GATED: [Oid<'static>; 2] = [oid!(1.3.6.1.4.1.311.10.3.3), oid!(2.16.840.1.113730.4.1)];
 
-/// The extensions that matter to a verdict.
+/// The extensions that matter for the result.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extensions {
     pub(crate) basic: Option<Basic>,
@@ -28,9 +28,9 @@ pub(crate) struct Extensions {
     pub(crate) names: Vec<SubjectName>,
     pub(crate) constraints: Option<Constraints>,
     pub(crate) is_proxy: bool,
-    /// Something is critical that OpenSSL does not know.
+    /// There is a critical extension that OpenSSL does not know.
     pub(crate) has_unknown_critical: bool,
-    /// An extension cannot be read, contradicts itself, or stands there twice.
+    /// An extension cannot be read, contradicts itself, or is repeated.
     pub(crate) is_unsound: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Purposes {
     pub(crate) server: bool,
 }
 
-/// Netscape's certificate type, of the years before the extended key usage.
+/// Netscape's certificate type, older than the extended key usage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NetscapeType {
     pub(crate) client: bool,
@@ -66,7 +66,7 @@ pub(crate) struct NetscapeType {
     pub(crate) any_ca: bool,
 }
 
-/// How the issuer's certificate is to be recognised.
+/// How the issuer's certificate is recognised.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AuthorityKey {
     pub(crate) key: Option<Vec<u8>>,
@@ -85,7 +85,7 @@ pub(crate) enum SubjectName {
     /// Another kind, by its tag.
     Other(u32),
     Uri(String),
-    /// Of this kind by its tag, and not readable.
+    /// An unreadable name of this kind, by its tag.
     Unreadable(u32),
 }
 
@@ -110,7 +110,7 @@ impl Extensions {
         read
     }
 
-    /// Takes over what one extension says. Returns false if it has no meaning here.
+    /// Records one extension. Returns false if it has no meaning here.
     fn take(&mut self, extension: &X509Extension<'_>) -> bool {
         match extension.parsed_extension() {
             ParsedExtension::BasicConstraints(basic) => {
@@ -195,12 +195,13 @@ fn is_supported(oid: &Oid<'_>) -> bool {
         oid!(2.5.29.37),             // extended key usage
         oid!(2.5.29.54),             // inhibit any policy
         oid!(2.16.840.1.113730.1.1), // Netscape certificate type
+        oid!(1.3.6.1.5.5.7.48.1.5),  // no check of OCSP responders
         PROXY_CERTIFICATE,
     ]
     .contains(oid)
 }
 
-/// `anyExtendedKeyUsage` stands for neither purpose, as in OpenSSL.
+/// Reads the extended key usage. As in OpenSSL, `anyExtendedKeyUsage` stands for neither purpose.
 fn purposes(usage: &ExtendedKeyUsage<'_>) -> Purposes {
     let is_gated = usage.other.iter().any(|other| SERVER_GATED.contains(other));
     Purposes { client: usage.client_auth, server: usage.server_auth || is_gated }

@@ -1,10 +1,10 @@
-//! Whether a certificate is for a host, by libpq's rules.
+//! Checks whether a certificate is for a host, by libpq's rules.
 
 use core::net::IpAddr;
 
 use crate::{Certificate, extensions::SubjectName};
 
-/// The name or address by which a server was reached.
+/// The name or address that the client connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host<'a> {
     Name(&'a str),
@@ -44,13 +44,13 @@ impl Certificate {
         }
     }
 
-    /// The first one, as for PostgreSQL.
+    /// Returns the first common name, as PostgreSQL does.
     fn common_name(&self) -> Option<&str> {
         self.common_names.first().map(String::as_str)
     }
 }
 
-/// Is this the host's name, or a pattern for it? A star stands for one label, the first of at least
+/// Is `name` the host's name, or a pattern for it? A star stands for the first label, of at least
 /// three.
 fn covers(name: &str, host: &str) -> bool {
     if name.eq_ignore_ascii_case(host) {

@@ -1,10 +1,9 @@
 //! Judges X.509 certificates as OpenSSL 3 does for libpq and PgBouncer.
 //!
-//! [`Certificate`] is a certificate that was read. [`Anchors`] are the certificates of a CA file,
-//! and [`Anchors::verify`] answers whether a peer's certificate leads to one of them. OpenSSL's
-//! verdict is the specification: purpose `sslclient` or `sslserver`, security level 2, no partial
-//! chains, no revocation lists. The test `verdicts` asks the `openssl` command about each of its
-//! chains.
+//! [`Certificate`] is a parsed certificate. [`Anchors`] are the certificates of a CA file, and
+//! [`Anchors::verify`] checks whether a peer's certificate leads to one of them. OpenSSL's result
+//! is the specification: purpose `sslclient` or `sslserver`, security level 2, no partial chains,
+//! no revocation lists. The test `verdicts` compares each of its chains with the `openssl` command.
 //!
 //! * `certificate`, `extensions`: what is read
 //! * `name`, `host`, `constraints`: names of subjects, of hosts, and which names a CA may certify
@@ -21,10 +20,10 @@
 //! # Cost
 //!
 //! A peer's certificates fit into one TLS message of 64 KiB. A chain has at most [`MAX_DEPTH`] + 2
-//! certificates, and each link costs one look through the peer's certificates and one signature
+//! certificates. Each link costs one search through the peer's certificates and one signature
 //! check.
 //!
-//! Invariant: no byte can panic it. It reads no clock and no file.
+//! Invariant: no byte can make it panic. It reads no clock and no file.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -49,8 +48,7 @@ pub use self::{
     verify::Refusal,
 };
 
-/// Number of CA certificates that may stand between a peer's certificate and the trusted one, as in
-/// PgBouncer.
+/// The number of CA certificates between a peer's certificate and the trusted one, as in PgBouncer.
 pub const MAX_DEPTH: usize = 6;
 
 /// The purpose of a peer's certificate.

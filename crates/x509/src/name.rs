@@ -1,12 +1,12 @@
-//! Distinguished names, brought into a form in which equal names have equal bytes.
+//! Distinguished names in a form in which equal names have equal bytes.
 
 use x509_parser::{
     der_parser::asn1_rs::{Any, Class, Tag},
     x509::{AttributeTypeAndValue, RelativeDistinguishedName, X509Name},
 };
 
-/// A distinguished name in canonical form. Names are compared without regard to case, to the kind of
-/// string, and to how many spaces stand between two words.
+/// A distinguished name in canonical form. Comparisons ignore case, the kind of string, and the
+/// number of spaces between words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Name(Vec<u8>);
 
@@ -54,13 +54,13 @@ fn attribute_bytes(attribute: &AttributeTypeAndValue<'_>) -> Vec<u8> {
     bytes
 }
 
-/// A length in front, so that no name can pass for another.
+/// Appends a length and the content, so that different names cannot have equal bytes.
 fn append(bytes: &mut Vec<u8>, content: &[u8]) {
     bytes.extend((content.len() as u64).to_be_bytes());
     bytes.extend_from_slice(content);
 }
 
-/// Returns the value if it is of a kind of string that OpenSSL compares as text.
+/// Returns the value if OpenSSL compares this kind of string as text.
 pub(crate) fn text(value: &Any<'_>) -> Option<String> {
     if value.class() != Class::Universal {
         return None;
@@ -77,14 +77,14 @@ pub(crate) fn text(value: &Any<'_>) -> Option<String> {
     }
 }
 
-/// Characters of so many bytes each.
+/// Reads characters of `LEN` bytes each.
 fn wide<const LEN: usize>(data: &[u8]) -> Option<String> {
     let (characters, []) = data.as_chunks::<LEN>() else { return None };
     let number = |bytes: &[u8; LEN]| bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
     characters.iter().map(|bytes| char::from_u32(number(bytes))).collect()
 }
 
-/// Small letters, one space between words, none around.
+/// Returns lower-case letters, one space between words, and none around.
 fn folded(text: &str) -> String {
     let is_space = |c: char| c.is_ascii_whitespace() || c == '\u{b}';
     let words: Vec<&str> = text.split(is_space).filter(|word| !word.is_empty()).collect();

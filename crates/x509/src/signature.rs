@@ -41,12 +41,12 @@ pub enum Hash {
     Sha256,
     Sha384,
     Sha512,
-    /// MD5 or SHA-1. Nothing that was signed with them is accepted; a trusted certificate's signature of
-    /// itself may be, since nobody checks it.
+    /// MD5 or SHA-1. Signatures with them are refused. A trusted certificate may be self-signed
+    /// with them, because that signature is not checked.
     Weak,
 }
 
-/// How a signature is made. ECDSA combines any curve with any hash, which TLS 1.3 alone restricts.
+/// A signature scheme. ECDSA combines any curve with any hash; only TLS 1.3 restricts this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     Ecdsa(Hash),
@@ -85,7 +85,7 @@ impl Key {
         !matches!(self, Self::Rsa(_, bits) if *bits < RSA_BITS_MIN)
     }
 
-    /// Can a signature of this scheme have been made with this kind of key?
+    /// Can this kind of key have made a signature of this scheme?
     pub(crate) fn suits(&self, scheme: Scheme) -> bool {
         matches!(
             (self, scheme),
@@ -95,7 +95,7 @@ impl Key {
         )
     }
 
-    /// Was this signature of the message made with the private key that belongs to this one?
+    /// Does the signature of the message belong to this public key?
     #[must_use]
     pub fn verify(&self, scheme: Scheme, message: &[u8], signature: &[u8]) -> bool {
         let plain = |algorithm: &'static dyn VerificationAlgorithm, key: &Vec<u8>| {
@@ -130,8 +130,8 @@ impl Key {
 }
 
 impl Curve {
-    /// ECDSA signs a number: as many of the hash's leading bits as the curve's order has. The library
-    /// knows one hash for each curve, so any other is brought to that one's length first.
+    /// ECDSA signs a number: as many leading bits of the hash as the curve's order has. The library
+    /// supports one hash per curve, so any other hash is converted to its length first.
     fn verify(self, point: &[u8], hash: Hash, message: &[u8], signature: &[u8]) -> bool {
         let (algorithm, usual) = match self {
             Self::P256 => (&ECDSA_P256_SHA256_ASN1, &digest::SHA256),
@@ -193,7 +193,8 @@ impl Scheme {
         schemes.into_iter().find_map(|(known, scheme)| (known == *oid).then_some(scheme))
     }
 
-    /// PSS with one hash for everything; the library checks that the salt has the hash's length.
+    /// Reads the parameters of PSS with a single hash; the library checks that the salt has the
+    /// hash's length.
     fn read_pss(identifier: &AlgorithmIdentifier<'_>) -> Option<Self> {
         let parameters = RsaSsaPssParams::try_from(identifier.parameters()?).ok()?;
         let hash = Hash::read(parameters.hash_algorithm_oid())?;

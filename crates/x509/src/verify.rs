@@ -1,4 +1,4 @@
-//! Whether a chain may be relied on: for this purpose, at this time.
+//! Checks whether a chain is valid for a purpose and a time.
 
 use crate::{Anchors, Certificate, Purpose, chain::Chain, constraints};
 
@@ -38,11 +38,11 @@ pub enum Refusal {
 }
 
 impl Anchors {
-    /// Does this certificate lead to one of these, and may it be used for this purpose now?
-    /// `others` are the certificates that the peer has sent besides its own.
+    /// Does this certificate lead to one of these anchors, and is it valid for this purpose now?
+    /// `others` are the other certificates that the peer has sent.
     ///
     /// # Errors
-    /// The first reason why not.
+    /// Returns the first reason for refusing it.
     pub fn verify(
         &self,
         own: &Certificate,
@@ -61,7 +61,7 @@ impl Anchors {
         for certificate in &chain {
             check_dates(certificate, now)?;
         }
-        // The cheap checks come first; of the last certificate nobody checks the signature.
+        // The cheap checks come first; the signature of the last certificate is not checked.
         for (certificate, issuer) in chain.iter().zip(chain.iter().skip(1)) {
             check_signature(certificate, issuer)?;
         }
@@ -70,7 +70,7 @@ impl Anchors {
 }
 
 fn check_extensions(chain: &[&Certificate], purpose: Purpose) -> Result<(), Refusal> {
-    // Number of CAs below that count for path lengths.
+    // The number of CAs below, for path lengths.
     let mut below = 0;
     for (at, certificate) in chain.iter().enumerate() {
         let extensions = &certificate.extensions;
@@ -97,8 +97,8 @@ fn check_extensions(chain: &[&Certificate], purpose: Purpose) -> Result<(), Refu
     Ok(())
 }
 
-/// May the certificate stand above another one? The last of a chain may also be a self-signed one of
-/// version 1, or say by its key usage alone that it signs certificates, or by Netscape's type.
+/// May the certificate issue another one? The last of a chain may also be a self-signed one of
+/// version 1, or qualify by its key usage alone or by Netscape's type.
 fn may_be_ca(certificate: &Certificate, is_last: bool) -> bool {
     let extensions = &certificate.extensions;
     if extensions.key_usage.is_some_and(|usage| !usage.signs_certificates) {
@@ -113,7 +113,7 @@ fn may_be_ca(certificate: &Certificate, is_last: bool) -> bool {
     }
 }
 
-/// May the certificate be used for this, at this place of the chain?
+/// May the certificate be used for this purpose, at this position of the chain?
 fn suits(certificate: &Certificate, at: usize, purpose: Purpose) -> bool {
     let extensions = &certificate.extensions;
     if extensions.purposes.is_some_and(|purposes| !purposes.allow(purpose)) {

@@ -124,8 +124,8 @@ fn a_login_has_its_time_in_all_however_it_is_spread() {
         .set("client_tls_key_file", own.key())
         .start();
     let packet = frontend::startup(&[("user", Role::APP), ("database", &database)]);
-    let mut client = RawClient::connect(pooler.port());
     let began = Instant::now();
+    let mut client = RawClient::connect(pooler.port());
     // A byte at a time, never silent for long, and never done.
     let mut bytes = packet[..packet.len() - 1].iter().cycle();
     client.set_timeout(Duration::from_millis(100));

@@ -1,5 +1,7 @@
 //! Weir's own commands: `serve URL`, `check-config`, `convert`, `help`, `demo`, and PgBouncer's flags.
 
+mod checks;
+mod ctl;
 mod defaults;
 mod demo;
 

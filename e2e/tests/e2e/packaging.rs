@@ -30,6 +30,8 @@ fn an_installation_has_all_its_files_and_spares_the_configuration() {
     assert!(unit.contains("\nType=notify\n"), "{unit}");
     assert!(read("opt/weir/lib/systemd/system/weir.socket").contains("[Socket]"));
     assert!(read("opt/weir/share/man/man1/weir.1").contains(".SH SIGNALS"));
+    assert!(read("opt/weir/share/weir/prometheus/weir.rules.yml").contains("alert: WeirDown"));
+    assert!(read("opt/weir/share/weir/prometheus/weir-dashboard.json").contains("weir_clients"));
     let config = root.join("opt/etc/weir/weir.ini");
     assert!(read("opt/etc/weir/weir.ini").contains("auth_file = /opt/etc/weir/userlist.txt"));
     let binary = root.join("opt/weir/bin/weir");
@@ -50,7 +52,9 @@ fn the_configuration_that_is_installed_is_valid() {
     let folder = open_folder("config");
     std::fs::write(folder.join("userlist.txt"), "").expect("our own folder");
     let path = folder.join("weir.ini");
-    let text = text.replace("@SYSCONFDIR@/weir", &folder.display().to_string());
+    let folder = folder.display().to_string();
+    // systemd makes the folder of the socket.
+    let text = text.replace("@SYSCONFDIR@/weir", &folder).replace("/run/weir", &folder);
     std::fs::write(&path, text).expect("our own folder");
     let text = support::run(Command::new(pooler_binary()).arg("check-config").arg(path));
     assert!(text.contains("Pool mode\n  auto\n"), "{text}");

@@ -93,6 +93,7 @@ fn restart_under_load(mode: &str, servers: u64) {
         stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(pooler.log().matches("has taken over").count(), RESTARTS);
+    assert_eq!(pooler.log().matches(" stay\n").count(), RESTARTS);
 }
 
 #[test]

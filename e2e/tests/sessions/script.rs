@@ -173,6 +173,11 @@ pub(crate) struct Script {
 }
 
 impl Script {
+    /// Whether one of this session's texts contains this word; letters in lower case.
+    pub(crate) fn says(&self, session: usize, word: &str) -> bool {
+        self.steps.iter().any(|step| step.session == session && step.says(word))
+    }
+
     /// Whether every step finds a server: one is always left to whoever keeps none.
     pub(crate) fn is_servable(&self) -> bool {
         let mut holding = BTreeSet::new();

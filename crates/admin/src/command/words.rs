@@ -1,7 +1,7 @@
-//! The grammar of the console: a word and perhaps a second one, or `SET word = value`. It knows
-//! no command by name but SET, whose form is its own.
+//! The grammar of the console: one or two words, or `SET word = value`. SET is the only command
+//! that it knows by name, because of its form.
 
-/// A command line taken apart. Quotes are gone; upper and lower case are as typed.
+/// A parsed command line, without quotes; upper and lower case are as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Command { verb: Vec<u8>, argument: Vec<u8> },
@@ -12,11 +12,11 @@ pub(super) enum Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     Grammar,
-    /// A word is longer than PgBouncer has room for.
+    /// A word is too long for PgBouncer.
     TooLong,
 }
 
-/// Longest words, in bytes, by their place in the line.
+/// Maximal length of words, in bytes, by their position in the line.
 const VERB_MAX: usize = 15;
 const ARGUMENT_MAX: usize = 63;
 const VALUE_MAX: usize = 255;
@@ -43,7 +43,7 @@ fn command(text: &[u8]) -> Option<Line> {
     cursor.end().then_some(Line::Command { verb, argument })
 }
 
-/// PgBouncer wants no blank round `to`, so neither do we.
+/// As in PgBouncer, there must be no blank around `to`.
 fn set(text: &[u8]) -> Option<Line> {
     let mut cursor = Cursor(text);
     cursor.spaces();
@@ -64,7 +64,7 @@ fn set(text: &[u8]) -> Option<Line> {
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
-    /// Skips blanks; true if there were any.
+    /// Skips blanks. Returns true if there were any.
     fn spaces(&mut self) -> bool {
         let is_space = |b: &u8| b.is_ascii_whitespace() || *b == b'\x0b';
         self.advance(self.0.iter().take_while(|b| is_space(b)).count())
@@ -76,7 +76,7 @@ impl Cursor<'_> {
             && self.advance(keyword.len())
     }
 
-    /// A bare word, or anything in double quotes.
+    /// Reads a bare word, or a text in double quotes.
     fn word(&mut self) -> Option<Vec<u8>> {
         let is_bare = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
         let len = self.0.iter().take_while(|b| is_bare(b)).count();
@@ -88,7 +88,7 @@ impl Cursor<'_> {
         Some(word)
     }
 
-    /// A text in quotes; a quote within is doubled.
+    /// Reads a text in quotes; a quote within is doubled.
     fn quoted(&mut self, quote: u8) -> Option<Vec<u8>> {
         let mut rest = self.0.strip_prefix(&[quote])?;
         let mut text = Vec::new();
@@ -107,7 +107,7 @@ impl Cursor<'_> {
         Some(text)
     }
 
-    /// Nothing but blanks and one semicolon is left.
+    /// Is only a semicolon left, perhaps with blanks?
     fn end(&mut self) -> bool {
         self.spaces();
         self.keyword(b";");
@@ -115,7 +115,7 @@ impl Cursor<'_> {
         self.0.is_empty()
     }
 
-    /// Skips so many bytes, which must be there; true unless it is none.
+    /// Skips `len` bytes, which must be there. Returns true unless `len` is 0.
     fn advance(&mut self, len: usize) -> bool {
         self.0 = self.0.get(len..).unwrap_or_default();
         len > 0

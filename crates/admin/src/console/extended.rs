@@ -1,6 +1,6 @@
-//! The extended query protocol on the console: statements and portals as PostgreSQL has them, whose
-//! texts are commands of the console. There are no parameters. PgBouncer's console refuses all of
-//! this; the errors are PostgreSQL's.
+//! The extended query protocol on the console, with PostgreSQL's statements and portals. Their
+//! texts are commands of the console, without parameters. PgBouncer's console refuses this
+//! protocol; the errors are PostgreSQL's.
 
 use std::collections::HashMap;
 use std::mem;
@@ -13,7 +13,7 @@ use crate::command::Command;
 use crate::message::Extended;
 use crate::reply::{self, Formats};
 
-/// How many statements a client may have prepared at once, and how many portals.
+/// Maximal number of prepared statements of a client, and of portals.
 const NAMES_MAX: usize = 1000;
 
 /// A statement that a client has prepared.
@@ -21,11 +21,11 @@ const NAMES_MAX: usize = 1000;
 pub(super) struct Prepared {
     statements: HashMap<Vec<u8>, Statement>,
     portals: HashMap<Vec<u8>, Portal>,
-    /// After an error nothing is listened to up to Sync.
+    /// After an error, messages are ignored up to Sync.
     pub(super) skips: bool,
 }
 
-/// `None` is the empty query: drivers send it to see whether somebody answers.
+/// `None` is the empty query, which drivers send to test the connection.
 type Statement = Option<Command>;
 
 #[derive(Debug)]
@@ -38,19 +38,19 @@ struct Portal {
 #[derive(Debug)]
 enum Progress {
     Bound,
-    /// It has run, and this part of the reply was not asked for yet.
+    /// It has run, and this part of the reply was not requested yet.
     Suspended(Vec<u8>),
     Done,
 }
 
 impl Prepared {
-    /// Portals end with their transaction, and each Sync ends one.
+    /// Closes the portals: they end with their transaction, and each Sync ends one.
     pub(super) fn sync(&mut self) {
         self.portals.clear();
         self.skips = false;
     }
 
-    /// A simple query ends what is unnamed.
+    /// A simple query closes the unnamed statement and portal.
     pub(super) fn simple_query(&mut self) {
         self.portals.clear();
         self.statements.remove(&b""[..]);
@@ -76,7 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 None => return Err(self.no_portal(&name)),
             },
             Extended::Execute { portal, rows_max } => self.run_portal(&portal, rows_max).await?,
-            // To close what there is not is no error.
+            // Closing an unknown statement is no error.
             Extended::CloseStatement(name) => {
                 self.prepared.statements.remove(&name);
                 backend::close_complete(&mut self.out);
@@ -93,7 +93,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
 
     fn parse(&mut self, name: Vec<u8>, text: &[u8], has_parameters: bool) -> Result<(), Stop> {
         if name.is_empty() {
-            // As in PostgreSQL, the old one is gone also if the new one is none.
+            // As in PostgreSQL, an invalid new statement removes the old one, too.
             self.prepared.statements.remove(&name);
         }
         if has_parameters || names_parameters(text) {
@@ -217,15 +217,15 @@ fn is_empty(text: &[u8]) -> bool {
     text.iter().all(|byte| byte.is_ascii_whitespace() || *byte == b';')
 }
 
-/// Is there a `$1` or its like? No command has a dollar sign outside quotes.
+/// Is there a parameter such as `$1`? No command has a dollar sign outside quotes.
 fn names_parameters(text: &[u8]) -> bool {
     let is_parameter = |two: &[u8]| two[0] == b'$' && two[1].is_ascii_digit();
     text.windows(2).any(is_parameter) && !text.contains(&b'\'') && !text.contains(&b'"')
 }
 
-/// How many bytes of a reply there are up to and with this many rows; all of them if the rows end
-/// sooner, or if 0 rows, that is all, are asked for. As in PostgreSQL, whoever asks for just as
-/// many rows as there are learns of their end only when he asks again.
+/// Returns the length of a reply up to this many rows, in bytes; 0 rows means all. As in
+/// PostgreSQL, a client that requests exactly as many rows as there are learns of the end only with
+/// its next request.
 fn rows_len(reply: &[u8], rows_max: u32) -> usize {
     let (mut at, mut rows) = (0, 0);
     while let Ok(Some(Header { code, total, .. })) = Header::parse(&reply[at..]) {

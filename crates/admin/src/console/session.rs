@@ -1,20 +1,21 @@
-//! One connection of the console: its messages and what is answered to each. The effect of a
-//! command on the process is [`crate::Control`]'s.
+//! One connection of the console: its messages and their replies. [`crate::Control`] carries out
+//! the commands.
 
-use config::Global;
+use config::{ErrorCodes, Global};
 use std::io;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use wire::sqlstate;
 
 use super::extended::Prepared;
 use super::{Console, Signals};
 use crate::command::{self, Command, Invalid};
-use crate::control::{Order, Shutdown};
+use crate::control::{NotReloaded, Order, Shutdown};
 use crate::message::{self, Extended, MESSAGE_BYTES_MAX, Message};
 use crate::reply::{self, Formats};
 
-/// Why a connection ends that KILL_CLIENT was for.
+/// Why KILL_CLIENT ends a connection.
 const KILLED: &str = "admin forced disconnect";
 
 /// One connection.
@@ -25,25 +26,25 @@ pub(super) struct Session<'a, S> {
     pub(super) label: String,
     pub(super) admin: bool,
     pub(super) stream: S,
-    /// Not taken apart yet.
+    /// Bytes that are not parsed yet.
     pub(super) received: Vec<u8>,
-    /// Not sent yet. Empty whenever a message begins to be answered.
+    /// Bytes that are not sent yet. Empty before each message.
     pub(super) out: Vec<u8>,
     pub(super) prepared: Prepared,
 }
 
-/// Why something was not carried out to its end.
+/// Why a command was not completed.
 pub(super) enum Stop {
-    /// The client has been told, and may go on.
+    /// The client got an error, and may continue.
     Refused,
     /// The connection ends.
     End(String),
-    /// So does the process.
+    /// The process ends.
     Exit,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
-    /// Why it ended; nothing if the process ends.
+    /// Serves the connection. Returns the reason for its end; None if the process ends.
     pub(super) async fn run(mut self) -> Option<String> {
         loop {
             let ended = self.answer_all().await;
@@ -58,7 +59,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 biased;
                 () = signals.kill.notified() => {
                     let reason = self.give_up(KILLED);
-                    // It is told if it listens.
+                    // A client that reads gets the message.
                     let _ = self.flush().await;
                     return Some(reason);
                 }
@@ -78,7 +79,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         }
     }
 
-    /// Answers what has been received as a whole.
+    /// Answers all complete messages.
     async fn answer_all(&mut self) -> Result<(), Option<String>> {
         loop {
             let message = match message::take(&mut self.received) {
@@ -96,12 +97,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                 }
             };
             self.answer(message).await?;
-            // Replies are long where there are many clients: one at a time is enough to hold.
+            // Replies are long if there are many clients: one at a time is enough memory.
             self.flush().await.map_err(|error| Some(error.to_string()))?;
         }
     }
 
-    /// A connection whose client does not read can be ended, too; then they break off.
+    /// Sends the output. The connection of a client that does not read can be ended meanwhile.
     async fn flush(&mut self) -> io::Result<()> {
         let Self { stream, out, signals, .. } = self;
         let send = async {
@@ -156,7 +157,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         }
     }
 
-    /// Carries out a query; all but its ReadyForQuery.
+    /// Carries out a query, without its ReadyForQuery.
     async fn query(&mut self, text: &[u8]) -> Result<(), Stop> {
         let command = self.command(text)?;
         if let Some(heads) = command.heads() {
@@ -165,12 +166,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         self.execute(command, &Formats::default()).await
     }
 
-    /// Returns the command of a text, if the user may give it.
+    /// Returns the command of a text, if the user is allowed to run it.
     pub(super) fn command(&mut self, text: &[u8]) -> Result<Command, Stop> {
         let command = Command::parse(text).map_err(|invalid| match invalid {
             Invalid::Arguments => self.refuse("bad arguments"),
             Invalid::Unknown => {
-                self.refuse([b"invalid command '", text, b"', use SHOW HELP;"].concat())
+                let message = [b"invalid command '", text, b"', use SHOW HELP;"].concat();
+                let hint = command::nearest(text).map(|known| format!("Perhaps you mean {known}."));
+                self.refuse_with(sqlstate::PROTOCOL_VIOLATION, message, (b'H', hint))
             }
         })?;
         if command.needs_admin() && !self.admin {
@@ -179,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         Ok(command)
     }
 
-    /// All of the answer but the columns of a result.
+    /// Appends the reply of a command, without the columns of its result.
     pub(super) async fn execute(
         &mut self,
         command: Command,
@@ -187,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     ) -> Result<(), Stop> {
         let (out, control) = (&mut self.out, &self.console.control);
         match command {
-            Command::Show(show) => reply::show(out, show, self.console.view().await, formats),
+            Command::Show(show) => reply::show(out, show, self.console.view(show).await, formats),
             Command::Help => {
                 reply::notice(out, "Console usage", Some(&command::help()));
                 reply::done(out, "SHOW");
@@ -200,21 +203,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
             Command::Set { key, value } => {
                 let shown = if Global::is_secret(&key) { "(secret)" } else { value.as_str() };
                 let tag = format!("SET {key}={shown}");
-                // If it fails, why is in the log.
-                let notice =
-                    control.set(key, value).await.map_err(|_| self.refuse("SET failed"))?;
+                let notice = control.set(key, value).await.map_err(|reason| {
+                    let code = sqlstate::PROTOCOL_VIOLATION;
+                    self.refuse_with(code, "SET failed", (b'D', Some(reason)))
+                })?;
                 notice.iter().for_each(|notice| reply::notice(&mut self.out, notice, None));
                 reply::done(&mut self.out, &tag);
             }
             Command::Reload => {
                 control.note("RELOAD command issued");
-                // The mistake has been logged.
-                if let Err(kept) = control.reload().await {
-                    kept.iter().for_each(|what| reply::notice(out, what, None));
-                    let message = "RELOAD failed, see logs for additional details";
-                    return Err(self.refuse_with(reply::CONFIG_FILE_ERROR, message));
+                match control.reload().await {
+                    Ok(changes) => {
+                        if let Some(changes) = listed(&changes) {
+                            reply::notice(out, "RELOAD changed the configuration", Some(&changes));
+                        }
+                        reply::done(out, "RELOAD");
+                    }
+                    Err(NotReloaded { kept, mistakes }) => {
+                        kept.iter().for_each(|what| reply::notice(out, what, None));
+                        let message = "RELOAD failed, see logs for additional details";
+                        let detail = (b'D', listed(&mistakes));
+                        let code = sqlstate::CONFIG_FILE_ERROR;
+                        return Err(self.refuse_with(code, message, detail));
+                    }
                 }
-                reply::done(out, "RELOAD");
             }
             Command::Order(order) => self.order(order).await?,
             Command::Incomplete(what) => return Err(self.refuse(what)),
@@ -234,7 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         Ok(())
     }
 
-    /// Waits until the order has been carried out, or nobody wants to know any more.
+    /// Waits until the order is complete, or its client cancels or leaves.
     async fn order(&mut self, order: Order) -> Result<(), Stop> {
         let control = Arc::clone(&self.console.control);
         if let Some(reason) = control.refusal(&order) {
@@ -272,7 +284,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                     return Err(Stop::Refused);
                 }
                 () = signals.kill.notified() => return Err(Stop::End(self.give_up(KILLED))),
-                // Its messages are read later, but its end is reported now.
+                // Its messages are read later, but its end is noticed now.
                 read = read_some(&mut self.stream, &mut self.received), if has_room => match read {
                     Ok(0) => return Err(Stop::End("client unexpected eof".to_owned())),
                     Ok(_) => {}
@@ -282,17 +294,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         }
     }
 
-    /// Says why something is not done.
+    /// Reports an error to the client.
     pub(super) fn refuse(&mut self, message: impl Into<Vec<u8>>) -> Stop {
-        self.refuse_with(reply::PROTOCOL_VIOLATION, message)
+        self.refuse_with(sqlstate::PROTOCOL_VIOLATION, message, (b'D', None))
     }
 
-    fn refuse_with(&mut self, code: &str, message: impl Into<Vec<u8>>) -> Stop {
+    /// The same, with another code and a further field.
+    fn refuse_with(
+        &mut self,
+        code: &str,
+        message: impl Into<Vec<u8>>,
+        field: (u8, Option<String>),
+    ) -> Stop {
         let message = message.into();
         let text = String::from_utf8_lossy(&message).into_owned();
         self.console.control.error(&text);
         self.console.control.pooler_error(&self.label, &text);
-        reply::error_of(&mut self.out, code, message);
+        let field = match self.console.control.error_codes() {
+            ErrorCodes::Weir => field,
+            ErrorCodes::Pgbouncer => (field.0, None),
+        };
+        reply::error_with(&mut self.out, code, message, field);
         Stop::Refused
     }
 
@@ -302,6 +324,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         reply::fatal(&mut self.out, reason);
         reason.to_owned()
     }
+}
+
+/// The lines as one text, but for those that are too many; none if there are none.
+fn listed(lines: &[String]) -> Option<String> {
+    /// Lines that an operator reads.
+    const LINES_MAX: usize = 20;
+    let mut shown = lines.iter().take(LINES_MAX).cloned().collect::<Vec<_>>();
+    if lines.len() > LINES_MAX {
+        shown.push(format!("and {} more", lines.len() - LINES_MAX));
+    }
+    (!shown.is_empty()).then(|| shown.join("\n"))
 }
 
 /// One read may bring many messages, but never much more than the longest.

@@ -13,7 +13,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// PostgreSQL's name of the type.
+    /// Returns PostgreSQL's name of the type.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// `pg_type.typlen`.
+    /// Returns `pg_type.typlen`.
     pub(crate) fn len(self) -> i16 {
         match self {
             Self::Text | Self::Numeric | Self::Bytea => -1,
@@ -52,8 +52,8 @@ pub(crate) enum Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// A number that its type cannot hold is printed as the largest that fits:
-    /// clients would refuse the whole result otherwise.
+    /// Returns the value as text. A number that is too large for its type is printed as the largest
+    /// possible one: clients would refuse the whole result otherwise.
     fn to_text(&self, kind: Kind) -> Option<Cow<'_, str>> {
         match (self, kind) {
             (Self::Null, _) => None,
@@ -68,7 +68,7 @@ impl Cell<'_> {
 }
 
 impl Cell<'_> {
-    /// As it is sent as text.
+    /// Returns the bytes for the text format.
     pub(crate) fn to_text_bytes(&self, kind: Kind) -> Option<Cow<'_, [u8]>> {
         self.to_text(kind).map(|text| match text {
             Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
@@ -76,7 +76,8 @@ impl Cell<'_> {
         })
     }
 
-    /// As it is sent in binary, by PostgreSQL's functions `int4send`, `int8send`, `numeric_send`.
+    /// Returns the bytes for the binary format, as in PostgreSQL's functions `int4send`,
+    /// `int8send`, `numeric_send`.
     pub(crate) fn to_binary(&self, kind: Kind) -> Option<Cow<'_, [u8]>> {
         let bytes = match (self, kind) {
             (Self::Number(n), Kind::Int4) => {
@@ -94,7 +95,7 @@ impl Cell<'_> {
     }
 }
 
-/// How many digits to the base of 10,000, the weight of the first of them, sign, scale, and the
+/// Returns the number of base-10,000 digits, the weight of the first one, sign, scale, and the
 /// digits.
 fn numeric(mut n: u64) -> Vec<u8> {
     let mut digits = Vec::new();

@@ -1,28 +1,34 @@
-//! SHOW CLIENTS and SHOW SERVERS, which have the same columns but for what a client keeps.
-//! `sockets.rs` has them, too.
+//! SHOW CLIENTS and SHOW SERVERS, which have the same columns except those about pins. `sockets.rs`
+//! uses the columns, too.
 
 use std::collections::HashMap;
 
-use super::{Cell, Column, Table, View, int4, joined, pins, split_micros, text};
-use crate::snapshot::{Address, ClientState, Connection, Pin, ServerState};
+use super::{Cell, Column, Table, View, int4, joined, pins, split_micros, text, waits};
+use crate::snapshot::{Address, ClientState, Connection, Doing, Pin, ServerState};
 
 pub(super) static CLIENTS: Table<Line> = Table {
     name: "CLIENTS",
-    about: "A row for each client that is logged in, by database, user and state, those of the \
-            console among them.",
+    about: "A row for each logged-in client, the console's included. Sorted by database, user and \
+            state.",
     columns: &CLIENT_COLUMNS,
     rows: clients,
 };
 
 pub(super) static SERVERS: Table<Line> = Table {
     name: "SERVERS",
-    about: "A row for each connection to PostgreSQL, by database, user and state.",
-    columns: &COLUMNS,
+    about: "A row for each connection to PostgreSQL. Sorted by database, user and state.",
+    columns: &SERVER_COLUMNS,
     rows: servers,
 };
 
-static CLIENT_COLUMNS: [Column<Line>; COLUMNS.len() + pins::OF_CLIENT.len()] =
+static CLIENT_COLUMNS: [Column<Line>; PINNED.len() + waits::ACTIVITY.len()] =
+    joined(&PINNED, &waits::ACTIVITY);
+
+const PINNED: [Column<Line>; COLUMNS.len() + pins::OF_CLIENT.len()] =
     joined(&COLUMNS, &pins::OF_CLIENT);
+
+static SERVER_COLUMNS: [Column<Line>; COLUMNS.len() + waits::ACTIVITY.len()] =
+    joined(&COLUMNS, &waits::ACTIVITY);
 
 pub(super) const COLUMNS: [Column<Line>; 21] = [
     text("type", |line| line.kind.into(), "`C` for a client, `S` for a server."),
@@ -40,18 +46,18 @@ pub(super) const COLUMNS: [Column<Line>; 21] = [
     text(
         "state",
         |line| line.state.into(),
-        "Of a client: `active` (linked), `idle`, `waiting`, `active_cancel_req`, \
-         `waiting_cancel_req`. Of a server: `active` (linked), `idle`, `used`, `tested`, `new`, \
-         `being_canceled`, `listening` (Weir's own, `pool_mode = auto`).",
+        "State of the connection. Clients: `active` (linked), `idle`, `waiting`, \
+         `active_cancel_req`, `waiting_cancel_req`. Servers: `active` (linked), `idle`, `used`, \
+         `tested`, `new`, `being_canceled`, `listening` (Weir's own, `pool_mode = auto`).",
     ),
     text(
         "addr",
         |line| address(line.connection.peer),
-        "Address of the other end; `unix` for a Unix socket; NULL while it is not known.",
+        "Address of the other end; `unix` for a Unix socket; NULL if it is not known yet.",
     ),
     int4("port", |line| port(line.connection.peer), "Port of the other end."),
-    text("local_addr", |line| address(line.connection.local), "Address of our end."),
-    int4("local_port", |line| port(line.connection.local), "Port of our end."),
+    text("local_addr", |line| address(line.connection.local), "Address of Weir's end."),
+    int4("local_port", |line| port(line.connection.local), "Port of Weir's end."),
     text(
         "connect_time",
         |line| (line.local_time)(line.connection.connected_at).into(),
@@ -60,18 +66,18 @@ pub(super) const COLUMNS: [Column<Line>; 21] = [
     text(
         "request_time",
         |line| (line.local_time)(line.connection.request_at).into(),
-        "When its last request came, in local time.",
+        "When its last request arrived, in local time.",
     ),
     int4(
         "wait",
         |line| split_micros(line.connection.wait).0.into(),
-        "Seconds since its present request came, be it waiting or being carried out; of a cancel \
-         request, how long it has waited for a connection.",
+        "Seconds since its current request arrived. A cancel request: seconds that it has waited \
+         for a connection.",
     ),
     int4(
         "wait_us",
         |line| split_micros(line.connection.wait).1.into(),
-        "Microseconds of that beyond the whole seconds.",
+        "The microseconds to add to that.",
     ),
     int4(
         "close_needed",
@@ -81,7 +87,7 @@ pub(super) const COLUMNS: [Column<Line>; 21] = [
     text(
         "ptr",
         |line| pointer(line.connection.fd).into(),
-        "A name of the connection, which later ones may have again; `link` refers to it.",
+        "Name of the connection, to which `link` refers. A later connection may get the same name.",
     ),
     text(
         "link",
@@ -104,36 +110,39 @@ pub(super) const COLUMNS: [Column<Line>; 21] = [
     text(
         "application_name",
         |line| (&line.connection.application_name).into(),
-        "What the client calls itself, or the server was told.",
+        "The client's name for itself, or the name given to the server.",
     ),
     int4(
         "prepared_statements",
-        |line| line.connection.prepared_statements.into(),
+        |line| line.connection.facts.prepared_statements.into(),
         "Prepared statements the client has, or the server holds.",
     ),
     int4(
         "id",
         |line| (line.connection.id & i32::MAX as u64).into(),
-        "Number of the connection, which no other has or will have; it begins anew after 2147483647.",
+        "Unique number of the connection. After 2147483647 the numbers start again.",
     ),
 ];
 
 pub(super) struct Line {
     pub(super) kind: &'static str,
-    /// Its place among the states of a pool; clients with and without a server stand together.
+    /// The order of its state in a pool; clients with and without a server are sorted together.
     pub(super) rank: u8,
     pub(super) state: &'static str,
     pub(super) local_time: fn(i64) -> String,
     pub(super) connection: Connection,
-    /// Of a client that keeps its server; SHOW CLIENTS alone fills it in.
+    /// The pin of a client that keeps its server; only SHOW CLIENTS sets it.
     pub(super) pin: Option<Pin>,
+    /// The client's use of the server.
+    pub(super) doing: Option<Doing>,
 }
 
 fn clients(view: View) -> Vec<Line> {
     let local_time = view.snapshot.local_time;
     let servers = view.snapshot.servers.into_iter();
-    let mut pins: HashMap<u64, Pin> =
-        servers.filter_map(|server| Some((server.connection.link, server.pin?))).collect();
+    let linked_servers = servers.filter(|server| server.connection.link != 0);
+    let mut held: HashMap<u64, (Option<Pin>, Option<Doing>)> =
+        linked_servers.map(|own| (own.connection.link, (own.pin, own.doing))).collect();
     let all = view.snapshot.clients.into_iter().chain(view.consoles);
     let lines = all.filter_map(|client| {
         let (rank, state) = match client.state {
@@ -145,8 +154,8 @@ fn clients(view: View) -> Vec<Line> {
             ClientState::WaitingCancel => (3, "waiting_cancel_req"),
         };
         let connection = client.connection;
-        let pin = pins.remove(&connection.fd);
-        Some(Line { kind: "C", rank, state, local_time, connection, pin })
+        let (pin, doing) = held.remove(&connection.fd).unwrap_or_default();
+        Some(Line { kind: "C", rank, state, local_time, connection, pin, doing })
     });
     sorted(lines)
 }
@@ -163,7 +172,8 @@ fn servers(view: View) -> Vec<Line> {
             ServerState::BeingCanceled => (5, "being_canceled"),
             ServerState::Listening => (6, "listening"),
         };
-        Line { kind: "S", rank, state, local_time, connection: server.connection, pin: None }
+        let (connection, doing) = (server.connection, server.doing);
+        Line { kind: "S", rank, state, local_time, connection, pin: None, doing }
     });
     sorted(lines)
 }
@@ -179,7 +189,7 @@ pub(super) fn sorted(lines: impl Iterator<Item = Line>) -> Vec<Line> {
     lines
 }
 
-/// Without anybody at the other side it is idle, whatever it does otherwise.
+/// Without a connection at the other side it is idle, whatever its state is.
 fn linked(connection: &Connection) -> &'static str {
     if connection.link == 0 { "idle" } else { "active" }
 }

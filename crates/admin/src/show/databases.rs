@@ -11,15 +11,15 @@ use crate::snapshot::Connection;
 
 pub(super) static DATABASES: Table<DatabaseLine> = Table {
     name: "DATABASES",
-    about: "A row for each entry of `[databases]` but `*`, for each database made from `*` that is \
-            in use, paused or disabled, and for the console, by name.",
+    about: "A row for each database and for the console, by name. The entry `*` has no row; a \
+            database made from it has one if it is in use, paused or disabled.",
     columns: &[
         text("name", |line| (&line.name).into(), "Name clients ask for."),
         text(
             "host",
             |line| line.host.as_ref().into(),
-            "Where the server is; NULL for its Unix socket in `unix_socket_dir`, which stands for a \
-             `host` that is not given.",
+            "Host of the server; NULL without `host`: then it is the Unix socket in \
+             `unix_socket_dir`.",
         ),
         int4("port", |line| line.port.into(), "Port of the server."),
         text("database", |line| (&line.database).into(), "Name on the server."),
@@ -28,12 +28,12 @@ pub(super) static DATABASES: Table<DatabaseLine> = Table {
             |line| line.force_user.as_ref().into(),
             "User of all its servers; NULL if each client logs in as itself.",
         ),
-        int4("pool_size", |line| line.pool_size.into(), "Servers of each pool, at most."),
+        int4("pool_size", |line| line.pool_size.into(), "Limit of servers of each pool."),
         int4("min_pool_size", |line| line.min_pool_size.into(), "Servers kept open in each pool."),
         int4(
             "reserve_pool_size",
             |line| line.reserve_pool_size.into(),
-            "Servers beyond `pool_size` for clients that wait for long.",
+            "Additional servers of each pool for clients that wait too long.",
         ),
         int4(
             "server_lifetime",
@@ -43,7 +43,7 @@ pub(super) static DATABASES: Table<DatabaseLine> = Table {
         text(
             "pool_mode",
             |line| line.pool_mode.into(),
-            "Pool mode of the entry; NULL if it has none of its own.",
+            "Pool mode of the entry; NULL if the entry has none.",
         ),
         text(
             "load_balance_hosts",
@@ -53,13 +53,13 @@ pub(super) static DATABASES: Table<DatabaseLine> = Table {
         int4(
             "max_connections",
             |line| line.max_connections.into(),
-            "Servers of all its pools, at most; 0 is no limit.",
+            "Limit of servers of all its pools; 0 is no limit.",
         ),
         int4("current_connections", |line| line.connections.into(), "Servers of all its pools."),
         int4(
             "max_client_connections",
             |line| line.max_client_connections.into(),
-            "Its clients, at most; 0 is no limit.",
+            "Limit of its clients; 0 is no limit.",
         ),
         int4("current_client_connections", |line| line.clients.into(), "Its clients."),
         int4("paused", |line| line.switches.paused.into(), "1 if PAUSE or KILL named it."),
@@ -68,32 +68,32 @@ pub(super) static DATABASES: Table<DatabaseLine> = Table {
     rows: lines,
 };
 
-pub(super) struct DatabaseLine {
-    name: String,
-    host: Option<String>,
-    port: u16,
-    database: String,
-    force_user: Option<String>,
-    pool_size: u32,
-    min_pool_size: u32,
-    reserve_pool_size: u32,
-    server_lifetime: u64,
-    pool_mode: Option<&'static str>,
-    load_balance_hosts: Option<&'static str>,
-    max_connections: u32,
-    connections: usize,
-    max_client_connections: u32,
-    clients: usize,
-    switches: DatabaseSwitches,
+pub(crate) struct DatabaseLine {
+    pub(crate) name: String,
+    pub(crate) host: Option<String>,
+    pub(crate) port: u16,
+    pub(crate) database: String,
+    pub(crate) force_user: Option<String>,
+    pub(crate) pool_size: u32,
+    pub(crate) min_pool_size: u32,
+    pub(crate) reserve_pool_size: u32,
+    pub(crate) server_lifetime: u64,
+    pub(crate) pool_mode: Option<&'static str>,
+    pub(crate) load_balance_hosts: Option<&'static str>,
+    pub(crate) max_connections: u32,
+    pub(crate) connections: usize,
+    pub(crate) max_client_connections: u32,
+    pub(crate) clients: usize,
+    pub(crate) switches: DatabaseSwitches,
 }
 
-/// The hosts as the configuration writes them; `None` if there are none.
+/// Returns the hosts in the configuration's form; `None` if there are none.
 pub(super) fn hosts(hosts: &[Host]) -> Option<String> {
     let names: Vec<_> = hosts.iter().map(Host::to_string).collect();
     (!names.is_empty()).then(|| names.join(","))
 }
 
-/// How `database` chooses among its hosts, if it has a choice.
+/// Returns the policy for choosing among several hosts of `database`.
 pub(super) fn load_balancing(config: &Config, database: &str) -> Option<&'static str> {
     let database = config.database(database)?;
     (database.hosts.len() > 1).then(|| database.load_balance_hosts.word())
@@ -119,10 +119,11 @@ fn lines(view: View) -> Vec<DatabaseLine> {
 }
 
 /// The present state of one database.
-struct Current {
-    connections: usize,
-    clients: usize,
-    switches: DatabaseSwitches,
+#[derive(Default)]
+pub(crate) struct Current {
+    pub(crate) connections: usize,
+    pub(crate) clients: usize,
+    pub(crate) switches: DatabaseSwitches,
 }
 
 fn count<'a>(all: impl Iterator<Item = &'a Connection>) -> HashMap<&'a str, usize> {
@@ -133,7 +134,7 @@ fn count<'a>(all: impl Iterator<Item = &'a Connection>) -> HashMap<&'a str, usiz
     databases
 }
 
-fn line(config: &Config, database: &Database, current: Current) -> DatabaseLine {
+pub(crate) fn line(config: &Config, database: &Database, current: Current) -> DatabaseLine {
     let (global, name) = (&config.global, &database.name);
     DatabaseLine {
         name: name.clone(),

@@ -10,11 +10,11 @@ pub(super) static DNS_HOSTS: Table<DnsHost> = Table {
     about: "The host names that were looked up.",
     columns: &[
         text("hostname", |host| host.name.as_str().into(), "The name."),
-        int8("ttl", |host| host.ttl.into(), "Seconds the answer still counts."),
+        int8("ttl", |host| host.ttl.into(), "Seconds for which the answer is still valid."),
         text(
             "addrs",
             |host| {
-                // With a port that means nothing, as in PgBouncer.
+                // With a meaningless port, as in PgBouncer.
                 let shown = host.addresses.iter().map(|ip| SocketAddr::from((*ip, 0)).to_string());
                 shown.collect::<Vec<_>>().join(",").into()
             },

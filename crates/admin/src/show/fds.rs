@@ -1,5 +1,5 @@
-//! SHOW FDS: the descriptors a new PgBouncer would take over from an old one. They are named, not
-//! handed over: `-R` has a way of its own, by which all that belongs to them goes along.
+//! SHOW FDS: the descriptors that a new PgBouncer would take over from an old one. They are only
+//! listed, not sent: `-R` has its own protocol, which also sends the state of the connections.
 
 use std::collections::HashSet;
 
@@ -12,9 +12,10 @@ use crate::snapshot::{Address, Connection, Listener};
 
 pub(super) static FDS: Table<Line> = Table {
     name: "FDS",
-    about: "A row for each socket: those that clients come to, clients, servers. Connections with \
-            TLS, and what they are linked to, are left out. It is for `admin_users` only, since it \
-            tells how any query can be cancelled. The descriptors themselves are not sent along.",
+    about: "A row for each listening socket, client and server. Connections with TLS have no row, \
+            nor do the connections that they are linked to. Only `admin_users` may run the \
+            command: its rows contain the keys that cancel any query. The descriptors themselves \
+            are not sent.",
     columns: &COLUMNS,
     rows: lines,
 };
@@ -33,7 +34,7 @@ static COLUMNS: [Column<Line>; 15] = [
         |line| address(line.address),
         "Address of the other end, or of the listening socket.",
     ),
-    int4("port", |line| port(line.address), "Port of it."),
+    int4("port", |line| port(line.address), "Port of that address."),
     int8(
         "cancel",
         |line| line.cancel.into(),
@@ -90,7 +91,7 @@ impl Line {
         }
     }
 
-    /// Before it is logged in, a client has no database yet.
+    /// Before its login, a client has no database yet.
     fn connection(task: &'static str, connection: Connection) -> Self {
         let is_known = connection.pool.is_some();
         Self {
@@ -99,9 +100,9 @@ impl Line {
             user: is_known.then_some(connection.user),
             database: is_known.then_some(connection.database),
             address: connection.peer,
-            cancel: connection.key,
+            cancel: connection.facts.key,
             link: connection.link,
-            vars: connection.vars,
+            vars: connection.facts.vars,
         }
     }
 }
@@ -114,7 +115,8 @@ fn value(line: &Line, slot: usize) -> Cell<'_> {
     line.vars.get(slot).map(|value| String::from_utf8_lossy(value).into_owned()).into()
 }
 
-/// The listening sockets, clients that log in, and then pool by pool its clients and servers.
+/// Returns the listening sockets, clients that are logging in, and then each pool's clients and
+/// servers.
 fn lines(view: View) -> Vec<Line> {
     let mut all: Vec<_> = view.snapshot.listeners.iter().map(Line::listener).collect();
     let clients = view

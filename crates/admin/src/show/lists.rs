@@ -3,14 +3,13 @@
 use super::{Table, View, int4, text};
 use crate::snapshot::{ClientRow, ClientState};
 
-/// The rows of things Weir keeps no list of are zero; they are there for those who look for them.
+/// Rows for lists that Weir does not have are zero; some tools expect these rows.
 pub(super) static LISTS: Table<(&str, usize)> = Table {
     name: "LISTS",
-    about: "How many there are of each kind of thing. Weir keeps no spare connections in store: \
-            `free_*` are 0.",
+    about: "The number of items of each kind. Weir keeps no spare connections, so `free_*` are 0.",
     columns: &[
-        text("list", |row| row.0.into(), "Kind of thing."),
-        int4("items", |row| row.1.into(), "How many."),
+        text("list", |row| row.0.into(), "Kind of item."),
+        int4("items", |row| row.1.into(), "Number of items."),
     ],
     rows,
 };

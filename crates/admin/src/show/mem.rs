@@ -1,5 +1,5 @@
-//! SHOW MEM: what Weir has allocated, kind by kind. PgBouncer lists its slabs there; of kinds that
-//! both have, the names are the same.
+//! SHOW MEM: the memory that Weir has allocated, by kind. PgBouncer lists its slabs; the common
+//! kinds have the same names.
 
 use engine::client::Client;
 use engine::pool::Pool;
@@ -11,15 +11,31 @@ use crate::snapshot::Connection;
 
 pub(super) static MEM: Table<Line> = Table {
     name: "MEM",
-    about: "What is allocated for each kind of thing. `prepared_statement_cache` has the texts that \
-            clients have prepared, each once; `client_prepared_statement_cache` the names clients \
-            have given them; `server_prepared_statement_cache` what servers have of them.",
+    about: "The memory of each kind of item. `prepared_statement_cache` contains the texts that \
+            clients have prepared, each once. `client_prepared_statement_cache` contains the \
+            clients' names for them, and `server_prepared_statement_cache` the statements on \
+            servers.",
     columns: &[
-        text("name", |line| line.name.into(), "Kind of thing."),
-        int4("size", |line| line.size.into(), "Bytes of one, without what varies in length."),
-        int4("used", |line| line.used.into(), "How many are in use."),
-        int4("free", |line| line.free.into(), "For how many more there is room already."),
-        int4("memtotal", |line| line.total.into(), "Bytes of all of them, with all they hold."),
+        text("name", |line| line.name.into(), "Kind of item."),
+        int4(
+            "size",
+            |line| line.size.into(),
+            "Bytes of one item, without parts of variable \
+                                               length.",
+        ),
+        int4("used", |line| line.used.into(), "Number of items in use."),
+        int4(
+            "free",
+            |line| line.free.into(),
+            "Number of further items for which memory is \
+                                               already allocated.",
+        ),
+        int4(
+            "memtotal",
+            |line| line.total.into(),
+            "Bytes of all items, with everything they \
+                                                    contain.",
+        ),
     ],
     rows,
 };
@@ -33,7 +49,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Things of one size.
+    /// Returns the row for objects of one size.
     fn fixed(name: &'static str, size: usize, used: usize, free: usize) -> Self {
         Self { name, size, used, free, total: size * (used + free) }
     }
@@ -60,8 +76,9 @@ fn rows(view: View) -> Vec<Line> {
     let clients: Vec<_> = snapshot.clients.iter().map(|client| &client.connection).collect();
     let servers: Vec<_> = snapshot.servers.iter().map(|server| &server.connection).collect();
     let both: Vec<_> = clients.iter().chain(&servers).copied().collect();
-    let statements =
-        |connection: &Connection| (connection.prepared_statements, connection.statement_bytes);
+    let statements = |connection: &Connection| {
+        (connection.facts.prepared_statements, connection.facts.statement_bytes)
+    };
     let buffers = |connection: &Connection| {
         let kept = [connection.buffers.held, connection.buffers.unsent];
         (kept.iter().filter(|bytes| **bytes > 0).count(), kept.iter().sum())

@@ -11,12 +11,12 @@ pub(super) static PEERS: Table<PeerLine> = Table {
     about: "The entries of `[peers]`, by their id.",
     columns: &[
         int4("peer_id", |line| line.id.into(), "Id of the peer."),
-        text("host", |line| super::databases::hosts(&line.peer.hosts).into(), "Where it listens."),
-        int4("port", |line| line.peer.port.into(), "Port it listens on."),
+        text("host", |line| super::databases::hosts(&line.peer.hosts).into(), "Host of the peer."),
+        int4("port", |line| line.peer.port.into(), "Port of the peer."),
         int4(
             "pool_size",
             |line| line.pool_size.into(),
-            "Cancel requests forwarded to it at the same time, at most.",
+            "Limit of simultaneous cancel requests to the peer.",
         ),
     ],
     rows: |view| {
@@ -39,7 +39,7 @@ pub(super) struct PeerLine {
 
 pub(super) static PEER_POOLS: Table<PoolLine> = Table {
     name: "PEER_POOLS",
-    about: "The cancel requests on their way to each peer.",
+    about: "The cancel requests that are being passed on to each peer.",
     columns: &[
         int4("peer_id", |line| line.id.into(), "Id of the peer."),
         int4(

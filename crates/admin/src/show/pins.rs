@@ -1,4 +1,4 @@
-//! SHOW PINS, which is Weir's own: who keeps a server between transactions, and why.
+//! SHOW PINS, which is Weir's own: which clients keep a server between transactions, and why.
 
 use super::connections::pointer;
 use super::{Column, Table, int8, text};
@@ -6,8 +6,8 @@ use crate::snapshot::{Connection, Pin};
 
 pub(super) static PINS: Table<Line> = Table {
     name: "PINS",
-    about: "With `pool_mode = auto`, a row for each server that its client keeps because of \
-            something it has there. Weir's own.",
+    about: "With `pool_mode = auto`, a row for each pinned server: its client keeps it because of \
+            session state. Weir's own.",
     columns: &[
         text("database", |line| (&line.connection.database).into(), "Name clients ask for."),
         text("user", |line| (&line.connection.user).into(), "The user the server is logged in as."),
@@ -16,19 +16,20 @@ pub(super) static PINS: Table<Line> = Table {
         text(
             "reason",
             |line| line.pin.reasons.as_str().into(),
-            "What is there, separated by commas: `temporary object`, `advisory lock`, \
-             `cursor with hold`, `prepared statement`, `listen`, `load`, `setseed`, `sequence`, `drawn number`, \
-             `function`, `setting`; `session mode`: the client got the server in session mode, before \
-             a reload; `unverified`: it could not be found out.",
+            "The session state that pins the server, separated by commas. The words are \
+             `temporary object`, `advisory lock`, `cursor with hold`, `prepared statement`, \
+             `listen`, `load`, `setseed`, `sequence`, `drawn number`, `function` and `setting`. \
+             `session mode`: the client got the server in session mode, before a reload. \
+             `unverified`: Weir could not find out the session state.",
         ),
-        int8("age", |line| line.pin.age.into(), "Seconds since the client keeps it."),
+        int8("age", |line| line.pin.age.into(), "Seconds for which the client has kept it."),
         text(
             "fingerprint",
             |line| fingerprint(&line.pin).into(),
-            "Of the text of the Query or Parse that brought it about, or of the last one of that \
-             transaction that may have left something: what PostgreSQL's `left(md5(text), 16)` \
-             says of its first 4,096 bytes, with the semicolon at its end if one was sent. Equal \
-             texts have the same everywhere and always. Empty if the text is not known.",
+            "Fingerprint of the text that caused the pin; empty if the text is not known. It is \
+             the last text of the transaction that may have left session state. The fingerprint \
+             is PostgreSQL's `left(md5(text), 16)` of the first 4,096 bytes, including a \
+             semicolon at the end. Equal texts always have the same fingerprint.",
         ),
     ],
     rows: |view| {
@@ -40,13 +41,13 @@ pub(super) static PINS: Table<Line> = Table {
     },
 };
 
-/// The columns of SHOW CLIENTS about a client's pin, behind PgBouncer's columns.
+/// The columns of SHOW CLIENTS about a client's pin, which follow PgBouncer's columns.
 pub(super) const OF_CLIENT: [Column<super::connections::Line>; 3] = [
     text(
         "pin_reason",
         |line| line.pin.as_ref().map(|pin| pin.reasons.as_str()).into(),
-        "Weir's own, as the next two: why it keeps its server, as `reason` in SHOW PINS; NULL if \
-         it keeps none.",
+        "Why the client keeps its server, as `reason` in SHOW PINS; NULL if it keeps none. This \
+         and the next two columns are Weir's own.",
     ),
     int8("pin_age", |line| line.pin.as_ref().map(|pin| pin.age).into(), "As `age` there."),
     text(
@@ -56,7 +57,7 @@ pub(super) const OF_CLIENT: [Column<super::connections::Line>; 3] = [
     ),
 ];
 
-fn fingerprint(pin: &Pin) -> String {
+pub(super) fn fingerprint(pin: &Pin) -> String {
     match pin.fingerprint {
         0 => String::new(),
         known => format!("{known:016x}"),

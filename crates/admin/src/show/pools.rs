@@ -10,7 +10,7 @@ use crate::snapshot::{ClientState, ServerState};
 
 pub(super) static POOLS: Table<PoolLine> = Table {
     name: "POOLS",
-    about: "A row for each pool, by database and user, with the console's own among them.",
+    about: "A row for each pool, the console's included. Sorted by database and user.",
     columns: &[
         text("database", |line| (&line.database).into(), "Name clients ask for."),
         text("user", |line| (&line.user).into(), "User the servers are logged in as."),
@@ -27,12 +27,12 @@ pub(super) static POOLS: Table<PoolLine> = Table {
         int4(
             "cl_active_cancel_req",
             |line| line.clients(&[ClientState::ActiveCancel]).into(),
-            "Cancel requests on their way to a server.",
+            "Cancel requests that are being sent to a server.",
         ),
         int4(
             "cl_waiting_cancel_req",
             |line| line.clients(&[ClientState::WaitingCancel]).into(),
-            "Cancel requests that wait for a connection to carry them.",
+            "Cancel requests that wait for a connection.",
         ),
         int4(
             "sv_active",
@@ -72,14 +72,14 @@ pub(super) static POOLS: Table<PoolLine> = Table {
         int4(
             "maxwait",
             |line| split_micros(line.oldest_wait).0.into(),
-            "Seconds the first client in the queue has waited.",
+            "Seconds that the first client in the queue has waited.",
         ),
         int4(
             "maxwait_us",
             |line| split_micros(line.oldest_wait).1.into(),
-            "Microseconds of that beyond the whole seconds.",
+            "The microseconds to add to that.",
         ),
-        text("pool_mode", |line| line.pool_mode.into(), "Pool mode in force."),
+        text("pool_mode", |line| line.pool_mode.into(), "Current pool mode."),
         text(
             "load_balance_hosts",
             |line| line.load_balance_hosts.into(),
@@ -88,15 +88,15 @@ pub(super) static POOLS: Table<PoolLine> = Table {
         int4(
             "sv_pinned",
             |line| line.pinned.into(),
-            "Weir's own: of the servers linked to a client, those that it keeps between \
-             transactions, the ones in SHOW PINS (`pool_mode = auto`).",
+            "Pinned servers, which SHOW PINS lists (`pool_mode = auto`). They are among the \
+             servers linked to a client. Weir's own.",
         ),
         text(
             "session_state",
             |line| line.session_state().into(),
-            "Weir's own: how Weir learns what sessions hold (`pool_mode = auto`). `report`: the \
-             pool's servers tell it, by the library `weir`. `probe`: Weir asks them. `mixed`: some \
-             tell it. NULL: there is no such server.",
+            "How Weir learns the session state (`pool_mode = auto`). `report`: the servers report \
+             it, by the library `weir`. `probe`: Weir asks the servers. `mixed`: some servers \
+             report it. NULL: there is no such server. Weir's own.",
         ),
     ],
     rows: lines,
@@ -111,7 +111,7 @@ pub(super) struct PoolLine {
     /// Connections that carry a cancel request.
     carriers: usize,
     pinned: usize,
-    /// Servers that report the states of their sessions, and those that are asked.
+    /// Servers that report their session's state, and those that are probed.
     reporting: usize,
     probed: usize,
     oldest_wait: u64,
@@ -170,8 +170,10 @@ fn lines(view: View) -> Vec<PoolLine> {
         if let Some(number) = number(server.connection.pool) {
             lines[number].server_states.push(server.state);
             lines[number].pinned += usize::from(server.pin.is_some());
-            lines[number].reporting += usize::from(server.reports_state == Some(true));
-            lines[number].probed += usize::from(server.reports_state == Some(false));
+            lines[number].reporting +=
+                usize::from(server.connection.facts.reports_state == Some(true));
+            lines[number].probed +=
+                usize::from(server.connection.facts.reports_state == Some(false));
         }
     }
     for cancel in view.snapshot.cancels.iter().filter(|cancel| cancel.sent) {

@@ -1,4 +1,4 @@
-//! SHOW SOCKETS and SHOW ACTIVE_SOCKETS: clients and servers with what is under way on them.
+//! SHOW SOCKETS and SHOW ACTIVE_SOCKETS: clients and servers with their buffered bytes.
 
 use super::connections::{COLUMNS as CONNECTION, Line, sorted};
 use super::{Column, Table, View, int4, joined};
@@ -6,17 +6,17 @@ use crate::snapshot::{Buffers, ClientState, ServerState};
 
 pub(super) static SOCKETS: Table<Line> = Table {
     name: "SOCKETS",
-    about: "A row for each connection of a client or to PostgreSQL, those that log in included, \
-            and what is under way on it. Here `state` is `cl_active`, `cl_waiting`, `cl_login`, \
-            `sv_active`, `sv_idle`, `sv_used`, `sv_tested` or `sv_login`. Cancel requests, and \
-            servers held back for them, are not among them.",
+    about: "A row for each connection of a client or to PostgreSQL, with its pending bytes. \
+            Connections that log in have a row; cancel requests, and servers held back for them, \
+            do not. Here `state` is `cl_active`, `cl_waiting`, `cl_login`, `sv_active`, \
+            `sv_idle`, `sv_used`, `sv_tested` or `sv_login`.",
     columns: &COLUMNS,
     rows: sockets,
 };
 
 pub(super) static ACTIVE_SOCKETS: Table<Line> = Table {
     name: "ACTIVE_SOCKETS",
-    about: "Of SHOW SOCKETS, those on which something is under way.",
+    about: "The rows of SHOW SOCKETS whose connections have pending bytes.",
     columns: &COLUMNS,
     rows: active,
 };
@@ -27,24 +27,20 @@ const BUFFERS: [Column<Line>; 7] = [
     int4(
         "recv_pos",
         |line| line.connection.buffers.held.into(),
-        "Bytes received that are kept, being part of a message that is not whole yet.",
+        "Received bytes that are kept, because their message is incomplete.",
     ),
-    int4(
-        "pkt_pos",
-        |_| 0_usize.into(),
-        "0: what has been dealt with of a buffer is not kept in it.",
-    ),
+    int4("pkt_pos", |_| 0_usize.into(), "Always 0: handled bytes do not stay in a buffer."),
     int4(
         "pkt_remain",
         |line| line.connection.buffers.remaining.into(),
-        "Bytes still to come of a message that is passed on as it comes.",
+        "Bytes still to come of a message that is passed on in parts.",
     ),
-    int4("send_pos", |_| 0_usize.into(), "0, for the same reason as `pkt_pos`."),
-    int4("send_remain", |_| 0_usize.into(), "0, as PgBouncer has it."),
+    int4("send_pos", |_| 0_usize.into(), "Always 0, for the same reason as `pkt_pos`."),
+    int4("send_remain", |_| 0_usize.into(), "Always 0, as in PgBouncer."),
     int4(
         "pkt_avail",
         |line| line.connection.buffers.held.into(),
-        "Bytes received and not dealt with: those of `recv_pos`.",
+        "Received bytes that are not handled yet: those of `recv_pos`.",
     ),
     int4(
         "send_avail",
@@ -59,7 +55,7 @@ fn active(view: View) -> Vec<Line> {
     lines
 }
 
-/// Those that log in have no pool yet and come last.
+/// Clients that are logging in have no pool yet and come last.
 fn sockets(view: View) -> Vec<Line> {
     let local_time = view.snapshot.local_time;
     let clients = view.snapshot.clients.into_iter().chain(view.consoles).filter_map(|client| {
@@ -69,7 +65,15 @@ fn sockets(view: View) -> Vec<Line> {
             ClientState::Login => (LOGIN, "cl_login"),
             ClientState::ActiveCancel | ClientState::WaitingCancel => return None,
         };
-        Some(Line { kind: "C", rank, state, local_time, connection: client.connection, pin: None })
+        Some(Line {
+            kind: "C",
+            rank,
+            state,
+            local_time,
+            connection: client.connection,
+            pin: None,
+            doing: None,
+        })
     });
     let servers = view.snapshot.servers.into_iter().filter_map(|server| {
         let (rank, state) = match server.state {
@@ -81,12 +85,20 @@ fn sockets(view: View) -> Vec<Line> {
             ServerState::Listening => (7, "sv_listening"),
             ServerState::BeingCanceled => return None,
         };
-        Some(Line { kind: "S", rank, state, local_time, connection: server.connection, pin: None })
+        Some(Line {
+            kind: "S",
+            rank,
+            state,
+            local_time,
+            connection: server.connection,
+            pin: None,
+            doing: None,
+        })
     });
     let mut lines = sorted(clients.chain(servers));
     lines.sort_by_key(|line| line.rank == LOGIN);
     lines
 }
 
-/// The rank of clients that log in.
+/// The rank of clients that are logging in.
 const LOGIN: u8 = 7;

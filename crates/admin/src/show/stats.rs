@@ -9,9 +9,9 @@ use engine::stats::Stats;
 
 pub(super) static STATS: Table<StatsLine> = Table {
     name: "STATS",
-    about: "A row for each database that has a pool, and for the console: totals since the start, \
-            then averages since the last completed `stats_period` began. Times are in \
-            microseconds.",
+    about: "A row for each database that has a pool, and for the console. The totals count since \
+            the start. The averages count since the beginning of the last completed \
+            `stats_period`. Times are in microseconds.",
     columns: &[
         DATABASE,
         numeric(
@@ -35,12 +35,12 @@ pub(super) static STATS: Table<StatsLine> = Table {
         numeric(
             "total_query_time",
             |line| line.total.query_time.into(),
-            "Time with a query under way.",
+            "Time with a query running.",
         ),
         numeric(
             "total_wait_time",
             |line| line.total.wait_time.into(),
-            "Time clients waited for a server.",
+            "Time that clients waited for a server.",
         ),
         numeric(
             "total_client_parse_count",
@@ -53,7 +53,12 @@ pub(super) static STATS: Table<StatsLine> = Table {
             "Statements prepared on servers.",
         ),
         numeric("total_bind_count", |line| line.total.binds.into(), "Bind messages."),
-        numeric("total_client_login_count", |line| line.total.logins.into(), "Clients let in."),
+        numeric(
+            "total_client_login_count",
+            |line| line.total.logins.into(),
+            "Successful logins \
+                                                                              of clients.",
+        ),
         numeric(
             "avg_server_assignment_count",
             |line| line.average.assignments.into(),
@@ -92,7 +97,7 @@ pub(super) static STATS: Table<StatsLine> = Table {
         numeric(
             "avg_client_login_count",
             |line| line.average.logins.into(),
-            "Clients let in a second.",
+            "Successful logins of clients a second.",
         ),
     ],
     rows: lines,
@@ -121,11 +126,11 @@ pub(super) static STATS_TOTALS: Table<StatsLine> = Table {
             |line| line.total.transaction_time.into(),
             "Time with a transaction open, idle or not.",
         ),
-        numeric("query_time", |line| line.total.query_time.into(), "Time with a query under way."),
+        numeric("query_time", |line| line.total.query_time.into(), "Time with a query running."),
         numeric(
             "wait_time",
             |line| line.total.wait_time.into(),
-            "Time clients waited for a server.",
+            "Time that clients waited for a server.",
         ),
         numeric(
             "client_parse_count",
@@ -138,12 +143,17 @@ pub(super) static STATS_TOTALS: Table<StatsLine> = Table {
             "Statements prepared on servers.",
         ),
         numeric("bind_count", |line| line.total.binds.into(), "Bind messages."),
-        numeric("client_login_count", |line| line.total.logins.into(), "Clients let in."),
+        numeric(
+            "client_login_count",
+            |line| line.total.logins.into(),
+            "Successful logins of \
+                                                                        clients.",
+        ),
     ],
     rows: lines,
 };
 
-/// Only the last four names have a prefix, in PgBouncer as here.
+/// Only the last four names have a prefix, as in PgBouncer.
 pub(super) static STATS_AVERAGES: Table<StatsLine> = Table {
     name: "STATS_AVERAGES",
     about: "The averages of SHOW STATS.",
@@ -183,7 +193,7 @@ pub(super) static STATS_AVERAGES: Table<StatsLine> = Table {
         numeric(
             "avg_client_login_count",
             |line| line.average.logins.into(),
-            "Clients let in a second.",
+            "Successful logins of clients a second.",
         ),
     ],
     rows: lines,
@@ -213,8 +223,8 @@ fn lines(view: View) -> Vec<StatsLine> {
     databases.into_iter().map(line).collect()
 }
 
-/// As in PgBouncer each connection of the console counts as one transaction with one query, once it
-/// has asked anything. Besides that only logins are counted, since no server is in it.
+/// Returns the statistics of the console. As in PgBouncer, each connection that has sent a query
+/// counts as one transaction with one query. Besides that, only logins are counted.
 pub(super) fn of_console(view: &View) -> Stats {
     let View { sessions, logins, .. } = *view;
     Stats { transactions: sessions, queries: sessions, logins, ..Stats::default() }

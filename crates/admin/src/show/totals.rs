@@ -27,7 +27,7 @@ fn rows(view: View) -> Vec<(String, u64)> {
     with("total", total).into_iter().chain(with("avg", average)).collect()
 }
 
-/// Under PgBouncer's inner names, which are not those of SHOW STATS.
+/// Returns the counters by PgBouncer's internal names, which differ from those of SHOW STATS.
 fn named(stats: Stats) -> [(&'static str, u64); 12] {
     [
         ("server_assignment_count", stats.assignments),

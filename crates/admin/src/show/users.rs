@@ -11,34 +11,34 @@ use crate::snapshot::{ClientRow, Connection};
 pub(super) static USERS: Table<UserLine> = Table {
     name: "USERS",
     about: "A row for each user of `[users]`, of `auth_file` or of a connection, and for the \
-            console's own, by name.",
+            console's own user. Sorted by name.",
     columns: &[
         text("name", |line| (&line.name).into(), "Name of the user."),
         text(
             "pool_size",
             |line| padded(line.settings.pool_size).into(),
-            "Servers of each of its pools, if it has a limit of its own; else empty.",
+            "Limit of servers of each of its pools; empty if the user has no own limit.",
         ),
         text(
             "reserve_pool_size",
             |line| padded(line.settings.reserve_pool_size).into(),
-            "Additional servers of each of its pools, if it has a number of its own; else empty.",
+            "Additional servers of each of its pools; empty if the user has no own number.",
         ),
         text(
             "pool_mode",
             |line| line.settings.pool_mode.map(PoolMode::word).into(),
-            "Its pool mode; NULL if it has none of its own.",
+            "Its pool mode; NULL if the user has none.",
         ),
         int4(
             "max_user_connections",
             |line| line.max_connections.into(),
-            "Its servers, at most; 0 is no limit.",
+            "Limit of its servers; 0 is no limit.",
         ),
         int4("current_connections", |line| line.connections.into(), "Its servers."),
         int4(
             "max_user_client_connections",
             |line| line.max_clients.into(),
-            "Its clients, at most; 0 is no limit.",
+            "Limit of its clients; 0 is no limit.",
         ),
         int4("current_client_connections", |line| line.clients.into(), "Its clients."),
     ],
@@ -55,7 +55,7 @@ pub(super) struct UserLine {
     clients: usize,
 }
 
-/// PgBouncer prints this number as a text nine wide.
+/// PgBouncer prints this number as a text of width nine.
 fn padded(number: Option<u32>) -> String {
     number.map_or(String::new(), |number| format!("{number:>9}"))
 }
@@ -91,7 +91,7 @@ fn lines(view: View) -> Vec<UserLine> {
     names.into_iter().map(line).collect()
 }
 
-/// Connections of each user.
+/// Returns the number of connections of each user.
 fn count<'a>(all: impl Iterator<Item = &'a Connection>) -> HashMap<&'a str, usize> {
     let mut users = HashMap::new();
     for connection in all {

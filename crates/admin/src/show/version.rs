@@ -2,7 +2,7 @@
 
 use super::{Table, text};
 
-/// PgBouncer's first: exporters read the version from there.
+/// PgBouncer's version comes first: exporters read it from there.
 pub(super) static VERSION: Table<String> = Table {
     name: "VERSION",
     about: "The version of PgBouncer whose console this is, and Weir's own.",

@@ -8,7 +8,7 @@ use wire::frontend;
 use crate::fixture::Recorder;
 use crate::peer::{Peer, Reply, login};
 
-/// Messages to be sent at once.
+/// Messages that are sent together.
 #[derive(Default)]
 struct Batch(Vec<u8>);
 
@@ -18,7 +18,7 @@ impl Batch {
         self
     }
 
-    /// `rest` is what stands behind the names.
+    /// `rest` is the part after the names.
     fn bind(mut self, portal: &str, statement: &str, rest: &[u8]) -> Self {
         frontend::bind(&mut self.0, portal.as_bytes(), statement.as_bytes(), rest);
         self
@@ -45,7 +45,7 @@ impl Batch {
         self
     }
 
-    /// The replies up to ReadyForQuery.
+    /// Returns the replies up to ReadyForQuery.
     async fn sync(mut self, peer: &mut Peer) -> Vec<Reply> {
         frontend::sync(&mut self.0);
         peer.send(&self.0).await;
@@ -128,7 +128,7 @@ async fn rows_come_in_portions() {
 }
 
 #[tokio::test]
-async fn results_are_binary_for_those_who_ask() {
+async fn results_are_binary_if_requested() {
     let mut peer = peer().await;
     let batch = Batch::default().parse("", "SHOW PEERS").bind("", "", BINARY);
     let replies = batch.execute("", 0).sync(&mut peer).await;

@@ -1,4 +1,4 @@
-//! A pooler that never was: its snapshot, and a control that remembers what it was told to do.
+//! A made-up pooler: its snapshot, and a control that records its orders.
 
 use std::io;
 use std::path::Path;
@@ -6,14 +6,22 @@ use std::sync::{Arc, Mutex};
 
 use admin::{
     Address, Boxed, Buffers, Cancel, ClientRow, ClientState, Connection, Control, DnsHost, DnsZone,
-    Listener, Memory, Order, Pin, PoolRow, ServerRow, ServerState, Shutdown, Snapshot,
+    Doing, Listener, Memory, NotReloaded, Order, Pin, PoolRow, Recording, ServerRow, ServerState,
+    Shutdown, Snapshot,
 };
-use config::{Config, PoolMode};
+use config::{Config, ErrorCodes, PoolMode};
 use engine::averages::Averages;
+use engine::facts::Facts;
 use engine::ids::PoolId;
+use engine::journal::{EventKind, Journal};
+use engine::pulse::Pulse;
+use engine::recorder::{Recorder as Flight, Sample};
 use engine::report::CancelTarget;
+use engine::routing::Place;
+use engine::settings::PoolKey;
 use engine::stats::Stats;
 use engine::switches::Switches;
+use engine::transactions::Transaction;
 use engine::values::Values;
 use engine::vars::{CLIENT_ENCODING, STANDARD_CONFORMING_STRINGS, Vars};
 
@@ -32,7 +40,7 @@ pool_mode = transaction
 max_db_client_connections = 100
 ";
 
-/// 2026-01-02 03:04:05 in a zone of its own, plus the seconds.
+/// Returns 2026-01-02 03:04:05 in a made-up zone, plus the seconds.
 pub(crate) fn local_time(seconds: i64) -> String {
     format!("2026-01-02 03:04:{:02} XYZ", 5 + seconds)
 }
@@ -60,28 +68,25 @@ pub(crate) fn connection(id: u64, database: &str, user: &str) -> Connection {
         link: 0,
         remote_pid: 0,
         tls: String::new(),
-        key: id << 32 | 7,
-        vars: Values::new(vars()),
+        facts: Facts { key: id << 32 | 7, vars: Values::new(vars()), ..Facts::default() },
         application_name: "app".to_owned(),
-        prepared_statements: 0,
-        statement_bytes: 0,
         buffers: Buffers::default(),
         replication: "none",
     }
 }
 
 fn clients() -> Vec<ClientRow> {
-    let linked = Connection {
+    let mut linked = Connection {
         pool: Some(PoolId(1)),
         link: 0x21,
         wait: 2_500_000,
-        prepared_statements: 3,
-        statement_bytes: 120,
         buffers: Buffers { held: 20, remaining: 5, unsent: 7 },
         replication: "logical",
         tls: "TLSv1.3/TLS_AES_256_GCM_SHA384".to_owned(),
         ..connection(0x11, "app", "alice")
     };
+    linked.facts.prepared_statements = 3;
+    linked.facts.statement_bytes = 120;
     let waiting =
         Connection { pool: Some(PoolId(1)), wait: 30, ..connection(0x12, "app", "alice") };
     let idle = Connection {
@@ -115,7 +120,7 @@ fn servers() -> Vec<ServerRow> {
             remote_pid: 7000 + id as u32,
             ..connection(id, database, "owner")
         };
-        ServerRow { state, connection, pin: None, reports_state: None }
+        ServerRow { state, connection, doing: None, pin: None }
     };
     let mut linked = server(0x21, ServerState::Active, 1, "app");
     linked.connection.link = 0x11;
@@ -124,8 +129,9 @@ fn servers() -> Vec<ServerRow> {
         age: 61,
         fingerprint: 0xabc,
     });
+    linked.doing = Some(Doing { activity: "idle in transaction", age: 118_000_000 });
     linked.connection.close_needed = true;
-    linked.reports_state = Some(true);
+    linked.connection.facts.reports_state = Some(true);
     let mut opening = server(0x22, ServerState::Login, 1, "app");
     opening.connection.peer = None;
     opening.connection.local = None;
@@ -183,7 +189,7 @@ pub(crate) fn snapshot() -> Snapshot {
     let mut switches = Switches::default();
     switches.database_mut("app").paused = true;
     switches.database_mut("two").disabled = true;
-    // Made from `*`, and in nobody's use at present.
+    // Made from `*`, and not in use.
     switches.database_mut("unused").paused = true;
     switches.database_mut("resumed").paused = false;
     Snapshot {
@@ -213,8 +219,56 @@ pub(crate) fn snapshot() -> Snapshot {
             .chain([Cancel { to: CancelTarget::Pool(PoolId(3)), sent: true }])
             .collect(),
         averages: Arc::new(averages),
+        watched: Vec::new(),
         memory: Memory { free_clients: 10, statements: 2, statement_bytes: 500 },
         local_time,
+    }
+}
+
+/// A pool with two seconds, an error and an order, and two transactions.
+pub(crate) fn recording() -> Recording {
+    let key = PoolKey { database: "app".into(), user: "owner".into(), place: Place::default() };
+    let mut journal = Journal::default();
+    journal.note(EventKind::Order, ("", ""), "PAUSE command issued", 1_000_000);
+    let hostile = ("app", "<script>alert('u')</script>");
+    journal.note(EventKind::ClientError, hostile, "query_wait_timeout", 2_000_000);
+    let mut recorder = Flight::default();
+    for (second, waiting) in [(2, 0), (3, 4)] {
+        let stats = Stats { transactions: 10 * second, ..Stats::default() };
+        let pulse = Pulse { active: 1, in_transaction: 2, kept: 3, stats };
+        let sample = Sample {
+            pool: PoolId(3),
+            database: &key.database,
+            user: &key.user,
+            waiting,
+            maxwait: 1_500_000,
+            idle: 5,
+            opening: 6,
+            pulse,
+            errors: 7,
+        };
+        recorder.record(second * 1_000_000, &[sample], 0);
+    }
+    let transaction = |client: u64, done: u32| Transaction {
+        client,
+        queued_at: 1_000_000 + client,
+        linked: 1,
+        applied: 2,
+        sent: 3,
+        first_byte: 4,
+        done,
+        busy: 5,
+        pool: PoolId(3),
+        is_complete: client == 1,
+        fingerprint: if client == 1 { 0 } else { 0xabc },
+        ..Transaction::default()
+    };
+    Recording {
+        now: 3_000_000,
+        wall: 3,
+        tracks: recorder.tracks().cloned().collect(),
+        events: journal.entries(3_000_000),
+        transactions: vec![(key.clone(), transaction(1, 900)), (key, transaction(2, 4_000_000))],
     }
 }
 
@@ -228,6 +282,7 @@ pub(crate) struct Recorder {
     pub(crate) errors: Mutex<Vec<String>>,
     /// The keys that a reload cannot change; `None`: it succeeds.
     pub(crate) not_reloaded: Option<Vec<String>>,
+    pub(crate) error_codes: ErrorCodes,
     /// PAUSE without a name never comes to its end.
     pub(crate) is_busy: bool,
 }
@@ -243,9 +298,22 @@ impl Control for Recorder {
         Box::pin(async { snapshot() })
     }
 
-    fn reload(&self) -> Boxed<'_, Result<(), Vec<String>>> {
+    fn recording(&self) -> Boxed<'_, Recording> {
+        Box::pin(async { recording() })
+    }
+
+    fn reload(&self) -> Boxed<'_, Result<Vec<String>, NotReloaded>> {
         self.record("reload".to_owned());
-        Box::pin(async { self.not_reloaded.clone().map_or(Ok(()), Err) })
+        Box::pin(async {
+            match self.not_reloaded.clone() {
+                None => Ok(Vec::new()),
+                Some(kept) => Err(NotReloaded { kept, ..NotReloaded::default() }),
+            }
+        })
+    }
+
+    fn error_codes(&self) -> ErrorCodes {
+        self.error_codes
     }
 
     fn shutdown(&self, how: Shutdown) {

@@ -1,4 +1,4 @@
-//! The console through its public face: a fixed snapshot, real messages over an in-memory stream.
+//! Tests of the console's interface: a fixed snapshot, and real messages over an in-memory stream.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -13,11 +13,11 @@ use crate::fixture;
 /// A client of the console.
 pub(crate) struct Peer {
     stream: DuplexStream,
-    /// Ends with why the connection ended.
+    /// Returns why the connection ended.
     pub(crate) served: JoinHandle<Option<String>>,
 }
 
-/// One message, in a form to be compared.
+/// One message, in a comparable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// `name:type` of each column.
@@ -51,7 +51,7 @@ impl Peer {
         Self { stream, served }
     }
 
-    /// Logged in, with the welcome read.
+    /// Returns a logged-in client that has read its welcome.
     pub(crate) async fn admin(console: &Arc<Console>) -> Self {
         let mut peer = Self::start(console, login(0x99, true));
         peer.until_ready().await;
@@ -62,7 +62,7 @@ impl Peer {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// The replies to a query.
+    /// Returns the replies to a query.
     pub(crate) async fn query(&mut self, text: impl AsRef<[u8]>) -> Vec<Reply> {
         let mut bytes = Vec::new();
         frontend::query(&mut bytes, text.as_ref());
@@ -70,7 +70,7 @@ impl Peer {
         self.until_ready().await
     }
 
-    /// Replies up to ReadyForQuery or the end.
+    /// Returns the replies up to ReadyForQuery or the end.
     pub(crate) async fn until_ready(&mut self) -> Vec<Reply> {
         let mut replies = Vec::new();
         while let Some(reply) = self.receive().await {
@@ -82,7 +82,7 @@ impl Peer {
         replies
     }
 
-    /// Everything up to the end, and why the connection ended.
+    /// Returns everything up to the end, and why the connection ended.
     pub(crate) async fn rest(mut self) -> (Vec<Reply>, String) {
         let mut replies = Vec::new();
         while let Some(reply) = self.receive().await {
@@ -91,7 +91,7 @@ impl Peer {
         (replies, self.served.await.unwrap().unwrap_or_default())
     }
 
-    /// The connection is given up; why it ended at the other end.
+    /// Drops the connection. Returns why it ended at the other end.
     pub(crate) async fn leave(self) -> String {
         drop(self.stream);
         self.served.await.unwrap().unwrap_or_default()

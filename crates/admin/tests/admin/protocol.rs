@@ -51,6 +51,9 @@ async fn the_welcome_is_pgbouncers() {
         parameter("standard_conforming_strings on"),
         parameter("is_superuser on"),
         parameter("application_name app"),
+        parameter("pgbouncer.version 1.25.2"),
+        parameter("pgbouncer.pool_mode statement"),
+        parameter("pgbouncer.max_prepared_statements 0"),
         Reply::Other('K', "   Mabcd".to_owned()),
     ];
     assert_eq!(peer.until_ready().await, expected);
@@ -58,7 +61,7 @@ async fn the_welcome_is_pgbouncers() {
 }
 
 #[tokio::test]
-async fn what_came_behind_the_login_is_answered_first() {
+async fn messages_after_the_login_are_answered_first() {
     let mut unread = Vec::new();
     frontend::query(&mut unread, b"show version");
     frontend::query(&mut unread, b"select version");
@@ -127,7 +130,7 @@ async fn orders_are_passed_on_and_answered_by_their_verb() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_carried_out_is_an_error() {
+async fn a_failed_order_is_an_error() {
     let mut peer = Peer::admin(&console()).await;
     assert_eq!(peer.query("kill_client 404").await, error("client not found"));
     let expected = error("invalid client pointer supplied");
@@ -212,13 +215,13 @@ async fn an_operator_who_waits_or_does_not_read_can_be_ended_too() {
     assert_eq!(ended.as_deref(), Some(forced));
 }
 
-/// A test that would hang fails.
+/// Fails a test that would hang.
 async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(10), future).await.expect("in time")
 }
 
 #[tokio::test]
-async fn who_may_only_look_changes_nothing() {
+async fn stats_users_cannot_change_anything() {
     let recorder = Arc::new(Recorder::default());
     let console = Arc::new(Console::new(recorder.clone()));
     let mut peer = Peer::start(&console, login(1, false));
@@ -233,7 +236,7 @@ async fn who_may_only_look_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_logged() {
+async fn refused_orders_are_logged() {
     let recorder = Arc::new(Recorder { is_busy: true, ..Recorder::default() });
     let mut peer = Peer::start(&Arc::new(Console::new(recorder.clone())), login(1, true));
     peer.until_ready().await;
@@ -280,7 +283,7 @@ async fn a_failed_reload_is_told_with_a_code_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_a_reload_could_not_read_is_told_and_is_an_error() {
+async fn files_that_a_reload_could_not_read_are_an_error() {
     let not_reloaded = Some(vec!["keeping the rules".to_owned()]);
     let recorder = Recorder { not_reloaded, ..Recorder::default() };
     let mut peer = Peer::admin(&Arc::new(Console::new(Arc::new(recorder)))).await;
@@ -297,7 +300,7 @@ async fn a_value_that_does_not_act_yet_is_told_beside_its_success() {
 }
 
 #[tokio::test]
-async fn what_no_console_understands_ends_the_connection() {
+async fn unknown_messages_end_the_connection() {
     let mut peer = Peer::admin(&console()).await;
     peer.send(b"F\0\0\0\x04").await;
     assert_eq!(peer.until_ready().await, error("unsupported packet type for admin console: 70"));
@@ -309,7 +312,7 @@ async fn what_no_console_understands_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_ends_the_connection() {
+async fn invalid_messages_end_the_connection() {
     for (bytes, text) in [
         (&b"z\0\0\0\x04"[..], "unknown pkt"),
         (b"Q\0\0\0\0", "bad packet header: '5100000000'"),
@@ -329,7 +332,7 @@ async fn terminate_ends_the_connection_without_a_word() {
     assert_eq!(peer.rest().await, (vec![], "client close request".to_owned()));
 }
 
-/// Number of rows of a query.
+/// Returns the number of rows of a query.
 async fn rows(peer: &mut Peer, text: &str) -> usize {
     let replies = peer.query(text).await;
     replies.iter().filter(|reply| matches!(reply, Reply::Row(_))).count()
@@ -353,7 +356,7 @@ async fn a_connection_is_listed_until_it_ends() {
     assert_eq!(rows(&mut one, "show clients").await, alone);
 }
 
-/// Bytes that look like messages more often than random ones do.
+/// Bytes that resemble messages more often than random ones do.
 fn traffic() -> impl Strategy<Value = Vec<u8>> {
     let message = (prop::sample::select(&b"QPBEDCSHFdcfXzQQQQ"[..]), "[a-z \"';=]{0,20}").prop_map(
         |(code, text)| {

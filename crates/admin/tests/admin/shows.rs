@@ -10,8 +10,8 @@ use admin::Console;
 use crate::fixture::Recorder;
 use crate::peer::{Peer, Reply};
 
-/// `CONFIG` is left out: its rows are the config crate's, and are checked there. So is `MEM`, whose
-/// sizes change with every field of what it counts.
+/// Without `CONFIG`, whose rows the config crate checks, and `MEM`, whose sizes change with every
+/// field of the counted structs.
 const SHOWS: [&str; 18] = [
     "VERSION",
     "STATE",
@@ -33,8 +33,7 @@ const SHOWS: [&str; 18] = [
     "TOTALS",
 ];
 
-/// Columns below each other are easier to compare than wide rows: a line a column, its values
-/// behind it.
+/// Prints one line per column, with its values, which is easier to compare than wide rows.
 fn print(text: &mut String, name: &str, replies: &[Reply]) {
     let _ = writeln!(text, "SHOW {name}");
     let [Reply::Columns(columns), rows @ .., Reply::Done(tag)] = replies else {
@@ -75,12 +74,13 @@ async fn columns_and_rows_are_those_of_pgbouncer() {
     let expected = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         text == expected,
-        "not as in {}; if it is right now, write it with UPDATE_SNAPSHOTS=1:\n{text}",
+        "{text}\nthis is not as in {}; if it is right, write it there with: \
+         UPDATE_SNAPSHOTS=1 cargo test -p weir-admin",
         path.display()
     );
 }
 
-/// The console's own client asks in the present, unlike the snapshot.
+/// The console's own client has the present time, unlike the snapshot.
 fn forget_the_clock(replies: &mut [Reply]) {
     let Some(Reply::Columns(columns)) = replies.first().cloned() else { return };
     for reply in replies {

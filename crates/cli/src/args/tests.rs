@@ -39,7 +39,7 @@ fn pgbouncers_convention_works() {
 
 #[test]
 fn no_file_and_two_files_get_pgbouncers_text() {
-    for line in ["/usr/bin/weir", "/usr/bin/weir -d", "/usr/bin/weir a.ini b.ini"] {
+    for line in ["/usr/bin/weir -d", "/usr/bin/weir a.ini b.ini"] {
         assert_eq!(
             parsed(line).unwrap_err(),
             "/usr/bin/weir: no configuration file specified\n\
@@ -47,6 +47,42 @@ fn no_file_and_two_files_get_pgbouncers_text() {
             "{line}"
         );
     }
+}
+
+#[test]
+fn the_name_alone_gets_the_usage_and_the_demo() {
+    let text = parsed("/usr/bin/weir").unwrap_err();
+    assert!(text.starts_with("/usr/bin/weir: no configuration file specified\n\nUsage: weir "));
+    assert!(text.contains("\"weir demo\" shows") && text.contains("--help\" for more"), "{text}");
+}
+
+#[test]
+fn help_explains_a_command_or_a_key() {
+    let Ok(Invocation::Print(text)) = parsed("weir help demo") else { panic!("no text") };
+    assert!(text.contains("throw-away PostgreSQL") && text.contains("--bench"), "{text}");
+    assert_eq!(parsed("weir help user"), Ok(Invocation::Help { key: "user".into() }));
+}
+
+#[test]
+fn a_completion_has_the_commands_and_the_keys() {
+    for shell in ["bash", "zsh", "fish"] {
+        let Ok(Invocation::Print(text)) = parsed(&format!("weir completion {shell}")) else {
+            panic!("no text")
+        };
+        for word in [
+            "check-config",
+            "--connect",
+            "--bench",
+            "pool_mode",
+            "--daemon",
+            "zsh",
+            "reconnect",
+            "pools",
+        ] {
+            assert!(text.contains(word), "{shell}: {word}: {text}");
+        }
+    }
+    assert!(parsed("weir completion tcsh").is_err());
 }
 
 #[test]
@@ -81,7 +117,7 @@ fn commands_are_told_from_files() {
     assert_eq!(parsed("weir demo --bench 5"), Ok(Invocation::Demo { bench_seconds: Some(5) }));
     assert_eq!(
         parsed("weir check-config a.ini"),
-        Ok(Invocation::CheckConfig { file: "a.ini".into() })
+        Ok(Invocation::CheckConfig { file: "a.ini".into(), how: CheckOptions::default() })
     );
     assert_eq!(parsed("weir convert a.ini"), Ok(Invocation::Convert { file: "a.ini".into() }));
     assert_eq!(parsed("weir help pool_mode"), Ok(Invocation::Help { key: "pool_mode".into() }));
@@ -89,6 +125,32 @@ fn commands_are_told_from_files() {
         panic!("a path is a file, whatever its name")
     };
     assert_eq!(config, PathBuf::from("./demo"));
+}
+
+#[test]
+fn ctl_takes_the_words_of_a_command_and_where_it_goes() {
+    let Ok(Invocation::Ctl(options)) = parsed("weir ctl show pools --json -h /run -p 1 -U bob")
+    else {
+        panic!("these are options of ctl");
+    };
+    assert_eq!(options.words, ["show", "pools"]);
+    assert!(options.json);
+    let expected = ConsoleOptions {
+        config: None,
+        host: Some("/run".into()),
+        port: Some("1".into()),
+        user: Some("bob".into()),
+    };
+    assert_eq!(options.console, expected);
+    assert!(parsed("weir ctl").is_err());
+    let Ok(Invocation::Report(options)) = parsed("weir report -h /run -p 1 -U bob -o a.html")
+    else {
+        panic!("these are options of report");
+    };
+    assert_eq!((options.console, options.output), (expected, Some("a.html".into())));
+    assert!(
+        matches!(parsed("weir help ctl"), Ok(Invocation::Print(text)) if text.contains("--json"))
+    );
 }
 
 #[test]

@@ -9,21 +9,21 @@ use std::{
 };
 
 use admin::{
-    Address, Buffers, Cancel, ClientRow, ClientState, Connection, DnsHost, DnsZone, Listener,
-    Memory, Pin, PoolRow, ServerRow, ServerState,
+    Address, Buffers, Cancel, ClientRow, ClientState, Connection, DnsHost, DnsZone, Doing,
+    Listener, Memory, Pin, PoolRow, Recording, ServerRow,
 };
 use engine::{
+    facts::Facts,
     ids::PoolId,
     replication::ReplicationKind,
     report::{self, CancelTarget},
     settings::PoolKey,
-    values::Values,
 };
 use proxy::{
     CancelInfo, ClientInfo, Controller, HostInfo, Peer, PoolInfo, ServerInfo, ZoneInfo, log,
 };
 
-use super::Moment;
+use crate::moment::Moment;
 
 /// All there is to show. `facts` are the answers of the workers.
 pub(super) fn snapshot(
@@ -66,9 +66,21 @@ pub(super) fn snapshot(
             statements: facts.statements.0,
             statement_bytes: facts.statements.1,
         },
+        watched: facts.watched,
         local_time: log::local_time,
         config,
     }
+}
+
+/// A snapshot without pools and connections.
+pub(super) fn bare_snapshot(controller: &Controller) -> admin::Snapshot {
+    snapshot(controller, proxy::Snapshot::default(), Moment::now(controller))
+}
+
+/// The content of the flight recorder.
+pub(super) fn recording(content: proxy::Recording, now: Moment) -> Recording {
+    let proxy::Recording { now: at, tracks, events, transactions } = content;
+    Recording { now: at, wall: now.wall(at), tracks, events, transactions }
 }
 
 fn dns_host(host: HostInfo) -> DnsHost {
@@ -121,11 +133,8 @@ fn client_row(client: &ClientInfo, port: u16, now: Moment) -> ClientRow {
         link: client.link,
         remote_pid: peer_pid(&client.peer),
         tls: client.tls.clone(),
-        key: row.key,
-        vars: row.vars.clone(),
+        facts: row.facts.clone(),
         application_name: text(&row.application_name),
-        prepared_statements: row.prepared_statements,
-        statement_bytes: row.statement_bytes,
         buffers: buffers(row.reading, client.unsent),
         replication: replication(row.replication),
     };
@@ -162,15 +171,6 @@ fn request_row(
 
 fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment) -> ServerRow {
     let row = &server.row;
-    let state = match row.state {
-        report::ServerState::Login => ServerState::Login,
-        report::ServerState::Idle => ServerState::Idle,
-        report::ServerState::Used => ServerState::Used,
-        report::ServerState::Tested => ServerState::Tested,
-        report::ServerState::Active => ServerState::Active,
-        report::ServerState::BeingCanceled => ServerState::BeingCanceled,
-        report::ServerState::Listening => ServerState::Listening,
-    };
     let key = keys.get(&row.pool);
     let connection = Connection {
         id: row.serial,
@@ -187,11 +187,8 @@ fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment
         link: server.link,
         remote_pid: row.process_id,
         tls: server.tls.clone(),
-        key: row.key,
-        vars: row.vars.clone(),
+        facts: row.facts.clone(),
         application_name: text(&row.application_name),
-        prepared_statements: row.prepared_statements,
-        statement_bytes: row.statement_bytes,
         buffers: buffers(row.reading, server.unsent),
         replication: replication(row.replication),
     };
@@ -200,7 +197,11 @@ fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment
         age: now.micros.saturating_sub(pinned.since) / 1_000_000,
         fingerprint: pinned.fingerprint,
     });
-    ServerRow { state, connection, pin, reports_state: row.reports_state }
+    let doing = row.doing.map(|doing| Doing {
+        activity: doing.activity.words(),
+        age: now.micros.saturating_sub(doing.since),
+    });
+    ServerRow { state: row.state, connection, doing, pin }
 }
 
 /// A connection of the console itself. The names are the console's to fill in.
@@ -226,11 +227,8 @@ pub(super) fn console(
         link: 0,
         remote_pid: peer_pid(peer),
         tls,
-        key: 0,
-        vars: Values::default(),
+        facts: Facts::default(),
         application_name: String::new(),
-        prepared_statements: 0,
-        statement_bytes: 0,
         buffers: Buffers::default(),
         replication: replication(None),
     }
@@ -315,13 +313,5 @@ mod tests {
         let peer = Peer::Unix { pid: 7, uid: None };
         assert_eq!(peer_address(&peer, 6432), Some(Address::Unix { port: 6432 }));
         assert_eq!((peer_pid(&peer), peer_pid(&Peer::Unknown)), (7, 0));
-    }
-
-    #[test]
-    fn moments_are_told_by_the_clock_on_the_wall() {
-        let now = Moment { micros: 10_000_000, seconds: 1000 };
-        assert_eq!(now.wall(10_000_000), 1000);
-        assert_eq!(now.wall(7_400_000), 998);
-        assert_eq!(now.wall(11_000_000), 1000);
     }
 }

@@ -1,6 +1,6 @@
-//! The maps of `auth_ident_file`: as whom somebody may log in whose name was proven otherwise, by
-//! the operating system or by a certificate. Lines are `map system-user database-user`, where the
-//! last may be `all`. There are no regular expressions, as in PgBouncer.
+//! The maps of `auth_ident_file`: which users a client may log in as after the operating system or
+//! a certificate has proved its name. Lines are `map system-user database-user`, where the last may
+//! be `all`. As in PgBouncer, there are no regular expressions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ pub struct IdentMaps(BTreeMap<String, Arc<IdentMap>>);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentMap {
     pub name: String,
-    /// A system's user and the user it may be; none is anybody.
+    /// A system's user and a user that it may log in as; None is every user.
     pairs: Vec<(String, Option<String>)>,
 }
 
 impl IdentMap {
-    /// The system's users who may log in as `user`.
+    /// Returns the system's users that may log in as `user`.
     pub fn who_may_be<'a>(&'a self, user: &'a str) -> impl Iterator<Item = &'a str> {
         let fits = move |to: &Option<String>| to.as_deref().is_none_or(|to| to == user);
         self.pairs.iter().filter(move |(_, to)| fits(to)).map(|(from, _)| from.as_str())
@@ -30,7 +30,7 @@ impl IdentMap {
 }
 
 impl IdentMaps {
-    /// Reads the content of a file; lines that mean nothing are told in the warnings.
+    /// Reads the content of a file; the warnings name invalid lines.
     pub fn parse(content: &str, file: &Arc<str>) -> (Self, Vec<Mistake>) {
         let mut maps: BTreeMap<String, IdentMap> = BTreeMap::new();
         let mut warnings = Vec::new();

@@ -9,23 +9,23 @@ use crate::error::Mistake;
 use crate::ldap::LdapOptions;
 use crate::reason::{HbaError, Reason};
 
-/// Files named by `@` within files named by `@`, at most.
+/// Maximal depth of files that name files by `@`.
 const DEPTH_MAX: u32 = 10;
 
-/// Which names a list has. Keywords of the one are ordinary names in the other: a user may be called
-/// `replication`.
+/// The kind of names in a list. Keywords of one kind are ordinary names in the other: a user may be
+/// called `replication`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
     Databases,
     Users,
 }
 
-/// Reads a file named in another one: the content by its name.
+/// Returns the content of a file that is named in another one.
 type ReadFile<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Hba {
-    /// Reads the content of `file`; lines that mean nothing are told in the warnings. `read` is
-    /// given names of further files as they stand behind an `@`, relative to the folder of `file`.
+    /// Reads the content of `file`; the warnings name invalid lines. `read` gets the names of
+    /// further files after `@`, relative to the folder of `file`.
     pub fn parse(
         content: &str,
         file: &Arc<str>,
@@ -97,7 +97,7 @@ fn bare(words: &mut Words<'_>, what: &'static str) -> Result<String, HbaError> {
     }
 }
 
-/// A list of names with commas between them.
+/// Reads a list of names with commas between them.
 fn names(
     words: &mut Words<'_>,
     of: Of,
@@ -170,7 +170,7 @@ fn address(words: &mut Words<'_>) -> Result<Address, HbaError> {
         }
     };
     let net = Address::Net(address, mask);
-    // No address is in it, and nobody would notice: least of all that a reject does not reject.
+    // No address can match, and a reject rule would silently have no effect.
     if !net.contains(address) {
         return Err(HbaError::Mismatch { address, mask });
     }
@@ -203,7 +203,7 @@ fn method(words: &mut Words<'_>) -> Result<Method, HbaError> {
         "peer" => Method::Peer,
         "cert" => Method::Cert,
         "pam" => Method::Pam,
-        // Its options are read from what follows.
+        // Its options are read from the rest of the line.
         "ldap" => Method::Ldap(Arc::default()),
         _ => return Err(HbaError::Method(word)),
     })

@@ -109,7 +109,7 @@ fn replication_is_physical_replication_alone() {
 }
 
 #[test]
-fn a_map_says_who_may_be_whom() {
+fn a_map_tells_which_users_a_name_may_log_in_as() {
     let (hba, _) = parse(FILE);
     let map = hba.rules[0].map.as_ref().unwrap();
     assert_eq!(map.who_may_be("postgres").collect::<Vec<_>>(), ["root", "the user"]);
@@ -117,7 +117,7 @@ fn a_map_says_who_may_be_whom() {
 }
 
 #[test]
-fn a_line_that_means_nothing_is_left_out() {
+fn an_invalid_line_is_ignored() {
     for text in [
         "remote all all md5",
         "local all md5",
@@ -154,7 +154,7 @@ fn a_line_that_means_nothing_is_left_out() {
 }
 
 #[test]
-fn a_line_of_a_map_that_means_nothing_is_left_out() {
+fn an_invalid_line_of_a_map_is_ignored() {
     for text in ["a", "a b", "\"a\" b c", "a , c", "a b c d", "a \"b c"] {
         let (maps, warnings) = IdentMaps::parse(text, &"ident".into());
         assert_eq!((maps, warnings.len()), (IdentMaps::default(), 1), "{text}");

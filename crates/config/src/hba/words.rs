@@ -3,9 +3,9 @@
 /// One word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// As it stands: it may be a keyword.
+    /// Without quotes: it may be a keyword.
     Bare(String),
-    /// It stood in double quotes, where a quote is doubled, and is no keyword.
+    /// In double quotes, so it is no keyword. A quote within was doubled.
     Quoted(String),
     Comma,
 }
@@ -24,7 +24,7 @@ impl<'a> Words<'a> {
         Self { rest: line }
     }
 
-    /// The next word; none at the end of the line.
+    /// Returns the next word; None at the end of the line.
     pub(super) fn next(&mut self) -> Result<Option<Word>, Unclosed> {
         let text = self.rest.trim_start_matches(is_blank);
         let Some(first) = text.chars().next().filter(|first| *first != '#') else {
@@ -46,12 +46,12 @@ impl<'a> Words<'a> {
         Ok(Some(Word::Bare(word.to_owned())))
     }
 
-    /// The word after this one, which stays.
+    /// Returns the next word without consuming it.
     pub(super) fn peek(&self) -> Result<Option<Word>, Unclosed> {
         Self { rest: self.rest }.next()
     }
 
-    /// All that is left, as it stands.
+    /// Returns the rest of the line unchanged.
     pub(super) fn rest(self) -> &'a str {
         self.rest
     }
@@ -62,7 +62,7 @@ pub(crate) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n' | '\x0b' | '\x0c')
 }
 
-/// The text up to the closing quote, and what follows that.
+/// Returns the text up to the closing quote, and what follows it.
 pub(crate) fn quoted(text: &str) -> Option<(String, &str)> {
     let mut word = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Why the reading of an `auth_file` ends before its end, in PgBouncer's words.
+//! Why reading an `auth_file` stops early, in PgBouncer's words.
 
 use thiserror::Error;
 

@@ -1,4 +1,4 @@
-//! Why a line of `auth_hba_file` or `auth_ident_file` means nothing.
+//! Why a line of `auth_hba_file` or `auth_ident_file` is invalid.
 
 use core::net::IpAddr;
 
@@ -32,7 +32,7 @@ pub enum HbaError {
     Mask(String),
     #[error("invalid mask")]
     MaskBits,
-    /// No address is in such a network.
+    /// No address can match such a network.
     #[error("address {address} does not match mask {mask}")]
     Mismatch { address: IpAddr, mask: IpAddr },
     #[error("unsupported method {0}")]

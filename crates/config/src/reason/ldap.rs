@@ -1,13 +1,13 @@
-//! Why LDAP options cannot be used. No text repeats what may be a password.
+//! Why LDAP options cannot be used. No text repeats a possible password.
 
 use thiserror::Error;
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LdapError {
-    /// A name that is not told: it may be half of a password.
+    /// The name is not repeated: it may be half of a password.
     #[error("an LDAP option has no value")]
     NoValue,
-    /// Likewise.
+    /// The same.
     #[error("invalid LDAP key parameter")]
     Key,
     #[error("a quote is not closed")]

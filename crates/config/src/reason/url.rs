@@ -1,4 +1,4 @@
-//! Why a URL cannot be served. No text repeats its password.
+//! Why a URL cannot be used. No text repeats its password.
 
 use thiserror::Error;
 

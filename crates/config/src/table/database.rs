@@ -16,12 +16,13 @@ keys! {
 
     /// Name of the database on the server. Not set: the name of the entry.
     dbname: Option<String> = unset, reload, acts;
-    /// Host name, IP address, folder of a Unix socket (`/dir`), abstract socket (`@name`), or a
-    /// comma list of these. Not set: the Unix socket in `unix_socket_dir`.
+    /// Host names, IP addresses, folders of Unix sockets (`/dir`) or abstract sockets (`@name`).
+    /// Several hosts are separated by commas. Not set: the Unix socket in `unix_socket_dir`.
     hosts ("host"): Vec<Host> = unset, reload, acts;
-    /// TCP port, and suffix of the Unix socket name. With several hosts, a list has a port for each.
+    /// TCP port, and suffix of the Unix socket name. With several hosts, a list has one port for
+    /// each.
     port: Ports = "5432", reload, acts;
-    /// User to log in to the server with, whoever the client is. Not set: the client's user.
+    /// User for the login to the server. Not set: the client's user.
     user: Option<String> = unset, reload, acts;
     /// Password of `user`. Not set: looked up in `auth_file`.
     password: Option<String> = unset, reload, acts, secret;
@@ -36,15 +37,15 @@ keys! {
     /// Server connections kept open in each pool of this database; -1 inherits the global key.
     min_pool_size: Option<u32> = unset, reload, acts;
     /// Additional server connections of each pool of this database; -1 inherits the global key.
-    /// Also written `reserve_pool`.
+    /// Another spelling is `reserve_pool`.
     reserve_pool_size: Option<u32> = unset, reload, acts;
-    /// Server connections of this database in all its pools; 0 or -1 inherits the global key.
+    /// Limit of its server connections, over all its pools; 0 or -1 inherits the global key.
     max_db_connections: Option<u32> = unset, reload, acts;
-    /// The share of each pool of this database, beside those of others, of server connections under a
-    /// common limit (`max_user_connections`, `max_server_connections`), 1 to 1,000. Counts only while
-    /// somebody waits because the limit is reached.
+    /// Share of each of its pools in a common limit of servers, 1 to 1,000. The limits are
+    /// `max_user_connections` and `max_server_connections`. The share counts only while clients
+    /// wait because a limit is reached.
     pool_weight: Weight = "1", reload, acts;
-    /// Client connections of this database; 0 or -1 inherits the global key.
+    /// Limit of client connections of this database; 0 or -1 inherits the global key.
     max_db_client_connections: Option<u32> = unset, reload, acts;
     /// Pool mode of this database. Not set: the global `pool_mode`.
     pool_mode: Option<PoolMode> = unset, reload, acts;
@@ -53,22 +54,22 @@ keys! {
     server_lifetime: Option<Duration> = unset, reload, acts;
     /// How long a client of this database may wait for a server. Not set: the global key.
     query_wait_timeout: Option<Duration> = unset, reload, acts;
-    /// With several hosts: spread connections over them, or stay with one until it fails.
+    /// Use several hosts in turn, or one of them until it fails.
     load_balance_hosts: LoadBalanceHosts = "round-robin", reload, acts;
-    /// SQL to run once on each new server connection.
+    /// SQL that runs once on each new server connection.
     connect_query: Option<String> = unset, reload, acts;
-    /// `client_encoding` asked of the server at login.
+    /// `client_encoding` of the server connection at login.
     client_encoding: Option<String> = unset, reload, acts;
-    /// `datestyle` asked of the server at login.
+    /// `datestyle` of the server connection at login.
     datestyle: Option<String> = unset, reload, acts;
-    /// `timezone` asked of the server at login.
+    /// `timezone` of the server connection at login.
     timezone: Option<String> = unset, reload, acts;
-    /// `application_name` given to the server at login.
+    /// `application_name` of the server connection at login.
     application_name: Option<String> = unset, reload, acts;
 }
 
 impl Database {
-    /// The name of the database on the server.
+    /// Returns the name of the database on the server.
     pub fn dbname(&self) -> &str {
         self.dbname.as_deref().unwrap_or(&self.name)
     }

@@ -34,6 +34,8 @@ query_timeout = "1.5"
 server_idle_timeout = 12345678
 server_reset_query = ""
 unix_socket_mode = 0o700
+error_codes = "pgbouncer"
+metrics_port = 0
 
 [databases.app]
 dbname = "app_db"
@@ -67,14 +69,21 @@ host = ["/run/other"]
 }
 
 #[test]
-fn what_an_ini_file_leaves_unsaid_keeps_its_meaning() {
+fn unset_keys_of_an_ini_file_keep_their_meaning() {
     for (before, expected) in [
-        ("[pgbouncer]\n", "pool_mode = \"session\"\n"),
-        ("[pgbouncer]\npool_mode = session\n", "pool_mode = \"session\"\n"),
-        ("[pgbouncer]\npool_mode = auto\n", ""),
         (
-            "[pgbouncer]\n[databases]\na = host=h pool_mode=auto\nb = host=h\n",
-            "pool_mode = \"session\"\n\n[databases.a]\nhost = [\"h\"]\npool_mode = \"auto\"\n\n\
+            "[pgbouncer]\nmetrics_port = 9127\n",
+            "pool_mode = \"session\"\nerror_codes = \"pgbouncer\"\n",
+        ),
+        (
+            "[pgbouncer]\npool_mode = session\nerror_codes = weir\n",
+            "pool_mode = \"session\"\nmetrics_port = 0\n",
+        ),
+        ("[pgbouncer]\npool_mode = auto\nerror_codes = weir\n", "metrics_port = 0\n"),
+        ("[pgbouncer]\npool_mode = auto\nerror_codes = weir\nmetrics_port = 9127\n", ""),
+        (
+            "[pgbouncer]\nmetrics_port = 9127\n[databases]\na = host=h pool_mode=auto\nb = host=h\n",
+            "pool_mode = \"session\"\nerror_codes = \"pgbouncer\"\n\n[databases.a]\nhost = [\"h\"]\npool_mode = \"auto\"\n\n\
              [databases.b]\nhost = [\"h\"]\n",
         ),
     ] {
@@ -83,7 +92,7 @@ fn what_an_ini_file_leaves_unsaid_keeps_its_meaning() {
         assert_eq!(text, expected);
         assert_eq!(toml(&text).global.pool_mode, before.global.pool_mode);
     }
-    // A weir.toml that says nothing stays one.
+    // An empty weir.toml stays empty.
     assert_eq!(to_toml(&toml("")), "");
     assert_eq!(to_toml(&toml("pool_mode = \"session\"")), "pool_mode = \"session\"\n");
 }

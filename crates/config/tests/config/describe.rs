@@ -52,12 +52,6 @@ Databases
 
 Users with settings of their own
   alice: pool_size = 3
-
-Keys with no effect
-  pkt_buf is set, and has no effect: connections at rest have no buffer
-
-Warnings
-  test.ini:14: [pgbouncer] again: the keys set before it return to their defaults
 ";
     assert_eq!(describe(&config), expected);
 }

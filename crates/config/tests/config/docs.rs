@@ -19,6 +19,19 @@ fn the_checked_in_reference_is_the_generated_one() {
 }
 
 #[test]
+fn every_key_is_in_the_tables_of_compatibility() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../COMPAT.md");
+    let tables = fs::read_to_string(path).unwrap();
+    for key in config::Key::all() {
+        assert!(
+            tables.contains(&format!("`{}`", key.name)),
+            "{}: add a row to COMPAT.md, and a row with its tests to the appendix there",
+            key.name
+        );
+    }
+}
+
+#[test]
 fn help_tells_a_key_in_every_place_it_is_written() {
     let text = config::help("Pool_Mode").unwrap();
     for part in [

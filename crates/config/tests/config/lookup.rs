@@ -1,4 +1,4 @@
-//! Questions of the pooler to a configuration at run time, and values that a reload keeps.
+//! Values that the pooler looks up at run time, and values that a reload keeps.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The crate as its users see it: texts in, a configuration or a list of mistakes out.
+//! Tests of the crate's interface: texts in, a configuration or a list of mistakes out.
 
 extern crate weir_config as config;
 
@@ -20,7 +20,7 @@ use std::path::Path;
 
 use config::Config;
 
-/// For texts that include nothing.
+/// For texts without includes.
 fn no_file(path: &Path) -> io::Result<String> {
     Err(io::Error::new(io::ErrorKind::NotFound, format!("no {}", path.display())))
 }

@@ -1,4 +1,4 @@
-//! Every mistake is told with file, line and key, and with the nearest valid word.
+//! Every mistake is reported with file, line and key, and with the nearest valid word.
 
 use crate::{ini, ini_mistakes};
 

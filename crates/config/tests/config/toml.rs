@@ -1,6 +1,6 @@
-//! `weir.toml` says the same as `pgbouncer.ini`.
+//! `weir.toml` means the same as `pgbouncer.ini`.
 
-use config::{Config, Global, Host, PoolMode, Source};
+use config::{Config, ErrorCodes, Global, Host, PoolMode, Source};
 
 use crate::{ini, toml, toml_mistakes};
 
@@ -15,6 +15,8 @@ query_timeout = 1.5
 server_lifetime = 30
 unix_socket_mode = 0700
 server_reset_query = DISCARD ALL
+metrics_port = 9127
+error_codes = weir
 [databases]
 app = host=10.0.0.1,10.0.0.2 dbname=app_db port=5433 pool_size=7 password='it''s' reserve_pool=2
 my.db = host=/run/postgresql
@@ -65,10 +67,16 @@ fn both_formats_give_the_same_configuration() {
 
 #[test]
 fn an_empty_file_is_all_defaults_and_its_pool_mode_is_auto() {
-    let auto = Global { pool_mode: PoolMode::Auto, ..Global::default() };
+    let auto = Global {
+        pool_mode: PoolMode::Auto,
+        error_codes: ErrorCodes::Weir,
+        metrics_port: 9127,
+        ..Global::default()
+    };
     assert_eq!(toml("").global, auto);
     assert_eq!(ini("[pgbouncer]\n").global, Global::default());
     assert_eq!(Global::default().pool_mode, PoolMode::Session);
+    assert_eq!(Global::default().metrics_port, 0);
 }
 
 #[test]
@@ -127,7 +135,7 @@ fn all_mistakes_are_told_from_top_to_bottom() {
 }
 
 #[test]
-fn what_is_no_toml_is_told_with_its_line() {
+fn invalid_toml_is_reported_with_its_line() {
     let found = toml_mistakes("listen_port = 1\nlisten_port = 2\npool_mode = = 3\n");
     assert!(found[0].starts_with("weir.toml:2: "), "{found:?}");
     assert!(found.iter().any(|mistake| mistake.starts_with("weir.toml:3: ")), "{found:?}");

@@ -1,21 +1,23 @@
-//! How many connections there are, by database, by user and in all, and what the `max_*` keys make
-//! of it. Plain bookkeeping like the `Pool`: the shell puts it behind a lock, which is taken when a
-//! connection begins or ends, and in between only while pools compete: when a server becomes free for
-//! which another pool may have a better use.
+//! Counts connections by database, by user and in total, and enforces the `max_*` keys. Like
+//! `Pool`, it is plain bookkeeping, which the shell puts behind a lock. The lock is taken when a
+//! connection begins or ends. While pools compete, it is also taken when a server becomes free that
+//! another pool may need more.
 //!
-//! A server needs a *seat* before it is opened. A pool that finds no seat *starves*, which is noted
-//! in the same step, so that the next seat given up can be offered to it. Pools whose servers stand
-//! in its way are told (`Pool::wanted`): what becomes free there and is not needed is closed, not
-//! parked; and if they have had their share for now ([`Shares`]), it is closed even if it is needed.
+//! A server needs a *seat* before it is opened. If there is none, the pool *starves*, and is noted
+//! in the same step, so the next free seat can be offered to it. The pools whose servers fill the
+//! limit are told (`Pool::wanted`). They then close a free server that they do not need, instead of
+//! parking it. If such a pool has had its share ([`Shares`]), it also closes a server that it
+//! needs.
 //!
-//! A pool may find two limits full, its database's and its user's, and no server counts in both but its
-//! own. Then it starves for one of them, and when that has room it holds the room while it starves for
-//! the other, for [`HOLD_MAX`] at most: or whoever gave the first up would take it back meanwhile.
+//! A pool may find two limits full, its database's and its user's. Only its own servers count in
+//! both. It then starves for one limit at a time. When that limit has room, the room is held for
+//! the pool, for at most [`HOLD_MAX`], while the pool starves for the other. Otherwise the pool
+//! that gave it up would take it back.
 //!
-//! With the seat a server takes one of the turns to be opened, of which there are [`OPENINGS_MAX`], until
-//! it is logged in. A pool that finds a seat and no turn is noted as well, but takes nothing from others.
+//! With a seat, a server also takes one of [`OPENINGS_MAX`] turns until it is logged in. A pool
+//! that finds a seat but no turn is queued as well, but takes no server from other pools.
 //!
-//! Invariant: with a limit of `n` no more than `n` seats are taken, whoever asks at the same time.
+//! Invariant: with a limit of `n`, at most `n` seats are taken, even with concurrent requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -30,18 +32,18 @@ mod wanted;
 
 use wanted::Wanted;
 
-/// Servers that are being opened at a time, in all pools together, at most: PostgreSQL forks for each, and
-/// a thousand pools whose clients come back at once must not make it fork thousands of times.
+/// Maximal number of servers that all pools together open at the same time. PostgreSQL forks for
+/// each. When the clients of a thousand pools return at once, it must not fork thousands of times.
 pub const OPENINGS_MAX: u32 = 64;
-/// If none could be begun for so long, one more may be: those that are being opened hang, as they do when
-/// a host does not answer, and must not hold up the pools of others.
+/// If no opening has begun for this time, one more may begin. The present ones may hang because a
+/// host does not answer, and must not delay other pools.
 pub const STANDSTILL_MAX: Micros = 200_000;
 
-/// How long room in one limit is held for a pool that starves for another one. If that takes longer
-/// somebody else can make use of it meanwhile.
+/// How long room in one limit is held for a pool that starves for another one. Afterwards other
+/// pools can use it.
 pub const HOLD_MAX: Micros = 3 * TURN;
 
-/// What a pool's servers are limited by beyond the size of the pool; 0 is no limit.
+/// The limits on a pool's servers beyond the pool's size; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerLimits {
     /// `max_db_connections`.
@@ -52,22 +54,22 @@ pub struct ServerLimits {
     pub process: u32,
 }
 
-/// Whose servers fill a limit.
+/// The servers that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those of the pool's database.
+    /// The servers of the pool's database.
     Database,
-    /// Those of the pool's user.
+    /// The servers of the pool's user.
     User,
-    /// All of them.
+    /// All servers.
     Process,
 }
 
-/// In the order in which PgBouncer looks.
+/// In the order in which PgBouncer checks them.
 const SCOPES: [Scope; 3] = [Scope::Database, Scope::User, Scope::Process];
 
 impl Scope {
-    /// Do servers of this database and user count in the same limit as those of that identity?
+    /// Do servers of this database and user count in the same limit as those of `identity`?
     fn spans(self, identity: &Identity, database: &str, user: &str) -> bool {
         match self {
             Self::Database => identity.database == database,
@@ -77,18 +79,18 @@ impl Scope {
     }
 }
 
-/// A pool that asks for a seat.
+/// A pool that requests a seat.
 #[derive(Clone, Debug)]
 pub struct Claim {
     pub pool: PoolId,
     pub identity: Arc<Identity>,
     pub limits: ServerLimits,
-    /// The pool's share beside others.
+    /// The pool's weight, compared with other pools.
     pub weight: u32,
 }
 
 impl Claim {
-    /// Does a pool of that identity count in any of the same limits?
+    /// Does a pool of this identity count in any of the same limits?
     fn competes_with(&self, other: &Identity) -> bool {
         let ServerLimits { database, user, process } = self.limits;
         process > 0
@@ -102,12 +104,12 @@ impl Claim {
 pub struct Starving {
     pub claim: Claim,
     pub scope: Scope,
-    /// Grows from one to the next; never 0.
+    /// Increases from one claim to the next; never 0.
     pub serial: u64,
 }
 
 impl Starving {
-    /// Would a seat of this database and user help?
+    /// Would a seat of this database and user help the pool?
     pub fn covers(&self, database: &str, user: &str) -> bool {
         self.scope.spans(&self.claim.identity, database, user)
     }
@@ -127,13 +129,14 @@ struct Held {
 pub enum Denied {
     /// A limit has no room.
     Full(Starving),
-    /// There is a seat, for a starving pool that has had less: see [`Limits::next_fed`].
+    /// There is a seat, but a starving pool has had less: see [`Limits::next_fed`].
     Behind,
-    /// There is a seat, but as many servers are being opened as may be. The pool has its turn.
+    /// There is a seat, but the maximal number of servers is being opened. The pool has been queued
+    /// for a turn.
     Busy,
 }
 
-/// Clients in the whole process, those of a database, those of a user.
+/// The number of clients in the process, of one database, and of one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientCounts {
     pub process: u32,
@@ -144,12 +147,12 @@ pub struct ClientCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     servers: u32,
-    /// Of them, those that listen for all clients of a pool.
+    /// How many of these servers are listeners.
     listeners: u32,
     clients: u32,
 }
 
-/// By name, as long as there is anything to count.
+/// Counts by name; names without connections are removed.
 #[derive(Debug, Default)]
 struct Tallies(HashMap<String, Tally, RandomState>);
 
@@ -178,19 +181,19 @@ pub struct Limits {
     all: Tally,
     databases: Tallies,
     users: Tallies,
-    /// In the order in which they began to starve; each pool once.
+    /// In the order in which they began to starve; each pool at most once.
     starving: VecDeque<Starving>,
     held: Vec<Held>,
     /// Servers that are being opened.
     openings: u32,
-    /// [`OPENINGS_MAX`], but in tests.
+    /// [`OPENINGS_MAX`], except in tests.
     pub openings_max: u32,
-    /// When one was begun last.
+    /// When the latest opening began.
     begun_at: Micros,
-    /// Pools that may open a server when fewer are being opened, in the order in which they asked; each
+    /// Pools that wait for a turn to open a server, in the order of their requests; each at most
     /// once.
     turns: VecDeque<PoolId>,
-    /// Pools whose listener found no seat because of other listeners; each once.
+    /// Pools whose listener found no seat because of other listeners; each at most once.
     deaf: Vec<(PoolId, Arc<Identity>, Scope)>,
     shares: Shares,
     pub guesses: Guesses,
@@ -218,7 +221,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// One more client. The counts include it.
+    /// Counts one more client. Returns the counts, which include it.
     pub fn client_came(&mut self, identity: &Identity) -> ClientCounts {
         let add = |tally: &mut Tally| tally.clients += 1;
         add(&mut self.all);
@@ -236,33 +239,33 @@ impl Limits {
         self.users.change(&identity.user, take);
     }
 
-    /// Clients in the whole process.
+    /// Returns the number of clients in the process.
     pub fn clients(&self) -> u32 {
         self.all.clients
     }
 
-    /// Seats taken in the whole process.
+    /// Returns the number of seats taken in the process.
     pub fn servers(&self) -> u32 {
         self.all.servers
     }
 
-    /// Servers that are being opened in the whole process.
+    /// Returns the number of servers that are being opened in the process.
     pub fn openings(&self) -> u32 {
         self.openings
     }
 
-    /// Takes a seat, for a server that is opened at once, if every limit has room and no starving pool
-    /// has a better right to it. If a limit has none, the pool starves from now on, or still.
+    /// Takes a seat for a server that is opened at once. This needs room in every limit, and no
+    /// starving pool may have a better right to the seat. If a limit has no room, the pool starves.
     ///
     /// # Errors
-    /// Which limit has no room; or that somebody else has to be fed first; or that too many are being
-    /// opened.
+    /// Returns the limit that has no room, that another pool comes first, or that too many servers
+    /// are being opened.
     pub fn seat(&mut self, claim: &Claim, now: Micros) -> Result<(), Denied> {
         self.pass(now);
         let known = self.starving.iter().position(|known| known.claim.pool == claim.pool);
         let before = known.map(|at| self.starving[at].scope);
-        // Who starves for one limit does so until that has room: were it the other one's turn each
-        // time, both of those in the way would lose servers for nothing.
+        // A pool starves for one limit until it has room. If the limits alternated, the pools in
+        // both would lose servers for nothing.
         let full = before.filter(|scope| !self.has_room(claim, *scope)).or(self.full(claim));
         if known.is_none() && (full.is_some() || !self.starving.is_empty()) {
             let Claim { pool, identity, weight, .. } = claim;
@@ -296,7 +299,7 @@ impl Limits {
         Err(Denied::Full(starving))
     }
 
-    /// Could the rival make use of the seat that is claimed, and has it had less than the claimant?
+    /// Can the rival use the claimed seat, and has it had less than the claimant?
     fn goes_before(&self, rival: &Starving, claim: &Claim) -> bool {
         let had = |pool| self.shares.service(pool);
         rival.claim.pool != claim.pool
@@ -305,20 +308,20 @@ impl Limits {
             && self.has_room(&rival.claim, rival.scope)
     }
 
-    /// The pool has what it starved for, and may need more than that.
+    /// Holds room that the pool starved for, because it also needs room in another limit.
     fn hold(&mut self, claim: &Claim, scope: Scope, now: Micros) {
         self.let_go(claim.pool);
         let (pool, identity) = (claim.pool, claim.identity.clone());
         self.held.push(Held { pool, identity, scope, until: now + HOLD_MAX });
     }
 
-    /// The pool needs nothing that is held for it.
+    /// Gives up the room that is held for the pool.
     pub fn let_go(&mut self, pool: PoolId) {
         self.held.retain(|held| held.pool != pool);
     }
 
-    /// Who starves for the like of this pool's servers, while this one has had its share for now;
-    /// and the serial of that.
+    /// Returns the starving pool that has a better right to a server of this pool, and the serial
+    /// number of its claim. Only if this pool has had its share.
     pub fn better_claim(
         &mut self,
         pool: PoolId,
@@ -356,7 +359,7 @@ impl Limits {
         wanted
     }
 
-    /// Takes a seat, for a server that is opened at once, if there is one, and does without if not.
+    /// Takes a seat for a server that is opened at once, if there is a free seat.
     pub fn spare_seat(&mut self, claim: &Claim, now: Micros) -> bool {
         self.pass(now);
         let free = self.full(claim).is_none() && self.has_turn(now);
@@ -366,8 +369,8 @@ impl Limits {
         free
     }
 
-    /// Takes a seat, for a connection that listens for all clients of a pool and is opened at once, if
-    /// there is one. In each limit a seat is left for servers, or listeners could take them all.
+    /// Takes a seat, if there is one, for a listener that is opened at once. In each limit one seat
+    /// is left for servers. Otherwise listeners could take all seats.
     ///
     /// # Errors
     /// Returns the limit that is reached, if closing an idle server of another pool would help.
@@ -394,7 +397,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Does another pool lack a listener because this one has one?
+    /// Does another pool lack a listener because of this pool's listener?
     pub fn listener_is_lacked(&self, pool: PoolId, identity: &Identity) -> bool {
         let Identity { database, user, .. } = identity;
         let lacks = |(other, its, scope): &(PoolId, Arc<Identity>, Scope)| {
@@ -403,13 +406,13 @@ impl Limits {
         self.deaf.iter().any(lacks)
     }
 
-    /// The pool needs no listener any more.
+    /// Notes that the pool needs no listener any more.
     pub fn needs_no_listener(&mut self, pool: PoolId) {
         self.deaf.retain(|(other, ..)| *other != pool);
     }
 
-    /// A connection that listened is gone, or could not be opened. Its seat is given up by
-    /// [`Limits::vacate`].
+    /// Counts a listener that was closed or could not be opened. [`Limits::vacate`] gives up its
+    /// seat.
     pub fn listener_gone(&mut self, identity: &Identity) {
         self.count_listener(identity, |tally| tally.listeners -= 1);
     }
@@ -420,7 +423,7 @@ impl Limits {
         self.users.change(&identity.user, change);
     }
 
-    /// May one more be opened?
+    /// May one more server be opened?
     fn has_turn(&self, now: Micros) -> bool {
         let stands_still = now.saturating_sub(self.begun_at) >= STANDSTILL_MAX;
         self.openings < self.openings_max || stands_still
@@ -432,17 +435,18 @@ impl Limits {
         self.begun_at = now;
     }
 
-    /// A server is opened in a seat that was another one's, whatever the bound says.
+    /// Counts an opening that reuses the seat of another server, regardless of the bound.
     pub fn opening_begins(&mut self) {
         self.openings += 1;
     }
 
-    /// A server is logged in, or will not be. [`Limits::next_fed`] tells who may open one now.
+    /// Counts a login that has succeeded or failed. [`Limits::next_fed`] tells which pool may open
+    /// a server now.
     pub fn opening_ended(&mut self) {
         self.openings -= 1;
     }
 
-    /// Takes a seat for a server that is open, whatever the limits say.
+    /// Takes a seat for a server that is open, regardless of the limits.
     pub fn seat_anyway(&mut self, claim: &Claim) {
         let Claim { pool, identity, weight, .. } = claim;
         self.shares.seated(*pool, identity, *weight);
@@ -452,7 +456,7 @@ impl Limits {
         self.users.change(&identity.user, add);
     }
 
-    /// A server is gone. [`Limits::next_fed`] tells who can have its seat.
+    /// Gives up the seat of a closed server. [`Limits::next_fed`] tells which pool can have it.
     pub fn vacate(&mut self, pool: PoolId, identity: &Identity, now: Micros) {
         self.pass(now);
         self.shares.vacated(pool);
@@ -462,7 +466,7 @@ impl Limits {
         self.users.change(&identity.user, take);
     }
 
-    /// The first limit that has no room for this claim.
+    /// Returns the first limit that has no room for this claim.
     fn full(&self, claim: &Claim) -> Option<Scope> {
         SCOPES.into_iter().find(|scope| !self.has_room(claim, *scope))
     }
@@ -486,9 +490,9 @@ impl Limits {
         limit == 0 || u64::from(tally.servers) + (of_others.count() as u64) < u64::from(limit)
     }
 
-    /// The starving pool for which the limit that it starves for has room now, of several the one that
-    /// has had least, and then the first; or else the pool whose turn it is. It starves no longer; whether
-    /// it still needs the seat is for it to say.
+    /// Returns the next pool that may open a server. This is the starving pool whose limit has room
+    /// now; of several, the one that has had least. Otherwise it is the pool whose turn it is. The
+    /// pool no longer starves; it may not need the seat any more.
     pub fn next_fed(&mut self, now: Micros) -> Option<PoolId> {
         self.pass(now);
         if !self.has_turn(now) {
@@ -509,12 +513,12 @@ impl Limits {
         Some(claim.pool)
     }
 
-    /// Will this pool be offered a seat, or its turn to open a server?
+    /// Will this pool be offered a seat, or a turn to open a server?
     pub fn will_be_fed(&self, pool: PoolId) -> bool {
         self.starving.iter().any(|one| one.claim.pool == pool) || self.turns.contains(&pool)
     }
 
-    /// The pool is no more.
+    /// Removes everything about a pool that no longer exists.
     pub fn forget_pool(&mut self, pool: PoolId) {
         self.shares.forget(pool);
         self.let_go(pool);
@@ -523,15 +527,16 @@ impl Limits {
         self.needs_no_listener(pool);
     }
 
-    /// Who starves for want of a seat of this database and user, and the serial of that.
+    /// Returns the pool that starves for a seat of this database and user, and the serial number of
+    /// its claim.
     pub fn starving_for(&self, identity: &Identity) -> Option<(PoolId, u64)> {
         let hungry = self.starving.iter();
         let mut hungry = hungry.filter(|one| one.covers(&identity.database, &identity.user));
         hungry.next().map(|one| (one.claim.pool, one.serial))
     }
 
-    /// This pool wanted nothing any more when it was asked about that serial. If it has begun to
-    /// starve anew since, that stands.
+    /// Removes the claim with this serial number, because the pool does not need a seat any more. A
+    /// later claim of the pool is kept.
     pub fn forget(&mut self, pool: PoolId, serial: u64) {
         self.starving.retain(|one| (one.claim.pool, one.serial) != (pool, serial));
         if !self.will_be_fed(pool) {

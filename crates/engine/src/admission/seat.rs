@@ -1,11 +1,10 @@
-//! Whether a server may be opened, beyond what its own pool says: the limits on the servers of a
-//! database, of a user and of the process (`max_db_connections`, `max_user_connections`,
-//! `max_server_connections`).
+//! Decides whether a server may be opened under the limits of its database, of its user and of the
+//! process (`max_db_connections`, `max_user_connections`, `max_server_connections`).
 //!
-//! Room is made as PgBouncer makes it: the server that has been idle longest among those that
-//! count in the same limit is closed (CloseReason::Evicted). If none is idle, the pool starves until a server
-//! of them becomes free or is gone. An ordinary transaction comes here only while pools compete: when
-//! it gives back a server that another pool may starve for.
+//! As in PgBouncer, a full limit closes the server in it that has been idle longest
+//! (`CloseReason::Evicted`). If none is idle, the pool starves until one of them becomes free or is
+//! closed. An ordinary transaction comes here only while pools compete for seats, when it returns
+//! its server.
 
 use crate::admission::limits::{Denied, Limits, Starving};
 use crate::admission::pool::Pool;
@@ -17,43 +16,54 @@ use crate::server::ServerPhase;
 use crate::server::Settling;
 use crate::shell::{Event, Exchange, Io};
 
+/// The result of [`Engine::open_server`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// This worker opens the server.
+    Begun,
+    /// There is no seat, or another worker opens the server.
+    NotHere,
+}
+
 impl<X: Exchange> Engine<X> {
-    /// Open a server for those who wait; its place in the pool is taken. If there is no seat for it
-    /// the place is given up, and the pool will be thought of. True if it is being opened here.
-    pub(crate) fn open_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) -> bool {
-        let has_seat = self.seat_server(pool, now, io);
-        if has_seat {
-            self.connect_seated(pool, now, io);
+    /// Opens a server for waiting clients, whose place in the pool is taken. If there is no seat,
+    /// the place is released and the pool is queued for the next one.
+    pub(crate) fn open_server(&mut self, pool: PoolId, io: &mut impl Io<X>) -> Opening {
+        if !self.seat_server(pool, io) {
+            return Opening::NotHere;
         }
-        has_seat
+        self.connect_seated(pool, io);
+        Opening::Begun
     }
 
-    /// A seat for a server of the pool, unless that is another worker's to open.
-    fn seat_server(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) -> bool {
+    /// Takes a seat for a server of the pool, unless another worker has to open it.
+    fn seat_server(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
         if self.opens_by_proof(pool) && !self.proves_first(pool) {
             self.pass_proof_on(pool);
             return false;
         }
-        self.take_seat(pool, now, io)
+        self.take_seat(pool, io)
     }
 
-    /// Open a server; its place in the pool and its seat are taken.
-    pub(crate) fn connect_seated(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
+    /// Opens a server whose place in the pool and seat are taken.
+    pub(crate) fn connect_seated(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         if self.opens_by_proof(pool) {
-            return self.connect_prover(pool, now, io);
+            return self.connect_prover(pool, io);
         }
         self.tell_of_reserve(pool, io);
-        self.connect_server(pool, None, now, io);
+        self.connect_server(pool, None, io);
     }
 
-    /// A seat for a server whose place in the pool is taken; or that place is given up.
-    pub(crate) fn take_seat(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) -> bool {
+    /// Takes a seat for a server whose place in the pool is taken. If there is none, the place is
+    /// released.
+    pub(crate) fn take_seat(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
+        let now = io.now();
         let claim = self.view(pool).claim(pool);
         while let Err(denied) = self.exchange.limits(|limits| limits.seat(&claim, now)) {
             let again = match denied {
-                Denied::Full(starving) => self.evict(&starving, now, io),
+                Denied::Full(starving) => self.evict(&starving, io),
                 Denied::Behind => {
-                    self.feed(now, io);
+                    self.feed(io);
                     true
                 }
                 Denied::Busy => false,
@@ -62,8 +72,8 @@ impl<X: Exchange> Engine<X> {
                 continue;
             }
             self.exchange.pool(pool, Pool::withdraw_opening);
-            // Another worker may have offered it a seat and found its place taken, by us: then
-            // nobody thinks of it any more.
+            // Another worker may have offered a seat while we held the place, and removed the pool
+            // from the queue. Then the pool must try again.
             if self.exchange.limits(|limits| limits.will_be_fed(pool))
                 || !self.exchange.pool(pool, |pool| pool.reserve_opening(now))
             {
@@ -73,11 +83,12 @@ impl<X: Exchange> Engine<X> {
         true
     }
 
-    /// Open a server that nobody waits for. It takes a free seat or none.
-    pub(crate) fn open_spare(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
+    /// Opens a server that no client waits for, if there is a free seat.
+    pub(crate) fn open_spare(&mut self, pool: PoolId, io: &mut impl Io<X>) {
+        let now = io.now();
         let claim = self.view(pool).claim(pool);
         if self.exchange.limits(|limits| limits.spare_seat(&claim, now)) {
-            self.connect_server(pool, None, now, io);
+            self.connect_server(pool, None, io);
         } else {
             self.exchange.pool(pool, Pool::withdraw_opening);
         }
@@ -97,10 +108,10 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Closes the server that has been idle longest of those whose seats would help. All pools that
-    /// have such are told, under their locks: what they park later cannot be overlooked. False if
-    /// none is idle.
-    pub(crate) fn evict(&mut self, starving: &Starving, now: Micros, io: &mut impl Io<X>) -> bool {
+    /// Closes the server that has been idle longest of those whose seats would help. All such pools
+    /// are told under their locks, so they park no server unnoticed later. Returns false if no
+    /// server is idle.
+    pub(crate) fn evict(&mut self, starving: &Starving, io: &mut impl Io<X>) -> bool {
         loop {
             let mut oldest: Option<(Micros, PoolId, u64)> = None;
             for id in self.exchange.pool_ids() {
@@ -115,35 +126,29 @@ impl<X: Exchange> Engine<X> {
                 }
             }
             let Some((_, pool, serial)) = oldest else { return false };
-            // Somebody may have taken it since it was seen.
+            // Another worker may have taken it meanwhile.
             if let Some(server) = self.exchange.pool(pool, |pool| pool.evict(serial)) {
                 let id = self.attach(server, io);
-                self.server_mut(id).phase = ServerPhase::Settling(Settling::Fresh);
-                self.end_connection(id, CloseReason::Evicted, now, io);
-                self.vacate(pool, now);
+                self.server_mut(id).enter(ServerPhase::Settling(Settling::Fresh));
+                self.end_connection(id, CloseReason::Evicted, io);
+                self.vacate(pool, io.now());
                 return true;
             }
         }
     }
 
-    /// Nobody of its own pool waits for this server. It is closed if another pool starves for its
-    /// seat; if that is over, it is placed again.
-    pub(crate) fn yield_server(
-        &mut self,
-        id: ServerId,
-        serial: u64,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Deals with a server that no client of its pool waits for. It is closed if another pool
+    /// starves for its seat, and placed again otherwise.
+    pub(crate) fn yield_server(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
         let pool = self.server(id).pool;
         if self.is_starved_for(pool) {
-            return self.close_server(id, CloseReason::Evicted, now, io);
+            return self.close_server(id, CloseReason::Evicted, io);
         }
         self.exchange.pool(pool, |pool| pool.unwant(serial));
-        self.place_one(id, false, now, io);
+        self.place_one(id, false, io);
     }
 
-    /// Does anybody wait in a pool that starves for a seat of this one?
+    /// Does a client wait in a pool that starves for a seat of this pool?
     pub(crate) fn is_starved_for(&mut self, pool: PoolId) -> bool {
         let identity = self.view(pool).identity.clone();
         while let Some((starving, since)) =
@@ -157,43 +162,45 @@ impl<X: Exchange> Engine<X> {
         false
     }
 
-    /// Somebody of its own pool waits for this server, but a pool that has had less than its share
-    /// may starve for the like of it.
-    pub(crate) fn contest(&mut self, id: ServerId, serial: u64, now: Micros, io: &mut impl Io<X>) {
+    /// Deals with a server that a client of its pool waits for. It is closed if a starving pool has
+    /// a better right to its seat.
+    pub(crate) fn contest(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
+        let now = io.now();
         let pool = self.server(id).pool;
         let identity = self.view(pool).identity.clone();
         while let Some((rival, since)) =
             self.exchange.limits(|limits| limits.better_claim(pool, &identity, now))
         {
             if self.exchange.pool(rival, |pool| pool.waiting_total() > 0) {
-                return self.close_server(id, CloseReason::Evicted, now, io);
+                return self.close_server(id, CloseReason::Evicted, io);
             }
             self.exchange.limits(|limits| limits.forget(rival, since));
         }
         if self.exchange.limits(|limits| limits.starving_for(&identity)).is_none() {
             self.exchange.pool(pool, |pool| pool.unwant(serial));
         }
-        self.place_one(id, true, now, io);
+        self.place_one(id, true, io);
     }
 
-    /// A server is logged in, or will not be: another one may be opened, of whatever pool. Who calls
-    /// this calls [`Engine::feed`] then.
+    /// Counts a login that has succeeded or failed, so another server may be opened. The caller
+    /// must call [`Engine::feed`] afterwards.
     pub(crate) fn opening_ended(&mut self) {
         self.exchange.limits(Limits::opening_ended);
     }
 
-    /// The seat of a server that is gone is free.
+    /// Gives up the seat of a closed server.
     pub(crate) fn vacate(&mut self, pool: PoolId, now: Micros) {
         let identity = self.view(pool).identity.clone();
         self.exchange.limits(|limits| limits.vacate(pool, &identity, now));
     }
 
-    /// Pools that starved for a seat which is free now, or whose turn it is, open a server.
-    pub(crate) fn feed(&mut self, now: Micros, io: &mut impl Io<X>) {
+    /// Opens servers for pools that starved for a seat that is free now, or whose turn it is.
+    pub(crate) fn feed(&mut self, io: &mut impl Io<X>) {
+        let now = io.now();
         while let Some(pool) = self.exchange.limits(|limits| limits.next_fed(now)) {
             self.view(pool);
             if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
-                if self.seat_server(pool, now, io) {
+                if self.seat_server(pool, io) {
                     self.work.push_back(Work::Connect(pool));
                 }
             } else {

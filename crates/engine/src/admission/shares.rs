@@ -1,9 +1,8 @@
-//! Who is next where pools compete for servers under a common limit: weighted fair shares.
-//!
-//! What a pool has had is its *service*: the time for which it has had servers, each of them
-//! counted, divided by its weight. It grows only while somebody starves for want of these servers: what
-//! was there for anybody to take is nobody's debt. Whose service is least is next. A server changes its pool
-//! only if that pool is behind by a [`TURN`], since a login costs as much as many transactions.
+//! Weighted fair shares: which pool is next when pools compete for servers under a common limit.
+//! A pool's *service* is the time for which it has had servers, times their number, divided by its
+//! weight. It grows only while another pool starves for these servers: unused capacity costs a pool
+//! nothing. The pool with the least service is next. A server changes its pool only if the other
+//! one is behind by a [`TURN`], since a login costs as much as many transactions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,13 +11,13 @@ use foldhash::fast::RandomState;
 
 use crate::ids::{Identity, Micros, PoolId};
 
-/// How much time with one server a pool has to be behind before another one gives a server up
-/// for which it has work itself.
+/// How far a pool must be behind, in time with one server, before a busy pool gives a server up for
+/// it.
 pub const TURN: Micros = 100_000;
-/// No more than this is owed to a pool, however long it had to wait.
+/// The most that a pool can be behind, however long it had to wait.
 const DEBT_MAX: Micros = 10 * TURN;
-/// Parts of a microsecond in which service is kept. A weight may be a million and time passes in steps
-/// of some microseconds: what division drops of each must not add up to a share.
+/// Service is counted in fractions of a microsecond. A weight may be a million, and time passes in
+/// steps of some microseconds, so rounding errors must not add up.
 const PARTS: u128 = 1 << 32;
 
 #[derive(Debug)]
@@ -26,35 +25,35 @@ struct Share {
     identity: Arc<Identity>,
     weight: u32,
     seats: u32,
-    /// [`PARTS`] of microseconds with a server, by weight.
+    /// In [`PARTS`] of microseconds with a server, divided by the weight.
     service: u128,
 }
 
 #[derive(Debug, Default)]
 pub struct Shares {
     of: HashMap<PoolId, Share, RandomState>,
-    /// Until when service has been counted.
+    /// The time up to which service has been counted.
     at: Micros,
 }
 
 impl Shares {
-    /// How much time has passed since the last call. What was served in it is counted by
-    /// [`Shares::serve`], if pools competed.
+    /// Returns the time since the last call. If pools competed, [`Shares::serve`] then counts the
+    /// service of that time.
     pub fn advance(&mut self, now: Micros) -> Micros {
         let passed = now.saturating_sub(self.at);
         self.at = self.at.max(now);
         passed
     }
 
-    /// Pools have had their servers for so long; `is_wanted`: and others wanted them.
+    /// Counts service for the pools whose servers other pools wanted (`is_wanted`).
     pub fn serve(&mut self, passed: Micros, is_wanted: impl Fn(&Identity) -> bool) {
         for share in self.of.values_mut().filter(|share| is_wanted(&share.identity)) {
             share.service += by_weight(u128::from(share.seats) * u128::from(passed), share.weight);
         }
     }
 
-    /// The pool begins to compete with those for which `is_rival` holds. What they have had
-    /// long ago is forgotten.
+    /// Starts the competition of the pool with those for which `is_rival` holds. Old differences
+    /// beyond `DEBT_MAX` are forgotten.
     pub fn compete(
         &mut self,
         pool: PoolId,
@@ -96,13 +95,12 @@ impl Shares {
         self.of.remove(&pool);
     }
 
-    /// What the pool has had. Only good for being compared with that of others.
+    /// Returns the pool's service. Only comparisons with other pools are meaningful.
     pub fn service(&self, pool: PoolId) -> u128 {
         self.of.get(&pool).map_or(0, |share| share.service)
     }
 
-    /// Is it time for `pool` to give a server up for `rival`? Not if the difference is getting
-    /// smaller anyway.
+    /// Should `pool` give a server up for `rival`? Not if the difference is already decreasing.
     pub fn is_over(&self, pool: PoolId, rival: PoolId) -> bool {
         let (Some(own), Some(other)) = (self.of.get(&pool), self.of.get(&rival)) else {
             return false;
@@ -114,7 +112,7 @@ impl Shares {
     }
 }
 
-/// The service of one of that weight who has had a server for so long.
+/// Returns the service for having a server for `time` with this weight.
 fn by_weight(time: u128, weight: u32) -> u128 {
     time * PARTS / u128::from(weight)
 }
@@ -130,14 +128,14 @@ mod tests {
         Arc::new(Identity { database: "d".into(), user: "u".into() })
     }
 
-    /// All want what all have.
+    /// Counts service as if all pools compete for all servers.
     fn pass(shares: &mut Shares, now: Micros) {
         let passed = shares.advance(now);
         shares.serve(passed, |_| true);
     }
 
-    /// Plays pools of these weights, all with work without end, for as many seconds in steps of so
-    /// many microseconds; one server may change its pool in each step.
+    /// Simulates pools of these weights, which always have work, for `seconds` in steps of `step`
+    /// microseconds. One server may change its pool in each step.
     fn play(weights: &[u32], limit: usize, seconds: Micros, step: Micros) -> (Vec<u64>, u64) {
         let mut shares = Shares::default();
         let pools: Vec<_> = (0..weights.len() as u32).map(PoolId).collect();
@@ -145,7 +143,7 @@ mod tests {
             shares.compete(*pool, &who(), *weight, |_| true);
         }
         let mut seats = vec![0u64; pools.len()];
-        // All of them are the first one's, as if it had come long before the others.
+        // All servers belong to the first pool at the start.
         (0..limit).for_each(|_| shares.seated(A, &who(), weights[0]));
         seats[0] = limit as u64;
         let mut had = vec![0; pools.len()];
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_has_a_share_by_weight() {
+    fn pools_get_shares_by_weight() {
         for (weights, limit) in [
             (&[1, 1][..], 1),
             (&[1, 1], 3),
@@ -201,8 +199,7 @@ mod tests {
         }
     }
 
-    /// Less passes from one step to the next than what a pool of such weight has to have for a
-    /// microsecond of service.
+    /// One step is shorter than the time that gives a pool of this weight a microsecond of service.
     #[test]
     fn large_weights_lose_nothing_in_short_steps() {
         check(&[500, 1_000], 1, 20, 50);
@@ -211,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_else_wanted_is_no_debt() {
+    fn unwanted_servers_cost_a_pool_nothing() {
         let mut shares = Shares::default();
         shares.seated(A, &who(), 1);
         shares.advance(1_000_000_000);
@@ -222,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_owed_more_than_a_little() {
+    fn the_difference_between_pools_is_limited() {
         let mut shares = Shares::default();
         shares.seated(A, &who(), 1);
         pass(&mut shares, 3_600_000_000);
         shares.compete(B, &who(), 1, |_| true);
         assert_eq!(shares.service(A) - shares.service(B), by_weight(DEBT_MAX.into(), 1));
-        // A holder that has had nothing yet gives way to a newcomer just as soon.
+        // A pool without service yet gives way to a new pool just as soon.
         const C: PoolId = PoolId(2);
         shares.seated(C, &who(), 1);
         pass(&mut shares, 3_600_000_000 + 1);

@@ -1,17 +1,17 @@
-//! What the operator has switched off, for databases there are pools of and for those there are
-//! not. Plain data; the pools are told of it by [`Switches::apply`].
+//! The operator's switches for all databases, with and without pools. Plain data;
+//! [`Switches::apply`] tells the pools.
 
 use crate::lifecycle::close_reason::CloseReason;
 use std::collections::BTreeMap;
 
 use crate::admission::pool::{Gate, Pool};
 
-/// One database, as clients call it.
+/// The switches of one database, by the name that clients use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatabaseSwitches {
-    /// PAUSE or KILL with its name.
+    /// PAUSE or KILL with this database's name.
     pub paused: bool,
-    /// DISABLE: nobody new is let in.
+    /// DISABLE: no new client is let in.
     pub disabled: bool,
 }
 
@@ -19,11 +19,11 @@ pub struct DatabaseSwitches {
 pub struct Switches {
     /// PAUSE without a name.
     pub paused: bool,
-    /// SUSPEND: nothing is read. The pools need not know.
+    /// SUSPEND: nothing is read. Pools are not told.
     pub suspended: bool,
-    /// Another process is taking over: nothing is linked.
+    /// Another process is taking over: no server is linked.
     pub held: bool,
-    /// The pooler waits for its servers to be released, and then ends.
+    /// Weir waits until its servers are released, and then ends.
     pub closed: bool,
     databases: BTreeMap<String, DatabaseSwitches>,
 }
@@ -37,7 +37,7 @@ impl Switches {
         self.databases.entry(name.to_owned()).or_default()
     }
 
-    /// What is remembered of a database ends with its entry in the configuration.
+    /// Forgets the switches of databases that are no longer configured.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.databases.retain(|name, _| keep(name));
     }
@@ -51,18 +51,18 @@ impl Switches {
         self.databases.values().any(|database| database.paused)
     }
 
-    /// The databases of which a switch is on.
+    /// Returns the databases that have a switch on.
     pub fn switched(&self) -> impl Iterator<Item = &String> {
         let is_on = |own: &DatabaseSwitches| *own != DatabaseSwitches::default();
         self.databases.iter().filter(move |(_, own)| is_on(own)).map(|(name, _)| name)
     }
 
-    /// The databases nobody new is let into.
+    /// Returns the databases that let no new client in.
     pub fn disabled(&self) -> impl Iterator<Item = &String> {
         self.databases.iter().filter(|(_, own)| own.disabled).map(|(name, _)| name)
     }
 
-    /// `exists`: is the pool's database still configured?
+    /// Sets the pool's gate. `exists`: the pool's database is still configured.
     pub fn apply<T>(&self, pool: &mut Pool<T>, exists: bool) {
         let database = self.database(&pool.key.database);
         pool.disabled = database.disabled;

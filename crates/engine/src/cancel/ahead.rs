@@ -1,9 +1,9 @@
-//! A client that waits for a server may be about to cancel the very query for whose server it waits:
-//! in a pool that is used up by slow queries nothing else would end them. So when it has waited for a
-//! moment, what it has sent is looked at where it lies, in the kernel. What Weir can do by itself it does
-//! then; the answer waits for a server, as everything else does.
+//! Looks for signals in the unread bytes of waiting clients. In a pool that is used up by slow
+//! queries, a waiting client may be about to cancel one of them, and nothing else would end them.
+//! So after a short wait, its bytes are examined in the kernel's buffer. Weir sends the signal at
+//! once; the reply waits for a server like any other.
 //!
-//! Not with TLS, whose bytes would have to be read to be understood.
+//! Not with TLS: encrypted bytes cannot be examined without reading them.
 
 use wire::messages::{Parse, bind_names};
 use wire::{HEADER_LEN, Header, frontend};
@@ -15,24 +15,28 @@ use crate::ids::Micros;
 use crate::relay::requests::call_of;
 use crate::shell::{Exchange, Io};
 
-/// So long a client waits before that, in microseconds.
+/// How long a client waits before its bytes are examined, in microseconds.
 const LOOK_AFTER: Micros = 100_000;
-/// So much is looked at, in bytes: a call is short.
+/// How much is examined, in bytes: such a call is short.
 const LOOKED_LEN_MAX: usize = 1_024;
 
 impl<X: Exchange> Engine<X> {
-    /// Looks once at what each client has sent that has waited for a moment.
-    pub(crate) fn look_ahead(&mut self, now: Micros, io: &mut impl Io<X>) {
+    /// Examines the bytes of each client that has waited long enough, once per wait.
+    pub(crate) fn look_ahead(&mut self, io: &mut impl Io<X>) {
         let is_due = |client: &Client| match client.phase {
             ClientPhase::Waiting(waiter) => {
                 client.is_welcomed()
                     && !client.while_waiting.looked_at
-                    && now.saturating_sub(waiter.since) >= LOOK_AFTER
+                    && io.now().saturating_sub(waiter.since) >= LOOK_AFTER
             }
-            _ => false,
+            ClientPhase::Login(_)
+            | ClientPhase::Idle
+            | ClientPhase::Preparing(_)
+            | ClientPhase::Linked
+            | ClientPhase::Canceling { .. } => false,
         };
         for id in self.clients_where(is_due) {
-            // One of those before it may have terminated it.
+            // An earlier client in this loop may have terminated this one.
             let Some(client) = self.clients.get_mut(id.0 as usize) else { continue };
             client.while_waiting.looked_at = true;
             let is_between = client.stream.remaining == 0;
@@ -48,13 +52,13 @@ impl<X: Exchange> Engine<X> {
             let client = self.client(id);
             let call = first_call(client, &bytes);
             if let Some(call) = call.filter(|call| call.process_id != client.process_id()) {
-                self.find_process(id, call, now, io);
+                self.find_process(id, call, io);
             }
         }
     }
 }
 
-/// The call that the client's first effective message is.
+/// Returns the call in the client's first effective message, if that is one.
 fn first_call(client: &Client, mut input: &[u8]) -> Option<Call> {
     let own = client.extended.as_ref();
     let mut unnamed = own.and_then(|own| Parse::decode(own.unnamed_parse.get(HEADER_LEN..)?).ok());

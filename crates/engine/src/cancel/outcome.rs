@@ -1,14 +1,14 @@
-//! A cancel request under way, and what becomes of it: plain data.
+//! A cancel request under way, and its outcome: plain data.
 
 use wire::startup::CancelKey;
 
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
 
-/// A request on its way to PostgreSQL, or to a peer.
+/// A cancel request on its way to PostgreSQL or to a peer.
 #[derive(Debug)]
 pub(crate) struct Cancel {
     pub to: To,
-    /// The client that waits for it to be over; none, if it is for a client that was lost.
+    /// The client that waits for the request to end; None if the server's own client was lost.
     pub requester: Option<(WorkerId, ClientId, u64)>,
     /// When it is tried again, if the peer could not be reached.
     pub again_at: Option<Micros>,
@@ -17,9 +17,9 @@ pub(crate) struct Cancel {
 /// Where a request goes.
 #[derive(Debug)]
 pub(crate) enum To {
-    /// To this server, with its serial number: is the one in that slot still the one that was meant?
+    /// To the server in this slot, if its serial number still is the same.
     Server(ServerId, u64),
-    /// To this peer, and the key that its client named.
+    /// To this peer, with the key from the client's request.
     Peer(u32, CancelKey),
     /// To the other process of an online restart.
     Process,
@@ -31,34 +31,34 @@ impl Cancel {
     }
 }
 
-/// How passing on a cancel request ended.
+/// How forwarding a cancel request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelEnd {
-    /// The other side has taken it and closed the connection.
+    /// The other side has read it and closed the connection.
     Taken,
     /// It could not be sent.
     Unsent,
-    /// `cancel_wait_timeout` has passed. `sent`: it may be carried out at any moment.
+    /// `cancel_wait_timeout` has passed. `sent`: the request may still be carried out.
     Late { sent: bool },
 }
 
-/// What became of a cancel request; of several answers the greatest counts.
+/// The outcome of a cancel request; of several answers the greatest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CancelOutcome {
-    /// Nobody has that key.
+    /// No client has this key.
     Unknown,
-    /// Its owner waits for nothing.
+    /// The key's client has no query running.
     Idle,
-    /// It could not be passed on.
+    /// It could not be forwarded.
     Unsent,
     /// It took longer than `cancel_wait_timeout`.
     Late,
-    /// It was passed on.
+    /// It was forwarded.
     Sent,
 }
 
 impl CancelOutcome {
-    /// For the log.
+    /// Returns the text for the log.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -72,13 +72,13 @@ impl CancelOutcome {
 }
 
 impl CancelEnd {
-    /// For the log.
+    /// Returns the text for the log.
     #[must_use]
     pub fn reason(self) -> &'static str {
         self.outcome().reason()
     }
 
-    /// What became of the request, ended so.
+    /// Returns the outcome of a request that ended like this.
     #[must_use]
     pub fn outcome(self) -> CancelOutcome {
         match self {

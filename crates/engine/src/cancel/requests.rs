@@ -1,8 +1,8 @@
-//! Cancel requests. A client's key is known to one worker only, so the worker that receives a
-//! request asks all of them; the one whose client it is sends the server's own key to where the
-//! server is connected to, and does not give the server to anybody else before that is over.
-//! A key of another peer's is passed on to it, as it is but for the count of such hops. If the peer
-//! cannot be reached, the request waits and is tried again, until `cancel_wait_timeout`.
+//! Cancel requests. Only one worker knows the key of a client, so the worker that receives a
+//! request asks all of them. The client's worker sends the server's own key to the server's
+//! address, and links the server to no other client until that is over. A peer's key is forwarded
+//! to that peer with an increased hop count. If the peer cannot be reached, the request is repeated
+//! until `cancel_wait_timeout`.
 
 use crate::lifecycle::close_reason::CloseReason;
 use wire::startup::CancelKey;
@@ -18,24 +18,18 @@ use crate::server::{Preparation, ServerPhase};
 use crate::settings::Target;
 use crate::shell::{Event, Exchange, Io, Mail, OtherProcess};
 
-/// How long after a failed attempt to reach a peer the next one is made.
+/// The pause after a failed attempt to reach a peer.
 const PEER_RETRY: Micros = 1_000_000;
 
 impl<X: Exchange> Engine<X> {
-    /// A client's whole connection is a cancel request.
-    pub(crate) fn ask_cancel(
-        &mut self,
-        id: ClientId,
-        key: CancelKey,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Deals with a connection that consists of a cancel request.
+    pub(crate) fn ask_cancel(&mut self, id: ClientId, key: CancelKey, io: &mut impl Io<X>) {
         let own = self.config.global.peer_id;
         if own > 0
             && let Some((number, _)) = key.number()
             && u32::from(cancel_key::peer(number)) != own
         {
-            return self.pass_cancel_on(id, &key, number, now, io);
+            return self.pass_cancel_on(id, &key, number, io);
         }
         let workers = self.exchange.worker_count();
         let requester = (self.worker, id, self.client(id).serial);
@@ -49,11 +43,11 @@ impl<X: Exchange> Engine<X> {
                 self.exchange.post(worker, Mail::Cancel { key: key.clone(), requester });
             }
         }
-        self.cancel_asked(key, requester, now, io);
+        self.cancel_asked(key, requester, io);
     }
 
-    /// During an online restart the key's client may be served by the process before or after this
-    /// one. Returns how many of them were asked.
+    /// Forwards the request to the other processes of an online restart, which may serve the key's
+    /// client. Returns the number of processes asked.
     fn ask_other_processes(
         &mut self,
         key: &CancelKey,
@@ -73,19 +67,12 @@ impl<X: Exchange> Engine<X> {
         asked
     }
 
-    /// The key belongs to one of the peers: it knows its client.
-    fn pass_cancel_on(
-        &mut self,
-        id: ClientId,
-        key: &CancelKey,
-        number: u64,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Forwards the request to the peer that the key belongs to.
+    fn pass_cancel_on(&mut self, id: ClientId, key: &CancelKey, number: u64, io: &mut impl Io<X>) {
         let peer = u32::from(cancel_key::peer(number));
         let Some(number) = cancel_key::passed_on(number) else {
             let why = "failed to forward cancel request because its TTL was exhausted";
-            return self.drop_client(id, Leaving::Unanswered(why), now, io);
+            return self.drop_client(id, Leaving::Unanswered(why), io);
         };
         let target = self.config.peers.get(&peer).and_then(|entry| {
             let host = entry.hosts.first()?;
@@ -93,7 +80,7 @@ impl<X: Exchange> Engine<X> {
         });
         let Some(target) = target else {
             let why = "could not find peer to forward request to";
-            return self.drop_client(id, Leaving::Unanswered(why), now, io);
+            return self.drop_client(id, Leaving::Unanswered(why), io);
         };
         let client = self.client_mut(id);
         client.phase =
@@ -108,21 +95,21 @@ impl<X: Exchange> Engine<X> {
         io.forward_cancel(cancel, peer, &target, &packet);
     }
 
-    /// Is it one of our clients, and is there anything to cancel?
+    /// Sends a cancel request if the key belongs to a client of this worker that has a query
+    /// running.
     pub(crate) fn cancel_asked(
         &mut self,
         key: CancelKey,
         requester: (WorkerId, ClientId, u64),
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         match self.busy_server_of(&key) {
             Ok(on) => self.send_cancel(on, Some(requester), io),
-            Err(outcome) => self.answer_cancel(requester, outcome, now, io),
+            Err(outcome) => self.answer_cancel(requester, outcome, io),
         }
     }
 
-    /// The client this server works for is lost: nobody wants what it is doing.
+    /// Cancels the query of a server whose client was lost.
     pub(crate) fn cancel_lost(&mut self, on: ServerId, io: &mut impl Io<X>) {
         if self.server(on).cancel.is_none() {
             self.send_cancel(on, None, io);
@@ -147,8 +134,8 @@ impl<X: Exchange> Engine<X> {
         io.send_cancel(cancel, on, &packet);
     }
 
-    /// The server that is working for the owner of this key. One request at a time is enough for
-    /// it: what comes while another is under way changes nothing.
+    /// Returns the server that works for the key's client. While a cancel request for it is under
+    /// way, another one has no effect.
     fn busy_server_of(&self, key: &CancelKey) -> Result<ServerId, CancelOutcome> {
         self.busy_server(self.owner_of(key).ok_or(CancelOutcome::Unknown)?)
     }
@@ -156,7 +143,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn busy_server(&self, client: &Client) -> Result<ServerId, CancelOutcome> {
         let on = client.server.ok_or(CancelOutcome::Idle)?;
         let server = self.server(on);
-        // What is found out before the client's own request may wait as long as that would.
+        // A query of Weir's own may wait for a lock as long as the client's request would.
         let renews = matches!(&server.phase, ServerPhase::Preparing(step) if step.renews());
         let works = renews || matches!(server.phase, ServerPhase::Linked);
         let busy = works && !server.ledger.owes_nothing();
@@ -173,7 +160,7 @@ impl<X: Exchange> Engine<X> {
             number = cancel_key::fresh(number);
         }
         let client = self.clients.get(self.keys.get(&number)?.0 as usize)?;
-        // A client that was given a long key is not to be cancelled by whoever guesses a short one.
+        // A client with a long key cannot be cancelled by guessing a short one.
         let right = match client.key_form {
             KeyForm::Long => {
                 tag.try_into().is_ok_and(|tag| cancel_key::verify(&self.seed, number, tag))
@@ -183,32 +170,26 @@ impl<X: Exchange> Engine<X> {
         right.then_some(client)
     }
 
-    /// A request is under way no longer. One for a peer that could not be reached is kept.
-    pub(crate) fn end_cancel(&mut self, id: u64, end: CancelEnd, now: Micros, io: &mut impl Io<X>) {
+    /// Ends a request. One for a peer that could not be reached is kept, to be repeated.
+    pub(crate) fn end_cancel(&mut self, id: u64, end: CancelEnd, io: &mut impl Io<X>) {
         let Some(cancel) = self.cancels.remove(&id) else { return };
         match cancel.to {
-            To::Server(server, serial) => self.cancel_over(server, serial, end, now, io),
+            To::Server(server, serial) => self.cancel_over(server, serial, end, io),
             To::Peer(..) if end == CancelEnd::Unsent => {
-                let again_at = Some(now + PEER_RETRY);
+                let again_at = Some(io.now() + PEER_RETRY);
                 self.cancels.insert(id, Cancel { again_at, ..cancel });
                 return;
             }
             To::Peer(..) | To::Process => {}
         }
         if let Some(requester) = cancel.requester {
-            self.answer_cancel(requester, end.outcome(), now, io);
+            self.answer_cancel(requester, end.outcome(), io);
         }
     }
 
-    /// The request for this server is over. Nobody else may have a server that it may still reach.
-    fn cancel_over(
-        &mut self,
-        server: ServerId,
-        serial: u64,
-        end: CancelEnd,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Ends the request for this server. Another client may get the server only if the request can
+    /// no longer reach it.
+    fn cancel_over(&mut self, server: ServerId, serial: u64, end: CancelEnd, io: &mut impl Io<X>) {
         let found = self.servers.get_mut(server.0 as usize);
         let Some(found) = found.filter(|found| found.serial == serial) else { return };
         found.cancel = None;
@@ -220,15 +201,16 @@ impl<X: Exchange> Engine<X> {
         let judged = matches!(found.phase, ServerPhase::Preparing(Preparation::AwaitCancel))
             && found.is_clean();
         if let (true, Some(client)) = (judged, found.client) {
-            self.judge(client, server, now, io);
+            self.judge(client, server, io);
         } else if waits && found.client.is_none() && over {
-            self.free(server, now, io);
+            self.free(server, io);
         }
     }
 
-    /// Requests for peers that could not be reached a while ago are tried again. Those whose
-    /// requester has left are forgotten.
-    pub(crate) fn retry_cancels(&mut self, now: Micros, io: &mut impl Io<X>) {
+    /// Repeats requests for peers that could not be reached, and forgets those whose requester has
+    /// left.
+    pub(crate) fn retry_cancels(&mut self, io: &mut impl Io<X>) {
+        let now = io.now();
         let is_due = |cancel: &Cancel| cancel.again_at.is_some_and(|at| at <= now);
         let mut due: Vec<_> = self.cancels.extract_if(|_, cancel| is_due(cancel)).collect();
         due.sort_unstable_by_key(|(id, _)| *id);
@@ -239,13 +221,13 @@ impl<X: Exchange> Engine<X> {
             };
             let is_there = self.clients.get(id.0 as usize).is_some_and(|one| one.serial == serial);
             if let (true, Some((number, _))) = (is_there, key.number()) {
-                self.pass_cancel_on(id, &key, number, now, io);
+                self.pass_cancel_on(id, &key, number, io);
             }
         }
     }
 
-    /// Requests on their way to servers and to peers, the oldest first.
-    pub(crate) fn cancel_rows(&self) -> Vec<CancelRow> {
+    /// Returns the requests on their way to servers and peers, the oldest first.
+    pub fn cancel_rows(&self) -> Vec<CancelRow> {
         let row = |(&id, cancel): (&u64, &Cancel)| {
             let to = match cancel.to {
                 To::Server(server, serial) => {
@@ -267,25 +249,23 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         requester: (WorkerId, ClientId, u64),
         outcome: CancelOutcome,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let (worker, client, serial) = requester;
         if worker == self.worker {
-            self.cancel_answered(client, serial, outcome, now, io);
+            self.cancel_answered(client, serial, outcome, io);
         } else {
             self.exchange.post(worker, Mail::CancelDone { requester: client, serial, outcome });
         }
     }
 
-    /// The requester's connection is closed when every worker has had its say, so that whoever
-    /// waits for that knows the request was delivered (protocol chapter 55.2.8).
+    /// Takes one answer. The requester's connection is closed after the last one, which tells it
+    /// that the request was delivered (protocol chapter 55.2.8).
     pub(crate) fn cancel_answered(
         &mut self,
         id: ClientId,
         serial: u64,
         answer: CancelOutcome,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
@@ -293,13 +273,13 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let ClientPhase::Canceling { answers_missing, outcome } = &mut client.phase else {
-            return self.signaled(id, answer, now, io);
+            return self.signaled(id, answer, io);
         };
         *outcome = answer.max(*outcome);
         let reason = outcome.reason();
         *answers_missing -= 1;
         if *answers_missing == 0 {
-            self.drop_client(id, Leaving::Unanswered(reason), now, io);
+            self.drop_client(id, Leaving::Unanswered(reason), io);
         }
     }
 }

@@ -1,5 +1,6 @@
-//! A client cancels what another one does, or terminates it, by the process id that this one was told
-//! at its login (`pool_mode = auto`). The client that asks is held back on its server meanwhile.
+//! A client cancels the query of another client or terminates it (`pool_mode = auto`). It names the
+//! other one by the process id from that client's login. Meanwhile the calling client is held back
+//! on its server.
 //!
 //! ```text
 //!  begin_signal ─► FindProcess to all workers … ProcessFound ─┬─ nobody's, or elsewhere ─► Unknown
@@ -9,21 +10,20 @@
 //!                          Done ◄── CancelDone … Signal to the other one's worker ◄──────┘
 //! ```
 //!
-//! Nothing is done before it is known who is meant, and that one is told from later clients in its
-//! place by its serial number. Then the call is dealt with once more (`requests/signals.rs`).
+//! Nothing is done before the other client is found. Its serial number distinguishes it from later
+//! clients in the same slot. Then the call is processed again (`requests/signals.rs`).
 
 use crate::lifecycle::link::Readable;
 use wire::error_fields::ErrorFields;
-use wire::{backend, frontend};
+use wire::{backend, frontend, sqlstate::QUERY_CANCELED};
 
 use crate::cancel::outcome::CancelOutcome;
 use crate::cancel::signaling::{Call, Found, Owner, Refusal, Signaling, Step, Verdict};
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, ServerId, Waiter, WorkerId};
+use crate::ids::{ClientId, ServerId, Waiter, WorkerId};
 use crate::login::auth_answer::{AuthAnswer, Found as Row};
 use crate::relay::ledger::Expect;
-use crate::relay::resend::QUERY_CANCELED;
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::carried::{ROLE, SESSION_AUTHORIZATION};
 use crate::session::pins::Pins;
@@ -31,8 +31,8 @@ use crate::shell::{Exchange, Io, Mail};
 use crate::vars::Vars;
 use sql::Signs;
 
-/// May whom the client is now signal the sessions of that role (`pg_signal_backend` in PostgreSQL's
-/// `signalfuncs.c`)? Nothing is looked up by `search_path`.
+/// May the client's current role signal sessions of this role (`pg_signal_backend` in PostgreSQL's
+/// `signalfuncs.c`)? All names are qualified, independent of `search_path`.
 const QUESTION: &[u8] = b"SELECT whose.rolname, CASE \
     WHEN whose.rolsuper AND NOT own.rolsuper THEN 'superuser' \
     WHEN pg_catalog.pg_has_role(whose.oid, 'USAGE') THEN 'yes' \
@@ -41,37 +41,32 @@ const QUESTION: &[u8] = b"SELECT whose.rolname, CASE \
     FROM pg_catalog.pg_roles whose, pg_catalog.pg_roles own \
     WHERE whose.rolname OPERATOR(pg_catalog.=) $1::pg_catalog.name \
     AND own.rolname OPERATOR(pg_catalog.=) CURRENT_USER";
-/// Of the statement and of its portal: no client's has the name.
+/// Name of the statement and of its portal; no client uses it.
 const QUESTION_NAME: &[u8] = b"weir_may_signal";
 
 impl<X: Exchange> Engine<X> {
-    /// The message in front of the client's is this call. It waits until that is decided.
+    /// Holds back a client whose next message is this call, until the call is decided.
     pub(crate) fn begin_signal(
         &mut self,
         id: ClientId,
         on: ServerId,
         call: Call,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
-        self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Signal(None));
+        let server = self.server_mut(on);
+        let waiter = Waiter::served(id, server.pool, io.now());
+        server.enter(ServerPhase::Preparing(Preparation::Signal(None)));
         let client = self.client_mut(id);
-        client.phase = ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
-        // It may have begun while the client waited for its server.
+        client.enter(ClientPhase::Preparing(waiter));
+        // The search may have begun while the client waited for its server.
         let has_begun = signaling(client).is_some_and(|one| one.call == call && !one.is_decided());
         if !has_begun {
-            self.find_process(id, call, now, io);
+            self.find_process(id, call, io);
         }
     }
 
-    /// All workers are asked whose process id it is.
-    pub(super) fn find_process(
-        &mut self,
-        id: ClientId,
-        call: Call,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Asks all workers which client has the process id.
+    pub(super) fn find_process(&mut self, id: ClientId, call: Call, io: &mut impl Io<X>) {
         let missing = self.exchange.worker_count();
         let step = Step::Find { missing, found: Found::Nobodys };
         let worker = self.worker;
@@ -85,15 +80,14 @@ impl<X: Exchange> Engine<X> {
                 self.exchange.post(worker, Mail::FindProcess { process_id, requester });
             }
         }
-        self.process_asked(process_id, requester, now, io);
+        self.process_asked(process_id, requester, io);
     }
 
-    /// Was one of our clients told it?
+    /// Tells the requester whether a client of this worker has the process id.
     pub(crate) fn process_asked(
         &mut self,
         process_id: u32,
         requester: (WorkerId, ClientId, u64),
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let mut found = Found::Nobodys;
@@ -102,13 +96,13 @@ impl<X: Exchange> Engine<X> {
         }
         let (worker, client, serial) = requester;
         if worker == self.worker {
-            self.process_found(client, serial, found, now, io);
+            self.process_found(client, serial, found, io);
         } else {
             self.exchange.post(worker, Mail::ProcessFound { requester: client, serial, found });
         }
     }
 
-    /// The clients that were told this process id: hardly ever more than one.
+    /// Returns the clients that have this process id, normally at most one.
     pub(crate) fn told(&self, process_id: u32) -> impl Iterator<Item = ClientId> + '_ {
         let first = u64::from(process_id) << 32;
         let keys = self.keys.range(first..=first | u64::from(u32::MAX));
@@ -121,13 +115,12 @@ impl<X: Exchange> Engine<X> {
         Some(Owner { worker: self.worker, client: id, serial: client.serial, settings })
     }
 
-    /// A worker has looked.
+    /// Takes the answer of one worker.
     pub(crate) fn process_found(
         &mut self,
         id: ClientId,
         serial: u64,
         new: Found,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
@@ -142,35 +135,28 @@ impl<X: Exchange> Engine<X> {
         let owner = match std::mem::replace(found, Found::Nobodys) {
             Found::Of(owner) => owner,
             Found::Nobodys | Found::Ambiguous => {
-                return self.decide_signal(id, Verdict::Unknown, now, io);
+                return self.decide_signal(id, Verdict::Unknown, io);
             }
         };
         let pool = on.map_or(pool, |on| self.server(on).pool);
         let own = self.settings(pool);
         if own.targets != owner.settings.targets {
-            // A process of another machine, or of another cluster there.
-            return self.decide_signal(id, Verdict::Unknown, now, io);
+            // It is a process of another machine or cluster.
+            return self.decide_signal(id, Verdict::Unknown, io);
         }
         let is_same_user = own.login_user() == owner.settings.login_user();
         let server = on.map(|on| self.server(on));
         match on {
             _ if is_same_user && is_login_user(self.client(id), server) => {
-                self.act_on(id, &owner, now, io);
+                self.act_on(id, &owner, io);
             }
-            Some(on) => self.ask_permission(id, on, owner, now, io),
-            // There is nobody to be asked yet: it begins anew when there is.
-            None => self.decide_signal(id, Verdict::Unknown, now, io),
+            Some(on) => self.ask_permission(id, on, owner, io),
+            // There is no server yet to ask PostgreSQL; the call starts again when there is one.
+            None => self.decide_signal(id, Verdict::Unknown, io),
         }
     }
 
-    fn ask_permission(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        owner: Owner,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    fn ask_permission(&mut self, id: ClientId, on: ServerId, owner: Owner, io: &mut impl Io<X>) {
         let mut out = Vec::new();
         let user = owner.settings.login_user().as_bytes();
         frontend::parse(&mut out, QUESTION_NAME, QUESTION, frontend::NO_TYPES);
@@ -193,7 +179,7 @@ impl<X: Exchange> Engine<X> {
             Expect::Close,
         ];
         let server = self.server_mut(on);
-        // In the middle of a batch a Sync would end it, and commit what it has done so far.
+        // In the middle of a batch, a Sync would end the batch and commit its work.
         if server.ledger.has_open_batch() {
             frontend::flush(&mut out);
         } else {
@@ -204,21 +190,15 @@ impl<X: Exchange> Engine<X> {
             *answer = Some(Box::default());
         }
         server.own_error = None;
-        server.times.asked_at = now;
+        server.times.asked_at = io.now();
         if let Some(step) = signal_step(self.client_mut(id)) {
             *step = Step::Ask(owner);
         }
         self.ask(on, &steps, 0, &out, io);
     }
 
-    /// PostgreSQL has answered whether the client may, if it was asked.
-    pub(crate) fn may_signal(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Reads PostgreSQL's answer about the permission, if it was asked.
+    pub(crate) fn may_signal(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let Some(step @ Step::Ask(_)) = signal_step(self.client_mut(id)) else { return };
         let Step::Ask(owner) = std::mem::replace(step, Step::Act) else { return };
         let server = self.server_mut(on);
@@ -230,87 +210,79 @@ impl<X: Exchange> Engine<X> {
             .map_or_else(AuthAnswer::default, |own| *own);
         if let (Some(message), true) = (&error, server.ledger.is_skipping()) {
             // The client's batch has failed with it.
-            let code = str::from_utf8(QUERY_CANCELED).unwrap_or_default();
             let mut out = Vec::new();
-            backend::error(&mut out, &ErrorFields::new("ERROR", code, message));
+            backend::error(&mut out, &ErrorFields::new("ERROR", QUERY_CANCELED, message));
             io.send_client(id, &out);
-            return self.decide_signal(id, Verdict::Unknown, now, io);
+            return self.decide_signal(id, Verdict::Unknown, io);
         }
         let secret = match auth_answer.finish(error) {
             Ok(Some(Row { secret: Some(secret), .. })) => secret,
-            // The role is gone, or it cannot be known.
+            // The role was dropped, or the query failed.
             Ok(_) | Err(_) => String::new(),
         };
         match &*secret {
-            "yes" => self.act_on(id, &owner, now, io),
+            "yes" => self.act_on(id, &owner, io),
             "superuser" => {
-                self.decide_signal(id, Verdict::Refused(Refusal::Superuser), now, io);
+                self.decide_signal(id, Verdict::Refused(Refusal::Superuser), io);
             }
-            "role" => self.decide_signal(id, Verdict::Refused(Refusal::Role), now, io),
-            _ => self.decide_signal(id, Verdict::Unknown, now, io),
+            "role" => self.decide_signal(id, Verdict::Refused(Refusal::Role), io),
+            _ => self.decide_signal(id, Verdict::Unknown, io),
         }
     }
 
-    /// The client may do what it asks for.
-    fn act_on(&mut self, id: ClientId, owner: &Owner, now: Micros, io: &mut impl Io<X>) {
+    /// Signals the other client; the permission is given.
+    fn act_on(&mut self, id: ClientId, owner: &Owner, io: &mut impl Io<X>) {
         let requester = (self.worker, id, self.client(id).serial);
         let Some(signaling) = signaling(self.client_mut(id)) else { return };
         signaling.step = Step::Act;
         let terminates = signaling.call.terminates;
         let Owner { worker, client, serial, .. } = *owner;
         if worker == self.worker {
-            self.signal_asked((client, serial), terminates, requester, now, io);
+            self.signal_asked((client, serial), terminates, requester, io);
         } else {
             self.exchange.post(worker, Mail::Signal { client, serial, terminates, requester });
         }
     }
 
-    /// Our client with that serial number is signaled.
+    /// Signals a client of this worker, if it still is the one with this serial number.
     pub(crate) fn signal_asked(
         &mut self,
         whom: (ClientId, u64),
         terminates: bool,
         requester: (WorkerId, ClientId, u64),
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let (id, serial) = whom;
         let client = self.clients.get(id.0 as usize).filter(|client| client.serial == serial);
         let Some(client) = client else {
-            // It has left meanwhile.
-            return self.answer_cancel(requester, CancelOutcome::Unknown, now, io);
+            // The client has left meanwhile.
+            return self.answer_cancel(requester, CancelOutcome::Unknown, io);
         };
         if terminates {
-            self.terminate_client(id, now, io);
-            return self.answer_cancel(requester, CancelOutcome::Sent, now, io);
+            self.terminate_client(id, io);
+            return self.answer_cancel(requester, CancelOutcome::Sent, io);
         }
         match self.busy_server(client) {
             Ok(on) => self.send_cancel(on, Some(requester), io),
-            Err(outcome) => self.answer_cancel(requester, outcome, now, io),
+            Err(outcome) => self.answer_cancel(requester, outcome, io),
         }
     }
 
-    /// The other one's worker has acted.
-    pub(crate) fn signaled(
-        &mut self,
-        id: ClientId,
-        outcome: CancelOutcome,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Takes the outcome from the other client's worker.
+    pub(crate) fn signaled(&mut self, id: ClientId, outcome: CancelOutcome, io: &mut impl Io<X>) {
         let Some(Step::Act) = signal_step(self.client_mut(id)) else { return };
         let verdict = match outcome {
-            // PostgreSQL says true of a backend that has nothing to cancel, too.
+            // PostgreSQL also returns true for a backend without a query.
             CancelOutcome::Idle | CancelOutcome::Sent => Verdict::Done,
             CancelOutcome::Unknown | CancelOutcome::Unsent | CancelOutcome::Late => {
                 Verdict::Unknown
             }
         };
-        self.decide_signal(id, verdict, now, io);
+        self.decide_signal(id, verdict, io);
     }
 
-    /// The call is dealt with once more.
-    fn decide_signal(&mut self, id: ClientId, verdict: Verdict, now: Micros, io: &mut impl Io<X>) {
+    /// Records the decision, and processes the call again.
+    fn decide_signal(&mut self, id: ClientId, verdict: Verdict, io: &mut impl Io<X>) {
         let client = self.client_mut(id);
         let on = client.server;
         let Some(step) = signal_step(client) else { return };
@@ -318,24 +290,25 @@ impl<X: Exchange> Engine<X> {
         match on {
             Some(on) if matches!(client.phase, ClientPhase::Preparing(_)) => {
                 let is_held = self.server(on).phase.is_signaling();
-                // Else its server is being prepared for it, and what was done is known by then.
+                // Otherwise the client's server is still being prepared, and the decision is used
+                // afterwards.
                 if !is_held {
                     return;
                 }
-                if self.ready(id, on, now, io) == Readable::Now {
+                if self.ready(id, on, io) == Readable::Now {
                     self.go_on(id, io);
                 }
             }
-            // It waits for a server. What was not done is tried again when it has one.
+            // The client waits for a server. A signal that was not sent is tried again then.
             None if verdict == Verdict::Done => {}
             Some(_) | None => self.forget_decided(id),
         }
     }
 
-    /// What was decided is for the call that was in front, and for no later one.
+    /// Forgets a decision, which is valid for the first call only.
     pub(crate) fn forget_decided(&mut self, id: ClientId) {
         let client = self.clients.get_mut(id.0 as usize);
-        // It has not come to the front if something before it is waited for.
+        // If the client still waits for an earlier message, the call was not processed yet.
         if let Some(own) = client.and_then(|it| it.extended.as_mut()).filter(|own| own.awaits == 0)
         {
             own.signaling.take_if(|one| one.is_decided());
@@ -351,8 +324,7 @@ fn signal_step(client: &mut Client) -> Option<&mut Step> {
     Some(&mut signaling(client)?.step)
 }
 
-/// Is it certain that the client is on its server as whom the server was logged in?
-/// Without a server: will it be?
+/// Does the client certainly act as the server's login user? Without a server: will it?
 fn is_login_user(client: &Client, server: Option<&Server>) -> bool {
     let is_known = server.is_none_or(|server| {
         let may_differ = Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE | Signs::LOCAL;

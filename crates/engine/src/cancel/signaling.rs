@@ -1,17 +1,17 @@
-//! A client's call of `pg_cancel_backend` or `pg_terminate_backend` with a process id that Weir has
-//! told a client at its login (`pool_mode = auto`), as plain data. What is done for it is in
-//! `cancel/signal.rs`; how it is found among a client's messages, in `relay/requests/signals.rs`.
+//! Plain data of a call of `pg_cancel_backend` or `pg_terminate_backend` (`pool_mode = auto`),
+//! whose process id Weir has given to a client. `cancel/signal.rs` carries it out.
+//! `relay/requests/signals.rs` finds it among a client's messages.
 
 use std::sync::Arc;
 
 use crate::ids::{ClientId, WorkerId};
 use crate::settings::PoolSettings;
 
-/// What is asked for.
+/// The call of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     pub process_id: u32,
-    /// It is `pg_terminate_backend`.
+    /// The function is `pg_terminate_backend`.
     pub terminates: bool,
 }
 
@@ -28,61 +28,61 @@ impl Signaling {
     }
 }
 
-/// What the client waits for.
+/// The step that the client waits for.
 #[derive(Debug)]
 pub enum Step {
-    /// So many workers have to say whether the process id is that of a client of theirs.
+    /// Answers of this many workers about the process id.
     Find { missing: u16, found: Found },
-    /// PostgreSQL has to say whether the client may signal this one.
+    /// PostgreSQL's answer whether the client may signal this one.
     Ask(Owner),
-    /// That one's worker has to act.
+    /// The outcome from the other client's worker.
     Act,
-    /// Nothing: the call is to be answered accordingly.
+    /// Nothing: the call can be answered.
     Decided(Verdict),
 }
 
-/// The client or clients that were told a process id.
+/// The clients that have a process id.
 #[derive(Debug)]
 pub enum Found {
     Nobodys,
     Of(Owner),
-    /// Several clients', of different workers or with `peer_id`: nobody knows which is meant.
+    /// Several clients of different workers or peers have it, so the call cannot be resolved.
     Ambiguous,
 }
 
-/// The client that was told the process id.
+/// The client that has the process id.
 #[derive(Clone, Debug)]
 pub struct Owner {
     pub worker: WorkerId,
     pub client: ClientId,
-    /// Tells it from later clients in its place.
+    /// Distinguishes the client from later ones in its slot.
     pub serial: u64,
-    /// Of its pool: which servers it uses, and as whom.
+    /// The settings of its pool.
     pub settings: Arc<PoolSettings>,
 }
 
-/// What the call is answered with.
+/// The answer to the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// True.
+    /// The call returns true.
     Done,
-    /// PostgreSQL does not know the process id, either: a warning, and false.
+    /// PostgreSQL does not know the process id either: a warning, and false.
     Unknown,
-    /// An error.
+    /// The call fails with an error.
     Refused(Refusal),
 }
 
 /// Why a client may not signal another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The other one is a superuser.
+    /// The other client's user is a superuser.
     Superuser,
-    /// It has none of the roles it needs.
+    /// The client has none of the required roles.
     Role,
 }
 
 impl Found {
-    /// With what another worker has found.
+    /// Combines the answers of two workers.
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Nobodys, found) | (found, Self::Nobodys) => found,
@@ -91,15 +91,15 @@ impl Found {
     }
 }
 
-/// Run in place of a call of a client that means itself: PostgreSQL does all the rest.
+/// Returns the SQL that replaces a client's call on itself: PostgreSQL does the rest.
 pub fn on_itself(call: Call, column: &[u8]) -> Vec<u8> {
     let name = if call.terminates { "pg_terminate_backend" } else { "pg_cancel_backend" };
     let value = format!("pg_catalog.{name}(pg_catalog.pg_backend_pid())");
     select(&value, column)
 }
 
-/// Run in place of the call, whose column has this name; `None` if PostgreSQL is to run the call
-/// itself. `version`: the server's own.
+/// Returns the SQL that replaces the call, whose column is named `column`. Returns None if
+/// PostgreSQL is to run the call itself. `version`: the server's.
 pub fn answer(call: Call, verdict: Verdict, column: &[u8], version: &[u8]) -> Option<Vec<u8>> {
     match verdict {
         Verdict::Done => Some(select("true", column)),
@@ -117,7 +117,8 @@ fn select(value: &str, column: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Raises the error in the words of PostgreSQL (`signalfuncs.c`), which are others since version 16.
+/// Returns SQL that raises PostgreSQL's error (`signalfuncs.c`), whose text has changed in version
+/// 16.
 fn refusal(call: Call, why: Refusal, major: u32) -> String {
     let (message, detail) = match (major >= 16, call.terminates, why) {
         (true, false, Refusal::Superuser) => (
@@ -162,7 +163,7 @@ fn refusal(call: Call, why: Refusal, major: u32) -> String {
     )
 }
 
-/// `16` of `16.4 (Debian 16.4-1)`. A server that tells none is taken for a new one.
+/// Returns `16` for `16.4 (Debian 16.4-1)`. An unknown version counts as a new one.
 fn major(version: &[u8]) -> u32 {
     let digits = version.iter().take_while(|byte| byte.is_ascii_digit());
     let number = digits

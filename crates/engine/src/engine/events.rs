@@ -1,8 +1,9 @@
-//! The ways in: every event of the shell comes through one of these methods. Each chooses the machine
-//! that deals with the event, and ends with the work that this leaves ([`Engine::finish`]).
+//! The entry points: the shell calls one of these methods for every event. Each passes the event to
+//! one machine, and then does the follow-up work ([`Engine::finish`]).
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
+use crate::own_error::{Cause, OwnError};
 use crate::server::Settling;
 use std::sync::Arc;
 
@@ -14,113 +15,111 @@ use crate::cancel::outcome::CancelEnd;
 use crate::client::{Client, ClientPhase};
 use crate::handover::import::Imported;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
-use crate::login::auth::{Login, LoginStep, Peer};
+use crate::login::auth::{Awaited, Login, Peer};
 use crate::server::{LoginStage, Preparation, ServerPhase};
 use crate::shell::{Checked, Exchange, Io, Mail};
+use crate::watch::Watch;
 
-/// Of clients.
+/// Events of clients.
 impl<X: Exchange> Engine<X> {
-    /// A new connection. `None` if the table is full: nothing can be said to it.
-    pub fn accept(&mut self, peer: Peer, now: Micros, _io: &mut impl Io<X>) -> Option<ClientId> {
+    /// Adds a new connection. Returns None if the table is full; then no error can be sent.
+    pub fn accept(&mut self, peer: Peer, connected_at: Micros) -> Option<ClientId> {
         let id = ClientId(u32::try_from(self.clients.vacant_key()).ok()?);
         let login = Login { peer, ..Login::default() };
         let serial = self.exchange.next_connection();
-        self.clients.insert(Client::new(serial, login, now, self.nobody.clone()));
+        self.clients.insert(Client::new(serial, login, connected_at, self.nobody.clone()));
         Some(id)
     }
 
-    /// May this client's bytes be read now? A client without a server asks for one first; until
-    /// it has it, its bytes stay in the kernel.
-    pub fn client_readable(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) -> bool {
+    /// May this client's bytes be read now? A client without a server requests one first. Until it
+    /// has one, its bytes stay in the kernel.
+    pub fn client_readable(&mut self, id: ClientId, io: &mut impl Io<X>) -> bool {
+        let now = io.now();
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return false };
         match client.phase {
-            // While PostgreSQL is asked about it, or its proof must wait, nothing can be done with
-            // what it says.
-            ClientPhase::Login(ref login) => {
-                let asks = matches!(
-                    login.step,
-                    LoginStep::Proving(_) | LoginStep::Asking(_) | LoginStep::Checking(_)
-                );
-                !asks && !login.held
-            }
+            // While PostgreSQL is asked about the client, or its proof must wait, its messages
+            // cannot be processed.
+            ClientPhase::Login(ref login) => login.step.awaits() != Awaited::Answer && !login.held,
             ClientPhase::Linked => !client.awaits_answer(),
             ClientPhase::Canceling { .. } => true,
             ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => false,
             ClientPhase::Idle => {
+                let Some(pool) = client.pool else { return false };
                 client.request_at = now;
-                let readable = self.link(id, now, io);
+                let (worker, values) = (self.worker, client.digest());
+                let grant = self.exchange.pool(pool, |pool| match pool.settings.routes {
+                    true => None,
+                    false => Some(pool.request(worker, id, values, now)),
+                });
+                // With routing, the request is read first.
+                let Some(grant) = grant else { return true };
+                let readable = self.take_grant(id, pool, grant, now, io);
                 if !self.has_work() {
                     return readable == Readable::Now;
                 }
-                self.finish(now, io);
+                self.finish(io);
                 let client = self.clients.get(id.0 as usize);
                 client.is_some_and(|client| matches!(client.phase, ClientPhase::Linked))
             }
         }
     }
 
-    /// Bytes of a client that may be read.
-    pub fn client_bytes(&mut self, id: ClientId, bytes: &[u8], now: Micros, io: &mut impl Io<X>) {
+    /// Reads bytes of a client that may be read.
+    pub fn client_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         let Some(client) = self.clients.get(id.0 as usize) else { return };
         match client.phase {
-            ClientPhase::Login(_) => self.login_bytes(id, bytes, now, io),
-            ClientPhase::Linked => self.request_bytes(id, bytes, now, io),
-            // It has said all it may say.
+            ClientPhase::Login(_) => self.login_bytes(id, bytes, io),
+            ClientPhase::Linked => self.request_bytes(id, bytes, io),
+            ClientPhase::Idle => self.route_bytes(id, bytes, io),
+            // The request has been read; the rest is ignored.
             ClientPhase::Canceling { .. } => {}
-            ClientPhase::Idle | ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => {
+            ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => {
                 debug_assert!(false, "bytes were read from a client that has no server");
             }
         }
-        self.finish(now, io);
+        self.finish(io);
     }
 
-    /// There was nothing to read from a client after all, though it was given a server for it.
-    pub fn client_quiet(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
+    /// Takes back the server of a client that turned out to have sent nothing.
+    pub fn client_quiet(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if let Some(client) = self.clients.get(id.0 as usize)
             && let (ClientPhase::Linked, Some(on)) = (&client.phase, client.server)
         {
-            self.give_back_unused(id, on, now, io);
+            self.give_back_unused(id, on, io);
         }
-        self.finish(now, io);
+        self.finish(io);
     }
 
-    /// The client's socket is gone.
-    pub fn client_closed(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
-        self.client_lost(id, now, io);
-        self.finish(now, io);
+    /// Closes a client whose socket was closed.
+    pub fn client_closed(&mut self, id: ClientId, io: &mut impl Io<X>) {
+        self.client_lost(id, io);
+        self.finish(io);
     }
 
-    /// The client said goodbye and closed its side, without a server to hear it.
-    pub fn client_left(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
-        self.client_said_goodbye(id, now, io);
-        self.finish(now, io);
+    /// Closes a client that sent Terminate while it had no server.
+    pub fn client_left(&mut self, id: ClientId, io: &mut impl Io<X>) {
+        self.client_said_goodbye(id, io);
+        self.finish(io);
     }
 
-    /// What was to be found out about the client with that serial number.
-    pub fn checked(
-        &mut self,
-        id: ClientId,
-        serial: u64,
-        checked: &Checked,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
-        self.take_check(id, serial, checked, now, io);
-        self.finish(now, io);
+    /// Takes the result of a check for the client with this serial number.
+    pub fn checked(&mut self, id: ClientId, serial: u64, checked: &Checked, io: &mut impl Io<X>) {
+        self.take_check(id, serial, checked, io);
+        self.finish(io);
     }
 
-    /// Too many are logging in: those go that have kept us waiting, since they came or since they were
-    /// asked for their proof. If nobody has, those go whose proofs have to wait. They wait for us, but
-    /// for what was wrong before; whoever fills all places with such must not shut everybody else out.
-    pub fn crowd_out(&mut self, now: Micros, io: &mut impl Io<X>) {
-        self.end_slow_logins(now, io);
-        self.finish(now, io);
+    /// Disconnects clients, because too many are logging in. First those that delay their own
+    /// login. If there are none, those whose proofs must wait after earlier failures. Otherwise
+    /// such clients could fill all places and keep others out.
+    pub fn crowd_out(&mut self, io: &mut impl Io<X>) {
+        self.end_slow_logins(io);
+        self.finish(io);
     }
 }
 
-/// Of servers.
+/// Events of servers.
 impl<X: Exchange> Engine<X> {
-    /// The socket of a new server is connected. It is not secure yet.
+    /// Notes that the socket of a new server is connected, before TLS.
     pub fn server_reached(&mut self, id: ServerId) {
         let phase = self.servers.get_mut(id.0 as usize).map(|server| &mut server.phase);
         if let Some(ServerPhase::Connecting(login)) = phase {
@@ -128,19 +127,19 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The socket of a new server is there: say who we are.
-    pub fn server_connected(&mut self, id: ServerId, _now: Micros, io: &mut impl Io<X>) {
+    /// Sends the startup packet to a new server, whose connection is ready.
+    pub fn server_connected(&mut self, id: ServerId, io: &mut impl Io<X>) {
         self.send_startup(id, io);
     }
 
-    pub fn server_bytes(&mut self, id: ServerId, bytes: &[u8], now: Micros, io: &mut impl Io<X>) {
+    pub fn server_bytes(&mut self, id: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
         let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
-        // What has lain unread does not show that the server lives.
+        // Unread bytes from before do not prove that the server is alive.
         if !matches!(server.phase, ServerPhase::Preparing(Preparation::Hear)) {
-            server.times.replied_at = now;
+            server.times.replied_at = io.now();
         }
         match server.phase {
-            ServerPhase::Login(_) => self.server_login_bytes(id, bytes, now, io),
+            ServerPhase::Login(_) => self.server_login_bytes(id, bytes, io),
             ServerPhase::Connecting(_) => {
                 debug_assert!(false, "bytes from a server that is not connected");
             }
@@ -149,24 +148,31 @@ impl<X: Exchange> Engine<X> {
             | ServerPhase::Finishing
             | ServerPhase::Settling(_)
             | ServerPhase::Listening
-            | ServerPhase::Parked => self.reply_bytes(id, bytes, now, io),
+            | ServerPhase::Parked => self.reply_bytes(id, bytes, io),
         }
-        self.finish(now, io);
+        self.finish(io);
     }
 
-    /// There was nothing to read on the socket of a server after all.
-    pub fn server_quiet(&mut self, id: ServerId, now: Micros, io: &mut impl Io<X>) {
+    /// Continues with a server whose socket turned out to have nothing to read.
+    pub fn server_quiet(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let Some(server) = self.servers.get(id.0 as usize) else { return };
         match server.phase {
-            ServerPhase::Settling(_) if server.is_clean() => self.settled(id, now, io),
-            ServerPhase::Preparing(Preparation::Hear) => self.prepared(id, now, io),
-            _ => {}
+            ServerPhase::Settling(_) if server.is_clean() => self.settled(id, io),
+            ServerPhase::Preparing(Preparation::Hear) => self.prepared(id, io),
+            ServerPhase::Connecting(_)
+            | ServerPhase::Login(_)
+            | ServerPhase::Parked
+            | ServerPhase::Preparing(_)
+            | ServerPhase::Linked
+            | ServerPhase::Finishing
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening => {}
         }
-        self.finish(now, io);
+        self.finish(io);
     }
 
-    /// Something happened on the socket of a parked server. If it still is parked here, it gets a
-    /// slot again and is read, since an idle server has nothing to say but bad news.
+    /// Takes a parked server, whose socket has an event, back into the table, if it still is parked
+    /// here. It is read, because messages of an idle server usually announce its end.
     pub fn parked_readable(
         &mut self,
         pool: PoolId,
@@ -177,59 +183,48 @@ impl<X: Exchange> Engine<X> {
         let is_it = |parked: &Parked<_>| is_it(&parked.transport);
         let parked = self.exchange.pool(pool, |pool| pool.take_parked(worker, is_it))?;
         let id = self.attach(parked, io);
-        self.server_mut(id).phase = ServerPhase::Settling(Settling::Fresh);
+        self.server_mut(id).enter(ServerPhase::Settling(Settling::Fresh));
         Some(id)
     }
 
-    /// The server's socket is gone, or it has said something it must not.
-    pub fn server_closed(
-        &mut self,
-        id: ServerId,
-        reason: CloseReason<'_>,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
-        self.lose_server(id, reason, now, io);
-        self.finish(now, io);
+    /// Deals with a server whose socket was closed, or that has sent something invalid.
+    pub fn server_closed(&mut self, id: ServerId, reason: CloseReason<'_>, io: &mut impl Io<X>) {
+        self.lose_server(id, reason, io);
+        self.finish(io);
     }
 
-    /// A cancel request is under way no longer.
-    pub fn cancel_finished(
-        &mut self,
-        cancel: u64,
-        end: CancelEnd,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
-        self.end_cancel(cancel, end, now, io);
-        self.finish(now, io);
+    /// Ends a cancel request.
+    pub fn cancel_finished(&mut self, cancel: u64, end: CancelEnd, io: &mut impl Io<X>) {
+        self.end_cancel(cancel, end, io);
+        self.finish(io);
     }
 }
 
-/// Of other workers, of other processes, and of operators.
+/// Events of other workers, of other processes, and of operators.
 impl<X: Exchange> Engine<X> {
-    /// What another worker has to say.
-    pub fn handle_mail(&mut self, mail: Mail<X::Transport>, now: Micros, io: &mut impl Io<X>) {
-        self.read_mail(mail, now, io);
-        self.finish(now, io);
+    /// Reads mail of another worker.
+    pub fn handle_mail(&mut self, mail: Mail<X::Transport>, io: &mut impl Io<X>) {
+        self.read_mail(mail, io);
+        self.finish(io);
     }
 
-    /// What was imported is ours now: servers without a client are parked, clients that waited for a
-    /// server wait again, and a client whose database is not configured any more is told so.
-    pub fn begin_imported(&mut self, imported: Imported, now: Micros, io: &mut impl Io<X>) {
+    /// Begins to serve what was imported. Servers without a client are parked, and waiting clients
+    /// wait again. A client whose database is no longer configured is disconnected.
+    pub fn begin_imported(&mut self, imported: Imported, io: &mut impl Io<X>) {
         let Imported { clients, parked } = imported;
         for id in parked {
-            self.place(id, now, io);
+            self.place(id, io);
         }
-        self.finish(now, io);
-        self.begin_imported_clients(clients, now, io);
-        self.finish(now, io);
+        self.finish(io);
+        self.begin_imported_clients(clients, io);
+        self.finish(io);
     }
 
-    /// The configuration was read again; the pools know already.
+    /// Applies a new configuration, which the pools have already.
     pub fn set_config(&mut self, config: Arc<Config>) {
         self.limits_users = limits_users(&config);
         self.warms_pools = true;
+        self.watch = Watch::configured(self.watch.take(), &config);
         self.config = config;
         self.credentials.clear();
         self.exchange.limits(|limits| limits.guesses.clear());
@@ -244,50 +239,44 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// From now on nobody new is let in, or nobody is linked any more.
-    pub fn begin_drain(&mut self, how: Drain, now: Micros, io: &mut impl Io<X>) {
+    /// Begins a shutdown.
+    pub fn begin_drain(&mut self, how: Drain, io: &mut impl Io<X>) {
         self.drain = Some(how);
         if how == Drain::WaitForServers {
             self.close_gates();
         }
-        self.review(now, io);
+        self.review(io);
     }
 
-    /// The client that the operator chose (KILL_CLIENT). False if it has gone meanwhile.
-    pub fn kill_client(
-        &mut self,
-        id: ClientId,
-        serial: u64,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) -> bool {
+    /// Closes the client that the operator chose (KILL_CLIENT). Returns false if it has left
+    /// meanwhile.
+    pub fn kill_client(&mut self, id: ClientId, serial: u64, io: &mut impl Io<X>) -> bool {
         let found = self.clients.get(id.0 as usize).is_some_and(|client| client.serial == serial);
         if found {
-            self.disconnect(id, "admin forced disconnect", now, io);
+            self.disconnect(id, OwnError::new(Cause::Operator, "admin forced disconnect"), io);
         }
-        self.finish(now, io);
+        self.finish(io);
         found
     }
 
-    /// The client did not come to rest in time for a suspension.
-    pub fn drop_suspended(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
+    /// Closes a client that did not come to rest in time for SUSPEND.
+    pub fn drop_suspended(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if self.clients.contains(id.0 as usize) {
-            self.disconnect(id, "suspend_timeout", now, io);
+            self.disconnect(id, CloseReason::SuspendTimeout, io);
         }
-        self.finish(now, io);
+        self.finish(io);
     }
 
-    /// A host name leads elsewhere; `is_there` and `is_parked_there` tell which servers are connected
-    /// to an address that `host` has left.
+    /// Closes servers after a host's address has changed. `is_there` and `is_parked_there` select
+    /// the servers at an address that `host` no longer has.
     pub fn close_moved(
         &mut self,
         host: &str,
         is_there: impl Fn(ServerId) -> bool,
         is_parked_there: impl Fn(&X::Transport) -> bool,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
-        self.close_moved_of_host(host, is_there, is_parked_there, now, io);
-        self.finish(now, io);
+        self.close_moved_of_host(host, is_there, is_parked_there, io);
+        self.finish(io);
     }
 }

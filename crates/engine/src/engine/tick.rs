@@ -1,5 +1,5 @@
-//! What time does: timeouts, lifetimes, further attempts. Called a few times a second; each limit
-//! is kept to that grain, as PgBouncer keeps its own.
+//! Timeouts, lifetimes, repeated attempts. Called a few times a second, so limits have that
+//! precision, as in PgBouncer.
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::server::Settling;
@@ -11,9 +11,11 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
 use crate::lifecycle::link::notice;
+use crate::operator::waits::Details;
+use crate::own_error::{Cause, OwnError, QUERY_WAIT_TIMEOUT};
 use crate::server::{LoginStage, Preparation, Server, ServerPhase};
 use crate::session::pins::Pins;
-use crate::shell::{Exchange, Io};
+use crate::shell::{Exchange, Io, Weight};
 
 const QUEUED: &str = "No server connection available in postgres backend, client being queued";
 
@@ -22,76 +24,100 @@ fn micros(limit: Duration) -> Micros {
 }
 
 impl<X: Exchange> Engine<X> {
-    pub fn tick(&mut self, now: Micros, io: &mut impl Io<X>) {
-        self.expire_clients(now, io);
-        self.retry_cancels(now, io);
-        self.free_places(now, io);
-        self.judge_held(now, io);
-        self.finish(now, io);
-        self.end_long_holds(now, io);
-        self.finish(now, io);
+    pub fn tick(&mut self, io: &mut impl Io<X>) {
+        self.transactions.tick(io.now());
+        self.expire_clients(io);
+        self.retry_cancels(io);
+        self.free_places(io);
+        self.judge_held(io);
+        self.finish(io);
+        self.end_long_holds(io);
+        self.finish(io);
         self.derive_ahead();
-        self.notify_waiting(now, io);
-        self.look_ahead(now, io);
-        self.expire_servers(now, io);
-        self.close_obsolete(now, io);
-        self.finish(now, io);
-        self.review_listeners(now, io);
-        self.tend_listeners(now, io);
-        self.pass_channels_on(now, io);
-        self.finish(now, io);
+        self.notify_waiting(io);
+        self.look_ahead(io);
+        self.expire_servers(io);
+        self.close_obsolete(io);
+        self.finish(io);
+        self.review_listeners(io);
+        self.tend_listeners(io);
+        self.pass_channels_on(io);
+        self.finish(io);
         self.make_warm_pools();
         for pool in self.known_pools() {
-            self.tend_pool(pool, now, io);
-            self.finish(now, io);
+            self.tend_pool(pool, io);
+            self.finish(io);
         }
     }
 
-    fn expire_clients(&mut self, now: Micros, io: &mut impl Io<X>) {
+    fn expire_clients(&mut self, io: &mut impl Io<X>) {
+        let now = io.now();
         let global = &self.config.global;
         let login = micros(global.client_login_timeout);
         let idle = micros(global.client_idle_timeout);
         let cancel = micros(global.cancel_wait_timeout);
-        let mut expired: Vec<(ClientId, &str)> = Vec::new();
+        let mut expired: Vec<(ClientId, OwnError<'_>)> = Vec::new();
         for (slot, client) in &self.clients {
             let why = match &client.phase {
                 ClientPhase::Login(_) if over(login, client.connected_at, now) => {
-                    "client_login_timeout"
+                    "client_login_timeout".into()
                 }
                 ClientPhase::Waiting(waiter)
                     if over(self.query_limit(client), waiter.since, now) =>
                 {
-                    "query_timeout"
+                    OwnError::new(Cause::QueryTimeout, "query_timeout")
                 }
                 ClientPhase::Waiting(waiter)
                     if over(self.wait_limit(client), waiter.since, now) =>
                 {
-                    "query_wait_timeout"
+                    OwnError::new(Cause::QueryWaitTimeout, QUERY_WAIT_TIMEOUT)
                 }
                 ClientPhase::Waiting(_)
                     if !client.is_welcomed() && over(login, client.connected_at, now) =>
                 {
-                    "client_login_timeout (server down)"
+                    OwnError::new(Cause::ServerUnreachable, "client_login_timeout (server down)")
                 }
                 ClientPhase::Idle
                     if over(self.idle_limit(client, idle), client.request_at, now) =>
                 {
-                    "client_idle_timeout"
+                    OwnError::new(Cause::IdleTimeout, "client_idle_timeout")
                 }
-                ClientPhase::Linked if self.keeps_for_long(client, now) => "pin_timeout",
+                ClientPhase::Linked if self.keeps_for_long(client, now) => {
+                    OwnError::new(Cause::IdleTimeout, "pin_timeout")
+                }
                 ClientPhase::Canceling { .. } if over(cancel, client.connected_at, now) => {
-                    "cancel_wait_timeout"
+                    "cancel_wait_timeout".into()
                 }
-                _ => continue,
+                ClientPhase::Login(_)
+                | ClientPhase::Idle
+                | ClientPhase::Waiting(_)
+                | ClientPhase::Preparing(_)
+                | ClientPhase::Linked
+                | ClientPhase::Canceling { .. } => continue,
             };
             expired.push((ClientId(slot as u32), why));
         }
+        let mut details = Details::new();
         for (id, why) in expired {
-            self.disconnect(id, why, now, io);
+            let detail = if why.cause == Cause::QueryWaitTimeout {
+                self.wait_detail(id, &mut details, io)
+            } else {
+                None
+            };
+            match detail {
+                Some((detail, is_first)) => {
+                    if is_first {
+                        let text = format!("{QUERY_WAIT_TIMEOUT}: {}", detail.text);
+                        self.remark(id, Weight::Warning, &text, io);
+                    }
+                    self.disconnect_with(id, &why, Some(&detail), io);
+                }
+                None => self.disconnect(id, why, io),
+            }
         }
     }
 
-    /// Does it keep a server that it has not used for `pin_timeout`?
+    /// Has the client kept a pinned server unused for longer than `pin_timeout`?
     fn keeps_for_long(&self, client: &Client, now: Micros) -> bool {
         let server = client.server.and_then(|on| self.servers.get(on.0 as usize));
         server.is_some_and(|server| {
@@ -103,35 +129,36 @@ impl<X: Exchange> Engine<X> {
         })
     }
 
-    /// `query_timeout` of the client's pool: for a client, waiting for a server is part of its
+    /// Returns `query_timeout` of the client's pool. Waiting for a server is part of the client's
     /// query.
     fn query_limit(&self, client: &Client) -> Micros {
         client.pool.map_or(0, |pool| self.settings(pool).query_timeout)
     }
 
-    /// `query_wait_timeout`: of the client's user, else of its database, else the global one.
+    /// Returns `query_wait_timeout` of the client's user, else of its database, else the global
+    /// one.
     fn wait_limit(&self, client: &Client) -> Micros {
         let own = self.personal(client).and_then(|user| user.query_wait_timeout);
         let pools = || client.pool.map_or(0, |pool| self.settings(pool).query_wait_timeout);
         own.map_or_else(pools, micros)
     }
 
-    /// `client_idle_timeout`: of the client's user, else the global one.
+    /// Returns `client_idle_timeout` of the client's user, else the global one.
     fn idle_limit(&self, client: &Client, global: Micros) -> Micros {
         let own = self.personal(client).and_then(|user| user.client_idle_timeout);
         own.map_or(global, micros)
     }
 
-    /// What the configuration says of the user the client logged in as, which need not be its
-    /// pool's. Nobody is looked up by name where no user has such limits.
+    /// Returns the settings of the user that the client logged in as, who may differ from the
+    /// pool's. The name is looked up only if any user has such limits.
     fn personal(&self, client: &Client) -> Option<&UserSettings> {
         let config = &self.config;
         self.limits_users.then(|| config.users.get(&client.identity.user)).flatten()
     }
 
-    /// Tells those who wait for long that they do (`query_wait_notify`). Time counts in whole
-    /// seconds, as it does for PgBouncer.
-    fn notify_waiting(&mut self, now: Micros, io: &mut impl Io<X>) {
+    /// Tells clients that have waited for `query_wait_notify` that they wait. Time counts in whole
+    /// seconds, as in PgBouncer.
+    fn notify_waiting(&mut self, io: &mut impl Io<X>) {
         let patience = Micros::from(self.config.global.query_wait_notify);
         if patience == 0 {
             return;
@@ -140,7 +167,7 @@ impl<X: Exchange> Engine<X> {
             if let ClientPhase::Waiting(waiter) = client.phase
                 && client.is_welcomed()
                 && !client.while_waiting.notified
-                && now.saturating_sub(waiter.since) / 1_000_000 > patience
+                && io.now().saturating_sub(waiter.since) / 1_000_000 > patience
             {
                 client.while_waiting.notified = true;
                 let mut out = Vec::new();
@@ -150,7 +177,8 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// A pool with a user of its own is filled up to `min_pool_size` before its first client comes.
+    /// Creates the pools of databases with `user=`, which are filled up to `min_pool_size` before
+    /// their first client comes.
     fn make_warm_pools(&mut self) {
         if !std::mem::take(&mut self.warms_pools) {
             return;
@@ -163,13 +191,14 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn expire_servers(&mut self, now: Micros, io: &mut impl Io<X>) {
+    fn expire_servers(&mut self, io: &mut impl Io<X>) {
+        let now = io.now();
         let mut expired: Vec<(ServerId, CloseReason<'static>)> = Vec::new();
         for (slot, server) in &self.servers {
             let settings = self.settings(server.pool);
             let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
             let why = match (&server.phase, client) {
-                // PgBouncer's words: one is said of a network that does not answer, one of a server.
+                // PgBouncer's texts: one for a network that does not answer, one for a server.
                 (ServerPhase::Connecting(login), _)
                     if matches!(login.stage, LoginStage::Connecting)
                         && over(
@@ -188,9 +217,10 @@ impl<X: Exchange> Engine<X> {
                 (ServerPhase::Linked, Some(client)) => {
                     let busy = !server.ledger.owes_nothing();
                     let in_transaction = client.transaction_at != 0;
-                    // A stream of changes has no end that could be late.
+                    // A replication stream has no end that could be late.
                     let limited = server.replication.is_none();
-                    // Who copies something in, or always has another query under way, is not late.
+                    // A client that sends COPY data, or always has another query running, is not
+                    // late.
                     let asked_at = client.request_at.max(server.times.heard_at);
                     if limited && busy && over(settings.query_timeout, asked_at, now) {
                         CloseReason::QueryTimeout
@@ -208,8 +238,8 @@ impl<X: Exchange> Engine<X> {
                         continue;
                     }
                 }
-                // It may wait for a lock, as the client's own request would; and what the client has
-                // there is on no other server.
+                // The query may wait for a lock, as the client's own request would, and the
+                // client's state is on this server only.
                 (ServerPhase::Preparing(Preparation::Confirm), Some(_))
                     if server.status != b'I' || server.has_traces() =>
                 {
@@ -218,7 +248,7 @@ impl<X: Exchange> Engine<X> {
                     }
                     CloseReason::QueryTimeout
                 }
-                // An answer to a question of ours that never comes.
+                // A reply to Weir's own query is overdue.
                 (
                     ServerPhase::Preparing(_)
                     | ServerPhase::Finishing
@@ -235,13 +265,13 @@ impl<X: Exchange> Engine<X> {
             expired.push((ServerId(slot as u32), why));
         }
         for (id, why) in expired {
-            self.lose_server(id, why, now, io);
+            self.lose_server(id, why, io);
         }
     }
 
-    /// Servers in use that the operator wants replaced and that need not be waited for: with
-    /// `server_fast_close` those at rest within a session, and those that replicate in any case.
-    fn close_obsolete(&mut self, now: Micros, io: &mut impl Io<X>) {
+    /// Closes servers in use that are to be replaced and need not be waited for. These are
+    /// replication servers, and with `server_fast_close` servers at rest within a session.
+    fn close_obsolete(&mut self, io: &mut impl Io<X>) {
         let fast = self.config.global.server_fast_close;
         let may_go = |server: &Server| {
             let at_rest = fast && server.is_clean();
@@ -255,14 +285,15 @@ impl<X: Exchange> Engine<X> {
             .collect();
         for (id, pool, epoch) in candidates {
             if self.exchange.pool(pool, |pool| pool.epoch()) != epoch {
-                self.lose_server(id, CloseReason::ConfigurationChanged, now, io);
+                self.lose_server(id, CloseReason::ConfigurationChanged, io);
             }
         }
     }
 
-    /// Parked servers that are too old or too many, waiting clients for whom nothing is being done, and
-    /// servers that are to be there before anybody waits.
-    fn tend_pool(&mut self, id: PoolId, now: Micros, io: &mut impl Io<X>) {
+    /// Closes parked servers that are too old or too many, and opens servers for waiting clients
+    /// and for `min_pool_size`.
+    fn tend_pool(&mut self, id: PoolId, io: &mut impl Io<X>) {
+        let now = io.now();
         let settings = self.settings(id).clone();
         let worker = self.worker;
         let (taken, waits) = self.exchange.pool(id, |pool| {
@@ -270,20 +301,21 @@ impl<X: Exchange> Engine<X> {
         });
         let attach = |(server, why)| {
             let server = self.attach(server, io);
-            self.server_mut(server).phase = ServerPhase::Settling(Settling::Fresh);
+            self.server_mut(server).enter(ServerPhase::Settling(Settling::Fresh));
             (server, why)
         };
         let taken: Vec<(ServerId, CloseReason<'static>)> = taken.into_iter().map(attach).collect();
         for (server, why) in taken {
-            self.close_server(server, why, now, io);
+            self.close_server(server, why, io);
         }
         if waits {
-            self.go_on_opening(id, now, io);
+            self.go_on_opening(id, io);
         }
-        // A spare one does without a seat if there is none, and would be in the way of those who wait.
+        // A spare server is not opened without a free seat, and must not delay servers for waiting
+        // clients.
         let fills = self.drain.is_none() && settings.min_size > 0;
         if fills && self.exchange.pool(id, |pool| pool.reserve_spare(now)) {
-            self.open_spare(id, now, io);
+            self.open_spare(id, io);
         }
     }
 }

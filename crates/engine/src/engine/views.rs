@@ -1,10 +1,15 @@
-//! What a worker keeps of each pool it has met, so that the ordinary transaction asks nobody.
+//! The data that a worker caches of each known pool, so that an ordinary transaction need not ask
+//! the exchange.
 
 use std::sync::Arc;
 
+use thin_vec::ThinVec;
+
 use crate::admission::limits::Claim;
-use crate::ids::{Identity, PoolId};
+use crate::ids::{Identity, Micros, PoolId};
+use crate::operator::figures::Durations;
 use crate::operator::stats::Stats;
+use crate::routing::Place;
 use crate::session::text_history::TextHistory;
 use crate::settings::PoolSettings;
 
@@ -12,8 +17,13 @@ use crate::settings::PoolSettings;
 pub(crate) struct PoolView {
     pub(crate) settings: Arc<PoolSettings>,
     pub(crate) identity: Arc<Identity>,
+    pub(crate) place: Place,
+    /// For a writer: the known pools of the same database and user at other places.
+    pub(crate) readers: ThinVec<(Place, PoolId)>,
     pub(crate) stats: Stats,
-    /// In auto mode.
+    /// Boxed, so that the view stays small.
+    pub(crate) durations: Box<Durations>,
+    /// Used in auto mode.
     pub(crate) history: TextHistory,
 }
 
@@ -22,9 +32,40 @@ impl PoolView {
         let PoolSettings { limits, weight, .. } = *self.settings;
         Claim { pool, identity: self.identity.clone(), limits, weight }
     }
+
+    /// A client has been given a server, for which it has `waited`. Most have not: those are counted
+    /// when the figures are asked for.
+    #[inline]
+    pub(crate) fn assigned(&mut self, waited: Micros) {
+        self.stats.assignments += 1;
+        self.stats.wait_time += waited;
+        if waited != 0 {
+            self.durations.wait.record(waited);
+        }
+    }
+
+    /// A client's query is done, which has `taken` so long.
+    #[inline]
+    pub(crate) fn query_done(&mut self, taken: Micros) {
+        self.stats.query_time += taken;
+        self.durations.query.record(taken);
+    }
+
+    /// A client's transaction is done, which has `taken` so long.
+    #[inline]
+    pub(crate) fn transaction_done(&mut self, taken: Micros) {
+        self.stats.transaction_time += taken;
+        self.durations.transaction.record(taken);
+    }
+
+    /// A server is logged in, which has `taken` so long since its socket was opened.
+    pub(crate) fn server_opened(&mut self, taken: Micros) {
+        self.durations.connect_time += taken;
+        self.durations.connect.record(taken);
+    }
 }
 
-/// Indexed by pool: looked into several times in each transaction.
+/// The views, indexed by pool: each transaction reads them several times.
 #[derive(Debug, Default)]
 pub(crate) struct PoolViews(Vec<Option<PoolView>>);
 
@@ -39,19 +80,31 @@ impl PoolViews {
         self.0.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// The view of a pool, made by `make` when the pool is new to this worker.
+    /// Returns the view of a pool; `make` creates it if the pool is new to this worker.
+    #[inline]
     pub(crate) fn entry(&mut self, id: PoolId, make: impl FnOnce() -> PoolView) -> &mut PoolView {
+        if self.get(id).is_none() {
+            self.add(id, make());
+        }
+        self.get_mut(id).expect("added above")
+    }
+
+    #[cold]
+    fn add(&mut self, id: PoolId, view: PoolView) {
         let at = id.0 as usize;
         if self.0.len() <= at {
             self.0.resize_with(at + 1, || None);
         }
-        self.0[at].get_or_insert_with(make)
+        self.0[at] = Some(view);
     }
 
-    /// The number may be another pool's later.
+    /// Removes a pool's view, since its number may be used again.
     pub(crate) fn remove(&mut self, id: PoolId) {
         if let Some(view) = self.0.get_mut(id.0 as usize) {
             *view = None;
+        }
+        for (_, view) in self.iter_mut() {
+            view.readers.retain(|(_, reader)| *reader != id);
         }
     }
 

@@ -1,45 +1,47 @@
-//! What an event leaves to be done. A machine that deals with an event calls no other one whose work
-//! may lead back to it: it puts that work into this queue. The engine does the queue's work when the
-//! machine has returned, so that none meets another in the middle of its own work.
+//! The follow-up work of an event. While a machine handles an event, it does not call another
+//! machine whose work may lead back to it. It puts that work into this queue. The engine does it
+//! when the machine has returned, so no machine is entered twice.
 //!
-//! Each entry names a connection by its serial number, or is looked at again before it is done: earlier
-//! work may have ended what it is about.
+//! Earlier work may end the connection that an entry is about. So each entry has the connection's
+//! serial number, or is checked before it is done.
 
 use std::collections::VecDeque;
 
 use crate::client::ClientPhase;
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
+use crate::ids::{ClientId, PoolId, ServerId, Waiter};
 use crate::shell::{Exchange, Io};
 
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Read the messages that the client has sent ahead, now that it has a server.
     Requests(ClientId),
+    /// The same, for a client whose last request is answered and that has no server now.
+    Route(ClientId),
     /// Give the server to the client that has waited for it.
     Join(Joining),
     /// Give the server to the client, which wants to prove its password.
     Prove { server: ServerId, serial: u64, client: ClientId },
-    /// Find out what becomes of a server whose client has left.
+    /// Decide what happens to a server whose client has left.
     TakeBack { server: ServerId, serial: u64, left: Left },
-    /// Open a server. Its place in the pool is reserved.
+    /// Open a server whose place in the pool is reserved.
     Open(PoolId),
-    /// The same; its seat is taken, too.
+    /// The same; the seat is taken, too.
     Connect(PoolId),
 }
 
-/// What a client that has left had to do with its server.
+/// The effect of a client that has left on its server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
-    /// Nobody wants what the server is doing.
+    /// Cancel what the server is doing.
     pub cancels: bool,
-    /// The server has part of a message of the client's.
+    /// The server has received only part of the client's last message.
     pub in_message: bool,
     /// The client had settings that PostgreSQL does not report.
     pub had_settings: bool,
 }
 
-/// A server that goes to a client that waits.
+/// A server and the waiting client that gets it.
 #[derive(Debug)]
 pub(crate) struct Joining {
     pub server: ServerId,
@@ -49,16 +51,16 @@ pub(crate) struct Joining {
 
 pub(crate) type Queue = VecDeque<Work>;
 
-/// A longer queue gives its memory back: thousands of clients may have left at once.
+/// A longer queue is freed: thousands of clients may have left at once.
 const KEPT_MAX: usize = 1024;
 
 impl<X: Exchange> Engine<X> {
-    /// Does all that is left to be done. Each method through which an event comes in ends with this.
-    // As a call it cost 1 % of a transaction, which mostly leaves nothing.
+    /// Does all follow-up work. Each entry point for events ends with this call.
+    // As a function call this costs 1 % of a transaction, though mostly there is no work.
     #[inline(always)]
-    pub(crate) fn finish(&mut self, now: Micros, io: &mut impl Io<X>) {
+    pub(crate) fn finish(&mut self, io: &mut impl Io<X>) {
         if self.has_work() {
-            self.work_off(now, io);
+            self.work_off(io);
         }
     }
 
@@ -67,21 +69,21 @@ impl<X: Exchange> Engine<X> {
         self.joining.is_some() || !self.work.is_empty()
     }
 
-    fn work_off(&mut self, now: Micros, io: &mut impl Io<X>) {
+    fn work_off(&mut self, io: &mut impl Io<X>) {
         loop {
             while let Some(joining) = self.joining.take() {
-                self.join_later(joining, now, io);
+                self.join_later(joining, io);
             }
             let Some(work) = self.work.pop_front() else { break };
-            self.work_on(work, now, io);
+            self.work_on(work, io);
         }
         if self.work.capacity() > KEPT_MAX {
             self.work = Queue::new();
         }
     }
 
-    /// A server is given to a client that waits. An ordinary transaction in a full pool ends with this, so
-    /// the first one is kept out of the queue: that saves 2 % of the instructions.
+    /// Gives a server to a waiting client, soon. An ordinary transaction in a full pool ends with
+    /// this. Keeping the first one out of the queue saves 2 % of the instructions.
     #[inline]
     pub(crate) fn join_soon(&mut self, server: ServerId, waiter: Waiter) {
         let joining = Joining { server, serial: self.server(server).serial, waiter };
@@ -91,45 +93,46 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn join_later(&mut self, joining: Joining, now: Micros, io: &mut impl Io<X>) {
+    fn join_later(&mut self, joining: Joining, io: &mut impl Io<X>) {
         let Joining { server, serial, waiter } = joining;
         if self.is_without_client(server, serial) {
-            self.join_or_place(waiter, server, now, io);
+            self.join_or_place(waiter, server, io);
         }
     }
 
-    fn work_on(&mut self, work: Work, now: Micros, io: &mut impl Io<X>) {
+    fn work_on(&mut self, work: Work, io: &mut impl Io<X>) {
         match work {
-            Work::Requests(id) => self.read_ahead(id, now, io),
-            Work::Join(joining) => self.join_later(joining, now, io),
+            Work::Requests(id) => self.read_ahead(id, io),
+            Work::Route(id) => self.route_held(id, io),
+            Work::Join(joining) => self.join_later(joining, io),
             Work::Prove { server, serial, client } => {
                 if self.is_without_client(server, serial) {
                     match self.clients.contains(client.0 as usize) && self.proves(client) {
-                        true => self.prove_by(client, server, now, io),
-                        false => self.place(server, now, io),
+                        true => self.prove_by(client, server, io),
+                        false => self.place(server, io),
                     }
                 }
             }
             Work::TakeBack { server, serial, left } => {
                 if self.is_without_client(server, serial) {
-                    self.take_back(server, left, now, io);
+                    self.take_back(server, left, io);
                 }
             }
             Work::Open(pool) => {
-                self.open_server(pool, now, io);
+                self.open_server(pool, io);
             }
-            Work::Connect(pool) => self.connect_seated(pool, now, io),
+            Work::Connect(pool) => self.connect_seated(pool, io),
         }
     }
 
-    /// Is that server there, and no client's?
+    /// Does this server exist, without a client?
     fn is_without_client(&self, server: ServerId, serial: u64) -> bool {
         let found = self.servers.get(server.0 as usize);
         found.is_some_and(|found| found.serial == serial && found.client.is_none())
     }
 
-    /// The client has a server and may be read. Messages that came ahead of its turn come first;
-    /// half a message has to wait for the rest, which is in the kernel.
+    /// Lets a client with a server send its request. Messages sent ahead come first. Half a message
+    /// waits for the rest, which is in the kernel.
     pub(crate) fn go_on(&mut self, id: ClientId, io: &mut impl Io<X>) {
         io.resume_client(id);
         let client = self.client_mut(id);
@@ -139,14 +142,14 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn read_ahead(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
+    fn read_ahead(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let Some(client) = self.clients.get(id.0 as usize) else { return };
         if !matches!(client.phase, ClientPhase::Linked) || client.awaits_answer() {
             return;
         }
         let was_decided = client.is_signal_decided();
-        self.request_bytes(id, &[], now, io);
-        // What has been decided meanwhile is for the next time.
+        self.request_bytes(id, &[], io);
+        // A decision that was made meanwhile is for the next time.
         if was_decided {
             self.forget_decided(id);
         }

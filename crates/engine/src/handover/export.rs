@@ -1,4 +1,4 @@
-//! Clients and servers go to another process, or come from one ([`crate::handover::records`]).
+//! The old process's half of a hand-over: clients and servers become [`crate::handover::records`].
 //!
 //! ```text
 //!  old process: client_can_stop … export ─┬─► cede      (the other has them)
@@ -6,8 +6,8 @@
 //!  new process: import_pools ─► import_client, import_parked ─► begin_imported
 //! ```
 //!
-//! `export` changes nothing. Whoever exports sees to it that nothing happens to what was exported
-//! until it is known whose it is; the pools are held meanwhile (`Gate::Held`).
+//! `export` changes nothing. Until it is known which process owns the exported connections, the
+//! caller must keep them unchanged; the pools are held meanwhile (`Gate::Held`).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::shell::Exchange;
 use crate::values::Values;
 use crate::vars::{TrackedNames, Vars, Welcome};
 
-/// Whose state was exported, in the order of the records.
+/// The exported connections, in the order of the records.
 #[derive(Debug, Default)]
 pub struct Exported {
     pub clients: Vec<ExportedClient>,
@@ -36,7 +36,7 @@ pub struct Exported {
     pub parked: Vec<(PoolId, u64)>,
 }
 
-/// The connections of what was exported, which another process has by now.
+/// The exported connections, which another process has taken over.
 #[derive(Debug)]
 pub struct Ceded<T> {
     pub clients: Vec<ExportedClient>,
@@ -50,7 +50,7 @@ pub struct ExportedClient {
     pub server: Option<ServerId>,
 }
 
-/// Writes a worker's records: what many of them share is written once.
+/// Writes a worker's records. Shared data is written once.
 #[derive(Default)]
 struct RecordWriter {
     records: WorkerRecords,
@@ -156,8 +156,8 @@ impl RecordWriter {
 }
 
 impl<X: Exchange> Engine<X> {
-    /// May this client's reading stop here, so that it comes to rest? A client in the middle of a
-    /// message, of a batch or of a COPY has to go on, or its server would wait for the rest.
+    /// May Weir stop reading from this client, so that it comes to rest? In the middle of a
+    /// message, a batch or a COPY its server would wait for the rest.
     pub fn client_can_stop(&self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id.0 as usize) else { return true };
         match client.phase {
@@ -172,12 +172,12 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Is everything of it in what [`Engine::export`] writes? A transaction may be open.
+    /// Does [`Engine::export`] write the complete state of this client? A transaction may be open.
     pub fn may_move(&self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id.0 as usize) else { return false };
         let at_rest = client.stream.remaining == 0;
         match client.phase {
-            // What has been done for a call is known here only.
+            // The records do not contain the state of a signal.
             ClientPhase::Idle | ClientPhase::Waiting(_) => {
                 at_rest && client.pool.is_some() && !client.signals()
             }
@@ -190,8 +190,8 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Will this client come to rest when its query ends? One that is logging in may become a client,
-    /// and a stream of changes has no end.
+    /// Will this client come to rest when its query ends? A client that is logging in may, but a
+    /// replication stream has no end.
     pub fn may_come_to_rest(&self, id: ClientId) -> bool {
         self.clients.get(id.0 as usize).is_some_and(|client| {
             !matches!(client.phase, ClientPhase::Canceling { .. }) && client.replication.is_none()
@@ -206,8 +206,8 @@ impl<X: Exchange> Engine<X> {
             && server.cancel.is_none()
     }
 
-    /// Has every server that is logged in either come to rest or been given back? Not waited for
-    /// are those of clients that stay, and those that replicate: a stream of changes has no end.
+    /// Has every logged-in server come to rest or been released? Servers of clients that stay are
+    /// ignored, and replication servers, because their stream has no end.
     pub fn has_come_to_rest(&self, stays: impl Fn(ClientId, Option<ServerId>) -> bool) -> bool {
         self.servers.iter().all(|(slot, server)| match server.phase {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) | ServerPhase::Listening => true,
@@ -223,8 +223,9 @@ impl<X: Exchange> Engine<X> {
         })
     }
 
-    /// All clients that may move, but for those of which `stays` holds, and this worker's parked
-    /// servers of whose connections `takes_parked` holds. It is asked in the order of the records.
+    /// Writes the records of all clients that may move, except those that `stays` selects. It also
+    /// writes the parked servers of this worker that `takes_parked` selects, which is called in the
+    /// order of the records.
     pub fn export(
         &mut self,
         stays: impl Fn(ClientId, Option<ServerId>) -> bool,
@@ -274,9 +275,9 @@ impl<X: Exchange> Engine<X> {
         (writer.records, exported)
     }
 
-    /// What was exported is another process's now: it is forgotten here, without a word to anybody.
-    /// Returns the connections. Those that have gone by themselves meanwhile are not in it: their
-    /// places may be others'.
+    /// Forgets everything that was exported, without sending a message: another process owns it
+    /// now. Returns the connections. Clients that have left meanwhile are omitted, since their
+    /// slots may be in use again.
     pub fn cede(&mut self, exported: Exported, now: Micros) -> Ceded<X::Transport> {
         let Exported { mut clients, parked } = exported;
         clients.retain_mut(|client| self.cede_client(client, now));
@@ -327,7 +328,7 @@ impl<X: Exchange> Engine<X> {
         self.vacate(server.pool, now);
     }
 
-    /// The names behind the slots of all values.
+    /// Returns the names of the tracked parameters.
     pub fn tracked_names(&self) -> &TrackedNames {
         &self.names
     }

@@ -1,8 +1,9 @@
-//! The new process's half of a hand-over: what came out of the records gets slots here. Nothing is
-//! sent before [`Engine::begin_imported`], since until then it may all be the other process's.
+//! The new process's half of a hand-over: the records become clients and servers. Nothing is sent
+//! before [`Engine::begin_imported`], since until then the other process may still own them.
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
+use crate::routing::Place;
 use crate::server::Settling;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::handover::records::{
     ClientRecord, ExtendedRecord, PoolRecord, ServerRecord, VarsRecord, WelcomeRecord,
     WorkerRecords,
 };
-use crate::ids::{ClientId, Identity, Micros, ServerId};
+use crate::ids::{ClientId, Identity, ServerId};
 use crate::notify::listening::{Listening, News};
 use crate::relay::prepared::{DOUBTFUL, Statement};
 use crate::server::{Server, ServerLogin, ServerPhase};
@@ -29,35 +30,36 @@ use crate::shell::{Exchange, Io};
 use crate::values::Values;
 use crate::vars::{Slots, TrackedNames, Vars, Welcome};
 
-/// What the records of a worker's records refer to by number.
+/// The shared data of a worker's records, which they refer to by number.
 #[derive(Debug)]
 pub struct ImportTables {
     statements: HashMap<u64, Arc<Statement>>,
     vars: Vec<Values>,
     welcomes: Vec<Arc<Welcome>>,
-    /// Equal values are one set.
+    /// Equal values are shared.
     known: HashSet<Values>,
-    /// For each slot of the other process, that of ours.
+    /// For each slot of the other process, the slot here.
     slots: Vec<Option<usize>>,
-    /// Are there parameters that we track and the other process did not? Then nobody knows what
-    /// its servers have there.
+    /// Does this process track parameters that the other one did not? Then their values on its
+    /// servers are unknown.
     lacks_names: bool,
     pools: Vec<Option<Destination>>,
 }
 
-/// What one worker was given and has not begun to serve.
+/// The connections that a worker has received and not begun to serve.
 #[derive(Debug, Default)]
 pub struct Imported {
     pub clients: Vec<ClientId>,
     pub parked: Vec<ServerId>,
 }
 
-/// What has become of a pool.
+/// A pool of the other process.
 #[derive(Clone, Debug)]
 struct Destination {
     database: String,
     user: String,
-    /// Does it lead to the same place still?
+    place: Place,
+    /// Do its servers connect to the same address, in the same way?
     is_same: bool,
 }
 
@@ -78,7 +80,7 @@ impl ImportTables {
         }
     }
 
-    /// The next worker's records. Their statements have been restored already.
+    /// Opens the records of the next worker. Their statements have been restored already.
     pub fn open(&mut self, records: &WorkerRecords, statements: HashMap<u64, Arc<Statement>>) {
         self.statements = statements;
         self.vars.clear();
@@ -124,7 +126,8 @@ impl ImportTables {
         vars
     }
 
-    /// What only we track may have been given: nobody has noted it.
+    /// Translates the slots of the values that the client gave. Slots that only this process tracks
+    /// count as given, because the other process did not record them.
     fn given(&self, given: Slots) -> Slots {
         let mut ours = Slots::ALL;
         for (at, slot) in self.slots.iter().enumerate() {
@@ -147,7 +150,7 @@ impl ImportTables {
 }
 
 impl<X: Exchange> Engine<X> {
-    /// The pools come first: what their servers had to tell is known again.
+    /// Restores the pools first, with what their servers have reported.
     pub fn import_pools(&mut self, pools: Vec<Option<PoolRecord>>, tables: &mut ImportTables) {
         for record in pools {
             let Some(record) = record else {
@@ -155,22 +158,23 @@ impl<X: Exchange> Engine<X> {
                 continue;
             };
             let (database, user) = (record.database.clone(), record.user.clone());
-            let found = self.find_pool(&database, &user);
+            let place = record.place;
+            let found = self.find_pool_at(&database, &user, place);
             let leads_there = !tables.lacks_names
                 && found.is_some_and(|id| self.settings(id).destination() == record.destination);
             let has_mode = found.is_some_and(|id| self.settings(id).mode.word() == record.mode);
             let is_same = leads_there && has_mode;
-            // How to log in does not depend on the mode.
+            // The login does not depend on the mode.
             if let (true, Some(id)) = (leads_there, found) {
                 let welcome = record.welcome.as_ref().map(|welcome| tables.welcome_of(welcome));
                 self.exchange.pool(id, |pool| record.teach(pool, welcome));
             }
-            tables.pools.push(Some(Destination { database, user, is_same }));
+            tables.pools.push(Some(Destination { database, user, place, is_same }));
         }
     }
 
-    /// A client, and its server if it has one, get slots. A client whose database is not
-    /// configured any more loses its server, and is told when [`Engine::begin_imported`] comes.
+    /// Adds a client, and its server if it has one. If the client's database is no longer
+    /// configured, it loses its server, and [`Engine::begin_imported`] disconnects it.
     pub fn import_client(
         &mut self,
         record: ClientRecord,
@@ -202,7 +206,7 @@ impl<X: Exchange> Engine<X> {
         }
         let serial = self.exchange.next_connection();
         let mut client = Client::new(serial, Default::default(), record.connected_at, identity);
-        client.phase = if on.is_some() { ClientPhase::Linked } else { ClientPhase::Idle };
+        client.enter(if on.is_some() { ClientPhase::Linked } else { ClientPhase::Idle });
         client.counted = record.is_counted;
         client.pool = pool;
         client.server = on;
@@ -229,7 +233,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(on) = on {
             let server = self.server_mut(on);
             server.client = Some(id);
-            server.phase = ServerPhase::Linked;
+            server.enter(ServerPhase::Linked);
             server.replication = replicates;
             if has_numbers {
                 server.session.numbers = Numbers::Of(serial);
@@ -238,7 +242,7 @@ impl<X: Exchange> Engine<X> {
         (id, on)
     }
 
-    /// A server that nobody uses. It is parked when [`Engine::begin_imported`] comes.
+    /// Adds a server without a client. [`Engine::begin_imported`] parks it.
     pub fn import_parked(
         &mut self,
         record: ServerRecord,
@@ -247,7 +251,7 @@ impl<X: Exchange> Engine<X> {
         self.import_server(record, 0, tables)
     }
 
-    /// `unnamed`: the number its client's unnamed statement has here.
+    /// `unnamed`: the serial number here of its client's unnamed statement.
     fn import_server(
         &mut self,
         record: ServerRecord,
@@ -255,8 +259,8 @@ impl<X: Exchange> Engine<X> {
         tables: &ImportTables,
     ) -> Option<ServerId> {
         let destination = tables.pools.get(record.pool as usize)?.as_ref()?;
-        let Destination { database, user, is_same } = destination;
-        let pool = self.find_pool(database, user)?;
+        let Destination { database, user, place, is_same } = destination;
+        let pool = self.find_pool_at(database, user, *place)?;
         let is_current = *is_same && !record.is_obsolete;
         let reports = record.state_report.is_some();
         let epoch = self.exchange.pool(pool, |pool| {
@@ -267,7 +271,7 @@ impl<X: Exchange> Engine<X> {
         self.exchange.limits(|limits| limits.seat_anyway(&claim));
         let serial = self.exchange.next_connection();
         let mut server = Server::new(pool, serial, ServerLogin::default(), record.connected_at);
-        server.phase = ServerPhase::Settling(Settling::Fresh);
+        server.enter(ServerPhase::Settling(Settling::Fresh));
         server.epoch = epoch;
         server.mode = PoolMode::of_word(&record.mode).unwrap_or(self.settings(pool).mode);
         server.status = record.status;
@@ -280,15 +284,16 @@ impl<X: Exchange> Engine<X> {
         server.session.state_report = record.state_report.map(Box::new);
         let is_unverified = record.pinned.is_some_and(|one| one.pins.contains(Pins::UNVERIFIED));
         if (record.status != b'I' || is_unverified) && server.mode == PoolMode::Auto {
-            // What else its transaction has done, or may have, was not written down.
+            // The records do not contain what else its transaction has done.
             server.session.traces.signs = Signs::of_bits(record.signs) | Signs::OPAQUE;
+            server.session.traces.outcome.ran = true;
             server.session.traces.named = record.pins_by_name;
             server.session.state_report.iter_mut().for_each(|report| report.resume());
             (server.session.context_changed, server.session.may_set) = (true, true);
         }
         server.session.numbers = Numbers::Strangers;
         server.changes_schema = record.changes_schema;
-        // Older than anything to come.
+        // Older than all later messages.
         let lent = Lent { since: 0, is_placeholder: false };
         server.session.lent =
             record.lent.iter().map(|name| (name.as_slice().into(), lent)).collect();
@@ -297,21 +302,23 @@ impl<X: Exchange> Engine<X> {
         server.times.replied_at = record.replied_at;
         for (id, is_doubtful) in record.statements {
             if let Some(statement) = tables.statements.get(&id) {
-                // Older than anything to come.
+                // Older than all later messages.
                 server.statements.insert(statement.clone(), if is_doubtful { DOUBTFUL } else { 0 });
             }
         }
         Some(ServerId(self.servers.insert(Box::new(server)) as u32))
     }
 
-    /// Each worker is told of each worker's records before anything of it comes: numbers in its records are
-    /// below those given out from now on, and names of settings that were known are so again, since
-    /// any of its transactions may have set them.
+    /// Prepares for the records of all workers, in each worker. Serial numbers given out later are
+    /// above those of the records. Known names of settings are known again, since any transaction
+    /// may have set them.
     pub fn expect_records(&mut self, records: &WorkerRecords, tables: &ImportTables) {
         self.serial = self.serial.max(records.serial);
         for record in &records.customs {
             let pool = tables.pools.get(record.pool as usize).and_then(Option::as_ref);
-            if let Some(pool) = pool.and_then(|to| self.find_pool(&to.database, &to.user)) {
+            if let Some(pool) =
+                pool.and_then(|to| self.find_pool_at(&to.database, &to.user, to.place))
+            {
                 self.view(pool).history.recall_customs(record);
             }
         }
@@ -320,26 +327,25 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn begin_imported_clients(
         &mut self,
         mut clients: Vec<ClientId>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         clients.retain(|id| self.clients.contains(id.0 as usize));
         for id in clients.iter().copied() {
             if !self.client(id).vars.channels.is_empty() {
-                self.listen_again(id, now, io);
+                self.listen_again(id, io);
             }
         }
         clients.retain(|id| matches!(self.client(*id).phase, ClientPhase::Idle));
-        // Who has waited longest comes first again.
+        // The client that has waited longest comes first again.
         clients.sort_by_key(|id| self.client(*id).request_at);
         for id in clients {
             let Some(client) = self.clients.get(id.0 as usize) else { continue };
             let asks = !client.is_welcomed() || client.stream.holds_message();
             match client.pool {
-                None => self.disconnect(id, CloseReason::DatabaseRemoved.text(), now, io),
-                Some(pool) if client.replication.is_some() => self.link_own(id, pool, now, io),
+                None => self.disconnect(id, CloseReason::DatabaseRemoved, io),
+                Some(pool) if client.replication.is_some() => self.link_own(id, pool, io),
                 Some(_) => {
-                    if asks && self.link(id, now, io) == Readable::Now {
+                    if asks && self.link(id, io) == Readable::Now {
                         self.go_on(id, io);
                     }
                 }
@@ -364,7 +370,8 @@ fn extended(record: ExtendedRecord, unnamed: u64, tables: &ImportTables) -> Box<
     Box::new(extended)
 }
 
-/// What a statement may leave whose Parse message was kept, or was too long for that.
+/// Returns what an unnamed statement may leave in the session. Its Parse message was kept, unless
+/// it was too long.
 fn seen_in_parse(message: &[u8]) -> Seen {
     let body = message.get(HEADER_LEN..).unwrap_or_default();
     match Parse::decode(body) {
@@ -378,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_client_has_given_is_known_by_name() {
+    fn given_parameters_are_translated_by_name() {
         let few = TrackedNames::new(&["search_path".into()]);
         let many = TrackedNames::new(&["IntervalStyle".into(), "search_path".into()]);
         let given = |names: &TrackedNames, name: &str| {
@@ -391,7 +398,7 @@ mod tests {
             let known = tables.given(given(theirs, "search_path"));
             let has = |name: &str| ours.slot(name.as_bytes()).map(|slot| known.has(slot));
             assert_eq!((has("search_path"), has("TimeZone")), (Some(true), Some(false)));
-            // The other process did not look for it.
+            // The other process did not track it.
             assert_ne!(has("IntervalStyle"), Some(false));
         }
     }

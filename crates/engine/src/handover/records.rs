@@ -1,13 +1,13 @@
-//! Logged-in clients and servers in a form that another process understands: what the state of
-//! `client.rs`, `server.rs`, `prepared.rs` and `vars.rs` is between two processes, when one takes
-//! over from the other. Plain data, written and read off the hot path. Sockets are not in it: the
-//! shell sends them along, in the order of the records.
+//! The state of logged-in clients and servers in a form that another process understands, when one
+//! process takes over from another. It covers `client.rs`, `server.rs`, `prepared.rs` and
+//! `vars.rs`. Plain data, not used on the hot path. The shell sends the sockets along, in the order
+//! of the records.
 //!
-//! Only what is *at rest* has such a form (`Engine::may_move`): nothing owed, nothing half passed
-//! on. So there is no ledger in it, and no output. Times are those of the process's clock, which
-//! the next process goes on with.
+//! Only connections *at rest* are recorded (`Engine::may_move`): no reply is owed and no message is
+//! half sent. So the records contain no ledger and no output. Times are those of the process's
+//! clock, which the next process continues.
 //!
-//! Whoever changes a record raises [`FORMAT`].
+//! If you change a record, increase [`FORMAT`].
 
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use crate::ids::Micros;
 use crate::lifecycle::replication::{Replication, ReplicationKind};
 use crate::login::server_secret::ServerSecret;
 use crate::relay::prepared::Statement;
+use crate::routing::Place;
 use crate::session::carried::Setting;
 use crate::session::pins::Pinned;
 use crate::session::state_report::StateReport;
@@ -26,36 +27,36 @@ use crate::vars::{Slots, Vars, Welcome};
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 14;
+pub const FORMAT: u32 = 15;
 
-/// What one worker gives away.
+/// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerRecords {
-    /// The worker's counter of messages: every number in the records is below it.
+    /// The worker's counter of messages: all numbers in the records are below it.
     pub serial: u64,
     pub statements: Vec<StatementRecord>,
     pub vars: Vec<VarsRecord>,
     pub welcomes: Vec<WelcomeRecord>,
     pub clients: Vec<ClientRecord>,
-    /// Servers that nobody uses at the moment.
+    /// Servers without a client.
     pub parked: Vec<ServerRecord>,
     pub customs: Vec<CustomsRecord>,
 }
 
-/// Everything of a process.
+/// Everything that a process hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoverState {
-    /// What the clock says.
+    /// The time of the process's clock.
     pub now: Micros,
-    /// The secret behind long cancel keys.
+    /// The secret of long cancel keys.
     pub seed: [u8; 32],
-    /// The parameters that are tracked.
+    /// The names of the tracked parameters.
     pub names: Vec<String>,
-    /// What the next statements are numbered from.
+    /// The last number of a statement.
     pub statements: Numbering,
-    /// How many connections there have been: those to come have higher numbers.
+    /// The number of connections so far; later ones have higher numbers.
     pub connections: u64,
-    /// In the order of their numbers; nothing where a number is free.
+    /// By their numbers; None where a number is unused.
     pub pools: Vec<Option<PoolRecord>>,
     pub disabled: Vec<String>,
     pub worker_records: Vec<WorkerRecords>,
@@ -73,23 +74,23 @@ pub struct VarsRecord {
     pub channels: Vec<Vec<u8>>,
 }
 
-/// How far a process has come in numbering statements.
+/// How far a process has numbered statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Numbering {
     pub last_id: u64,
-    /// How many changes of the schema have been seen.
+    /// The number of schema changes seen.
     pub schema: u64,
 }
 
-/// Its number is part of its name on the servers.
+/// A prepared statement. Its number is part of its name on the servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatementRecord {
     pub id: u64,
-    /// How many changes of the schema had been seen when it was first prepared.
+    /// The number of schema changes seen when the statement was first prepared.
     pub schema: u64,
     pub sql: Vec<u8>,
     pub types: Vec<u8>,
-    /// A digest of what it means.
+    /// A digest of its parse context.
     pub context: u64,
 }
 
@@ -97,11 +98,12 @@ pub struct StatementRecord {
 pub struct PoolRecord {
     pub database: String,
     pub user: String,
-    /// Where its servers lead (see `PoolSettings::destination`).
+    pub place: Place,
+    /// How its servers connect (see `PoolSettings::destination`).
     pub destination: String,
-    /// The word for its mode.
+    /// The configuration's word for its mode.
     pub mode: String,
-    /// `None` if there is no welcome yet.
+    /// None if there is no welcome yet.
     pub welcome: Option<WelcomeRecord>,
     pub server_secret: Option<ServerSecretRecord>,
     /// A verifier in its stored form.
@@ -110,7 +112,7 @@ pub struct PoolRecord {
     pub may_ask_report: bool,
 }
 
-/// What a server has told of itself.
+/// The parameters that a server has reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WelcomeRecord {
     pub fixed: Vec<(Vec<u8>, Vec<u8>)>,
@@ -127,7 +129,7 @@ pub enum ServerSecretRecord {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientRecord {
-    /// Where it comes from, if the shell knows better than its socket.
+    /// The client's address, if the shell knows a better one than the socket's.
     pub address: Option<String>,
     pub database: String,
     pub user: String,
@@ -136,28 +138,29 @@ pub struct ClientRecord {
     pub notified: bool,
     pub key: u64,
     pub long_key: bool,
-    /// Into [`WorkerRecords::vars`].
+    /// Index into [`WorkerRecords::vars`].
     pub vars: u32,
-    /// Of [`HandoverState::names`], those of which it has said itself what it wants.
+    /// The parameters of [`HandoverState::names`] whose values the client gave.
     pub given: Slots,
     pub held: Vec<u8>,
     pub extended: Option<ExtendedRecord>,
     pub replication: Option<ReplicationRecord>,
-    /// Into [`WorkerRecords::vars`], if its session has settings of its own to go back to.
+    /// Index into [`WorkerRecords::vars`]: the values that RESET returns to, if the client has a
+    /// session in auto mode.
     pub startup: Option<u32>,
-    /// May notifications for it be lost with the other process?
+    /// May notifications for the client be lost with the other process?
     pub lacks_news: bool,
     pub tracks: bool,
     pub connected_at: Micros,
     pub request_at: Micros,
     pub transaction_at: Micros,
-    /// Its server, if it has one.
+    /// The client's server, if it has one.
     pub server: Option<ServerRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicationRecord {
-    /// Of one database, or of the whole cluster?
+    /// Is it logical replication of one database?
     pub is_logical: bool,
     pub options: Option<Vec<u8>>,
 }
@@ -180,35 +183,35 @@ pub struct NamedRecord {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRecord {
-    /// Into [`HandoverState::pools`].
+    /// Index into [`HandoverState::pools`].
     pub pool: u32,
-    /// The mode it is used in, as the configuration spells it.
+    /// The configuration's word for the mode in which the server is used.
     pub mode: String,
-    /// Is it to be replaced as soon as nobody uses it?
+    /// Should the server be replaced as soon as it is free?
     pub is_obsolete: bool,
     pub status: u8,
     pub process_id: u32,
     pub secret: Vec<u8>,
-    /// Into [`WorkerRecords::welcomes`].
+    /// Index into [`WorkerRecords::welcomes`].
     pub welcome: u32,
-    /// Into [`WorkerRecords::vars`].
+    /// Index into [`WorkerRecords::vars`].
     pub vars: u32,
     pub pinned: Option<Pinned>,
-    /// The least recently used first; `true` if nobody knows whether it is there.
+    /// The least recently used first; `true` if it is uncertain whether the statement exists.
     pub statements: Vec<(u64, bool)>,
-    /// Is its unnamed statement its present client's?
+    /// Is the unnamed statement that of the present client?
     pub unnamed_is_clients: bool,
-    /// Has nobody but its present client drawn the numbers that `lastval` would tell there?
+    /// Has only the present client drawn the numbers that `lastval` returns there?
     pub numbers_are_clients: bool,
-    /// Has its open transaction changed the schema?
+    /// Has the open transaction changed the schema?
     pub changes_schema: bool,
-    /// Names of its client's statements that it was lent for that.
+    /// Names of the client's statements that were prepared there under the client's own names.
     pub lent: Vec<Vec<u8>>,
-    /// What that may have left in the session, as [`sql::Signs`] has it.
+    /// The signs of the open transaction's texts, as [`sql::Signs`].
     pub signs: u32,
-    /// Has it called a function of `pin_functions`?
+    /// Has the transaction called a function of `pin_functions`?
     pub pins_by_name: bool,
-    /// What it has reported of its session, if it does report.
+    /// The latest state report, if the server sends any.
     pub state_report: Option<StateReport>,
     pub connected_at: Micros,
     pub released_at: Micros,
@@ -233,6 +236,7 @@ impl PoolRecord {
         Self {
             database: pool.key.database.clone(),
             user: pool.key.user.clone(),
+            place: pool.key.place,
             destination: pool.settings.destination(),
             mode: pool.settings.mode.word().to_owned(),
             welcome: pool.welcome.as_deref().map(WelcomeRecord::of),
@@ -243,8 +247,8 @@ impl PoolRecord {
         }
     }
 
-    /// What was learnt by the servers of the record is known to the pool, unless it has had servers of
-    /// its own.
+    /// Copies what the servers of the record have taught to the pool, unless the pool has had
+    /// servers of its own.
     pub(crate) fn teach<T>(self, pool: &mut Pool<T>, welcome: Option<Arc<Welcome>>) {
         if pool.welcome.is_some() {
             return;
@@ -323,7 +327,7 @@ impl StatementRecord {
 #[error("malformed state: {0}")]
 pub struct Malformed(String);
 
-/// How many servers of a pool clients of another process use.
+/// How many servers of a pool the clients of another process use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageRecord {
     pub database: String,
@@ -331,26 +335,26 @@ pub struct UsageRecord {
     pub servers: u32,
 }
 
-/// The servers that the clients of the process before this one use, for the limits of the pools.
+/// The servers that the predecessor's clients use; they count against the limits of the pools.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage(pub Vec<UsageRecord>);
 
 impl Usage {
     /// # Errors
-    /// Never, in practice: all of it is plain data.
+    /// Never in practice: it is all plain data.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Malformed> {
         postcard::to_stdvec(self).map_err(|error| Malformed(error.to_string()))
     }
 
     /// # Errors
-    /// When that is not what [`Usage::to_bytes`] wrote.
+    /// If the bytes were not written by [`Usage::to_bytes`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
         postcard::from_bytes(bytes).map_err(|error| Malformed(error.to_string()))
     }
 }
 
 impl HandoverState {
-    /// No time in the records is later than `now`, whatever the other process's clock shows.
+    /// Limits all times in the records to `now`, whatever the other process's clock shows.
     pub fn date_back_to(&mut self, now: Micros) {
         let clamp = |time: &mut Micros| *time = (*time).min(now);
         for records in &mut self.worker_records {
@@ -370,13 +374,13 @@ impl HandoverState {
     }
 
     /// # Errors
-    /// Never, in practice: all of it is plain data.
+    /// Never in practice: it is all plain data.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Malformed> {
         postcard::to_stdvec(self).map_err(|error| Malformed(error.to_string()))
     }
 
     /// # Errors
-    /// When that is not what [`HandoverState::to_bytes`] wrote.
+    /// If the bytes were not written by [`HandoverState::to_bytes`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
         match postcard::take_from_bytes(bytes) {
             Ok((handover_state, [])) => Ok(handover_state),

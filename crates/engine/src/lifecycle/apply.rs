@@ -1,5 +1,5 @@
-//! What becomes of a client's settings when a server is asked to take them. The client's bytes are
-//! held until it has, so nothing has run if it does not.
+//! Restores a client's settings on a server. The client's bytes are held back until the server has
+//! accepted the settings. If the server refuses them, nothing of the client's request has run.
 //!
 //! ```text
 //!  prepare ─► Apply ─┬─ taken ─► ready
@@ -7,11 +7,14 @@
 //!                                           └─ refused ─► a new server ─► Apply … ─► the error
 //! ```
 //!
-//! A setting may be refused as one user and taken as another, in one order and not in the other
-//! (`carried::Order`); or on a server where others have done something before (`temp_buffers`, once
-//! there was a temporary table), and not on a new one. Who is refused there, too, has lost its
-//! session, and is told so as one is told of a lost connection: with the next transaction it would
-//! be no better, and without the setting a statement could mean something else.
+//! A server may accept a setting as one user and refuse it as another, or accept it only in the
+//! other order (`carried::Order`). It may also refuse a setting because of earlier clients:
+//! `temp_buffers` cannot change once a temporary table has been used. A new server may accept it
+//! then.
+//!
+//! If the new server refuses the settings too, the client is disconnected, as if its server were
+//! lost. The next transaction would fail as well, and without the setting a statement could mean
+//! something else.
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
@@ -20,16 +23,25 @@ use config::PoolMode;
 use crate::admission::pool::Gate;
 use crate::client::ClientPhase;
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, ServerId, Waiter};
+use crate::ids::{ClientId, ServerId, Waiter};
 use crate::server::{Preparation, ServerPhase, ServerPurpose};
 use crate::shell::{Event, Exchange, Io};
 
+/// The state of the client's values after the server has accepted them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// They are in effect.
+    InEffect,
+    /// The server's own values have changed in the meantime, so the client's must be set again.
+    Outdated,
+}
+
 impl<X: Exchange> Engine<X> {
-    /// The server has taken the client's values.
-    pub(crate) fn applied(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
+    /// Records that the server has accepted the client's values.
+    pub(crate) fn applied(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) -> Applied {
         let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
-        // PostgreSQL's own spelling of the values is the client's from now on; otherwise every link
-        // would set them anew.
+        // The client takes over PostgreSQL's spelling of the values. Otherwise every link would set
+        // them again.
         let mut vars = server.vars.clone();
         let own = client.vars.clone();
         if vars.carried != own.carried
@@ -46,9 +58,8 @@ impl<X: Exchange> Engine<X> {
         if wanted.prepared != own.prepared {
             wanted.change(|vars| vars.prepared = own.prepared.clone());
         }
-        // What the server has by itself it was not asked to set. If that is another value now, since its
-        // configuration was reloaded, the client's own is what the client has given, and is set when it
-        // is next given a server.
+        // A value that equals the server's default was not set. If a reload of the server's
+        // configuration has changed that default, the value that the client gave is set now.
         let by_itself = &server.welcome.vars;
         let changed_there = |slot: &usize| {
             let value = own.get(*slot).filter(|_| client.given.has(*slot));
@@ -65,6 +76,9 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         server.vars = vars;
         let is_otherwise = matches!(server.phase, ServerPhase::Preparing(Preparation::Reapply));
+        // Once per transaction. If the server changes the value again, the client keeps the
+        // server's value.
+        let again = !changed_there.is_empty() && !server.session.context_changed;
         if !changed_there.is_empty() {
             server.has_changed_by_itself();
         }
@@ -74,89 +88,88 @@ impl<X: Exchange> Engine<X> {
         if is_otherwise && let Some(session) = &mut client.session {
             session.order = Some(order);
         }
+        if again { Applied::Outdated } else { Applied::InEffect }
     }
 
-    /// The server has refused them. In another order it may take them.
-    pub(crate) fn apply_otherwise(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Sets the client's values in the other order, after the server has refused the usual one.
+    pub(crate) fn apply_otherwise(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let client = self.client(id);
         let (order, has_session) = (client.order(), client.session.is_some());
         let usual = self.difference(id, on, order);
         match self.difference(id, on, order.other()) {
             Some(sql) if usual.as_ref() != Some(&sql) && has_session => {
-                self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Reapply);
-                self.send_own_query(on, &sql, now, io);
+                self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Reapply));
+                self.send_own_query(on, &sql, io);
             }
-            _ => self.refused(id, on, now, io),
+            _ => self.refused(id, on, io),
         }
     }
 
-    /// The server does not take the client's values.
-    pub(crate) fn refused(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    /// Deals with a server that refuses the client's values in every order.
+    pub(crate) fn refused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let client = &mut self.clients[id.0 as usize];
         let server = &mut self.servers[on.0 as usize];
         let error = server.own_error.take().unwrap_or_default();
         let is_open = self.exchange.pool(server.pool, |pool| pool.gate() == Gate::Open);
-        // What it has on this server would not be on another one.
+        // A client with state on this server cannot move to another one.
         let stays = server.has_traces();
-        // Another server has taken them, so a new one may.
+        // Another server has accepted these values, so a new one may.
         if let Some(session) = client.session.as_mut().filter(|own| !own.renews && !stays) {
             if !is_open {
-                // Nobody is given a server now: it waits, and tries again.
-                return self.lose_server(on, CloseReason::SettingsRefused, now, io);
+                // The pool gives out no servers now: the client waits and tries again later.
+                return self.lose_server(on, CloseReason::SettingsRefused, io);
             }
             session.renews = true;
             let since = match client.phase {
                 ClientPhase::Preparing(waiter) => waiter.since,
-                _ => now,
+                ClientPhase::Login(_)
+                | ClientPhase::Idle
+                | ClientPhase::Waiting(_)
+                | ClientPhase::Linked
+                | ClientPhase::Canceling { .. } => io.now(),
             };
-            client.phase = ClientPhase::Preparing(Waiter { client: id, ticket: 0, since });
+            client.enter(ClientPhase::Preparing(Waiter::served(id, server.pool, since)));
             let purpose = ServerPurpose::Settings { client: id };
-            return self.replace_server(on, CloseReason::SettingsRefused, purpose, now, io);
+            return self.replace_server(on, CloseReason::SettingsRefused, purpose, io);
         }
         if !stays && !server.is_as_opened() {
-            // Perhaps it does not give up what another client has set.
-            return self.lose_server(on, CloseReason::SettingsNotUndone, now, io);
+            // The refusal may come from another client's settings that could not be undone.
+            return self.lose_server(on, CloseReason::SettingsNotUndone, io);
         }
         server.doomed = Some(CloseReason::InvalidParameter);
         let has_session = client.session.is_some();
         let message = format!("varcache_apply failed: ERROR: {error}");
         io.event(Event::ServerComplaint { message: &message });
         match has_session {
-            true => self.disconnect(id, &format!("session settings are refused: {error}"), now, io),
-            false => self.disconnect(id, CloseReason::InvalidParameter.text(), now, io),
+            true => self.disconnect(id, format!("session settings are refused: {error}"), io),
+            false => self.disconnect(id, CloseReason::InvalidParameter, io),
         }
-        self.settled(on, now, io);
+        self.settled(on, io);
     }
 
-    /// The new server is there.
+    /// Gives the client the new server that was opened for it.
     pub(crate) fn apply_to_new(
         &mut self,
         id: ClientId,
         on: ServerId,
         rest: &[u8],
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let pool = self.server(on).pool;
         self.server_mut(on).client = None;
         self.client_mut(id).server = None;
         if !rest.is_empty() {
-            // News before it is anybody's: it is looked at first, and the client asks once more.
-            self.begin_use(on, rest, now, io);
-            if self.link(id, now, io) == Readable::Now {
+            // The server has already sent something. Weir reads that first, and the client requests
+            // a server again.
+            self.begin_use(on, rest, io);
+            if self.link(id, io) == Readable::Now {
                 self.go_on(id, io);
             }
             return;
         }
-        if self.join(id, on, now, io) == Readable::Now {
+        if self.join(id, on, io) == Readable::Now {
             self.go_on(id, io);
         }
-        self.go_on_opening(pool, now, io);
+        self.go_on_opening(pool, io);
     }
 }

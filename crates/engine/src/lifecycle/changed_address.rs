@@ -1,9 +1,9 @@
-//! A host name leads elsewhere: servers at its old address are used to the end of what they do and
-//! not given to anybody again.
+//! Deals with a host name whose address has changed. Servers at the old address finish their
+//! current work and are not linked again.
 
 use crate::admission::pool::Parked;
 use crate::engine::Engine;
-use crate::ids::{Micros, PoolId, ServerId};
+use crate::ids::{PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::settings::Target;
 use crate::shell::{Exchange, Io};
@@ -14,14 +14,13 @@ impl<X: Exchange> Engine<X> {
         host: &str,
         is_there: impl Fn(ServerId) -> bool,
         is_parked_there: impl Fn(&X::Transport) -> bool,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         for pool in self.known_pools() {
             let targets = &self.settings(pool).targets;
             let leads = |target: &Target| matches!(target, Target::Tcp(name, _) if name == host);
             if targets.iter().any(leads) {
-                self.close_moved_of(pool, &is_there, &is_parked_there, now, io);
+                self.close_moved_of(pool, &is_there, &is_parked_there, io);
             }
         }
     }
@@ -31,7 +30,6 @@ impl<X: Exchange> Engine<X> {
         pool: PoolId,
         is_there: &impl Fn(ServerId) -> bool,
         is_parked_there: &impl Fn(&X::Transport) -> bool,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         for (slot, server) in &mut self.servers {
@@ -46,6 +44,6 @@ impl<X: Exchange> Engine<X> {
             pool.condemn_where(fits, CloseReason::Obsolete);
             pool.take_condemned(worker)
         });
-        self.close_parked(parked, now, io);
+        self.close_parked(parked, io);
     }
 }

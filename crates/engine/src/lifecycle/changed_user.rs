@@ -1,16 +1,17 @@
-//! A reload has changed the user (`user=`) whom a database logs in to its servers as. That is another
-//! pool. Clients move to it as soon as they have no server: with their next transaction they meet
-//! servers of the new user, as with PgBouncer. A session keeps its server to its end.
+//! Moves clients to another pool after a reload has changed the user (`user=`) of a database. A
+//! client moves as soon as it has no server, so its next transaction runs as the new user, as with
+//! PgBouncer. In session mode a client keeps its server until it disconnects.
 
 use crate::client::ClientPhase;
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, PoolId};
+use crate::ids::{ClientId, PoolId};
 use crate::lifecycle::link::Readable;
 use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
-    /// Clients that have no server move at once; who waits goes to the end of the new queue.
-    pub(crate) fn move_clients(&mut self, now: Micros, io: &mut impl Io<X>) {
+    /// Moves the clients that have no server. A waiting client goes to the end of the new queue.
+    pub(crate) fn move_clients(&mut self, io: &mut impl Io<X>) {
+        let now = io.now();
         if self.changed_user.is_empty() {
             return;
         }
@@ -20,13 +21,13 @@ impl<X: Exchange> Engine<X> {
         let concerns = |pool: Option<PoolId>| pool.is_some_and(|pool| renamed.contains(&pool));
         for id in self.clients_where(|client| is_free(&client.phase) && concerns(client.pool)) {
             let worker = self.worker;
-            if let Some((pool, waiter)) = self.client(id).wait() {
-                self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
-                self.client_mut(id).phase = ClientPhase::Idle;
+            if let Some(waiter) = self.client(id).wait() {
+                self.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));
+                self.client_mut(id).enter(ClientPhase::Idle);
                 let Some(pool) = self.follow_rename(id) else { continue };
                 let values = self.client(id).digest();
                 let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, values, now));
-                if self.take_grant(id, grant, waiter.since, now, io) == Readable::Now {
+                if self.take_grant(id, pool, grant, waiter.since, io) == Readable::Now {
                     self.go_on(id, io);
                 }
             } else {
@@ -35,14 +36,15 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The pool of the client, which has no server, from now on.
+    /// Moves a client without a server to its new pool, if its user was changed. Returns the
+    /// client's pool.
     pub(crate) fn follow_rename(&mut self, id: ClientId) -> Option<PoolId> {
         let old = self.client(id).pool?;
         if !self.changed_user.contains(&old) {
             return Some(old);
         }
         let identity = self.client(id).identity.clone();
-        // A database that is gone is dropped with its clients.
+        // If the database is removed, its clients are dropped elsewhere.
         let Some(new) = self.find_pool(&identity.database, &identity.user) else {
             return Some(old);
         };

@@ -1,32 +1,35 @@
-//! Why a server connection ends. The texts are PgBouncer's where it has one: its users look for them in
-//! the log, and drivers show them.
+//! Why a server connection is closed. Where PgBouncer has a text for the reason, Weir uses it:
+//! users search the log for it, and drivers show it.
+
+use crate::own_error::Cause;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason<'a> {
-    /// The connection to PostgreSQL is gone, or PostgreSQL has ended it.
+    /// The connection to PostgreSQL is lost, or PostgreSQL has ended it.
     Lost,
-    /// It was opened for a client that has left.
+    /// The server was opened for a client that has left.
     LeftDuringLogin,
-    /// Its client has left while it was busy.
+    /// The client left while its server was busy.
     NotReady,
     ReplicationEnded,
-    /// It sent something that nobody had asked for.
+    /// The server sent a message that no request had asked for.
     GotDirty,
-    /// Its prepared statements are not those that Weir believes it has.
+    /// The server's prepared statements differ from those that Weir has recorded.
     OutOfStep,
-    /// Its client has begun a transaction in statement mode.
+    /// The client has begun a transaction in statement mode.
     TransactionBlock,
-    /// A cancel request for it was sent, and nobody knows when it arrives.
+    /// A cancel request for the server was sent, and may still arrive.
     CancelMayCome,
-    /// Another pool needs its seat.
+    /// Another pool needs the server's seat.
     Evicted,
-    /// It is older than what the operator has ordered, and idle.
+    /// The server is idle, and its pool gets new servers or its address has changed.
     Obsolete,
-    /// The same, and it was in use.
+    /// The same, for a server that was in use.
     CloseNeeded,
-    /// The same, and it is in the middle of its client's session.
+    /// The same, for a server that is at rest within a session, or that replicates.
     ConfigurationChanged,
-    /// The database's entry leads elsewhere, or the operator wants new servers.
+    /// A login or a listener of an earlier epoch: the connect string has changed, or the operator
+    /// ran RECONNECT.
     ConnectStringChanged,
     DatabaseRemoved,
     ShuttingDown,
@@ -46,20 +49,108 @@ pub enum CloseReason<'a> {
     SettingsNotUndone,
     InvalidParameter,
     StateCannotBeDiscarded,
-    /// A function was called with more parameters than are looked through for names of settings.
+    /// A function was called with too many parameters to search them for names of settings.
     SettingsUnknown,
     NobodyListens,
     ListenRefused,
     UnlistenRefused,
-    /// The client's password cannot be proven by a server that asks for none.
+    /// The server asked for no password, so it could not check the client's.
     NothingProven,
     NoHost,
     BadPacket,
-    /// In the words of PostgreSQL, of the system, or of a decoder.
+    /// A text of PostgreSQL, of the operating system or of a decoder.
     Said(&'a str),
 }
 
 impl<'a> CloseReason<'a> {
+    /// Is it a failure of the server or of its client, and no course of things?
+    pub fn is_failure(self) -> bool {
+        match self {
+            Self::Lost
+            | Self::GotDirty
+            | Self::OutOfStep
+            | Self::ConnectFailed
+            | Self::ConnectTimeout
+            | Self::QueryTimeout
+            | Self::IdleTransactionTimeout
+            | Self::TransactionTimeout
+            | Self::CheckFailed
+            | Self::ResetFailed
+            | Self::SettingsRefused
+            | Self::SettingsNotUndone
+            | Self::InvalidParameter
+            | Self::StateCannotBeDiscarded
+            | Self::ListenRefused
+            | Self::UnlistenRefused
+            | Self::NoHost
+            | Self::BadPacket
+            | Self::Said(_) => true,
+            Self::LeftDuringLogin
+            | Self::NotReady
+            | Self::ReplicationEnded
+            | Self::TransactionBlock
+            | Self::CancelMayCome
+            | Self::Evicted
+            | Self::Obsolete
+            | Self::CloseNeeded
+            | Self::ConfigurationChanged
+            | Self::ConnectStringChanged
+            | Self::DatabaseRemoved
+            | Self::ShuttingDown
+            | Self::Paused
+            | Self::LifetimeOver
+            | Self::IdleTimeout
+            | Self::TooMany
+            | Self::SuspendTimeout
+            | Self::SettingsUnknown
+            | Self::NobodyListens
+            | Self::NothingProven => false,
+        }
+    }
+
+    /// Returns the kind of the error that the client of such a server gets.
+    pub(crate) fn cause(self) -> Cause {
+        match self {
+            Self::Lost => Cause::ServerLost,
+            Self::ConnectFailed | Self::ConnectTimeout | Self::NoHost => Cause::ServerUnreachable,
+            Self::ShuttingDown
+            | Self::SuspendTimeout
+            | Self::Paused
+            | Self::ConfigurationChanged
+            | Self::ConnectStringChanged => Cause::ShuttingDown,
+            Self::DatabaseRemoved => Cause::RemovedDatabase,
+            Self::QueryTimeout => Cause::QueryTimeout,
+            Self::IdleTransactionTimeout => Cause::IdleTransactionTimeout,
+            Self::TransactionTimeout => Cause::TransactionTimeout,
+            Self::TransactionBlock => Cause::StatementMode,
+            Self::LeftDuringLogin
+            | Self::NotReady
+            | Self::ReplicationEnded
+            | Self::GotDirty
+            | Self::OutOfStep
+            | Self::CancelMayCome
+            | Self::Evicted
+            | Self::Obsolete
+            | Self::CloseNeeded
+            | Self::LifetimeOver
+            | Self::IdleTimeout
+            | Self::TooMany
+            | Self::CheckFailed
+            | Self::ResetFailed
+            | Self::SettingsRefused
+            | Self::SettingsNotUndone
+            | Self::InvalidParameter
+            | Self::StateCannotBeDiscarded
+            | Self::SettingsUnknown
+            | Self::NobodyListens
+            | Self::ListenRefused
+            | Self::UnlistenRefused
+            | Self::NothingProven
+            | Self::BadPacket
+            | Self::Said(_) => Cause::Protocol,
+        }
+    }
+
     pub fn text(self) -> &'a str {
         match self {
             Self::Lost => "server conn crashed?",

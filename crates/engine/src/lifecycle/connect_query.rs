@@ -1,14 +1,14 @@
-//! What the operator wants run on each new server (`connect_query`), before anybody gets it: what it
-//! sets is the pool's own.
+//! Runs `connect_query` on each new server before a client gets it. The settings that it makes
+//! belong to the pool.
 //!
 //! ```text
 //!  logged in ─► connect_query ─► what has it set? ─► opened
 //!                                (auto mode)
 //! ```
 //!
-//! In auto mode the server tells what that is, and every client begins with it as if its own startup
-//! packet had said so: it is nobody's to take away from others, RESET goes back to it, and it is set
-//! again where a session was discarded.
+//! In auto mode Weir then asks the server for these settings. Every client starts with them, as if
+//! they were in its startup packet: RESET returns to them, and Weir restores them after discarding
+//! a session.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ use crate::shell::{Event, Exchange, Io};
 const TOPICS: Topics = Topics { settings: true, objects: false };
 
 impl<X: Exchange> Engine<X> {
-    /// Logged in. Who replicates has no use for the query.
+    /// Starts `connect_query` on a server that is logged in. Replication connections do not run it.
     pub(crate) fn begin_connect_query(&mut self, id: ServerId, io: &mut impl Io<X>) -> Step {
         let replicates =
             matches!(self.server_login(id).purpose, Some(ServerPurpose::Replication { .. }));
@@ -40,7 +40,7 @@ impl<X: Exchange> Engine<X> {
             return Step::Ready;
         }
         if settings.connect_query.is_empty() {
-            // The report tells also what a login trigger has set.
+            // The report also contains the settings of a login trigger.
             return match self.reported_settings(id) {
                 Some(set) => self.begin_with(id, &set),
                 None => Step::Ready,
@@ -53,7 +53,7 @@ impl<X: Exchange> Engine<X> {
         Step::Continue
     }
 
-    /// Its results are nobody's, and an error in it is told to the log only.
+    /// Reads a reply to `connect_query`. Rows are dropped, and errors are only logged.
     pub(crate) fn connect_query_message(
         &mut self,
         id: ServerId,
@@ -99,7 +99,7 @@ impl<X: Exchange> Engine<X> {
         let Some(view) = self.pools.get_mut(pool).filter(|_| is_auto) else {
             return Step::Ready;
         };
-        // Guesses are left out: a server would not be opened for their sake.
+        // Guessed names are left out: they must not keep a server from opening.
         let mut names = SettingNames::new(Letters::Ascii);
         names.note(settings.connect_query.as_bytes(), true);
         names.iter().for_each(|(name, sets)| view.history.note_custom(name, sets));
@@ -127,12 +127,12 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// What the session has set before anybody has it, if the server reports that.
+    /// Returns the settings of the new session, if the server reports its state.
     fn reported_settings(&mut self, id: ServerId) -> Option<Carried> {
         self.server_login(id).state_report.as_ref()?.state()?.settings
     }
 
-    /// Everybody begins with these settings.
+    /// Makes these settings the initial settings of every client.
     fn begin_with(&mut self, id: ServerId, set: &Carried) -> Step {
         if set.is_empty() && self.server_login(id).welcome.vars.carried.is_empty() {
             return Step::Ready;
@@ -140,7 +140,7 @@ impl<X: Exchange> Engine<X> {
         let names = self.names.clone();
         let login = self.server_login(id);
         login.welcome.vars.change(|vars| {
-            // What the server reports is known already.
+            // Settings that the server reports by ParameterStatus are known already.
             let reported = |name| names.slot(name).is_some_and(|slot| vars.get(slot).is_some());
             let set = set.all().iter().filter(|setting| !reported(&setting.name));
             vars.carried = Carried::new(set.cloned().collect());

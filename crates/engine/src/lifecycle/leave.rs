@@ -1,46 +1,44 @@
-//! A client or a server goes, by its own will, by ours, or by accident. Whatever it was doing,
-//! nothing is left half done with the other side.
+//! Ends a client or a server, whatever the cause. The other side of the link is always left in a
+//! defined state.
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
 use crate::server::Settling;
 use std::sync::Arc;
 
+use config::ErrorCodes;
 use wire::error_fields::ErrorFields;
+use wire::sqlstate::{ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, CONNECTION_FAILURE, INVALID_PASSWORD};
 
 use crate::admission::pool::Failure;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::engine::work::{Left, Work};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::operator::failures::ServerFailure;
+use crate::operator::waits::WaitDetail;
+use crate::own_error::{Cause, OwnError, login_failing};
 use crate::relay::kept_request::QUESTIONS_MAX;
+use crate::relay::resend::Resend;
 use crate::server::{Preparation, Server, ServerPhase, ServerPurpose};
 use crate::shell::{Event, Exchange, Io, Mail, Weight};
 
-/// PgBouncer's SQLSTATE for nearly everything it says itself.
-pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
-
-/// What a client is told that cannot be let in for a reason that is in the log alone.
+/// Told to a client that is refused for a reason that only the log contains.
 pub(crate) const CONFIG_ERROR: &str = "bouncer config error";
-
-/// PostgreSQL's code for a wrong password.
-const INVALID_PASSWORD: &[u8] = b"28P01";
-/// SQLSTATE for a server that was lost, as drivers know it (PostgreSQL's appendix A, class 08).
-const CONNECTION_FAILURE: &str = "08006";
 
 /// How a client goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving<'a> {
-    /// It said Terminate.
+    /// The client sent Terminate.
     Goodbye,
-    /// Its socket is gone.
+    /// The client's socket was closed.
     Lost,
-    /// By our own decision, which is in the log alone: it speaks no language in which it could be
-    /// told, or expects no answer, as whoever sends a cancel request.
+    /// Weir closes the connection without an error message; only the log has the reason. Such a
+    /// client does not speak the protocol, or expects no answer (a cancel request).
     Unanswered(&'a str),
-    /// By our own decision, which it was told if that was possible.
-    Refused(&'a str),
-    /// Another client has terminated it, and it was told so if that was possible.
+    /// Weir closes the connection, with an error message if one can be sent.
+    Refused(Cause, &'a str),
+    /// Another client has terminated this one; it gets an error message if one can be sent.
     Terminated,
 }
 
@@ -49,30 +47,29 @@ impl<'a> Leaving<'a> {
         match self {
             Self::Goodbye => "client close request",
             Self::Lost => "client unexpected eof",
-            Self::Refused(why) | Self::Unanswered(why) => why,
+            Self::Refused(_, why) | Self::Unanswered(why) => why,
             Self::Terminated => TERMINATED,
         }
     }
 }
 
-/// PostgreSQL's words and code for it.
+/// PostgreSQL's words for it.
 const TERMINATED: &str = "terminating connection due to administrator command";
-const ADMIN_SHUTDOWN: &str = "57P01";
 
 impl<X: Exchange> Engine<X> {
-    pub(crate) fn client_lost(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
+    pub(crate) fn client_lost(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if self.clients.contains(id.0 as usize) {
-            self.drop_client(id, Leaving::Lost, now, io);
+            self.drop_client(id, Leaving::Lost, io);
         }
     }
 
-    pub(crate) fn client_said_goodbye(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
+    pub(crate) fn client_said_goodbye(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if self.clients.contains(id.0 as usize) {
-            self.drop_client(id, Leaving::Goodbye, now, io);
+            self.drop_client(id, Leaving::Goodbye, io);
         }
     }
 
-    /// The log is to tell of something that this client did.
+    /// Logs an error that this client has caused.
     pub(crate) fn client_trouble(&self, id: ClientId, message: &str, io: &mut impl Io<X>) {
         self.remark(id, Weight::Error, message, io);
     }
@@ -82,30 +79,45 @@ impl<X: Exchange> Engine<X> {
         io.event(Event::ClientRemark { client: id, name, weight, message });
     }
 
-    /// Tell the client why and close it.
-    pub(crate) fn disconnect(&mut self, id: ClientId, why: &str, now: Micros, io: &mut impl Io<X>) {
-        self.refuse_client(id, &ErrorFields::new("FATAL", PROTOCOL_VIOLATION, why), now, io);
-    }
-
-    /// Close the client with this error, which may be one that PostgreSQL gave. The log has it before the
-    /// client, who may look there at once.
-    pub(crate) fn refuse_client(
+    /// Closes the client with an error message.
+    pub(crate) fn disconnect<'a>(
         &mut self,
         id: ClientId,
-        error: &ErrorFields,
-        now: Micros,
+        why: impl Into<OwnError<'a>>,
         io: &mut impl Io<X>,
     ) {
-        if self.asks(id) && names_user(error) {
-            return self.disconnect(id, CONFIG_ERROR, now, io);
-        }
-        self.close_with(id, error, Leaving::Refused(&error.message()), now, io);
+        self.disconnect_with(id, &why.into(), None, io);
     }
 
-    /// Another client terminates it, as PostgreSQL terminates a backend.
-    pub(crate) fn terminate_client(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
+    /// The same, with a DETAIL if the client gets such fields.
+    pub(crate) fn disconnect_with(
+        &mut self,
+        id: ClientId,
+        why: &OwnError<'_>,
+        detail: Option<&WaitDetail>,
+        io: &mut impl Io<X>,
+    ) {
+        let codes = self.config.global.error_codes;
+        let mut error = why.fields(codes, detail.map(|detail| detail.text.as_str()));
+        if codes == ErrorCodes::Weir && detail.is_some_and(|detail| detail.is_unreachable) {
+            error.replace(b'C', CONNECTION_FAILURE);
+        }
+        self.close_with(id, &error, Leaving::Refused(why.cause, &why.text), io);
+    }
+
+    /// Closes the client with this error, which may be PostgreSQL's. The log line is written first,
+    /// because the client may read the log at once.
+    pub(crate) fn refuse_client(&mut self, id: ClientId, error: &ErrorFields, io: &mut impl Io<X>) {
+        if self.asks(id) && names_user(error) {
+            return self.disconnect(id, CONFIG_ERROR, io);
+        }
+        self.close_with(id, error, Leaving::Refused(Cause::ServerRefusal, &error.message()), io);
+    }
+
+    /// Terminates the client on behalf of another one, as PostgreSQL terminates a backend.
+    pub(crate) fn terminate_client(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let error = ErrorFields::new("FATAL", ADMIN_SHUTDOWN, TERMINATED);
-        self.close_with(id, &error, Leaving::Terminated, now, io);
+        self.close_with(id, &error, Leaving::Terminated, io);
     }
 
     fn close_with(
@@ -113,13 +125,12 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         error: &ErrorFields,
         leaving: Leaving<'_>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
-        self.tell_closing(id, leaving, now, io);
+        self.tell_closing(id, leaving, io);
         let client = self.client(id);
         let mut out = Vec::new();
-        // In the middle of a message of the server's nothing can be said any more.
+        // An error cannot be inserted into a half-sent message of the server.
         let in_message = client.server.is_some_and(|on| self.server(on).stream.is_mid_message());
         if !in_message {
             wire::backend::error(&mut out, error);
@@ -128,20 +139,17 @@ impl<X: Exchange> Engine<X> {
         self.remove_client(id, leaving, io);
     }
 
-    /// Take the client out, and its server from it.
-    pub(crate) fn drop_client(
-        &mut self,
-        id: ClientId,
-        leaving: Leaving<'_>,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
-        self.tell_closing(id, leaving, now, io);
+    /// Removes the client and takes its server from it.
+    pub(crate) fn drop_client(&mut self, id: ClientId, leaving: Leaving<'_>, io: &mut impl Io<X>) {
+        self.tell_closing(id, leaving, io);
         self.remove_client(id, leaving, io);
     }
 
-    /// The log is told.
-    fn tell_closing(&self, id: ClientId, leaving: Leaving<'_>, now: Micros, io: &mut impl Io<X>) {
+    /// Logs that the client's connection ends, and counts it if Weir ends it.
+    fn tell_closing(&mut self, id: ClientId, leaving: Leaving<'_>, io: &mut impl Io<X>) {
+        if let Leaving::Refused(cause, _) = leaving {
+            self.failures.count_client(cause);
+        }
         let client = self.client(id);
         if leaving == Leaving::Lost && client.is_probe() {
             return;
@@ -150,12 +158,15 @@ impl<X: Exchange> Engine<X> {
             client: id,
             name: client.name(),
             reason: leaving.reason(),
-            age: now.saturating_sub(client.connected_at),
-            error: matches!(leaving, Leaving::Refused(_) | Leaving::Terminated),
+            age: io.now().saturating_sub(client.connected_at),
+            error: matches!(leaving, Leaving::Refused(..) | Leaving::Terminated),
         });
     }
 
     fn remove_client(&mut self, id: ClientId, leaving: Leaving<'_>, io: &mut impl Io<X>) {
+        if let Some(on) = self.client(id).server {
+            self.cut_transaction(id, on, io.now());
+        }
         let client = self.clients.remove(id.0 as usize);
         if client.key != 0 {
             self.keys.remove(&client.key);
@@ -164,18 +175,33 @@ impl<X: Exchange> Engine<X> {
             self.exchange.limits(|limits| limits.client_left(&client.identity));
         }
         io.close_client(id);
+        if let Some(watch) = &mut self.watch {
+            watch.left(client.serial, client.server);
+        }
         if client.session.is_some() {
             self.end_listening(id, &client);
         }
         if let Some(pool) = client.pool {
             self.exchange.pool(pool, |pool| pool.clients -= 1);
         }
-        if let Some((pool, waiter)) = client.wait() {
+        if let Some(waiter) = client.wait() {
             let worker = self.worker;
-            self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
+            self.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));
         }
         if let Some(on) = client.server {
             self.leave_server(on, &client, leaving);
+        }
+    }
+
+    /// Remembers the client's transaction on this server, which ends before its time.
+    fn cut_transaction(&mut self, id: ClientId, on: ServerId, now: Micros) {
+        let client = &mut self.clients[id.0 as usize];
+        if client.transaction_at != 0 {
+            let server = &mut self.servers[on.0 as usize];
+            if let Some(slow) = server.stages.finish(client, server.pool, false, now) {
+                self.transactions.add(slow);
+            }
+            client.transaction_at = 0;
         }
     }
 
@@ -183,7 +209,7 @@ impl<X: Exchange> Engine<X> {
         let cancels = match leaving {
             Leaving::Lost => self.config.global.cancel_lost_queries,
             Leaving::Terminated => true,
-            Leaving::Goodbye | Leaving::Unanswered(_) | Leaving::Refused(_) => false,
+            Leaving::Goodbye | Leaving::Unanswered(_) | Leaving::Refused(..) => false,
         };
         let left = Left {
             cancels: cancels && client.replication.is_none(),
@@ -196,55 +222,59 @@ impl<X: Exchange> Engine<X> {
         self.work.push_back(Work::TakeBack { server: on, serial, left });
     }
 
-    /// Its client has left. What becomes of the server?
-    pub(crate) fn take_back(&mut self, on: ServerId, left: Left, now: Micros, io: &mut impl Io<X>) {
+    /// Decides what happens to a server whose client has left.
+    pub(crate) fn take_back(&mut self, on: ServerId, left: Left, io: &mut impl Io<X>) {
         let Left { cancels, in_message, had_settings } = left;
         let server = self.server_mut(on);
         match server.phase {
-            // Our own question is under way, the client has sent nothing: the answer is awaited.
+            // Weir's own query is running, and the client has sent nothing: wait for the reply.
             ServerPhase::Preparing(ref step) if step.asks() || !server.ledger.owes_nothing() => {
                 let (applies, renews) = (step.applies(), step.renews());
-                server.phase = ServerPhase::Settling(Settling::LastAnswer);
+                server.enter(ServerPhase::Settling(Settling::LastAnswer));
                 let is_half = server.has_foreign_settings() || had_settings;
                 if applies && is_half {
-                    // Which of the settings are there by then is not found out.
+                    // Weir does not find out which of the settings were set.
                     server.doubt_settings();
                 }
                 if cancels && renews && !server.ledger.owes_nothing() {
                     self.cancel_lost(on, io);
                 }
             }
-            // It was opened for this client.
+            // The server was opened for this client.
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
-                self.lose_server(on, CloseReason::LeftDuringLogin, now, io);
+                self.lose_server(on, CloseReason::LeftDuringLogin, io);
             }
-            _ if server.is_clean() && !in_message => self.free(on, now, io),
+            _ if server.is_clean() && !in_message => self.free(on, io),
             _ if cancels && server.ledger.works_on_the_last_request() => {
-                // Only a server that will have answered everything can be of use again.
+                // The server can be used again only if it will reply to everything.
                 let whole = !in_message && io.server_flushed(on);
                 if !whole || !server.ledger.ends_by_itself() {
                     server.doomed = Some(CloseReason::NotReady);
                 }
-                server.phase = ServerPhase::Finishing;
-                server.times.asked_at = now;
+                server.enter(ServerPhase::Finishing);
+                server.times.asked_at = io.now();
                 self.cancel_lost(on, io);
             }
-            _ => self.close_server(on, CloseReason::NotReady, now, io),
+            ServerPhase::Parked
+            | ServerPhase::Preparing(_)
+            | ServerPhase::Linked
+            | ServerPhase::Finishing
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening => self.close_server(on, CloseReason::NotReady, io),
         }
     }
 
-    /// The server's socket is gone, or it has said something it must not.
+    /// Deals with a server whose socket is closed, or that has sent something invalid.
     pub(crate) fn lose_server(
         &mut self,
         id: ServerId,
         reason: CloseReason<'_>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let Some(server) = self.servers.get(id.0 as usize) else { return };
         match server.phase {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
-                self.open_failed(id, reason, None, now, io);
+                self.open_failed(id, reason, None, io);
             }
             ServerPhase::Preparing(
                 Preparation::Hear
@@ -255,9 +285,9 @@ impl<X: Exchange> Engine<X> {
                 | Preparation::Recount(_)
                 | Preparation::Confirm,
             ) if server.status == b'I' && !server.has_traces() => {
-                // Nothing of the client's was sent, nor is anything of its session there: it goes
-                // back to its place in the queue. But its statement may be the reason, so it is not
-                // asked about once more.
+                // Nothing of the client's was sent, and none of its session state is on this
+                // server, so it returns to its place in the queue. Its statement may have caused
+                // the loss, so no server is asked about it again.
                 let client = server.client;
                 let pool = server.pool;
                 let is_statement =
@@ -267,9 +297,9 @@ impl<X: Exchange> Engine<X> {
                     client.resent = true;
                     client.extended.get_or_insert_default().questions = QUESTIONS_MAX;
                 }
-                self.close_server(id, reason, now, io);
+                self.close_server(id, reason, io);
                 if let Some(client) = client {
-                    self.requeue(client, pool, now, io);
+                    self.requeue(client, pool, io);
                 }
             }
             ServerPhase::Preparing(Preparation::Restore | Preparation::Ask(_)) => {
@@ -278,92 +308,91 @@ impl<X: Exchange> Engine<X> {
                 if let Some(client) = client {
                     self.client_mut(client).server = None;
                 }
-                self.close_server(id, reason, now, io);
+                self.close_server(id, reason, io);
                 if let Some(client) = client {
-                    self.ask_again(client, pool, was_idle, now, io);
+                    self.ask_again(client, pool, was_idle, io);
                 }
             }
             ServerPhase::Linked | ServerPhase::Preparing(_) => {
-                // What a limit has ended would only begin anew on another server.
+                // If a limit ended the request, another server must not run it again.
                 let is_limited =
                     matches!(server.phase, ServerPhase::Linked) && reason != CloseReason::Lost;
-                if !is_limited && self.resend_kept(id, reason, now, io) {
+                if !is_limited && self.resend_kept(id, reason, io) == Resend::Done {
                     return;
                 }
                 if let Some(client) = self.server(id).client {
-                    self.disconnect_from(client, id, reason, now, io);
+                    self.disconnect_from(client, id, reason, io);
                 }
-                self.close_server(id, reason, now, io);
+                self.close_server(id, reason, io);
             }
             ServerPhase::Finishing
             | ServerPhase::Settling(_)
             | ServerPhase::Listening
             | ServerPhase::Parked => {
-                self.close_server(id, reason, now, io);
+                self.close_server(id, reason, io);
             }
         }
     }
 
-    /// Its server is going: the client is told, but no longer has anything to do with the server.
+    /// Disconnects the client, whose server is being closed, and unlinks the two.
     fn disconnect_from(
         &mut self,
         id: ClientId,
         on: ServerId,
         reason: CloseReason<'_>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let in_message = self.server(on).stream.is_mid_message();
+        self.cut_transaction(id, on, io.now());
         self.client_mut(id).server = None;
         self.server_mut(on).client = None;
         if in_message {
-            self.drop_client(id, Leaving::Refused(reason.text()), now, io);
+            self.drop_client(id, Leaving::Refused(reason.cause(), reason.text()), io);
         } else {
-            let code =
-                if reason == CloseReason::Lost { CONNECTION_FAILURE } else { PROTOCOL_VIOLATION };
-            self.refuse_client(id, &ErrorFields::new("FATAL", code, reason.text()), now, io);
+            self.disconnect(id, reason, io);
         }
     }
 
-    /// The server has said that it ends, and its client has heard it: that is all there is to say.
-    pub(crate) fn server_left(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    /// Closes a server that has announced its end. Its client has already received that message.
+    pub(crate) fn server_left(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         if let Some(id) = server.client.take() {
             self.client_mut(id).server = None;
-            self.drop_client(id, Leaving::Refused(CloseReason::Lost.text()), now, io);
+            self.drop_client(id, Leaving::Refused(Cause::ServerLost, CloseReason::Lost.text()), io);
         }
-        self.close_server(on, CloseReason::Lost, now, io);
+        self.close_server(on, CloseReason::Lost, io);
     }
 
-    /// A client that has lost its server before anything of its own was sent asks again.
-    fn requeue(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
+    /// Returns a client to the queue that has lost its server before its own messages were sent.
+    fn requeue(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
+        let now = io.now();
         let worker = self.worker;
         let client = self.client_mut(id);
         let ClientPhase::Preparing(waiter) = client.phase else { return };
         client.server = None;
         let values = client.digest();
-        // Who had not waited asks like a newcomer.
+        // A client that had not waited before joins the end of the queue.
         let has_waited = waiter.ticket != 0;
-        client.phase = if has_waited { ClientPhase::Waiting(waiter) } else { ClientPhase::Idle };
+        client.enter(if has_waited { ClientPhase::Waiting(waiter) } else { ClientPhase::Idle });
         let grant = self.exchange.pool(pool, |pool| match has_waited {
             true => pool.requeue(worker, waiter, values, now),
             false => pool.request(worker, id, values, now),
         });
-        if self.take_grant(id, grant, waiter.since, now, io) == Readable::Now {
+        if self.take_grant(id, pool, grant, waiter.since, io) == Readable::Now {
             self.go_on(id, io);
         }
     }
 
-    /// End a logged-in server connection that has no client (any more); who needs another one, here
-    /// or in a pool that had no seat, gets it.
+    /// Closes a logged-in server without a client. Its seat goes to the next client or pool that
+    /// needs a server.
     pub(crate) fn close_server(
         &mut self,
         id: ServerId,
         reason: CloseReason<'_>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
-        let server = self.end_connection(id, reason, now, io);
+        let now = io.now();
+        let server = self.end_connection(id, reason, io);
         let pool = server.pool;
         let listens = matches!(server.phase, ServerPhase::Listening);
         self.exchange.pool(pool, |pool| {
@@ -379,18 +408,21 @@ impl<X: Exchange> Engine<X> {
         if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
             self.work.push_back(Work::Open(pool));
         }
-        self.feed(now, io);
+        self.feed(io);
     }
 
-    /// The connection alone.
+    /// Closes the connection and removes the server, without adjusting its pool.
     pub(crate) fn end_connection(
         &mut self,
         id: ServerId,
         reason: CloseReason<'_>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) -> Box<Server> {
         let server = self.servers.remove(id.0 as usize);
+        // A server that PostgreSQL terminates says so first: it is dirty before it is lost.
+        if matches!(reason, CloseReason::Lost | CloseReason::GotDirty | CloseReason::Said(_)) {
+            self.failures.count_server(ServerFailure::Lost);
+        }
         if matches!(
             server.phase,
             ServerPhase::Settling(_) | ServerPhase::Linked | ServerPhase::Listening
@@ -401,39 +433,52 @@ impl<X: Exchange> Engine<X> {
             wire::frontend::terminate(&mut goodbye);
             io.send_server(id, &goodbye);
         }
-        self.log_server_closing(id, &server, reason, now, io);
+        self.log_server_closing(id, &server, reason, io);
         io.close_server(id);
         server
     }
 
-    /// A connection that never got as far as being logged in is over.
+    /// Deals with a server that failed before it was logged in.
     pub(crate) fn open_failed(
         &mut self,
         id: ServerId,
         reason: CloseReason<'_>,
         refusal: Option<ErrorFields>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
+        let now = io.now();
         let server = self.servers.remove(id.0 as usize);
-        self.log_server_closing(id, &server, reason, now, io);
+        self.log_server_closing(id, &server, reason, io);
         io.close_server(id);
+        let is_reached = matches!(server.phase, ServerPhase::Login(_));
         let purpose = match server.phase {
             ServerPhase::Connecting(login) | ServerPhase::Login(login) => login.purpose,
-            _ => None,
+            ServerPhase::Parked
+            | ServerPhase::Preparing(_)
+            | ServerPhase::Linked
+            | ServerPhase::Finishing
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening => None,
         };
         let (pool, epoch) = (server.pool, server.epoch);
+        let is_reached = refusal.is_some() || is_reached;
+        self.failures.count_server(match is_reached {
+            true => ServerFailure::Login,
+            false => ServerFailure::Connect,
+        });
         self.opening_ended();
         // PostgreSQL is starting up or shutting down (57P03): that is no verdict on anybody.
-        let refused = refusal.as_ref().is_some_and(|error| error.sqlstate() != b"57P03");
+        let refused =
+            refusal.as_ref().is_some_and(|error| error.sqlstate() != CANNOT_CONNECT_NOW.as_bytes());
         let cause = refusal.as_ref().map_or(reason.text().into(), ErrorFields::message);
         let text =
             format!("server login has been failing, cached error: {cause} (server_login_retry)");
-        let cached = Arc::new(ErrorFields::new("FATAL", PROTOCOL_VIOLATION, &text));
+        let codes = self.config.global.error_codes;
+        let cached = Arc::new(login_failing(codes, &text, refusal.as_ref()));
         let error = refusal.map_or_else(|| cached.clone(), Arc::new);
         if let Some(purpose) = purpose {
             let listens = matches!(purpose, ServerPurpose::Listen);
-            // A wrong password is this client's own affair, and so is a walsender too many.
+            // A wrong password, or one walsender too many, concerns this client only.
             let open = self.exchange.pool(pool, |pool| {
                 if listens {
                     pool.listener_gone();
@@ -449,29 +494,31 @@ impl<X: Exchange> Engine<X> {
             if open {
                 self.work.push_back(Work::Open(pool));
             }
-            self.feed(now, io);
+            self.feed(io);
             if let Some(client) = purpose.client().filter(|client| server.client == Some(*client)) {
                 self.client_mut(client).server = None;
-                if error.sqlstate() == INVALID_PASSWORD {
+                if error.sqlstate() == INVALID_PASSWORD.as_bytes() {
                     self.note_wrong_proof(client, now);
                 }
-                self.refuse_client(client, &error, now, io);
+                self.refuse_client(client, &error, io);
             }
             return;
         }
-        let retry = self.settings(pool).server_login_retry;
-        let failure =
-            Failure { error: cached, names_user: names_user(&error), retry_at: now + retry };
-        let waiters = self.exchange.pool(pool, |pool| pool.open_failed(epoch, failure, refused));
+        let waiters = self.exchange.pool(pool, |pool| {
+            let (retry_at, pause) = pool.next_attempt(refused, now);
+            let failure =
+                Failure { error: cached, names_user: names_user(&error), retry_at, pause };
+            pool.open_failed(epoch, failure, refused)
+        });
         self.vacate(pool, now);
         for (worker, waiter) in waiters {
             if worker == self.worker {
-                self.refuse_client(waiter.client, &error, now, io);
+                self.refuse_client(waiter.client, &error, io);
             } else {
                 self.exchange.post(worker, Mail::Refuse { waiter, pool, error: error.clone() });
             }
         }
-        self.feed(now, io);
+        self.feed(io);
     }
 
     pub(crate) fn log_server_closing(
@@ -479,7 +526,6 @@ impl<X: Exchange> Engine<X> {
         id: ServerId,
         server: &Server,
         reason: CloseReason<'_>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let identity = self.view(server.pool).identity.clone();
@@ -487,12 +533,14 @@ impl<X: Exchange> Engine<X> {
             server: id,
             name: (&identity.database, &identity.user),
             reason: reason.text(),
-            age: now.saturating_sub(server.times.connected_at),
+            age: io.now().saturating_sub(server.times.connected_at),
+            failed: reason.is_failure(),
         });
     }
 }
 
-/// May the error name the user that was not let in (class 28, "Invalid Authorization Specification")?
+/// Does the error name the user whose login failed (class 28, "Invalid Authorization
+/// Specification")?
 fn names_user(error: &ErrorFields) -> bool {
     error.sqlstate().starts_with(b"28")
 }

@@ -1,56 +1,51 @@
-//! A server connection from "wanted" up to "logged in" (protocol chapter 55.2.1, from the
-//! frontend's side).
+//! Opens a server connection, from the decision to open it up to "logged in" (protocol chapter
+//! 55.2.1, from the frontend's side).
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::server::Settling;
 use std::sync::Arc;
 
-use config::PoolMode;
+use config::{ErrorCodes, PoolMode};
 use wire::error_fields::ErrorFields;
-use wire::messages::{
-    AuthenticationRequest, BackendKeyData, NegotiateProtocolVersion, ParameterStatus,
-};
-use wire::scram::{self, ScramClient, ScramError, ScramSecret, ScramVerifier};
-use wire::secret::Secret;
+use wire::messages::{BackendKeyData, NegotiateProtocolVersion, ParameterStatus};
+use wire::scram::{ScramClient, ScramError, ScramVerifier};
+use wire::sqlstate::{FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION};
 use wire::{Header, backend, frontend, md5};
 
 use crate::admission::limits::Limits;
 use crate::admission::pool::{OPENING_MAX, Pool};
+use crate::admission::seat::Opening;
 use crate::engine::Engine;
-use crate::ids::{Micros, PoolId, ServerId};
-use crate::lifecycle::leave::PROTOCOL_VIOLATION;
+use crate::ids::{PoolId, ServerId};
 use crate::lifecycle::replicate::replication_parameters;
 use crate::login::server_secret::ServerSecret;
+use crate::own_error::{Cause, OwnError};
 use crate::server::{LoginStage, ProtocolVersion, Server, ServerLogin, ServerPhase, ServerPurpose};
 use crate::session::state_report;
-use crate::settings::PoolSettings;
 use crate::shell::{Event, Exchange, Io};
+use proof::startup_user;
 
-/// What a user is logged in with of whom no secret is known. It is never right, and who knows why the
-/// login fails is the server, whose words the client is told, as with PgBouncer.
-const NO_PASSWORD: &str = "";
+mod proof;
 
-/// No message of a login is longer; an error text may have some length.
+/// Maximal length of a message during login; an error text may be long.
 const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
 
-const FEATURE_NOT_SUPPORTED: &str = "0A000";
-
-/// What one message of a login comes to.
+/// The outcome of one message of a login.
 pub(crate) enum Step {
     Continue,
     Ready,
-    /// The server said no, in these words.
+    /// The server refused the login with this error.
     Refused(ErrorFields),
-    /// We cannot prove who we are.
+    /// Weir cannot authenticate itself.
     Unable(Unable),
-    /// We cannot go on, for this reason.
+    /// The login failed for this reason.
     Failed(String),
 }
 
-/// Why Weir cannot prove to a server who it is.
+/// Why Weir cannot authenticate itself to a server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unable {
-    /// What is known of the password does not serve the server's method.
+    /// The stored form of the password does not suit the server's method.
     #[error("cannot do {0}")]
     Secret(&'static str),
     #[error("{0}")]
@@ -58,13 +53,13 @@ pub(crate) enum Unable {
 }
 
 impl Unable {
-    /// What clients are told that wait for the server, in PgBouncer's words.
-    fn refusal(&self) -> ErrorFields {
+    /// The error text for clients that wait for the server, in PgBouncer's words.
+    fn refusal(&self, codes: ErrorCodes) -> ErrorFields {
         let text = match self {
             Self::Secret(_) => "server login failed: wrong password type".to_owned(),
             Self::Other(why) => format!("server login failed: {why}"),
         };
-        ErrorFields::new("FATAL", PROTOCOL_VIOLATION, &text)
+        OwnError::new(Cause::ServerUnreachable, text).fields(codes, None)
     }
 }
 
@@ -81,12 +76,11 @@ impl From<ScramError> for Unable {
 }
 
 impl<X: Exchange> Engine<X> {
-    /// Open a server; its place in the pool and its seat are taken.
+    /// Opens a server whose place in the pool and seat are already taken.
     pub(crate) fn connect_server(
         &mut self,
         pool: PoolId,
         purpose: Option<ServerPurpose>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let serial = self.exchange.next_connection();
@@ -94,7 +88,8 @@ impl<X: Exchange> Engine<X> {
         self.learn_from_other_pools(pool);
         let (minor, may_ask, target, mode, (server_secret, epoch)) =
             self.exchange.pool(pool, |pool| {
-                // Epoch and mode go together, whatever this worker has heard of so far.
+                // Epoch and mode are read together under the lock; this worker's own copy may be
+                // older.
                 let mode = pool.settings.mode;
                 let target = pool.choose_target();
                 (pool.minor_version, pool.may_ask_report, target, mode, pool.begin_opening())
@@ -110,7 +105,7 @@ impl<X: Exchange> Engine<X> {
             asks_report,
             ..ServerLogin::default()
         };
-        let mut server = Box::new(Server::new(pool, serial, login, now));
+        let mut server = Box::new(Server::new(pool, serial, login, io.now()));
         server.client = client;
         (server.epoch, server.mode) = (epoch, mode);
         let id = ServerId(self.servers.insert(server) as u32);
@@ -121,27 +116,25 @@ impl<X: Exchange> Engine<X> {
         io.event(Event::ServerOpening { server: id, name: (&identity.database, &identity.user) });
         match settings.targets.get(target % settings.targets.len().max(1)) {
             Some(target) => io.connect(id, target),
-            None => self.open_failed(id, CloseReason::NoHost, None, now, io),
+            None => self.open_failed(id, CloseReason::NoHost, None, io),
         }
     }
 
-    /// A server makes room for another one, which is opened for one client alone. The seat stays
-    /// taken.
+    /// Closes a server and opens another one in its seat, for one client alone.
     pub(crate) fn replace_server(
         &mut self,
         on: ServerId,
         reason: CloseReason<'_>,
         purpose: ServerPurpose,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
-        let server = self.end_connection(on, reason, now, io);
+        let server = self.end_connection(on, reason, io);
         self.exchange.pool(server.pool, |pool| {
             pool.server_gone(server.epoch);
             pool.reserve_unasked();
         });
         self.exchange.limits(Limits::opening_begins);
-        self.connect_server(server.pool, Some(purpose), now, io);
+        self.connect_server(server.pool, Some(purpose), io);
     }
 
     pub(crate) fn send_startup(&mut self, id: ServerId, io: &mut impl Io<X>) {
@@ -159,7 +152,8 @@ impl<X: Exchange> Engine<X> {
             )
             | None => None,
         };
-        server.phase = ServerPhase::Login(std::mem::take(login));
+        let login = std::mem::take(login);
+        server.enter(ServerPhase::Login(login));
         let pool = server.pool;
         let settings = self.settings(pool);
         let own = settings.startup.iter();
@@ -177,13 +171,7 @@ impl<X: Exchange> Engine<X> {
         io.send_server(id, &out);
     }
 
-    pub(crate) fn server_login_bytes(
-        &mut self,
-        id: ServerId,
-        bytes: &[u8],
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    pub(crate) fn server_login_bytes(&mut self, id: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
         let mut input = std::mem::take(&mut self.server_mut(id).stream.held);
         input.extend_from_slice(bytes);
         let mut at = 0;
@@ -193,7 +181,7 @@ impl<X: Exchange> Engine<X> {
                 Ok(Some(header)) if header.total <= LOGIN_MESSAGE_LEN_MAX => header,
                 Ok(None) => break,
                 Ok(Some(_)) | Err(_) => {
-                    return self.open_failed(id, CloseReason::BadPacket, None, now, io);
+                    return self.open_failed(id, CloseReason::BadPacket, None, io);
                 }
             };
             if rest.len() < header.total {
@@ -212,24 +200,18 @@ impl<X: Exchange> Engine<X> {
             match step {
                 Step::Continue => {}
                 Step::Ready => {
-                    // Nothing may follow the first ReadyForQuery unasked but news, which the
-                    // relay deals with.
-                    self.opened(id, &input[at..], now, io);
-                    return self.feed(now, io);
+                    // Only asynchronous messages may follow the first ReadyForQuery; the relay
+                    // reads them.
+                    self.opened(id, &input[at..], io);
+                    return self.feed(io);
                 }
-                Step::Refused(error) => return self.login_refused(id, error, now, io),
+                Step::Refused(error) => return self.login_refused(id, error, io),
                 Step::Unable(why) => {
-                    let refusal = Some(why.refusal());
-                    return self.open_failed(
-                        id,
-                        CloseReason::Said(&why.to_string()),
-                        refusal,
-                        now,
-                        io,
-                    );
+                    let refusal = Some(why.refusal(self.config.global.error_codes));
+                    return self.open_failed(id, CloseReason::Said(&why.to_string()), refusal, io);
                 }
                 Step::Failed(reason) => {
-                    return self.open_failed(id, CloseReason::Said(&reason), None, now, io);
+                    return self.open_failed(id, CloseReason::Said(&reason), None, io);
                 }
             }
         }
@@ -238,29 +220,23 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn login_refused(
-        &mut self,
-        id: ServerId,
-        error: ErrorFields,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    fn login_refused(&mut self, id: ServerId, error: ErrorFields, io: &mut impl Io<X>) {
         if self.declines_report(id, &error) {
             let why = "it takes no parameter that asks for reports";
-            return self.open_again(id, why, |pool| pool.may_ask_report = false, now, io);
+            return self.open_again(id, why, |pool| pool.may_ask_report = false, io);
         }
         if self.declines_version(id, &error) {
             let why = "it speaks protocol 3.0 only";
-            return self.open_again(id, why, |pool| pool.minor_version = 0, now, io);
+            return self.open_again(id, why, |pool| pool.minor_version = 0, io);
         }
         let message = format!("{} {}", String::from_utf8_lossy(error.severity()), error.message());
         io.event(Event::ServerLoginFailed { message: &message });
         let why = error.message().into_owned();
-        self.open_failed(id, CloseReason::Said(&why), Some(error), now, io);
+        self.open_failed(id, CloseReason::Said(&why), Some(error), io);
     }
 
-    /// Is the protocol's version what it did not like? Who does not know how to negotiate it
-    /// (PostgreSQL before 9.3, other poolers) says so with its first word.
+    /// Did the server refuse the protocol's version? A server that cannot negotiate it (PostgreSQL
+    /// before 9.3, other poolers) refuses at once.
     fn declines_version(&mut self, id: ServerId, error: &ErrorFields) -> bool {
         let login = self.server_login(id);
         let early = matches!(login.version, ProtocolVersion::Offered(1..));
@@ -268,35 +244,35 @@ impl<X: Exchange> Engine<X> {
         early && codes.iter().any(|code| error.sqlstate() == code.as_bytes())
     }
 
-    /// Is it a parameter of the library's that it did not like? Other poolers say so, and PostgreSQL
-    /// where the library is another version.
+    /// Did the server refuse a parameter of the library `weir`? Other poolers do, and PostgreSQL
+    /// with another version of the library does.
     fn declines_report(&mut self, id: ServerId, error: &ErrorFields) -> bool {
         let says = |name: &str| error.message().contains(name);
         let ours = [state_report::ASK.0, state_report::REFUSE.0];
         self.server_login(id).asks_report && ours.into_iter().any(says)
     }
 
-    /// Another connection in this one's place, and further ones of its pool are as `remember` has it.
+    /// Opens another connection in place of this one. `remember` tells the pool what to do
+    /// differently for later ones.
     fn open_again(
         &mut self,
         id: ServerId,
         why: &str,
         remember: impl FnOnce(&mut Pool<X::Transport>),
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let purpose = self.server_login(id).purpose.take();
         let was_for = purpose.as_ref().and_then(ServerPurpose::client);
         if was_for.is_some() && self.server(id).client.is_none() {
-            // For whom it was is gone.
+            // The client that the server was opened for has left.
             self.server_login(id).purpose = purpose;
-            return self.open_failed(id, CloseReason::Said(why), None, now, io);
+            return self.open_failed(id, CloseReason::Said(why), None, io);
         }
         let server = self.servers.remove(id.0 as usize);
-        self.log_server_closing(id, &server, CloseReason::Said(why), now, io);
+        self.log_server_closing(id, &server, CloseReason::Said(why), io);
         io.close_server(id);
         self.exchange.pool(server.pool, remember);
-        self.connect_server(server.pool, purpose, now, io);
+        self.connect_server(server.pool, purpose, io);
     }
 
     fn login_message(&mut self, id: ServerId, code: u8, body: &[u8], io: &mut impl Io<X>) -> Step {
@@ -336,7 +312,7 @@ impl<X: Exchange> Engine<X> {
                 let names = self.names.clone();
                 let login = self.server_login(id);
                 if status.name == state_report::NAME {
-                    // No client's business, whether it was asked for or not.
+                    // Clients never see this parameter.
                     login.hear_state(status.value);
                     return Step::Continue;
                 }
@@ -347,8 +323,8 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// An older protocol is what we can speak as well; all we would have had from the newer one is
-    /// a longer cancel key, and how long that is it tells itself.
+    /// Accepts an older protocol version. The newer one only differs by a longer cancel key, whose
+    /// length is in the message.
     fn negotiated(&mut self, id: ServerId, body: &[u8]) -> Step {
         let login = self.server_login(id);
         match NegotiateProtocolVersion::decode(body) {
@@ -364,84 +340,20 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn server_login(&mut self, id: ServerId) -> &mut ServerLogin {
         match &mut self.server_mut(id).phase {
             ServerPhase::Login(login) => login,
-            _ => unreachable!("only called while the server is logging in"),
+            ServerPhase::Connecting(_)
+            | ServerPhase::Parked
+            | ServerPhase::Preparing(_)
+            | ServerPhase::Linked
+            | ServerPhase::Finishing
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening => unreachable!("only called while the server is logging in"),
         }
     }
 
-    fn authentication(&mut self, id: ServerId, body: &[u8], io: &mut impl Io<X>) -> Step {
-        let answered = match AuthenticationRequest::decode(body) {
-            Ok(request) => self.prove_to(id, request, io),
-            Err(error) => return Step::Failed(error.to_string()),
-        };
-        answered.map_or_else(Step::Unable, |()| Step::Continue)
-    }
-
-    fn prove_to(
-        &mut self,
-        id: ServerId,
-        request: AuthenticationRequest<'_>,
-        io: &mut impl Io<X>,
-    ) -> Result<(), Unable> {
-        let settings = self.settings(self.server(id).pool).clone();
-        let login = self.server_login(id);
-        let mut out = Vec::new();
-        match request {
-            // Who has begun with SCRAM and leaves out its own proof may not know the password.
-            AuthenticationRequest::Ok
-                if login.scram.as_ref().is_some_and(|client| !client.is_proven()) =>
-            {
-                return Err("the server ended SCRAM before its own proof".into());
-            }
-            AuthenticationRequest::Ok => {
-                login.stage = LoginStage::Authenticated;
-                return Ok(());
-            }
-            AuthenticationRequest::Cleartext => {
-                let password = cleartext_password(login, &settings)?;
-                frontend::password(&mut out, password.as_bytes());
-            }
-            AuthenticationRequest::Md5(salt) => {
-                let hash = md5_hash(login, &settings)
-                    .ok_or(Unable::Secret("MD5 authentication: wrong password type"))?;
-                frontend::password(&mut out, md5::response(&hash, salt).as_bytes());
-                login.challenged = true;
-            }
-            AuthenticationRequest::Sasl(mechanisms) => {
-                if !mechanisms.contains(scram::MECHANISM) {
-                    let why = "none of the server's SASL authentication mechanisms are supported";
-                    return Err(why.into());
-                }
-                let secret = scram_secret(login, &settings)?;
-                let mut nonce = [0; 18];
-                io.random(&mut nonce);
-                let offers_binding = mechanisms.contains(scram::MECHANISM_PLUS);
-                let end_point = io.server_end_point(id);
-                let mut client =
-                    ScramClient::new(secret, nonce).bound_to(&end_point, offers_binding);
-                frontend::sasl_initial(&mut out, client.mechanism(), &client.first());
-                login.scram = Some(client);
-                login.challenged = true;
-            }
-            AuthenticationRequest::SaslContinue(data) => {
-                let client = login.scram.as_mut().ok_or("unexpected SASL message")?;
-                frontend::sasl_response(&mut out, &client.server_first(data)?);
-            }
-            AuthenticationRequest::SaslFinal(data) => {
-                let client = login.scram.as_mut().ok_or("unexpected SASL message")?;
-                client.server_final(data)?;
-                return Ok(());
-            }
-            AuthenticationRequest::Unsupported(kind) => {
-                return Err(Unable::Other(format!("unknown/unsupported auth method: {kind}")));
-            }
-        }
-        io.send_server(id, &out);
-        Ok(())
-    }
-
-    /// The server is logged in. `rest` came behind that: it is dealt with before the server is
-    /// given to anybody, since it may be the beginning of a message.
-    fn opened(&mut self, id: ServerId, rest: &[u8], now: Micros, io: &mut impl Io<X>) {
+    /// Completes the login. `rest` followed it, and may be the beginning of a message, so it is
+    /// read before a client gets the server.
+    fn opened(&mut self, id: ServerId, rest: &[u8], io: &mut impl Io<X>) {
+        let now = io.now();
         let server = &mut self.servers[id.0 as usize];
         let ServerPhase::Login(login) =
             std::mem::replace(&mut server.phase, ServerPhase::Settling(Settling::Fresh))
@@ -452,12 +364,14 @@ impl<X: Exchange> Engine<X> {
         let ServerLogin { scram, welcome, purpose, challenged, state_report, .. } = *login;
         let reports = state_report.is_some();
         server.session.state_report = state_report.map(Box::new);
+        let taken = now.saturating_sub(server.times.connected_at);
+        self.view(pool).server_opened(taken);
         self.opening_ended();
         if let Some(ServerPurpose::Replication { client }) = purpose {
-            return self.replication_opened(id, client, &welcome, rest, now, io);
+            return self.replication_opened(id, client, &welcome, rest, io);
         }
         if let Some(ServerPurpose::Listen) = purpose {
-            return self.listener_opened(id, welcome, rest, now, io);
+            return self.listener_opened(id, welcome, rest, io);
         }
         let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
         let proven = purpose.as_ref().and_then(ServerPurpose::password).filter(|_| challenged);
@@ -466,7 +380,7 @@ impl<X: Exchange> Engine<X> {
             io.random(&mut salt);
             ScramVerifier::from_password(password, &salt, self.config.global.scram_iterations)
         });
-        // Once the password itself is forgotten this opens further servers.
+        // After the password itself is forgotten, this secret opens further servers.
         let server_secret = proven.map(|password| {
             let derived = scram.as_ref().and_then(ScramClient::derived);
             derived.map_or_else(
@@ -479,9 +393,9 @@ impl<X: Exchange> Engine<X> {
             pool.opened(epoch);
             pool.is_told |= reports;
             match &pool.welcome {
-                // Equal values are one set, so that linking compares pointers.
+                // Equal values are shared, so that linking compares pointers.
                 Some(known) if known.vars == welcome.vars => welcome = known.clone(),
-                // What it has to tell may be of another place than the pool leads to now.
+                // The server may have been opened at an earlier address of the pool.
                 _ if pool.epoch() != epoch => {}
                 _ => pool.welcome = Some(welcome.clone()),
             }
@@ -495,119 +409,52 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(id);
         server.vars = welcome.vars.clone();
         server.welcome = welcome;
-        // Even with a lifetime of nothing it is used once.
+        // Even with a lifetime of 0 the server is used once.
         (server.times.released_at, server.times.opened_at) = (now, now);
         let client = match purpose {
             Some(ServerPurpose::Settings { client }) => {
-                return self.apply_to_new(client, id, rest, now, io);
+                return self.apply_to_new(client, id, rest, io);
             }
-            // As long as it is the one for whom the server was opened.
+            // Only if the client that the server was opened for is still there.
             Some(purpose) => purpose.client().filter(|client| server.client == Some(*client)),
             None => None,
         };
         let Some(client) = client else {
-            return self.begin_use(id, rest, now, io);
+            return self.begin_use(id, rest, io);
         };
         let proven = challenged;
         self.server_mut(id).client = None;
         self.client_mut(client).server = None;
         if proven {
-            self.begin_use(id, rest, now, io);
-            self.enter_pool(client, pool, now, io);
+            self.begin_use(id, rest, io);
+            self.enter_pool(client, pool, io);
         } else {
             let why = "the server did not ask for a password, so nothing is proven by logging in \
                        to it; write auth_type = trust in a configuration file if that is meant";
-            self.disconnect(client, why, now, io);
-            self.close_server(id, CloseReason::NothingProven, now, io);
+            self.disconnect(client, why, io);
+            self.close_server(id, CloseReason::NothingProven, io);
         }
     }
 
-    pub(crate) fn begin_use(
-        &mut self,
-        id: ServerId,
-        rest: &[u8],
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    pub(crate) fn begin_use(&mut self, id: ServerId, rest: &[u8], io: &mut impl Io<X>) {
         let pool = self.server(id).pool;
         if rest.is_empty() {
-            self.place(id, now, io);
+            self.place(id, io);
         } else {
-            self.reply_bytes(id, rest, now, io);
+            self.reply_bytes(id, rest, io);
         }
-        self.go_on_opening(pool, now, io);
+        self.go_on_opening(pool, io);
     }
 
-    /// With one login fewer under way, or after some time, the next may begin.
-    pub(crate) fn go_on_opening(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
+    /// Opens further servers, since a login has ended or some time has passed.
+    pub(crate) fn go_on_opening(&mut self, pool: PoolId, io: &mut impl Io<X>) {
+        let now = io.now();
         for _ in 0..OPENING_MAX {
             let reserved = self.exchange.pool(pool, |pool| pool.reserve_opening(now));
-            // Where one finds no seat the next would not find any either.
-            if !reserved || !self.open_server(pool, now, io) {
+            // If one server gets no seat, the next would not get one either.
+            if !reserved || self.open_server(pool, io) == Opening::NotHere {
                 return;
             }
-        }
-    }
-}
-
-fn startup_user(settings: &PoolSettings) -> &str {
-    settings.startup.iter().find(|(name, _)| name == "user").map_or("", |(_, user)| user)
-}
-
-fn cleartext_password<'a>(
-    login: &'a ServerLogin,
-    settings: &'a PoolSettings,
-) -> Result<&'a str, Unable> {
-    match (login.proof(), &settings.secret, &login.server_secret) {
-        (Some(_), _, _) => {
-            Err("the server asks for cleartext passwords: give user and password in the URL".into())
-        }
-        (None, _, Some(ServerSecret::Password(password)))
-        | (None, Some(Secret::Plain(password)), _) => Ok(password),
-        (None, None, None) => Ok(NO_PASSWORD),
-        (None, Some(Secret::Md5(_) | Secret::Scram(_)) | None, _) => {
-            Err(Unable::Secret("cleartext authentication: wrong password type"))
-        }
-    }
-}
-
-fn md5_hash(login: &ServerLogin, settings: &PoolSettings) -> Option<String> {
-    let hash = |password: &[u8]| md5::hash(startup_user(settings).as_bytes(), password);
-    match (login.proof(), &settings.secret, &login.server_secret) {
-        (Some(password), _, _) => Some(hash(password)),
-        (None, _, Some(ServerSecret::Password(password))) => Some(hash(password.as_bytes())),
-        (None, Some(Secret::Plain(password)), _) => Some(hash(password.as_bytes())),
-        (None, Some(Secret::Md5(stored)), _) => Some(stored.clone()),
-        (None, _, Some(ServerSecret::Md5(stored))) => Some(stored.clone()),
-        (None, None, None) => Some(hash(NO_PASSWORD.as_bytes())),
-        (
-            None,
-            Some(Secret::Scram(_)) | None,
-            Some(ServerSecret::Scram(_) | ServerSecret::Verifier) | None,
-        ) => None,
-    }
-}
-
-/// With what to prove ourselves to the server.
-fn scram_secret(login: &ServerLogin, settings: &PoolSettings) -> Result<ScramSecret, Unable> {
-    if let Some(password) = login.proof() {
-        return Ok(ScramSecret::Password(password.to_vec()));
-    }
-    match (&settings.secret, &login.server_secret) {
-        (_, Some(ServerSecret::Password(password))) | (Some(Secret::Plain(password)), _) => {
-            Ok(ScramSecret::Password(password.clone().into_bytes()))
-        }
-        (_, Some(ServerSecret::Scram(keys))) => Ok(ScramSecret::Keys(keys.clone())),
-        (None, None) => Ok(ScramSecret::Password(NO_PASSWORD.into())),
-        // A verifier alone is no key: the client has not logged in by SCRAM.
-        (Some(Secret::Scram(_)), Some(ServerSecret::Md5(_)) | None)
-        | (_, Some(ServerSecret::Verifier)) => Err(Unable::Secret(
-            "SCRAM authentication: password is SCRAM secret but client authentication did not \
-                 provide SCRAM keys",
-        )),
-        (Some(Secret::Md5(_)) | None, Some(ServerSecret::Md5(_)))
-        | (Some(Secret::Md5(_)), None) => {
-            Err(Unable::Secret("SCRAM authentication: wrong password type"))
         }
     }
 }

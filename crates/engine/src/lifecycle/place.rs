@@ -1,38 +1,32 @@
-//! A server without a client goes where it is needed most: to a client that waits, here or on another
-//! worker; to another pool that starves for its seat; or to rest.
+//! Decides where a server without a client goes: to a waiting client of any worker, to a pool that
+//! starves for its seat, or into its own pool as parked.
 
 use crate::admission::pool::{Next, Parked};
 use crate::admission::shares::TURN;
 use crate::engine::Engine;
-use crate::ids::{Micros, ServerId};
+use crate::ids::ServerId;
 use crate::server::{Server, ServerPhase, Times};
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
-    pub(crate) fn place(&mut self, id: ServerId, now: Micros, io: &mut impl Io<X>) {
-        self.place_one(id, false, now, io);
+    pub(crate) fn place(&mut self, id: ServerId, io: &mut impl Io<X>) {
+        self.place_one(id, false, io);
     }
 
-    /// `is_ours`: other pools have no better right to its seat.
-    pub(crate) fn place_one(
-        &mut self,
-        id: ServerId,
-        is_ours: bool,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// `is_ours`: no other pool has a better right to the seat.
+    pub(crate) fn place_one(&mut self, id: ServerId, is_ours: bool, io: &mut impl Io<X>) {
+        let now = io.now();
         let worker = self.worker;
         let Server { pool, epoch, times: Times { opened_at, .. }, .. } = *self.server(id);
-        // A login was paid for, however long it took.
+        // After its login, a server serves its own pool for some time: the login was expensive.
         let is_ours = is_ours || now.saturating_sub(opened_at) < TURN;
         let servers = &mut self.servers;
-        // Parking happens under the pool's lock: between "nobody waits" and "it is parked" nobody
-        // may begin to wait.
+        // Parking happens under the pool's lock, so no client can begin to wait in between.
         let next = self.exchange.pool(pool, |pool| {
             let next = pool.release(worker, epoch, is_ours, now);
             if next == Next::Park {
                 let mut server = servers.remove(id.0 as usize);
-                server.phase = ServerPhase::Parked;
+                server.enter(ServerPhase::Parked);
                 let transport = io.detach_server(id, server.pool);
                 pool.park(worker, Parked { server, transport });
             }
@@ -44,14 +38,14 @@ impl<X: Exchange> Engine<X> {
             Next::Remote(to, waiter) => {
                 let mut server = self.servers.remove(id.0 as usize);
                 server.leave_worker();
-                server.phase = ServerPhase::Parked;
+                server.enter(ServerPhase::Parked);
                 let transport = io.detach_server(id, pool);
                 let server = Parked { server, transport };
                 self.exchange.post(to, Mail::Server { waiter, server });
             }
-            Next::Yield(serial) => self.yield_server(id, serial, now, io),
-            Next::Contest(serial) => self.contest(id, serial, now, io),
-            Next::Close(reason) => self.close_server(id, reason, now, io),
+            Next::Yield(serial) => self.yield_server(id, serial, io),
+            Next::Contest(serial) => self.contest(id, serial, io),
+            Next::Close(reason) => self.close_server(id, reason, io),
         }
     }
 }

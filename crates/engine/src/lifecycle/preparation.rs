@@ -1,48 +1,49 @@
-//! What a server is being asked while its client is held back. Which step follows which is in
-//! `lifecycle/link.rs`.
+//! The steps of preparing a server while its client is held back. `lifecycle/link.rs` has their
+//! order.
 
 use crate::login::auth_answer::AuthAnswer;
 use crate::session::probe::Probe;
 
-/// What a server is being asked before its client's bytes may follow.
+/// The step that Weir waits for before the client's bytes may be forwarded.
 #[derive(Debug)]
 pub enum Preparation {
-    /// Nothing yet: another worker had it and may not have read all that it has said. An idle server
-    /// has nothing to say but bad news.
+    /// A stolen server may have unread messages: read them first. Messages of an idle server
+    /// usually announce its end.
     Hear,
-    /// Is it alive (`server_check_query`)?
+    /// The reply to `server_check_query`.
     Check,
-    /// Take the client's values of parameters.
+    /// The server accepts the client's values of parameters.
     Apply,
-    /// The same in another order, the server having refused it in the usual one.
+    /// The same in the other order, after the server refused the usual one.
     Reapply,
-    /// Prepare statements that the client has prepared by SQL.
+    /// The server prepares the statements that the client has prepared by SQL.
     Statements,
-    /// Tell which of them there are.
+    /// The server lists which of them exist.
     Recount(Option<Box<Probe>>),
-    /// Come to the end of the batch that was refused (see [`crate::relay::kept_request`]).
+    /// The refused batch ends (see [`crate::relay::kept_request`]).
     Unwind,
-    /// Prepare the refused statement anew.
+    /// The server prepares the refused statement again.
     Renew,
-    /// Prepare a statement that the server does not have, and tell what it returns now.
+    /// The server prepares a statement that it does not have, and describes its result.
     Confirm,
-    /// Drop a client's settings, before `auth_query` is asked.
+    /// The server drops a client's settings, before `auth_query` runs.
     Restore,
-    /// Answer `auth_query`.
+    /// The reply to `auth_query`.
     Ask(Option<Box<AuthAnswer>>),
-    /// Nothing yet: a cancel request is under way that would hit the question.
+    /// Nothing is asked: a cancel request is under way, which would cancel Weir's own query.
     AwaitCancel,
-    /// Tell what its client's last transaction has left in the session. Nothing is asked if the server
-    /// has reported it.
+    /// The server tells what the last transaction has left in the session. If the server has
+    /// reported this, nothing is asked.
     Probe(Option<Box<Probe>>),
-    /// Send a mark to the listener, and listen no more.
+    /// The server sends a mark to the listener, and stops listening.
     HandOver,
-    /// Tell whether its client may signal another one; or nothing, while Weir does so.
+    /// The server tells whether the client may signal another one. While Weir signals, nothing is
+    /// asked.
     Signal(Option<Box<AuthAnswer>>),
 }
 
 impl Preparation {
-    /// The answer to the probe, as far as it has come.
+    /// Returns the part of a probe's reply that has arrived.
     pub fn probe(&mut self) -> Option<&mut Option<Box<Probe>>> {
         match self {
             Self::Recount(probe) | Self::Probe(probe) => Some(probe),
@@ -62,7 +63,7 @@ impl Preparation {
         }
     }
 
-    /// The answer to a question about a user, as far as it has come.
+    /// Returns the part of the reply about a user that has arrived.
     pub fn auth_answer(&mut self) -> Option<&mut Option<Box<AuthAnswer>>> {
         match self {
             Self::Ask(answer) | Self::Signal(answer) => Some(answer),
@@ -82,12 +83,12 @@ impl Preparation {
         }
     }
 
-    /// Is the server asked something for certain?
+    /// Does this step certainly send a query?
     pub fn asks(&self) -> bool {
         !matches!(self, Self::Signal(_))
     }
 
-    /// Does it answer what its client has asked?
+    /// Is this step part of the client's own request?
     pub fn is_clients(&self) -> bool {
         match self {
             Self::Unwind | Self::Renew | Self::Confirm | Self::AwaitCancel => true,
@@ -105,7 +106,8 @@ impl Preparation {
         }
     }
 
-    /// Is a statement of the client's prepared? That may wait for a lock, as its own request would.
+    /// Does this step prepare a client's statement? That may wait for a lock, as the client's own
+    /// request would.
     pub fn renews(&self) -> bool {
         match self {
             Self::Renew | Self::Confirm => true,
@@ -125,7 +127,7 @@ impl Preparation {
         }
     }
 
-    /// Is the server being given what a client has in its session, or losing it?
+    /// Does this step restore or drop session state of a client?
     pub fn applies(&self) -> bool {
         match self {
             Self::Apply | Self::Reapply | Self::Statements | Self::Recount(_) | Self::Restore => {

@@ -1,18 +1,19 @@
-//! A client that replicates gets a server that is nobody else's: opened for it, with what it has
-//! asked for at its login, and closed when it leaves. It takes a place in its pool and a seat like
-//! any other; if the pool is full, an idle server makes room, or the next one that becomes free.
+//! Gives a replication client a server of its own. The server is opened with the parameters of the
+//! client's startup packet, and closed when the client leaves. It takes a place in its pool and a
+//! seat like any other server. If the pool is full, it replaces an idle server or the next free
+//! one.
 
 use crate::admission::pool::Pool;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
+use crate::ids::{ClientId, PoolId, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::server::{ServerPhase, ServerPurpose};
 use crate::shell::{Exchange, Io};
 use crate::vars::{TrackedNames, Welcome};
 
-/// What goes into the server's startup packet beyond what the pool has for it. Settings cannot be
-/// made later: a physical replication connection knows no SET.
+/// Returns the parameters that the startup packet has beyond those of the pool. Physical
+/// replication knows no SET, so settings cannot be made later.
 pub(crate) fn replication_parameters<'a>(
     client: &'a Client,
     names: &'a TrackedNames,
@@ -26,74 +27,68 @@ pub(crate) fn replication_parameters<'a>(
 }
 
 impl<X: Exchange> Engine<X> {
-    /// The client is logged in and needs its server, for which it may have to wait.
-    pub(crate) fn link_own(
-        &mut self,
-        id: ClientId,
-        pool: PoolId,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Requests a server for a logged-in replication client, which may have to wait.
+    pub(crate) fn link_own(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let reserved = self.exchange.pool(pool, Pool::reserve_own);
-        if reserved && self.take_seat(pool, now, io) {
-            let waiter = Waiter { client: id, ticket: 0, since: now };
-            self.client_mut(id).phase = ClientPhase::Preparing(waiter);
-            self.connect_server(pool, Some(ServerPurpose::Replication { client: id }), now, io);
+        if reserved && self.take_seat(pool, io) {
+            let waiter = Waiter::served(id, pool, io.now());
+            self.client_mut(id).enter(ClientPhase::Preparing(waiter));
+            self.connect_server(pool, Some(ServerPurpose::Replication { client: id }), io);
         } else {
-            // What it gets in the end is replaced.
-            let _ = self.link(id, now, io);
+            // The server that the client gets later is replaced.
+            let _ = self.link(id, io);
         }
     }
 
-    /// Its turn has come: the server it is given makes room for one of its own.
-    pub(crate) fn replace_by_own(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Replaces the server that the client got in its turn by one of its own.
+    pub(crate) fn replace_by_own(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let waiter = match self.client(id).phase {
             ClientPhase::Waiting(waiter) => waiter,
-            _ => Waiter { client: id, ticket: 0, since: now },
+            ClientPhase::Login(_)
+            | ClientPhase::Idle
+            | ClientPhase::Preparing(_)
+            | ClientPhase::Linked
+            | ClientPhase::Canceling { .. } => Waiter::served(id, self.server(on).pool, io.now()),
         };
-        self.client_mut(id).phase = ClientPhase::Preparing(waiter);
+        self.client_mut(id).enter(ClientPhase::Preparing(waiter));
         let purpose = ServerPurpose::Replication { client: id };
-        self.replace_server(on, CloseReason::Evicted, purpose, now, io);
+        self.replace_server(on, CloseReason::Evicted, purpose, io);
     }
 
-    /// The server is logged in. What it has told of itself is this client's welcome, and no
-    /// other's: without a database a server has other settings.
+    /// Completes the login of the server. The client's welcome has this server's own parameters:
+    /// without a database a server has other settings.
     pub(crate) fn replication_opened(
         &mut self,
         on: ServerId,
         id: ClientId,
         welcome: &Welcome,
         rest: &[u8],
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
+        let now = io.now();
         let (pool, epoch) = (self.server(on).pool, self.server(on).epoch);
         self.exchange.pool(pool, |pool| pool.opened(epoch));
         let client = &mut self.clients[id.0 as usize];
         let server = &mut *self.servers[on.0 as usize];
         let since = match client.phase {
             ClientPhase::Preparing(waiter) => waiter.since,
-            _ => now,
+            ClientPhase::Login(_)
+            | ClientPhase::Idle
+            | ClientPhase::Waiting(_)
+            | ClientPhase::Linked
+            | ClientPhase::Canceling { .. } => now,
         };
         server.replication = client.replication.as_ref().map(|asked| asked.kind);
         server.vars = welcome.vars.clone();
-        server.phase = ServerPhase::Linked;
+        server.enter(ServerPhase::Linked);
         client.vars = welcome.vars.clone();
-        client.phase = ClientPhase::Linked;
-        let stats = self.stats(pool);
-        stats.assignments += 1;
-        stats.wait_time += now.saturating_sub(since);
+        client.enter(ClientPhase::Linked);
+        self.view(pool).assigned(now.saturating_sub(since));
         self.welcome(id, Some(on), welcome, io);
         self.go_on(id, io);
         if !rest.is_empty() && self.servers.get(on.0 as usize).is_some() {
-            self.reply_bytes(on, rest, now, io);
+            self.reply_bytes(on, rest, io);
         }
-        self.go_on_opening(pool, now, io);
+        self.go_on_opening(pool, io);
     }
 }

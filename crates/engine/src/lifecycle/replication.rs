@@ -1,5 +1,5 @@
-//! Connections that speak PostgreSQL's replication protocol (protocol chapter 55.4): what a client
-//! says about that in its startup packet. What is done for it is in `lifecycle/replicate.rs`.
+//! Connections that speak PostgreSQL's replication protocol (protocol chapter 55.4): how a client
+//! requests it in its startup packet. `lifecycle/replicate.rs` has the rest.
 
 use wire::startup::StartupPacket;
 
@@ -12,7 +12,7 @@ pub enum ReplicationKind {
 }
 
 impl ReplicationKind {
-    /// The value of the startup parameter, as the server gets it.
+    /// Returns the value of the startup parameter for the server.
     pub fn parameter(self) -> &'static str {
         match self {
             Self::Physical => "yes",
@@ -20,7 +20,7 @@ impl ReplicationKind {
         }
     }
 
-    /// As the console calls it.
+    /// Returns the name that the console shows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Physical => "physical",
@@ -28,7 +28,8 @@ impl ReplicationKind {
         }
     }
 
-    /// None for what PostgreSQL takes for "no", and, as in PgBouncer, for what it would refuse.
+    /// Returns None for PostgreSQL's forms of "no". Values that PostgreSQL would refuse also give
+    /// None, as in PgBouncer.
     fn parse(value: &[u8]) -> Option<Self> {
         if value == b"database" {
             return Some(Self::Logical);
@@ -40,11 +41,11 @@ impl ReplicationKind {
     }
 }
 
-/// What a replicating client has asked for.
+/// A replication client's request.
 #[derive(Clone, Debug)]
 pub struct Replication {
     pub kind: ReplicationKind,
-    /// Its `options`, which the server gets as they are.
+    /// The client's `options`, which are passed on unchanged.
     pub options: Option<Vec<u8>>,
 }
 

@@ -1,15 +1,15 @@
-//! Statements that a client has prepared by SQL's PREPARE are prepared on the server it is given
-//! (`pool_mode = auto`), each by a message of its own, so that PostgreSQL shows its text as it was.
+//! Prepares a client's statements of SQL's PREPARE on its next server (`pool_mode = auto`). Each
+//! has a message of its own, so that PostgreSQL shows its original text.
 //!
 //! ```text
 //!  prepare ─► Statements ─┬─ all are there ─► ready
 //!                         └─ one failed ─► Recount (which are there?) ─► ready
 //! ```
 //!
-//! One that fails (its table is gone) stays the client's: it is tried again on the next server.
+//! A statement that fails (its table is gone) is kept, and tried again on the next server.
 
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, ServerId};
+use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
 use crate::server::{Preparation, ServerPhase};
@@ -25,55 +25,52 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         id: ClientId,
         on: ServerId,
-        now: Micros,
         io: &mut impl Io<X>,
     ) -> Readable {
         let wanted = self.client(id).vars.clone();
         let there = self.server(on).vars.clone();
         let mut missing = wanted.prepared.without(&there.prepared).peekable();
         if missing.peek().is_none() {
-            return self.ready(id, on, now, io);
+            return self.ready(id, on, io);
         }
-        self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Statements);
-        self.send_own_queries(on, missing.map(|one| &*one.value), now, io);
+        self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Statements));
+        self.send_own_queries(on, missing.map(|one| &*one.value), io);
         Readable::NotYet
     }
 
-    /// Every one was answered.
+    /// Continues after the replies to all statements.
     pub(crate) fn statements_prepared(
         &mut self,
         id: ClientId,
         on: ServerId,
-        now: Micros,
         io: &mut impl Io<X>,
     ) -> Readable {
         let server = &mut self.servers[on.0 as usize];
         if server.own_error.take().is_none() {
             let prepared = self.clients[id.0 as usize].vars.prepared.clone();
             server.vars.change(|vars| vars.prepared = prepared);
-            return self.prepare(id, on, now, io);
+            return self.prepare(id, on, io);
         }
         let sql = probe::question(RECOUNT, b"", std::iter::empty(), &AllLent::new());
-        self.ask_what_is_left(on, Preparation::Recount, RECOUNT, &sql, now, io);
+        self.ask_what_is_left(on, Preparation::Recount, RECOUNT, &sql, io);
         Readable::NotYet
     }
 
-    /// It is known which there are.
+    /// Records the statements that exist, after some have failed.
     pub(crate) fn recounted(
         &mut self,
         id: ClientId,
         on: ServerId,
-        now: Micros,
         io: &mut impl Io<X>,
     ) -> Readable {
         let server = &mut self.servers[on.0 as usize];
         let left = server.phase.probe().and_then(Option::take).and_then(|probe| probe.finish());
         let there = left.and_then(|left| left.prepared).filter(|_| server.own_error.is_none());
         let Some(there) = there else {
-            self.lose_server(on, CloseReason::SettingsNotUndone, now, io);
+            self.lose_server(on, CloseReason::SettingsNotUndone, io);
             return Readable::NotYet;
         };
         server.vars.change(|vars| vars.prepared = there);
-        self.ready(id, on, now, io)
+        self.ready(id, on, io)
     }
 }

@@ -1,6 +1,5 @@
-//! Who may come in: the exchange with a client up to "authenticated", without any I/O.
-//! The methods and texts are PgBouncer's (its `auth_type`), the messages are those of the
-//! protocol chapter 55.2.1.
+//! Authentication of a client, without any I/O. The methods and texts are PgBouncer's (its
+//! `auth_type`). The messages are those of the protocol chapter 55.2.1.
 
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::HashMap;
@@ -18,6 +17,7 @@ use wire::secret::Secret;
 use crate::ids::{Micros, PoolId, Waiter};
 use crate::lifecycle::replication::Replication;
 use crate::login::server_secret::ServerSecret;
+use crate::own_error::{Cause, OwnError};
 use crate::vars::Vars;
 
 /// A login in progress.
@@ -30,52 +30,52 @@ pub struct Login {
     pub vars: Vars,
     pub replication: Option<Box<Replication>>,
     pub credential: Option<Arc<Credential>>,
-    /// Its proof is there and is not looked at yet, since too many before it were wrong.
+    /// The proof has arrived, but is not checked yet, because too many earlier ones were wrong.
     pub held: bool,
-    /// When it was asked for its proof; 0 is not yet.
+    /// When the client was challenged; 0 before that.
     pub challenged_at: Micros,
     /// Did `auth_query` give the credential, rather than `auth_file`?
     pub asked: bool,
-    /// What its proof has shown of how its user logs in to servers: its password, which somebody else
-    /// has found right, or the keys of SCRAM.
+    /// The secret for its user's logins to servers that the client's proof reveals: the password
+    /// that an external service accepted, or the SCRAM keys.
     pub proven: Option<Box<ServerSecret>>,
-    /// Database and user name asked for.
+    /// The database and user that the client requested.
     pub database: String,
     pub user: String,
 }
 
-/// Where the client comes from, as far as it matters for what it may do.
+/// The origin of a client, as far as it matters for its rights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// A unix socket.
     pub local: bool,
-    /// A unix socket whose other end is a process of our own user.
+    /// A unix socket whose other end is a process of Weir's own user.
     pub same_user: bool,
-    /// A unix socket or a loopback address: nobody in between can listen.
+    /// A unix socket or a loopback address: no other machine can listen.
     pub loopback: bool,
-    /// Its address, unless it is local.
+    /// The client's address, unless it uses a unix socket.
     pub address: Option<IpAddr>,
     /// The operating system's user at the other end of a unix socket.
     pub uid: Option<u32>,
-    /// The connection has TLS.
+    /// Set if the connection uses TLS.
     pub secured: Option<Arc<Secured>>,
-    /// Its place among those who are logging in: given back by being dropped.
+    /// Counts the client among those that are logging in, until it is dropped.
     pub seat: Arc<()>,
 }
 
 impl Peer {
-    /// As the rules of `auth_hba_file` see it: none is a unix socket. Somebody whose address is not
-    /// known fits only those for `all`.
+    /// Returns the address for the rules of `auth_hba_file`; None for a unix socket. A client with
+    /// an unknown address matches only rules for `all`.
     pub(crate) fn rule_address(&self) -> Option<IpAddr> {
         let address = self.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         (!self.local).then_some(address)
     }
 }
 
-/// What TLS tells of a client.
+/// The properties of a client that TLS has verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Secured {
-    /// The names in its certificate, which was found good; none if it was not asked for one.
+    /// The names in the client's certificate, which was verified; empty if none was requested.
     pub names: Vec<String>,
     /// `tls-server-end-point` of the connection, for SCRAM with channel binding; empty if there is
     /// none.
@@ -87,46 +87,63 @@ pub enum LoginStep {
     #[default]
     ExpectStartup,
     ExpectCleartext,
-    /// A password in clear, which somebody else judges.
+    /// A cleartext password, which an external service checks.
     ExpectJudged(Judge),
     ExpectMd5 {
         salt: [u8; 4],
     },
     ExpectSaslInitial(ScramServer),
     ExpectSaslResponse(ScramServer),
-    /// A login to PostgreSQL is to show whether its password is right.
+    /// A login to PostgreSQL shows whether the password is right.
     Proving(Proving),
-    /// `auth_query` is to tell who the user is.
+    /// `auth_query` asks PostgreSQL about the user.
     Asking(Asking),
-    /// Something is being found out about it elsewhere.
+    /// The shell is checking something about the client.
     Checking(Checking),
 }
 
+/// The event that a login waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// The startup packet of the client.
+    Startup,
+    /// The client's next message of the challenge.
+    Password,
+    /// An answer of PostgreSQL or of the shell. Nothing is read from the client until then.
+    Answer,
+}
+
 impl LoginStep {
-    /// Is a password due, or what stands for one, that ends with a zero?
-    pub fn expects_text(&self) -> bool {
+    /// Returns the event that the login waits for.
+    pub fn awaits(&self) -> Awaited {
         match self {
-            Self::ExpectCleartext | Self::ExpectJudged(_) | Self::ExpectMd5 { .. } => true,
-            Self::ExpectStartup
+            Self::ExpectStartup => Awaited::Startup,
+            Self::ExpectCleartext
+            | Self::ExpectJudged(_)
+            | Self::ExpectMd5 { .. }
             | Self::ExpectSaslInitial(_)
-            | Self::ExpectSaslResponse(_)
-            | Self::Proving(_)
-            | Self::Asking(_)
-            | Self::Checking(_) => false,
+            | Self::ExpectSaslResponse(_) => Awaited::Password,
+            Self::Proving(_) | Self::Asking(_) | Self::Checking(_) => Awaited::Answer,
         }
+    }
+
+    /// Is the next message a password, or a hash of one, that ends with a zero byte?
+    pub fn expects_text(&self) -> bool {
+        let is_sasl = matches!(self, Self::ExpectSaslInitial(_) | Self::ExpectSaslResponse(_));
+        self.awaits() == Awaited::Password && !is_sasl
     }
 }
 
-/// What is being found out about a client.
+/// A check of the shell about a client.
 #[derive(Debug)]
 pub enum Checking {
-    /// The name of the operating system's user who it is; whom that one may be.
+    /// The name of the client's operating system user. The map says which users it may be.
     Peer(Option<Arc<IdentMap>>),
-    /// Whether this is its password.
+    /// Whether the password is right.
     Password { judge: Judge, password: Password },
 }
 
-/// Who says whether a password is right, if not we.
+/// An external service that checks passwords.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judge {
     Ldap(Arc<LdapOptions>),
@@ -134,16 +151,17 @@ pub enum Judge {
 }
 
 impl Judge {
-    /// What a client is told whose password is wrong.
-    pub(crate) fn refusal(&self) -> &'static str {
-        match self {
+    /// Returns the error for a wrong password.
+    pub(crate) fn refusal(&self) -> OwnError<'static> {
+        let text = match self {
             Self::Ldap(_) => "LDAP authentication failed",
             Self::Pam => "PAM authentication failed",
-        }
+        };
+        OwnError::new(Cause::Proof, text)
     }
 }
 
-/// A password in clear. `Debug` does not show it.
+/// A cleartext password. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(pub String);
 
@@ -153,20 +171,20 @@ impl std::fmt::Debug for Password {
     }
 }
 
-/// A client that waits for the answer to `auth_query`.
+/// A client that waits for the reply to `auth_query`.
 #[derive(Debug)]
 pub struct Asking {
     pub pool: PoolId,
     pub query: Box<str>,
-    /// Its place in the pool's queue, while it has no server.
+    /// The client's place in the pool's queue, until it has a server.
     pub waiter: Option<Waiter>,
 }
 
-/// A client whose password only the server can judge.
+/// A client whose password only PostgreSQL can check.
 pub struct Proving {
     pub pool: PoolId,
     pub password: Vec<u8>,
-    /// Its place in the pool's queue, while there is no room for the login.
+    /// The client's place in the pool's queue, until there is room for the login.
     pub waiter: Option<Waiter>,
 }
 
@@ -177,20 +195,26 @@ impl std::fmt::Debug for Proving {
 }
 
 impl Login {
-    /// The pool it waits for a server of, and its place in the queue.
-    pub fn wait(&self) -> Option<(PoolId, Waiter)> {
+    /// Returns the client's place in a pool's queue, if it waits there.
+    pub fn wait(&self) -> Option<Waiter> {
         match &self.step {
-            LoginStep::Asking(asking) => asking.waiter.map(|waiter| (asking.pool, waiter)),
-            LoginStep::Proving(proving) => proving.waiter.map(|waiter| (proving.pool, waiter)),
-            _ => None,
+            LoginStep::Asking(asking) => asking.waiter,
+            LoginStep::Proving(proving) => proving.waiter,
+            LoginStep::ExpectStartup
+            | LoginStep::ExpectCleartext
+            | LoginStep::ExpectJudged(_)
+            | LoginStep::ExpectMd5 { .. }
+            | LoginStep::ExpectSaslInitial(_)
+            | LoginStep::ExpectSaslResponse(_)
+            | LoginStep::Checking(_) => None,
         }
     }
 }
 
-/// What a user of `auth_file` or `auth_query` has to know.
+/// The secret of a user of `auth_file` or `auth_query`.
 pub struct Credential {
     pub secret: Secret,
-    /// For SCRAM, of a plain password; worked out when it is first needed.
+    /// The verifier of a plain password; derived when SCRAM first needs it.
     derived: OnceLock<ScramVerifier>,
 }
 
@@ -205,8 +229,8 @@ impl Credential {
         Self { secret, derived: OnceLock::new() }
     }
 
-    /// What a client is checked against by SCRAM. An empty secret is nobody's: nothing the client
-    /// could say is right. The salt is for a secret that has none, and always the same for its user.
+    /// Returns the verifier for SCRAM. An empty password matches nothing. `salt` is for a password
+    /// without a stored salt, and always the same for one user.
     pub fn verifier(&self, config: &Config, salt: [u8; 16]) -> Option<ScramVerifier> {
         match &self.secret {
             Secret::Plain(password) if password.is_empty() => None,
@@ -252,25 +276,25 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |all, (x, y)| all | (x ^ y)) == 0
 }
 
-/// How many answers of `auth_query` are kept.
+/// Maximal number of kept replies of `auth_query`.
 const ASKED_MAX: usize = 4_096;
-/// How many users are looked at in search of one whose keys can be derived.
+/// Maximal number of users to examine when searching for one whose keys can be derived.
 const LOOKED_AT_MAX: usize = 1_000;
 
-/// The credentials seen so far of one configuration: parsing them and deriving SCRAM keys from
-/// plain passwords is done once per user.
+/// Cache of one configuration's credentials. Each secret is parsed once, and SCRAM keys of plain
+/// passwords are derived once.
 #[derive(Debug, Default)]
 pub struct Credentials {
     stored: HashMap<String, Arc<Credential>, RandomState>,
-    /// By user, what `auth_query` has told. It is asked anew at each login; this saves work when
-    /// it tells the same.
+    /// The replies of `auth_query` by user. PostgreSQL is asked again at each login; the cached
+    /// keys are used if the secret is the same.
     asked: HashMap<String, Arc<Credential>, RandomState>,
-    /// Up to which user of `auth_file` keys were derived before they were needed.
+    /// The last user of `auth_file` whose keys were derived in advance.
     ahead: String,
 }
 
 impl Credentials {
-    /// Of a user in `auth_file`.
+    /// Returns the credential of a user in `auth_file`.
     pub fn of_user(&mut self, config: &Config, user: &str) -> Option<Arc<Credential>> {
         if let Some(known) = self.stored.get(user) {
             return Some(known.clone());
@@ -297,7 +321,7 @@ impl Credentials {
         }
     }
 
-    /// Of a user whom `auth_query` told of.
+    /// Returns the credential of a user that `auth_query` found.
     pub fn of_secret(&mut self, user: &str, secret: Option<&str>) -> Arc<Credential> {
         let secret = Secret::parse(secret.unwrap_or_default());
         let known = self.asked.get(user);
@@ -317,7 +341,7 @@ impl Credentials {
     }
 }
 
-/// How a client has to prove itself.
+/// How a client has to authenticate.
 #[derive(Clone, Debug)]
 pub enum Method {
     Any,
@@ -327,14 +351,14 @@ pub enum Method {
     ScramSha256,
     Peer(Option<Arc<IdentMap>>),
     Cert(Option<Arc<IdentMap>>),
-    /// By a password that somebody else judges.
+    /// By a password that an external service checks.
     Judged(Judge),
-    /// By nothing at all, with these words.
-    Rejected(&'static str),
+    /// The client is rejected with this text.
+    Rejected(OwnError<'static>),
 }
 
 impl Method {
-    /// What the configuration says.
+    /// Returns the method that the configuration requires.
     pub fn new(config: &Config, visitor: &Visitor<'_>) -> Self {
         match config.access {
             AccessPolicy::Configured => {}
@@ -350,13 +374,15 @@ impl Method {
             AuthType::ScramSha256 => Self::ScramSha256,
             AuthType::Ldap => match &config.ldap {
                 Some(options) => Self::Judged(Judge::Ldap(options.clone())),
-                None => Self::Rejected("auth_ldap_options is null"),
+                None => Self::Rejected("auth_ldap_options is null".into()),
             },
             AuthType::Cert => Self::Cert(None),
             AuthType::Pam => Self::Judged(Judge::Pam),
             AuthType::Hba => match config.hba.rule(visitor) {
                 Some(rule) => Self::of_rule(rule),
-                None => Self::Rejected("no authentication method is found"),
+                None => {
+                    Self::Rejected(OwnError::new(Cause::Rule, "no authentication method is found"))
+                }
             },
         }
     }
@@ -364,7 +390,7 @@ impl Method {
     fn of_rule(rule: &hba::Rule) -> Self {
         match &rule.method {
             hba::Method::Trust => Self::Trust,
-            hba::Method::Reject => Self::Rejected("login rejected"),
+            hba::Method::Reject => Self::Rejected(OwnError::new(Cause::Rule, "login rejected")),
             hba::Method::Md5 => Self::Md5,
             hba::Method::Password => Self::Password,
             hba::Method::ScramSha256 => Self::ScramSha256,
@@ -379,27 +405,29 @@ impl Method {
 /// The challenge a client gets.
 #[derive(Clone, Debug)]
 pub enum Challenge {
-    /// None: it is in.
+    /// None: the client is authenticated.
     None,
     Cleartext,
-    /// The same, and somebody else judges it.
+    /// The same, and an external service checks the password.
     Judged(Judge),
     Md5,
     Scram,
-    /// It need not say anything, nor here: its operating system or its certificate does.
+    /// No message: the operating system or the certificate identifies the client.
     Peer(Option<Arc<IdentMap>>),
     Cert(Option<Arc<IdentMap>>),
-    /// None, and it is out, with these words.
-    Refused(&'static str),
+    /// The client is rejected with this text.
+    Refused(OwnError<'static>),
 }
 
-/// Which challenge is due. An unknown user is challenged like any other.
+/// Returns the challenge for a client. An unknown user is challenged like any other.
 pub fn challenge(method: Method, credential: Option<&Credential>) -> Challenge {
     let is_scram = credential.is_some_and(|known| matches!(known.secret, Secret::Scram(_)));
     match method {
         Method::Any => Challenge::None,
         Method::Trust if credential.is_some() => Challenge::None,
-        Method::Trust => Challenge::Refused("\"trust\" authentication failed"),
+        Method::Trust => {
+            Challenge::Refused(OwnError::new(Cause::Proof, "\"trust\" authentication failed"))
+        }
         Method::Password => Challenge::Cleartext,
         Method::Md5 if is_scram => Challenge::Scram,
         Method::Md5 => Challenge::Md5,

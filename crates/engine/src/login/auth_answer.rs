@@ -1,21 +1,21 @@
-//! What PostgreSQL answers to `auth_query`, as plain data. Who asks, and when, is in
-//! `login/auth_query.rs`.
+//! PostgreSQL's reply to `auth_query`, as plain data. `login/auth_query.rs` sends the query.
 //!
-//! The query has to return two columns, a user's name and its secret. Of several rows the last one
+//! As in PgBouncer, the query returns two columns, a user's name and its secret. Of several rows
+//! the last one counts.
 //! counts. All of that is PgBouncer's rule.
 
 use wire::backend;
 
-/// The answer as far as it has come. Its `Debug` shows no secret.
+/// The part of the reply that has arrived. `Debug` shows no secret.
 #[derive(Default)]
 pub struct AuthAnswer {
     found: Option<Found>,
-    /// The query has begun to answer; what was sent before it has no description.
+    /// Set when the query's own reply has begun; earlier rows have no description.
     is_described: bool,
     wrong: Option<String>,
 }
 
-/// The user whom the query told of.
+/// The user that the query returned.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Found {
     pub user: String,
@@ -24,7 +24,7 @@ pub struct Found {
 }
 
 impl AuthAnswer {
-    /// One message of the answer.
+    /// Reads one message of the reply.
     pub fn message(&mut self, code: u8, body: &[u8]) {
         let taken = match code {
             backend::ROW_DESCRIPTION => {
@@ -41,7 +41,7 @@ impl AuthAnswer {
         }
     }
 
-    /// Who was found, or what is wrong with the answer. `error`: PostgreSQL's own, if it gave one.
+    /// Returns the user that was found, or an error. `error` is PostgreSQL's own, if it sent one.
     pub fn finish(self, error: Option<String>) -> Result<Option<Found>, String> {
         match (error, self.wrong) {
             (Some(error), _) => Err(format!("error response from auth_query: {error}")),
@@ -79,7 +79,7 @@ fn row(body: &[u8]) -> Result<Found, String> {
     Ok(Found { user, secret })
 }
 
-/// The first value of a DataRow's, and the rest.
+/// Returns the first value of a DataRow, and the rest.
 fn value(body: &[u8]) -> Result<(Option<String>, &[u8]), String> {
     let (len, rest) = body.split_first_chunk().ok_or("bad packet")?;
     let Ok(len) = usize::try_from(i32::from_be_bytes(*len)) else { return Ok((None, rest)) };

@@ -1,6 +1,6 @@
-//! A user that is not in `auth_file`: PostgreSQL is asked about it by `auth_query`, on a server of
-//! the pool (`auth_dbname`, `auth_user`), which is got, counted and given back like any other. The
-//! client waits for it in the pool's queue, among the clients that have queries.
+//! Asks PostgreSQL about a user that is not in `auth_file`. `auth_query` runs on an ordinary server
+//! of a pool (`auth_dbname`, `auth_user`). The client waits for it in the pool's queue, among the
+//! clients that have queries.
 //!
 //! ```text
 //!  asked ── request ──┬─ granted ──► ask_on ─► (restore settings …) ─► question … ─► answered
@@ -8,10 +8,11 @@
 //!                     └─ queued … ────┘             challenge of the client ◄───────────┘
 //! ```
 //!
-//! Nothing the client has said but its name reaches that server, and that as a value (the lesson
-//! of CVE-2025-12819).
+//! Only the client's name reaches that server, and only as a parameter (the lesson of
+//! CVE-2025-12819).
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 
 use config::{AccessPolicy, AuthType, Config, Database, needs_no_search_path};
@@ -20,37 +21,39 @@ use wire::frontend;
 use crate::admission::pool::Grant;
 use crate::client::ClientPhase;
 use crate::engine::Engine;
-use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId, Waiter};
+use crate::ids::{ClientId, Identity, PoolId, ServerId, Waiter};
 use crate::lifecycle::leave::CONFIG_ERROR;
 use crate::login::auth::{Asking, LoginStep};
 use crate::login::auth_answer::{AuthAnswer, Found};
 use crate::login::steps::Step;
 use crate::relay::ledger::Expect;
+use crate::routing::Place;
 use crate::server::{Preparation, ServerPhase};
 use crate::session::carried::Order;
+use crate::settings::PoolKey;
 use crate::shell::{Exchange, Io};
 use crate::vars::{Present, Slots};
 
-/// Goes before the query, in its transaction, with which it ends: the owner of a database can have all
-/// its sessions begin with a `search_path` that leads to relations of his own.
+/// Precedes the query in its transaction. The owner of a database can set a default `search_path`
+/// that leads to his own relations.
 const SAFE_SEARCH_PATH: &str =
     "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)";
 
-/// PostgreSQL cannot be asked, for a reason that is in the log.
+/// The error for the client if PostgreSQL cannot be asked; the log has the reason.
 const FAILING: &str = "server login has been failing (server_login_retry)";
 
-/// Who asks about users that are not in `auth_file`, in which database, and how.
+/// The query about a user: as which user, in which database.
 struct Question {
     auth_user: String,
-    /// None if the client wants the console and no `auth_dbname` tells where else to ask.
+    /// None if the client wants the console and no `auth_dbname` is set.
     database: Option<String>,
-    /// That one's name, as a stranger may know it.
+    /// The name of that database in messages to clients.
     shown: String,
     query: String,
 }
 
 impl Question {
-    /// None if nobody is to be asked about that user.
+    /// Returns None if PostgreSQL is not asked about this user.
     fn new(config: &Config, database: &str, is_console: bool, user: &str) -> Option<Self> {
         let global = &config.global;
         let by_name = !matches!(global.auth_type, AuthType::Any | AuthType::Pam);
@@ -63,7 +66,8 @@ impl Question {
         }
         match config.database(database) {
             Some(entry) => Self::within(config, database, Some(&entry)),
-            // Else the answer, or the time it takes, would tell a stranger which databases there are.
+            // For an unknown database another one is asked. Otherwise the reply or its time would
+            // reveal which databases exist.
             None => {
                 let mut all = config.databases.values();
                 all.find_map(|other| Self::within(config, database, Some(other)))
@@ -71,7 +75,7 @@ impl Question {
         }
     }
 
-    /// By the entry of a database, where it says other than the global keys.
+    /// Uses the keys of the database's entry, and else the global ones.
     fn within(config: &Config, database: &str, entry: Option<&Database>) -> Option<Self> {
         let global = &config.global;
         let given = |own: Option<&String>| own.filter(|text| !text.is_empty()).cloned();
@@ -88,8 +92,8 @@ impl Question {
     }
 }
 
-/// Where is asked about users of a database itself. All that are made from `*` and are one and the same
-/// on the server share a pool for it: strangers could invent any number of names.
+/// Returns the database in which to ask about users of `entry`. All databases made from `*` that
+/// are one on the server share a pool for it. Otherwise clients could create any number of pools.
 fn own_database(config: &Config, entry: &Database) -> String {
     let star = config.fallback.as_ref().filter(|star| star.dbname.is_some());
     let is_star = !config.databases.contains_key(&entry.name);
@@ -97,13 +101,9 @@ fn own_database(config: &Config, entry: &Database) -> String {
 }
 
 impl<X: Exchange> Engine<X> {
-    /// Asks about the client's user, unless there is nobody to be asked.
-    pub(crate) fn ask_about_user(
-        &mut self,
-        id: ClientId,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) -> Option<Step> {
+    /// Asks PostgreSQL about the client's user, if the configuration says so.
+    pub(crate) fn ask_about_user(&mut self, id: ClientId, io: &mut impl Io<X>) -> Option<Step> {
+        let now = io.now();
         let ClientPhase::Login(login) = &self.client(id).phase else { return None };
         let (database, user) = (&login.database, &login.user);
         let is_console = self.is_console(database);
@@ -124,38 +124,37 @@ impl<X: Exchange> Engine<X> {
             self.client_trouble(id, &why, io);
             return Some(Step::Refuse(CONFIG_ERROR.into()));
         };
-        let pool = self.pool_of(&entry, &question.auth_user);
+        let key = PoolKey {
+            database: entry.name.clone(),
+            user: question.auth_user.clone(),
+            place: Place::Writer,
+        };
+        let pool = self.pool_of(&entry, key);
         if self.exchange.pool(pool, |pool| pool.disabled) {
             let why = format!("authentication database \"{}\" is disabled", question.shown);
-            return Some(Step::Refuse(why));
+            return Some(Step::Refuse(OwnError::new(Cause::DisabledDatabase, why)));
         }
         let asking = Asking { pool, query: question.query.into(), waiter: None };
         self.login_mut(id).step = LoginStep::Asking(asking);
         let worker = self.worker;
         let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
-        self.take_grant_to_ask(id, grant, now, io);
+        self.take_grant_to_ask(id, grant, io);
         Some(Step::Done)
     }
 
-    fn take_grant_to_ask(
-        &mut self,
-        id: ClientId,
-        grant: Grant<X::Transport>,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    fn take_grant_to_ask(&mut self, id: ClientId, grant: Grant<X::Transport>, io: &mut impl Io<X>) {
         match grant {
             Grant::Server(server) => {
                 let server = self.attach(server, io);
-                self.ask_on(id, server, now, io);
+                self.ask_on(id, server, io);
             }
             Grant::Queued { ticket, open } => {
                 let LoginStep::Asking(asking) = &mut self.login_mut(id).step else { return };
-                let since = asking.waiter.map_or(now, |waiter| waiter.since);
-                asking.waiter = Some(Waiter { client: id, ticket, since });
+                let since = asking.waiter.map_or(io.now(), |waiter| waiter.since);
+                asking.waiter = Some(Waiter { client: id, pool: asking.pool, ticket, since });
                 let pool = asking.pool;
                 if open {
-                    self.open_server(pool, now, io);
+                    self.open_server(pool, io);
                 }
             }
             Grant::Refused(error) => {
@@ -165,22 +164,25 @@ impl<X: Exchange> Engine<X> {
                     pool.failure.as_ref().is_some_and(|failure| failure.names_user)
                 });
                 match is_secret {
-                    true => self.disconnect(id, FAILING, now, io),
-                    false => self.refuse_client(id, &error, now, io),
+                    true => {
+                        self.disconnect(id, OwnError::new(Cause::ServerUnreachable, FAILING), io)
+                    }
+                    false => self.refuse_client(id, &error, io),
                 }
             }
-            Grant::Closed(reason) => self.disconnect(id, reason.text(), now, io),
+            Grant::Closed(reason) => self.disconnect(id, reason, io),
         }
     }
 
-    /// Does this client wait for what PostgreSQL knows of its user?
+    /// Does this client wait for `auth_query`?
     pub(crate) fn asks(&self, id: ClientId) -> bool {
         matches!(&self.client(id).phase, ClientPhase::Login(login)
             if matches!(login.step, LoginStep::Asking(_)))
     }
 
-    /// The client has got this server to ask on. Settings that a client has left on it go first.
-    pub(crate) fn ask_on(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    /// Asks on this server. Settings that a client has left on it are undone first.
+    pub(crate) fn ask_on(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
+        let now = io.now();
         let LoginStep::Asking(asking) = &mut self.login_mut(id).step else { return };
         let since = asking.waiter.take().map_or(now, |waiter| waiter.since);
         self.client_mut(id).server = Some(on);
@@ -188,23 +190,21 @@ impl<X: Exchange> Engine<X> {
         debug_assert!(server.client.is_none() && server.is_clean());
         server.client = Some(id);
         let pool = server.pool;
-        let stats = self.stats(pool);
-        stats.assignments += 1;
-        stats.wait_time += now.saturating_sub(since);
+        self.view(pool).assigned(now.saturating_sub(since));
         let server = self.server(on);
         let at_login = &server.welcome.vars;
         let present = Present { vars: &server.vars, at_login, given: Slots::ALL };
         match at_login.difference(&present, &self.names, Order::WhoFirst) {
             Some(sql) => {
-                self.server_mut(on).phase = ServerPhase::Preparing(Preparation::Restore);
-                self.send_own_query(on, &sql, now, io);
+                self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Restore));
+                self.send_own_query(on, &sql, io);
             }
-            None => self.send_question(id, on, now, io),
+            None => self.send_question(id, on, io),
         }
     }
 
-    /// The server is as it was when it was opened, if it was willing.
-    pub(crate) fn restored(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    /// Continues after the server was asked to undo the settings.
+    pub(crate) fn restored(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         let Some(id) = server.client else { return };
         match server.own_error.take() {
@@ -214,13 +214,13 @@ impl<X: Exchange> Engine<X> {
                 if !carried.is_empty() {
                     server.vars.change(|vars| vars.carried = carried);
                 }
-                self.send_question(id, on, now, io);
+                self.send_question(id, on, io);
             }
-            Some(_) => self.answer(on, Err("invalid server parameter".into()), now, io),
+            Some(_) => self.answer(on, Err("invalid server parameter".into()), io),
         }
     }
 
-    fn send_question(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    fn send_question(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let login = self.login_mut(id);
         let LoginStep::Asking(asking) = &login.step else { return };
         let mut out = Vec::new();
@@ -237,17 +237,17 @@ impl<X: Exchange> Engine<X> {
         frontend::execute(&mut out, b"", 0);
         frontend::sync(&mut out);
         let server = self.server_mut(on);
-        server.phase = ServerPhase::Preparing(Preparation::Ask(Some(Box::default())));
+        server.enter(ServerPhase::Preparing(Preparation::Ask(Some(Box::default()))));
         server.own_error = None;
-        server.times.asked_at = now;
+        server.times.asked_at = io.now();
         server.unnamed = 0;
         let last = [Expect::Parse, Expect::Bind, Expect::Describe, Expect::Execute, Expect::Sync];
         steps.extend(last);
         self.ask(on, &steps, 0, &out, io);
     }
 
-    /// PostgreSQL has told all it knows.
-    pub(crate) fn answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    /// Reads the completed reply.
+    pub(crate) fn answered(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         let error = server.own_error.take();
         let auth_answer: AuthAnswer = server
@@ -255,35 +255,29 @@ impl<X: Exchange> Engine<X> {
             .auth_answer()
             .and_then(Option::take)
             .map_or_else(AuthAnswer::default, |own| *own);
-        self.answer(on, auth_answer.finish(error), now, io);
+        self.answer(on, auth_answer.finish(error), io);
     }
 
-    /// The server goes first, so that the client finds it in the pool if that is its own.
-    fn answer(
-        &mut self,
-        on: ServerId,
-        answer: Result<Option<Found>, String>,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Ends the query. The server is released first, so the client may find it in the pool.
+    fn answer(&mut self, on: ServerId, answer: Result<Option<Found>, String>, io: &mut impl Io<X>) {
         let Some(id) = self.server_mut(on).client.take() else { return };
         self.client_mut(id).server = None;
         match &answer {
-            Ok(_) => self.free(on, now, io),
-            Err(why) => self.close_server(on, CloseReason::Said(why), now, io),
+            Ok(_) => self.free(on, io),
+            Err(why) => self.close_server(on, CloseReason::Said(why), io),
         }
         match answer {
-            Err(_) => self.disconnect(id, CONFIG_ERROR, now, io),
+            Err(_) => self.disconnect(id, CONFIG_ERROR, io),
             Ok(None) => {
                 self.log_login_failed(id, io);
-                self.disconnect(id, "no such user", now, io);
+                self.disconnect(id, OwnError::new(Cause::Password, "no such user"), io);
             }
-            Ok(Some(found)) => self.found(id, found, now, io),
+            Ok(Some(found)) => self.found(id, found, io),
         }
     }
 
-    /// The login goes on as that user: who the query says it is.
-    fn found(&mut self, id: ClientId, found: Found, now: Micros, io: &mut impl Io<X>) {
+    /// Continues the login as the user that the query returned.
+    fn found(&mut self, id: ClientId, found: Found, io: &mut impl Io<X>) {
         let Found { user, secret } = found;
         let credential = self.credentials.of_secret(&user, secret.as_deref());
         let login = self.login_mut(id);
@@ -292,29 +286,29 @@ impl<X: Exchange> Engine<X> {
             let identity = Identity { database: login.database.clone(), user: user.clone() };
             login.user = user;
             if let Err(why) = self.recount_client(id, Arc::new(identity)) {
-                return self.disconnect(id, &why, now, io);
+                return self.disconnect(id, why, io);
             }
         }
         io.resume_client(id);
-        let step = self.challenge_user(id, Some(credential), now, io);
-        self.go_on_login(id, step, now, io);
+        let step = self.challenge_user(id, Some(credential), io);
+        self.go_on_login(id, step, io);
     }
 
-    /// The server is lost that a client has asked on. One that has stood idle may have been lost
-    /// long before; what happens to a fresh one is likely to happen again.
+    /// Deals with the loss of the server that the query ran on. A server that was idle may have
+    /// been lost earlier, so Weir tries again. With a fresh one it would probably fail again.
     pub(crate) fn ask_again(
         &mut self,
         id: ClientId,
         pool: PoolId,
         was_idle: bool,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
+        let now = io.now();
         if !was_idle {
-            return self.disconnect(id, CONFIG_ERROR, now, io);
+            return self.disconnect(id, CONFIG_ERROR, io);
         }
         let worker = self.worker;
         let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
-        self.take_grant_to_ask(id, grant, now, io);
+        self.take_grant_to_ask(id, grant, io);
     }
 }

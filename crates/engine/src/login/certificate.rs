@@ -1,12 +1,13 @@
-//! The method `cert`: a client is the user its certificate names. Whether the certificate is good was
-//! decided by TLS. Names are compared letter by letter, as PostgreSQL does.
+//! The method `cert`: the client's certificate must name its user. TLS has verified the
+//! certificate. Names are compared byte by byte, as in PostgreSQL.
 
 use config::hba::IdentMap;
 
 use super::steps::Step;
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros};
+use crate::ids::ClientId;
 use crate::login::auth::Login;
+use crate::own_error::{Cause, OwnError};
 use crate::shell::{Event, Exchange, Io, Weight};
 
 impl<X: Exchange> Engine<X> {
@@ -14,7 +15,6 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         id: ClientId,
         map: Option<&IdentMap>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) -> Step {
         let login = self.login_mut(id);
@@ -24,11 +24,12 @@ impl<X: Exchange> Engine<X> {
             io.event(Event::ClientRemark { client: id, name, weight: Weight::Error, message });
         }
         let accepted = trouble.is_none() && login.credential.is_some();
-        self.verdict(id, accepted, "certificate authentication failed", now, io)
+        let failure = OwnError::new(Cause::Proof, "certificate authentication failed");
+        self.verdict(id, accepted, failure, io)
     }
 }
 
-/// What is wrong with what TLS tells of the client.
+/// Returns the reason for rejecting the client, if there is one.
 fn trouble(login: &Login, map: Option<&IdentMap>) -> Option<String> {
     let Some(secured) = &login.peer.secured else { return Some("TLS connection required".into()) };
     if secured.names.is_empty() {

@@ -1,6 +1,5 @@
-//! What is found out about a client that logs in where it may take time: the name of the operating
-//! system's user at the other end (`peer`), whether a password is right (`ldap`, `pam`). The shell
-//! finds out and tells; the client waits.
+//! Checks that may take time: the name of the operating system's user at the other end (`peer`), or
+//! a password (`ldap`, `pam`). The shell does them while the client waits.
 
 use std::sync::Arc;
 
@@ -8,17 +7,18 @@ use config::hba::IdentMap;
 
 use crate::client::ClientPhase;
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros};
+use crate::ids::ClientId;
 use crate::login::auth::{Checking, Judge, LoginStep, Password};
 use crate::login::server_secret::ServerSecret;
 use crate::login::steps::Step;
+use crate::own_error::{Cause, OwnError};
 use crate::shell::{Check, Checked, Exchange, Io};
 
 const NOT_THE_PEER: &str = "unix socket login rejected";
 
 impl<X: Exchange> Engine<X> {
-    /// Who runs the program at the other end of the unix socket? Asked for an unknown user as well,
-    /// so that the time it takes does not tell who is known.
+    /// Asks for the user that runs the program at the other end of the unix socket. An unknown user
+    /// is checked as well, so the time does not reveal which users exist.
     pub(crate) fn check_peer(
         &mut self,
         id: ClientId,
@@ -26,12 +26,13 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Step {
         let Some(uid) = self.login_mut(id).peer.uid else {
-            return Step::Refuse(NOT_THE_PEER.into());
+            return Step::Refuse(OwnError::new(Cause::Proof, NOT_THE_PEER));
         };
         self.check(id, Checking::Peer(map), Check::PeerName(uid), io)
     }
 
-    /// Is that its password? Who is not known to us may be known to the judge.
+    /// Has the password checked. The service may know users that the configuration does not
+    /// contain.
     pub(crate) fn check_password(
         &mut self,
         id: ClientId,
@@ -40,11 +41,11 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Step {
         if password.is_empty() {
-            // To many a directory it would be no password at all, but a visit without a name.
+            // Many directories accept an empty password as an anonymous login.
             return Step::Refuse("empty password returned by client".into());
         }
         let Ok(password) = str::from_utf8(password).map(|text| Password(text.to_owned())) else {
-            return Step::Refuse(judge.refusal().into());
+            return Step::Refuse(judge.refusal());
         };
         let user = self.login_mut(id).user.clone();
         let check = Check::Password { judge: judge.clone(), user, password: password.clone() };
@@ -63,13 +64,12 @@ impl<X: Exchange> Engine<X> {
         Step::Wait
     }
 
-    /// What was to be found out about the client with that serial number.
+    /// Takes the result of a check for the client with this serial number.
     pub(crate) fn take_check(
         &mut self,
         id: ClientId,
         serial: u64,
         checked: &Checked,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
@@ -85,7 +85,7 @@ impl<X: Exchange> Engine<X> {
                     Some(map) => map.who_may_be(user).any(|other| other == name),
                     None => name == user,
                 });
-                (fits && login.credential.is_some(), NOT_THE_PEER)
+                (fits && login.credential.is_some(), OwnError::new(Cause::Proof, NOT_THE_PEER))
             }
             (Checking::Password { judge, password }, Checked::Password(right)) => {
                 login.proven = right.then(|| Box::new(ServerSecret::Password(password.0)));
@@ -94,10 +94,10 @@ impl<X: Exchange> Engine<X> {
             (Checking::Peer(_), Checked::Password(_))
             | (Checking::Password { .. }, Checked::PeerName(_)) => {
                 debug_assert!(false, "the answer to another question");
-                (false, "login rejected")
+                (false, OwnError::new(Cause::Rule, "login rejected"))
             }
         };
-        let step = self.verdict(id, fits, refusal, now, io);
-        self.go_on_login(id, step, now, io);
+        let step = self.verdict(id, fits, refusal, io);
+        self.go_on_login(id, step, io);
     }
 }

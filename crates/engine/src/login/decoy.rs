@@ -1,7 +1,7 @@
-//! How a user is met who does not exist: as somebody who does. Which challenge comes, with how many
-//! iterations, and how long an answer takes depend on the form of the stored secret; so an unknown
-//! user is given the form of the known one whose name comes next, and the salt that a known user
-//! without a stored one has.
+//! Treats an unknown user like an existing one. The challenge, the number of iterations and the
+//! time for a check depend on the form of the stored secret. So an unknown user is given the form
+//! of the known user whose name is next. Its salt is derived like that of a known user without a
+//! stored salt.
 
 use config::AuthType;
 use wire::Secret;
@@ -13,12 +13,12 @@ use crate::login::auth::{Challenge, Credential};
 use crate::shell::Exchange;
 
 impl<X: Exchange> Engine<X> {
-    /// The salt of a user whose secret has none.
+    /// Returns the salt for a user whose secret has none.
     pub(crate) fn salt_of(&self, user: &str) -> [u8; 16] {
         ScramVerifier::salt(&self.seed, user.as_bytes())
     }
 
-    /// A verifier that nobody satisfies.
+    /// Returns a verifier that no password satisfies.
     pub(super) fn decoy_verifier(&self, user: &str) -> ScramVerifier {
         let iterations = match self.decoy_secret(user) {
             Some(Secret::Scram(verifier)) => verifier.iterations,
@@ -27,7 +27,7 @@ impl<X: Exchange> Engine<X> {
         ScramVerifier::mock(&self.seed, user.as_bytes(), iterations)
     }
 
-    /// The challenge of an unknown user, where that of the known ones depends on their secrets.
+    /// Returns the challenge for an unknown user, as if it had a stored secret.
     pub(super) fn decoy_challenge(&self, user: &str, challenge: Challenge) -> Challenge {
         match (challenge, self.decoy_secret(user)) {
             (Challenge::Md5, Some(Secret::Scram(_))) => Challenge::Scram,
@@ -35,7 +35,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Is this the user's password? That takes as long for nobody's as for somebody's.
+    /// Is this the user's password? The check takes as long for an unknown user.
     pub(super) fn accepts_cleartext(&mut self, id: ClientId, password: &[u8]) -> bool {
         let login = self.login_mut(id);
         let user = login.user.clone();
@@ -57,8 +57,8 @@ impl<X: Exchange> Engine<X> {
         self.config.auth_file.decoy_secret(user).map(Secret::parse)
     }
 
-    /// Keys of passwords that are stored as text are derived when they are first needed, which takes
-    /// its time, and unknown users have none. So they are derived before, one at a time.
+    /// Derives the keys of plain passwords in advance, one at a time. Unknown users have no keys,
+    /// so the time for deriving them would reveal which users exist.
     pub(crate) fn derive_ahead(&mut self) {
         if !matches!(self.config.global.auth_type, AuthType::ScramSha256 | AuthType::Hba) {
             return;

@@ -1,9 +1,9 @@
-//! How often a user's password may be guessed (`auth_failure_delay`). Each failed login of a user
-//! from one address costs so much time; who is behind by more than a few failures has the next
-//! proof looked at only when enough time has gone by. What is right costs nothing.
+//! Limits guessing of passwords (`auth_failure_delay`). Each failed login of a user from one
+//! address costs a fixed time. After a few failures, the next proof is checked only when that time
+//! has passed. A right password costs nothing.
 //!
-//! Counted by user *and* address: whoever guesses somebody's password from elsewhere slows down
-//! himself alone. Plain bookkeeping; it knows no clock and stands behind the lock of the `Limits`.
+//! Failures are counted by user *and* address, so an attacker elsewhere does not slow down the
+//! user. Plain bookkeeping: it knows no clock, and is behind the lock of the `Limits`.
 
 use core::net::IpAddr;
 use std::collections::HashMap;
@@ -12,28 +12,28 @@ use std::hash::BuildHasher as _;
 
 use crate::ids::Micros;
 
-/// Failures in a row that are not slowed: people mistype.
+/// Failures in a row without a delay: people mistype.
 pub const FREE: u64 = 5;
-/// Users and addresses remembered. Beyond that, those are forgotten who are nearest to being
-/// forgiven.
+/// Maximal number of remembered users and addresses. Beyond it, the entries that would expire first
+/// are forgotten.
 const KNOWN_MAX: usize = 16_384;
 
 #[derive(Debug, Default)]
 pub struct Guesses {
-    /// By a hash of user and address that nobody outside can compute: when all their failures will
-    /// be forgiven.
+    /// When the delay of a user and address is over. The key is a hash that an attacker cannot
+    /// compute.
     forgiven_at: HashMap<u64, Micros>,
     hashes: RandomState,
 }
 
 impl Guesses {
-    /// May a proof be looked at now?
+    /// May a proof be checked now?
     pub fn may_try(&self, origin: Origin, user: &str, delay: Micros, now: Micros) -> bool {
         let forgiven_at = self.forgiven_at.get(&self.key(origin, user)).copied();
         forgiven_at.is_none_or(|at| at <= now + (FREE - 1) * delay)
     }
 
-    /// A proof was wrong.
+    /// Counts a wrong proof.
     pub fn failed(&mut self, origin: Origin, user: &str, delay: Micros, now: Micros) {
         if delay == 0 {
             return;
@@ -46,7 +46,7 @@ impl Guesses {
         *at = (*at).max(now) + delay;
     }
 
-    /// All is forgiven: what was wrong may be right by the new configuration.
+    /// Forgets all failures: a password may be right under the new configuration.
     pub fn clear(&mut self) {
         self.forgiven_at.clear();
     }
@@ -66,8 +66,8 @@ impl Guesses {
     }
 }
 
-/// Where guesses come from: an IPv4 address, the first half of an IPv6 address (who has one of that
-/// network has all), or a unix socket.
+/// Where guesses come from: an IPv4 address, an IPv6 network, or a unix socket. Of an IPv6 address
+/// only the first half counts, because one host may use all addresses of its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     Unix,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_one_address_of_a_network_has_all_and_is_nobody_else() {
+    fn an_ipv6_network_counts_as_one_origin() {
         let of = |address: &str| Origin::new(Some(address.parse().unwrap()));
         assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
         let others =

@@ -1,36 +1,30 @@
-//! What those who are logging in have to wait for, and how long we wait for them: the pause after
-//! wrong proofs (`auth_failure_delay`), and who has to go when too many are logging in at a time
-//! (`max_client_logins`), or when others find no room (`max_client_conn` and its like).
+//! Delays and limits during login: the pause after wrong proofs (`auth_failure_delay`), and which
+//! clients are disconnected when too many are logging in (`max_client_logins`) or a client limit is
+//! reached (`max_client_conn` and others).
 
 use super::steps::Step;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, WorkerId};
-use crate::login::auth::LoginStep;
+use crate::login::auth::{Awaited, LoginStep};
 use crate::login::guesses::Origin;
+use crate::own_error::{Cause, OwnError};
 use crate::shell::{Exchange, Io, Mail};
 
-/// How long anybody who is logging in may keep us waiting, however many others there are: for its first
-/// packet, and for its proof.
+/// How long a client may delay its first packet or its proof, before it may be disconnected for
+/// others.
 pub const LOGIN_GRACE: Micros = 1_000_000;
 const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
 const OUTWAITED: &str = "others wait for the place of a client that does not log in";
 
 impl<X: Exchange> Engine<X> {
-    /// May the proof that has come be looked at? If not, that is done later, and nothing is read of
-    /// the client until then.
+    /// May the proof that has arrived be checked now? If not, it is checked later, and nothing is
+    /// read from the client until then.
     pub(super) fn may_be_judged(&mut self, id: ClientId, now: Micros) -> bool {
-        let is_proof = match self.login_mut(id).step {
-            LoginStep::ExpectCleartext
-            | LoginStep::ExpectJudged(_)
-            | LoginStep::ExpectMd5 { .. }
-            | LoginStep::ExpectSaslResponse(_) => true,
-            LoginStep::ExpectSaslInitial(_)
-            | LoginStep::ExpectStartup
-            | LoginStep::Proving(_)
-            | LoginStep::Asking(_)
-            | LoginStep::Checking(_) => false,
-        };
+        let step = &self.login_mut(id).step;
+        // The first message of SASL has no proof.
+        let is_proof =
+            step.awaits() == Awaited::Password && !matches!(step, LoginStep::ExpectSaslInitial(_));
         let delay = self.failure_delay();
         if !is_proof || delay == 0 {
             return true;
@@ -42,7 +36,7 @@ impl<X: Exchange> Engine<X> {
         may
     }
 
-    /// The client has not proven that it is who it says it is.
+    /// Counts a wrong proof of the client.
     pub(crate) fn note_wrong_proof(&mut self, id: ClientId, now: Micros) {
         let delay = self.failure_delay();
         let ClientPhase::Login(login) = &self.clients[id.0 as usize].phase else { return };
@@ -50,8 +44,8 @@ impl<X: Exchange> Engine<X> {
         self.exchange.limits(|limits| limits.guesses.failed(origin, user, delay, now));
     }
 
-    /// Those whose proofs had to wait may have their turn, the oldest first.
-    pub(crate) fn judge_held(&mut self, now: Micros, io: &mut impl Io<X>) {
+    /// Checks proofs whose delay is over, the oldest client first.
+    pub(crate) fn judge_held(&mut self, io: &mut impl Io<X>) {
         let is_held =
             |phase: &ClientPhase| matches!(phase, ClientPhase::Login(login) if login.held);
         let held = self.clients.iter().filter(|(_, client)| is_held(&client.phase));
@@ -60,21 +54,21 @@ impl<X: Exchange> Engine<X> {
         for (serial, slot) in held {
             let id = ClientId(slot as u32);
             self.login_mut(id).held = false;
-            self.go_on_login(id, Step::Continue, now, io);
+            self.go_on_login(id, Step::Continue, io);
             let is_there = self.clients.get(slot).is_some_and(|client| client.serial == serial);
             if is_there && !is_held(&self.clients[slot].phase) {
-                // What it has said since is still unread.
+                // Messages that it has sent meanwhile are still unread.
                 io.resume_client(id);
             }
         }
     }
 
-    pub(crate) fn end_slow_logins(&mut self, now: Micros, io: &mut impl Io<X>) {
-        self.end_waits(|_| true, CROWDED_OUT, now, io);
+    pub(crate) fn end_slow_logins(&mut self, io: &mut impl Io<X>) {
+        self.end_waits(|_| true, &OwnError::new(Cause::TooManyClients, CROWDED_OUT), io);
     }
 
-    /// Whoever has said its name counts in the limits on clients, proven or not. It must not take the
-    /// places of others by that alone: somebody for whom there was none has been turned away.
+    /// Asks all workers to disconnect stalled logins, because a client limit is reached. A client
+    /// counts in the limits before it is authenticated, and must not keep others out.
     pub(crate) fn want_places(&mut self) {
         if std::mem::replace(&mut self.places_wanted, true) {
             return;
@@ -86,17 +80,20 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    pub(crate) fn free_places(&mut self, now: Micros, io: &mut impl Io<X>) {
+    pub(crate) fn free_places(&mut self, io: &mut impl Io<X>) {
         if std::mem::take(&mut self.places_wanted) {
-            self.end_waits(|client| client.counted, OUTWAITED, now, io);
+            self.end_waits(
+                |client| client.counted,
+                &OwnError::new(Cause::TooManyClients, OUTWAITED),
+                io,
+            );
         }
     }
 
     fn end_waits(
         &mut self,
         is_meant: impl Fn(&Client) -> bool,
-        why: &str,
-        now: Micros,
+        why: &OwnError<'_>,
         io: &mut impl Io<X>,
     ) {
         let (mut slow, mut held) = (Vec::new(), Vec::new());
@@ -106,7 +103,9 @@ impl<X: Exchange> Engine<X> {
                 continue;
             }
             let since = client.connected_at.max(login.challenged_at);
-            if login.peer.local || !keeps_us(&login.step) || now.saturating_sub(since) < LOGIN_GRACE
+            if login.peer.local
+                || login.step.awaits() == Awaited::Answer
+                || io.now().saturating_sub(since) < LOGIN_GRACE
             {
                 continue;
             }
@@ -114,25 +113,11 @@ impl<X: Exchange> Engine<X> {
             out.push(ClientId(slot as u32));
         }
         for id in if slow.is_empty() { held } else { slow } {
-            self.disconnect(id, why, now, io);
+            self.disconnect_with(id, why, None, io);
         }
     }
 
     fn failure_delay(&self) -> Micros {
         self.config.global.auth_failure_delay.as_micros() as Micros
-    }
-}
-
-/// Is it the client whose turn it is?
-fn keeps_us(step: &LoginStep) -> bool {
-    match step {
-        // It is somebody else that we wait for.
-        LoginStep::Proving(_) | LoginStep::Asking(_) | LoginStep::Checking(_) => false,
-        LoginStep::ExpectStartup
-        | LoginStep::ExpectCleartext
-        | LoginStep::ExpectJudged(_)
-        | LoginStep::ExpectMd5 { .. }
-        | LoginStep::ExpectSaslInitial(_)
-        | LoginStep::ExpectSaslResponse(_) => true,
     }
 }

@@ -1,7 +1,7 @@
-//! Where only the server knows who may come in (`AccessPolicy::ProvenByServer`) it is asked by logging
-//! in to it with the client's password. That login takes a place in the pool and a seat like any
-//! other; where there is none the client waits in the pool's queue, and what it gets in the end makes
-//! room for it.
+//! Authentication where only PostgreSQL knows the users (`AccessPolicy::ProvenByServer`): Weir logs
+//! in to PostgreSQL with the client's password. That login takes a place in the pool and a seat
+//! like any other. If there is none, the client waits in the pool's queue, and the server that it
+//! gets is replaced by the login.
 //!
 //! ```text
 //!  password ─┬─ known to be right ─► authenticated
@@ -11,8 +11,7 @@
 //!                         └─ a place ──► login …
 //! ```
 //!
-//! As long as no password has been found right, no server of the pool can be opened but for one
-//! that is to be proven.
+//! Until a password was found right, the pool opens servers only to prove one.
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::server::Settling;
@@ -22,49 +21,44 @@ use crate::admission::pool::{Grant, Pool};
 use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::engine::work::Work;
-use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
+use crate::ids::{ClientId, PoolId, ServerId, Waiter};
 use crate::login::auth::{LoginStep, Proving};
-use crate::login::steps::Step;
+use crate::login::steps::{Step, no_database, not_allowed};
 use crate::server::{ServerPhase, ServerPurpose};
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
-    /// Is this the client's password?
-    pub(crate) fn prove(
-        &mut self,
-        id: ClientId,
-        password: &[u8],
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) -> Step {
+    /// Checks the client's password.
+    pub(crate) fn prove(&mut self, id: ClientId, password: &[u8], io: &mut impl Io<X>) -> Step {
         let login = self.login_mut(id);
         let (database, user) = (login.database.clone(), login.user.clone());
         if self.is_console(&database) {
-            return Step::Refuse("not allowed".into());
+            return Step::Refuse(not_allowed());
         }
         let Some(pool) = self.find_pool(&database, &user) else {
-            return Step::Refuse(format!("no such database: {database}"));
+            return Step::Refuse(no_database(&database));
         };
         if self.is_proven(pool, password) {
-            return self.authenticated(id, now, io);
+            return self.authenticated(id, io);
         }
         let proving = Proving { pool, password: password.to_vec(), waiter: None };
         self.login_mut(id).step = LoginStep::Proving(proving);
-        if self.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, now, io) {
-            self.connect_proof(id, now, io);
+        if self.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
+            self.connect_proof(id, io);
         } else {
-            self.queue_proof(id, pool, now, io);
+            self.queue_proof(id, pool, io);
         }
         Step::Done
     }
 
-    /// Has this password been found right before?
+    /// Was this password found right before?
     fn is_proven(&mut self, pool: PoolId, password: &[u8]) -> bool {
         let proven = self.exchange.pool(pool, |pool| pool.proven.clone());
         proven.is_some_and(|verifier| verifier.verify_password(password))
     }
 
-    fn queue_proof(&mut self, id: ClientId, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
+    fn queue_proof(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
+        let now = io.now();
         let worker = self.worker;
         match self.exchange.pool(pool, |pool| pool.request(worker, id, None, now)) {
             Grant::Server(server) => {
@@ -74,14 +68,15 @@ impl<X: Exchange> Engine<X> {
             }
             Grant::Queued { ticket, open } => {
                 if let LoginStep::Proving(proving) = &mut self.login_mut(id).step {
-                    proving.waiter = Some(Waiter { client: id, ticket, since: now });
+                    let pool = proving.pool;
+                    proving.waiter = Some(Waiter { client: id, pool, ticket, since: now });
                 }
                 if open {
-                    self.open_server(pool, now, io);
+                    self.open_server(pool, io);
                 }
             }
-            Grant::Refused(error) => self.refuse_client(id, &error, now, io),
-            Grant::Closed(reason) => self.disconnect(id, reason.text(), now, io),
+            Grant::Refused(error) => self.refuse_client(id, &error, io),
+            Grant::Closed(reason) => self.disconnect(id, reason, io),
         }
     }
 
@@ -91,56 +86,50 @@ impl<X: Exchange> Engine<X> {
             if matches!(login.step, LoginStep::Proving(_)))
     }
 
-    /// The client's turn has come. Somebody may have proven the same password meanwhile; else this
-    /// server makes room for the login.
-    pub(crate) fn prove_by(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Continues with the server that the client got in its turn. If the same password was proven
+    /// meanwhile, the server is placed again. Otherwise the login replaces it.
+    pub(crate) fn prove_by(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let LoginStep::Proving(proving) = &mut self.login_mut(id).step else { return };
         proving.waiter = None;
         let (pool, password) = (proving.pool, proving.password.clone());
         if self.is_proven(pool, &password) {
-            self.server_mut(on).phase = ServerPhase::Settling(Settling::Fresh);
-            // The server goes first, so that the client finds it in the pool.
-            self.place(on, now, io);
+            self.server_mut(on).enter(ServerPhase::Settling(Settling::Fresh));
+            // The server is placed first, so the client may find it in the pool.
+            self.place(on, io);
             io.resume_client(id);
-            let step = self.authenticated(id, now, io);
-            return self.go_on_login(id, step, now, io);
+            let step = self.authenticated(id, io);
+            return self.go_on_login(id, step, io);
         }
         let purpose = ServerPurpose::Proof { client: id, password };
-        self.replace_server(on, CloseReason::Evicted, purpose, now, io);
+        self.replace_server(on, CloseReason::Evicted, purpose, io);
     }
 
-    /// Its place and its seat are taken.
-    fn connect_proof(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
+    /// Opens the login, whose place and seat are taken.
+    fn connect_proof(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let LoginStep::Proving(proving) = &mut self.login_mut(id).step else { return };
         proving.waiter = None;
         let (pool, password) = (proving.pool, std::mem::take(&mut proving.password));
         let purpose = ServerPurpose::Proof { client: id, password };
-        self.connect_server(pool, Some(purpose), now, io);
+        self.connect_server(pool, Some(purpose), io);
     }
 
-    /// Is there nothing yet with which a server of this pool could be opened?
+    /// Does this pool lack a secret to open servers with?
     pub(crate) fn opens_by_proof(&mut self, pool: PoolId) -> bool {
         self.config.access == AccessPolicy::ProvenByServer
             && self.exchange.pool(pool, |pool| pool.server_secret.is_none())
     }
 
-    /// Is the client that has waited longest, whose login is the next, one of this worker's?
+    /// Does the client that has waited longest, whose login is next, belong to this worker?
     pub(crate) fn proves_first(&mut self, id: PoolId) -> bool {
         let worker = self.worker;
         let first = self.exchange.pool(id, |pool| pool.first_waiter());
         first.is_some_and(|(owner, _)| owner == worker)
     }
 
-    /// There is a place and a seat for the login of the client that has waited longest.
-    pub(crate) fn connect_prover(&mut self, id: PoolId, now: Micros, io: &mut impl Io<X>) {
+    /// Opens the login of the client that has waited longest. A place and a seat are taken.
+    pub(crate) fn connect_prover(&mut self, id: PoolId, io: &mut impl Io<X>) {
         let worker = self.worker;
-        // Who was first may have been thought of while the seat was looked for.
+        // The first client may have left the queue while the seat was searched for.
         let first = self.exchange.pool(id, |pool| {
             let waiter = pool.oldest_waiter(worker)?;
             pool.forget(worker, waiter.ticket);
@@ -148,11 +137,11 @@ impl<X: Exchange> Engine<X> {
         });
         let Some(client) = first else {
             self.opening_ended();
-            self.vacate(id, now);
+            self.vacate(id, io.now());
             self.pass_proof_on(id);
-            return self.feed(now, io);
+            return self.feed(io);
         };
-        self.connect_proof(client, now, io);
+        self.connect_proof(client, io);
     }
 
     pub(crate) fn pass_proof_on(&mut self, id: PoolId) {

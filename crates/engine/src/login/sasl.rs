@@ -1,5 +1,5 @@
-//! The SASL part of a client's login (protocol chapter 55.3), and what a login that went well
-//! teaches about how its user logs in to the server.
+//! The SASL part of a client's login (protocol chapter 55.3), and what a successful login reveals
+//! about its user's login to servers.
 
 use wire::backend;
 use wire::messages::SaslInitialResponse;
@@ -7,9 +7,10 @@ use wire::scram::{self, ScramError, ScramServer};
 
 use super::steps::{PASSWORD_FAILED, Step};
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, PoolId};
+use crate::ids::{ClientId, PoolId};
 use crate::login::auth::LoginStep;
 use crate::login::server_secret::ServerSecret;
+use crate::own_error::{Cause, OwnError};
 use crate::shell::{Exchange, Io};
 
 const SASL_FAILED: &str = "SASL authentication failed";
@@ -20,7 +21,6 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         mut server: ScramServer,
         body: &[u8],
-        now: Micros,
         io: &mut impl Io<X>,
     ) -> Step {
         let Ok(initial) = SaslInitialResponse::decode(body) else {
@@ -34,7 +34,7 @@ impl<X: Exchange> Engine<X> {
                 self.login_mut(id).step = LoginStep::ExpectSaslResponse(server);
                 Step::Continue
             }
-            Err(error) => self.sasl_failed(id, error, now, io),
+            Err(error) => self.sasl_failed(id, error, io),
         }
     }
 
@@ -43,45 +43,44 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         mut server: ScramServer,
         body: &[u8],
-        now: Micros,
         io: &mut impl Io<X>,
     ) -> Step {
         let finished = match server.client_final(body) {
             Ok(finished) => finished,
-            Err(error) => return self.sasl_failed(id, error, now, io),
+            Err(error) => return self.sasl_failed(id, error, io),
         };
         let Some(credential) = self.login_mut(id).credential.clone() else {
-            return self.sasl_failed(id, ScramError::Proof, now, io);
+            return self.sasl_failed(id, ScramError::Proof, io);
         };
         let mut out = Vec::new();
         backend::authentication_sasl_final(&mut out, &finished.reply);
         io.send_client(id, &out);
         if let wire::Secret::Scram(verifier) = &credential.secret {
-            // The same user logs in to the server with the key that the proof has shown us.
+            // The key that the proof revealed also logs the user in to servers.
             let (client_key, server_key) = (finished.client_key, verifier.server_key);
             let keys = scram::ScramKeys { client_key, server_key };
             self.login_mut(id).proven = Some(Box::new(ServerSecret::Scram(keys)));
         }
-        self.authenticated(id, now, io)
+        self.authenticated(id, io)
     }
 
     fn learn(&mut self, pool: PoolId, server_secret: ServerSecret) {
         self.exchange.pool(pool, |pool| {
-            // How a forced user logs in is not this client's to tell.
+            // A forced user has its own credentials.
             if !pool.settings.forced_user {
                 pool.server_secret = Some(server_secret);
             }
         });
     }
 
-    /// What the client's proof has shown also opens its servers.
+    /// Keeps what the client's proof revealed, to open servers of the pool.
     pub(super) fn learn_proof(&mut self, id: ClientId, pool: PoolId) {
         if let Some(server_secret) = self.login_mut(id).proven.take() {
             self.learn(pool, *server_secret);
         }
     }
 
-    /// What `auth_query` has told of the user also opens its servers.
+    /// Keeps the secret that `auth_query` returned, to open servers of the pool.
     pub(super) fn learn_answer(&mut self, id: ClientId, pool: PoolId) {
         let login = self.login_mut(id);
         let Some(credential) = login.credential.clone().filter(|_| login.asked) else { return };
@@ -91,7 +90,7 @@ impl<X: Exchange> Engine<X> {
                 self.learn(pool, ServerSecret::Password(password.clone()))
             }
             wire::Secret::Md5(hash) => self.learn(pool, ServerSecret::Md5(hash.clone())),
-            // Only a client's proof yields the keys. Those of an earlier one may still be right.
+            // Only a client's proof yields the keys. Those of an earlier login may still be right.
             wire::Secret::Scram(_) => {
                 if self.exchange.pool(pool, |pool| pool.server_secret.is_none()) {
                     self.learn(pool, ServerSecret::Verifier);
@@ -100,8 +99,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The keys of a user's verifier open the servers of each database, in whichever of them its
-    /// client has shown them.
+    /// Copies the SCRAM keys of a user's verifier from a pool of another database.
     pub(crate) fn learn_from_other_pools(&mut self, pool: PoolId) {
         let unknown = self.exchange.pool(pool, |pool| {
             let settings = &pool.settings;
@@ -122,23 +120,23 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn sasl_failed(
-        &mut self,
-        id: ClientId,
-        error: ScramError,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) -> Step {
-        self.note_wrong_proof(id, now);
+    fn sasl_failed(&mut self, id: ClientId, error: ScramError, io: &mut impl Io<X>) -> Step {
+        let now = io.now();
         match error {
             ScramError::AuthorizationIdentity
             | ScramError::ChannelBinding
             | ScramError::ChannelBindingDowngrade
             | ScramError::ChannelBindingMismatch
-            | ScramError::Mechanism => return Step::Refuse(error.to_string()),
+            | ScramError::Mechanism => return self.refuse_proof(id, error.to_string().into(), now),
             ScramError::Proof => self.client_trouble(id, PASSWORD_FAILED, io),
-            _ => self.client_trouble(id, &error.to_string(), io),
+            ScramError::Iterations(_)
+            | ScramError::Malformed { .. }
+            | ScramError::MandatoryExtension
+            | ScramError::Nonce
+            | ScramError::OutOfOrder
+            | ScramError::Refused(_)
+            | ScramError::ServerSignature => self.client_trouble(id, &error.to_string(), io),
         }
-        Step::Refuse(SASL_FAILED.into())
+        self.refuse_proof(id, OwnError::new(Cause::Password, SASL_FAILED), now)
     }
 }

@@ -1,18 +1,18 @@
-//! What a client's login has shown of how its user logs in to the server.
+//! The type [`ServerSecret`].
 
 use wire::scram::ScramKeys;
 
-/// What a client's login has shown us of how its user logs in to the server.
+/// A secret for logins to servers, learnt from a client's login.
 #[derive(Clone)]
 pub enum ServerSecret {
-    /// What `auth_query` told, and the client has proven to know.
+    /// The password that `auth_query` returned and the client has proven.
     Password(String),
-    /// From the client's own SCRAM proof, or derived from the password it gave.
+    /// The keys from the client's own SCRAM proof, or derived from its password.
     Scram(ScramKeys),
     /// `md5` and 32 digits.
     Md5(String),
-    /// `auth_query` told a SCRAM verifier, and the client has not shown its keys: no server that wants a
-    /// proof can be logged in to.
+    /// `auth_query` returned a SCRAM verifier, and the client has not revealed the keys. Servers
+    /// that ask for a password cannot be opened.
     Verifier,
 }
 

@@ -1,8 +1,9 @@
-//! A client's startup packet: who it wants to be and where, whether there is room for it, and its
-//! settings: which are taken, which are dropped, which are refused (`track_extra_parameters`,
+//! A client's startup packet: its user and database, the limits on clients, and its settings.
+//! Settings are accepted, dropped or refused (`track_extra_parameters`,
 //! `ignore_startup_parameters`, `application_name_add_host`).
 
 use crate::client::KeyForm;
+use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 
 use config::{AccessPolicy, AuthType, PoolMode};
@@ -23,10 +24,10 @@ const USER_LEN_MAX: usize = 128;
 const DATABASE_LEN_MAX: usize = 63;
 
 const APPLICATION_NAME: &str = "application_name";
-/// What a client is called that has no name, where addresses are added to names.
+/// The `application_name` of a client that gives none, where addresses are added to names.
 const NAMELESS: &[u8] = b"app";
 
-/// What the settings in a startup packet are for.
+/// The connection that the settings in a startup packet are for.
 #[derive(Clone, Copy)]
 struct LoginTarget<'a> {
     replicates: bool,
@@ -34,26 +35,26 @@ struct LoginTarget<'a> {
     user: &'a str,
 }
 
-/// None for what is between Weir and the library in the server.
+/// Returns None for settings that are private to Weir and its library.
 fn setting(name: &[u8], value: &[u8]) -> Option<Setting> {
     let name = name.to_ascii_lowercase();
     (!name.starts_with(OURS)).then(|| Setting { name: name.into(), value: value.into() })
 }
 
-/// The client's own value of a tracked parameter, which it is told back at login.
+/// Sets the client's value of a tracked parameter, which it is told at login.
 fn take(vars: &mut Vars, slot: usize, value: &[u8]) {
     let value = if slot == CLIENT_ENCODING { encoding::reported(value) } else { value };
     vars.set(slot, value);
 }
 
 impl<X: Exchange> Engine<X> {
-    /// Take in the startup packet.
+    /// Reads the startup packet.
     pub(crate) fn startup(
         &mut self,
         id: ClientId,
         packet: &StartupPacket<'_>,
         io: &mut impl Io<X>,
-    ) -> Result<(), String> {
+    ) -> Result<(), OwnError<'static>> {
         let peer = &self.login_mut(id).peer;
         let is_bare = peer.secured.is_none() && !peer.local;
         if is_bare && self.config.global.client_tls_sslmode.is_required() {
@@ -76,7 +77,7 @@ impl<X: Exchange> Engine<X> {
         }
         let is_console = self.is_console(&database);
         if self.turns_newcomers_away() && !is_console {
-            return Err("pooler is shutting down".into());
+            return Err(OwnError::new(Cause::ShuttingDown, "pooler is shutting down"));
         }
         let replication = Replication::of(packet);
         let target =
@@ -89,7 +90,10 @@ impl<X: Exchange> Engine<X> {
         if counts.process > self.config.global.max_client_conn && !is_console {
             self.uncount_client(id, &identity);
             self.want_places();
-            return Err("no more connections allowed (max_client_conn)".into());
+            return Err(OwnError::new(
+                Cause::TooManyClients,
+                "no more connections allowed (max_client_conn)",
+            ));
         }
         self.negotiate(id, packet, io);
         if let Err(why) = known_as {
@@ -109,13 +113,14 @@ impl<X: Exchange> Engine<X> {
         self.refuse_beyond(counts, &identity)
     }
 
-    /// Is any setting this client's own business?
+    /// Are all settings accepted and carried for this client?
     fn carries(&self, target: LoginTarget<'_>) -> bool {
         let found = self.config.database(target.database);
         found.is_some_and(|found| self.config.pool_mode(&found, target.user) == PoolMode::Auto)
     }
 
-    /// With `auth_type=any` clients are whoever the database's entry says, whatever they say.
+    /// Returns the user of the database's entry for `auth_type=any`, where the client's own name
+    /// does not matter.
     fn user_of_all(&self, database: &str) -> Result<Option<String>, &'static str> {
         let is_any = self.config.global.auth_type == AuthType::Any;
         if !is_any || self.config.access != AccessPolicy::Configured {
@@ -129,13 +134,13 @@ impl<X: Exchange> Engine<X> {
         user.map(Some).ok_or("auth_type=any requires forced user")
     }
 
-    /// The client counts until it leaves, even if it is turned away.
+    /// Counts the client until it leaves, even if it is refused.
     fn count_client(&mut self, id: ClientId, identity: &Identity) -> ClientCounts {
         self.client_mut(id).counted = true;
         self.exchange.limits(|limits| limits.client_came(identity))
     }
 
-    /// It leaves before it is anybody, and who it would have been is not known later.
+    /// Ends counting a client that is refused before its identity is known.
     #[cold]
     fn uncount_client(&mut self, id: ClientId, identity: &Identity) {
         if std::mem::take(&mut self.client_mut(id).counted) {
@@ -143,15 +148,15 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// It turns out to be somebody else than it said, and counts as that one from now on.
+    /// Counts the client under another identity than it gave.
     ///
     /// # Errors
-    /// There is no room for one more of these.
+    /// Returns an error if a limit on clients of the new identity is reached.
     pub(crate) fn recount_client(
         &mut self,
         id: ClientId,
         identity: Arc<Identity>,
-    ) -> Result<(), String> {
+    ) -> Result<(), OwnError<'static>> {
         let client = self.client_mut(id);
         let before = std::mem::replace(&mut client.identity, identity.clone());
         if !client.counted {
@@ -162,15 +167,19 @@ impl<X: Exchange> Engine<X> {
         self.refuse_beyond(counts, &identity)
     }
 
-    /// May this user steer the pooler? Who runs it may do so by the unix socket.
+    /// May this user use the console fully? The user that runs Weir may, through the unix socket.
     fn is_operator(&self, user: &str) -> bool {
         user == config::CONSOLE_USER
             || self.config.global.admin_users.iter().any(|admin| admin == user)
     }
 
-    /// Is there room for one more client of that database, and of that user?
-    fn refuse_beyond(&mut self, counts: ClientCounts, identity: &Identity) -> Result<(), String> {
-        // An operator comes in whatever there is.
+    /// Is there room for one more client of this database and of this user?
+    fn refuse_beyond(
+        &mut self,
+        counts: ClientCounts,
+        identity: &Identity,
+    ) -> Result<(), OwnError<'static>> {
+        // Operators are always let in.
         if self.is_console(&identity.database) && self.is_operator(&identity.user) {
             return Ok(());
         }
@@ -184,11 +193,10 @@ impl<X: Exchange> Engine<X> {
             return Ok(());
         };
         self.want_places();
-        Err(format!("client connections exceeded ({limit})"))
+        Err(OwnError::new(Cause::TooManyClients, format!("client connections exceeded ({limit})")))
     }
 
-    /// Protocol extensions we do not know, or a newer minor version than ours, are politely
-    /// declined.
+    /// Declines unknown protocol extensions and newer minor versions.
     fn negotiate(&mut self, id: ClientId, packet: &StartupPacket<'_>, io: &mut impl Io<X>) {
         let unknown: Vec<&[u8]> = packet
             .parameters()
@@ -206,19 +214,19 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The client's own values of tracked parameters. Of one that is given several times the last
-    /// counts, and the packet's own more than that in its `options`, wherever these stand: PostgreSQL's
-    /// rule. The `options` of a client that replicates are its server's business alone.
+    /// Returns the client's own values of tracked parameters. If one is given several times, the
+    /// last one counts. The packet's own parameters override those in `options`, as in PostgreSQL.
+    /// The `options` of a replication client go to its server unchanged.
     ///
     /// # Errors
-    /// What the client is told of a parameter that nobody has announced.
+    /// Returns the error for a parameter that is neither tracked nor ignored.
     fn startup_vars(
         &self,
         id: ClientId,
         packet: &StartupPacket<'_>,
         target: LoginTarget<'_>,
         io: &mut impl Io<X>,
-    ) -> Result<Vars, String> {
+    ) -> Result<Vars, OwnError<'static>> {
         let mut vars = Vars::default();
         let mut carried = Vec::new();
         let mut named = false;
@@ -243,7 +251,7 @@ impl<X: Exchange> Engine<X> {
                         if self.carries(target) {
                             carried.extend(setting(name, value));
                         } else {
-                            return Err(self.unsupported(id, "", &text, value, io));
+                            return Err(self.unsupported(id, "", &text, value, io).into());
                         }
                     }
                 },
@@ -256,7 +264,7 @@ impl<X: Exchange> Engine<X> {
         Ok(vars)
     }
 
-    /// Settings in the form of command line arguments, each taken or refused by itself.
+    /// Reads settings in the form of command line arguments, each accepted or refused alone.
     fn startup_options(
         &self,
         id: ClientId,
@@ -264,12 +272,12 @@ impl<X: Exchange> Engine<X> {
         target: LoginTarget<'_>,
         (vars, carried): (&mut Vars, &mut Vec<Setting>),
         io: &mut impl Io<X>,
-    ) -> Result<(), String> {
+    ) -> Result<(), OwnError<'static>> {
         let all = self.ignores("options");
         let settings = match startup::parse_options(options) {
             Ok(settings) => settings,
             Err(_) if all => return Ok(()),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.to_string().into()),
         };
         for (name, value) in settings {
             if let Some(slot) = self.names.slot(name.as_bytes()) {
@@ -282,13 +290,15 @@ impl<X: Exchange> Engine<X> {
             if self.carries(target) {
                 carried.extend(setting(name.as_bytes(), value.as_bytes()));
             } else if !all {
-                return Err(self.unsupported(id, " in options", &name, value.as_bytes(), io));
+                return Err(self
+                    .unsupported(id, " in options", &name, value.as_bytes(), io)
+                    .into());
             }
         }
         Ok(())
     }
 
-    /// The client is told the name alone.
+    /// Returns the error for the client, which has only the name. The log has the value, too.
     fn unsupported(
         &self,
         id: ClientId,

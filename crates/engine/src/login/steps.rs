@@ -1,9 +1,10 @@
 //! A client from its first byte up to "logged in" (protocol chapter 55.2.1). Texts and order of
-//! checks are PgBouncer's: an unknown user takes the same course as a wrong password, an unknown
-//! database is reported only to those who proved who they are.
+//! checks are PgBouncer's. An unknown user is treated like a wrong password, and an unknown
+//! database is reported only after authentication.
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
+use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 
 use config::hba::Visitor;
@@ -18,65 +19,63 @@ use crate::engine::{Drain, Engine};
 use crate::ids::{ClientId, Micros, PoolId};
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::replication::ReplicationKind;
-use crate::login::auth::{Challenge, Credential, Login, LoginStep, Method, challenge};
+use crate::login::auth::{Awaited, Challenge, Credential, Login, LoginStep, Method, challenge};
+use crate::routing::Place;
 use crate::settings::{PoolKey, PoolSettings};
 use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart, Weight};
 use crate::values::Values;
 
-/// No password is longer, and no message of SASL (PostgreSQL's `PG_MAX_AUTH_TOKEN_LENGTH`).
+/// Maximal length of a password or SASL message (PostgreSQL's `PG_MAX_AUTH_TOKEN_LENGTH`).
 const PASSWORD_LEN_MAX: usize = 65_535;
 pub(super) const PASSWORD_FAILED: &str = "password authentication failed";
 
-/// What one step of a login comes to.
+fn wrong_password() -> OwnError<'static> {
+    OwnError::new(Cause::Password, PASSWORD_FAILED)
+}
+
+pub(super) fn no_database(name: &str) -> OwnError<'static> {
+    OwnError::new(Cause::UnknownDatabase, format!("no such database: {name}"))
+}
+
+/// Returns the error for a user that may not use the console.
+pub(super) fn not_allowed() -> OwnError<'static> {
+    OwnError::new(Cause::Rule, "not allowed")
+}
+
+/// The result of one step of a login.
 pub(crate) enum Step {
     /// More bytes are needed.
     Wait,
-    /// The next message may be there already.
+    /// The next message may have arrived already.
     Continue,
-    Refuse(String),
-    /// The same, but the client is not told.
+    Refuse(OwnError<'static>),
+    /// Closes the client without an error message.
     Drop(&'static str),
-    /// The client is somewhere else now: logged in, handed over, or gone.
+    /// The client is logged in, handed over, or closed.
     Done,
 }
 
 impl<X: Exchange> Engine<X> {
-    pub(crate) fn login_bytes(
-        &mut self,
-        id: ClientId,
-        bytes: &[u8],
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    pub(crate) fn login_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         self.login_mut(id).buffer.extend_from_slice(bytes);
-        self.go_on_login(id, Step::Continue, now, io);
+        self.go_on_login(id, Step::Continue, io);
     }
 
-    /// All that can be done with what has come, after `step`.
-    pub(crate) fn go_on_login(
-        &mut self,
-        id: ClientId,
-        mut step: Step,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Continues the login after `step`, as far as the received bytes allow.
+    pub(crate) fn go_on_login(&mut self, id: ClientId, mut step: Step, io: &mut impl Io<X>) {
         loop {
             match step {
                 Step::Wait | Step::Done => return,
                 Step::Continue => {}
-                Step::Refuse(why) => return self.disconnect(id, &why, now, io),
+                Step::Refuse(why) => return self.disconnect(id, why, io),
                 Step::Drop(why) => {
-                    return self.drop_client(id, Leaving::Unanswered(why), now, io);
+                    return self.drop_client(id, Leaving::Unanswered(why), io);
                 }
             }
-            step = match self.login_mut(id).step {
-                LoginStep::ExpectStartup => self.startup_step(id, now, io),
-                LoginStep::Proving(_) | LoginStep::Asking(_) | LoginStep::Checking(_) => Step::Wait,
-                LoginStep::ExpectCleartext
-                | LoginStep::ExpectJudged(_)
-                | LoginStep::ExpectMd5 { .. }
-                | LoginStep::ExpectSaslInitial(_)
-                | LoginStep::ExpectSaslResponse(_) => self.password_step(id, now, io),
+            step = match self.login_mut(id).step.awaits() {
+                Awaited::Startup => self.startup_step(id, io),
+                Awaited::Password => self.password_step(id, io),
+                Awaited::Answer => Step::Wait,
             };
         }
     }
@@ -84,11 +83,17 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn login_mut(&mut self, id: ClientId) -> &mut Login {
         match &mut self.client_mut(id).phase {
             ClientPhase::Login(login) => login,
-            _ => unreachable!("only called while the client is logging in"),
+            ClientPhase::Idle
+            | ClientPhase::Waiting(_)
+            | ClientPhase::Preparing(_)
+            | ClientPhase::Linked
+            | ClientPhase::Canceling { .. } => {
+                unreachable!("only called while the client is logging in")
+            }
         }
     }
 
-    fn startup_step(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) -> Step {
+    fn startup_step(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
         if self.begins_tls(id) {
             let said = std::mem::take(&mut self.login_mut(id).buffer);
             return self.start_tls(id, TlsStart::Direct(said), io);
@@ -121,24 +126,24 @@ impl<X: Exchange> Engine<X> {
                 Step::Wait
             }
             Ok(StartupRequest::Cancel(key)) => {
-                self.ask_cancel(id, key, now, io);
+                self.ask_cancel(id, key, io);
                 Step::Done
             }
             Ok(StartupRequest::Startup(packet)) => match self.startup(id, &packet, io) {
-                Ok(()) => self.begin_challenge(id, now, io),
+                Ok(()) => self.begin_challenge(id, io),
                 Err(why) => Step::Refuse(why),
             },
             Err(error) => not_a_startup(error, &packet),
         }
     }
 
-    /// TLS is for TCP: nobody listens on a unix socket.
+    /// TLS is offered on TCP only: a unix socket cannot be overheard.
     fn offers_tls(&self, id: ClientId) -> bool {
         let ClientPhase::Login(login) = &self.client(id).phase else { return false };
         self.config.global.client_tls_sslmode != SslMode::Disable && !login.peer.local
     }
 
-    /// Are its first bytes those of a TLS handshake (`sslnegotiation=direct`)?
+    /// Are the client's first bytes those of a TLS handshake (`sslnegotiation=direct`)?
     fn begins_tls(&self, id: ClientId) -> bool {
         const HANDSHAKE_RECORD: u8 = 0x16;
         let ClientPhase::Login(login) = &self.client(id).phase else { return false };
@@ -147,46 +152,46 @@ impl<X: Exchange> Engine<X> {
             && self.offers_tls(id)
     }
 
-    /// The client comes back when the handshake is made.
+    /// Hands the client over for the handshake, after which it comes back as a new client.
     fn start_tls(&mut self, id: ClientId, start: TlsStart, io: &mut impl Io<X>) -> Step {
         let client = self.clients.remove(id.0 as usize);
         io.start_tls(id, start, client.connected_at);
         Step::Done
     }
 
-    /// What the user is has to be known first.
-    fn begin_challenge(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) -> Step {
+    /// Finds the user's credential, and challenges the client.
+    fn begin_challenge(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
         let user = self.login_mut(id).user.clone();
         let mut out = Vec::new();
         let login = self.login_mut(id);
         if login.peer.same_user && user == "pgbouncer" {
             let database = login.database.clone();
             if self.is_console(&database) {
-                // Who runs the pooler may steer it.
-                return self.enter_console(id, true, now, io);
+                // The user that runs Weir may use the console.
+                return self.enter_console(id, true, io);
             }
         }
         if self.config.access == AccessPolicy::ProvenByServer {
             if !self.login_mut(id).peer.loopback {
-                return Step::Refuse("login rejected".into());
+                return Step::Refuse(OwnError::new(Cause::Rule, "login rejected"));
             }
             backend::authentication_cleartext(&mut out);
             let login = self.login_mut(id);
-            (login.step, login.challenged_at) = (LoginStep::ExpectCleartext, now);
+            (login.step, login.challenged_at) = (LoginStep::ExpectCleartext, io.now());
             io.send_client(id, &out);
             return Step::Continue;
         }
-        if let Some(step) = self.ask_about_user(id, now, io) {
+        if let Some(step) = self.ask_about_user(id, io) {
             return step;
         }
         let credential = self.credentials.of_user(&self.config, &user);
         if credential.is_none() && self.config.access == AccessPolicy::Configured {
             self.remark_unknown(id, io);
         }
-        self.challenge_user(id, credential, now, io)
+        self.challenge_user(id, credential, io)
     }
 
-    /// The log alone tells that there is no such user.
+    /// Logs an unknown user; the client is not told.
     fn remark_unknown(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if matches!(self.config.global.auth_type, AuthType::Any | AuthType::Pam) {
             return;
@@ -198,7 +203,8 @@ impl<X: Exchange> Engine<X> {
         io.event(Event::ClientRemark { client: id, name, weight, message: &message });
     }
 
-    /// What may this user do on the console: everything, only look, or not even that?
+    /// May this user change things on the console (true), only SHOW (false), or not log in there
+    /// (None)?
     fn console_rights(&self, user: &str) -> Option<bool> {
         let global = &self.config.global;
         let listed = |list: &[String]| list.iter().any(|known| known == user);
@@ -208,13 +214,12 @@ impl<X: Exchange> Engine<X> {
         (admin || listed(&global.stats_users) || any).then_some(admin)
     }
 
-    /// The client is asked to prove that it is the user that has this credential. None: there is
-    /// no such user, which it is not told.
+    /// Challenges the client to prove that it is this user. If there is no credential, the user
+    /// does not exist, which the client is not told.
     pub(crate) fn challenge_user(
         &mut self,
         id: ClientId,
         credential: Option<Arc<Credential>>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) -> Step {
         self.login_mut(id).credential.clone_from(&credential);
@@ -238,12 +243,10 @@ impl<X: Exchange> Engine<X> {
             challenge = self.decoy_challenge(&user, challenge);
         }
         let step = match challenge {
-            Challenge::None => return self.authenticated(id, now, io),
-            Challenge::Refused(why) => {
-                return Step::Refuse(why.into());
-            }
+            Challenge::None => return self.authenticated(id, io),
+            Challenge::Refused(why) => return Step::Refuse(why),
             Challenge::Peer(map) => return self.check_peer(id, map, io),
-            Challenge::Cert(map) => return self.check_certificate(id, map.as_deref(), now, io),
+            Challenge::Cert(map) => return self.check_certificate(id, map.as_deref(), io),
             Challenge::Judged(judge) => {
                 backend::authentication_cleartext(&mut out);
                 LoginStep::ExpectJudged(judge)
@@ -273,13 +276,13 @@ impl<X: Exchange> Engine<X> {
             }
         };
         let login = self.login_mut(id);
-        (login.step, login.challenged_at) = (step, now);
+        (login.step, login.challenged_at) = (step, io.now());
         io.send_client(id, &out);
         Step::Continue
     }
 
-    /// One message of the client's side of the challenge.
-    fn password_step(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) -> Step {
+    /// Reads one message of the client's reply to the challenge.
+    fn password_step(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
         let login = self.login_mut(id);
         if login.buffer.first() == Some(&0) {
             return match login.buffer.len() < startup::PACKET_LEN_MIN {
@@ -290,7 +293,7 @@ impl<X: Exchange> Engine<X> {
         let header = match Header::parse(&login.buffer) {
             Ok(Some(header)) => header,
             Ok(None) => return Step::Wait,
-            Err(_) => return Step::Refuse(bad_header(&login.buffer)),
+            Err(_) => return Step::Refuse(bad_header(&login.buffer).into()),
         };
         if header.code != frontend::PASSWORD {
             return Step::Drop("bad packet");
@@ -298,14 +301,14 @@ impl<X: Exchange> Engine<X> {
         let is_text = login.step.expects_text();
         if header.total > HEADER_LEN + PASSWORD_LEN_MAX + usize::from(is_text) {
             return match is_text {
-                true => self.verdict(id, false, PASSWORD_FAILED, now, io),
+                true => self.verdict(id, false, wrong_password(), io),
                 false => Step::Refuse("password too long".into()),
             };
         }
         if login.buffer.len() < header.total {
             return Step::Wait;
         }
-        if !self.may_be_judged(id, now) {
+        if !self.may_be_judged(id, io.now()) {
             return Step::Wait;
         }
         let login = self.login_mut(id);
@@ -313,14 +316,14 @@ impl<X: Exchange> Engine<X> {
         let message = std::mem::replace(&mut login.buffer, rest);
         let mut body = &message[HEADER_LEN..];
         if login.step.expects_text() {
-            // It ends with the message and not before, or PostgreSQL says so in these words.
+            // The zero byte must be the last one. The error is PostgreSQL's.
             let Some((0, text)) = body.split_last().filter(|(_, text)| !text.contains(&0)) else {
                 return Step::Refuse("invalid password packet size".into());
             };
             body = text;
         }
         match std::mem::take(&mut login.step) {
-            LoginStep::ExpectCleartext => self.cleartext(id, body, now, io),
+            LoginStep::ExpectCleartext => self.cleartext(id, body, io),
             LoginStep::ExpectJudged(judge) => self.check_password(id, judge, body, io),
             LoginStep::ExpectMd5 { salt } => {
                 let login = self.login_mut(id);
@@ -328,10 +331,10 @@ impl<X: Exchange> Engine<X> {
                     .credential
                     .as_ref()
                     .is_some_and(|known| known.accepts_md5(&login.user, salt, body));
-                self.verdict(id, accepted, PASSWORD_FAILED, now, io)
+                self.verdict(id, accepted, wrong_password(), io)
             }
-            LoginStep::ExpectSaslInitial(server) => self.sasl_initial(id, server, body, now, io),
-            LoginStep::ExpectSaslResponse(server) => self.sasl_response(id, server, body, now, io),
+            LoginStep::ExpectSaslInitial(server) => self.sasl_initial(id, server, body, io),
+            LoginStep::ExpectSaslResponse(server) => self.sasl_response(id, server, body, io),
             LoginStep::ExpectStartup
             | LoginStep::Proving(_)
             | LoginStep::Asking(_)
@@ -339,36 +342,39 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn cleartext(
-        &mut self,
-        id: ClientId,
-        password: &[u8],
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) -> Step {
+    fn cleartext(&mut self, id: ClientId, password: &[u8], io: &mut impl Io<X>) -> Step {
         if password.is_empty() {
             return Step::Refuse("empty password returned by client".into());
         }
         if self.config.access == AccessPolicy::ProvenByServer {
-            return self.prove(id, password, now, io);
+            return self.prove(id, password, io);
         }
         let accepted = self.accepts_cleartext(id, password);
-        self.verdict(id, accepted, PASSWORD_FAILED, now, io)
+        self.verdict(id, accepted, wrong_password(), io)
     }
 
     pub(crate) fn verdict(
         &mut self,
         id: ClientId,
         accepted: bool,
-        failure: &str,
-        now: Micros,
+        failure: OwnError<'static>,
         io: &mut impl Io<X>,
     ) -> Step {
         if accepted {
-            return self.authenticated(id, now, io);
+            return self.authenticated(id, io);
         }
+        self.refuse_proof(id, failure, io.now())
+    }
+
+    /// Refuses a client whose proof was wrong.
+    pub(super) fn refuse_proof(
+        &mut self,
+        id: ClientId,
+        why: OwnError<'static>,
+        now: Micros,
+    ) -> Step {
         self.note_wrong_proof(id, now);
-        Step::Refuse(failure.into())
+        Step::Refuse(why)
     }
 
     pub(crate) fn log_login_failed(&mut self, id: ClientId, io: &mut impl Io<X>) {
@@ -377,47 +383,44 @@ impl<X: Exchange> Engine<X> {
         io.event(Event::LoginFailed { client: id, database: &database, user: &user });
     }
 
-    /// The client is who it says it is. Where does it want to go?
-    pub(crate) fn authenticated(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) -> Step {
+    /// Continues with an authenticated client: to the console or to a pool.
+    pub(crate) fn authenticated(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
         let login = self.login_mut(id);
         let (database, user) = (login.database.clone(), login.user.clone());
         if self.is_console(&database) {
             return match self.console_rights(&user) {
-                Some(admin) => self.enter_console(id, admin, now, io),
-                None => Step::Refuse("not allowed".into()),
+                Some(admin) => self.enter_console(id, admin, io),
+                None => Step::Refuse(not_allowed()),
             };
         }
         let Some(pool) = self.find_pool(&database, &user) else {
             self.log_login_failed(id, io);
-            return Step::Refuse(format!("no such database: {database}"));
+            return Step::Refuse(no_database(&database));
         };
         self.remark_autodb(id, pool, io);
         let disabled = self.exchange.pool(pool, |pool| pool.disabled);
         if disabled {
-            return Step::Refuse(format!("database \"{database}\" is disabled"));
+            return Step::Refuse(OwnError::new(
+                Cause::DisabledDatabase,
+                format!("database \"{database}\" is disabled"),
+            ));
         }
         self.learn_answer(id, pool);
         self.learn_proof(id, pool);
-        self.enter_pool(id, pool, now, io);
+        self.enter_pool(id, pool, io);
         Step::Done
     }
 
-    /// Login is over. A client of a warm pool needs no server for its welcome, except in session
-    /// mode, where it is told its server's process id.
-    pub(crate) fn enter_pool(
-        &mut self,
-        id: ClientId,
-        pool: PoolId,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// Completes the login. If the pool's parameters are known, the client needs no server for its
+    /// welcome. In session mode it does, because the welcome has the server's process id.
+    pub(crate) fn enter_pool(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let view_identity = self.view(pool).identity.clone();
         let client = self.client_mut(id);
         let ClientPhase::Login(login) = std::mem::replace(&mut client.phase, ClientPhase::Idle)
         else {
             return;
         };
-        // Bytes sent ahead of the welcome are unusual, but nobody forbids them.
+        // A client may send messages before its welcome, though few do.
         client.stream.held = login.buffer.into();
         client.given = login.vars.known();
         client.vars = Values::new(login.vars);
@@ -434,27 +437,21 @@ impl<X: Exchange> Engine<X> {
             pool.welcome.clone()
         });
         if replicates {
-            self.link_own(id, pool, now, io);
+            self.link_own(id, pool, io);
         } else if let Some(welcome) = warm.filter(|_| !self.settings(pool).is_session()) {
             self.complete_vars(id, &welcome);
             self.welcome(id, None, &welcome, io);
             if !self.client(id).stream.holds_message() {
                 io.resume_client(id);
-            } else if self.link(id, now, io) == Readable::Now {
+            } else if self.link(id, io) == Readable::Now {
                 self.go_on(id, io);
             }
-        } else if self.link(id, now, io) == Readable::Now {
+        } else if self.link(id, io) == Readable::Now {
             self.go_on(id, io);
         }
     }
 
-    fn enter_console(
-        &mut self,
-        id: ClientId,
-        admin: bool,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) -> Step {
+    fn enter_console(&mut self, id: ClientId, admin: bool, io: &mut impl Io<X>) -> Step {
         let mut client = self.clients.remove(id.0 as usize);
         let ClientPhase::Login(login) = &mut client.phase else { return Step::Done };
         let unread = std::mem::take(&mut login.buffer);
@@ -470,36 +467,46 @@ impl<X: Exchange> Engine<X> {
             admin,
             serial: client.serial,
             unread,
-            connected_at: now,
+            connected_at: io.now(),
         };
         io.hand_to_console(id, login);
         Step::Done
     }
 
-    /// The console's names in place of a database; `weir` gives way to a real database.
+    /// Is this one of the console's names? A configured database `weir` has precedence.
     pub(crate) fn is_console(&self, database: &str) -> bool {
         database == "pgbouncer"
             || (database == "weir" && !self.config.databases.contains_key(database))
     }
 
-    /// If this is one of the console's names, the other: a rule for the one is a rule for both, or
-    /// whoever is kept out by the one would come in by the other.
+    /// Returns the console's other name. Rules for one name hold for both, so that a rejected
+    /// client cannot use the other one.
     fn other_name_of_console(&self, database: &str) -> Option<&'static str> {
         let [one, other] = ["pgbouncer", "weir"];
         let found = if database == one { other } else { one };
         (self.is_console(database) && self.is_console(found)).then_some(found)
     }
 
-    /// The pool of this database and user, made when it is asked for the first time.
+    /// Returns the writer pool of this database and user, and creates it if needed.
     pub(crate) fn find_pool(&mut self, database: &str, user: &str) -> Option<PoolId> {
-        let entry = self.config.database(database)?;
-        let user = entry.user.as_deref().unwrap_or(user);
-        Some(self.pool_of(&entry, user))
+        self.find_pool_at(database, user, Place::Writer)
     }
 
-    /// The pool of the database with that very user, whomever its clients are made.
-    pub(crate) fn pool_of(&mut self, entry: &Database, user: &str) -> PoolId {
-        let key = PoolKey { database: entry.name.clone(), user: user.to_owned() };
+    /// Does the same for any place.
+    pub(crate) fn find_pool_at(
+        &mut self,
+        database: &str,
+        user: &str,
+        place: Place,
+    ) -> Option<PoolId> {
+        let entry = self.config.database(database)?;
+        let user = entry.user.as_deref().unwrap_or(user);
+        let key = PoolKey { database: entry.name.clone(), user: user.to_owned(), place };
+        Some(self.pool_of(&entry, key))
+    }
+
+    /// Returns the pool with exactly this key, whatever user its clients have.
+    pub(crate) fn pool_of(&mut self, entry: &Database, key: PoolKey) -> PoolId {
         let (config, workers) = (&self.config, self.exchange.worker_count());
         let closed = self.drain == Some(Drain::WaitForServers);
         let mut made = false;
@@ -519,7 +526,7 @@ impl<X: Exchange> Engine<X> {
         id
     }
 
-    /// A database that stands for `*` is told of when it is first used.
+    /// Logs the first use of a database that was made from `*`.
     fn remark_autodb(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let Some(database) = self.new_autodb.take() else { return };
         let mut others = self.exchange.pool_ids().into_iter().filter(|other| *other != pool);
@@ -535,12 +542,12 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn turns_newcomers_away(&self) -> bool {
         match self.drain {
             Some(Drain::WaitForServers | Drain::WaitForClients) => true,
-            // Who is in the middle of a login has nowhere else to go.
+            // A client in the middle of its login cannot be handed over.
             Some(Drain::TakenOver) | None => false,
         }
     }
 
-    /// One may have been made since the shutdown began, for a client that was logging in.
+    /// Closes all pools again: logging-in clients may have created one since the shutdown began.
     pub(crate) fn close_gates(&mut self) {
         for id in self.exchange.pool_ids() {
             let gate = Gate::Closed(CloseReason::ShuttingDown);
@@ -549,14 +556,14 @@ impl<X: Exchange> Engine<X> {
     }
 }
 
-/// What becomes of a client whose first packet cannot be read. One that does not begin like a
-/// startup packet is left without a word, as by PgBouncer; but who speaks another protocol is told.
+/// Decides about a client whose first packet cannot be parsed. As in PgBouncer, a packet that does
+/// not begin like a startup packet gets no reply. Known other protocols get an error message.
 fn not_a_startup(error: StartupError, packet: &[u8]) -> Step {
     match error {
         StartupError::CancelKey => Step::Drop("bad cancel request"),
         StartupError::Length(_) | StartupError::UnsupportedVersion { .. } => match packet {
             [0, ..] if packet.len() < startup::PACKET_LEN_MIN => Step::Wait,
-            [0, ..] => Step::Refuse(bad_header(packet)),
+            [0, ..] => Step::Refuse(bad_header(packet).into()),
             _ if packet.len() < HEADER_LEN => Step::Wait,
             _ => Step::Drop("bad packet"),
         },
@@ -564,6 +571,6 @@ fn not_a_startup(error: StartupError, packet: &[u8]) -> Step {
         | StartupError::MissingTerminator
         | StartupError::ProxyHeader
         | StartupError::OldProtocol
-        | StartupError::Tls => Step::Refuse(error.to_string()),
+        | StartupError::Tls => Step::Refuse(error.to_string().into()),
     }
 }

@@ -1,9 +1,9 @@
-//! The connections that listen for the clients of a pool (`pool_mode = auto`), of those pools
-//! whose listener is this worker's: opened when the first client listens, closed when nobody has
-//! for `server_idle_timeout`, or another pool lacks its seat. Which clients listen to what is in
-//! `listener.rs`.
+//! The connections that listen for all clients of a pool (`pool_mode = auto`), for the pools whose
+//! listener belongs to this worker. A listener is opened for the first client that listens. It is
+//! closed when it was unused for `server_idle_timeout`, or when another pool needs its seat.
+//! `listener.rs` has the clients' channels.
 //!
-//! It has a seat like any server, and no place in its pool: see `Pool::reserve_listener`.
+//! A listener has a seat like any server, but no place in its pool: see `Pool::reserve_listener`.
 
 use crate::lifecycle::close_reason::CloseReason;
 use std::fmt::Write as _;
@@ -20,23 +20,22 @@ use crate::server::{Server, ServerPhase, ServerPurpose};
 use crate::shell::{Exchange, Io, Mail};
 use crate::vars::Welcome;
 
-/// When it has refused to listen it is tried again.
+/// The pause after PostgreSQL has refused a LISTEN.
 const RETRY: Micros = 1_000_000;
 
 impl<X: Exchange> Engine<X> {
-    /// A client asks.
+    /// Takes a client's request for channels.
     pub(crate) fn subscribe(
         &mut self,
         pool: PoolId,
         subscription: Subscription,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let listener = self.listeners.entry(pool).or_default();
         listener.subscribe(subscription);
         let ready = listener.take_ready();
         self.confirm(pool, ready);
-        self.tend_listener(pool, now, io);
+        self.tend_listener(pool, io);
     }
 
     pub(crate) fn unsubscribe(
@@ -44,17 +43,17 @@ impl<X: Exchange> Engine<X> {
         pool: PoolId,
         who: Subscriber,
         channels: Option<&[Box<[u8]>]>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         if let Some(listener) = self.listeners.get_mut(&pool) {
             listener.unsubscribe(who, channels);
-            self.tend_listener(pool, now, io);
+            self.tend_listener(pool, io);
         }
     }
 
-    /// What time does.
-    pub(crate) fn tend_listeners(&mut self, now: Micros, io: &mut impl Io<X>) {
+    /// Opens, closes and continues listeners; called at each tick.
+    pub(crate) fn tend_listeners(&mut self, io: &mut impl Io<X>) {
+        let now = io.now();
         for pool in self.listeners.keys().copied().collect::<Vec<_>>() {
             let limit = self.view(pool).settings.server_idle_timeout;
             let Some(listener) = self.listeners.get_mut(&pool) else { continue };
@@ -62,29 +61,29 @@ impl<X: Exchange> Engine<X> {
                 listener.unused_since = now;
             }
             let Stage::Open { server, .. } = listener.stage else {
-                self.tend_listener(pool, now, io);
+                self.tend_listener(pool, io);
                 continue;
             };
             let (needed, since) = (listener.is_needed(), listener.unused_since);
             if over(limit, since, now) {
-                self.lose_server(server, CloseReason::NobodyListens, now, io);
+                self.lose_server(server, CloseReason::NobodyListens, io);
             } else if !needed && (self.is_starved_for(pool) || self.is_lacked_elsewhere(pool)) {
-                self.lose_server(server, CloseReason::Evicted, now, io);
+                self.lose_server(server, CloseReason::Evicted, io);
             } else {
-                self.tend_listener(pool, now, io);
+                self.tend_listener(pool, io);
             }
         }
     }
 
-    /// Is there no room for another pool's listener while this pool has one?
+    /// Is there no room for another pool's listener because of this pool's?
     fn is_lacked_elsewhere(&mut self, pool: PoolId) -> bool {
         let identity = self.view(pool).identity.clone();
         self.exchange.limits(|limits| limits.listener_is_lacked(pool, &identity))
     }
 
-    /// Operators have ordered something: a listener that leads to the wrong place, or whose pool
-    /// is paused or closed, ends. Its clients ask anew.
-    pub(crate) fn review_listeners(&mut self, now: Micros, io: &mut impl Io<X>) {
+    /// Closes listeners after an operator's order: those with an outdated address, and those whose
+    /// pool is paused or closed. Their clients ask again.
+    pub(crate) fn review_listeners(&mut self, io: &mut impl Io<X>) {
         for pool in self.listeners.keys().copied().collect::<Vec<_>>() {
             let Some(Listener { stage: Stage::Open { server, .. }, .. }) =
                 self.listeners.get(&pool)
@@ -95,19 +94,19 @@ impl<X: Exchange> Engine<X> {
             let Server { epoch, doomed, .. } = *self.server(server);
             let unfit = self.exchange.pool(pool, |pool| unfit(pool, epoch));
             if let Some(why) = doomed.or(unfit) {
-                self.lose_server(server, why, now, io);
+                self.lose_server(server, why, io);
             }
         }
     }
 
-    fn tend_listener(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
+    fn tend_listener(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         let ends = self.drain == Some(Drain::WaitForServers);
         let Some(listener) = self.listeners.get_mut(&pool) else { return };
         match &listener.stage {
             Stage::Closed => {
-                let (needed, due) = (listener.is_needed(), now >= listener.retry_at);
+                let (needed, due) = (listener.is_needed(), io.now() >= listener.retry_at);
                 if needed && due && !ends {
-                    self.open_listener(pool, now, io);
+                    self.open_listener(pool, io);
                 } else if !needed && std::mem::take(&mut listener.lacks_seat) {
                     self.exchange.limits(|limits| limits.needs_no_listener(pool));
                 }
@@ -115,20 +114,19 @@ impl<X: Exchange> Engine<X> {
             }
             Stage::Open { server, .. } => {
                 let server = *server;
-                // It is in the middle of telling something: afterwards.
+                // It is sending a message: continue afterwards.
                 if !self.servers[server.0 as usize].is_clean() {
                     return;
                 }
                 if let Some(sql) = listener.next_order() {
-                    self.send_own_query(server, &sql, now, io);
+                    self.send_own_query(server, &sql, io);
                 }
             }
             Stage::Opening => {}
         }
     }
 
-    /// Clients that wait for a listener in place of one that was lost are told so, unless it is being
-    /// opened.
+    /// Warns clients that have lost their listener, unless a new one is being opened.
     fn warn_deaf(&mut self, pool: PoolId) {
         let Some(listener) = self.listeners.get_mut(&pool) else { return };
         if !matches!(listener.stage, Stage::Closed) {
@@ -139,18 +137,18 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn open_listener(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
+    fn open_listener(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         let claim = self.view(pool).claim(pool);
         if !self.exchange.pool(pool, Pool::reserve_listener) {
-            // There was no place: it is looked for again with the next tick, as a seat is.
+            // There is no room now; the next tick tries again, as for a seat.
             return;
         }
-        let has_seat = self.take_listener_seat(&claim, now, io);
+        let has_seat = self.take_listener_seat(&claim, io);
         let listener = self.listeners.entry(pool).or_default();
         listener.lacks_seat = !has_seat;
         if has_seat {
             listener.stage = Stage::Opening;
-            return self.connect_server(pool, Some(ServerPurpose::Listen), now, io);
+            return self.connect_server(pool, Some(ServerPurpose::Listen), io);
         }
         self.exchange.pool(pool, |pool| {
             pool.listener_gone();
@@ -158,24 +156,24 @@ impl<X: Exchange> Engine<X> {
         });
     }
 
-    /// A seat for a listener: a free one, or that of a server that is idle.
-    fn take_listener_seat(&mut self, claim: &Claim, now: Micros, io: &mut impl Io<X>) -> bool {
+    /// Takes a seat for a listener: a free one, or that of an idle server.
+    fn take_listener_seat(&mut self, claim: &Claim, io: &mut impl Io<X>) -> bool {
+        let now = io.now();
         loop {
             match self.exchange.limits(|limits| limits.listener_seat(claim, now)) {
                 Ok(()) => return true,
-                Err(Some(lack)) if self.evict(&lack, now, io) => {}
+                Err(Some(lack)) if self.evict(&lack, io) => {}
                 Err(_) => return false,
             }
         }
     }
 
-    /// The listener is logged in. `rest` came behind that.
+    /// Completes the listener's login. `rest` followed it.
     pub(crate) fn listener_opened(
         &mut self,
         id: ServerId,
         welcome: Welcome,
         rest: &[u8],
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let mut random = [0; 16];
@@ -185,42 +183,42 @@ impl<X: Exchange> Engine<X> {
             let _ = write!(mark, "{byte:02x}");
         }
         let server = self.server_mut(id);
-        server.phase = ServerPhase::Listening;
+        server.enter(ServerPhase::Listening);
         server.vars = welcome.vars.clone();
         server.welcome = Arc::new(welcome);
         let (pool, epoch) = (server.pool, server.epoch);
         self.listeners.entry(pool).or_default().open(id, mark.as_bytes().into());
         let (why, opens) = self.exchange.pool(pool, |pool| {
             pool.listener_opened(epoch);
-            (unfit(pool, epoch), pool.reserve_opening(now))
+            (unfit(pool, epoch), pool.reserve_opening(io.now()))
         });
         if opens {
-            self.open_server(pool, now, io);
+            self.open_server(pool, io);
         }
         if let Some(why) = why {
-            return self.lose_server(id, why, now, io);
+            return self.lose_server(id, why, io);
         }
-        self.tend_listener(pool, now, io);
+        self.tend_listener(pool, io);
         if !rest.is_empty() {
-            self.reply_bytes(id, rest, now, io);
+            self.reply_bytes(id, rest, io);
         }
     }
 
-    /// The listener is at rest.
-    pub(crate) fn listener_answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    /// Continues after the listener's replies to LISTEN and UNLISTEN.
+    pub(crate) fn listener_answered(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         let pool = server.pool;
         if server.own_error.take().is_some() {
-            self.lose_server(on, CloseReason::ListenRefused, now, io);
+            self.lose_server(on, CloseReason::ListenRefused, io);
             if let Some(listener) = self.listeners.get_mut(&pool) {
-                listener.retry_at = now + RETRY;
+                listener.retry_at = io.now() + RETRY;
             }
             return;
         }
         if let Some(listener) = self.listeners.get_mut(&pool) {
             let ready = listener.obeyed();
             self.confirm(pool, ready);
-            self.tend_listener(pool, now, io);
+            self.tend_listener(pool, io);
         }
     }
 
@@ -237,7 +235,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// It was told something: each worker hears of it for all its clients at once.
+    /// Sends notifications from the listener to each worker, once for all its clients.
     pub(crate) fn spread(&mut self, on: ServerId, bodies: &[Arc<[u8]>]) {
         let pool = self.server(on).pool;
         for body in bodies {
@@ -255,8 +253,8 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The connection has gone, or could not be made: whoever listened asks anew, and no attempt is
-    /// made before `retry_at`.
+    /// Forgets a listener that was closed or could not be opened. Its clients ask again, and the
+    /// next attempt is made at `retry_at`.
     pub(crate) fn forget_listener(&mut self, pool: PoolId, retry_at: Micros) {
         let identity = self.view(pool).identity.clone();
         self.exchange.limits(|limits| limits.listener_gone(&identity));
@@ -271,7 +269,7 @@ impl<X: Exchange> Engine<X> {
     }
 }
 
-/// The clients of each worker.
+/// Groups the clients by worker.
 fn by_worker(all: impl Iterator<Item = Subscriber>) -> Vec<(WorkerId, Vec<(ClientId, u64)>)> {
     let mut found: Vec<(WorkerId, Vec<(ClientId, u64)>)> = Vec::new();
     for Subscriber { worker, client, serial } in all {
@@ -283,7 +281,7 @@ fn by_worker(all: impl Iterator<Item = Subscriber>) -> Vec<(WorkerId, Vec<(Clien
     found
 }
 
-/// Why a listener of that epoch must not go on.
+/// Returns why a listener of this epoch must be closed.
 fn unfit<T>(pool: &Pool<T>, epoch: u64) -> Option<CloseReason<'static>> {
     match pool.gate() {
         Gate::Paused => Some(CloseReason::Paused),

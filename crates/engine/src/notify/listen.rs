@@ -1,5 +1,5 @@
-//! A client listens (`pool_mode = auto`): its channels go from its server to the pool's listener,
-//! and what the listener tells goes to the client. What is known of it is in `listening.rs`.
+//! A client that listens (`pool_mode = auto`). Its channels move from its server to the pool's
+//! listener, whose notifications are sent to the client. `listening.rs` has the data.
 //!
 //! ```text
 //!  probe: the server listens ─► the client keeps it, the listener is asked (Mail::Listen)
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Without a listener (no seat for it, its login fails) the client keeps its server, which is
-//! always right.
+//! always correct.
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
@@ -38,12 +38,12 @@ const GAP: &str = "notifications may have been lost: the connection that listens
 const DEAF: &str = "notifications do not arrive: there is no connection that listens";
 const UNREAD: &str = "too many notifications are not read";
 
-/// A hand-over that has failed is not tried again before, unless the client does something.
+/// The pause after a failed hand-over, unless the client sends something.
 const RETRY: Micros = 60_000_000;
 
 impl<X: Exchange> Engine<X> {
-    /// Which of the channels that the server listens to the client can take along. `pins`: why
-    /// it would keep the server.
+    /// Returns the server's channels that can move with the client. `pins`: the reasons why the
+    /// client keeps its server.
     pub(crate) fn portable_channels(
         &self,
         id: ClientId,
@@ -59,23 +59,23 @@ impl<X: Exchange> Engine<X> {
         own.map_or_else(Carried::default, |own| there.shared_with(&own.live))
     }
 
-    /// The listener gets payloads in the encoding of a new server, and they are passed on as they
-    /// are.
+    /// Has the listener the client's encoding? It gets payloads in the encoding of a new server,
+    /// and they are forwarded unchanged.
     pub(crate) fn hears_like_listener(&self, client: &Client, on: ServerId) -> bool {
         let of_listener = self.server(on).welcome.vars.get(CLIENT_ENCODING).unwrap_or_default();
         let own = client.vars.get(CLIENT_ENCODING).unwrap_or(of_listener);
         own.eq_ignore_ascii_case(of_listener)
     }
 
-    /// The client's server listens to these channels. True if the client hears of any of them only
-    /// there: the listener does not have it yet, or cannot listen for this client.
+    /// Updates the channels that the client's server listens to. Returns true if some of them must
+    /// stay on the server: the listener does not have them yet, or cannot listen for this client.
     pub(crate) fn hears_on(&mut self, id: ClientId, there: &Carried) -> bool {
         let moves = self.follow_channels(id);
         moves || there.without(&self.client(id).vars.channels).next().is_some()
     }
 
-    /// The client's channels are those of its settings now. What has gone is told to the listener;
-    /// True if the listener does not have some of them yet.
+    /// Updates the client's channels from its settings, and tells the listener which ones have
+    /// ended. Returns true if the listener does not have some of them yet.
     fn follow_channels(&mut self, id: ClientId) -> bool {
         let client = &mut self.clients[id.0 as usize];
         let (Some(pool), wanted) = (client.pool, client.vars.channels.clone()) else {
@@ -102,19 +102,18 @@ impl<X: Exchange> Engine<X> {
             self.post_listener(pool, mail);
         }
         if lacks {
-            // The letter that is void now was also to find the listener again for what is live.
+            // The request that was replaced would also have restored the live channels.
             self.ask_listener(id);
         }
         stays
     }
 
-    /// The client keeps its server because it listens, and for no other reason: the listener is
-    /// asked, or takes over if it was. True if the latter has begun.
+    /// Moves the channels of a client that keeps its server only because it listens. The listener
+    /// is asked first, and then takes over. Returns true if the take-over has begun.
     pub(crate) fn pass_channels(
         &mut self,
         id: ClientId,
         on: ServerId,
-        now: Micros,
         io: &mut impl Io<X>,
     ) -> bool {
         let who = self.subscriber(id);
@@ -150,17 +149,18 @@ impl<X: Exchange> Engine<X> {
         quote_identifier(&mark, &mut begin);
         begin.push(b',');
         quote_literal(token.as_bytes(), &mut begin);
-        client.phase = ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
-        self.server_mut(on).phase = ServerPhase::Preparing(Preparation::HandOver);
-        // Both at once: what else is said in between was said before the mark, or is dropped.
+        client.enter(ClientPhase::Preparing(Waiter::served(id, server.pool, io.now())));
+        self.server_mut(on).enter(ServerPhase::Preparing(Preparation::HandOver));
+        // Both are sent together, so a notification in between comes before the mark or is dropped.
         let texts = [&begin[..], b"UNLISTEN *"];
-        self.send_own_queries(on, texts.into_iter(), now, io);
+        self.send_own_queries(on, texts.into_iter(), io);
         true
     }
 
-    /// What time does: a hand-over that something was in the way of, a cancel request for instance,
-    /// is begun now, and one that failed is tried again.
-    pub(crate) fn pass_channels_on(&mut self, now: Micros, io: &mut impl Io<X>) {
+    /// Begins the take-overs that had to wait, for a cancel request for instance, and repeats
+    /// failed ones.
+    pub(crate) fn pass_channels_on(&mut self, io: &mut impl Io<X>) {
+        let now = io.now();
         let listens = |server: &Server| {
             matches!(server.phase, ServerPhase::Linked)
                 && server.session.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN)
@@ -171,17 +171,16 @@ impl<X: Exchange> Engine<X> {
         for (id, on) in kept {
             let own = listening(&mut self.clients[id.0 as usize]);
             if own.is_some_and(|own| own.retry_at <= now) {
-                self.pass_channels(id, on, now, io);
+                self.pass_channels(id, on, io);
             }
         }
     }
 
-    /// The server has sent the mark. The client may keep it all the same.
+    /// Continues after the server has sent the mark. The client may keep its server if that failed.
     pub(crate) fn handed_over(
         &mut self,
         id: ClientId,
         on: ServerId,
-        now: Micros,
         io: &mut impl Io<X>,
     ) -> Readable {
         let failed = self.server_mut(on).own_error.take().is_some();
@@ -190,13 +189,13 @@ impl<X: Exchange> Engine<X> {
         own.mark = None;
         own.request = 0;
         if !std::mem::take(&mut own.marked) {
-            own.retry_at = now + RETRY;
-            // Whether the server still listens is not known, so it is told to do so once more. It
-            // is tried again behind the next transaction.
+            own.retry_at = io.now() + RETRY;
+            // The server may listen or not, so LISTEN is repeated there. The next transaction is
+            // followed by another attempt.
             self.server_mut(on).vars.change(|vars| vars.channels = Carried::default());
-            self.tell(id, News::Gap, now, io);
+            self.tell(id, News::Gap, io);
             return match self.clients.contains(id.0 as usize) {
-                true => self.prepare(id, on, now, io),
+                true => self.prepare(id, on, io),
                 false => Readable::NotYet,
             };
         }
@@ -210,18 +209,17 @@ impl<X: Exchange> Engine<X> {
         if failed {
             server.doomed = Some(CloseReason::UnlistenRefused);
         }
-        self.unlink(id, on, now, io);
+        self.unlink(id, on, io);
         Readable::NotYet
     }
 
-    /// The listener has the client's channels.
+    /// Continues when the listener listens to the client's channels.
     pub(crate) fn listening_begun(
         &mut self,
         (id, serial): (ClientId, u64),
         request: u64,
         mark: Arc<[u8]>,
         again: bool,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let Some(own) = self.listening_of(id, serial) else { return };
@@ -236,29 +234,28 @@ impl<X: Exchange> Engine<X> {
             false => own.mark = Some(mark),
         }
         if again {
-            self.tell(id, News::Gap, now, io);
+            self.tell(id, News::Gap, io);
         }
         if let Some(on) = self.clients.get(id.0 as usize).and_then(|client| client.server) {
-            self.pass_channels(id, on, now, io);
+            self.pass_channels(id, on, io);
         }
     }
 
-    /// The listener was told something that is for these clients.
+    /// Forwards a notification of the listener to these clients.
     pub(crate) fn notified(
         &mut self,
         to: &[(ClientId, u64)],
         body: &Arc<[u8]>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         for &(id, serial) in to {
             if self.listening_of(id, serial).is_some_and(|own| own.hear_listener(body)) {
-                self.tell(id, News::Notification(body.clone()), now, io);
+                self.tell(id, News::Notification(body.clone()), io);
             }
         }
     }
 
-    /// A pool's listener is lost. Those who listened ask again.
+    /// Deals with the loss of a pool's listener: the clients that listened ask again.
     pub(crate) fn unheard(&mut self, pool: PoolId) {
         let listens = |client: &Client| {
             let session = client.session.as_ref();
@@ -268,26 +265,26 @@ impl<X: Exchange> Engine<X> {
         for id in self.clients_where(listens) {
             let Some(own) = listening(&mut self.clients[id.0 as usize]) else { continue };
             own.lose_listener();
-            // While it hands over it does so to nobody, and asks when that has ended.
+            // A hand-over under way has lost its listener; the client asks when it has ended.
             if !own.hands_over() {
                 self.ask_listener(id);
             }
         }
     }
 
-    /// There is no listener in place of the one that was lost, and there will be none soon.
-    pub(crate) fn deaf(&mut self, to: &[(ClientId, u64)], now: Micros, io: &mut impl Io<X>) {
+    /// Warns these clients that the lost listener cannot be replaced soon.
+    pub(crate) fn deaf(&mut self, to: &[(ClientId, u64)], io: &mut impl Io<X>) {
         for &(id, serial) in to {
             if let Some(own) = self.listening_of(id, serial)
                 && own.unheard
                 && !std::mem::replace(&mut own.is_warned, true)
             {
-                self.tell(id, News::Deaf, now, io);
+                self.tell(id, News::Deaf, io);
             }
         }
     }
 
-    /// The client's pool is another one from now on.
+    /// Moves the client's channels to the listener of another pool.
     pub(crate) fn move_listening(&mut self, id: ClientId, pool: PoolId) {
         let who = self.subscriber(id);
         let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
@@ -299,8 +296,8 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// A client of another process, where it listened.
-    pub(crate) fn listen_again(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
+    /// Asks the listener again for a client that was taken over from another process.
+    pub(crate) fn listen_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let client = &self.clients[id.0 as usize];
         let (Some(pool), channels) = (client.pool, client.vars.channels.clone()) else { return };
         if channels.is_empty() {
@@ -312,8 +309,8 @@ impl<X: Exchange> Engine<X> {
         let keeps = pinned.is_some_and(|pinned| pinned.pins.contains(Pins::LISTEN));
         let own = &mut client.session_mut().listening;
         let own = own.get_or_insert_with(|| Box::new(Listening::new(pool)));
-        // A server that the client keeps for that tells of all of them. Else the client is told of the gap when
-        // there is a listener.
+        // A server that the client keeps for its channels reports all of them. Otherwise the client
+        // is told of the gap when there is a listener.
         match keeps {
             true => own.moving = channels,
             false => {
@@ -322,10 +319,10 @@ impl<X: Exchange> Engine<X> {
             }
         }
         self.ask_listener(id);
-        self.tell_untold(id, now, io);
+        self.tell_untold(id, io);
     }
 
-    /// The client goes, or is another process's.
+    /// Tells the listener that the client has left, or belongs to another process now.
     pub(crate) fn end_listening(&mut self, id: ClientId, client: &Client) {
         let session = client.session.as_ref();
         if let Some(own) = session.and_then(|session| session.listening.as_ref())
@@ -336,18 +333,18 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Now, or when it may be told.
-    fn tell(&mut self, id: ClientId, news: News, now: Micros, io: &mut impl Io<X>) {
+    /// Sends a message to the client now, or when that is allowed.
+    fn tell(&mut self, id: ClientId, news: News, io: &mut impl Io<X>) {
         let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
         if own.keep(news) {
-            self.tell_untold(id, now, io);
+            self.tell_untold(id, io);
         } else {
-            self.disconnect(id, UNREAD, now, io);
+            self.disconnect(id, UNREAD, io);
         }
     }
 
-    /// Whatever was kept for the client, if it may be told now.
-    pub(crate) fn tell_untold(&mut self, id: ClientId, now: Micros, io: &mut impl Io<X>) {
+    /// Sends the kept messages to the client, if that is allowed now.
+    pub(crate) fn tell_untold(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if !self.may_be_told(id) {
             return;
         }
@@ -357,7 +354,7 @@ impl<X: Exchange> Engine<X> {
             match news {
                 News::Notification(body) => {
                     let said = NotificationResponse::decode(&body).ok();
-                    // It may have been given up meanwhile.
+                    // The client may have ended this channel meanwhile.
                     let said = said.filter(|said| own.live.get(said.channel).is_some());
                     if let Some(NotificationResponse { pid, channel, payload }) = said {
                         backend::notification(&mut out, pid, channel, payload);
@@ -372,12 +369,12 @@ impl<X: Exchange> Engine<X> {
         }
         io.send_client(id, &out);
         if io.client_unsent(id) > UNTOLD_LEN_MAX {
-            self.disconnect(id, UNREAD, now, io);
+            self.disconnect(id, UNREAD, io);
         }
     }
 
-    /// As PostgreSQL does it: only outside of a transaction. And not while it is being found out
-    /// what the last one has left.
+    /// May notifications be sent to the client? As in PostgreSQL, only outside a transaction. Also
+    /// not while Weir finds out what the last transaction has changed.
     fn may_be_told(&self, id: ClientId) -> bool {
         let client = self.client(id);
         let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
@@ -402,7 +399,7 @@ impl<X: Exchange> Engine<X> {
         Subscriber { worker: self.worker, client: id, serial: self.client(id).serial }
     }
 
-    /// The listener is asked for all that the client still lacks of it.
+    /// Asks the listener for all channels that the client lacks.
     fn ask_listener(&mut self, id: ClientId) {
         let who = self.subscriber(id);
         let request = self.next_serial();
@@ -418,7 +415,7 @@ impl<X: Exchange> Engine<X> {
         self.post_listener(pool, Mail::Listen { pool, subscription });
     }
 
-    /// A pool's listener always is the same worker's.
+    /// The listener of a pool always belongs to the same worker.
     fn post_listener(&mut self, pool: PoolId, mail: Mail<X::Transport>) {
         let owner = pool.0 % u32::from(self.exchange.worker_count());
         self.exchange.post(WorkerId(owner as u16), mail);

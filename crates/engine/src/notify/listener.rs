@@ -1,8 +1,8 @@
 //! The one connection that listens for all clients of a pool (`pool_mode = auto`): plain data.
-//! What happens to it is in `notify/connection.rs`, on the worker that owns it; what a client has of
-//! it in [`crate::notify::listening`].
+//! `notify/connection.rs` handles it, on the worker that owns it. [`crate::notify::listening`] has
+//! the client's side.
 //!
-//! Nothing here outlives the connection: whoever listens knows what to, and asks anew.
+//! The data ends with the connection: clients know their own channels and ask again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,35 +20,35 @@ pub struct Subscriber {
 
 type Channel = Box<[u8]>;
 
-/// A client asks to be told of channels.
+/// A client's request for notifications of channels.
 #[derive(Clone, Debug)]
 pub struct Subscription {
     pub who: Subscriber,
-    /// Its number for this letter.
+    /// The client's number for this request.
     pub request: u64,
-    /// To be told of from the moment at which the listener has them.
+    /// Channels whose notifications are sent as soon as the listener listens.
     pub at_once: Vec<Channel>,
-    /// To be told of from the mark on.
+    /// Channels whose notifications are sent from the mark on.
     pub from_mark: Vec<Channel>,
-    /// The client has been told that it has to wait.
+    /// The client has been warned that it has no listener.
     pub is_warned: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Listener {
     pub stage: Stage,
-    /// No attempt to open it is made before.
+    /// The time of the next attempt to open it.
     pub retry_at: Micros,
-    /// It found no seat: other pools' listeners that are not needed make room for it.
+    /// It found no seat: unused listeners of other pools make room for it.
     pub lacks_seat: bool,
-    /// Since when nobody listens.
+    /// Since when it has no channels.
     pub unused_since: Micros,
     channels: BTreeMap<Channel, Listened>,
-    /// Channels that the connection may have to begin or to stop listening to.
+    /// Channels whose LISTEN or UNLISTEN may be due.
     changed: BTreeSet<Channel>,
-    /// Not answered yet.
+    /// Requests without an answer.
     waiting: Vec<Subscription>,
-    /// Answered; their mark has not been seen.
+    /// Requests with an answer whose mark has not arrived.
     unmarked: Vec<Subscription>,
 }
 
@@ -59,20 +59,20 @@ pub(crate) enum Stage {
     Opening,
     Open {
         server: ServerId,
-        /// The channel by which clients say from where on they want to hear.
+        /// The channel on which clients' marks arrive.
         mark: Arc<[u8]>,
-        /// What it is being asked at the moment.
+        /// The LISTEN (true) and UNLISTEN commands that are running.
         asked: Vec<(Channel, bool)>,
     },
 }
 
-/// What is known of a channel.
+/// The state of one channel.
 #[derive(Debug, Default)]
 struct Listened {
-    /// Does the connection listen to it, and has not been told to stop?
+    /// The connection listens to the channel, and no UNLISTEN was sent.
     is_there: bool,
     told: BTreeSet<Subscriber>,
-    /// How many wait for it, or for their mark.
+    /// How many requests wait for the channel or for their mark.
     awaited: usize,
 }
 
@@ -83,18 +83,18 @@ impl Listened {
 }
 
 impl Listener {
-    /// It is not there, and not tried before that moment.
+    /// Returns a closed listener that is opened at `retry_at` at the earliest.
     pub(crate) fn retried_at(retry_at: Micros) -> Self {
         Self { retry_at, ..Self::default() }
     }
 
-    /// Does anybody want anything of it?
+    /// Does any client need the listener?
     pub(crate) fn is_needed(&self) -> bool {
-        // The mark's channel is its own.
+        // The channel of the mark does not count.
         self.channels.len() > usize::from(matches!(self.stage, Stage::Open { .. }))
     }
 
-    /// The connection is open and listens to the mark.
+    /// The connection is logged in: it must listen to the mark's channel.
     pub(crate) fn open(&mut self, server: ServerId, mark: Arc<[u8]>) {
         let name = Channel::from(&*mark);
         self.stage = Stage::Open { server, mark, asked: Vec::new() };
@@ -102,8 +102,8 @@ impl Listener {
         self.changed.insert(name);
     }
 
-    /// A client that asks for a channel once more has not got it, and waits for it in another way now.
-    /// Its other channels may be on their way: their mark is in the queue.
+    /// Adds a request. It replaces earlier requests of the client for the same channels; its
+    /// requests for other channels stay valid, since their marks may be on their way.
     pub(crate) fn subscribe(&mut self, new: Subscription) {
         let anew: Vec<_> = new.at_once.iter().chain(&new.from_mark).cloned().collect();
         self.withdraw(new.who, Some(&anew));
@@ -114,7 +114,7 @@ impl Listener {
         self.waiting.push(new);
     }
 
-    /// That client wants to hear no more of these channels; None: of none.
+    /// Removes a client's channels; None: all of them.
     pub(crate) fn unsubscribe(&mut self, who: Subscriber, channels: Option<&[Channel]>) {
         self.withdraw(who, channels);
         for (name, channel) in &mut self.channels {
@@ -124,7 +124,7 @@ impl Listener {
         }
     }
 
-    /// It has not got these yet, and does not wait for them any more; None: for any.
+    /// Removes channels from the client's unfinished requests; None: all of them.
     fn withdraw(&mut self, who: Subscriber, channels: Option<&[Channel]>) {
         let is_given_up = |name: &mut Channel| channels.is_none_or(|all| all.contains(name));
         for list in [&mut self.waiting, &mut self.unmarked] {
@@ -138,7 +138,8 @@ impl Listener {
         }
     }
 
-    /// The SQL that the connection is to run now; None if it is at work, or there is nothing to do.
+    /// Returns the next SQL for the connection. Returns None while a command is running, or if
+    /// there is nothing to do.
     pub(crate) fn next_order(&mut self) -> Option<Vec<u8>> {
         let Stage::Open { asked, .. } = &mut self.stage else { return None };
         if !asked.is_empty() {
@@ -149,7 +150,7 @@ impl Listener {
             let Some(channel) = self.channels.get_mut(&name) else { continue };
             let wanted = channel.is_wanted();
             if wanted != channel.is_there {
-                // Who comes while it stops to listen waits until it listens again.
+                // A new client of a channel that is ending waits until LISTEN has run again.
                 channel.is_there = false;
                 sql.extend_from_slice(if wanted { b"LISTEN " } else { b"UNLISTEN " });
                 quote_identifier(&name, &mut sql);
@@ -162,20 +163,20 @@ impl Listener {
         (!sql.is_empty()).then_some(sql)
     }
 
-    /// The connection has done as it was told. Those whose channels are all there now.
+    /// Records that the commands have run. Returns the requests that are fulfilled now.
     pub(crate) fn obeyed(&mut self) -> Vec<Subscription> {
         let Stage::Open { asked, .. } = &mut self.stage else { return Vec::new() };
         for (name, is_there) in std::mem::take(asked) {
             if let Some(channel) = self.channels.get_mut(&name) {
                 channel.is_there = is_there;
-                // Somebody may have come or gone meanwhile.
+                // Clients may have come or gone meanwhile.
                 self.changed.insert(name);
             }
         }
         self.take_ready()
     }
 
-    /// Those who wait for nothing more than an answer.
+    /// Returns the requests whose channels are all listened to.
     pub(crate) fn take_ready(&mut self) -> Vec<Subscription> {
         if !matches!(self.stage, Stage::Open { .. }) {
             return Vec::new();
@@ -198,8 +199,8 @@ impl Listener {
         ready
     }
 
-    /// Returns the clients that have lost their listener and have not been warned. They count as warned
-    /// from now on.
+    /// Returns the clients that have lost their listener and are not warned yet. They count as
+    /// warned from now on.
     pub(crate) fn take_deaf(&mut self) -> Vec<Subscriber> {
         let mut deaf = Vec::new();
         for one in self.waiting.iter_mut().filter(|one| !one.at_once.is_empty()) {
@@ -210,7 +211,7 @@ impl Listener {
         deaf
     }
 
-    /// A notification on the mark's channel: that client is told from here on.
+    /// Takes a notification on the mark's channel: its client gets all later notifications.
     pub(crate) fn marked(&mut self, payload: &[u8]) {
         let is_it = |one: &Subscription| one.token().as_bytes() == payload;
         let Some(at) = self.unmarked.iter().position(is_it) else { return };
@@ -221,13 +222,13 @@ impl Listener {
         }
     }
 
-    /// Who is to be told of this channel.
+    /// Returns the clients that get the notifications of this channel.
     pub(crate) fn told_of(&self, channel: &[u8]) -> impl Iterator<Item = Subscriber> {
         self.channels.get(channel).into_iter().flat_map(|one| one.told.iter().copied())
     }
 }
 
-/// One fewer waits for that channel.
+/// Counts one waiting request for the channel less.
 fn release(
     channels: &mut BTreeMap<Channel, Listened>,
     changed: &mut BTreeSet<Channel>,
@@ -240,7 +241,7 @@ fn release(
 }
 
 impl Subscription {
-    /// What stands in its mark.
+    /// Returns the payload of the request's mark.
     pub fn token(&self) -> String {
         token(self.who, self.request)
     }

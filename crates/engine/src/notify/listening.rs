@@ -1,5 +1,5 @@
-//! What a client listens to, and from whom it hears of it (`pool_mode = auto`): plain data.
-//! What happens to it is in `notify/listen.rs`; why it is so is told in decision 011.
+//! The channels of one client and their sources (`pool_mode = auto`): plain data.
+//! `notify/listen.rs` handles them; decision 011 has the reasons.
 //!
 //! Each channel has one source at any time:
 //!
@@ -18,69 +18,69 @@ use wire::messages::NotificationResponse;
 use crate::ids::{Micros, PoolId};
 use crate::session::carried::Carried;
 
-/// What is kept for a client that cannot be told yet, in bytes. PostgreSQL keeps it in its queue;
-/// who has more waiting than that is closed.
+/// Maximal size of notifications kept for a client in a transaction, in bytes. PostgreSQL keeps
+/// them in its queue; Weir closes a client with more.
 pub(crate) const UNTOLD_LEN_MAX: usize = 4 << 20;
 
-/// What is kept of what a client has notified itself until the listener has told it, too, in bytes.
+/// Maximal size of the kept copies of the client's own notifications, in bytes.
 pub(crate) const ECHOES_LEN_MAX: usize = 4 << 20;
 
-/// So many of the news kept for a client are compared with what its server tells, and so many of its own
-/// with what the listener tells. Notifications beyond this number are told twice, so that the work for one is
-/// bounded.
+/// Maximal number of kept notifications that are compared with a new one from the server or the
+/// listener. Notifications beyond it are sent twice, so the work for each is bounded.
 const KEPT_COMPARED_MAX: usize = 1_024;
 
-/// More channels are not carried: all of them are listened to on each server that the client gets.
+/// With more channels, a client listens on each server that it gets, instead of the listener.
 pub(crate) const CHANNELS_MAX: usize = 64;
 
 #[derive(Debug)]
 pub struct Listening {
-    /// The pool whose listener it is.
+    /// The pool whose listener is used.
     pub pool: PoolId,
-    /// Serial number of the latest letter to the listener that awaits an answer; 0 = there is none.
+    /// Serial number of the latest request to the listener without an answer; 0 = none.
     pub request: u64,
-    /// Channels of which the listener tells, and it alone.
+    /// Channels whose notifications come only from the listener.
     pub live: Carried,
-    /// Channels of which the client's server tells, which the client keeps for that.
+    /// Channels whose notifications come from the client's server, which it keeps for them.
     pub moving: Carried,
-    /// The listener has these too, and knows from where on it is to tell of them by a notification
-    /// on this channel.
+    /// The channel for the mark. The listener listens to the moving channels, and forwards their
+    /// notifications after the mark.
     pub mark: Option<Arc<[u8]>>,
-    /// What the mark says that the server has been told to send.
+    /// The payload of the mark that the server was told to send.
     pub token: Option<Box<[u8]>>,
-    /// The server has told of that mark: all that follows is the listener's to tell.
+    /// The server has sent the mark: the listener's notifications count from now on.
     pub marked: bool,
-    /// The listener was lost, and is asked for what is live once more.
+    /// The listener was lost, and is asked again for the live channels.
     pub unheard: bool,
-    /// The client has been told that nothing is told to it.
+    /// The client has been warned that it gets no notifications.
     pub is_warned: bool,
-    /// A hand-over has failed: no other is begun before, unless the client does something.
+    /// The earliest time for another hand-over after a failed one, unless the client sends
+    /// something.
     pub retry_at: Micros,
-    /// What the client has heard of its own doing from its server, and what the listener will tell
-    /// once more.
+    /// The client's own notifications that its server has delivered. The listener will deliver them
+    /// again.
     echoes: VecDeque<Box<[u8]>>,
     echoes_len: usize,
-    /// What the client is not told before its transaction is over.
+    /// Messages that wait for the end of the client's transaction.
     untold: VecDeque<News>,
     untold_len: usize,
 }
 
-/// What a client is to be told.
+/// A message for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// The body of a NotificationResponse.
     Notification(Arc<[u8]>),
-    /// The listener was lost for a while.
+    /// The listener was interrupted.
     Gap,
-    /// The listener is lost, and there is none in its place.
+    /// The listener is lost and not replaced.
     Deaf,
 }
 
-/// What becomes of what a server tells its client.
+/// The decision about a notification from the client's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hearing {
     Pass,
-    /// The listener tells of it, or it was our own mark.
+    /// The listener delivers it, or it was Weir's own mark.
     Drop,
 }
 
@@ -104,17 +104,21 @@ impl Listening {
         }
     }
 
-    /// The client's server tells of this; `is_own`: its present client has brought it about.
+    /// Decides about a notification of the client's server. `is_own`: the client itself has sent
+    /// it.
     pub fn hear_server(&mut self, said: &NotificationResponse<'_>, is_own: bool) -> Hearing {
         if let (Some(token), Some(mark)) = (&self.token, &self.mark)
             && **mark == *said.channel
         {
-            // A server that listens already is told of what it has not read yet, too, and other
-            // clients' marks may be among that.
+            // The server also delivers older notifications to a session that listens already. Marks
+            // of other clients may be among them.
             self.marked |= **token == *said.payload;
             return Hearing::Drop;
         }
-        if self.unheard && !is_own {
+        // For a channel that moves, the server delivers what precedes the mark. The listener may
+        // have delivered later notifications before it was lost.
+        let comes_first = !self.marked && self.moving.get(said.channel).is_some();
+        if self.unheard && !is_own && !comes_first {
             return self.hear_in_place_of_listener(said);
         }
         if self.live.get(said.channel).is_some() {
@@ -128,8 +132,8 @@ impl Listening {
         Hearing::Pass
     }
 
-    /// Only the server tells of it, unless the listener did before it was lost. What the client is still
-    /// to be told comes first.
+    /// Decides about a notification while there is no listener, which may have delivered it before.
+    /// Kept messages are sent to the client first.
     fn hear_in_place_of_listener(&mut self, said: &NotificationResponse<'_>) -> Hearing {
         if self.kept(said).is_some() {
             return Hearing::Drop;
@@ -141,23 +145,23 @@ impl Listening {
         Hearing::Drop
     }
 
-    /// PostgreSQL tells the one who notifies before its command has ended, and so the server has
-    /// done; the listener's word may have come already, or is still to come.
+    /// Records the client's own notification, which the server delivers before the command's end.
+    /// The listener delivers it as well, earlier or later.
     fn expect_echo(&mut self, said: &NotificationResponse<'_>) {
-        // A listener that is lost does not tell. If the next one does, it is told twice, which is
-        // better than an echo for which another's notification is taken later.
+        // A lost listener delivers nothing. If the next one does, the client gets the notification
+        // twice. A wrong echo would suppress another client's notification.
         if self.take_kept(said) || self.unheard || self.untold.len() > KEPT_COMPARED_MAX {
             return;
         }
         let body = body_of(said);
-        // What is not kept is told twice.
+        // Notifications that are not recorded are sent twice.
         if self.echoes_len + body.len() <= ECHOES_LEN_MAX {
             self.echoes_len += body.len();
             self.echoes.push_back(body.into());
         }
     }
 
-    /// Where it stands among the first that are kept for the client.
+    /// Returns the position of the notification among the first kept ones.
     fn kept(&self, said: &NotificationResponse<'_>) -> Option<usize> {
         let said = body_of(said);
         let is_it = |news: &News| match news {
@@ -167,7 +171,7 @@ impl Listening {
         self.untold.iter().take(KEPT_COMPARED_MAX).position(is_it)
     }
 
-    /// The client is told of this now. False if it is not among what is kept for it.
+    /// Removes the notification from the kept ones. Returns false if it is not among them.
     fn take_kept(&mut self, said: &NotificationResponse<'_>) -> bool {
         let at = self.kept(said);
         if let Some(News::Notification(body)) = at.and_then(|at| self.untold.remove(at)) {
@@ -176,14 +180,14 @@ impl Listening {
         at.is_some()
     }
 
-    /// Is this what the client is to hear from the listener?
+    /// Should this notification of the listener be sent to the client?
     pub fn hear_listener(&mut self, body: &[u8]) -> bool {
         let Ok(said) = NotificationResponse::decode(body) else { return false };
         let is_live = self.live.get(said.channel).is_some();
         if !is_live && self.moving.get(said.channel).is_none() {
             return false;
         }
-        // The listener tells them in the same order.
+        // The listener delivers them in the same order.
         let mut first = self.echoes.iter().take(KEPT_COMPARED_MAX);
         match first.position(|echo| **echo == *body) {
             Some(at) => {
@@ -195,7 +199,7 @@ impl Listening {
         }
     }
 
-    /// Of channels that the client has given up nothing is heard, nor awaited.
+    /// Ends all channels but these. Echoes of ended channels are forgotten.
     pub fn give_up_all_but(&mut self, wanted: &Carried) {
         self.live = self.live.shared_with(wanted);
         let Self { live, echoes, echoes_len, .. } = self;
@@ -205,7 +209,7 @@ impl Listening {
         *echoes_len = echoes.iter().map(|body| body.len()).sum();
     }
 
-    /// The listener is gone, and with it what it would have told.
+    /// Records the loss of the listener, and of what it would have delivered.
     pub fn lose_listener(&mut self) {
         self.echoes.clear();
         self.echoes_len = 0;
@@ -221,12 +225,12 @@ impl Listening {
         self.token.is_some()
     }
 
-    /// The listener tells of what is live again.
+    /// Records that the listener listens to the live channels again.
     pub fn find_listener(&mut self) {
         (self.unheard, self.is_warned) = (false, false);
     }
 
-    /// Keeps it until the client can be told. False if that is too much.
+    /// Keeps a message for the client. Returns false if that exceeds the limit.
     pub fn keep(&mut self, news: News) -> bool {
         if let News::Notification(body) = &news {
             self.untold_len += body.len();
@@ -244,12 +248,12 @@ impl Listening {
         std::mem::take(&mut self.untold)
     }
 
-    /// Would notifications be missed if the listener were lost now, with all that it has told?
+    /// Would notifications be lost if the listener were closed now?
     pub fn depends_on_listener(&self) -> bool {
         self.unheard || self.has_untold() || !self.live.is_empty()
     }
 
-    /// The listener has to do with it.
+    /// Does the listener have requests of this client?
     pub fn is_known(&self) -> bool {
         !self.live.is_empty() || !self.moving.is_empty()
     }
@@ -307,17 +311,17 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_has_done_itself_is_told_once() {
+    fn a_clients_own_notification_is_sent_once() {
         let mut own = Listening::new(PoolId(0));
         own.live = names(&["live"]);
-        // The server is the first to tell, twice.
+        // The server delivers first, twice.
         assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
         assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
         assert!(own.hear_listener(&body(7, "live", "another")));
         assert!(!own.hear_listener(&body(7, "live", "x")));
         assert!(!own.hear_listener(&body(7, "live", "x")));
         assert!(own.hear_listener(&body(7, "live", "x")));
-        // The listener is.
+        // The listener delivers first.
         assert!(own.keep(News::Notification(body(7, "live", "x"))));
         assert!(own.keep(News::Gap));
         assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
@@ -326,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_will_tell_is_not_waited_for() {
+    fn no_echo_is_expected_without_a_channel_or_a_listener() {
         let mut own = Listening::new(PoolId(0));
         own.live = names(&["live", "other"]);
         assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
@@ -349,27 +353,42 @@ mod tests {
     }
 
     #[test]
-    fn what_the_listener_is_to_tell_once_more_has_a_limit_too() {
+    fn notifications_of_the_server_before_the_mark_come_first() {
+        let mut own = Listening::new(PoolId(0));
+        own.moving = names(&["moving"]);
+        own.mark = Some(b"mark"[..].into());
+        own.token = Some(b"x"[..].into());
+        assert!(own.hear_listener(&body(8, "moving", "behind the mark")));
+        assert!(own.keep(News::Notification(body(8, "moving", "behind the mark"))));
+        own.lose_listener();
+        assert_eq!(from_server(&mut own, "moving", false), Hearing::Pass);
+        assert_eq!(from_server(&mut own, "mark", true), Hearing::Drop);
+        assert_eq!(from_server(&mut own, "moving", false), Hearing::Drop);
+        assert_eq!(own.take_untold().len(), 2, "that is told behind what the listener has told");
+    }
+
+    #[test]
+    fn kept_echoes_have_a_limit() {
         let mut own = Listening::new(PoolId(0));
         own.live = names(&["live"]);
         let long = body(7, "live", &"x".repeat(8000));
         let said = NotificationResponse::decode(&long).unwrap();
         let count = ECHOES_LEN_MAX / long.len() + 10;
         (0..count).for_each(|_| assert_eq!(own.hear_server(&said, true), Hearing::Pass));
-        // The first ones are told once, and the others twice.
+        // The first ones are delivered once, and the others twice.
         let told = (0..count).filter(|_| own.hear_listener(&long)).count();
         assert_eq!((told, own.echoes_len), (10, 0));
     }
 
     #[test]
-    fn not_all_that_is_kept_is_compared_with_what_the_server_tells() {
+    fn only_the_first_kept_messages_are_compared_with_a_notification() {
         let mut own = Listening::new(PoolId(0));
         own.live = names(&["live"]);
         for number in 0..=KEPT_COMPARED_MAX {
             own.keep(News::Notification(body(8, "live", &number.to_string())));
         }
         own.keep(News::Notification(body(7, "live", "x")));
-        // It is told twice, and no echo of it is awaited.
+        // It is delivered twice, and no echo of it is expected.
         assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
         assert_eq!((own.echoes.len(), own.untold.len()), (0, KEPT_COMPARED_MAX + 2));
         own.lose_listener();
@@ -378,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn not_all_of_its_own_doing_is_compared_with_what_the_listener_tells() {
+    fn only_the_first_echoes_are_compared_with_a_notification() {
         let mut own = Listening::new(PoolId(0));
         own.live = names(&["live"]);
         let bodies: Vec<_> =
@@ -391,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_has_a_limit() {
+    fn kept_messages_have_a_limit() {
         let mut own = Listening::new(PoolId(0));
         let long = body(7, "live", &"x".repeat(8000));
         let kept = (0..).take_while(|_| own.keep(News::Notification(long.clone()))).count();

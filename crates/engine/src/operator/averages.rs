@@ -1,14 +1,14 @@
 //! Averages over a `stats_period`: two samples of all counters, no clock.
 //!
-//! The log tells of each period when it ends; whoever looks in between gets, as from PgBouncer, the
-//! averages from the beginning of the last completed period up to that moment ([`Averages::at`]).
+//! The log has the averages of each period when it ends. In between, SHOW has, as in PgBouncer, the
+//! averages from the beginning of the last completed period until now ([`Averages::at`]).
 
 use std::collections::HashMap;
 
 use crate::ids::PoolId;
 use crate::operator::stats::Stats;
 
-/// Every pool's counters at one moment.
+/// The counters of all pools at one moment.
 #[derive(Clone, Debug, Default)]
 struct Sample {
     /// Microseconds.
@@ -26,10 +26,10 @@ impl Sample {
     }
 }
 
-/// What is added to the first period, in microseconds.
+/// Added to the first period, in microseconds.
 const HEAD_START: u64 = 1_000_000;
 
-/// The samples at both ends of what is averaged over. Whoever owns it feeds it once a period.
+/// The samples at both ends of the averaged time. The owner calls `record` once a period.
 #[derive(Clone, Debug, Default)]
 pub struct Averages {
     older: Sample,
@@ -37,27 +37,27 @@ pub struct Averages {
 }
 
 impl Averages {
-    /// `now`, in microseconds of any steady clock, is when counting began.
+    /// Counting begins at `now`, in microseconds of any steady clock.
     pub fn new(now: u64) -> Self {
         let start = |at| Sample { at, pools: HashMap::new() };
-        // So that nothing is divided by the moment that has passed since.
+        // The head start avoids averages over a very short time.
         Self { older: start(now.saturating_sub(HEAD_START)), newer: start(now) }
     }
 
-    /// A period ends at `now`: the totals of each pool. A pool that is
-    /// named more than once, say by several workers, is summed up.
+    /// Ends a period at `now`, with the totals of each pool. Several entries for one pool, from
+    /// several workers, are added up.
     pub fn record(&mut self, now: u64, totals: impl IntoIterator<Item = (PoolId, Stats)>) {
         self.older = std::mem::replace(&mut self.newer, Sample::new(now, totals));
     }
 
-    /// What is averaged over when somebody looks at `now`, within a period.
+    /// Returns the averages for a moment within a period.
     #[must_use]
     pub fn at(&self, now: u64, totals: impl IntoIterator<Item = (PoolId, Stats)>) -> Self {
         Self { older: self.older.clone(), newer: Sample::new(now, totals) }
     }
 
-    /// The averages over some pools together: counts and bytes per second; microseconds per
-    /// transaction, per query, and (waiting) per assignment of a server.
+    /// Returns the averages over these pools together: counts and bytes per second; microseconds
+    /// per transaction, per query, and (waiting) per assignment of a server.
     pub fn of(&self, pools: impl IntoIterator<Item = PoolId>) -> Stats {
         let mut counted = Stats::default();
         for pool in pools {
@@ -68,7 +68,7 @@ impl Averages {
         counted.average(self.newer.at.saturating_sub(self.older.at))
     }
 
-    /// The averages over all pools, as the log's line of statistics has them.
+    /// Returns the averages over all pools, for the log's line of statistics.
     pub fn total(&self) -> Stats {
         self.of(self.newer.pools.keys().copied())
     }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_passed_of_a_period_is_averaged_with_the_one_before() {
+    fn a_part_of_a_period_is_averaged_with_the_period_before() {
         let averages = Averages::new(5 * SECOND);
         assert_eq!(averages.total(), Stats::default());
         let look = |averages: &Averages, at, queries| {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_began_anew_or_went_away_counts_for_nothing() {
+    fn a_removed_or_restarted_pool_averages_to_zero() {
         let mut averages = Averages::new(0);
         averages.record(SECOND, [(PoolId(1), stats(100, 1_000)), (PoolId(2), stats(1, 1))]);
         averages.record(2 * SECOND, [(PoolId(1), stats(3, 30))]);

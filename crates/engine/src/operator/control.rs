@@ -1,45 +1,46 @@
-//! What an operator orders, as far as this worker's sockets are concerned. The pools have been
-//! told already, under their locks; here is done what follows from it.
+//! Carries out an operator's orders in one worker. The pools have been changed already, under their
+//! locks; here the sockets follow.
 
 use crate::admission::pool::{Gate, Parked};
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::server::Settling;
 use crate::server::{Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
-    /// Pools were closed, opened or renewed: parked servers and logins that are of no use now
-    /// end, who waits in vain is told, and who may be served again gets a server.
-    pub fn review(&mut self, now: Micros, io: &mut impl Io<X>) {
-        self.move_clients(now, io);
-        self.review_listeners(now, io);
-        self.finish(now, io);
+    /// Applies changes of pools: closes parked servers and logins that are of no use now,
+    /// disconnects clients that cannot be served, and serves those that can.
+    pub fn review(&mut self, io: &mut impl Io<X>) {
+        let now = io.now();
+        self.move_clients(io);
+        self.review_listeners(io);
+        self.finish(io);
         let worker = self.worker;
         for id in self.known_pools() {
             let (gate, condemned) =
                 self.exchange.pool(id, |pool| (pool.gate(), pool.take_condemned(worker)));
-            self.close_parked(condemned, now, io);
-            self.end_logins(id, now, io);
+            self.close_parked(condemned, io);
+            self.end_logins(id, io);
             if let Gate::Closed(reason) = gate {
-                self.turn_away(id, reason.text(), now, io);
+                self.turn_away(id, reason, io);
             }
-            self.serve_backlog(id, now, io);
+            self.serve_backlog(id, io);
             let open = self
                 .exchange
                 .pool(id, |pool| pool.oldest_waiter(worker).is_some() && pool.reserve_opening(now));
             if open {
-                self.open_server(id, now, io);
+                self.open_server(id, io);
             }
-            self.finish(now, io);
+            self.finish(io);
         }
     }
 
-    /// All clients and servers of these databases are dropped, whatever they are doing. Their
-    /// pools are closed, or nobody would stay away.
-    pub fn kill(&mut self, dies: impl Fn(&str) -> bool, now: Micros, io: &mut impl Io<X>) {
+    /// Drops all clients and servers of these databases, whatever they are doing. Their pools must
+    /// be closed, or the clients would come back.
+    pub fn kill(&mut self, dies: impl Fn(&str) -> bool, io: &mut impl Io<X>) {
         let worker = self.worker;
         for id in self.known_pools() {
             if !dies(&self.view(id).identity.database) {
@@ -47,28 +48,28 @@ impl<X: Exchange> Engine<X> {
             }
             let parked = self.exchange.pool(id, |pool| pool.take_home(worker));
             let parked = parked.into_iter().map(|server| (server, CloseReason::DatabaseRemoved));
-            self.close_parked(parked.collect(), now, io);
-            // Who leaves a server with work to do ends it, which is what the log tells of it.
+            self.close_parked(parked.collect(), io);
+            // A client that leaves a busy server ends it, and the log would have that reason.
             let is_busy = |client: &Client| {
                 let on = client.server.and_then(|on| self.servers.get(on.0 as usize));
                 client.pool == Some(id) && on.is_some_and(|server| !server.is_clean())
             };
             for client in self.clients_where(is_busy) {
-                self.disconnect(client, CloseReason::DatabaseRemoved.text(), now, io);
+                self.disconnect(client, CloseReason::DatabaseRemoved, io);
             }
-            self.finish(now, io);
+            self.finish(io);
             for (server, is_login) in self.servers_of(id) {
-                // One may have gone with another.
+                // An earlier step of this loop may have closed this server.
                 match is_login {
                     _ if !self.servers.contains(server.0 as usize) => {}
-                    true => self.end_login(server, CloseReason::DatabaseRemoved, now, io),
-                    false => self.lose_server(server, CloseReason::DatabaseRemoved, now, io),
+                    true => self.end_login(server, CloseReason::DatabaseRemoved, io),
+                    false => self.lose_server(server, CloseReason::DatabaseRemoved, io),
                 }
             }
             for client in self.clients_where(|client| client.pool == Some(id)) {
-                self.disconnect(client, CloseReason::DatabaseRemoved.text(), now, io);
+                self.disconnect(client, CloseReason::DatabaseRemoved, io);
             }
-            self.finish(now, io);
+            self.finish(io);
         }
     }
 
@@ -80,34 +81,46 @@ impl<X: Exchange> Engine<X> {
         self.servers.iter().map(|(slot, _)| ServerId(slot as u32))
     }
 
-    /// The moment at which nothing of the client is half read. What it has said that waits for answers
-    /// goes on when these are read.
+    /// Is no message of the client half read? Messages that wait for replies are continued when the
+    /// replies are read.
     pub fn client_at_rest(&self, id: ClientId) -> bool {
         self.clients.get(id.0 as usize).is_none_or(|client| match client.phase {
             ClientPhase::Login(_) => false,
-            _ => client.awaits_answer() || client.stream.at_boundary(),
+            ClientPhase::Idle
+            | ClientPhase::Waiting(_)
+            | ClientPhase::Preparing(_)
+            | ClientPhase::Linked
+            | ClientPhase::Canceling { .. } => {
+                client.awaits_answer() || client.stream.at_boundary()
+            }
         })
     }
 
-    /// The moment at which nothing of the server is half read.
+    /// Is no message of the server half read?
     pub fn server_at_rest(&self, id: ServerId) -> bool {
         self.servers.get(id.0 as usize).is_none_or(|server| match server.phase {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => false,
-            _ => server.stream.at_boundary(),
+            ServerPhase::Parked
+            | ServerPhase::Preparing(_)
+            | ServerPhase::Linked
+            | ServerPhase::Finishing
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening => server.stream.at_boundary(),
         })
     }
 
-    /// Has it said all it was asked for?
+    /// Has the server sent all replies?
     pub fn owes_nothing(&self, id: ServerId) -> bool {
         self.servers.get(id.0 as usize).is_none_or(|server| server.ledger.owes_nothing())
     }
 
-    /// These pools are no more; they have neither clients nor servers. Their numbers may be others'
-    /// later.
+    /// Forgets pools that have neither clients nor servers. Their numbers may be used again.
     pub fn forget_pools(&mut self, pools: &[PoolId]) {
         for id in pools {
             self.pools.remove(*id);
+            self.transactions.forget(*id);
             self.listeners.remove(id);
+            self.watch.iter_mut().for_each(|watch| watch.forget_pool(*id));
         }
         self.changed_user.retain(|id| !pools.contains(id));
         self.exchange.pools_forgotten();
@@ -122,51 +135,55 @@ impl<X: Exchange> Engine<X> {
         chosen.map(|(slot, _)| ClientId(slot as u32)).collect()
     }
 
-    /// With each: is it a login that has not come to its end? Those that are opened for
-    /// one client alone are left out, for they are the client's and not the pool's.
+    /// Returns the servers of a pool, and for each whether its login is not finished. Logins for
+    /// one client alone are left out, because they belong to the client.
     fn servers_of(&self, pool: PoolId) -> Vec<(ServerId, bool)> {
         let kind = |server: &Server| match &server.phase {
             ServerPhase::Connecting(login) | ServerPhase::Login(login) => {
                 login.purpose.is_none().then_some(true)
             }
-            _ => Some(false),
+            ServerPhase::Parked
+            | ServerPhase::Preparing(_)
+            | ServerPhase::Linked
+            | ServerPhase::Finishing
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening => Some(false),
         };
         let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
         own.filter_map(|(slot, server)| Some((ServerId(slot as u32), kind(server)?))).collect()
     }
 
-    /// The pool was held: who waited meanwhile gets what was parked meanwhile.
-    fn serve_backlog(&mut self, id: PoolId, now: Micros, io: &mut impl Io<X>) {
+    /// Gives the servers that were parked while the pool was held to the clients that waited.
+    fn serve_backlog(&mut self, id: PoolId, io: &mut impl Io<X>) {
         let worker = self.worker;
         while let Some((waiter, server)) = self.exchange.pool(id, |pool| pool.match_waiting(worker))
         {
             let server = self.attach(server, io);
-            self.join_waiter(waiter.client, server, now, io);
+            self.join_waiter(waiter.client, server, io);
         }
     }
 
-    fn turn_away(&mut self, pool: PoolId, why: &str, now: Micros, io: &mut impl Io<X>) {
-        let waits = |client: &Client| client.wait().is_some_and(|(waits_for, _)| waits_for == pool);
+    fn turn_away(&mut self, pool: PoolId, why: CloseReason<'_>, io: &mut impl Io<X>) {
+        let waits = |client: &Client| client.wait().is_some_and(|waiter| waiter.pool == pool);
         for id in self.clients_where(waits) {
-            self.disconnect(id, why, now, io);
+            self.disconnect(id, why, io);
         }
     }
 
     pub(crate) fn close_parked(
         &mut self,
         parked: Vec<(Parked<X::Transport>, CloseReason<'static>)>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         for (server, reason) in parked {
             let server = self.attach(server, io);
-            self.server_mut(server).phase = ServerPhase::Settling(Settling::Fresh);
-            self.close_server(server, reason, now, io);
+            self.server_mut(server).enter(ServerPhase::Settling(Settling::Fresh));
+            self.close_server(server, reason, io);
         }
     }
 
-    /// Logins that lead to a server nobody may have.
-    fn end_logins(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
+    /// Ends logins of servers that may not be used any more.
+    fn end_logins(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         for (server, is_login) in self.servers_of(pool) {
             if !is_login {
                 continue;
@@ -180,15 +197,16 @@ impl<X: Exchange> Engine<X> {
                 }
             });
             if let Some(why) = why {
-                self.end_login(server, why, now, io);
+                self.end_login(server, why, io);
             }
         }
     }
 
-    /// By our own wish, so that nothing is to be learnt from it.
-    fn end_login(&mut self, id: ServerId, why: CloseReason<'_>, now: Micros, io: &mut impl Io<X>) {
+    /// Ends a login on Weir's own decision, which says nothing about the pool.
+    fn end_login(&mut self, id: ServerId, why: CloseReason<'_>, io: &mut impl Io<X>) {
+        let now = io.now();
         let server = self.servers.remove(id.0 as usize);
-        self.log_server_closing(id, &server, why, now, io);
+        self.log_server_closing(id, &server, why, io);
         io.close_server(id);
         self.opening_ended();
         let (pool, epoch) = (server.pool, server.epoch);
@@ -198,8 +216,8 @@ impl<X: Exchange> Engine<X> {
         });
         self.vacate(pool, now);
         if open {
-            self.open_server(pool, now, io);
+            self.open_server(pool, io);
         }
-        self.feed(now, io);
+        self.feed(io);
     }
 }

@@ -6,30 +6,30 @@ use std::ops::{AddAssign, Sub};
 /// [`crate::operator::averages::Averages`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Times a server was given to a client.
+    /// How often a server was given to a client.
     pub assignments: u64,
     pub transactions: u64,
-    /// Bursts of messages that found the client idle, not statements: a pipeline counts once.
+    /// Bursts of messages from an idle client, not statements: a pipeline counts once.
     pub queries: u64,
     /// Bytes from clients.
     pub received: u64,
     /// Bytes from servers.
     pub sent: u64,
-    /// Microseconds with a transaction open.
+    /// Microseconds with an open transaction.
     pub transaction_time: u64,
-    /// Microseconds with a query under way.
+    /// Microseconds with a query running.
     pub query_time: u64,
-    /// Microseconds clients waited for a server.
+    /// Microseconds that clients waited for a server.
     pub wait_time: u64,
     pub client_parses: u64,
     pub server_parses: u64,
     pub binds: u64,
-    /// Clients let in.
+    /// Clients that have logged in.
     pub logins: u64,
 }
 
 impl Stats {
-    /// Every counter of both, joined by `join`. It names all fields, so that none is forgotten.
+    /// Joins every counter of both by `join`. It names all fields, so that none is forgotten.
     fn zip(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             assignments: join(self.assignments, other.assignments),
@@ -47,7 +47,8 @@ impl Stats {
         }
     }
 
-    /// Per second, where this was counted in `micros`; times become times per occasion.
+    /// Returns rates per second for a period of `micros`, and times per transaction, query or
+    /// assignment.
     pub fn average(self, micros: u64) -> Self {
         let per = |amount: u64, times: u64| amount.checked_div(times).unwrap_or(0);
         let rate = |count: u64| {
@@ -73,7 +74,7 @@ impl AddAssign for Stats {
 impl Sub for Stats {
     type Output = Self;
 
-    /// What was counted since `earlier`; zero where a counter began anew.
+    /// Returns what was counted since `earlier`; zero where a counter was reset.
     fn sub(self, earlier: Self) -> Self {
         self.zip(earlier, u64::saturating_sub)
     }

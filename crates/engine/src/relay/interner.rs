@@ -1,5 +1,5 @@
-//! Finds the one copy of a statement that all share who have prepared it, and gives new ones their
-//! numbers. It stands behind a lock: what takes its time is done before it is asked.
+//! Keeps one shared copy of each prepared statement, and numbers new ones. The interner is behind a
+//! lock, so callers do slow work before they take it.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -13,24 +13,24 @@ use crate::relay::prepared::{SERVER_NAME_PREFIX, Statement};
 
 #[derive(Debug, Default)]
 pub struct Interner {
-    /// By hash; statements with equal hashes stand in one list.
+    /// By hash. Statements with equal hashes are in one list.
     known: HashMap<u64, Vec<Weak<Statement>>, RandomState>,
     hasher: RandomState,
     next_id: u64,
-    /// How many changes of the schema have been seen.
+    /// The number of schema changes seen so far.
     schema: u64,
-    /// When `known` has this many entries the dead ones are swept out.
+    /// When `known` has this many entries, unused ones are removed.
     sweep_at: usize,
 }
 
 impl Interner {
-    /// The shared copy of that statement, or a new one.
+    /// Returns the shared copy of that statement, or makes a new one.
     pub fn intern(&mut self, sql: &[u8], types: &[u8], context: ParseContext) -> Arc<Statement> {
         let known = self.find(sql, types, context);
         known.unwrap_or_else(|| self.add(sql, types, context, parse_context::is_of_its_moment(sql)))
     }
 
-    /// The shared copy of that statement, if there is one.
+    /// Returns the shared copy of that statement, if there is one.
     pub fn find(&self, sql: &[u8], types: &[u8], context: ParseContext) -> Option<Arc<Statement>> {
         let twins = self.known.get(&self.hash(sql, types, context))?;
         twins.iter().filter_map(Weak::upgrade).find(|known| {
@@ -41,8 +41,9 @@ impl Interner {
         })
     }
 
-    /// A statement that [`Interner::find`] has not found; somebody else may have added it since.
-    /// `is_of_its_moment`: see [`parse_context::is_of_its_moment`], which takes its time with a long text.
+    /// Adds a statement that [`Interner::find`] has not found, unless another thread has added it
+    /// since. `is_of_its_moment`: see [`parse_context::is_of_its_moment`], which is slow for a long
+    /// text.
     pub fn add(
         &mut self,
         sql: &[u8],
@@ -75,7 +76,8 @@ impl Interner {
 
     fn share(&mut self, hash: u64, statement: &Arc<Statement>) {
         let twins = self.known.entry(hash).or_default();
-        // One text that comes and goes is one entry here, which no sweep would find too many.
+        // A text that is prepared and closed again and again fills one list here, which the sweep
+        // would not notice.
         twins.retain(|weak| weak.strong_count() > 0);
         twins.push(Arc::downgrade(statement));
         self.sweep();
@@ -85,48 +87,48 @@ impl Interner {
         self.hasher.hash_one((sql, types, context))
     }
 
-    /// Tables, types or functions are not what they were: what is prepared from now on is not
-    /// what was prepared before.
+    /// Tables, types or functions have changed: from now on, equal texts are new statements.
     pub fn schema_changed(&mut self) {
         self.schema += 1;
     }
 
-    /// How often that was so.
+    /// The number of schema changes.
     pub fn schema(&self) -> u64 {
         self.schema
     }
 
-    /// How far the numbering has come; for another process.
+    /// Returns the state of the numbering, for another process.
     pub fn numbering(&self) -> Numbering {
         Numbering { last_id: self.next_id, schema: self.schema }
     }
 
-    /// Goes on with the numbering of another process. Nothing may have been interned before.
+    /// Continues the numbering of another process. Nothing may have been interned before.
     pub fn resume(&mut self, numbering: Numbering) {
         (self.next_id, self.schema) = (numbering.last_id, numbering.schema);
     }
 
-    /// New statements are numbered from `last_id` on, which another process does not do: what is
-    /// prepared here from now on may go to that process, which has gone on with the numbers so far.
+    /// Numbers new statements from `last_id` on. The other process does not use these numbers, so a
+    /// statement of this process can be handed over to it.
     pub fn number_from(&mut self, last_id: u64) {
         self.next_id = last_id;
     }
 
-    /// Another process, which went on from `base` like this one, has seen so many changes of the
-    /// schema. If either has seen one, nobody knows which statement was prepared before which.
+    /// The other process, which continued from `base` as this one did, has seen so many schema
+    /// changes. If either process has seen one, the order of changes and statements is unknown, so
+    /// equal texts are new statements.
     pub fn join_schema(&mut self, base: u64, theirs: u64) {
         if self.schema != base || theirs != base {
             self.schema = self.schema.max(theirs) + 1;
         }
     }
 
-    /// A statement of that other process, which servers know by its number. The numbering has been
-    /// resumed before.
+    /// Adds a statement of the other process, under the number that servers know. The numbering has
+    /// been resumed before.
     pub fn restore(&mut self, one: &StatementRecord) -> Arc<Statement> {
         let context = ParseContext(one.context);
         let hash = self.hash(&one.sql, &one.types, context);
         let twins = self.known.get(&hash).into_iter().flatten();
-        // Equal statements that two processes have prepared have two names on the servers.
+        // If both processes have prepared an equal statement, it has two names on the servers.
         if let Some(known) = twins.filter_map(Weak::upgrade).find(|known| known.id == one.id) {
             return known;
         }
@@ -158,8 +160,8 @@ impl Interner {
         self.forget_unused();
     }
 
-    /// Forgets the statements that are in no use any more. A few bytes of each stay until then, among what
-    /// its text took, and the allocator could give nothing of that back to the system.
+    /// Forgets statements that no client uses any more. Until then a few bytes of each remain and
+    /// fragment the memory, which keeps the allocator from returning it to the system.
     pub fn forget_unused(&mut self) {
         self.known.retain(|_, twins| {
             twins.retain(|weak| weak.strong_count() > 0);
@@ -173,7 +175,7 @@ impl Interner {
         self.known.len()
     }
 
-    /// How many statements are in use, and how many bytes they take, their texts included.
+    /// Returns how many statements are in use, and how many bytes they take with their texts.
     pub fn memory(&self) -> (usize, usize) {
         let used = self.known.values().flatten().filter_map(Weak::upgrade);
         used.fold((0, 0), |(count, sum), statement| (count + 1, sum + statement.bytes()))
@@ -207,7 +209,7 @@ mod tests {
         assert_eq!(&*first.server_name, b"weir_1");
     }
 
-    /// Whoever has the lock does not look through a text: what it is like is told.
+    /// The text is examined before the lock is taken; the result is an argument.
     #[test]
     fn whether_a_text_is_of_its_moment_is_known_beforehand() {
         let mut interner = Interner::default();
@@ -300,7 +302,8 @@ mod tests {
         assert!(client.bytes() >= ClientStatements::ENTRY_BYTES + "a name".len());
     }
 
-    /// Both processes of an online restart may prepare the same text: servers know it by two names.
+    /// Both processes of an online restart may prepare the same text. Servers then know it by two
+    /// names.
     #[test]
     fn equal_statements_of_two_processes_keep_their_names() {
         let mut old = Interner::default();

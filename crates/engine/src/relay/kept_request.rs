@@ -1,51 +1,54 @@
-//! The request a server is working on, kept as its client sent it for as long as it might have to
-//! be sent once more. Two things can make that necessary:
+//! The request that a server is working on, kept as its client sent it as long as it may have to be
+//! sent again. There are two cases:
 //!
-//! * the server is lost, and the request has no effect by itself: a lone BEGIN, or a batch that
-//!   does no more than prepare and describe. A server can commit and die before its first reply
-//!   byte, so nothing else is ever repeated.
-//! * the server's copy of a statement is older than the client's own Parse, and PostgreSQL refuses
-//!   it because its tables have changed since (`cached plan must not change result type`). The
-//!   refusal comes before anything is executed.
+//! * The server is lost and the request has no effect by itself: a lone BEGIN, or a batch that only
+//!   prepares and describes. A server can commit and die before its first reply byte, so nothing
+//!   else is ever repeated.
+//! * The server's copy of a statement is older than the client's own Parse, and PostgreSQL refuses
+//!   it because its tables have changed since (`cached plan must not change result type`).
+//!   PostgreSQL refuses before it executes anything.
 
 use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
+use wire::sqlstate::FEATURE_NOT_SUPPORTED;
 
+use crate::relay::batch_end::BatchEnd;
 use crate::relay::prepared::{Shape, Statement};
 
-/// Requests up to this length are kept, in bytes.
+/// Longer requests are not kept, in bytes.
 pub(crate) const KEPT_LEN_MAX: usize = 16_384;
 
-/// So often a Bind is held back to find out what its statement returns: what the server has of it may
-/// be described, and what the client means by it now may be prepared. Then it is sent as it is.
+/// A Bind is held back at most so often to find out what its statement returns: the server's copy
+/// may be described, and the client's current meaning may be prepared. After that it is sent as it
+/// is.
 pub(crate) const QUESTIONS_MAX: u8 = 2;
 
 #[derive(Debug, Default)]
 pub struct KeptRequest {
-    /// As the client sent it, from its first message that is the server's to answer.
+    /// The request as the client sent it, from the first message that the server answers.
     pub bytes: Vec<u8>,
     pub outline: Outline,
-    /// The server has refused the statement it begins with.
+    /// The server has refused the statement with which the request begins.
     pub refused: Option<Refused>,
-    /// It begins with a Describe whose parameters the client has been given; only the rows are
-    /// still to be described.
+    /// The request begins with a Describe whose parameters the client has already received. Only
+    /// the row description is missing.
     pub parameters_given: bool,
 }
 
-/// What matters of a request.
+/// The properties of a request that decide whether it may be sent again.
 #[derive(Clone, Debug, Default)]
 pub struct Outline {
     /// Serial number of its first message; 0 = there is no request.
     pub first: u64,
-    /// May it do what must not be done twice?
+    /// May it have an effect that must not happen twice?
     pub has_effect: bool,
     /// The statement that its first message, a Bind or Describe, names.
     pub uses: Option<Used>,
 }
 
 impl Outline {
-    /// Is there a case in which it would be sent once more?
+    /// May this request have to be sent again?
     pub fn is_worth_keeping(&self) -> bool {
         self.first != 0 && (!self.has_effect || self.uses.is_some())
     }
@@ -55,50 +58,61 @@ impl Outline {
 #[derive(Clone, Debug)]
 pub struct Used {
     pub statement: Arc<Statement>,
-    /// Serial number of the client's own Parse of it.
+    /// Serial number of the client's own Parse.
     pub since: u64,
 }
 
-/// A statement was refused because its result would no longer be what it was; or would have been
-/// by a server that had it.
+/// A statement was refused because its result type has changed, or Weir refuses it for the same
+/// reason before it is sent.
 #[derive(Debug)]
 pub struct Refused {
-    /// PostgreSQL's words, for the client if they turn out to be right.
+    /// PostgreSQL's error, for the client if it turns out to be right.
     pub error: ErrorFields,
     /// Was the server's copy older than the client's own Parse?
     pub was_older: bool,
-    /// Has the client sent the Sync of the batch?
-    pub synced: bool,
-    /// The statement's new shape.
+    pub end: BatchEnd,
+    /// The statement's new result and parameter types.
     pub shape: Option<Shape>,
 }
 
-/// Does PostgreSQL say that a statement returns other columns than when it was prepared? Its text
-/// may be in any language, the name of the function that says it is not.
+/// Does the error say that a statement returns other columns than when it was prepared? The error's
+/// text may be in any language; the name of the function that raises it is not.
 pub(crate) fn is_changed_result(error: &ErrorFields) -> bool {
-    error.sqlstate() == b"0A000" && error.get(b'R') == Some(b"RevalidateCachedQuery")
+    error.sqlstate() == FEATURE_NOT_SUPPORTED.as_bytes()
+        && error.get(b'R') == Some(b"RevalidateCachedQuery")
 }
 
-/// A Bind of this name stands for one of a statement that does not return what its client was told,
-/// which PostgreSQL cannot know: it says that there is none of this name, and the client is told why.
+/// The statement name in a Bind that must fail because the statement no longer returns what the
+/// client was told. PostgreSQL cannot know that. It answers that the name does not exist, and Weir
+/// replaces the error by the real reason.
 pub(crate) const CHANGED_NAME: &[u8] = b"weir_changed_result";
 
-/// Is it what PostgreSQL says of [`CHANGED_NAME`]?
+/// Is this PostgreSQL's error about [`CHANGED_NAME`]?
 pub(crate) fn is_of_changed_name(error: &ErrorFields) -> bool {
     let names = |text: &[u8]| text.windows(CHANGED_NAME.len()).any(|part| part == CHANGED_NAME);
     error.sqlstate() == b"26000" && error.get(b'M').is_some_and(names)
 }
 
-/// PostgreSQL's words for a changed result, where it cannot know what the client was told.
+/// PostgreSQL's error for a changed result, for cases in which PostgreSQL cannot know what the
+/// client was told.
 pub(crate) fn changed_result() -> ErrorFields {
     let text = "cached plan must not change result type";
-    let mut error = ErrorFields::new("ERROR", "0A000", text);
+    let mut error = ErrorFields::new("ERROR", FEATURE_NOT_SUPPORTED, text);
     error.replace(b'R', *b"RevalidateCachedQuery");
     error
 }
 
 /// Does the text of a simple Query do nothing but open a transaction?
 pub(crate) fn is_lone_begin(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    // A cheap test that excludes most texts.
+    let may_begin = text.first_chunk::<5>().is_some_and(|head| {
+        head.eq_ignore_ascii_case(b"begin") || head.eq_ignore_ascii_case(b"start")
+    });
+    may_begin && is_begin_alone(text)
+}
+
+fn is_begin_alone(text: &[u8]) -> bool {
     let text = text.strip_suffix(b"\0").unwrap_or(text).trim_ascii();
     let text = text.strip_suffix(b";").unwrap_or(text);
     let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -109,7 +123,7 @@ pub(crate) fn is_lone_begin(text: &[u8]) -> bool {
         }
         _ => false,
     };
-    // Its options are letters and commas; anything else is more than a BEGIN.
+    // The options of BEGIN consist of letters and commas. Anything else is more than a BEGIN.
     begins && words.all(|word| word.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b','))
 }
 
@@ -132,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_a_begin() {
+    fn texts_that_are_more_than_a_begin() {
         for text in [
             "begin; delete from t\0",
             "begin;;\0",

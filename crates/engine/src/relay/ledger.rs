@@ -1,9 +1,9 @@
 //! The owed-reply ledger: exactly which replies a server still owes, in order, and what to do with
 //! each. A server may be given to another client only when its ledger is settled.
 //!
-//! Every message that makes PostgreSQL answer is entered when it is sent ([`Ledger::owe`]); every
-//! message PostgreSQL sends is shown to the ledger ([`Ledger::reply`]), which says whose it is.
-//! The rules are those of PostgreSQL's message loop (protocol chapter 55.2):
+//! Every message that makes PostgreSQL answer is entered when it is sent ([`Ledger::owe`]). Every
+//! message from PostgreSQL is shown to the ledger ([`Ledger::reply`]), which says to whom it
+//! belongs. The rules are those of PostgreSQL's message loop (protocol chapter 55.2):
 //!
 //! * an error in the extended protocol makes the server skip everything up to the next Sync, a
 //!   simple Query included;
@@ -21,314 +21,84 @@
 //! ([`Latest`]), and one is found by its serial number. Entries leave in order, from the front.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use wire::backend;
 
-use crate::relay::prepared::Statement;
-use crate::session::state::Lent;
+use crate::relay::batch_end::BatchEnd;
 
+pub use self::entry::{Entry, Expect, Reply, Undo, Verb};
+use self::input::Input;
+use self::latest::Latest;
+use self::part::{Part, part};
+use self::ready_count::ReadyCount;
+pub use self::settled::{Owner, Settled, Unexpected};
+
+mod entry;
+mod input;
 mod latest;
 mod part;
+mod ready_count;
+mod settled;
 
-use latest::Latest;
-use part::{Part, part};
-
-/// A message whose answer is awaited, by what completes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
-    /// Completed by ReadyForQuery.
-    Query,
-    /// Completed by ReadyForQuery.
-    FunctionCall,
-    /// Completed by ReadyForQuery.
-    Sync,
-    Parse,
-    Bind,
-    /// Completed by RowDescription or NoData.
-    Describe,
-    /// Completed by CommandComplete, EmptyQueryResponse or PortalSuspended.
-    Execute,
-    Close,
-    /// CopyDone or CopyFail: never answered, but its place in the order matters.
-    CopyEnd,
-}
-
-/// What to do with a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// It belongs to the linked client.
-    Forward,
-    /// It answers a message of ours: nobody sees it. An error in its place is still the client's.
-    Swallow,
-    /// The server never saw the message: this reply is made up when its turn comes.
-    Synthesize(Reply),
-    /// Like forward, but an error text that names the pooler's statement is put into the client's
-    /// words.
-    Replace,
-    /// A Describe that is asked again: the client has been given the parameters already, and gets
-    /// the rest.
-    Continue,
-    /// It answers a message of ours that has nothing to do with any client: nobody sees it,
-    /// errors included.
-    Internal,
-}
-
-/// Replies that can be made up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
-    ParseComplete,
-    CloseComplete,
-    /// A notice that what follows needs a session of its own (`auto_unsupported = warn`).
-    Unsupported,
-}
-
-/// What has to be undone if the server never gets to this message.
-#[derive(Clone, Debug)]
-pub enum Undo {
-    /// Nothing: the client's Parse was of a name that it has already. It must fail.
-    Taken { name: Box<[u8]> },
-    /// The client's Parse: it has no such name after all. If the statement was sent, the server
-    /// does not have it either.
-    Parse { name: Arc<[u8]>, statement: Arc<Statement>, sent: bool },
-    /// The client's Close: it still has the name, since that Parse.
-    /// `lent`: the server had the statement under that name, too.
-    Close { name: Arc<[u8]>, statement: Arc<Statement>, since: u64, lent: Option<Lent> },
-    /// A Parse of ours: the server does not have the statement.
-    Prepare { statement: Arc<Statement> },
-    /// A Close of ours: the server still has the statement, since that Parse.
-    Evict { statement: Arc<Statement>, since: u64 },
-    /// The client's Parse of its unnamed statement. If it failed there is none now; if the server
-    /// never got to it, the one before still stands.
-    ParseUnnamed { before: u64, message: Vec<u8> },
-    /// The client's Query or Close: its unnamed statement still stands.
-    DropUnnamed { before: u64 },
-    /// A Parse of ours: the server does not have the client's unnamed statement.
-    PrepareUnnamed,
-    /// A Parse of ours: the server was not lent the statement.
-    Lend { name: Arc<[u8]> },
-}
-
-impl Undo {
-    /// The number of the statement that the message makes or closes on the server.
-    fn changed_statement(&self) -> Option<u64> {
-        match self {
-            Self::Parse { statement, sent: true, .. }
-            | Self::Prepare { statement }
-            | Self::Evict { statement, .. } => Some(statement.id),
-            Self::Taken { .. }
-            | Self::Parse { .. }
-            | Self::Close { .. }
-            | Self::ParseUnnamed { .. }
-            | Self::DropUnnamed { .. }
-            | Self::PrepareUnnamed
-            | Self::Lend { .. } => None,
-        }
-    }
-
-    /// What it keeps, in bytes. A statement counts as if nobody else had it.
-    fn bytes(&self) -> usize {
-        let kept = match self {
-            Self::Taken { name } => name.len(),
-            Self::Parse { name, statement, .. } | Self::Close { name, statement, .. } => {
-                name.len() + statement.bytes()
-            }
-            Self::Prepare { statement } | Self::Evict { statement, .. } => statement.bytes(),
-            Self::ParseUnnamed { message, .. } => message.len(),
-            Self::DropUnnamed { .. } | Self::PrepareUnnamed | Self::Lend { .. } => 0,
-        };
-        size_of::<Self>() + kept
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct Entry {
-    pub expect: Expect,
-    pub verb: Verb,
-    /// Of the worker's message counter; orders entries of one pipeline.
-    pub serial: u64,
-    /// The statement that a Bind, Describe or Parse names on the server; 0 = none of ours.
-    pub statement: u64,
-    pub undo: Option<Box<Undo>>,
-    /// It is void because it failed itself, and not because the server discarded it.
-    pub failed: bool,
-}
-
-impl Entry {
-    pub fn new(expect: Expect, verb: Verb) -> Self {
-        Self { expect, verb, serial: 0, statement: 0, undo: None, failed: false }
-    }
-
-    pub fn undo(mut self, undo: Undo) -> Self {
-        self.undo = Some(Box::new(undo));
-        self
-    }
-
-    /// Is it answered with ReadyForQuery?
-    fn ends_batch(&self) -> bool {
-        matches!(self.expect, Expect::Query | Expect::FunctionCall | Expect::Sync)
-    }
-
-    /// Does the server wait for a Sync once it has got this message?
-    fn opens_batch(&self) -> bool {
-        let extended = match self.expect {
-            Expect::Parse | Expect::Bind | Expect::Describe | Expect::Execute | Expect::Close => {
-                true
-            }
-            Expect::Query | Expect::FunctionCall | Expect::Sync | Expect::CopyEnd => false,
-        };
-        extended && self.synthesized().is_none()
-    }
-
-    /// What it keeps to be undone, in bytes.
-    fn undo_bytes(&self) -> usize {
-        self.undo.as_deref().map_or(0, Undo::bytes)
-    }
-
-    /// Does it change what the client's unnamed statement is?
-    fn changes_unnamed(&self) -> bool {
-        matches!(self.undo.as_deref(), Some(Undo::ParseUnnamed { .. } | Undo::DropUnnamed { .. }))
-    }
-
-    fn synthesized(&self) -> Option<Reply> {
-        match self.verb {
-            Verb::Synthesize(reply) => Some(reply),
-            Verb::Forward | Verb::Swallow | Verb::Replace | Verb::Continue | Verb::Internal => None,
-        }
-    }
-}
-
-/// Whose a server's message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    Client,
-    Nobody,
-}
-
-/// The server sent something it does not owe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("server sent message {code:?} where {expected:?} was owed")]
-pub struct Unexpected {
-    pub code: char,
-    pub expected: Option<Expect>,
-}
-
-/// What a message did to the ledger.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Settled {
-    pub owner: Owner,
-    /// Serial number of the entry it belongs to (0: to none).
-    pub serial: u64,
-    /// The statement its entry names on the server.
-    pub statement: u64,
-    /// The client's name for the statement, if this answers a Parse that must fail because the
-    /// name is taken.
-    pub taken: Option<Box<[u8]>>,
-}
-
-impl Settled {
-    /// A message that answers nothing.
-    pub fn unowed() -> Self {
-        Self { owner: Owner::Client, serial: 0, statement: 0, taken: None }
-    }
-}
-
-/// With so many answers owed the client is not read on until half of them have come, nor are more
-/// answers made up. PostgreSQL gathers 8 KiB of them, more than 1,600, before it sends any: it is told
-/// to flush.
+/// With so many replies owed, Weir stops reading from the client until half of them have arrived,
+/// and makes up no more replies. PostgreSQL buffers 8 KiB of replies, more than 1,600, before it
+/// sends any. So Weir also sends it a Flush.
 pub const OWED_MAX: usize = 4_096;
-/// Likewise if so many bytes are kept to undo the messages.
+/// The same limit for the bytes that are kept to undo messages.
 pub const OWED_BYTES_MAX: usize = 256 * 1024;
-/// Room for so many answers is kept from one request to the next.
+/// The queue keeps room for so many entries from one request to the next.
 const OWED_KEPT_MAX: usize = 256;
 const BEHIND_FRONT: usize = 1;
-
-/// What the server does with the next message that it reads, as far as is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Input {
-    /// It carries the message out.
-    #[default]
-    Messages,
-    /// It takes it as copy data; Sync and Flush are ignored.
-    CopyData,
-    /// It discards everything up to the next Sync.
-    UntilSync,
-}
-
-/// Is it known how many ReadyForQuery are still to come?
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum ReadyCount {
-    #[default]
-    Known,
-    /// The server has ignored Syncs if it read them in copy-in mode. Should the copy fail, nobody can
-    /// tell from outside whether it had read them by then.
-    InDoubt,
-    /// The copy has failed. The server must not be given to any other client.
-    Unknown,
-}
-
-impl ReadyCount {
-    /// The server may have ignored a Sync.
-    fn doubt(&mut self) {
-        if *self == Self::Known {
-            *self = Self::InDoubt;
-        }
-    }
-
-    /// It is known which Syncs were ignored.
-    #[inline]
-    fn settle(&mut self) {
-        if *self == Self::InDoubt {
-            *self = Self::Known;
-        }
-    }
-
-    /// The copy has failed.
-    fn fail(&mut self) {
-        if *self == Self::InDoubt {
-            *self = Self::Unknown;
-        }
-    }
-}
 
 #[derive(Debug, Default)]
 pub struct Ledger {
     owed: VecDeque<Entry>,
     latest: Latest,
-    /// What is kept to undo the messages, in bytes.
+    /// Bytes that are kept to undo messages.
     undo_bytes: usize,
     /// Serial number of the last entry that ends a batch, if there is one.
     last_end: u64,
-    /// The last messages that make or close a statement on the server, by its number; those that
-    /// are answered may still be there.
+    /// For each statement number, the last message that makes or closes it on the server. May
+    /// contain messages that are already answered.
     changed: HashMap<u64, u64, RandomState>,
-    /// No entry before the one with this serial number, other than the first, changes the unnamed
+    /// Among the entries before this serial number, only the first may change the unnamed
     /// statement.
     searched_to: u64,
     input: Input,
-    /// The server has got messages of the extended protocol without a Sync behind them: it may
+    /// The server has received messages of the extended protocol without a Sync after them. It may
     /// have an implicit transaction open, whatever its last ReadyForQuery said.
     in_batch: bool,
     ready_count: ReadyCount,
-    /// A part of the reply at the front has come.
+    /// A part of the first reply has arrived.
     begun: bool,
-    /// Serial number of the message sent last that may discard prepared statements.
+    /// Serial number of the last message that may discard prepared statements.
     discards_at: u64,
 }
 
 impl Ledger {
-    /// Nothing is owed, nothing is left open: the server is fit for others.
+    /// True if the server owes nothing and has nothing open, so another client may have it.
     pub fn is_settled(&self) -> bool {
         self.is_at_rest() && self.ready_count != ReadyCount::Unknown
     }
 
-    /// Nothing is owed and nothing is left open, as far as can be known.
+    /// True if the server owes nothing and has nothing open, as far as can be known.
     pub fn is_at_rest(&self) -> bool {
         self.owes_nothing() && !self.in_batch
     }
 
-    /// Nothing more will come of what was sent so far.
+    /// Do the owed replies end with those of a whole request: a Query, or a batch with its Sync? False
+    /// during a copy, when the server waits for the client and ignores a Sync.
+    pub fn owes_whole_request(&self) -> bool {
+        self.latest.is_end_owed() && self.latest.is_end_last() && !self.in_copy()
+    }
+
+    /// Serial number of the last message that ends a request.
+    pub fn last_end(&self) -> u64 {
+        self.last_end
+    }
+
+    /// True if the server will send nothing more for the messages so far.
     pub fn owes_nothing(&self) -> bool {
         self.owed.is_empty() && self.input == Input::Messages
     }
@@ -338,7 +108,7 @@ impl Ledger {
         self.owed.len() >= OWED_MAX || self.undo_bytes >= OWED_BYTES_MAX
     }
 
-    /// Serial number of the message in the middle of those that are owed an answer.
+    /// Serial number of the message in the middle of the owed replies.
     pub fn middle(&self) -> Option<u64> {
         self.owed.get(self.owed.len() / 2).map(|entry| entry.serial)
     }
@@ -347,65 +117,66 @@ impl Ledger {
         self.ready_count == ReadyCount::Unknown
     }
 
-    /// Does what was sent last wait for a Sync?
+    /// Does the server wait for a Sync after the last message?
     pub fn has_open_batch(&self) -> bool {
         if self.only_synthesized() { self.in_batch } else { !self.latest.is_end_last() }
     }
 
-    /// Serial number of the first message that is not answered in full.
+    /// Serial number of the first message that is not fully answered.
     pub fn first(&self) -> Option<u64> {
         self.owed.front().map(|front| front.serial)
     }
 
-    /// Serial number of the last message that is not answered in full.
+    /// Serial number of the last message that is not fully answered.
     pub fn last(&self) -> Option<u64> {
         self.owed.back().map(|back| back.serial)
     }
 
-    /// Is a ReadyForQuery still to come? Until then nobody knows what the server makes of a
-    /// message sent now: there may be an error before it, and a failed transaction.
+    /// Is a ReadyForQuery still owed? Until it arrives, the effect of a message sent now is
+    /// unknown: an earlier error may make the server skip it.
     pub fn awaits_ready(&self) -> bool {
         self.latest.is_end_owed()
     }
 
-    /// Is a message unanswered that makes or closes the statement of this number?
+    /// Is a message that makes or closes this statement still unanswered?
     pub fn concerns(&self, id: u64) -> bool {
         self.changed.get(&id).is_some_and(|serial| self.first().is_some_and(|it| it <= *serial))
     }
 
     /// Is the message with this serial number unanswered, and in an earlier batch than the next
-    /// one to be sent? Whether that one finds its effect is open. (Within one batch it is sure to,
-    /// or else it is discarded itself.)
+    /// message? Then it is open whether the next message will see its effect. Within one batch it
+    /// is certain: otherwise the next message is discarded, too.
     pub fn is_in_doubt(&self, serial: u64) -> bool {
         self.awaits_ready()
             && serial < self.last_end
             && self.owed.front().is_some_and(|front| serial >= front.serial)
     }
 
-    /// The message with this serial number, the last one that was entered, may discard prepared
-    /// statements by what its text says.
+    /// The last message, with this serial number, may discard prepared statements according to its
+    /// text.
     pub fn note_discard(&mut self, serial: u64) {
         self.discards_at = serial;
     }
 
-    /// The server, which owes nothing, goes where this worker's serial numbers mean nothing.
+    /// Forgets serial numbers, because the server moves to another worker. It owes nothing.
     pub fn leave_worker(&mut self) {
         self.discards_at = 0;
     }
 
-    /// Is the message with this serial number answered in full, and so all before it?
+    /// Are this message and all earlier ones fully answered?
     pub fn has_answered(&self, serial: u64) -> bool {
         self.owed.front().is_none_or(|front| front.serial > serial)
     }
 
-    /// May what a name stands for depend on an answer? See [`Self::unsettled`].
+    /// May the meaning of a statement name depend on a reply that is still owed? See
+    /// [`Self::unsettled`].
     #[inline]
     pub fn may_unsettle(&self) -> bool {
         self.awaits_ready() || !self.has_answered(self.discards_at)
     }
 
-    /// Message `change` has made or taken away a name. If what that means for the next message to be
-    /// sent depends on an answer, the serial number of the message that it answers.
+    /// Message `change` has made or removed a name. If the meaning of that name depends on a reply
+    /// that is still owed, returns the serial number of the message that it answers.
     pub fn unsettled(&self, change: u64) -> Option<u64> {
         if change < self.discards_at && !self.has_answered(self.discards_at) {
             return Some(self.discards_at);
@@ -413,23 +184,23 @@ impl Ledger {
         (!self.has_answered(change) && self.is_in_doubt(change)).then_some(change)
     }
 
-    /// Will the answer to the message with this serial number come without a Flush?
+    /// Will the reply to this message arrive without a Flush?
     pub fn is_in_ended_batch(&self, serial: u64) -> bool {
         self.awaits_ready() && serial <= self.last_end
     }
 
-    /// Is the server busy with what it was sent, rather than waiting for more?
+    /// Is the server busy, and not waiting for more messages?
     fn is_working(&self) -> bool {
         !self.owed.is_empty() && !self.in_copy()
     }
 
-    /// Does nothing that could take effect stand behind what the server is working on? Were a
-    /// BEGIN cancelled, what follows it would be committed statement by statement.
+    /// Is the server working on the last request that could have an effect? If a BEGIN before
+    /// others were cancelled, PostgreSQL would commit the following statements one by one.
     pub fn works_on_the_last_request(&self) -> bool {
         self.is_working() && self.owed.iter().filter(|entry| entry.ends_batch()).count() <= 1
     }
 
-    /// Will the server come to rest without being sent anything more?
+    /// Will the server become idle without another message?
     pub fn ends_by_itself(&self) -> bool {
         !self.in_copy() && self.owed.back().is_some_and(Entry::ends_batch)
     }
@@ -443,7 +214,8 @@ impl Ledger {
         self.input == Input::CopyData
     }
 
-    /// A message that is answered has been sent (or, for [`Verb::Synthesize`], would have been).
+    /// Enters a message that was sent and that the server answers. (With [`Verb::Synthesize`] it
+    /// was not sent.)
     pub fn owe(&mut self, entry: Entry) {
         debug_assert!(
             !self.is_skipping() || entry.expect == Expect::Sync,
@@ -490,7 +262,7 @@ impl Ledger {
         }
     }
 
-    /// The entry at the front is done with.
+    /// Removes the first entry.
     #[inline]
     fn pop(&mut self) {
         if let Some(front) = self.owed.pop_front() {
@@ -499,8 +271,8 @@ impl Ledger {
         }
     }
 
-    /// Nothing is owed: what a long pipeline took is given back. On another worker there are other
-    /// serial numbers.
+    /// Nothing is owed. Returns the memory of a long pipeline. Also resets what refers to serial
+    /// numbers, since another worker has others.
     fn forget_answered(&mut self) {
         self.searched_to = 0;
         if !self.changed.is_empty() {
@@ -511,7 +283,7 @@ impl Ledger {
         }
     }
 
-    /// Is it the server's turn to answer, and not ours?
+    /// Is the first reply the server's, and not one that Weir makes up?
     #[inline]
     pub fn awaits_server(&self) -> bool {
         self.owed
@@ -519,7 +291,7 @@ impl Ledger {
             .is_none_or(|front| front.synthesized().is_none() && front.expect != Expect::CopyEnd)
     }
 
-    /// The reply at the front if it is one that has to be made up; it is taken out.
+    /// Removes and returns the first entry's reply, if Weir has to make it up.
     pub fn next_synthesized(&mut self) -> Option<Reply> {
         self.drop_copy_ends();
         let reply = self.owed.front()?.synthesized()?;
@@ -527,18 +299,17 @@ impl Ledger {
         Some(reply)
     }
 
-    /// Is everything that is still owed to be made up by ourselves?
+    /// Are all owed replies made up by Weir?
     pub fn only_synthesized(&self) -> bool {
         !self.latest.is_sent_owed()
     }
 
-    /// Has the server got nothing yet that it has not answered in full?
+    /// Has the server fully answered everything that it has received?
     pub fn is_untouched(&self) -> bool {
         !self.in_batch && self.input == Input::Messages && self.only_synthesized()
     }
 
-    /// Is all that is not answered in full Weir's own?
-    // Inlined into each message it cost 2 % of a transaction.
+    /// Do all unanswered messages belong to Weir? Not inlined: inlining cost 2 % of a transaction.
     #[cold]
     #[inline(never)]
     pub fn owes_only_us(&self) -> bool {
@@ -549,8 +320,7 @@ impl Ledger {
             && self.owed.iter().all(is_ours)
     }
 
-    /// Is the message with this serial number unanswered, even in part, and so all that were sent
-    /// after it?
+    /// Is this message entirely unanswered, and so all messages after it?
     pub fn is_unanswered(&self, serial: u64) -> bool {
         let first = self.owed.iter().find(|entry| entry.synthesized().is_none());
         first.is_some_and(|entry| entry.serial == serial) && !self.begun
@@ -562,41 +332,40 @@ impl Ledger {
             && self.owed.back().is_some_and(|back| serial <= back.serial)
     }
 
-    /// Is the end of the failed batch all that may still come?
+    /// Is the Sync of the failed batch the only entry left?
     pub fn only_ends_batch(&self) -> bool {
         self.owed.len() <= 1 && self.owed.iter().all(|entry| entry.expect == Expect::Sync)
     }
 
-    /// Is the end of the request being answered all that may still come?
+    /// Is the ReadyForQuery of the current request the only thing that is still owed?
     pub fn only_awaits_ready(&self) -> bool {
         self.owed.len() == 1 && self.ends_by_itself()
     }
 
-    /// The end of the failed batch is the pooler's affair. False if the client has not sent its
-    /// Sync yet.
-    pub fn take_over_batch(&mut self) -> bool {
+    /// Weir ends the failed batch itself, and the client does not see the reply.
+    pub fn take_over_batch(&mut self) -> BatchEnd {
         debug_assert!(self.only_ends_batch(), "more than the end of a batch is owed");
-        let Some(sync) = self.owed.front_mut() else { return false };
+        let Some(sync) = self.owed.front_mut() else { return BatchEnd::Open };
         sync.verb = Verb::Internal;
         self.latest.take_over_front();
-        true
+        BatchEnd::Synced
     }
 
-    /// The client is told that its batch has failed, and has not sent its Sync yet: what it sends
-    /// before that is discarded, as the server would.
+    /// The client knows that its batch has failed, and has not sent its Sync yet. Weir discards its
+    /// messages up to the Sync, as the server would.
     pub fn skip_to_sync(&mut self) {
         debug_assert!(self.is_at_rest(), "a batch is under way");
         self.input = Input::UntilSync;
     }
 
-    /// Does the next RowDescription tell what a statement of ours returns?
+    /// Does the next RowDescription answer a Describe of one of Weir's statements?
     pub fn describes_statement(&self) -> bool {
         self.owed
             .front()
             .is_some_and(|front| front.expect == Expect::Describe && front.statement != 0)
     }
 
-    /// Nothing of what is owed will come, the server is lost: all of it is void, the last sent
+    /// The server is lost, so no owed reply will arrive. Hands all entries to `void`, the last sent
     /// first.
     pub fn abandon(&mut self, void: &mut dyn FnMut(Entry)) {
         self.latest.leave(self.owed.len());
@@ -605,18 +374,18 @@ impl Ledger {
         self.forget_answered();
     }
 
-    /// Nothing of what is owed was sent after all. Before it the server was at rest.
+    /// None of the owed messages was sent after all. Before them the server was at rest.
     pub fn take_back(&mut self, void: &mut dyn FnMut(Entry)) {
         self.abandon(void);
         self.in_batch = false;
     }
 
-    /// Is a message of ours owed an answer that has nothing to do with the client's?
+    /// Is a reply owed to a message of Weir's own that concerns no client?
     pub fn owes_us(&self) -> bool {
         self.latest.is_internal_owed()
     }
 
-    /// A late CopyDone was ignored by the server: it stands for nothing.
+    /// Removes CopyDone entries that the server has ignored because the copy had already ended.
     #[inline]
     fn drop_copy_ends(&mut self) {
         while self.owed.front().is_some_and(|entry| entry.expect == Expect::CopyEnd) {
@@ -624,14 +393,14 @@ impl Ledger {
         }
     }
 
-    /// Are rows that come now simply the client's?
+    /// Do rows that arrive now go to the client unchanged?
     pub fn rows_are_forwarded(&self) -> bool {
         self.owed.front().is_some_and(|front| {
             front.verb == Verb::Forward && matches!(front.expect, Expect::Query | Expect::Execute)
         })
     }
 
-    /// Whose would an asynchronous message (notice, parameter status, notification) be now?
+    /// Who gets an asynchronous message (notice, parameter status, notification) that arrives now?
     pub fn bystander(&self) -> Owner {
         match self.owed.front() {
             Some(entry) if entry.verb == Verb::Internal => Owner::Nobody,
@@ -639,9 +408,9 @@ impl Ledger {
         }
     }
 
-    /// The server sent a message with this code, other than an asynchronous one. Made-up replies
-    /// at the front must have been taken first. What an error makes void is handed to `void`, the
-    /// last sent first.
+    /// The server has sent a message with this code, which is not asynchronous. Made-up replies at
+    /// the front must have been taken first. Entries that an error makes void are handed to `void`,
+    /// the last sent first.
     pub fn reply(&mut self, code: u8, void: &mut dyn FnMut(Entry)) -> Result<Settled, Unexpected> {
         self.drop_copy_ends();
         let Some(front) = self.owed.front() else { return self.reply_to_nothing(code) };
@@ -662,7 +431,8 @@ impl Ledger {
             },
         };
         if code == backend::COMMAND_COMPLETE {
-            // A copy that went well has come to its CopyDone: what was ignored is known.
+            // A successful copy has reached its CopyDone, so it is known which messages were
+            // ignored.
             self.ready_count.settle();
         }
         match part(expect, code) {
@@ -683,7 +453,8 @@ impl Ledger {
                 self.start_copy();
             }
             Part::Fails => self.fail(void),
-            // Out of step by a ReadyForQuery or two; whatever it is, it is this client's.
+            // The count may be wrong by some ReadyForQuery. In any case the message belongs to this
+            // client.
             Part::Foreign if self.is_ambiguous() => return Ok(Settled::unowed()),
             Part::Foreign => {
                 return Err(Unexpected { code: char::from(code), expected: Some(expect) });
@@ -692,7 +463,7 @@ impl Ledger {
         Ok(settled)
     }
 
-    /// Does what is known of all entries agree with them?
+    /// Checks that the summaries agree with the entries.
     pub fn check_invariants(&self) {
         assert!(self.latest.agrees_with(self.owed.iter()), "the latest entries: {self:?}");
         let undo_bytes: usize = self.owed.iter().map(Entry::undo_bytes).sum();
@@ -704,14 +475,14 @@ impl Ledger {
     }
 
     fn reply_to_nothing(&self, code: u8) -> Result<Settled, Unexpected> {
-        // An error out of the blue is the server saying good-bye (57P01 and its like).
+        // An error without a request announces the end of the connection (57P01 and similar).
         if code != backend::ERROR && !self.is_ambiguous() {
             return Err(Unexpected { code: char::from(code), expected: None });
         }
         Ok(Settled::unowed())
     }
 
-    /// CopyInResponse: messages already sent behind the query are read in copy-in mode now.
+    /// CopyInResponse: the server reads messages already sent after the query in copy-in mode.
     fn start_copy(&mut self) {
         self.input = Input::CopyData;
         self.ready_count.settle();
@@ -725,7 +496,7 @@ impl Ledger {
                     self.input = Input::Messages;
                     return self.remove_behind_front();
                 }
-                // The server ends the connection when it meets one of these.
+                // The server closes the connection when it reads one of these.
                 Expect::Query
                 | Expect::FunctionCall
                 | Expect::Parse
@@ -737,7 +508,7 @@ impl Ledger {
         }
     }
 
-    /// The entry behind the front is done with, which makes room for the next at the same place.
+    /// Removes the entry after the front, so that the next one takes its place.
     fn remove_behind_front(&mut self) {
         let removed = self.owed.remove(BEHIND_FRONT);
         self.undo_bytes -= removed.as_ref().map_or(0, Entry::undo_bytes);
@@ -748,8 +519,8 @@ impl Ledger {
         }
     }
 
-    /// What a client's unnamed statement was before a void message is the business of the next
-    /// message that changes it, if there is one: that one is not void.
+    /// Hands a void message to `void`. If a later message that is not void also changes the unnamed
+    /// statement, that message takes over the knowledge of the earlier one.
     fn void_one(&mut self, mut entry: Entry, next: Option<usize>, void: &mut dyn FnMut(Entry)) {
         let next = next.and_then(|at| self.owed.get_mut(at));
         let Some(next) = next.filter(|_| entry.changes_unnamed()) else { return void(entry) };
@@ -769,8 +540,8 @@ impl Ledger {
         self.undo_bytes += next.undo_bytes();
     }
 
-    /// Where the first entry from `from` on stands that changes the unnamed statement. Each entry is
-    /// looked at once, however often that is asked.
+    /// Position of the first entry from `from` on that changes the unnamed statement. Each entry is
+    /// examined once, however often this is called.
     fn next_unnamed(&mut self, from: usize) -> Option<usize> {
         let searched = self.owed.partition_point(|entry| entry.serial < self.searched_to);
         let from = from.max(searched);
@@ -780,8 +551,8 @@ impl Ledger {
         found
     }
 
-    /// Does a message behind the one with serial number `last` close or make the statement that this
-    /// Close of ours takes away? Then that message decides whether the server has the statement.
+    /// Does a message after serial number `last` close or make the statement that this Close of
+    /// Weir's removes? Then the later message decides whether the server has the statement.
     fn is_evicted_again(&self, entry: &Entry, last: u64) -> bool {
         let Some(Undo::Evict { statement, .. }) = entry.undo.as_deref() else { return false };
         self.changed.get(&statement.id).is_some_and(|serial| *serial > last)

@@ -1,12 +1,16 @@
-//! What a text means. One text can mean two things to two clients: its tables
-//! and functions are those of the schemas in `search_path`, and `"$user"` in that is whoever the
-//! client has become; a literal of a date is read by the client's time zone and `DateStyle`, letters
-//! by its encoding; and a temporary table hides one of the same name. PostgreSQL does all that when the
-//! text is parsed. So only texts of one context are one statement (`prepared.rs`).
+//! The settings that decide what a text means. One text can mean two things to two clients:
 //!
-//! Whether a text may lead to another context within its transaction is told from its words here.
-//! Which context that would be nobody knows then, until the transaction is over and PostgreSQL has
-//! been asked (`session/verdict.rs`).
+//! * Its tables and functions are found through `search_path`, in which `"$user"` is the client's
+//!   current role.
+//! * A date literal is read by the client's time zone and `DateStyle`, letters by its encoding.
+//! * A temporary table hides a table of the same name.
+//!
+//! PostgreSQL decides all this when it parses the text. So only texts of one parse context are one
+//! statement (`prepared.rs`).
+//!
+//! This file also tells from a text's words whether it may change the parse context within its
+//! transaction. The new context is unknown until the transaction is over and PostgreSQL has been
+//! asked (`session/verdict.rs`).
 
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 
@@ -17,11 +21,11 @@ use crate::session::carried::{ROLE, SESSION_AUTHORIZATION, Setting};
 use crate::vars::{APPLICATION_NAME, TrackedNames, Vars};
 
 const SEARCH_PATH: &[u8] = b"search_path";
-/// What stands for the schema of whoever one is.
+/// Stands for the schema named like the current role.
 const OWN_SCHEMA: &[u8] = b"$user";
 
-/// What else has a say when a text is parsed and is not reported by every version of PostgreSQL: how
-/// literals are read (the first five), and what is a string, and what `a = NULL` means.
+/// Settings that affect parsing and that some versions of PostgreSQL do not report: how literals
+/// are read (the first five), how strings end, and the meaning of `a = NULL`.
 const READING: [&[u8]; 7] = [
     b"array_nulls",
     b"IntervalStyle",
@@ -32,8 +36,8 @@ const READING: [&[u8]; 7] = [
     b"transform_null_equals",
 ];
 
-/// What stands in a text that changes the context: names of settings, words of commands, the view by
-/// which settings can be changed; and `ALL` of them.
+/// Words of texts that change the parse context: names of settings, commands, the view through
+/// which settings can be changed, and `ALL`.
 const WORDS: [&[u8]; 17] = [
     b"path",
     b"schema",
@@ -53,30 +57,31 @@ const WORDS: [&[u8]; 17] = [
     b"pg_settings",
     b"all",
 ];
-/// What a name can be written with so that it cannot be read.
+/// Escapes that can hide a name.
 const ESCAPES: [&[u8]; 2] = [b"\\", b"u&"];
-/// So much of a text and of its parameters is searched, in bytes. What is longer may say anything.
+/// Bytes of a text and its parameters that are searched. A longer text counts as one that may
+/// change the context.
 const SEARCHED_LEN_MAX: usize = 65_536;
 
-/// Set in the digest of what is nobody else's, and in no other.
+/// This bit is set in digests that belong to one client only.
 const PRIVATE: u64 = 0b10;
 
-/// Equal for clients to whom a text means the same. A digest: that two should be equal by chance
-/// is as good as impossible, and who brings it about on purpose harms only others of its own user.
+/// Two clients with equal contexts give a text the same meaning. It is a digest. A client that
+/// causes a collision on purpose harms only other clients of its own user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ParseContext(pub u64);
 
 impl ParseContext {
-    /// What is so with the server by itself.
+    /// The context of a server whose client has changed nothing.
     pub const COMMON: Self = Self(0);
 
-    /// That of a client with these values.
+    /// The context of a client with these values.
     pub fn of(vars: &Vars, names: &TrackedNames) -> Self {
         let path_slot = names.slot(SEARCH_PATH);
         let path = vars.carried.get(SEARCH_PATH).or_else(|| vars.get(path_slot?));
         let who = vars.carried.get(ROLE).or_else(|| vars.carried.get(SESSION_AUTHORIZATION));
         let who = who.filter(|_| path.is_none_or(|path| contains(path, OWN_SCHEMA)));
-        // All that is reported but the application's name may have a say in how a literal is read.
+        // Every reported parameter except the application's name may affect how a literal is read.
         let reads = |slot: &usize| *slot != APPLICATION_NAME && Some(*slot) != path_slot;
         let reported = (0..names.len()).filter(reads).map(|slot| vars.get(slot));
         let is_read_by =
@@ -96,13 +101,13 @@ impl ParseContext {
         Self(hasher.finish() & !PRIVATE | 1)
     }
 
-    /// A digest for what is found there by what has this digest.
+    /// Combines another digest with this context.
     pub fn digest(self, of: u64) -> u64 {
         FixedState::default().hash_one((self, of)) | 1
     }
 
-    /// Nobody else's, and not even the same client's a moment later. A `key` is one client's, and
-    /// `serial` the number of one of its messages.
+    /// A context that no other client has, nor this client a moment later. `key` belongs to one
+    /// client, `serial` to one of its messages.
     pub fn private(key: u64, serial: u64) -> Self {
         Self(FixedState::default().hash_one((key, serial)) | PRIVATE)
     }
@@ -112,8 +117,8 @@ impl ParseContext {
     }
 }
 
-/// May a text with these signs, run with these parameters, change by its own words what others mean?
-/// Functions that it calls may do so as well.
+/// May a text with these signs and parameters change the parse context by its own words? Functions
+/// that it calls may change it as well.
 pub fn may_change_context(signs: Signs, text: &[u8], parameters: &[u8]) -> bool {
     let sets = signs.intersects(Signs::SETTINGS | Signs::LOCAL);
     let says = |words: &[&[u8]], text: &[u8]| {
@@ -122,24 +127,23 @@ pub fn may_change_context(signs: Signs, text: &[u8], parameters: &[u8]) -> bool 
     sets && (says(&WORDS, text) || says(&ESCAPES, text) || says(&WORDS, parameters))
 }
 
-/// Has it a literal that PostgreSQL reads as the time at which the text is parsed, alone or in a range
-/// or an array? What was that time for one client is not so for the next. A word too many costs only
-/// the sharing.
+/// Does the text contain a literal such as 'now', which PostgreSQL replaces by the time of parsing?
+/// Such a text is not shared. A false positive costs only the sharing.
 pub fn is_of_its_moment(sql: &[u8]) -> bool {
     const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
     let is_one = |word: &[u8]| WORDS.iter().any(|known| known.eq_ignore_ascii_case(word));
     let has_one = |text: &[u8]| text.split(|byte| !byte.is_ascii_alphabetic()).any(is_one);
-    // The letter behind a backslash need not be one.
+    // The letter after a backslash may be an escape for another one.
     let may_say = |literal: &[u8]| {
         let mut parts = literal.split(|byte| *byte == b'\\');
         parts.any(|part| has_one(part) || part.get(1..).is_some_and(has_one))
     };
-    // However the client writes strings.
+    // The text is read with both settings of standard_conforming_strings.
     let may_be = |standard| sql::literals(sql, standard).any(may_say);
     WORDS.iter().any(|word| contains(sql, word)) && (may_be(true) || may_be(false))
 }
 
-/// Does that word stand in the text, in letters of whatever case?
+/// Does the text contain that word, in upper or lower case?
 pub fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_path_and_who_one_is_in_it_matter() {
+    fn only_the_path_and_the_role_in_it_matter() {
         assert_eq!(context(&[("work_mem", "5MB")]), ParseContext::COMMON);
         let a = context(&[("search_path", "a")]);
         assert_ne!(a, ParseContext::COMMON);
@@ -172,13 +176,13 @@ mod tests {
         assert_eq!(a, context(&[("search_path", "a"), ("role", "r"), ("work_mem", "5MB")]));
         let own = |who| context(&[("search_path", "\"$user\", a"), ("role", who)]);
         assert_ne!(own("r"), own("s"));
-        // The server's own path may have it.
+        // The server's own path may contain it.
         assert_ne!(context(&[("role", "r")]), ParseContext::COMMON);
         assert_ne!(context(&[("role", "r")]), context(&[("session_authorization", "s")]));
     }
 
     #[test]
-    fn what_is_not_reported_and_has_a_say_in_how_a_text_is_read_matters() {
+    fn unreported_settings_that_affect_parsing_matter() {
         for name in READING {
             let with =
                 |value| context(&[(str::from_utf8(name).unwrap(), value), ("work_mem", "5MB")]);
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_reported_counts_like_one_that_is_carried() {
+    fn a_reported_path_counts_like_a_carried_one() {
         let names = TrackedNames::new(&["search_path".to_owned()]);
         let mut vars = Vars::default();
         vars.set(names.slot(SEARCH_PATH).unwrap(), b"a");
@@ -211,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_with_the_time_of_its_parse_is_shared_with_nobody() {
+    fn a_statement_with_the_time_of_its_parse_is_not_shared() {
         let mut interner = Interner::default();
         for (sql, shared) in [
             ("SELECT * FROM t WHERE at < 'now'", false),
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_may_lead_elsewhere() {
+    fn texts_that_may_change_the_context() {
         let moves = |text: &str, parameters: &str| {
             may_change_context(
                 sql::scan(text.as_bytes(), true).signs,

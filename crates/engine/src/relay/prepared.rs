@@ -1,14 +1,15 @@
 //! Prepared statements by name, for modes in which a client meets a different server each time.
 //!
-//! A statement is its text, its parameter types, and where the names in the text are looked up
-//! (`parse_context.rs`). Equal ones are one [`Statement`] with one name on the servers, however many clients
-//! call it by whatever names of their own.
+//! A statement is its text, its parameter types, and the context in which names in the text are
+//! looked up (`parse_context.rs`). Equal statements of many clients are one [`Statement`] with one
+//! name on the servers, whatever names the clients use.
 //!
-//! PostgreSQL settles the types that a client leaves open when it reads the text, and keeps to them
-//! even if the table is another one later. So a text that is prepared after a change of the schema
-//! is another statement than the same text before.
+//! When PostgreSQL reads a text, it decides the types that the client has left open. It keeps them
+//! even if the table changes later. So a text that is prepared after a schema change is a new
+//! statement.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::RandomState;
@@ -17,30 +18,30 @@ use sql::Seen;
 use crate::relay::kept_request::Used;
 use crate::relay::parse_context::ParseContext;
 
-/// Statements whose name begins like this belong to the pooler.
+/// Names of Weir's own statements begin like this.
 pub const SERVER_NAME_PREFIX: &[u8] = b"weir_";
 
-/// One statement, shared by all who prepared it.
+/// One statement, shared by all clients that have prepared it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Statement {
     pub id: u64,
-    /// The name it has on every server that knows it.
+    /// Its name on every server.
     pub server_name: Box<[u8]>,
     pub sql: Box<[u8]>,
     /// Parameter types as the client sent them: count and OIDs.
     pub types: Box<[u8]>,
-    /// What it meant to whoever parsed it.
+    /// Its meaning for the client that parsed it.
     pub(crate) context: ParseContext,
-    /// What it may leave in a session; looked for when that is first of interest.
+    /// Signs of the state that it may leave in a session. Found out when first needed.
     pub(crate) seen: OnceLock<Seen>,
-    /// Does the text say that prepared statements are discarded? Looked for likewise.
+    /// Does the text discard prepared statements? Found out when it is first needed.
     pub(crate) discards: OnceLock<bool>,
-    /// How many changes of the schema had been seen when it was first prepared.
+    /// The number of schema changes before it was first prepared.
     pub(crate) schema: u64,
 }
 
 impl Statement {
-    /// What it takes.
+    /// Memory that it takes, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.server_name.len() + self.sql.len() + self.types.len()
     }
@@ -50,28 +51,29 @@ impl Statement {
     }
 }
 
-/// What a shared name takes beside its letters: the numbers of those who share it.
+/// Memory of a shared name besides its letters: its two reference counts.
 const NAME_COUNTS_BYTES: usize = 2 * size_of::<usize>();
 
-/// Tables with so few entries are not looked through for what is not used any more.
+/// Smaller tables are not searched for unused entries.
 const SWEPT_MIN: usize = 64;
 
 /// A client's own names.
 #[derive(Debug, Default)]
 pub struct ClientStatements {
     by_name: HashMap<Arc<[u8]>, Named, RandomState>,
-    /// Names that the client has closed, and by which message: those whose Close may not be answered
-    /// yet.
+    /// Names that the client has closed, with the Close's serial number, if that may not be
+    /// answered yet.
     closed: HashMap<Arc<[u8]>, u64, RandomState>,
-    /// The same in the order of the messages.
+    /// The same, in the order of the messages.
     closes: VecDeque<(u64, Arc<[u8]>)>,
-    /// What the client was last told about the rows of a statement, by its number.
+    /// The row description that the client was last told for each statement, by the statement's
+    /// number.
     told: HashMap<u64, Told, RandomState>,
-    /// Names and shapes that came, and names that were discarded, since all were last looked through.
+    /// New names and shapes, and discarded names, since the last search for unused entries.
     changes: usize,
 }
 
-/// What one of the client's names stands for, and since which of its messages.
+/// The statement behind a client's name, and the serial number of its Parse.
 #[derive(Clone, Debug)]
 struct Named {
     statement: Arc<Statement>,
@@ -81,32 +83,37 @@ struct Named {
 #[derive(Clone, Copy, Debug)]
 struct Told {
     shape: Shape,
-    /// Serial number of the message that asked.
+    /// Serial number of the Describe.
     at: u64,
 }
 
-/// What a client has by one of its names.
+/// The statement that a client has under one of its names.
 #[derive(Debug)]
 pub struct Found {
     pub name: Arc<[u8]>,
     pub used: Used,
-    /// What the client was last told about the statement's rows.
+    /// The row description that the client was last told.
     pub told: Option<Shape>,
 }
 
 impl ClientStatements {
-    /// What one name takes beside its letters.
+    /// Memory of one name besides its letters, in bytes.
     pub const ENTRY_BYTES: usize = size_of::<(Arc<[u8]>, Named)>() + NAME_COUNTS_BYTES;
 
-    /// What the client has by that name.
+    /// Returns what the client has under that name.
     pub fn find(&self, name: &[u8]) -> Option<Found> {
         let (name, named) = self.by_name.get_key_value(name)?;
         let used = Used { statement: named.statement.clone(), since: named.since };
         Some(Found { name: name.clone(), used, told: self.told(named) })
     }
 
-    /// Serial number of the message that gave it that name, or took it away; that may be forgotten
-    /// once it is answered.
+    /// The text of the statement of that name.
+    pub fn text_of(&self, name: &[u8]) -> Option<&[u8]> {
+        self.by_name.get(name).map(|named| &*named.statement.sql)
+    }
+
+    /// Serial number of the message that last made or removed that name. Once that message is
+    /// answered, it may be forgotten.
     pub fn changed(&self, name: &[u8]) -> Option<u64> {
         let named = self.by_name.get(name).map(|named| named.since);
         named.max(self.closed.get(name).copied())
@@ -120,7 +127,7 @@ impl ClientStatements {
         }
     }
 
-    /// Message `serial` closes the name; those before `first` have been answered.
+    /// Message `serial` closes the name. All messages before `first` are answered.
     pub fn note_close(&mut self, name: &Arc<[u8]>, serial: u64, first: u64) {
         while let Some((old, _)) = self.closes.front()
             && *old < first
@@ -139,14 +146,13 @@ impl ClientStatements {
         (told.at >= named.since).then_some(told.shape)
     }
 
-    /// What the client was last told about the rows of a statement that it parsed with message
-    /// `since`.
+    /// Returns what the client was last told about the rows of the statement that it parsed with
+    /// message `since`.
     pub fn shape(&self, since: u64) -> Option<Shape> {
         self.told(self.by_name.values().find(|named| named.since == since)?)
     }
 
-    /// The client has been told with the answer to message `at` what the statement with this number
-    /// returns.
+    /// The answer to message `at` has told the client what the statement with this number returns.
     pub fn set_shape(&mut self, id: u64, shape: Shape, at: u64) {
         if self.told.insert(id, Told { shape, at }).is_none() {
             self.changes += 1;
@@ -159,8 +165,8 @@ impl ClientStatements {
         self.by_name.insert(name, Named { statement, since });
     }
 
-    /// Shapes of statements that the client does not have any more are forgotten, as soon as that is
-    /// worth looking through all of them.
+    /// Forgets shapes of statements that the client no longer has, once there may be enough of
+    /// them.
     fn sweep(&mut self) {
         if self.changes <= self.by_name.len() + SWEPT_MIN {
             return;
@@ -170,7 +176,7 @@ impl ClientStatements {
         self.told.retain(|id, _| used.contains(id));
     }
 
-    /// The name, what it stood for, and since which Parse.
+    /// Removes a name. Returns it with its statement and the serial number of its Parse.
     pub fn remove(&mut self, name: &[u8]) -> Option<(Arc<[u8]>, Arc<Statement>, u64)> {
         let (name, named) = self.by_name.remove_entry(name)?;
         if self.by_name.capacity() > SWEPT_MIN && self.by_name.len() < self.by_name.capacity() / 8 {
@@ -186,14 +192,14 @@ impl ClientStatements {
         }
     }
 
-    /// The Close had no effect; but the name may have a new meaning already.
+    /// The Close had no effect. The name may already have a new meaning, which stays.
     pub fn restore(&mut self, name: Arc<[u8]>, statement: Arc<Statement>, since: u64) {
         let named = Named { statement, since };
         self.by_name.entry(name).or_insert(named);
     }
 
-    /// `DISCARD ALL` or `DEALLOCATE ALL` was done as message number `serial`: what was parsed
-    /// later in the same pipeline stays.
+    /// Message `serial` was `DISCARD ALL` or `DEALLOCATE ALL`. Statements that were parsed later in
+    /// the same pipeline stay.
     pub fn discard_before(&mut self, serial: u64) {
         self.by_name.retain(|_, named| named.since > serial);
         self.by_name.shrink_to(2 * self.by_name.len());
@@ -201,7 +207,8 @@ impl ClientStatements {
         self.told.shrink_to(2 * self.told.len());
     }
 
-    /// Name, statement, since when, and what the client was told of its rows; for another process.
+    /// Each name with its statement, the serial number of its Parse, and the shape that the client
+    /// was told. For another process.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<Statement>, u64, Option<u64>)> {
         self.by_name.iter().map(|(name, named)| {
             let shape = self.told(named).map(|Shape(digest)| digest);
@@ -209,7 +216,7 @@ impl ClientStatements {
         })
     }
 
-    /// As [`ClientStatements::iter`] gave it.
+    /// Adds an entry that [`ClientStatements::iter`] of another process returned.
     pub fn import(
         &mut self,
         name: Vec<u8>,
@@ -228,7 +235,7 @@ impl ClientStatements {
         self.by_name.len()
     }
 
-    /// What the names take; the statements are shared.
+    /// Memory of the names, in bytes. The statements are shared and not counted.
     pub fn bytes(&self) -> usize {
         let names: usize = self.by_name.keys().map(|name| name.len()).sum();
         names + self.by_name.capacity() * Self::ENTRY_BYTES
@@ -238,20 +245,23 @@ impl ClientStatements {
         self.by_name.is_empty()
     }
 
-    /// Has the client no name, not even one that it has again if a Close has no effect?
+    /// Has the client no name, even if every pending Close has no effect?
     pub fn is_surely_empty(&self) -> bool {
         self.is_empty() && self.closes.is_empty()
     }
 }
 
-/// In place of a serial number: the statement may be on the server or not, so it has to be closed
-/// before it is prepared anew.
+/// Stands in place of a serial number: Weir does not know whether the server has the statement. It
+/// must be closed before it is prepared again.
 pub const DOUBTFUL: u64 = u64::MAX;
 
-/// What one server has prepared, the least recently used first to go.
+/// The statements that one server has prepared. The least recently used one is evicted first.
 #[derive(Debug, Default)]
 pub struct ServerStatements {
     by_id: HashMap<u64, Prepared, RandomState>,
+    /// Pairs of last use and statement number. An entry may be outdated: the statement was used
+    /// again or removed. This is checked only at the front, so that a use costs nothing here.
+    by_age: BinaryHeap<Reverse<(u64, u64)>>,
     clock: u64,
 }
 
@@ -259,24 +269,26 @@ pub struct ServerStatements {
 struct Prepared {
     statement: Arc<Statement>,
     used: u64,
+    /// Its use number in `by_age`.
+    listed: u64,
     since: u64,
-    /// What it was seen to return. PostgreSQL refuses it rather than have it return anything else.
+    /// The rows it was seen to return. If they change, PostgreSQL refuses the statement.
     shape: Option<Shape>,
 }
 
-/// What is known of a statement that a server has.
+/// The knowledge of a server's copy of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Serial number of the Parse that made it; [`DOUBTFUL`] if nobody knows whether it is there.
+    /// Serial number of the Parse that made it; [`DOUBTFUL`] if the server may not have it.
     pub since: u64,
     pub shape: Option<Shape>,
 }
 
 impl ServerStatements {
-    /// What one statement takes here.
+    /// Memory of one entry, in bytes.
     pub const ENTRY_BYTES: usize = size_of::<(u64, Prepared)>();
 
-    /// What is known of the statement; counts as a use.
+    /// Returns what is known of the statement. Counts as a use.
     pub fn touch(&mut self, id: u64) -> Option<Standing> {
         self.clock += 1;
         let prepared = self.by_id.get_mut(&id)?;
@@ -284,26 +296,27 @@ impl ServerStatements {
         Some(Standing { since: prepared.since, shape: prepared.shape })
     }
 
-    /// Message `serial` has shown what the statement returns, unless it was prepared anew behind it.
+    /// Message `serial` has shown what the statement returns, unless it was prepared again after
+    /// it.
     pub fn set_shape(&mut self, id: u64, serial: u64, shape: Shape) {
         if let Some(prepared) = self.by_id.get_mut(&id).filter(|one| one.since <= serial) {
             prepared.shape = Some(shape);
         }
     }
 
-    /// It is not what its users expect of it: it has to be closed and prepared anew.
+    /// The copy is not what its users expect. It must be closed and prepared again.
     pub fn doubt(&mut self, id: u64) {
         if let Some(prepared) = self.by_id.get_mut(&id) {
             prepared.since = DOUBTFUL;
         }
     }
 
-    /// Serial number of the Parse that made it; [`DOUBTFUL`] if nobody knows whether it is there.
+    /// Serial number of the Parse that made it; [`DOUBTFUL`] if the server may not have it.
     pub fn since(&self, id: u64) -> Option<u64> {
         self.by_id.get(&id).map(|prepared| prepared.since)
     }
 
-    /// Is it known that the server has the statement?
+    /// Is it certain that the server has the statement?
     pub fn is_sure(&self, id: u64) -> bool {
         self.since(id).is_some_and(|since| since != DOUBTFUL)
     }
@@ -315,7 +328,7 @@ impl ServerStatements {
         }
     }
 
-    /// A Close had no effect, unless the statement has been prepared again behind it.
+    /// A Close had no effect, unless the statement was prepared again after it.
     pub fn restore(&mut self, statement: Arc<Statement>, since: u64) {
         if !self.by_id.contains_key(&statement.id) {
             self.insert(statement, since);
@@ -324,25 +337,49 @@ impl ServerStatements {
 
     pub fn insert(&mut self, statement: Arc<Statement>, since: u64) {
         self.clock += 1;
-        let prepared = Prepared { statement, used: self.clock, since, shape: None };
-        self.by_id.insert(prepared.statement.id, prepared);
+        let (id, used) = (statement.id, self.clock);
+        let prepared = Prepared { statement, used, listed: used, since, shape: None };
+        self.by_id.insert(id, prepared);
+        self.by_age.push(Reverse((used, id)));
+        self.sweep();
+    }
+
+    /// Removes the entries of statements that have gone, once they are more than half of the list.
+    fn sweep(&mut self) {
+        if self.by_age.len() > 2 * self.by_id.len() + SWEPT_MIN {
+            let Self { by_id, by_age, .. } = self;
+            by_age.retain(|Reverse((used, id))| {
+                by_id.get(id).is_some_and(|prepared| prepared.listed == *used)
+            });
+            by_age.shrink_to(2 * by_age.len());
+        }
     }
 
     pub fn remove(&mut self, id: u64) -> Option<Arc<Statement>> {
         self.by_id.remove(&id).map(|prepared| prepared.statement)
     }
 
-    /// Make room for one more within `limit`: the least recently used statement, taken out, and
-    /// since when it was there.
+    /// Removes the least recently used statement, if there is no room for one more within `limit`.
+    /// Returns it with the serial number of its Parse.
     pub fn evict(&mut self, limit: u32) -> Option<(Arc<Statement>, u64)> {
         if self.by_id.len() < limit as usize {
             return None;
         }
-        let id = self.by_id.values().min_by_key(|prepared| prepared.used)?.statement.id;
-        self.by_id.remove(&id).map(|prepared| (prepared.statement, prepared.since))
+        while let Some(Reverse((used, id))) = self.by_age.pop() {
+            let Some(prepared) = self.by_id.get_mut(&id).filter(|one| one.listed == used) else {
+                continue;
+            };
+            if prepared.used == used {
+                let oldest = self.by_id.remove(&id);
+                return oldest.map(|prepared| (prepared.statement, prepared.since));
+            }
+            prepared.listed = prepared.used;
+            self.by_age.push(Reverse((prepared.used, id)));
+        }
+        None
     }
 
-    /// The least recently used first; with each, whether it is doubtful.
+    /// All statements, the least recently used first. The flag tells whether it is doubtful.
     pub fn by_use(&self) -> Vec<(&Arc<Statement>, bool)> {
         let mut all: Vec<_> = self.by_id.values().collect();
         all.sort_by_key(|prepared| prepared.used);
@@ -351,10 +388,11 @@ impl ServerStatements {
 
     pub fn discard_before(&mut self, serial: u64) {
         self.by_id.retain(|_, prepared| prepared.since > serial);
+        self.sweep();
     }
 
-    /// The server comes from another worker, whose serial numbers mean nothing here: all it has
-    /// is older than anything to come.
+    /// The server comes from another worker, whose serial numbers have no meaning here. All its
+    /// statements count as older than any message to come.
     pub fn age(&mut self) {
         for prepared in self.by_id.values_mut().filter(|prepared| prepared.since != DOUBTFUL) {
             prepared.since = 0;
@@ -365,9 +403,10 @@ impl ServerStatements {
         self.by_id.len()
     }
 
-    /// What the list takes; the statements are shared.
+    /// Memory of the list, in bytes. The statements are shared and not counted.
     pub fn bytes(&self) -> usize {
         self.by_id.capacity() * Self::ENTRY_BYTES
+            + self.by_age.capacity() * size_of::<Reverse<(u64, u64)>>()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -375,20 +414,20 @@ impl ServerStatements {
     }
 }
 
-/// A digest of the rows that a statement returns: names and types of the columns, by which PostgreSQL
-/// itself tells whether a result has changed. Whether they come as text or binary is each
-/// execution's own affair.
+/// A digest of a statement's row description: names and types of the columns. PostgreSQL compares
+/// the same to tell whether a result has changed. Text or binary format belongs to each execution
+/// and does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape(u64);
 
 impl Shape {
-    /// Of a statement that returns no rows.
+    /// The shape of a statement that returns no rows.
     pub const NONE: Self = Self(0);
 
-    /// From the body of a RowDescription; `None` if it is malformed.
+    /// Digests the body of a RowDescription; `None` if it is malformed.
     pub fn of_rows(body: &[u8]) -> Option<Self> {
         use std::hash::{BuildHasher as _, Hasher as _};
-        /// The table and the number of a column in it.
+        /// The table, and the number of the column in it.
         const ORIGIN: usize = 4 + 2;
         /// Type, size and modifier, before the format code.
         const TYPE: usize = 4 + 2 + 4;
@@ -398,7 +437,7 @@ impl Shape {
             let name_len = rest.iter().position(|byte| *byte == 0)?;
             let (name, behind) = rest.split_at_checked(name_len + 1)?;
             let (kind, behind) = behind.get(ORIGIN..)?.split_at_checked(TYPE)?;
-            // Letters have other bytes in the encodings of other clients.
+            // Other letters have different bytes in other clients' encodings.
             if name.is_ascii() {
                 hasher.write(name);
             }
@@ -434,7 +473,7 @@ mod tests {
         assert_ne!(shape, Shape::of_rows(&rows(&[("a", 20, 0), ("b", 25, 0)])));
         assert_ne!(shape, Shape::of_rows(&rows(&[("a", 23, 0), ("c", 25, 0)])));
         assert_ne!(shape, Shape::of_rows(&rows(&[("a", 23, 0)])));
-        // UTF-8 and LATIN1 of another client, as far as a text can show it.
+        // The same letter in UTF-8 and in LATIN1.
         let letters = |name| Shape::of_rows(&rows(&[(name, 23, 0)]));
         assert_eq!(letters("\u{e9}"), letters("\u{c3}\u{a9}"));
     }
@@ -460,7 +499,33 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shown_of_a_statement_is_not_said_of_one_that_was_prepared_behind_it() {
+    fn a_statement_that_goes_and_comes_again_counts_as_used_then() {
+        let mut interner = Interner::default();
+        let mut server = ServerStatements::default();
+        let all: Vec<_> =
+            (0..3).map(|n| interner.intern(&[n], b"", ParseContext::COMMON)).collect();
+        all.iter().for_each(|statement| server.insert(statement.clone(), 0));
+        server.remove(all[0].id);
+        server.insert(all[0].clone(), 0);
+        server.touch(all[1].id);
+        let order = std::iter::from_fn(|| server.evict(1)).map(|(statement, _)| statement.id);
+        assert_eq!(order.collect::<Vec<_>>(), [all[2].id, all[0].id, all[1].id]);
+    }
+
+    #[test]
+    fn the_order_of_use_lists_existing_statements_only() {
+        let statement = Interner::default().intern(b"1", b"", ParseContext::COMMON);
+        let mut server = ServerStatements::default();
+        for _ in 0..100 * SWEPT_MIN {
+            server.insert(statement.clone(), 0);
+            server.remove(statement.id);
+        }
+        assert!(server.by_age.len() <= SWEPT_MIN + 1);
+        assert!(server.bytes() < 100 * SWEPT_MIN, "{} bytes", server.bytes());
+    }
+
+    #[test]
+    fn a_description_does_not_apply_to_a_statement_that_was_prepared_after_it() {
         let statement = Interner::default().intern(b"1", b"", ParseContext::COMMON);
         let mut server = ServerStatements::default();
         let shape = |server: &mut ServerStatements| server.touch(statement.id)?.shape;
@@ -474,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_discard_spares_what_was_parsed_behind_it() {
+    fn a_discard_spares_statements_that_were_parsed_after_it() {
         let mut interner = Interner::default();
         let mut client = ClientStatements::default();
         client.insert(b"old"[..].into(), interner.intern(b"1", b"", ParseContext::COMMON), 3);

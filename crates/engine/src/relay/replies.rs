@@ -1,5 +1,5 @@
-//! What a server sends: the ledger says whose it is, and that is where it goes. Rows are passed on
-//! as they come, unseen.
+//! Passes a server's messages on. The ledger says who gets each message. Rows go through without
+//! being looked at.
 
 use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use wire::error_fields::ErrorFields;
 use wire::messages::{CommandComplete, NotificationResponse, ParameterStatus};
 use wire::{HEADER_LEN, Header, backend};
 
-use crate::client::Client;
+use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
-use crate::ids::{Micros, ServerId};
+use crate::ids::{ClientId, ServerId};
 use crate::notify::listening::Hearing;
 use crate::relay::ledger::{Entry, Ledger, Owner, Settled};
 use crate::relay::prepared::Shape;
@@ -18,19 +18,19 @@ use crate::relay::requests::write_reply;
 use crate::relay::resend::may_resend;
 use crate::relay::stream::Splice;
 use crate::relay::undo::undo;
+use crate::routing::Place;
 use crate::server::{Preparation, Server, ServerPhase};
-use crate::session::pins::Pins;
-use crate::session::state::Numbers;
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io};
 use crate::vars::TrackedNames;
 use config::PoolMode;
 
+mod commands;
 mod parameters;
 mod statements;
 
-/// Messages that have to be seen as a whole are not gathered beyond this length. An ErrorResponse
-/// that is longer goes through unseen.
+/// Messages that Weir reads as a whole are gathered up to this length. A longer ErrorResponse is
+/// passed on without being read.
 const WHOLE_LEN_MAX: usize = 1 << 20;
 
 /// Why the reading of an input stopped.
@@ -38,46 +38,30 @@ enum Stop {
     Incomplete,
     /// The server broke the protocol.
     Violation(String),
-    /// The client has begun a transaction, in statement mode.
+    /// The client has begun a transaction, which statement mode forbids.
     TransactionBlock,
-    /// The server has said that it ends (FATAL), and its client has been told.
+    /// The server has announced its end (FATAL), and its client has been told.
     Farewell,
-    /// The server has said that it ends; its client need not know.
+    /// The server has announced its end. Its client need not be told.
     Unheard,
 }
 
 impl<X: Exchange> Engine<X> {
-    pub(crate) fn reply_bytes(
-        &mut self,
-        on: ServerId,
-        bytes: &[u8],
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    pub(crate) fn reply_bytes(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
+        let now = io.now();
         let server = &mut *self.servers[on.0 as usize];
         let id = server.client;
         let client = id.and_then(|id| self.clients.get_mut(id.0 as usize));
         let Some(view) = self.pools.get_mut(server.pool) else { return };
         view.stats.sent += bytes.len() as u64;
+        if let Some(watch) = &mut self.watch {
+            watch.replied(on, bytes.len());
+        }
+        server.stages.reply(now);
         let joined = server.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         let whole = server.stream.at_boundary();
-        // While the client is held back no answer can be meant for it, but what it hears of on a
-        // server that it keeps or is working with may come at any time.
-        let (client, hearer) = match server.phase {
-            ServerPhase::Linked
-            | ServerPhase::Preparing(
-                Preparation::AwaitCancel
-                | Preparation::Probe(_)
-                | Preparation::HandOver
-                | Preparation::Signal(_),
-            ) => (client, None),
-            ServerPhase::Preparing(
-                Preparation::Unwind | Preparation::Renew | Preparation::Confirm,
-            ) => (None, client),
-            ServerPhase::Preparing(_) if server.session.pinned.is_some() => (None, client),
-            _ => (None, None),
-        };
+        let (client, hearer) = reader_and_hearer(server, client);
         let mut replies = Replies {
             input,
             at: 0,
@@ -102,15 +86,15 @@ impl<X: Exchange> Engine<X> {
             && !replies.server.ledger.is_at_rest()
             && let Some(client) = &mut replies.client
         {
-            // There is another one behind it.
+            // The next transaction has already begun.
             client.transaction_at = now;
         }
         if replies.schema_changed {
-            // Before anybody can have heard of it.
+            // No client may learn of the change earlier.
             self.exchange.schema_changed();
         }
         let out = replies.out.finish();
-        // Whoever begins a transaction where there are none is not told that it has begun.
+        // Statement mode forbids transactions. So the client is not told that one has begun.
         let unheard = whole && matches!(stop, Stop::TransactionBlock);
         if let (Some(id), false) = (id, out.is_empty() || unheard) {
             io.send_client(id, out);
@@ -121,75 +105,101 @@ impl<X: Exchange> Engine<X> {
                     server.stream.hold_rest(joined, bytes, used);
                 }
                 if refused {
-                    self.hold_refused(on, now, io);
+                    self.hold_refused(on, io);
                 }
                 if !notified.is_empty() {
                     self.spread(on, &notified);
                 }
-                self.after_replies(on, now, io);
+                self.after_replies(on, io);
             }
-            Stop::Violation(why) => self.lose_server(on, CloseReason::Said(&why), now, io),
+            Stop::Violation(why) => self.lose_server(on, CloseReason::Said(&why), io),
             Stop::TransactionBlock => {
-                self.lose_server(on, CloseReason::TransactionBlock, now, io);
+                self.lose_server(on, CloseReason::TransactionBlock, io);
             }
-            Stop::Unheard => self.lose_server(on, CloseReason::Lost, now, io),
-            Stop::Farewell => self.server_left(on, now, io),
+            Stop::Unheard => self.lose_server(on, CloseReason::Lost, io),
+            Stop::Farewell => self.server_left(on, io),
         }
     }
 
-    /// All that came is dealt with: where does the server stand now?
-    fn after_replies(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    /// All received bytes are handled. Decides what the server does next.
+    fn after_replies(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = &mut *self.servers[on.0 as usize];
         if matches!(server.phase, ServerPhase::Finishing) && server.ledger.in_copy() {
-            // It waits for data, which nobody will send, and while it does it heeds no cancel.
-            return self.close_server(on, CloseReason::NotReady, now, io);
+            // The server waits for data that no client will send. Until then it ignores cancel
+            // requests.
+            return self.close_server(on, CloseReason::NotReady, io);
         }
-        if !server.ledger.is_at_rest() || !server.stream.at_boundary() {
-            return self.go_on_answered(on, now, io);
+        if !server.ledger.is_at_rest() {
+            return self.go_on_answered(on, io);
+        }
+        if !server.stream.at_boundary() {
+            return self.await_boundary(on, io);
         }
         match server.phase {
-            ServerPhase::Preparing(_) => self.prepared(on, now, io),
-            // A cancel request under way is waited for there.
-            ServerPhase::Finishing => self.free(on, now, io),
+            ServerPhase::Preparing(_) => self.prepared(on, io),
+            // `free` waits until a pending cancel request is over.
+            ServerPhase::Finishing => self.free(on, io),
             ServerPhase::Settling(_) => {
                 if server.is_clean() {
-                    self.settled(on, now, io);
+                    self.settled(on, io);
                 } else {
-                    self.close_server(on, CloseReason::GotDirty, now, io);
+                    self.close_server(on, CloseReason::GotDirty, io);
                 }
             }
-            ServerPhase::Linked => self.query_done(on, now, io),
-            ServerPhase::Listening => self.listener_answered(on, now, io),
+            ServerPhase::Linked => self.query_done(on, io),
+            ServerPhase::Listening => self.listener_answered(on, io),
             ServerPhase::Parked | ServerPhase::Connecting(_) | ServerPhase::Login(_) => {}
         }
     }
 
-    /// What the server's client wants to say next may have waited for no more than what is answered.
+    /// Every request is answered, but the server is in the middle of an unrequested message. A
+    /// reader's client is not read until that message ends: its next request may need another
+    /// server.
     #[cold]
-    fn go_on_answered(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    fn await_boundary(&mut self, on: ServerId, io: &mut impl Io<X>) {
+        let server = self.server(on);
+        let is_reader = self.pools.get(server.pool).is_some_and(|view| view.place != Place::Writer);
+        let (status, last_end) = (server.status, server.ledger.last_end());
+        match server.client {
+            Some(id) if is_reader && status == b'I' && last_end != 0 => {
+                self.client_mut(id).extended.get_or_insert_default().awaits = last_end;
+            }
+            Some(_) | None => self.go_on_answered(on, io),
+        }
+    }
+
+    /// The client's next message may have waited for an answer that has now arrived.
+    #[cold]
+    fn go_on_answered(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server(on);
         let Some(id) = server.client else { return };
         if server.phase.is_signaling()
             && server.ledger.last().is_none()
             && server.stream.at_boundary()
         {
-            return self.may_signal(id, on, now, io);
+            return self.may_signal(id, on, io);
         }
         let awaits = self.client(id).extended.as_ref().map_or(0, |own| own.awaits);
         let waits = matches!(server.phase, ServerPhase::Linked) && awaits != 0;
-        // In a copy the server waits for what the client says.
+        // During a copy, the server waits for the client.
         if waits && (server.ledger.has_answered(awaits) || server.ledger.in_copy()) {
             self.go_on(id, io);
         }
     }
 
-    /// The server owes its client nothing more. Is the transaction over too?
-    pub(crate) fn query_done(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    /// The server owes its client nothing more. If the transaction is over as well, ends it.
+    pub(crate) fn query_done(&mut self, on: ServerId, io: &mut impl Io<X>) {
+        let now = io.now();
         let server = &mut *self.servers[on.0 as usize];
         let Some(id) = server.client else { return };
         let Some(view) = self.pools.get_mut(server.pool) else { return };
         let client = &mut self.clients[id.0 as usize];
-        view.stats.query_time += now.saturating_sub(client.request_at);
+        let taken = now.saturating_sub(client.request_at);
+        view.query_done(taken);
+        if let Some(watch) = &mut self.watch {
+            watch.done(on, server.pool, client.serial, taken, server.status == b'I');
+        }
+        server.stages.answer(now);
         client.request_at = now;
         let mut awaits_answer = false;
         if let Some(own) = &mut client.extended {
@@ -198,56 +208,110 @@ impl<X: Exchange> Engine<X> {
             awaits_answer = own.awaits != 0;
         }
         if server.status != b'I' {
-            return self.go_on_answered(on, now, io);
+            return self.go_on_answered(on, io);
         }
         if client.transaction_at != 0 {
-            view.stats.transaction_time += now.saturating_sub(client.transaction_at);
+            view.transaction_done(now.saturating_sub(client.transaction_at));
+            if let Some(slow) = server.stages.finish(client, server.pool, true, now) {
+                self.transactions.add(slow);
+            }
             client.transaction_at = 0;
         }
         if awaits_answer {
-            return self.go_on_answered(on, now, io);
+            if view.place == Place::Writer {
+                return self.go_on_answered(on, io);
+            }
+            // After a reader's answer, the next request is routed again, unless the client keeps
+            // the reader.
+            client.await_nothing();
         }
-        // In the middle of a message of the client's the rest of it belongs to this server.
-        // Where the replies still to come cannot be counted they are this client's, as long as it
-        // stays; nobody else gets the server.
+        // The rest of a half-sent message belongs to this server. If Weir cannot count the replies
+        // that are still to come, the client keeps the server until it leaves.
         let keeps = server.mode_in(view.settings.mode) == PoolMode::Session
             || server.replication.is_some()
             || server.ledger.is_ambiguous();
         if keeps || client.stream.is_mid_message() {
+            if awaits_answer {
+                self.go_on_kept(id, io);
+            }
             return;
         }
+        self.doubt_changed_values(id, on);
+        let server = self.server_mut(on);
         if server.has_traces() {
             server.session.traces.put_off = false;
             self.review_hold(on, now);
             if self.server(on).has_traces() {
-                return self.judge(id, on, now, io);
+                self.judge(id, on, io);
+                if awaits_answer {
+                    self.go_on_kept(id, io);
+                }
+                return;
             }
         }
-        self.unlink(id, on, now, io);
+        self.unlink(id, on, io);
+    }
+
+    /// A client that keeps its reader sends it the requests that have already arrived.
+    #[cold]
+    fn go_on_kept(&mut self, id: ClientId, io: &mut impl Io<X>) {
+        let client = self.clients.get(id.0 as usize);
+        if client.is_some_and(|client| matches!(client.phase, ClientPhase::Linked)) {
+            self.go_on(id, io);
+        }
     }
 }
 
-/// One input of one server under way to its client.
+/// Returns the client that reads the server's replies, or the client that is held back. A client
+/// that is held back gets notifications only: PostgreSQL may send these at any time.
+#[inline(always)]
+fn reader_and_hearer<'a>(
+    server: &Server,
+    client: Option<&'a mut Client>,
+) -> (Option<&'a mut Client>, Option<&'a mut Client>) {
+    match server.phase {
+        ServerPhase::Linked
+        | ServerPhase::Preparing(
+            Preparation::AwaitCancel
+            | Preparation::Probe(_)
+            | Preparation::HandOver
+            | Preparation::Signal(_),
+        ) => (client, None),
+        ServerPhase::Preparing(Preparation::Unwind | Preparation::Renew | Preparation::Confirm) => {
+            (None, client)
+        }
+        ServerPhase::Preparing(_) if server.session.pinned.is_some() => (None, client),
+        ServerPhase::Connecting(_)
+        | ServerPhase::Login(_)
+        | ServerPhase::Parked
+        | ServerPhase::Preparing(_)
+        | ServerPhase::Finishing
+        | ServerPhase::Settling(_)
+        | ServerPhase::Listening => (None, None),
+    }
+}
+
+/// One input from one server, on its way to the client.
 struct Replies<'a> {
     input: &'a [u8],
     at: usize,
     out: Splice<'a>,
     client: Option<&'a mut Client>,
-    /// A client that is held back: it is told of notifications, and of nothing else.
+    /// A client that is held back. It gets notifications and nothing else.
     hearer: Option<&'a mut Client>,
     server: &'a mut Server,
     names: &'a TrackedNames,
     settings: &'a PoolSettings,
-    /// The server has refused a statement that may only be too old.
+    /// The server has refused a statement. Its copy of the statement may be outdated.
     refused: bool,
-    /// The server ends, and its client is being told.
+    /// The server ends, and its client is told.
     farewell: bool,
-    /// Texts may mean something else from now on.
+    /// The schema has changed, so texts may have another meaning from now on.
     schema_changed: bool,
     transaction_ended: bool,
-    /// Notifications that the listener has for others.
+    /// Notifications that the listener forwards to other clients.
     notified: Vec<Arc<[u8]>>,
-    /// How many messages were looked at.
+    /// Number of messages that were looked at.
     messages: u64,
 }
 
@@ -305,7 +369,7 @@ impl Replies<'_> {
         }
     }
 
-    /// Whoever replicates has a session, whatever the pool's mode is, and so has who is pinned.
+    /// A server that replicates or is pinned counts as session mode, whatever the pool's mode.
     fn mode(&self) -> PoolMode {
         match self.server.replication.is_some() || self.server.session.pinned.is_some() {
             true => PoolMode::Session,
@@ -313,13 +377,13 @@ impl Replies<'_> {
         }
     }
 
-    /// Would a row be the client's now? Rows change nothing, so this holds until another message
-    /// comes.
+    /// Would a row go to the client now? Rows change nothing, so the answer holds until another
+    /// message arrives.
     fn rows_pass(&self) -> bool {
         self.client.is_some() && self.server.ledger.rows_are_forwarded()
     }
 
-    /// Must the pooler read this message as a whole?
+    /// Must Weir read this message as a whole?
     fn wants_whole(&self, code: u8) -> bool {
         match code {
             backend::PARAMETER_STATUS
@@ -347,7 +411,7 @@ impl Replies<'_> {
                 Ok(self.parameter_status(&status))
             }
             backend::NOTICE => Ok(self.server.ledger.bystander()),
-            // Not of the ledger: it answers nothing.
+            // The ledger is not asked: a notification answers nothing.
             backend::NOTIFICATION => Ok(self.notification(body)),
             backend::ERROR => self.error(body, complete),
             _ => self.reply(code, body),
@@ -373,7 +437,7 @@ impl Replies<'_> {
             if heard == Some(Hearing::Drop) {
                 return Owner::Nobody;
             }
-            // The client knows another number than its server's for its own.
+            // The client was told another process id at login than its server's.
             if is_own {
                 pid = client.process_id();
             }
@@ -403,8 +467,8 @@ impl Replies<'_> {
                 self.server.status = status;
                 if status == b'I' {
                     self.transaction_ended |= settled.owner == Owner::Client;
-                    // What was prepared meanwhile may have known either schema; and it may have
-                    // been rolled back.
+                    // A statement that was prepared in between may have seen either schema, and the
+                    // change may have been rolled back.
                     self.schema_changed |= std::mem::take(&mut self.server.changes_schema);
                 }
                 if status != b'I'
@@ -421,6 +485,9 @@ impl Replies<'_> {
                 }
                 self.command_complete(tag, settled.serial);
             }
+            backend::PORTAL_SUSPENDED | backend::FUNCTION_CALL_RESPONSE => {
+                self.server.session.traces.outcome.ran = true;
+            }
             backend::ROW_DESCRIPTION | backend::NO_DATA if settled.statement != 0 => {
                 let shape = match code {
                     backend::NO_DATA => Some(Shape::NONE),
@@ -429,88 +496,14 @@ impl Replies<'_> {
                 self.described(&settled, shape);
             }
             backend::PARSE_COMPLETE if settled.taken.is_some() => {
-                // It went through although the name was taken when it was sent: the server's
-                // statement of that name is not what we believe.
+                // The Parse succeeded although Weir believed that the name was in use. So Weir's
+                // record of the server's statements is wrong.
                 self.server.doomed = Some(CloseReason::OutOfStep);
                 self.server.statements.remove(settled.statement);
             }
             _ => {}
         }
         Ok(settled.owner)
-    }
-
-    /// A command has done what its tag says.
-    fn command_complete(&mut self, tag: &[u8], serial: u64) {
-        // Nearly all are none of those below.
-        let Some(b'A' | b'C' | b'D' | b'R') = tag.first() else { return };
-        if is_change_of_schema(tag) {
-            self.schema_changed = true;
-            self.server.changes_schema = true;
-        }
-        match tag {
-            b"RESET" => self.server.was_reset(false, self.mode()),
-            b"DISCARD SEQUENCES" => {
-                self.numbers_discarded();
-                if let Some(pinned) = &mut self.server.session.pinned {
-                    pinned.pins = pinned.pins.without(Pins::SEQUENCE);
-                }
-            }
-            b"DISCARD ALL" => {
-                self.numbers_discarded();
-                self.server.was_reset(true, self.mode());
-                if let Some(pinned) = &mut self.server.session.pinned {
-                    pinned.pins = pinned.pins.lasting();
-                }
-                self.statements_discarded(serial);
-                self.end_session();
-            }
-            b"DEALLOCATE ALL" => self.statements_discarded(serial),
-            b"DEALLOCATE" => self.statement_deallocated(serial),
-            _ => {}
-        }
-    }
-
-    /// Nothing is left of the session. If the pool is in auto mode by now that is the client's, too,
-    /// as soon as nothing more is on its way to the server.
-    fn end_session(&mut self) {
-        let is_late = self.server.mode == PoolMode::Session && self.settings.is_auto();
-        if !is_late || !self.server.ledger.only_awaits_ready() {
-            return;
-        }
-        self.server.mode = PoolMode::Auto;
-        if let Some(client) = &mut self.client {
-            client.vars = self.server.vars.clone();
-        }
-    }
-
-    /// Message `serial` has deallocated a statement by its name. If that was lent to the server, the
-    /// client has lost it.
-    fn statement_deallocated(&mut self, serial: u64) {
-        let Some(name) = self.server.session.deallocations.take(serial) else { return };
-        self.server.session.lent.remove(&name);
-        let extended = self.client.as_mut().and_then(|client| client.extended.as_mut());
-        let own = extended.map(|extended| &mut extended.statements);
-        if let Some(own) = own
-            && own.changed(&name).is_some_and(|since| since < serial)
-        {
-            own.remove(&name);
-        }
-    }
-
-    /// All statements are gone but those that were made behind the message with that serial number.
-    fn statements_discarded(&mut self, serial: u64) {
-        self.server.session.traces.deallocates = true;
-        self.server.statements.discard_before(serial);
-        self.server.session.lent.retain(|_, lent| lent.since > serial);
-        if let Some(extended) = self.client.as_mut().and_then(|client| client.extended.as_mut()) {
-            extended.statements.discard_before(serial);
-        }
-    }
-
-    /// What the client draws from now on is all there is.
-    fn numbers_discarded(&mut self) {
-        let own = self.client.as_ref().map(|client| Numbers::Of(client.serial));
-        self.server.session.numbers = own.unwrap_or_default();
     }
 
     fn error(&mut self, body: &[u8], complete: bool) -> Result<Owner, Stop> {
@@ -520,6 +513,7 @@ impl Replies<'_> {
         if ends && self.client.as_ref().is_some_and(moves) && self.server.may_be_replaced() {
             return Err(Stop::Unheard);
         }
+        let is_executed = self.server.ledger.rows_are_forwarded();
         let settled = self.settle(backend::ERROR).map_err(Stop::Violation)?;
         if settled.owner == Owner::Nobody {
             match fields {
@@ -529,7 +523,7 @@ impl Replies<'_> {
             return Ok(Owner::Nobody);
         }
         let is_farewell = settled == Settled::unowed();
-        // A client that has had its answers is about to lose this server anyway.
+        // After its last answer, the client gives this server back anyway.
         let is_done = self.mode() != PoolMode::Session && self.server.is_clean();
         if is_farewell && (self.client.is_none() || is_done) {
             self.server.doomed = Some(CloseReason::GotDirty);
@@ -539,7 +533,10 @@ impl Replies<'_> {
             return Ok(Owner::Nobody);
         }
         self.farewell = ends;
-        self.server.session.traces.outcome.doubtful = true;
+        let outcome = &mut self.server.session.traces.outcome;
+        outcome.doubtful = true;
+        // A procedure may have committed before it failed.
+        outcome.ran |= is_executed;
         if settled.statement != 0
             && let Some(fields) = fields
         {
@@ -548,7 +545,7 @@ impl Replies<'_> {
         Ok(Owner::Client)
     }
 
-    /// Show a message to the ledger; undo what it makes void.
+    /// Shows a message to the ledger, and undoes the messages that it makes void.
     fn settle(&mut self, code: u8) -> Result<Settled, String> {
         self.write_due();
         let Server { ledger, statements, unnamed, session, .. } = &mut *self.server;
@@ -560,8 +557,8 @@ impl Replies<'_> {
             .map_err(|error| error.to_string())
     }
 
-    /// Made-up replies, unless the message before them is not at its end yet.
-    // Asked for behind each message, and hardly ever anything: a call would cost 3 % of a transaction.
+    /// Writes the made-up replies that are due, unless the message before them is incomplete.
+    // Inlined: it runs after each message and rarely writes. A call cost 3 % of a transaction.
     #[inline(always)]
     fn write_due(&mut self) {
         let ledger: &mut Ledger = &mut self.server.ledger;
@@ -574,18 +571,12 @@ impl Replies<'_> {
     }
 }
 
-/// The bulk of what servers send.
+/// Most of what servers send.
 fn is_row(code: u8) -> bool {
     matches!(code, backend::DATA_ROW | backend::COPY_DATA)
 }
 
-/// Messages that are read as a whole, but if they are too long go through unseen.
+/// Messages that Weir reads as a whole unless they are too long. Longer ones go through unread.
 fn may_be_long(code: u8) -> bool {
     matches!(code, backend::ERROR | backend::ROW_DESCRIPTION)
-}
-
-/// Can a text mean something else behind this command? What a function does to the schema, or
-/// somebody who is not our client, does not show.
-fn is_change_of_schema(tag: &[u8]) -> bool {
-    [&b"CREATE "[..], b"ALTER ", b"DROP "].iter().any(|word| tag.starts_with(word))
 }

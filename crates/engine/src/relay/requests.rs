@@ -1,34 +1,36 @@
-//! What a linked client sends: every message that will be answered is entered in the server's
-//! ledger, names of prepared statements are translated, and all else goes through unseen.
+//! Passes a linked client's messages on. Each message that the server answers is entered in the
+//! ledger. Names of prepared statements are translated. Everything else goes through unread.
 //!
-//! Bodies are not assembled: a message is passed on as its bytes come, unless the pooler has to
-//! change it or to remember it.
+//! Bodies are not assembled. A message is passed on byte by byte as it arrives, unless Weir has to
+//! change or remember it.
 
 use config::PoolMode;
-use sql::Seen;
 use wire::error_fields::ErrorFields;
-use wire::messages::Parse;
+use wire::sqlstate::FEATURE_NOT_SUPPORTED;
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
 use crate::cancel::signaling::Call;
 use crate::client::{Client, Extended, StatementNames};
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros};
+use crate::ids::{ClientId, Micros, ServerId};
 use crate::lifecycle::leave::Leaving;
 use crate::operator::stats::Stats;
 use crate::relay::kept_request::Used;
 use crate::relay::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::relay::stream::Splice;
+use crate::routing::Place;
 use crate::server::Server;
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io};
 use crate::vars::TrackedNames;
+use crate::watch::{Sent as Watchable, Watch};
 
 mod doubt;
 mod keeping;
 mod lending;
 mod naming;
 mod numbers;
+mod parsing;
 mod rewinding;
 mod signals;
 mod statements;
@@ -36,40 +38,37 @@ mod texts;
 
 use keeping::Keeping;
 pub(crate) use signals::call_of;
-use texts::{NotPassed, REMEMBERED_LEN_MAX, Sent, TextCheck, Texts};
+use texts::{NotPassed, Texts};
 
-/// An unnamed Parse up to this length is remembered, in case its Bind comes in another
-/// transaction and finds another server. In auto mode longer ones are, too.
-const UNNAMED_KEPT_LEN_MAX: usize = 16_384;
 const BROKEN_PARSE: &str = "broken Parse packet";
 
-/// What one input may make us add to it, in bytes: a few small Binds can name many long statements
-/// that the server does not have (any more).
+/// Limit of the bytes that Weir adds to one input. A few small Binds can name many long statements
+/// that the server does not have.
 const PREPARED_AGAIN_LEN_MAX: usize = 64 << 20;
 
-/// PostgreSQL closes the connection for a longer message that ends a copy (`postgres.c`,
-/// `PQ_SMALL_MESSAGE_LIMIT`), maybe only when it is somebody else's: where there is no copy nobody
-/// waits for what becomes of the message.
+/// PostgreSQL closes the connection after a longer message that ends a copy (`postgres.c`,
+/// `PQ_SMALL_MESSAGE_LIMIT`). Outside a copy no reply is expected, so another client could have the
+/// server by then.
 const SMALL_LEN_MAX: usize = 10_000;
 
 /// Why the reading of an input stopped.
 enum Stop {
-    /// All is used but the beginning of a message that cannot be dealt with yet.
+    /// Everything is used, except the beginning of a message that cannot be handled yet.
     Incomplete,
     Terminate,
     Violation(Violation),
-    /// The message in front uses a statement that this server does not have, and that may return
-    /// other columns than the client was told of. It has to be known whether it does.
+    /// The message in front uses a statement that may return other columns than the client was
+    /// told. Weir finds out first.
     Outdated(Used),
-    /// The message in front signals another client. What it is answered with has to be known.
+    /// The message in front signals another client. Weir finds out the answer first.
     Signal(Call),
 }
 
-/// What no client may do.
+/// A message that no client may send.
 struct Violation {
-    /// What the client is told.
+    /// The error text for the client.
     why: String,
-    /// What the log has to say besides.
+    /// An additional text for the log.
     error: Option<String>,
 }
 
@@ -79,35 +78,29 @@ impl From<String> for Violation {
     }
 }
 
-/// What is done with the message in front.
+/// The treatment of the message in front.
 enum MessageAction {
     Pass,
-    /// It is not passed on; its whole body is dropped.
+    /// The message is not passed on. Its whole body is dropped.
     Drop,
-    /// It is not passed on in this form; it was in the input as a whole.
+    /// The message is replaced. All of it was in the input.
     Replaced,
-    /// `usize` bytes of it were replaced, the rest passes.
+    /// The first `usize` bytes are replaced, and the rest passes.
     Head(usize),
-    /// More of it is needed.
+    /// More of the message is needed.
     Hold,
     /// See [`Stop::Outdated`].
     Confirm(Used),
 }
 
 impl<X: Exchange> Engine<X> {
-    pub(crate) fn request_bytes(
-        &mut self,
-        id: ClientId,
-        bytes: &[u8],
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    pub(crate) fn request_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         let client = &mut self.clients[id.0 as usize];
         let Some(on) = client.server else { return };
         let server = &mut *self.servers[on.0 as usize];
         let Some(view) = self.pools.get_mut(server.pool) else { return };
         view.stats.received += bytes.len() as u64;
-        server.times.heard_at = now;
+        server.times.heard_at = io.now();
         let begins = server.ledger.is_at_rest();
         let keeping = Keeping::go_on(server);
         let may_keep = server.session.traces.is_empty();
@@ -125,11 +118,12 @@ impl<X: Exchange> Engine<X> {
             client,
             server,
             settings: &view.settings,
+            place: view.place,
             names: &self.names,
             stats: &mut view.stats,
             exchange: &mut self.exchange,
             serial: &mut self.serial,
-            now,
+            now: io.now(),
             keeping,
             may_keep,
             begins,
@@ -147,18 +141,19 @@ impl<X: Exchange> Engine<X> {
         self.messages += requests.messages;
         let answers = std::mem::take(&mut requests.answers);
         if begins && !requests.server.ledger.is_at_rest() {
-            requests.begin(now);
+            requests.begin(io.now());
         }
+        requests.show(on, &mut self.watch);
         let begun_at = requests.keep();
         let out = requests.out.finish();
         let sent = out.is_empty() || io.send_server(on, out);
-        // They answer what stands before the request, wherever that ends up.
+        // These replies come before the request, whichever server the request goes to.
         if !answers.is_empty() {
             io.send_client(id, &answers);
         }
         if !sent && let Some(begun_at) = begun_at {
             let again = input[begun_at..].to_vec();
-            return self.resend(id, on, again, now, io);
+            return self.resend(id, on, again, io);
         }
         match stop {
             Stop::Incomplete => {
@@ -166,90 +161,89 @@ impl<X: Exchange> Engine<X> {
                 if used < input.len() {
                     client.stream.hold_rest(joined, bytes, used);
                 }
-                self.give_back_unused(id, on, now, io);
+                self.give_back_unused(id, on, io);
             }
             Stop::Outdated(of) => {
                 let client = &mut self.clients[id.0 as usize];
                 client.stream.hold_rest(joined, bytes, used);
-                self.confirm_shape(id, on, of, now, io);
+                self.confirm_shape(id, on, of, io);
             }
             Stop::Signal(call) => {
                 let client = &mut self.clients[id.0 as usize];
                 client.stream.hold_rest(joined, bytes, used);
-                self.begin_signal(id, on, call, now, io);
+                self.begin_signal(id, on, call, io);
             }
-            Stop::Terminate => self.drop_client(id, Leaving::Goodbye, now, io),
-            Stop::Violation(violation) => self.violated(id, violation, now, io),
+            Stop::Terminate => self.drop_client(id, Leaving::Goodbye, io),
+            Stop::Violation(violation) => self.violated(id, violation, io),
         }
     }
 
     #[cold]
-    fn violated(&mut self, id: ClientId, violation: Violation, now: Micros, io: &mut impl Io<X>) {
+    fn violated(&mut self, id: ClientId, violation: Violation, io: &mut impl Io<X>) {
         let Violation { why, error } = violation;
         if let Some(message) = error {
             self.client_trouble(id, &message, io);
         }
-        self.disconnect(id, &why, now, io);
+        self.disconnect(id, why, io);
     }
 
-    /// Nothing was asked of the server (the client has sent part of a message, or what needs no
-    /// server): others may have it until there is more.
-    pub(crate) fn give_back_unused(
-        &mut self,
-        id: ClientId,
-        on: crate::ids::ServerId,
-        now: Micros,
-        io: &mut impl Io<X>,
-    ) {
+    /// The client needs no server yet: it has sent part of a message, or messages that Weir answers
+    /// itself. Other clients may have the server until more arrives.
+    pub(crate) fn give_back_unused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server(on);
         let keeps = server.replication.is_some() || self.mode_of(on) == PoolMode::Session;
         if !server.is_clean() || keeps || self.client(id).stream.is_mid_message() {
             return;
         }
-        // They were not looked into while the client was in the middle of a message.
-        if server.has_traces() {
-            return self.judge(id, on, now, io);
+        // The traces were not examined while the client was in the middle of a message.
+        self.doubt_changed_values(id, on);
+        if self.server(on).has_traces() {
+            return self.judge(id, on, io);
         }
-        self.unlink(id, on, now, io);
+        self.unlink(id, on, io);
     }
 }
 
-/// One input of one client under way to its server.
+/// One input from one client, on its way to the server.
 struct Requests<'a, X> {
     input: &'a [u8],
-    /// How far it was dealt with.
+    /// Everything before this position is handled.
     at: usize,
     out: Splice<'a>,
-    /// For the client, at once.
+    /// Replies that the client gets at once.
     answers: Vec<u8>,
     client: &'a mut Client,
     server: &'a mut Server,
     settings: &'a PoolSettings,
+    /// The place of the server's pool.
+    place: Place,
     names: &'a TrackedNames,
     stats: &'a mut Stats,
     exchange: &'a mut X,
     serial: &'a mut u64,
     now: Micros,
     keeping: Option<Keeping>,
-    /// Is all known that earlier transactions have left on the server? Else no other server has it.
+    /// May a request be kept? Only if the server has no traces. Otherwise no other server can take
+    /// it over.
     may_keep: bool,
     /// Did the server owe nothing before this input?
     begins: bool,
-    /// Where its first message begins.
+    /// The position of its first message.
     from: usize,
-    /// In auto mode.
+    /// Set in auto mode.
     texts: Option<Texts<'a>>,
-    /// The statement of the portal last bound, if the client has never been told what it returns;
-    /// or 0.
+    /// The statement of the portal that was bound last, if the client has never been told its row
+    /// description; otherwise 0.
     undescribed: u64,
-    /// How many messages were looked at.
+    /// Number of messages that were looked at.
     messages: u64,
-    /// The message in front is this call, which has to be decided before it can be dealt with.
+    /// The call in the front message. It must be decided before the message can be handled.
     call: Option<Call>,
 }
 
 impl<'a, X: Exchange> Requests<'a, X> {
-    // As `keep`, it has one caller. Whether the compiler saw that was chance, and cost 2 % of a transaction.
+    // Inlined always: without the attribute, inlining depended on the compiler and cost 2 % of a
+    // transaction.
     #[inline(always)]
     fn run(&mut self, message_len_max: u32, no_simple_query: bool) -> Stop {
         self.continue_message();
@@ -271,6 +265,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 return Stop::Terminate;
             }
             if self.server.ledger.owes_many() && self.awaits_half() {
+                return Stop::Incomplete;
+            }
+            if self.place != Place::Writer && self.awaits_turn(header.code) {
                 return Stop::Incomplete;
             }
             self.messages += 1;
@@ -297,8 +294,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
     }
 
-    /// So much is owed that the client must wait. False if it need not after all: all of it could be
-    /// answered at once, or the server waits for what the client says.
+    /// So many replies are owed that the client must wait. False if it need not wait: Weir could
+    /// answer everything itself, or the server waits for the client.
     #[cold]
     fn awaits_half(&mut self) -> bool {
         let ledger = &self.server.ledger;
@@ -311,9 +308,39 @@ impl<'a, X: Exchange> Requests<'a, X> {
         true
     }
 
+    /// On a reader, a request waits until the previous one is answered: it may need another server.
+    #[cold]
+    fn awaits_turn(&mut self, code: u8) -> bool {
+        let goes_on =
+            matches!(code, frontend::COPY_DATA | frontend::COPY_DONE | frontend::COPY_FAIL);
+        if goes_on || !self.server.ledger.owes_whole_request() {
+            return false;
+        }
+        self.extended().awaits = self.server.ledger.last_end();
+        true
+    }
+
+    /// Shows a watch the messages that were dealt with.
+    #[inline(always)]
+    fn show(&self, on: ServerId, watch: &mut Option<Box<Watch>>) {
+        if let Some(watch) = watch {
+            let sent = Watchable {
+                on,
+                client: self.client,
+                server: self.server,
+                settings: self.settings,
+                begins: self.begins && !self.server.ledger.is_at_rest(),
+                continued: self.from,
+            };
+            watch.requested(&sent, &self.input[..self.at]);
+        }
+    }
+
     /// The client was idle before these messages: a query begins, perhaps a transaction.
     fn begin(&mut self, now: Micros) {
         self.stats.queries += 1;
+        let input = self.input.get(self.from..).unwrap_or_default();
+        self.server.stages.send(input, self.client, now);
         self.client.request_at = now;
         if let Some(own) = &mut self.client.extended {
             own.rewound = false;
@@ -324,7 +351,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
     }
 
-    /// The rest of a message whose beginning came earlier.
+    /// Handles the rest of a message that began in an earlier input.
     fn continue_message(&mut self) {
         let taken = self.client.stream.take_body(self.input);
         if taken > 0 && !self.client.stream.dropping {
@@ -341,7 +368,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
             BIND, CLOSE, COPY_DATA, COPY_DONE, COPY_FAIL, DESCRIBE, EXECUTE, FLUSH, FUNCTION_CALL,
             PARSE, QUERY, SYNC,
         };
-        // After an error the server discards everything but a Sync: so do we.
+        // After an error, the server discards every message up to the Sync. Weir does the same.
         if self.server.ledger.is_skipping() && header.code != SYNC {
             return match header.code {
                 QUERY | PARSE | BIND | DESCRIBE | EXECUTE | CLOSE | FUNCTION_CALL | COPY_DATA
@@ -377,8 +404,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
             BIND => Ok(self.bind(header, available)?),
             DESCRIBE => Ok(self.describe(header, available)?),
             CLOSE => Ok(self.close(header, available)?),
-            // One with a body is an error, behind which the server waits for a Sync. But nothing is
-            // expected of a Flush, and somebody else may have the server by then.
+            // A Flush with a body is an error, after which the server waits for a Sync. But no
+            // reply to a Flush is expected, and another client could have the server by then.
             FLUSH if header.total != HEADER_LEN => Err("broken Flush packet".to_owned().into()),
             FLUSH => Ok(self.flush()),
             FUNCTION_CALL => {
@@ -388,7 +415,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 self.owe(Entry::new(Expect::FunctionCall, Verb::Forward));
                 Ok(MessageAction::Pass)
             }
-            // Outside a copy the server ignores these, so a client without one is not worth one.
+            // The server ignores copy data outside a copy, so it is dropped here.
             COPY_DATA => Ok(if self.server.ledger.owes_nothing() {
                 MessageAction::Drop
             } else {
@@ -408,7 +435,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
     }
 
-    /// The Query in front is not passed on as it is.
+    /// The Query in front is held or replaced.
     #[cold]
     fn answer_otherwise(&mut self, not_passed: NotPassed) -> MessageAction {
         match not_passed {
@@ -436,8 +463,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
         self.client.statement_names == StatementNames::Translated
     }
 
-    // Whether the compiler saw that only a client's first request needs more than a look was chance, and
-    // cost 1 % of a transaction.
+    // Inlined: the compiler did not always see that only the first request needs more than a test,
+    // which cost 1 % of a transaction.
     #[inline]
     fn extended(&mut self) -> &mut Extended {
         #[cold]
@@ -450,13 +477,13 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
     }
 
-    /// A simple Query, and of course a Close, destroys the unnamed statement.
+    /// Enters a message that destroys the unnamed statement: a simple Query, or a Close.
     #[inline]
     fn owe_without_unnamed(&mut self, mut entry: Entry) {
         self.server.unnamed = 0;
         if let Some(extended) = &mut self.client.extended {
             let before = std::mem::take(&mut extended.unnamed);
-            // An earlier message that took it away may have no effect.
+            // An earlier message that removed the statement may turn out to have no effect.
             if before != 0 || !self.server.ledger.has_answered(extended.unnamed_doubt) {
                 extended.unnamed_doubt = *self.serial + 1;
                 entry = entry.undo(Undo::DropUnnamed { before });
@@ -465,8 +492,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
         self.owe(entry);
     }
 
-    /// With nothing but made-up replies due there is nothing the server could flush. In the middle
-    /// of a message of the server's they come when it is at its end.
+    /// If only made-up replies are owed, sends them: the server has nothing to flush. In the middle
+    /// of a server's message, they wait for its end.
     fn flush(&mut self) -> MessageAction {
         let ledger = &mut self.server.ledger;
         if self.server.stream.remaining > 0 || ledger.owes_nothing() || !ledger.only_synthesized() {
@@ -476,94 +503,6 @@ impl<'a, X: Exchange> Requests<'a, X> {
             write_reply(reply, &mut self.answers);
         }
         MessageAction::Drop
-    }
-
-    fn parse(&mut self, header: Header, available: usize) -> Result<MessageAction, String> {
-        if !self.tracks() {
-            self.owe(Entry::new(Expect::Parse, Verb::Forward));
-            return Ok(MessageAction::Pass);
-        }
-        let whole = available == header.total;
-        if available <= HEADER_LEN {
-            // Without even the end of a name it will never be more than that.
-            return if whole { Err(BROKEN_PARSE.into()) } else { Ok(MessageAction::Hold) };
-        }
-        let unnamed = self.input[self.at + HEADER_LEN] == 0;
-        if unnamed {
-            if !whole && header.total <= UNNAMED_KEPT_LEN_MAX {
-                return Ok(MessageAction::Hold);
-            }
-            self.stats.client_parses += 1;
-            return self.parse_unnamed(header, available);
-        }
-        if !whole {
-            return Ok(MessageAction::Hold);
-        }
-        let input = self.input;
-        let body = &input[self.at + HEADER_LEN..self.at + header.total];
-        let parse = Parse::decode(body).map_err(|_| BROKEN_PARSE.to_owned())?;
-        if self.awaits_name(parse.name) {
-            return Ok(MessageAction::Hold);
-        }
-        // What the text itself changes comes later.
-        let context = self.parse_context();
-        let mut parse = parse;
-        match self.see(parse.sql, Sent::Parse) {
-            TextCheck::Pass(_) => {}
-            TextCheck::Hold => return Ok(MessageAction::Hold),
-            TextCheck::Replace(sql) => {
-                parse = Parse { sql, types_raw: frontend::NO_TYPES, ..parse }
-            }
-        }
-        self.stats.client_parses += 1;
-        self.parse_named(&parse, context);
-        Ok(MessageAction::Replaced)
-    }
-
-    fn parse_unnamed(&mut self, header: Header, available: usize) -> Result<MessageAction, String> {
-        let whole = available == header.total;
-        let (seen, replaced) = match self.see_parse(header, available)? {
-            TextCheck::Pass(seen) => (seen, None),
-            TextCheck::Hold => return Ok(MessageAction::Hold),
-            TextCheck::Replace(text) => (Seen::default(), Some(text)),
-        };
-        self.stats.server_parses += 1;
-        let serial = self.next_serial();
-        // What is not there as a whole is remembered on its way, in auto mode.
-        let kept_len_max =
-            if self.texts.is_some() { REMEMBERED_LEN_MAX } else { UNNAMED_KEPT_LEN_MAX };
-        let input = self.input;
-        let message = &input[self.at..];
-        let there = std::mem::replace(&mut self.server.unnamed, serial);
-        let doubt = self.extended().unnamed_doubt;
-        // What was to bring the client's own there may have no effect.
-        let is_in_doubt = !self.server.ledger.has_answered(doubt);
-        let extended = self.extended();
-        extended.unnamed_seen = seen;
-        let before = std::mem::replace(&mut extended.unnamed, serial);
-        if before == 0 || before != there || is_in_doubt {
-            extended.unnamed_doubt = serial;
-        }
-        // What was refused is refused wherever it is used.
-        let kept = match replaced {
-            Some(text) => {
-                let mut refusal = Vec::new();
-                frontend::parse(&mut refusal, b"", text, frontend::NO_TYPES);
-                refusal
-            }
-            None if whole && header.total <= kept_len_max => message[..header.total].to_vec(),
-            None => Vec::new(),
-        };
-        let message = std::mem::replace(&mut extended.unnamed_parse, kept);
-        let undo = Undo::ParseUnnamed { before, message };
-        self.owe(Entry::new(Expect::Parse, Verb::Forward).undo(undo));
-        Ok(match replaced {
-            None => MessageAction::Pass,
-            Some(text) => {
-                frontend::parse(self.out.insert(), b"", text, frontend::NO_TYPES);
-                MessageAction::Replaced
-            }
-        })
     }
 }
 
@@ -580,7 +519,7 @@ pub(crate) fn write_reply(reply: Reply, out: &mut Vec<u8>) {
             out,
             &ErrorFields::new(
                 "WARNING",
-                "0A000",
+                FEATURE_NOT_SUPPORTED,
                 "this statement needs a session of its own (auto_unsupported = warn)",
             ),
         ),

@@ -1,6 +1,6 @@
-//! A request is sent once more: to another server, when the first was lost before it could have
-//! done anything, or to the same one, when that refused a statement which another client had
-//! prepared. What may be sent again, and why nothing else ever is, stands in `kept_request.rs`.
+//! Sends a request once more. There are two cases: the server was lost before the request had an
+//! effect, or the server refused a statement that another client had prepared. `kept_request.rs`
+//! says which requests may be sent again, and why no others.
 //!
 //! ```text
 //!                                      outdated
@@ -9,23 +9,24 @@
 //!                                                                          └─ other ─► the error
 //! ```
 //!
-//! A request is also held back where it is not known what a server's copy of its statement returns,
-//! but its client was told (`confirm_shape`): `Confirm` does as Renew, and then the request is
-//! dealt with, or refused, by what is known. Where the client means something else by the text now,
-//! the copy is not prepared anew but only described; if that fails the next question is about
-//! what the client means now (`substitute.rs`).
+//! A request is also held back if Weir does not know whether the server's copy still returns what
+//! the client was told (`confirm_shape`). `Confirm` prepares the statement again, as Renew does.
+//! The result decides whether the request is handled or refused.
 //!
-//! Neither can go on for ever: a request is sent again once, and a Bind is held back
-//! [`QUESTIONS_MAX`] times.
+//! If the client's text now has another meaning, the copy is only described. If that fails, Weir
+//! asks about the new meaning next (`substitute.rs`).
+//!
+//! Both are limited: a request is sent again once, and a Bind is held back [`QUESTIONS_MAX`] times.
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
 use config::PoolMode;
-use wire::{backend, frontend};
+use wire::{backend, frontend, sqlstate::QUERY_CANCELED};
 
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, ServerId, Waiter};
+use crate::ids::{ClientId, ServerId, Waiter};
+use crate::relay::batch_end::BatchEnd;
 use crate::relay::kept_request::{
     KeptRequest, Outline, QUESTIONS_MAX, Refused, Used, changed_result,
 };
@@ -37,19 +38,24 @@ use crate::relay::undo::undo;
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
-/// SQLSTATE of a statement that was cancelled, or timed out.
-pub(crate) const QUERY_CANCELED: &[u8] = b"57014";
+/// The result of [`Engine::resend_kept`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resend {
+    /// Another server gets the request.
+    Done,
+    /// The client must be told that its server is lost.
+    NotPossible,
+}
 
-/// A session belongs to its server, all of it or what is pinned; and a request that has lost two
-/// servers may be the reason.
+/// May a request move to another server? Not if the client's session, or a pin, belongs to this
+/// one. Not a second time either: the request may be what ended two servers.
 pub(crate) fn may_resend(client: &Client, server: &Server, mode: PoolMode) -> bool {
     let has_session = mode == PoolMode::Session || server.session.pinned.is_some();
     !client.resent && client.replication.is_none() && !has_session
 }
 
 impl Server {
-    /// Is what it was sent last without effect and without any answer, so that another server may
-    /// be asked in its place?
+    /// Has the last request had no effect and no answer, so that another server can take it?
     pub(crate) fn may_be_replaced(&self) -> bool {
         let Some(kept) = self.kept.as_deref() else { return false };
         let outline = &kept.outline;
@@ -62,53 +68,50 @@ impl Server {
 
 impl<X: Exchange> Engine<X> {
     /// The server is lost. If its client's request has had no effect and no answer, another server
-    /// gets it. False if the client has to be told.
+    /// gets it.
     pub(crate) fn resend_kept(
         &mut self,
         on: ServerId,
         reason: CloseReason<'_>,
-        now: Micros,
         io: &mut impl Io<X>,
-    ) -> bool {
+    ) -> Resend {
         let server = self.server(on);
-        let Some(id) = server.client else { return false };
+        let Some(id) = server.client else { return Resend::NotPossible };
         if !server.may_be_replaced() || !may_resend(self.client(id), server, self.mode_of(on)) {
-            return false;
+            return Resend::NotPossible;
         }
         let kept = self.server_mut(on).kept.as_deref_mut();
         let request = kept.map(|kept| std::mem::take(&mut kept.bytes)).unwrap_or_default();
-        self.move_request(id, on, request, reason, now, io);
-        true
+        self.move_request(id, on, request, reason, io);
+        Resend::Done
     }
 
-    /// The server has not got one byte of this, the whole request of its client.
+    /// The server has received no byte of `request`, the client's whole request.
     pub(crate) fn resend(
         &mut self,
         id: ClientId,
         on: ServerId,
         request: Vec<u8>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         if may_resend(self.client(id), self.server(on), self.mode_of(on)) {
-            self.move_request(id, on, request, CloseReason::Lost, now, io);
+            self.move_request(id, on, request, CloseReason::Lost, io);
         }
-        // Else the loss of the socket is about to be reported, and the client will be told.
+        // Otherwise the lost socket is reported soon, and the client is told then.
     }
 
-    /// The client asks anew, with the same bytes, on another server.
+    /// Sends the same bytes to another server.
     fn move_request(
         &mut self,
         id: ClientId,
         on: ServerId,
         request: Vec<u8>,
         reason: CloseReason<'_>,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let client = &mut self.clients[id.0 as usize];
         let server = &mut *self.servers[on.0 as usize];
-        // What stands before the request needs no server: its turn has come.
+        // Replies before the request need no server, so they are due now.
         let mut due = Vec::new();
         while let Some(reply) = server.ledger.next_synthesized() {
             write_reply(reply, &mut due);
@@ -125,70 +128,71 @@ impl<X: Exchange> Engine<X> {
         client.server = None;
         client.resent = true;
         client.await_nothing();
-        client.phase = ClientPhase::Idle;
+        client.enter(ClientPhase::Idle);
         client.stream.put_back(&request);
-        self.close_server(on, reason, now, io);
-        if self.clients.contains(id.0 as usize) && self.link(id, now, io) == Readable::Now {
+        self.close_server(on, reason, io);
+        if self.clients.contains(id.0 as usize) && self.link(id, io) == Readable::Now {
             self.go_on(id, io);
         }
     }
 
-    /// The server has refused the statement that its client's batch begins with. The client is
-    /// held back until it is known why.
-    pub(crate) fn hold_refused(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    /// The server has refused the statement that begins its client's batch. The client is held back
+    /// until the cause is known.
+    pub(crate) fn hold_refused(&mut self, on: ServerId, io: &mut impl Io<X>) {
+        let now = io.now();
         let server = self.server_mut(on);
         let Some(id) = server.client else { return };
-        server.phase = ServerPhase::Preparing(Preparation::Unwind);
+        server.enter(ServerPhase::Preparing(Preparation::Unwind));
         server.times.asked_at = now;
         server.own_error = None;
         let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
-        let synced = refused.is_some_and(|refused| refused.synced);
-        let waiter = Waiter { client: id, ticket: 0, since: now };
+        let is_synced = refused.is_some_and(|refused| refused.end == BatchEnd::Synced);
+        let waiter = Waiter::served(id, server.pool, now);
         let client = self.client_mut(id);
-        client.phase = ClientPhase::Preparing(waiter);
-        // A message of which the server has a part is discarded by it, whatever the rest is: also half a
-        // CopyData behind the Sync. The client's rest follows what is sent again, or is discarded as well.
+        client.enter(ClientPhase::Preparing(waiter));
+        // The server discards a half-sent message, whatever its rest is. So Weir fills it up with
+        // zeros and drops the client's rest, even of a CopyData after the Sync.
         let mut messages = Vec::new();
         if client.stream.is_mid_message() {
             messages.resize(client.stream.remaining, 0);
             client.stream.dropping = true;
         }
         let mut expected = &[][..];
-        if !synced {
+        if !is_synced {
             frontend::sync(&mut messages);
             expected = &[Expect::Sync];
         }
         self.ask(on, expected, 0, &messages, io);
     }
 
-    /// The statement may not return on this server what the client was told that it returns. The
-    /// client's request is held back until it is known what it does return there.
+    /// The statement may not return on this server what the client was told. The request is held
+    /// back until Weir knows.
     pub(crate) fn confirm_shape(
         &mut self,
         id: ClientId,
         on: ServerId,
         used: Used,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
+        let now = io.now();
         let server = self.server_mut(on);
         let kept = &mut **server.kept.get_or_insert_default();
         let refused =
-            Refused { error: changed_result(), was_older: false, synced: false, shape: None };
+            Refused { error: changed_result(), was_older: false, end: BatchEnd::Open, shape: None };
         let outline = Outline { uses: Some(used), ..Outline::default() };
         *kept = KeptRequest { outline, refused: Some(refused), ..KeptRequest::default() };
         server.times.asked_at = now;
         server.own_error = None;
-        let waiter = Waiter { client: id, ticket: 0, since: now };
+        let waiter = Waiter::served(id, server.pool, now);
         let client = self.client_mut(id);
-        client.phase = ClientPhase::Preparing(waiter);
+        client.enter(ClientPhase::Preparing(waiter));
         let own = client.extended.get_or_insert_default();
         debug_assert!(own.questions < QUESTIONS_MAX, "a Bind is held back again and again");
         own.questions += 1;
         self.renew(on, Preparation::Confirm, io);
     }
 
-    /// A server that waits for its client is about to get one more statement.
+    /// Evicts statements, before the server gets one more.
     fn make_room(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let limit = self.settings(self.server(on).pool).max_prepared_statements;
         let mut messages = Vec::new();
@@ -200,8 +204,8 @@ impl<X: Exchange> Engine<X> {
         self.ask(on, &vec![Expect::Close; closed], 0, &messages, io);
     }
 
-    /// The server waits for more, the refused batch at its end if there was one: have the statement
-    /// prepared anew, or what it means by now.
+    /// The server is ready for the next message: the refused batch, if any, is over. Prepares the
+    /// statement again, or its current meaning.
     pub(crate) fn renew(&mut self, on: ServerId, step: Preparation, io: &mut impl Io<X>) {
         let server = &*self.servers[on.0 as usize];
         let used = server.kept.as_deref().and_then(|kept| kept.outline.uses.clone());
@@ -222,8 +226,8 @@ impl<X: Exchange> Engine<X> {
         if let Some(used) = kept.and_then(|kept| kept.outline.uses.as_mut()) {
             used.statement = statement.clone();
         }
-        server.phase = ServerPhase::Preparing(step);
-        // It stays in doubt until the answer is there: the client may leave before that.
+        server.enter(ServerPhase::Preparing(step));
+        // The statement stays in doubt until the answer arrives: the client may leave before that.
         server.statements.insert(statement.clone(), DOUBTFUL);
         let mut messages = Vec::new();
         frontend::close_statement(&mut messages, &statement.server_name);
@@ -234,8 +238,8 @@ impl<X: Exchange> Engine<X> {
         self.ask(on, &expected, statement.id, &messages, io);
     }
 
-    /// The server's copy of a statement is what its client meant when it was prepared, and that is not
-    /// what it would mean now: the copy only has to tell what it returns.
+    /// The server's copy has the meaning from when it was prepared, and the client's text now has
+    /// another. So the copy is not prepared again: it is only asked what it returns.
     fn describe_copy(
         &mut self,
         on: ServerId,
@@ -243,14 +247,14 @@ impl<X: Exchange> Engine<X> {
         statement: &Statement,
         io: &mut impl Io<X>,
     ) {
-        self.server_mut(on).phase = ServerPhase::Preparing(step);
+        self.server_mut(on).enter(ServerPhase::Preparing(step));
         let mut messages = Vec::new();
         frontend::describe_statement(&mut messages, &statement.server_name);
         frontend::sync(&mut messages);
         self.ask(on, &[Expect::Describe, Expect::Sync], statement.id, &messages, io);
     }
 
-    /// Messages of our own on a server that is held back from its client.
+    /// Sends Weir's own messages to a server whose client is held back.
     pub(crate) fn ask(
         &mut self,
         on: ServerId,
@@ -270,9 +274,9 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The statement has been prepared anew, if that can be. The client is readable if its batch is
-    /// to be dealt with once more, or what else it has sent.
-    pub(crate) fn renewed(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) -> Readable {
+    /// The answers to Renew or Confirm are complete. The client is readable if its batch is handled
+    /// once more, or if it may go on with other messages.
+    pub(crate) fn renewed(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
         let serial = self.next_serial();
         let server = &mut *self.servers[on.0 as usize];
         let failed = server.own_error.take().is_some();
@@ -291,10 +295,10 @@ impl<X: Exchange> Engine<X> {
         let confirms = matches!(server.phase, ServerPhase::Preparing(Preparation::Confirm));
         let was_prepared = !server.statements.is_sure(used.statement.id);
         let again = match failed {
-            // Nothing was asked yet: PostgreSQL's own words are had by asking, unless a transaction
-            // has failed already, or it was not to be waited for any longer.
+            // Weir sent nothing of the client's request yet. Sending it makes PostgreSQL report its
+            // own error, unless the transaction has already failed or the query was cancelled.
             true => {
-                let is_cancelled = refused.error.sqlstate() == QUERY_CANCELED;
+                let is_cancelled = refused.error.sqlstate() == QUERY_CANCELED.as_bytes();
                 confirms && server.status != b'E' && !is_cancelled
             }
             false => confirms || is_the_same,
@@ -311,8 +315,8 @@ impl<X: Exchange> Engine<X> {
             }
         }
         if again {
-            // Part of the answer may be the client's already: no other server can give the rest. And
-            // what has just been prepared, or cannot be, is not asked about once more.
+            // The client may already have part of the answer, so no other server can give the rest.
+            // A statement that was just prepared, or that cannot be, is not asked about again.
             client.resent |= !confirms;
             let own = client.extended.get_or_insert_default();
             own.renewed = !confirms;
@@ -321,11 +325,14 @@ impl<X: Exchange> Engine<X> {
             }
             kept.parameters_given = kept.bytes.first() == Some(&frontend::DESCRIBE);
             client.stream.put_back(&std::mem::take(&mut kept.bytes));
-            return self.ready(id, on, now, io);
+            return self.ready(id, on, io);
         }
-        self.pass_refusal_on(id, on, &refused, now, io);
-        // What was held of the batch is to be discarded up to its Sync.
-        if refused.synced { Readable::NotYet } else { Readable::Now }
+        self.pass_refusal_on(id, on, &refused, io);
+        // The held rest of the batch is discarded up to its Sync.
+        match refused.end {
+            BatchEnd::Synced => Readable::NotYet,
+            BatchEnd::Open => Readable::Now,
+        }
     }
 
     fn pass_refusal_on(
@@ -333,22 +340,20 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: ServerId,
         refused: &Refused,
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let mut out = Vec::new();
         backend::error(&mut out, &refused.error);
-        if refused.synced {
+        if refused.end == BatchEnd::Synced {
             backend::ready_for_query(&mut out, b'I');
         }
         io.send_client(id, &out);
-        let _ = self.ready(id, on, now, io);
-        // It may keep its server, and goes on there.
+        let _ = self.ready(id, on, io);
+        // The client may keep its server, and continues there.
         io.resume_client(id);
-        if refused.synced {
-            self.query_done(on, now, io);
-        } else {
-            self.server_mut(on).ledger.skip_to_sync();
+        match refused.end {
+            BatchEnd::Synced => self.query_done(on, io),
+            BatchEnd::Open => self.server_mut(on).ledger.skip_to_sync(),
         }
     }
 }

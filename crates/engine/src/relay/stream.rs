@@ -1,20 +1,20 @@
-//! Two small helpers of the relay: what is kept of a byte stream between two reads, and the
-//! assembly of what goes out of what came in.
+//! Two small helpers of the relay: the bytes that are kept between two reads, and the output that
+//! is assembled from the input.
 
 use std::ops::Range;
 
 use thin_vec::ThinVec;
 use wire::Header;
 
-/// Where a byte stream stands between two reads.
+/// The position in a byte stream between two reads.
 #[derive(Debug, Default)]
 pub struct Stream {
-    /// Bytes of the current message still to come; they are passed (or dropped) unseen.
+    /// Bytes of the current message that are still to come. They are passed on or dropped unread.
     pub remaining: usize,
-    /// What becomes of them.
+    /// Are these bytes dropped?
     pub dropping: bool,
-    /// The beginning of a message that cannot be dealt with before more of it is there. There rarely is
-    /// any, and a client at rest should be small: so it is a pointer, and no more.
+    /// The beginning of a message that is kept until more of it arrives. It is rarely used, so it
+    /// is a single pointer: an idle client should be small.
     pub held: ThinVec<u8>,
 }
 
@@ -24,12 +24,12 @@ impl Stream {
         self.remaining == 0 && self.held.is_empty()
     }
 
-    /// Does the rest of a message that was begun on the other side still have to follow?
+    /// Is the rest of a half-sent message still to come?
     pub fn is_mid_message(&self) -> bool {
         self.remaining > 0 && !self.dropping
     }
 
-    /// Is what is held enough to go on with: a whole message, or nothing that may become one?
+    /// Can the held bytes be handled: a whole message, or bytes that can never become one?
     pub fn holds_message(&self) -> bool {
         match Header::parse(&self.held) {
             Ok(Some(header)) => header.total <= self.held.len(),
@@ -38,7 +38,7 @@ impl Stream {
         }
     }
 
-    /// `bytes` were used, but are to be dealt with once more: they come before whatever is held.
+    /// Puts handled bytes back, so that they are handled again. They come before the held bytes.
     /// The rest of a message that was begun follows them.
     pub fn put_back(&mut self, bytes: &[u8]) {
         let mut held = ThinVec::from(bytes);
@@ -46,14 +46,15 @@ impl Stream {
         *self = Self { held, ..Self::default() };
     }
 
-    /// Take the bytes of the message in progress from the front of `input`.
+    /// Takes the bytes of the current message from the front of `input`.
     pub fn take_body(&mut self, input: &[u8]) -> usize {
         let taken = self.remaining.min(input.len());
         self.remaining -= taken;
         taken
     }
 
-    /// What is held and `bytes` as one input; None if nothing is held, and `bytes` are all of it.
+    /// Joins the held bytes and `bytes`. None if no bytes are held, so that `bytes` is the whole
+    /// input.
     pub fn take_joined(&mut self, bytes: &[u8]) -> Option<ThinVec<u8>> {
         if self.held.is_empty() {
             return None;
@@ -63,8 +64,8 @@ impl Stream {
         Some(whole)
     }
 
-    /// Keep the unused end of an input for the next time. `joined` is the input, if it was not
-    /// the read buffer itself.
+    /// Keeps the unused end of an input for the next read. `joined` is the input, unless it is the
+    /// read buffer itself.
     pub fn hold_rest(&mut self, joined: Option<ThinVec<u8>>, input: &[u8], used: usize) {
         debug_assert!(self.held.is_empty(), "bytes held twice");
         match joined {
@@ -75,17 +76,17 @@ impl Stream {
     }
 }
 
-/// Room for output that is kept from one input to the next. The rare long one (a Parse of many
-/// megabytes under another name) gives its room back.
+/// Limit of the output buffer that is kept from one input to the next. After a longer output (a
+/// renamed Parse of many megabytes), the memory is freed.
 const SCRATCH_KEPT_MAX: usize = 1 << 20;
 
-/// Output that mostly is a run of the input. As long as nothing is changed the input itself is
-/// sent; from the first change on the parts are gathered in `scratch`.
+/// Output that is mostly a part of the input. Without a change, the input itself is sent. After the
+/// first change, the parts are gathered in `scratch`.
 #[derive(Debug)]
 pub(crate) struct Splice<'a> {
     input: &'a [u8],
     scratch: &'a mut Vec<u8>,
-    /// The run of input that goes out next.
+    /// The part of the input that is sent next.
     run: Range<usize>,
 }
 
@@ -96,7 +97,7 @@ impl<'a> Splice<'a> {
         Self { input, scratch, run: 0..0 }
     }
 
-    /// `input[from..to]` goes out as it is.
+    /// Sends `input[from..to]` unchanged.
     #[inline]
     pub(crate) fn pass(&mut self, from: usize, to: usize) {
         if from != self.run.end {
@@ -107,7 +108,7 @@ impl<'a> Splice<'a> {
         }
     }
 
-    /// Something else goes out: append it to the returned buffer.
+    /// Sends something else: the caller appends it to the returned buffer.
     #[inline]
     pub(crate) fn insert(&mut self) -> &mut Vec<u8> {
         self.gather();
@@ -120,18 +121,18 @@ impl<'a> Splice<'a> {
         self.run = self.run.end..self.run.end;
     }
 
-    /// Nothing goes out.
+    /// Discards the output.
     pub(crate) fn clear(&mut self) {
         self.scratch.clear();
         self.run = 0..0;
     }
 
-    /// Bytes gathered so far.
+    /// Number of bytes gathered so far.
     pub(crate) fn gathered(&self) -> usize {
         self.scratch.len()
     }
 
-    /// All that goes out.
+    /// Returns the whole output.
     pub(crate) fn finish(&mut self) -> &[u8] {
         if self.scratch.is_empty() {
             return &self.input[self.run.clone()];
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_comes_before_what_is_new() {
+    fn held_bytes_come_before_new_ones() {
         let mut stream = Stream::default();
         assert_eq!(stream.take_joined(b"ab"), None);
         stream.hold_rest(None, b"ab", 1);

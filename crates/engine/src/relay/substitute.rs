@@ -1,9 +1,11 @@
-//! What a client's text means on its server at the moment, and what is prepared there in a statement's
-//! place where its text has come to mean something else: the client has set another time zone since
-//! its Parse, say, and the server has not got the statement. PostgreSQL reads literals when it
-//! parses, so under the statement's own name a stranger would find what this client means by it.
+//! Finds the current meaning of a client's text on its server, and the statement that Weir prepares
+//! if the meaning has changed.
 //!
-//! The client's name goes on to stand for its own statement, which it gets wherever a server has that.
+//! Example: the client has changed its time zone since its Parse, and the server does not have the
+//! statement. PostgreSQL reads literals when it parses. Under the statement's own name, other
+//! clients would get this client's new meaning. So Weir prepares a substitute under another name.
+//!
+//! The client's name still stands for the original statement. Servers that have it use it.
 
 use std::sync::Arc;
 
@@ -14,8 +16,8 @@ use crate::server::Server;
 use crate::shell::Exchange;
 use crate::vars::TrackedNames;
 
-/// What a text means that the client has parsed with message `serial`. In modes that carry no
-/// `search_path` that is as it may be.
+/// Returns the meaning of a text that the client parses with message `serial`. Modes that do not
+/// carry `search_path` ignore what they cannot know.
 pub(crate) fn parse_context(
     client: &Client,
     server: &Server,
@@ -28,7 +30,7 @@ pub(crate) fn parse_context(
     }
 }
 
-/// What has to be prepared in this statement's place; None if it is that itself.
+/// Returns the statement to prepare in this statement's place; None if it can be prepared itself.
 pub(crate) fn substitute(
     statement: &Statement,
     client: &Client,
@@ -36,11 +38,11 @@ pub(crate) fn substitute(
     names: &TrackedNames,
     exchange: &mut impl Exchange,
 ) -> Option<Arc<Statement>> {
-    // Nobody else finds it.
+    // No other client finds a private statement.
     if statement.context.is_private() {
         return None;
     }
-    // One copy will do for as long as what is known of the client's settings does not change.
+    // One substitute is enough until the client's known settings change.
     let copy = ParseContext::of(&client.vars, names).digest(statement.id);
     let here = parse_context(client, server, names, copy);
     (here != statement.context).then(|| exchange.intern(&statement.sql, &statement.types, here))

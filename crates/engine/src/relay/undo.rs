@@ -1,5 +1,5 @@
-//! What is believed of a server and its client goes back to what it was before a message that the
-//! server never got to, or that failed.
+//! Restores what Weir records about a server and its client, after a message that failed or that
+//! the server discarded.
 
 use sql::{Seen, Signs};
 
@@ -8,7 +8,7 @@ use crate::relay::ledger::{Entry, Undo};
 use crate::relay::prepared::ServerStatements;
 use crate::session::state::AllLent;
 
-/// A message that was sent has had no effect.
+/// A sent message has had no effect. Restores the records from before it.
 pub(crate) fn undo(
     entry: Entry,
     statements: &mut ServerStatements,
@@ -36,18 +36,18 @@ pub(crate) fn undo(
         }
         Undo::Prepare { statement } => statements.remove_parsed(statement.id, entry.serial),
         Undo::Evict { statement, since } => statements.restore(statement, since),
-        // Whatever the server has now, the client's Parse is sent again when it is needed. What
-        // was sent behind this message in another batch stands.
+        // The client's Parse is sent again when it is needed, whatever the server has now. Messages
+        // that were sent later in another batch remain valid.
         Undo::ParseUnnamed { before, message } => {
             if *unnamed <= entry.serial {
                 *unnamed = 0;
             }
-            // It was a Close or Query at first, which has inherited this (`Ledger::void_one`).
+            // The entry was a Close or Query that has taken this over (`Ledger::void_one`).
             let is_latest = |serial| serial == entry.serial || serial == 0;
             if let Some(client) = client.filter(|client| is_latest(client.unnamed)) {
                 client.unnamed = if entry.failed { 0 } else { before };
                 client.unnamed_parse = message;
-                // Which of the two texts it is was not kept.
+                // Weir has not kept which of the two texts is the current one.
                 client.unnamed_seen = Seen { signs: Signs::OPAQUE, ..Seen::default() };
             }
         }

@@ -1,13 +1,14 @@
-//! Settings of a session that a client carries from server to server (`pool_mode = auto`), beyond
-//! the tracked parameters of `vars.rs`: what a probe found to have been set in its session. Which
-//! they are is `probe.rs`'s business; here they are a list, and the SQL that makes one list of
+//! Settings that a client carries from server to server (`pool_mode = auto`), beyond the tracked
+//! parameters of `vars.rs`. A probe has found that the client's session sets them; `probe.rs`
+//! decides which settings count. This file has the list, and the SQL that turns one list into
 //! another.
 
 use std::sync::Arc;
 
 use crate::vars::quote_bytes;
 
-/// Who the session acts as; these come before all else, since they decide what may be set.
+/// The settings that decide which role the session acts as. They come first, since the role decides
+/// which other settings may be set.
 pub(crate) const SESSION_AUTHORIZATION: &[u8] = b"session_authorization";
 pub(crate) const ROLE: &[u8] = b"role";
 
@@ -17,13 +18,13 @@ pub struct Setting {
     pub value: Box<[u8]>,
 }
 
-/// As whom a client's settings are made on another server, if that is not who is logged in there.
-/// What a superuser alone may set was set in either way.
+/// Whether a client's settings are applied before or after the switch to the client's role. Some
+/// settings may be set by a superuser only, so one order may fail where the other succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As whoever the client has become.
+    /// Switch to the client's role first, then apply the other settings.
     WhoFirst,
-    /// As the user that the server is logged in as, before the client becomes somebody else.
+    /// Apply the settings as the server's login user, then switch to the client's role.
     WhoLast,
 }
 
@@ -36,12 +37,12 @@ impl Order {
     }
 }
 
-/// Settings in the order of their names, each name once. Empty for nearly every client.
+/// Settings sorted by name, each name once. Empty for nearly every client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Carried(Option<Arc<[Setting]>>);
 
 impl Carried {
-    /// Of several with one name the last counts.
+    /// If a name occurs several times, the last value counts.
     pub fn new(mut settings: Vec<Setting>) -> Self {
         settings.sort_by(|one, other| one.name.cmp(&other.name));
         settings.dedup_by(|later, first| {
@@ -68,15 +69,15 @@ impl Carried {
         Some(&all[at].value)
     }
 
-    /// The value of that name, and all others.
+    /// Returns the value of that name, and the list without it.
     pub fn split(&self, name: &[u8]) -> (Option<Box<[u8]>>, Self) {
         let Some(value) = self.get(name) else { return (None, self.clone()) };
         let others = self.all().iter().filter(|one| *one.name != *name);
         (Some(value.into()), Self::new(others.cloned().collect()))
     }
 
-    /// The order that is likely to be right. A session authorization other than one's own takes a
-    /// superuser, who may set everything.
+    /// Returns the order that is likely to work. Only a superuser can change the session
+    /// authorization, and a superuser may set everything.
     pub fn usual_order(&self) -> Order {
         match self.get(SESSION_AUTHORIZATION) {
             Some(_) => Order::WhoLast,
@@ -84,8 +85,8 @@ impl Carried {
         }
     }
 
-    /// Appends the SQL that turns a server with the settings `have` into one with these. What has
-    /// to go is reset as the user that the server is logged in as.
+    /// Appends the SQL that turns a server with the settings `have` into one with these settings.
+    /// Settings to remove are reset as the server's login user.
     pub fn difference(&self, have: &Self, order: Order, sql: &mut Vec<u8>) {
         if self == have {
             return;
@@ -135,8 +136,8 @@ impl Carried {
         sql.push(b';');
     }
 
-    /// For prepared statements, whose values are the texts that prepare them: appends the SQL that
-    /// takes away those of `have` that are not among these.
+    /// Appends the SQL that deallocates the statements of `have` that are not in this list. For
+    /// prepared statements: a value is the text that prepares the statement.
     pub fn deallocate_others(&self, have: &Self, sql: &mut Vec<u8>) {
         for Setting { name, value } in have.all() {
             if self.get(name) != Some(value) {
@@ -147,8 +148,8 @@ impl Carried {
         }
     }
 
-    /// For channels, whose values are empty: appends the SQL that makes a server that listens to
-    /// `have` listen to these and to no others.
+    /// Appends the SQL that makes a server that listens to `have` listen to exactly these channels.
+    /// For channels: the values are empty.
     pub fn listen(&self, have: &Self, sql: &mut Vec<u8>) {
         let mut have = have;
         let nothing = Self::default();
@@ -163,24 +164,24 @@ impl Carried {
         }
     }
 
-    /// Names without values.
+    /// A list of names without values.
     pub fn names(names: impl Iterator<Item = Box<[u8]>>) -> Self {
         Self::new(names.map(|name| Setting { name, value: Box::default() }).collect())
     }
 
-    /// The same names, with a value that is not equal to any: no text of PostgreSQL's has a zero.
+    /// The same names with a value that equals no other: PostgreSQL's texts contain no zero byte.
     pub fn of_unknown_values(&self) -> Self {
         let all = self.all().iter();
         let unknown = |one: &Setting| Setting { name: one.name.clone(), value: [0].into() };
         Self::new(all.map(unknown).collect())
     }
 
-    /// Those of these that are not among `others`.
+    /// The settings that are not in `others`.
     pub fn without<'a>(&'a self, others: &'a Self) -> impl Iterator<Item = &'a Setting> {
         self.all().iter().filter(|one| others.get(&one.name) != Some(&*one.value))
     }
 
-    /// These, and those of `others` whose names are not among these.
+    /// These settings, and those of `others` whose names are not among these.
     pub fn with<'a>(&self, others: impl Iterator<Item = &'a Setting>) -> Self {
         let new: Vec<_> = others.filter(|one| self.get(&one.name).is_none()).cloned().collect();
         match new.is_empty() {
@@ -189,23 +190,25 @@ impl Carried {
         }
     }
 
-    /// Those that are among `others` as well.
+    /// The settings that are also in `others`.
     pub fn shared_with(&self, others: &Self) -> Self {
         let both = |one: &&Setting| others.get(&one.name) == Some(&*one.value);
         Self::new(self.all().iter().filter(both).cloned().collect())
     }
 }
 
-/// PostgreSQL cuts an identifier off behind so many bytes (`NAMEDATALEN` less one).
+/// PostgreSQL truncates an identifier to this many bytes (`NAMEDATALEN` less one).
 const IDENTIFIER_LEN_MAX: usize = 63;
 
 fn is_who(name: &[u8]) -> bool {
     name == ROLE || name == SESSION_AUTHORIZATION
 }
 
-/// The value is of the database's encoding, while the query will be read as of the one that the
-/// server's last client has set; it is not told back, since that encoding need not have its letters.
-/// Takes lists (`search_path`) as SHOW gives them, which SET would take for one name.
+/// The value is in the database's encoding. The server reads the query in the encoding of its last
+/// client, which may lack some of the letters. So the value is written as escaped bytes.
+/// `set_config` takes lists (`search_path`) as SHOW returns them; SET would take such a list for
+/// one name. `IS NULL` keeps the value out of the result: the client's encoding may lack its
+/// letters.
 fn set_config(name: &[u8], value: &[u8], sql: &mut Vec<u8>) {
     sql.extend_from_slice(b"pg_catalog.set_config(");
     quote_bytes(name, sql);
@@ -215,8 +218,8 @@ fn set_config(name: &[u8], value: &[u8], sql: &mut Vec<u8>) {
 }
 
 fn reset(name: &[u8], sql: &mut Vec<u8>) {
-    // A longer part would be cut off, and another setting be reset; letters are of the database's
-    // encoding. NULL resets as well.
+    // RESET would truncate a longer part and so reset another setting, and it would read the
+    // letters in the client's encoding. `set_config` with NULL resets a setting, too.
     let is_long = name.split(|byte| *byte == b'.').any(|part| part.len() > IDENTIFIER_LEN_MAX);
     if is_long || !name.is_ascii() {
         sql.extend_from_slice(b"SELECT pg_catalog.set_config(");
@@ -228,7 +231,7 @@ fn reset(name: &[u8], sql: &mut Vec<u8>) {
     sql.push(b';');
 }
 
-/// `app.tenant` as `"app"."tenant"`.
+/// Writes `app.tenant` as `"app"."tenant"`.
 fn quote_name(name: &[u8], sql: &mut Vec<u8>) {
     for (at, part) in name.split(|byte| *byte == b'.').enumerate() {
         if at > 0 {
@@ -272,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_set_and_what_is_left_over_reset() {
+    fn missing_settings_are_set_and_surplus_ones_reset() {
         assert_eq!(
             sql(&[("search_path", "\"$user\", public")], &[("app.tenant", "7")]),
             "RESET \"app\".\"tenant\";\
@@ -294,8 +297,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_set_as_somebody_who_may() {
-        // Whoever can become another session user can set anything before.
+    fn settings_are_applied_by_a_role_that_may() {
+        // A user who can become another session user can set anything before the change.
         assert_eq!(
             sql(
                 &[("role", "r"), ("session_authorization", "u"), ("a", "1")],
@@ -306,14 +309,14 @@ mod tests {
              SELECT pg_catalog.set_config('session_authorization','u',false) IS NULL;\
              SELECT pg_catalog.set_config('role','r',false) IS NULL;"
         );
-        // Another session user has no role until it is given one.
+        // A new session user has no role until one is set.
         assert_eq!(
             sql(&[("role", "r"), ("a", "1")], &[("role", "r"), ("session_authorization", "y")]),
             "RESET ROLE;RESET SESSION AUTHORIZATION;\
              SELECT pg_catalog.set_config('role','r',false) IS NULL;\
              SELECT pg_catalog.set_config('a','1',false) IS NULL;"
         );
-        // In the other order the role is left even if it is the right one.
+        // In the other order the role is always reset first, even if it is already the right one.
         let (want, mut sql) = (carried(&[("role", "r"), ("a", "1")]), Vec::new());
         want.difference(&carried(&[("role", "r")]), Order::WhoLast, &mut sql);
         assert_eq!(

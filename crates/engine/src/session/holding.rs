@@ -1,5 +1,6 @@
-//! A client that has drawn a number from a sequence keeps its server for a few transactions, one of which
-//! may ask for that number (`pool_mode = auto`). Behind which texts that is so is in `sequences.rs`.
+//! Holds: a client that has drawn a number from a sequence keeps its server for a few transactions.
+//! One of these may ask for that number (`pool_mode = auto`). `sequences.rs` decides which texts
+//! begin a hold.
 //!
 //! ```text
 //!  a watched text ─► held ─┬─ currval, lastval ─► pinned as `sequence`
@@ -15,7 +16,7 @@ use crate::session::pins::{Pinned, Pins};
 use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
-    /// The client's transaction is over.
+    /// Called when the client's transaction is over.
     pub(crate) fn review_hold(&mut self, on: ServerId, now: Micros) {
         let server = self.server_mut(on);
         if !server.is_held() {
@@ -36,7 +37,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The question came from within a function.
+    /// A function asked for the number, and the client's text did not show it.
     fn end_hold_asked(&mut self, on: ServerId, now: Micros) {
         let drawn = self.server_mut(on).take_hold();
         let server = self.server(on);
@@ -46,7 +47,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The question did not come.
+    /// Ends the hold: the client has not asked for its number.
     pub(crate) fn end_hold(&mut self, on: ServerId) {
         let server = self.server_mut(on);
         if !server.is_held() {
@@ -58,11 +59,11 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Servers that idle clients keep for a question, and for which others wait.
-    pub(crate) fn end_long_holds(&mut self, now: Micros, io: &mut impl Io<X>) {
+    /// Ends holds of idle clients whose servers other clients wait for.
+    pub(crate) fn end_long_holds(&mut self, io: &mut impl Io<X>) {
         let clients = self.clients.iter();
         let held = clients.filter_map(|(slot, client)| {
-            Some((ClientId(slot as u32), self.held_too_long(client, now)?))
+            Some((ClientId(slot as u32), self.held_too_long(client, io.now())?))
         });
         for (id, on) in held.collect::<Vec<_>>() {
             let server = self.server(on);
@@ -70,16 +71,16 @@ impl<X: Exchange> Engine<X> {
             let is_leaving = server.doomed.is_some() || self.drain.is_some();
             if is_leaving || self.exchange.pool(pool, |pool| pool.misses_server(epoch)) {
                 self.end_hold(on);
-                // Where it listens, too, its channels go over to the listener first.
+                // If the client also listens, its channels move to the listener first.
                 if self.server(on).session.pinned.is_none() {
-                    self.unlink(id, on, now, io);
+                    self.unlink(id, on, io);
                 }
             }
         }
     }
 
-    /// The server that it keeps for nothing else, or while its channels are handed over, and has not
-    /// used for longer than others may wait.
+    /// Returns the server that the client has kept longer than others may wait, without using it.
+    /// Only a server that it keeps for no other reason, or while its channels move to the listener.
     fn held_too_long(&self, client: &Client, now: Micros) -> Option<ServerId> {
         let on = client.server.filter(|_| matches!(client.phase, ClientPhase::Linked))?;
         let server = self.servers.get(on.0 as usize)?;

@@ -1,5 +1,5 @@
-//! What is known of the session on a server (`pool_mode = auto`): plain data. Most of it is about the
-//! present transaction of the server's client.
+//! The state of the session on a server (`pool_mode = auto`): plain data. Most of it concerns the
+//! current transaction of the server's client.
 
 use crate::session::pins::Pinned;
 use crate::session::resets::Resets;
@@ -12,32 +12,33 @@ use crate::values::Values;
 
 #[derive(Debug, Default)]
 pub struct ServerSession {
-    /// What its client's present transaction may have left, until a probe has shown it.
+    /// Traces of the client's current transaction in the session. A probe clears them.
     pub traces: Traces,
-    /// What it had before that, or before the first of its parameters changed.
+    /// The session's values before that transaction, or before the first of its parameters changed.
     pub before: Option<Values>,
-    /// Of its client's message that is under way, if its text is a long one.
+    /// The scan of the client's current message, if its text is long.
     pub scanning: Option<Box<Scanning>>,
-    /// What its texts may have reset.
+    /// Settings that the transaction's texts may have reset.
     pub resets: Resets,
-    /// What its texts may have set of the application's own settings.
+    /// Application settings (`app.tenant`) that the transaction's texts may have set.
     pub setting_names: Option<Box<SettingNames>>,
-    /// May that transaction have changed what texts mean?
+    /// May the transaction have changed the parse context?
     pub context_changed: bool,
-    /// May it have set a tracked parameter by what its texts say, if only for itself?
+    /// Do the transaction's texts say that a tracked parameter may have changed, at least within
+    /// the transaction?
     pub may_set: bool,
-    /// Statements that it was lent for that transaction, under these names of its client's.
+    /// Statements that Weir has prepared under the client's own names, for this transaction.
     pub lent: AllLent,
-    /// Names that its texts deallocate.
+    /// Statement names that the transaction's texts deallocate.
     pub deallocations: Deallocations,
-    /// Its client keeps it, for these reasons.
+    /// The reasons for which the client keeps this server.
     pub pinned: Option<Box<Pinned>>,
-    /// The client whose sequence numbers it would tell.
+    /// The client whose sequence numbers `currval` would return on this server.
     pub numbers: Numbers,
-    /// Numbers for which its client may ask.
+    /// Numbers that the client has drawn and may still ask for.
     pub drawn: DrawnNumbers,
-    /// The text by which that client may last have drawn one (`sequences.rs`); 0 = none.
+    /// The last text by which the client may have drawn a number (`sequences.rs`); 0 = none.
     pub last_draw: u32,
-    /// What it has reported of its session, if it does report.
+    /// The server's reports of its session, if it sends state reports.
     pub state_report: Option<Box<StateReport>>,
 }

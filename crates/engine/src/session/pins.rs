@@ -1,4 +1,4 @@
-//! Why a client keeps its server between transactions (`pool_mode = auto`): what it has on that
+//! Why a client keeps its server between transactions (`pool_mode = auto`): its state on that
 //! server cannot be carried to another one.
 
 use std::ops::{BitOr, BitOrAssign};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::Micros;
 
 /// A set of reasons.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pins(u16);
 
 impl Pins {
@@ -21,27 +21,28 @@ impl Pins {
     pub const CURSOR: Self = Self(1 << 2);
     /// A statement prepared by SQL's PREPARE.
     pub const PREPARED: Self = Self(1 << 3);
-    /// It listens.
+    /// The session listens to a channel.
     pub const LISTEN: Self = Self(1 << 4);
-    /// The library that LOAD has loaded stays.
+    /// A library loaded by LOAD cannot be unloaded.
     pub const LOAD: Self = Self(1 << 5);
-    /// `setseed` has begun a series of random numbers.
+    /// `setseed` has started a series of random numbers.
     pub const SEED: Self = Self(1 << 6);
-    /// It asks for `currval` or `lastval`.
+    /// The client uses `currval` or `lastval`.
     pub const SEQUENCE: Self = Self(1 << 7);
-    /// It has called a function of `pin_functions`.
+    /// The client has called a function of `pin_functions`.
     pub const FUNCTION: Self = Self(1 << 8);
-    /// What is left in the session could not be found out.
+    /// Weir could not find out what the session contains.
     pub const UNVERIFIED: Self = Self(1 << 9);
-    /// It has drawn a number from a sequence, and may ask for it in one of its next transactions.
+    /// The client has drawn a number from a sequence, and may ask for it in one of its next
+    /// transactions.
     pub const DRAWN: Self = Self(1 << 10);
-    /// It may have a setting of its own that cannot be asked about.
+    /// The session may have an application setting whose name the probe cannot contain.
     pub const SETTING: Self = Self(1 << 11);
 
-    /// The server was given to it in session mode, and the pool is in auto mode since.
+    /// The client got the server in session mode. Since then the pool has changed to auto mode.
     pub const SESSION: Self = Self(1 << 12);
 
-    /// In words, in the order of the bits.
+    /// The words for the reasons, in the order of the bits.
     const WORDS: [(Self, &str); 13] = [
         (Self::TEMPORARY, "temporary object"),
         (Self::LOCK, "advisory lock"),
@@ -58,11 +59,11 @@ impl Pins {
         (Self::SESSION, "session mode"),
     ];
 
-    /// No probe shows whether these reasons are still there; they end with DISCARD ALL.
+    /// No probe shows whether these reasons still exist. They end with DISCARD ALL.
     const UNSEEN: Self =
         Self(Self::LOAD.0 | Self::SEED.0 | Self::SEQUENCE.0 | Self::FUNCTION.0 | Self::SETTING.0);
 
-    /// DISCARD ALL does not take these away: the server is of no use to anybody else.
+    /// DISCARD ALL does not remove these reasons, so the server cannot be given to another client.
     const LASTING: Self = Self(Self::LOAD.0 | Self::SEED.0);
 
     pub fn is_empty(self) -> bool {
@@ -109,12 +110,12 @@ impl BitOrAssign for Pins {
     }
 }
 
-/// A server that its client keeps.
+/// A server that is pinned to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pinned {
     pub pins: Pins,
     pub since: Micros,
-    /// Of the last text of the transaction that brought it about; 0 if that is not known.
+    /// Fingerprint of the last text of the transaction that caused the pin; 0 if unknown.
     pub fingerprint: u64,
 }
 

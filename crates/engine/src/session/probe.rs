@@ -1,12 +1,11 @@
-//! What a transaction has left in its session, as PostgreSQL itself tells it (`pool_mode = auto`).
-//! The question is asked between transactions, after one whose text may have changed something;
-//! who asks, and what follows from the answer, is in `session/verdict.rs`.
+//! The probe: the query that asks PostgreSQL what a transaction has left in its session (`pool_mode
+//! = auto`). It runs between transactions, after a text that may have changed the session.
+//! `session/verdict.rs` decides when to ask and what follows from the answer.
 //!
-//! The question is one SELECT of rows of three texts: what it is (the first column's letter), a
-//! name, a value. Every name and operator in it is qualified, since a client's `search_path` holds (an
-//! IN would look for its operator there). Values come as
-//! bytes of the database's encoding, written in ASCII: the client's own encoding is one of the
-//! things that differ from server to server.
+//! The query is one SELECT with rows of three texts: a kind (one letter), a name, a value. The
+//! client's `search_path` is active, so every name and operator is qualified. (IN would look its
+//! operator up in that path.) Values are bytes of the database's encoding, escaped as ASCII,
+//! because the client's encoding may differ from server to server.
 
 use wire::backend;
 
@@ -16,58 +15,59 @@ use crate::session::pins::Pins;
 use crate::session::state::AllLent;
 use crate::vars::{quote_bytes, quote_literal};
 
-/// Of a transaction, not of a session, though they are shown among the others.
+/// Settings that belong to a transaction and not to the session, although PostgreSQL lists them
+/// with the others.
 const OF_TRANSACTION: [&[u8]; 3] =
     [b"transaction_isolation", b"transaction_read_only", b"transaction_deferrable"];
 
-/// How names of settings of the library `weir` begin.
+/// The prefix of the library `weir`'s settings.
 pub(crate) const OURS: &[u8] = b"weir.";
-/// Those of them that clients may set.
+/// The settings of the library that clients may set.
 const OF_CLIENTS: [&[u8]; 2] = [b"weir.route", b"weir.token"];
 
-/// What is asked for.
+/// The parts of the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topics {
-    /// What was set.
+    /// Settings that the session has set.
     pub settings: bool,
-    /// Whatever keeps a client on its server.
+    /// Objects that keep a client on its server, such as temporary tables.
     pub objects: bool,
 }
 
-/// The answer as far as it has come.
+/// The part of the answer that has arrived.
 #[derive(Debug)]
 pub struct Probe {
     topics: Topics,
     settings: Vec<Setting>,
-    /// What they take, those included that are too much.
+    /// Bytes that the settings take, including those beyond the limit.
     settings_len: usize,
-    /// Names, and the texts they were prepared by.
+    /// Names of statements, and the texts that prepared them.
     prepared: Vec<Setting>,
-    /// Names of statements that were lent and are there.
+    /// Names of lent statements that still exist.
     lent: Vec<Box<[u8]>>,
     channels: Vec<Box<[u8]>>,
     pins: Pins,
     malformed: bool,
 }
 
-/// What is left in a session.
+/// The content of a session.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// If they were asked for. Also those that are tracked parameters.
+    /// The settings, including tracked parameters, if the probe asked for them.
     pub settings: Option<Carried>,
-    /// Statements of SQL's PREPARE that can be prepared elsewhere: a name and a text for each. If
-    /// objects were asked for.
+    /// Statements of SQL's PREPARE that other servers can prepare: name and text. Set if the probe
+    /// asked for objects.
     pub prepared: Option<Carried>,
-    /// Of the names that were asked for, those under which there is a statement still.
+    /// The names, of those asked for, that still have a statement.
     pub lent: Vec<Box<[u8]>>,
-    /// Channels that are listened to, if objects were asked for. Where they are too many, or have
-    /// letters beyond ASCII, they are a reason to keep the server.
+    /// Channels that the session listens to, if the probe asked for objects. If they are too many
+    /// or not ASCII, the client keeps its server instead.
     pub channels: Option<Carried>,
     pub pins: Pins,
 }
 
 impl Left {
-    /// All that is left in a session, where statements were not lent.
+    /// The whole content of a session in which no statements were lent.
     pub fn of_session(
         settings: Vec<Setting>,
         prepared: Vec<Setting>,
@@ -105,15 +105,18 @@ impl Left {
     }
 }
 
-/// Is it a setting between Weir and the library in the server? Where the library is not loaded,
-/// anybody can set one of that name.
+/// Is this a setting of the library `weir`? If the library is not loaded, any user can set a name
+/// with this prefix.
 fn is_ours(name: &[u8]) -> bool {
     name.starts_with(OURS) && !OF_CLIENTS.contains(&name)
 }
 
-/// The query. `login`: the user that the server is logged in as. `customs`: names of settings that
-/// PostgreSQL does not list, since nothing has defined them (`app.tenant`). `lent`: names of
-/// statements that do not come from SQL.
+/// Builds the query.
+///
+/// * `login`: the user that the server is logged in as
+/// * `customs`: names of settings that PostgreSQL does not list, because no extension defines them
+///   (`app.tenant`)
+/// * `lent`: names of statements that SQL has not prepared
 pub(crate) fn question<'a>(
     topics: Topics,
     login: &[u8],
@@ -147,14 +150,14 @@ pub(crate) fn question<'a>(
     [ASCII_OF, &given, &parts, b") found (kind, name, value)"].concat()
 }
 
-/// Bytes above 127 as `\ooo`, a backslash doubled. A value that is too long is left out.
+/// Writes bytes above 127 as `\ooo` and doubles backslashes. A value that is too long is left out.
 const ASCII_OF: &[u8] = b"SELECT kind, \
     pg_catalog.encode(pg_catalog.convert_to(name, pg_catalog.getdatabaseencoding()), 'escape'), \
     CASE WHEN pg_catalog.octet_length(value) OPERATOR(pg_catalog.<=) 65536 THEN \
     pg_catalog.encode(pg_catalog.convert_to(value, pg_catalog.getdatabaseencoding()), 'escape') END \
     FROM (";
 
-/// Nobody has a role but who has become one, or whose sessions begin with one.
+/// A session has a role only after SET ROLE, or if ALTER ROLE gives it one.
 const SETTINGS: [&str; 2] = [
     "SELECT 's', name, pg_catalog.current_setting(name) FROM pg_catalog.pg_settings \
      WHERE source OPERATOR(pg_catalog.=) 'session'",
@@ -163,7 +166,7 @@ const SETTINGS: [&str; 2] = [
      OR EXISTS (SELECT 1 FROM given WHERE given.name OPERATOR(pg_catalog.=) 'role')",
 ];
 
-/// Temporary objects of every kind depend on their schema.
+/// Every kind of temporary object depends on the temporary schema.
 const OBJECTS: [&str; 5] = [
     "SELECT 't', NULL, NULL WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid \
      AND EXISTS (SELECT 1 FROM pg_catalog.pg_depend WHERE refclassid OPERATOR(pg_catalog.=) \
@@ -176,7 +179,8 @@ const OBJECTS: [&str; 5] = [
     "SELECT 'l', NULL, channel FROM pg_catalog.pg_listening_channels() channel",
 ];
 
-/// Names of settings of which new sessions are given a value by ALTER ROLE or ALTER DATABASE.
+/// SQL for the names of settings to which ALTER ROLE or ALTER DATABASE gives a value in new
+/// sessions.
 fn given(login: &[u8]) -> Vec<u8> {
     let mut sql = b"WITH given (name) AS (\
         SELECT pg_catalog.lower(pg_catalog.split_part(one.setting, '=', 1)) \
@@ -192,8 +196,8 @@ fn given(login: &[u8]) -> Vec<u8> {
     sql
 }
 
-/// An empty value is what is left of a setting that was set and reset; it counts as unset, unless
-/// sessions begin with another one.
+/// A setting that was set and then reset has an empty value. It counts as unset, unless new
+/// sessions start with another value.
 fn custom_settings<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let mut list = Vec::new();
     quote_list(names, &mut list);
@@ -236,7 +240,7 @@ impl Probe {
         }
     }
 
-    /// One message of the answer.
+    /// Takes one message of the answer.
     pub fn message(&mut self, code: u8, body: &[u8]) {
         if code == backend::DATA_ROW {
             self.malformed |= self.row(body).is_none();
@@ -276,7 +280,7 @@ impl Probe {
         Some(())
     }
 
-    /// Reasons to keep the server, if it is not carried.
+    /// Takes one setting. Returns the reasons to keep the server if the setting cannot be carried.
     fn setting(&mut self, name: Vec<u8>, value: Option<Vec<u8>>) -> Pins {
         let Some(value) = value else { return Pins::SETTING };
         self.settings_len += name.len() + value.len();
@@ -287,7 +291,8 @@ impl Probe {
         Pins::NONE
     }
 
-    /// The same of a statement.
+    /// Takes one statement. Returns the reasons to keep the server if the statement cannot be
+    /// carried.
     fn statement(&mut self, name: Vec<u8>, text: Option<Vec<u8>>) -> Pins {
         let Some(text) = text.filter(|_| self.prepared.len() < PREPARED_MAX) else {
             return Pins::PREPARED;
@@ -296,7 +301,7 @@ impl Probe {
         Pins::NONE
     }
 
-    /// None if what came was no answer to the question.
+    /// Returns None if the messages were no answer to the query.
     pub fn finish(self) -> Option<Left> {
         let Self { topics, settings, settings_len: _, prepared, lent, channels, pins, malformed } =
             self;
@@ -306,23 +311,24 @@ impl Probe {
     }
 }
 
-/// More settings are not carried, by the bytes of their names and values: Weir would have to keep them.
+/// Limit of the names and values of carried settings, in bytes. With more, the client keeps its
+/// server.
 const SETTINGS_LEN_MAX: usize = 65_536;
 
-/// More statements are not carried, nor longer ones: they are all prepared anew on each server that
-/// the client gets.
+/// Limit of carried statements, and of the length of their texts. With more, the client keeps its
+/// server, since each further server would have to prepare all of them.
 const PREPARED_MAX: usize = 16;
 const PREPARED_LEN_MAX: usize = 16_384;
 
-/// The statements with the texts that will prepare them elsewhere; None if one has no such text, or
-/// they are too many.
+/// Returns the statements with the texts that prepare them on another server. None if a statement
+/// has no such text, or if there are too many.
 fn portable(prepared: Vec<Setting>) -> Option<Carried> {
     if prepared.len() > PREPARED_MAX {
         return None;
     }
     let own = |one: Setting| {
-        // What it says in other letters depends on the encoding in which it is sent; what it says
-        // behind a backslash, and even how many statements it is, on standard_conforming_strings.
+        // The meaning of other letters depends on the client's encoding. The meaning of a backslash
+        // depends on standard_conforming_strings, which can even change the number of statements.
         if !one.name.is_ascii() || !one.value.is_ascii() || one.value.contains(&b'\\') {
             return None;
         }
@@ -334,10 +340,11 @@ fn portable(prepared: Vec<Setting>) -> Option<Carried> {
     (len <= PREPARED_LEN_MAX).then(|| Carried::new(all))
 }
 
-/// PostgreSQL tells the whole text that a PREPARE stood in: its own part of it.
+/// PostgreSQL returns the whole string in which a PREPARE stood. This returns the part of this
+/// PREPARE.
 fn own_text<'a>(name: &[u8], text: &'a [u8]) -> Option<&'a [u8]> {
     if sql::statements(text, true).nth(1).is_none() {
-        // As it was written, down to the semicolon.
+        // The statement as it was written, up to the semicolon.
         return Some(text);
     }
     let mut found = sql::statements(text, true).filter(|one| {
@@ -348,7 +355,7 @@ fn own_text<'a>(name: &[u8], text: &'a [u8]) -> Option<&'a [u8]> {
     found.next().is_none().then(|| text.get(own.range)).flatten()
 }
 
-/// What PostgreSQL's `encode(…, 'escape')` was made of.
+/// Reverses PostgreSQL's `encode(…, 'escape')`.
 fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -368,7 +375,7 @@ fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The next value of a DataRow's. The outer None: there is none.
+/// The next value of a DataRow. The outer None: there are no more values.
 fn value<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     let (len, behind) = rest.split_first_chunk()?;
     let Ok(len) = usize::try_from(i32::from_be_bytes(*len)) else {
@@ -499,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_none() {
+    fn messages_that_are_no_answer_are_rejected() {
         assert_eq!(answer(&[&[Some("s"), Some("a")]]), None);
         assert_eq!(answer(&[&[Some("s"), None, Some("1")]]), None);
         assert_eq!(answer(&[&[Some("?"), None, None]]), None);

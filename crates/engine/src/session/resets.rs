@@ -1,9 +1,9 @@
-//! What a transaction may have reset by its own words. PostgreSQL's answer to a RESET does not say what
-//! it was about, and a setting without a value looks like one that was reset.
+//! The settings that a transaction's texts may have reset. PostgreSQL's answer to a RESET does not
+//! name the setting, and a setting with an empty value looks like one that was reset.
 
 use sql::{Discarded, Verb};
 
-/// Where the texts are longer everything may have been reset.
+/// If the texts are longer, Weir assumes that they may have reset everything.
 const LEN_MAX: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -30,6 +30,7 @@ impl Resets {
     fn note_reading(&mut self, text: &[u8], standard: bool) {
         for statement in sql::statements(text, standard) {
             let own = bare(text.get(statement.range).unwrap_or_default());
+            #[expect(clippy::wildcard_enum_match_arm, reason = "few of many verbs reset")]
             let resets = match statement.verb {
                 Verb::Reset => true,
                 Verb::Set { .. } => contains(&own, b"default"),
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_text_resets_is_told_from_its_words() {
+    fn a_texts_words_show_what_it_resets() {
         for text in [
             "RESET TimeZone",
             "RESET TIME ZONE",

@@ -1,15 +1,15 @@
-//! A text that is passed on before all of it has come (`pool_mode = auto`): what it may leave in its
-//! session is found out on the way, and known when its last byte goes to the server. Of the text
-//! itself no more than its beginning is kept, unless it is to be sent once more.
+//! Examines a text that is passed on in parts (`pool_mode = auto`). The result is known when its
+//! last byte goes to the server. Only the text's beginning is kept, unless the message may have to
+//! be sent again.
 
 use sql::{Scanner, Seen};
 
 use crate::encoding::Letters;
 use crate::session::setting_names::{Finder, SettingNames};
 
-/// Its fingerprint is made of so many bytes of it.
+/// The fingerprint of a text covers so many bytes.
 pub(crate) const HEAD_LEN_MAX: usize = 4_096;
-/// What is searched for in it is found up to this length wherever the text is cut, in bytes.
+/// A searched word may have this many bytes, and is found even if a cut divides it.
 const OVERLAP: usize = 4_096;
 
 #[derive(Debug)]
@@ -19,19 +19,19 @@ pub struct Scanning {
     finder: Finder,
     names: SettingNames,
     head: Vec<u8>,
-    /// The last bytes before those that come next.
+    /// The last bytes before the next part.
     tail: Vec<u8>,
-    /// What was searched for was found.
+    /// The words that the search has found so far.
     pub found: Searched,
-    /// What follows in the message is no text.
+    /// The text has ended. The rest of the message is not text.
     is_over: bool,
-    /// Serial number of the Parse of an unnamed statement that it stands in; 0 in a Query.
+    /// Serial number of the Parse of an unnamed statement that contains the text; 0 for a Query.
     pub parse: u64,
-    /// That message as far as it has come, if it is to be remembered.
+    /// The message so far, if it is to be remembered.
     pub message: Option<Vec<u8>>,
 }
 
-/// What is searched for in a text by its words.
+/// Facts that a search for words finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Searched {
     /// A function of `pin_functions`.
@@ -45,7 +45,7 @@ impl Scanning {
     pub fn new(letters: Letters, parse: u64) -> Self {
         Self {
             scanners: [true, false].map(Scanner::new),
-            // What is behind a text of this length is known too late to look for less.
+            // Accepts blanks around dots: whether the text sets something is known too late.
             finder: Finder::new(true),
             names: SettingNames::new(letters),
             head: Vec::new(),
@@ -57,8 +57,8 @@ impl Scanning {
         }
     }
 
-    /// The next bytes of its message. The text ends with a NUL. `search` looks for words in a part of
-    /// it.
+    /// Examines the next bytes of the message. A NUL ends the text. `search` looks for words in a
+    /// part of the text.
     pub fn feed(&mut self, bytes: &[u8], search: impl Fn(&[u8]) -> Searched) {
         if let Some(message) = &mut self.message {
             message.extend_from_slice(bytes);
@@ -73,7 +73,7 @@ impl Scanning {
         self.finder.feed(text, &mut self.names);
         let room = HEAD_LEN_MAX - self.head.len();
         self.head.extend_from_slice(&text[..text.len().min(room)]);
-        // The seam first, and then what begins behind it.
+        // First the bytes around the cut, then the new part.
         self.tail.extend_from_slice(&text[..text.len().min(OVERLAP)]);
         for part in [&self.tail[..], text] {
             let found = search(part);
@@ -87,7 +87,7 @@ impl Scanning {
         }
     }
 
-    /// What was seen, the names that may be those of settings, and the beginning of the text.
+    /// Returns what was seen, the possible names of settings, and the beginning of the text.
     pub fn finish(mut self) -> (Seen, SettingNames, Vec<u8>) {
         self.finder.finish(&mut self.names);
         let [standard, other] = self.scanners.map(Scanner::finish);
@@ -116,7 +116,7 @@ mod tests {
         for at in 0..text.len() {
             assert_eq!(seen(&[&text[..at], &text[at..]]), whole, "{at}");
         }
-        // The types of parameters, and nothing of the text.
+        // After the text come parameter types, which do not count.
         assert_eq!(seen(&[b"SELECT 1\0", b"SET a = 1"]).0, Signs::NONE);
     }
 

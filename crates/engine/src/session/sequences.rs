@@ -1,11 +1,11 @@
-//! Texts that may draw numbers from sequences (INSERT, `nextval`), and whether the question follows
-//! which number that was: `currval`, `lastval` (`pool_mode = auto`). A digest of the table or the
-//! function stands for the text.
+//! Which texts draw numbers from sequences (INSERT, `nextval`), and whether the client then asks
+//! for the number (`currval`, `lastval`) (`pool_mode = auto`). A text is represented by a digest of
+//! its table or function.
 //!
-//! A client whose text is *watched* has its server to itself from the draw on for a few transactions,
-//! so the question finds the number: drivers deallocate a statement before they ask, or look up the
-//! sequence's name. A text is watched until it was run a few times in a row without a
-//! question, and again from the next question on.
+//! After a *watched* text the client keeps its server for a few transactions, so that the question
+//! finds the number. Drivers often run other statements in between: they deallocate a statement, or
+//! look up the sequence's name. Weir stops watching a text after several runs in a row without a
+//! question, and starts again at the next question.
 
 use std::collections::HashMap;
 
@@ -13,33 +13,33 @@ use foldhash::fast::RandomState;
 
 use crate::ids::Micros;
 
-/// So many transactions in a row without a question: the text is not watched any more.
+/// After so many transactions in a row without a question, the text is no longer watched.
 const UNASKED_MAX: u8 = 8;
-/// So many transactions without a draw may come between the draw and the question. DBD::Pg has three:
-/// it prepares and executes a query for the sequence's name, and prepares the question.
+/// So many other transactions may come between the draw and the question. DBD::Pg has three: it
+/// prepares and executes a query for the sequence's name, and prepares the question.
 const BETWEEN_MAX: u8 = 4;
-/// So many texts at most. When there are more they are watched anew.
+/// Limit of remembered texts. When it is reached, Weir forgets them and watches all texts again.
 const TEXTS_MAX: usize = 4_096;
-/// How long a client keeps a server that others wait for, between two transactions: if nobody is known
-/// to ask behind such a text, and if somebody does.
+/// How long a client keeps a server that others wait for, between two transactions.
 const PATIENCE: Micros = 200_000;
+/// The same after a text that a question is known to follow.
 const PATIENCE_IF_ASKED: Micros = 1_000_000;
-/// All texts are watched anew at most once in this time.
+/// Weir restarts watching all texts at most once in this time.
 const RENEWAL: Micros = 60_000_000;
 
-/// What a worker has seen in a pool.
+/// A worker's observations in one pool.
 #[derive(Debug, Default)]
 pub(crate) struct SequenceHabits {
     habits: HashMap<u32, Habit, RandomState>,
-    /// When all texts were last watched anew.
+    /// When Weir last restarted watching all texts.
     renewed_at: Micros,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Habit {
-    /// Transactions without a question since the last one with it.
+    /// Transactions since the last question.
     unasked: u8,
-    /// Was there one with it before them?
+    /// Has a client ever asked after this text?
     is_asked: bool,
 }
 
@@ -48,8 +48,8 @@ impl SequenceHabits {
         self.habits.get(&text).is_none_or(|habit| habit.unasked < UNASKED_MAX)
     }
 
-    /// The question came from a client that has drawn these, and last by the text `last_draw`. If it has
-    /// drawn by none of them, it may have been by any text.
+    /// Notes a question from a client that has drawn these numbers, the last one by the text
+    /// `last_draw`. If neither is known, any text may have drawn the number, so all are watched again.
     pub(crate) fn note_question(&mut self, drawn: &DrawnNumbers, last_draw: u32, now: Micros) {
         for text in drawn.texts.iter().copied().chain((last_draw != 0).then_some(last_draw)) {
             *self.habit(text) = Habit { unasked: 0, is_asked: true };
@@ -61,7 +61,7 @@ impl SequenceHabits {
         }
     }
 
-    /// It did not come behind these.
+    /// Notes that no question followed these draws.
     pub(crate) fn note_silence(&mut self, drawn: &DrawnNumbers) {
         for text in &drawn.texts {
             let habit = self.habit(*text);
@@ -70,7 +70,7 @@ impl SequenceHabits {
         }
     }
 
-    /// How long the client that has drawn these keeps a server that others wait for.
+    /// How long the client that has drawn these numbers keeps a server that others wait for.
     pub(crate) fn patience(&self, drawn: &DrawnNumbers) -> Micros {
         let is_asked = |text| self.habits.get(text).is_some_and(|habit| habit.is_asked);
         if drawn.texts.iter().any(is_asked) { PATIENCE_IF_ASKED } else { PATIENCE }
@@ -84,15 +84,15 @@ impl SequenceHabits {
     }
 }
 
-/// The watched texts by which a server's client may have drawn numbers since it last asked.
+/// The watched texts by which a server's client may have drawn numbers since its last question.
 #[derive(Debug, Default)]
 pub struct DrawnNumbers {
     pub texts: Vec<u32>,
-    /// Transactions with such a text.
+    /// Number of transactions with such a text.
     transactions: u8,
-    /// Transactions without one since the last of them.
+    /// Number of transactions without such a text since then.
     between: u8,
-    /// Is the present one of them?
+    /// Does the current transaction draw?
     is_drawing: bool,
 }
 
@@ -108,7 +108,7 @@ impl DrawnNumbers {
         }
     }
 
-    /// The transaction is over. True if the question is to be waited for.
+    /// The transaction is over. Returns true if Weir waits for the question.
     pub fn end_transaction(&mut self) -> bool {
         if std::mem::take(&mut self.is_drawing) {
             self.transactions = self.transactions.saturating_add(1);
@@ -124,7 +124,7 @@ impl DrawnNumbers {
 mod tests {
     use super::*;
 
-    /// A client has drawn by that text, and goes on without a question.
+    /// Notes that a client has drawn by that text and has not asked.
     fn silence(draws: &mut SequenceHabits, text: u32) {
         let mut drawn = DrawnNumbers::default();
         drawn.add(text);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_watched_until_nobody_asks_and_again_when_somebody_does() {
+    fn a_text_is_watched_until_no_client_asks_and_again_when_one_does() {
         let mut draws = SequenceHabits::default();
         for _ in 0..2 {
             for _ in 0..UNASKED_MAX {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_behind_an_unknown_text_makes_all_watched_once_in_a_while() {
+    fn a_question_after_an_unknown_text_makes_weir_watch_all_texts_once_in_a_while() {
         let mut draws = SequenceHabits::default();
         for (now, is_watched) in [(1, true), (RENEWAL, false), (RENEWAL + 2, true)] {
             (0..UNASKED_MAX).for_each(|_| silence(&mut draws, 7));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_does_something_else_is_waited_for_a_few_transactions_from_its_last_draw_on() {
+    fn a_hold_lasts_a_few_other_transactions_after_the_last_draw() {
         let mut drawn = DrawnNumbers::default();
         for _ in 0..2 {
             drawn.add(7);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_known_to_ask_is_waited_for_longer() {
+    fn a_text_that_a_question_often_follows_is_held_longer() {
         let (mut draws, mut drawn) = (SequenceHabits::default(), DrawnNumbers::default());
         drawn.add(7);
         assert_eq!(draws.patience(&drawn), PATIENCE);

@@ -1,15 +1,15 @@
-//! Names in a transaction's texts that may be those of settings of the application's own, such as
-//! `app.tenant` (`pool_mode = auto`). PostgreSQL does not list these settings, so the probe has to ask
-//! about each by its name (`probe.rs`).
+//! Names in a transaction's texts that may be application settings, such as `app.tenant`
+//! (`pool_mode = auto`). PostgreSQL does not list these settings, so the probe has to ask for each
+//! by name (`probe.rs`).
 //!
-//! All names are kept until the probe is answered. Where that is not possible it is said so, and the
-//! client keeps its server: a setting that is not asked about would be the next client's.
+//! All names are kept until the probe is answered. If there are too many, the client keeps its
+//! server: otherwise the next client could see a setting that the probe has missed.
 
 use std::collections::BTreeMap;
 
 use crate::encoding::Letters;
 
-/// Bytes that a transaction's names may take, with `NAME_COST` for each.
+/// Limit of a transaction's names, in bytes. Each name counts `NAME_COST` more.
 const COST_MAX: usize = 524_288;
 const NAME_COST: usize = 64;
 /// Longer words are not kept.
@@ -18,19 +18,19 @@ const WORD_LEN_MAX: usize = 4_096;
 #[derive(Debug)]
 pub struct SettingNames {
     pub letters: Letters,
-    /// Whether the text sets something by its own words. Others call functions.
+    /// The names. True if the text itself sets something, false if it calls functions.
     all: BTreeMap<Box<[u8]>, bool>,
     cost: usize,
-    /// There were more names than are kept.
+    /// Names were dropped because there were too many.
     overflows: bool,
-    /// There was a name that the probe cannot contain.
+    /// A name cannot be written in the probe's query.
     unaskable: bool,
-    /// A name that was not kept may be that of a setting.
+    /// A name that may be a setting was not kept.
     pub incomplete: bool,
 }
 
 impl SettingNames {
-    /// `letters`: those that the probe can contain.
+    /// `letters`: the letters that the probe's query can contain.
     pub fn new(letters: Letters) -> Self {
         let all = BTreeMap::new();
         Self { letters, all, cost: 0, overflows: false, unaskable: false, incomplete: false }
@@ -44,7 +44,7 @@ impl SettingNames {
         self.settle(sets);
     }
 
-    /// Takes over what was found in a text that came in parts.
+    /// Adds the names that were found in a text that came in parts.
     pub fn absorb(&mut self, found: Self, sets: bool) {
         found.all.into_keys().for_each(|name| self.insert(name, sets));
         self.overflows |= found.overflows;
@@ -52,7 +52,8 @@ impl SettingNames {
         self.settle(sets);
     }
 
-    /// What a text sets must be asked about. A function may make up its names in any case.
+    /// Names in a text that sets something must all be asked for. A function could build any name,
+    /// so its text gives only hints.
     fn settle(&mut self, sets: bool) {
         let unaskable = std::mem::take(&mut self.unaskable);
         self.incomplete |= self.overflows || (sets && unaskable);
@@ -63,13 +64,13 @@ impl SettingNames {
         self.all.iter().map(|(name, sets)| (&**name, *sets))
     }
 
-    /// A word with a dot in it. A dollar sign may belong to the quotes round a name (`$$a.b$$`).
+    /// Adds a word with a dot. A dollar sign may belong to the quotes around a name (`$$a.b$$`).
     fn add(&mut self, word: &[u8], sets: bool) {
         let parts = word.split(|byte| *byte == b'$').filter(|_| word.contains(&b'$'));
         for name in std::iter::once(word).chain(parts).filter(|name| is_name(name)) {
             match self.letters.include(name) {
                 Some(true) => self.insert(name.to_ascii_lowercase().into(), sets),
-                // PostgreSQL takes no such text.
+                // PostgreSQL rejects such a text.
                 Some(false) => {}
                 None => self.unaskable = true,
             }
@@ -91,8 +92,9 @@ impl SettingNames {
     }
 }
 
-/// May a setting be called that? PostgreSQL's rule for names of settings that it does not know: letters,
-/// `_` and bytes above 127, then also digits and `$`; and at least one dot between such words.
+/// May a setting have this name? PostgreSQL's rule for names that it does not know: words joined by
+/// at least one dot. A word begins with a letter, `_` or a byte above 127. Digits and `$` may
+/// follow.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     let is_first = |byte: &u8| byte.is_ascii_alphabetic() || matches!(byte, b'_' | 0x80..);
     name.contains(&b'.')
@@ -102,17 +104,17 @@ pub(crate) fn is_name(name: &[u8]) -> bool {
         })
 }
 
-/// Finds words with dots in a text that may come in parts. A name may stand in quotes, a part of it at
-/// a time, and with blanks round its dots.
+/// Finds words with dots in a text that may come in parts. A name, or each part of it, may be
+/// quoted, and may have blanks around its dots.
 #[derive(Debug)]
 pub(crate) struct Finder {
-    /// Blanks round dots are looked over: only where a text sets something. Elsewhere the ends of
-    /// sentences would be names.
+    /// Are blanks around dots accepted? Only where a text sets something. Elsewhere the ends of
+    /// sentences would count as names.
     joins: bool,
-    /// Its first bytes.
+    /// The first bytes of the word.
     word: Vec<u8>,
     has_dot: bool,
-    /// There are blanks behind the word.
+    /// Blanks follow the word.
     gap: bool,
 }
 
@@ -152,7 +154,7 @@ impl Finder {
 
     fn push(&mut self, byte: u8) {
         self.gap = false;
-        // One more byte than is kept shows that there were more.
+        // One byte more than the limit shows that the word is too long.
         if self.word.len() <= WORD_LEN_MAX {
             self.word.push(byte);
         }
@@ -225,7 +227,7 @@ mod tests {
     fn a_name_that_cannot_be_asked_about_is_not_passed_over() {
         let text = "SET a.\u{e4} = 1".as_bytes();
         assert_eq!(found(Letters::Ascii, text, true), (vec![], true));
-        // A function may make up any.
+        // A function may build any name.
         assert_eq!(found(Letters::Ascii, text, false), (vec![], false));
         let long = format!("SET a.{} = 1", "b".repeat(WORD_LEN_MAX));
         assert_eq!(found(Letters::Ascii, long.as_bytes(), true), (vec![], true));

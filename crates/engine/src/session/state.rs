@@ -1,6 +1,5 @@
-//! A client's session, which is more than the sessions of the servers it meets
-//! (`pool_mode = auto`): plain data. What is found out about it, and when, is in
-//! `session/verdict.rs`.
+//! A client's session as it continues over several servers (`pool_mode = auto`): plain data.
+//! `session/verdict.rs` decides what changes it and when.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,17 +12,17 @@ use crate::session::pins::Pins;
 use crate::session::text_history::Called;
 use crate::values::Values;
 
-/// What has to be known of a client's session besides its present settings (`Client::vars`).
+/// The part of a client's session that is not in its current settings (`Client::vars`).
 #[derive(Debug)]
 pub struct Session {
-    /// Its settings when it began, to which RESET goes back.
+    /// The client's settings at login. RESET goes back to them.
     pub startup: Values,
-    /// The order in which a server has taken its settings, if that was not the usual one.
+    /// The order in which a server has accepted the client's settings, if it was not the usual one.
     pub order: Option<Order>,
-    /// A server has refused its settings: the one that it is being given was opened for that. False again
-    /// when it has a server that is ready.
+    /// A server has refused the client's settings, and a new one is being opened for this client.
+    /// False again when the new server is ready.
     pub renews: bool,
-    /// If it listens, or has listened.
+    /// The client's channels, if it listens or has listened.
     pub listening: Option<Box<Listening>>,
 }
 
@@ -38,18 +37,18 @@ impl Session {
     }
 }
 
-/// The client whose numbers `currval` and `lastval` would tell on a server.
+/// The client whose numbers `currval` and `lastval` would return on a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
     #[default]
     Nobodys,
-    /// Those of the client with this serial number, of this worker.
+    /// A client of this worker, by its serial number.
     Of(u64),
     Strangers,
 }
 
 impl Numbers {
-    /// The client with this serial number has used the server.
+    /// The state after the client with this serial number has used the server.
     pub fn after(self, client: u64) -> Self {
         match self {
             Self::Nobodys => Self::Of(client),
@@ -59,37 +58,37 @@ impl Numbers {
     }
 }
 
-/// Statements that a server has for a while under its client's own names.
+/// Statements that a server temporarily has under its client's own names.
 pub(crate) type AllLent = BTreeMap<Arc<[u8]>, Lent>;
 
-/// One of them.
+/// One lent statement.
 #[derive(Clone, Copy, Debug)]
 pub struct Lent {
-    /// Serial number of the Parse.
+    /// Serial number of the Parse message.
     pub since: u64,
-    /// Has the server a placeholder of that name, with which EXECUTE would fail? The text that it was
-    /// lent for can be read in one way only.
+    /// Does the server have a placeholder under this name, so that EXECUTE fails? Such a text can
+    /// be read in one way only.
     pub is_placeholder: bool,
 }
 
-/// Names of its client's that a server's texts deallocate one by one (`DEALLOCATE name`), in their
-/// order. Which of the texts it has come to its answers tell.
+/// Statement names that a server's texts deallocate one by one (`DEALLOCATE name`), in order. The
+/// server's answers tell which of these texts it has run.
 #[derive(Debug, Default)]
 pub struct Deallocations(VecDeque<Deallocation>);
 
 #[derive(Debug)]
 struct Deallocation {
-    /// Serial number of the Query or Execute.
+    /// Serial number of the Query or Execute message.
     by: u64,
-    /// None if the client has not prepared it through the protocol.
+    /// None if the client has not prepared this name through the protocol.
     name: Option<Arc<[u8]>>,
 }
 
 impl Deallocations {
-    /// Names beyond these are the client's until it is asked what is left.
+    /// Limit of remembered names. Further names stay with the client until the next probe.
     const MAX: usize = 1024;
 
-    /// Messages before `first` have been answered.
+    /// Notes a name. Messages before `first` are answered.
     pub fn note(&mut self, by: u64, name: Option<Arc<[u8]>>, first: u64) {
         while self.0.front().is_some_and(|one| one.by < first) {
             self.0.pop_front();
@@ -99,7 +98,7 @@ impl Deallocations {
         }
     }
 
-    /// The next of those that message `by` names is done.
+    /// Takes the next name that message `by` deallocates. The server has completed it.
     pub fn take(&mut self, by: u64) -> Option<Arc<[u8]>> {
         while self.0.front().is_some_and(|one| one.by < by) {
             self.0.pop_front();
@@ -114,43 +113,47 @@ impl Deallocations {
     }
 }
 
-/// What the texts of a transaction may leave in the session.
+/// Traces: the state that a transaction's texts may have left in the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traces {
     pub signs: Signs,
-    /// The functions that are to blame, if those of one text are and nothing else is.
+    /// The functions that may have left it, if they are the functions of one text and nothing else
+    /// may have.
     pub called: Called,
-    /// Of the text that was seen last; 0 if it is not known.
+    /// Fingerprint of the last text; 0 if unknown.
     pub fingerprint: u64,
-    /// Was a function of `pin_functions` called?
+    /// Did a text call a function of `pin_functions`?
     pub named: bool,
-    /// May a setting be there that cannot be asked about?
+    /// May there be a setting whose name the probe cannot contain?
     pub incomplete: bool,
-    /// Has PostgreSQL said that all statements are gone?
+    /// Has PostgreSQL confirmed that all statements are gone?
     pub deallocates: bool,
-    /// Has PostgreSQL said that something was reset?
+    /// Has PostgreSQL confirmed that something was reset?
     pub resets: bool,
-    /// The question about them has failed. It is asked again behind the next transaction.
+    /// The probe has failed. It is repeated after the next transaction.
     pub put_off: bool,
     pub outcome: Outcome,
 }
 
-/// What has become of the texts, as far as PostgreSQL has told: a function that nobody has called
-/// has left nothing, and nor has one whose transaction was rolled back.
+/// Which texts have really run, as far as PostgreSQL's answers show. A function has left nothing if
+/// it was not called, or if its transaction was rolled back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// They were to be run, and not only prepared.
+    /// The texts were executed, and not only prepared.
     pub called: bool,
-    /// Rows have come of something.
+    /// A statement has returned rows.
     rows: bool,
-    /// Something failed, was taken back, had no rows, or was another command than those that run
+    /// PostgreSQL has run something, at least in part.
+    pub ran: bool,
+    /// A statement failed, was rolled back, returned no rows, or was a command that does not run
     /// functions.
     pub doubtful: bool,
 }
 
 impl Outcome {
-    /// A command was completed.
+    /// Notes the tag of a completed command.
     pub fn completed(&mut self, tag: &[u8]) {
+        self.ran = true;
         let (command, count) = match tag.iter().rposition(|byte| *byte == b' ') {
             Some(at) => (&tag[..at], &tag[at + 1..]),
             None => (tag, &b""[..]),
@@ -166,7 +169,7 @@ impl Outcome {
         }
     }
 
-    /// The functions were called, and what they did was committed.
+    /// True if the functions were certainly called and committed.
     pub fn is_proof(self) -> bool {
         self.called && self.rows && !self.doubtful
     }
@@ -177,14 +180,14 @@ impl Traces {
         self.signs.is_empty()
     }
 
-    /// Is the server to be asked about them as soon as the transaction is over?
+    /// Must the server be probed as soon as the transaction is over?
     pub fn are_due(self) -> bool {
         !self.is_empty() && !self.put_off
     }
 
     pub fn add(&mut self, signs: Signs, called: Called, fingerprint: u64) {
         if self.is_empty() {
-            // What command tags said of transactions that nobody was suspicious of.
+            // Command tags of earlier transactions, which had no signs, do not count.
             *self = Self { called, ..Self::default() };
         }
         if self.called.names != called.names {
@@ -197,7 +200,7 @@ impl Traces {
         self.fingerprint = fingerprint;
     }
 
-    /// The server has reported what the transaction has left.
+    /// Notes that the server has reported what the transaction left.
     pub fn note_report(&mut self) {
         if self.is_empty() {
             *self = Self::default();
@@ -206,7 +209,7 @@ impl Traces {
         self.signs |= Signs::OPAQUE;
     }
 
-    /// Reasons to keep the server that no probe would show.
+    /// Reasons to keep the server that no probe shows.
     pub fn unseen_pins(self) -> Pins {
         let all = [
             (Signs::LOAD, Pins::LOAD),
@@ -218,7 +221,7 @@ impl Traces {
         found.fold(incomplete, |pins, (_, pin)| pins | pin)
     }
 
-    /// Functions that left it, if anything was left.
+    /// The functions that have left something, if anything was left.
     pub fn suspects(self) -> Option<Called> {
         (self.signs == Signs::OPAQUE && self.called.names != 0).then_some(self.called)
     }

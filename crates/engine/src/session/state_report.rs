@@ -1,10 +1,10 @@
-//! The state report: what the library `weir` in a server tells of the server's session, as the
-//! ParameterStatus `weir.state` (`pool_mode = auto`). The form is in `extension/README.md`. What
-//! follows from a report is in `session/verdict.rs`.
+//! The state report: the ParameterStatus `weir.state`, in which the library `weir` describes the
+//! server's session (`pool_mode = auto`). `extension/README.md` defines its form.
+//! `session/verdict.rs` decides what follows from a report.
 //!
-//! A report is believed only from a server that was asked for reports and has sent one at its login.
-//! Each report has the whole state, so only the last one is kept. Events are not part of the state:
-//! they are collected until the transactions that they belong to are judged.
+//! Weir accepts reports only from a server that it asked for reports and that sent one at its
+//! login. Each report has the whole state, so only the last one is kept. Events are not part of the
+//! state. They are collected until a verdict on their transactions is taken.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,52 +13,52 @@ use crate::session::pins::Pins;
 use crate::session::probe::Left;
 use crate::vars::Slots;
 
-/// The reported parameter.
+/// The name of the reported parameter.
 pub const NAME: &[u8] = b"weir.state";
-/// The startup parameter that asks for reports, and the form that is understood.
+/// The startup parameter that asks for reports, and the version of the form.
 pub const ASK: (&str, &[u8]) = ("weir.report", b"1");
-/// The startup parameter that has the library refuse what needs a session of its own.
+/// The startup parameter that makes the library refuse statements that need a session of their own.
 pub const REFUSE: (&str, &[u8]) = ("weir.unsupported", b"error");
 
 /// A longer report is not kept and counts as unknown. The library sends at most 61,440 bytes of state
 /// and 256 more.
 const LEN_MAX: usize = 65_536;
-/// What is kept in place of a report that cannot be read.
+/// Stands for a report that cannot be read.
 const UNKNOWN: &[u8] = b"v1;u";
 
-/// Reasons to keep a server that only events tell.
+/// Reasons to keep a server that only events show.
 pub const OF_EVENTS: Pins = Pins::LOAD.with(Pins::SEED).with(Pins::SEQUENCE);
 
-/// What a server has reported.
+/// The reports of one server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateReport {
     /// The last report.
     value: Vec<u8>,
-    /// The report before the first one of the transactions that are not judged yet.
+    /// The report before the first transaction that has no verdict yet.
     before: Option<Vec<u8>>,
-    /// That of the last report with events.
+    /// The number of the last report with events.
     number: u64,
-    /// Of the transactions that are not judged yet.
+    /// Events of the transactions that have no verdict yet.
     events: Events,
-    /// Can the last report be understood?
+    /// Can the last report be read?
     is_known: bool,
-    /// Is there a report that no verdict was taken from?
+    /// Is there a report on which no verdict was taken?
     is_news: bool,
-    /// Tracked parameters that have changed since, where no text was seen to change them.
+    /// Tracked parameters that have changed since then although no text seems to change them.
     unexplained: Slots,
 }
 
-/// What has happened in a session and is not seen in its state.
+/// Things that happened in a session and that its state does not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Events {
     /// Reasons to keep the server.
     pub pins: Pins,
-    /// Numbers of sequences were discarded, before those that `pins` stands for were asked for.
+    /// The numbers of sequences were discarded before the questions that `pins` counts.
     pub discards: bool,
 }
 
 impl StateReport {
-    /// The report at a server's login. None if the server's reports cannot be used.
+    /// Reads the report at a server's login. None if the server's reports cannot be used.
     pub fn at_login(value: &[u8]) -> Option<Self> {
         let mut report = Self {
             value: Vec::new(),
@@ -73,7 +73,7 @@ impl StateReport {
         report.is_known.then_some(report)
     }
 
-    /// A report has come. `is_clients`: it tells of what a client has asked for, and not Weir.
+    /// Takes a report. `is_clients`: a client's statement caused it, not one of Weir's.
     pub fn hear(&mut self, value: &[u8], is_clients: bool) {
         let (value, number, events) = match read(value) {
             Some(Read { left, number, events }) => {
@@ -91,7 +91,7 @@ impl StateReport {
             if is_clients {
                 self.add(events);
                 if !is_next {
-                    // A report was lost, and nobody knows which events were in it.
+                    // A report was lost, so any event may have happened.
                     self.add(Events { pins: OF_EVENTS, discards: false });
                 }
             }
@@ -115,17 +115,17 @@ impl StateReport {
         self.is_known
     }
 
-    /// The state; None if the server cannot tell it.
+    /// The session's state; None if the server cannot report it.
     pub fn state(&self) -> Option<Left> {
         read(&self.value)?.left
     }
 
-    /// Which settings the session had before the transactions that are not judged yet.
+    /// The settings of the session before the transactions that have no verdict yet.
     pub fn state_before(&self) -> Option<Left> {
         read(self.before.as_ref().unwrap_or(&self.value))?.left
     }
 
-    /// Is there anything that is not judged yet?
+    /// Is there anything without a verdict?
     pub fn is_news(&self) -> bool {
         self.is_news
     }
@@ -134,7 +134,7 @@ impl StateReport {
         self.events
     }
 
-    /// A tracked parameter has changed, and no text was seen that may have changed it.
+    /// A tracked parameter has changed although no text seems to change it.
     pub fn note_unexplained(&mut self, slot: usize) {
         self.unexplained.add(slot);
         self.is_news = true;
@@ -144,7 +144,7 @@ impl StateReport {
         self.unexplained
     }
 
-    /// A verdict was taken from all there is.
+    /// A verdict was taken on everything so far.
     pub fn judged(&mut self) {
         self.before = None;
         self.events = Events::default();
@@ -152,12 +152,13 @@ impl StateReport {
         self.unexplained = Slots::default();
     }
 
-    /// Nothing could be made of the last report; the next one may tell more.
+    /// The last report could not be used. The next one may be complete.
     pub fn put_off(&mut self) {
         self.events = Events::default();
     }
 
-    /// The server goes to another process, where its transaction counts as not judged.
+    /// The server moves to another process, where its last transaction counts as having no verdict
+    /// yet.
     pub fn resume(&mut self) {
         self.is_news = true;
     }
@@ -166,13 +167,13 @@ impl StateReport {
 /// One report.
 #[derive(Debug)]
 struct Read {
-    /// None if the server cannot tell it, or tells more than is understood.
+    /// None if the server cannot report its state, or reports something unknown.
     left: Option<Left>,
     number: Option<u64>,
     events: Events,
 }
 
-/// None if it is malformed or of another form.
+/// None if the report is malformed or has another version.
 fn read(value: &[u8]) -> Option<Read> {
     if value.len() > LEN_MAX {
         return None;
@@ -192,7 +193,8 @@ fn read(value: &[u8]) -> Option<Read> {
             [b's', b':', pair @ ..] => {
                 let mut setting = pair_of(pair)?;
                 if setting.name.contains(&b'.') {
-                    // As PostgreSQL compares them. Its own names have one spelling.
+                    // PostgreSQL compares names without regard to case. Its own names have one
+                    // spelling.
                     setting.name.make_ascii_lowercase();
                 }
                 settings.push(setting);
@@ -226,7 +228,7 @@ fn numbered_events(numbered: &[u8]) -> Option<(u64, Events)> {
             b"currval" | b"lastval" => Pins::SEQUENCE,
             b"setseed" => Pins::SEED,
             b"load" | b"backup" | b"origin" | b"dblink" | b"slot" => Pins::LOAD,
-            // Whatever it is, it may be there until the connection ends.
+            // An unknown kind of state may stay until the connection ends.
             _ => Pins::LOAD | Pins::UNVERIFIED,
         };
     }
@@ -250,7 +252,7 @@ fn pair_of(pair: &[u8]) -> Option<Setting> {
     Some(Setting { name, value })
 }
 
-/// The bytes that a text was made of. None has a zero: PostgreSQL's texts have none.
+/// Decodes a text. Its bytes contain no zero, since PostgreSQL's texts contain none.
 fn text(written: &[u8]) -> Option<Box<[u8]>> {
     let mut bytes = Vec::with_capacity(written.len());
     let mut rest = written;
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_carried_is_a_reason_to_stay() {
+    fn state_that_cannot_be_carried_pins_the_client() {
         let pins = |value: &str| state(value).unwrap().pins;
         assert_eq!(pins("v1;l:\\303\\244"), Pins::LISTEN);
         assert_eq!(pins("v1;p:a=PREPARE a AS SELECT '\\303\\244'"), Pins::PREPARED);
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_unknown() {
+    fn a_report_that_cannot_be_read_counts_as_unknown() {
         let long = format!("v1;s:a={}", "b".repeat(LEN_MAX));
         let all = [
             "",
@@ -376,13 +378,13 @@ mod tests {
         assert!(report.events().pins.contains(Pins::SEQUENCE));
         report.judged();
         assert_eq!((report.events(), report.is_news()), (Events::default(), false));
-        // A client does not answer for what Weir itself has asked for.
+        // Weir's own statements do not count as the client's.
         report.hear(b"v1;e:5:load", false);
         assert_eq!((report.events(), report.is_news()), (Events::default(), false));
     }
 
     #[test]
-    fn where_a_report_was_lost_all_events_may_have_been_in_it() {
+    fn a_lost_report_counts_as_all_events() {
         for second in ["v1;e:3:setseed", "v1;e:1:setseed"] {
             let mut report = at_login("v1");
             report.hear(b"v1;e:1:setseed", true);
@@ -393,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_is_known_until_the_verdict() {
+    fn the_earlier_state_is_known_until_the_verdict() {
         let mut report = at_login("v1");
         let work_mem = |left: Option<Left>| left?.settings?.get(b"work_mem").map(<[u8]>::to_vec);
         report.hear(b"v1;s:work_mem=1MB", false);

@@ -1,5 +1,5 @@
-//! What a worker has learnt of a pool's texts (`pool_mode = auto`): the names of settings that
-//! PostgreSQL does not list, and functions that were seen to leave nothing behind.
+//! A worker's experience with a pool's texts (`pool_mode = auto`): names of settings that
+//! PostgreSQL does not list, and functions that leave nothing in the session.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
@@ -11,75 +11,75 @@ use crate::ids::Micros;
 use crate::session::sequences::SequenceHabits;
 use crate::session::setting_names::is_name;
 
-/// So many names of settings at most, and so many that may be: most are columns of tables. Further ones
-/// are asked about only behind texts in which they stand (`setting_names.rs`).
+/// Limit of known setting names, and of possible ones. Most possible names are columns of tables.
+/// The probe asks for further names only after texts that contain them (`setting_names.rs`).
 const CUSTOMS_MAX: usize = 256;
 pub(crate) const CANDIDATES_MAX: usize = 256;
-/// So many sets of functions at most. When there are more they are learnt anew; when more have left
-/// something, nobody is trusted any more.
+/// Limit of sets of functions. When it is reached, all are learnt again. If more than that have
+/// left something, no function is trusted any more.
 const FUNCTIONS_MAX: usize = 4_096;
-/// So many transactions have to leave nothing before functions are trusted: one may leave something
-/// in some calls only.
+/// Functions are trusted after so many transactions that left nothing, because a function may leave
+/// something in some calls only.
 const WATCHED_TIMES: u8 = 8;
-/// Then they are asked about once in that time: they may have been replaced by somebody who was not
-/// connected through us.
+/// After this time, trusted functions are probed once again: another client that does not use Weir
+/// may have replaced them.
 const TRUST: Micros = 60_000_000;
 
-/// The functions that are called in one text.
+/// The functions that one text calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Called {
-    /// A digest of their names; 0 if there are none, or something else as well that may leave
-    /// anything.
+    /// Digest of their names; 0 if there are none, or if the text may leave something in another
+    /// way.
     pub names: u64,
-    /// And of what these names mean to the client; 0 if that is not known.
+    /// Digest of their names and of the client's parse context; 0 if unknown.
     pub here: u64,
 }
 
-/// What is known of functions that are called in one text.
+/// Experience with the functions of one text.
 #[derive(Debug)]
 enum Standing {
     /// So many transactions with them have left nothing.
     Watched { times: u8 },
-    /// Until then they are held to leave nothing.
+    /// Until then Weir assumes that they leave nothing.
     Trusted { until: Micros },
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct TextHistory {
-    /// Names that a server has shown to be settings.
+    /// Names that a server has confirmed as settings.
     customs: BTreeSet<Box<[u8]>>,
-    /// And those that no server has (yet), in the order in which they were seen: in texts that
-    /// set something by their own words, and in those that call functions. The latter are many and
-    /// mostly no settings; they must not make the former go before a server was asked about them.
+    /// Names that no server has confirmed yet, oldest first: names in texts that set something, and
+    /// names in texts that call functions. The second kind is frequent and mostly wrong, so it has
+    /// its own queue and cannot push out the first kind.
     candidates: [VecDeque<Box<[u8]>>; 2],
-    /// Functions that have left something, by their names alone: whatever they are elsewhere, or
-    /// will be.
+    /// Functions that have left something, by name only. They are never trusted, in whatever
+    /// schema.
     guilty: HashSet<u64, RandomState>,
-    /// All others, by what they are.
+    /// All other functions, by name and parse context.
     functions: HashMap<u64, Standing, RandomState>,
-    /// How often the schema had changed when that was known.
+    /// The number of schema changes when this was learnt.
     schema: u64,
-    /// Has anybody asked what was drawn from a sequence?
+    /// Has any client of the pool asked for a number of a sequence?
     pub asks_numbers: bool,
-    /// Behind which texts that may draw one they ask.
+    /// For texts that may draw numbers: whether clients ask for them.
     pub sequences: SequenceHabits,
 }
 
-/// Names of settings that PostgreSQL does not list, as a worker knows them of a pool and hand them over in an online restart.
+/// The setting names of a pool that are handed over in an online restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CustomsRecord {
-    /// Index of the pool in what is handed over.
+    /// Index of the pool in the records.
     pub pool: u32,
-    /// Servers have such settings.
+    /// Names that servers have confirmed.
     pub known: Vec<Vec<u8>>,
-    /// They may have: names that stood in texts that set something, and in others.
+    /// Possible names: those of texts that set something, and others.
     pub likely: Vec<Vec<u8>>,
     pub others: Vec<Vec<u8>>,
 }
 
 impl TextHistory {
-    /// Notes a name that stood in a text which sets something by its own words, or else calls
-    /// functions: later ones may set it unseen.
+    /// Notes a name from a text. `sets`: the text itself sets something. Otherwise it calls
+    /// functions, and a later call may set this name without naming it.
     pub(crate) fn note_custom(&mut self, name: &[u8], sets: bool) {
         debug_assert!(is_name(name), "{name:?}");
         let [likely, others] = &mut self.candidates;
@@ -97,7 +97,7 @@ impl TextHistory {
         candidates.push_back(name.into());
     }
 
-    /// A server has a setting of that name.
+    /// A server has confirmed this name as a setting.
     pub(crate) fn learn_custom(&mut self, name: &[u8]) {
         for candidates in &mut self.candidates {
             let at = candidates.iter().position(|one| **one == *name);
@@ -107,22 +107,23 @@ impl TextHistory {
         }
     }
 
-    /// A question about them has failed. If it was for their sake, the next one must not.
+    /// A probe with unconfirmed names has failed. The next probe must not fail for the same reason,
+    /// so these names are forgotten.
     pub(crate) fn forget_candidates(&mut self) {
         self.candidates = Default::default();
     }
 
-    /// Those that a server has shown to be settings.
+    /// The confirmed names.
     pub(crate) fn known_customs(&self) -> impl Iterator<Item = &[u8]> {
         self.customs.iter().map(|name| &**name)
     }
 
-    /// And those that may be.
+    /// The unconfirmed names.
     pub(crate) fn customs(&self) -> impl Iterator<Item = &[u8]> {
         self.customs.iter().chain(self.candidates.iter().flatten()).map(|name| &**name)
     }
 
-    /// For another process.
+    /// Returns the record for another process.
     pub(crate) fn customs_record(&self, pool: u32) -> CustomsRecord {
         let names = |names: &VecDeque<Box<[u8]>>| names.iter().map(|name| name.to_vec()).collect();
         let [likely, others] = &self.candidates;
@@ -134,7 +135,7 @@ impl TextHistory {
         }
     }
 
-    /// What another process has learnt.
+    /// Takes over the record of another process.
     pub(crate) fn recall_customs(&mut self, record: &CustomsRecord) {
         let known =
             record.known.iter().filter(|name| is_name(name)).map(|name| name.as_slice().into());
@@ -146,7 +147,7 @@ impl TextHistory {
         }
     }
 
-    /// May a text that calls them be run without the question what it has left?
+    /// May a text with these functions run without a probe?
     pub(crate) fn is_harmless(&mut self, called: Called, schema: u64, now: Micros) -> bool {
         self.forget_other_schemas(schema);
         match self.functions.get(&called.here) {
@@ -159,7 +160,7 @@ impl TextHistory {
         self.guilty.len() >= FUNCTIONS_MAX || self.guilty.contains(&called.names)
     }
 
-    /// A transaction that called them was committed, and has left nothing.
+    /// A transaction with these functions was committed and has left nothing.
     pub(crate) fn has_left_nothing(&mut self, called: Called, schema: u64, now: Micros) {
         self.forget_other_schemas(schema);
         if called.here == 0 || self.is_guilty(called) {
@@ -179,14 +180,14 @@ impl TextHistory {
         };
     }
 
-    /// It has left something.
+    /// A transaction with these functions has left something.
     pub(crate) fn has_left_something(&mut self, called: Called) {
         if self.guilty.len() < FUNCTIONS_MAX {
             self.guilty.insert(called.names);
         }
     }
 
-    /// Functions may not be what they were.
+    /// After a schema change the functions may have changed, so they are learnt again.
     fn forget_other_schemas(&mut self, schema: u64) {
         if self.schema != schema {
             self.schema = schema;
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_once_left_something_is_always_asked_about() {
+    fn functions_that_once_left_something_are_always_probed() {
         let mut history = TextHistory::default();
         history.has_left_something(called(7, 70));
         for schema in 0..2 {
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_to_be_the_same_is_not_trusted() {
+    fn functions_in_an_unknown_context_are_not_trusted() {
         let mut history = TextHistory::default();
         for _ in 0..2 * WATCHED_TIMES {
             history.has_left_nothing(called(7, 0), 0, 0);

@@ -1,18 +1,18 @@
-//! What a transaction has left in its session, and what follows from it (`pool_mode = auto`).
+//! Decides what a transaction has left in its session, and what follows (`pool_mode = auto`).
 //!
 //! ```text
 //!  transaction over ─┬─ no traces ─► unlink
 //!                    ├─ pinned, no new traces ─► the client keeps the server
 //!                    └─ traces ─► probe ─┬─ settings ─► carried: they are the client's from now on
 //!                                        ├─ objects ──► pinned: the client keeps the server
-//!                                        ├─ no answer ─► pinned; asked again behind the next one
+//!                                        ├─ no answer ─► pinned; asked again after the next one
 //!                                        └─ neither ──► unlink
 //!  A server that reports its state is not probed: the answer is there already (`state_report.rs`).
 //!  the client goes ── pinned, or not probed yet ─► DISCARD ALL ─► others may have the server
 //! ```
 //!
-//! PostgreSQL itself is asked, once the transaction is over: so commits, rollbacks, savepoints,
-//! SET LOCAL and functions need no rules of ours. Texts only decide whether it is asked at all.
+//! PostgreSQL itself is asked once the transaction is over. So Weir needs no rules for commits,
+//! rollbacks, savepoints, SET LOCAL and functions. Texts only decide whether it is asked at all.
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
@@ -43,46 +43,47 @@ use crate::vars::{Slots, TrackedNames, Vars};
 const FORGET: &[u8] = b"DISCARD ALL";
 
 impl<X: Exchange> Engine<X> {
-    /// The client's transaction is over, and there are traces of it on the server, or of an
-    /// earlier one.
-    pub(crate) fn judge(&mut self, id: ClientId, on: ServerId, now: Micros, io: &mut impl Io<X>) {
-        // After a cancel request the client waits, and goes on when there is a verdict.
+    /// Decides what follows when the client's transaction is over and this or an earlier one has
+    /// left traces on the server.
+    pub(crate) fn judge(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
+        let now = io.now();
+        // After a cancel request the client is held back until there is a verdict.
         let is_held = matches!(self.client(id).phase, ClientPhase::Preparing(_));
         let server = self.server_mut(on);
         let signs = server.session.traces.signs;
         (server.session.context_changed, server.session.may_set) =
             (server.session.traces.put_off, server.session.traces.put_off);
         if server.session.state_report.is_some() && !server.needs_verdict() && !is_held {
-            // What there was is there still, and nothing else.
+            // The session contains what it contained before, and nothing else.
             (server.session.traces, server.session.resets) = (Traces::default(), Resets::default());
             if !server.has_traces() {
                 server.session.before = None;
-                return self.unlink(id, on, now, io);
+                return self.unlink(id, on, io);
             }
         }
         if server.session.traces.is_empty() {
             server.session.before = None;
         }
         if !server.session.traces.are_due() {
-            self.tell_untold(id, now, io);
+            self.tell_untold(id, io);
             if self.clients.contains(id.0 as usize) {
-                self.pass_channels(id, on, now, io);
+                self.pass_channels(id, on, io);
             }
             return;
         }
         if self.server(on).cancel.is_some() {
             return self.await_cancel(id, on, now);
         }
-        self.client_mut(id).phase =
-            ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
+        let waiter = Waiter::served(id, self.server(on).pool, now);
+        self.client_mut(id).enter(ClientPhase::Preparing(waiter));
         self.remember_setting_names(on);
         let server = self.server_mut(on);
         let (pool, asks) = (server.pool, server.session.state_report.is_none());
         if !asks && server.session.lent.is_empty() {
-            server.phase = ServerPhase::Preparing(Preparation::Probe(None));
-            return self.probed(on, now, io);
+            server.enter(ServerPhase::Preparing(Preparation::Probe(None)));
+            return self.probed(on, io);
         }
-        // Of statements that were lent no report tells.
+        // A report does not list lent statements.
         let server = self.server(on);
         let topics = Topics {
             settings: asks && signs.intersects(Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE),
@@ -103,11 +104,36 @@ impl<X: Exchange> Engine<X> {
         let customs = customs.into_iter().filter(|name| letters.include(name) == Some(true));
         let login = view.settings.login_user().as_bytes();
         let sql = probe::question(topics, login, customs, &server.session.lent);
-        self.ask_what_is_left(on, Preparation::Probe, topics, &sql, now, io);
+        self.ask_what_is_left(on, Preparation::Probe, topics, &sql, io);
         self.take_lent_back(on, io);
     }
 
-    /// What this transaction has named others may set unseen.
+    /// Has the transaction changed a value that the client has given? If no text leaves a setting
+    /// behind, a reload has changed the server's default, and the probe shows that.
+    #[inline(always)]
+    pub(crate) fn doubt_changed_values(&mut self, id: ClientId, on: ServerId) {
+        if self.servers[on.0 as usize].session.before.is_some() {
+            self.compare_values(id, on);
+        }
+    }
+
+    #[inline(never)]
+    fn compare_values(&mut self, id: ClientId, on: ServerId) {
+        let server = &self.servers[on.0 as usize];
+        let Some(before) = &server.session.before else { return };
+        let (client, there) = (&self.clients[id.0 as usize], &server.vars);
+        let has_changed = |slot: usize| {
+            client.given.has(slot)
+                && before.get(slot) != there.get(slot)
+                && client.vars.get(slot) == there.get(slot)
+        };
+        if server.session.state_report.is_none() && (0..self.names.len()).any(has_changed) {
+            self.server_mut(on).doubt_settings();
+        }
+    }
+
+    /// Remembers the names that this transaction has set: later functions may set them without
+    /// naming them.
     pub(crate) fn remember_setting_names(&mut self, on: ServerId) {
         let server = &self.servers[on.0 as usize];
         let Some(view) = self.pools.get_mut(server.pool) else { return };
@@ -118,14 +144,14 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// It is asked when the cancel request is over, which was meant for the transaction.
+    /// The probe waits until the cancel request is over, so that the request cannot hit the probe.
     fn await_cancel(&mut self, id: ClientId, on: ServerId, now: Micros) {
-        self.client_mut(id).phase =
-            ClientPhase::Preparing(Waiter { client: id, ticket: 0, since: now });
-        self.server_mut(on).phase = ServerPhase::Preparing(Preparation::AwaitCancel);
+        let waiter = Waiter::served(id, self.server(on).pool, now);
+        self.client_mut(id).enter(ClientPhase::Preparing(waiter));
+        self.server_mut(on).enter(ServerPhase::Preparing(Preparation::AwaitCancel));
     }
 
-    /// Statements that were lent are gone when the probe is answered.
+    /// Once the probe is answered, the lent statements are deallocated.
     fn take_lent_back(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server(on);
         if server.session.lent.is_empty() {
@@ -139,23 +165,23 @@ impl<X: Exchange> Engine<X> {
         self.ask(on, &expected, 0, &messages, io);
     }
 
-    /// Sends the probe's question; `step` says what becomes of the answer.
+    /// Sends the probe. `step` decides what happens with the answer.
     pub(crate) fn ask_what_is_left(
         &mut self,
         on: ServerId,
         step: impl FnOnce(Option<Box<Probe>>) -> Preparation,
         topics: Topics,
         question: &[u8],
-        now: Micros,
         io: &mut impl Io<X>,
     ) {
         let server = self.server_mut(on);
-        server.phase = ServerPhase::Preparing(step(Some(Box::new(Probe::new(topics)))));
-        self.send_own_query(on, question, now, io);
+        server.enter(ServerPhase::Preparing(step(Some(Box::new(Probe::new(topics))))));
+        self.send_own_query(on, question, io);
     }
 
-    /// The probe is answered, or what it would ask was reported.
-    pub(crate) fn probed(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    /// The probe is answered, or a report has made it unnecessary.
+    pub(crate) fn probed(&mut self, on: ServerId, io: &mut impl Io<X>) {
+        let now = io.now();
         let server = self.server_mut(on);
         let Some(id) = server.client else { return };
         let error = server.own_error.take();
@@ -180,7 +206,8 @@ impl<X: Exchange> Engine<X> {
                 server.session.traces = Traces::default();
                 server.session.setting_names = None;
             }
-            // It has changed what nobody knows: none of that may be forgotten.
+            // The probe failed, so nothing is known about the change, and no trace may be
+            // forgotten.
             None => {
                 server.session.traces.put_off = true;
                 (server.session.context_changed, server.session.may_set) = (true, true);
@@ -208,7 +235,7 @@ impl<X: Exchange> Engine<X> {
             }
             None => {
                 pins |= Pins::UNVERIFIED;
-                // Nobody else's question may fail for the sake of names that were only guessed.
+                // Another client's probe must not fail because of names that were only guessed.
                 let pool = self.server(on).pool;
                 let view = self.pools.get_mut(pool);
                 view.into_iter().for_each(|view| view.history.forget_candidates());
@@ -216,19 +243,19 @@ impl<X: Exchange> Engine<X> {
         }
         if pins.is_empty() {
             self.server_mut(on).session.pinned = None;
-            return self.unlink(id, on, now, io);
+            return self.unlink(id, on, io);
         }
         self.pin(on, pins, traces.fingerprint, now);
-        if self.prepare(id, on, now, io) == Readable::Now {
-            self.tell_untold(id, now, io);
-            if self.clients.contains(id.0 as usize) && !self.pass_channels(id, on, now, io) {
+        if self.prepare(id, on, io) == Readable::Now {
+            self.tell_untold(id, io);
+            if self.clients.contains(id.0 as usize) && !self.pass_channels(id, on, io) {
                 self.go_on(id, io);
             }
         }
     }
 
-    /// Reasons to keep the server that neither its state nor a probe shows. `is_known`: a verdict is
-    /// taken from all that was reported.
+    /// Reasons to keep the server that neither its state nor a probe shows. `is_known`: the verdict
+    /// uses everything that was reported.
     fn take_events(&mut self, id: ClientId, on: ServerId, is_known: bool) -> Pins {
         let serial = self.client(id).serial;
         let server = self.server_mut(on);
@@ -246,7 +273,8 @@ impl<X: Exchange> Engine<X> {
             }
         }
         if let Some(view) = self.pools.get_mut(pool) {
-            // From now on nobody in the pool is to find a stranger's.
+            // From now on Weir makes sure that no client of the pool can read another client's
+            // number.
             view.history.asks_numbers |= events.pins.contains(Pins::SEQUENCE);
             if view.settings.auto_unsupported == Unsupported::Warn {
                 pins = pins.without(state_report::OF_EVENTS);
@@ -255,8 +283,8 @@ impl<X: Exchange> Engine<X> {
         pins
     }
 
-    /// Tracked parameters have changed, and no text was seen to change them. Those that the session
-    /// has set are the client's; else the server's own default is another one.
+    /// Tracked parameters have changed although no text seems to change them. If the session has
+    /// set them, they are the client's. Otherwise the server's default has changed.
     fn explain_changes(&mut self, id: ClientId, on: ServerId, left: &Left, io: &mut impl Io<X>) {
         let server = &self.servers[on.0 as usize];
         let Some(report) = &server.session.state_report else { return };
@@ -291,7 +319,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// What was lent and is not there any more its client has deallocated by SQL.
+    /// Lent statements that no longer exist were deallocated by the client's SQL.
     fn forget_deallocated(&mut self, id: ClientId, lent: &AllLent, left: &Left) {
         let Some(extended) = &mut self.client_mut(id).extended else { return };
         let there: HashSet<&[u8]> = left.lent.iter().map(|name| &**name).collect();
@@ -310,8 +338,8 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// What the server says of its session is what client and server have from now on. True if
-    /// anything is not as it was.
+    /// The state that the server reports becomes the state of client and server. Returns true if
+    /// anything has changed.
     fn take_over(
         &mut self,
         id: ClientId,
@@ -326,6 +354,9 @@ impl<X: Exchange> Engine<X> {
         let there = server.vars.clone();
         let before = server.session.before.take().unwrap_or_else(|| there.clone());
         let resets = std::mem::take(&mut server.session.resets);
+        // If every message has failed, the texts have reset nothing.
+        let resets = if traces.outcome.ran { resets } else { Resets::default() };
+        let is_opaque = traces.outcome.ran && traces.signs.intersects(Signs::OPAQUE);
         let names = self.names.clone();
         let mut now_there = Vars::clone(&there);
         if let Some(prepared) = &left.prepared {
@@ -334,16 +365,17 @@ impl<X: Exchange> Engine<X> {
         if let Some(channels) = &left.channels {
             now_there.channels = self.portable_channels(id, on, channels, left.pins);
         }
+        let is_reset = |name: &str| traces.resets && resets.may_include(name.as_bytes());
         let mut own = now_there.clone();
         let had = &self.client(id).vars.prepared;
         let prepared = match traces.deallocates {
             true => now_there.prepared.clone(),
-            // And those that the server could not prepare when the client came.
+            // Also the statements that the server could not prepare when the client was linked.
             false => now_there.prepared.with(had.without(&before.prepared)),
         };
         if let Some(settings) = &left.settings {
             self.learn_customs(on, settings);
-            // One that the server has not reported is tracked in vain.
+            // The server has never reported this parameter, so Weir cannot track it.
             let untracked = |setting: &&Setting| {
                 names.slot(&setting.name).is_none_or(|slot| there.get(slot).is_none())
             };
@@ -351,19 +383,31 @@ impl<X: Exchange> Engine<X> {
             now_there.carried = Carried::new(carried);
             let session = self.client(id).session.as_deref();
             let startup = session.map(|session| session.startup.clone()).unwrap_or_default();
-            // A report tells which of the two it is.
-            if !reports && !traces.signs.intersects(Signs::OPAQUE) {
+            // A report shows which of the two cases it is.
+            if !reports && !is_opaque {
                 keep_cleared(&mut now_there, &startup, &before, &resets);
             }
             own = now_there.clone();
             go_back(&mut own, &startup, &before, settings);
-            let is_reset = |name: &str| traces.resets && resets.may_include(name.as_bytes());
             go_back_tracked(&mut own, &startup, &before, is_reset, settings, &names);
             let client = self.client_mut(id);
             let is_set = settings.all().iter().filter_map(|one| names.slot(&one.name));
             is_set.for_each(|slot| client.given.add(slot));
         }
         stay_as_given(&mut own, self.client(id), &there, &names);
+        // A report tells which of the two cases it is.
+        if let Some(settings) = left.settings.as_ref().filter(|_| !reports) {
+            // A setting that an unseen reset may have changed has the server's default value.
+            let default = &self.server(on).welcome.vars;
+            let may_be_reset = |slot: usize| {
+                resets.may_include(names.name(slot).as_bytes())
+                    || is_opaque && there.get(slot) == default.get(slot)
+            };
+            let given = self.client(id).given;
+            let changed = |slot: usize| before.get(slot) != there.get(slot);
+            let is_kept = |slot: usize| given.has(slot) && changed(slot) && !may_be_reset(slot);
+            keep_given(&mut own, &before, is_kept, settings, &names);
+        }
         own.prepared = prepared;
         let changed = now_there != *there;
         let now_there = self.shared_vars.share(Values::new(now_there));
@@ -382,8 +426,8 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The client knows what the server has reported; where its own value is another one, it is
-    /// told so.
+    /// Sends the client a ParameterStatus for each of its values that differs from `told`, the values
+    /// that the server has reported to it.
     pub(crate) fn report_changes(
         &self,
         id: ClientId,
@@ -404,7 +448,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// If only its functions have made the transaction suspect, something is known of them now.
+    /// If only functions made the transaction suspect, the verdict also applies to these functions.
     fn judge_functions(
         &mut self,
         on: ServerId,
@@ -429,18 +473,18 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The client has gone; what it has left goes too.
-    pub(crate) fn forget_session(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    /// The client has left. Its session state is discarded.
+    pub(crate) fn forget_session(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let pins = self.server(on).session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
         if !(pins | self.server(on).unseen_pins()).lasting().is_empty() {
-            return self.close_server(on, CloseReason::StateCannotBeDiscarded, now, io);
+            return self.close_server(on, CloseReason::StateCannotBeDiscarded, io);
         }
-        self.server_mut(on).phase = ServerPhase::Settling(Settling::Forget);
-        self.send_own_query(on, FORGET, now, io);
+        self.server_mut(on).enter(ServerPhase::Settling(Settling::Forget));
+        self.send_own_query(on, FORGET, io);
     }
 
-    /// Nothing of the session is left.
-    pub(crate) fn session_forgotten(&mut self, on: ServerId, now: Micros, io: &mut impl Io<X>) {
+    /// The session state is discarded.
+    pub(crate) fn session_forgotten(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         server.session.traces = Traces::default();
         server.session.pinned = None;
@@ -451,13 +495,12 @@ impl<X: Exchange> Engine<X> {
         server.session.state_report.take_if(|report| !report.is_known());
         server.session.state_report.iter_mut().for_each(|report| report.judged());
         server.drop_foreign_settings();
-        self.settled(on, now, io);
+        self.settled(on, io);
     }
 }
 
-/// A role that was left, or a setting of the application's that was emptied, looks as if it was reset.
-/// If nothing of the kind was said it is not: that is its value now, where the startup packet has
-/// another one.
+/// An empty role or application setting looks like one that was reset. If no text reset it, the
+/// empty value is the client's value where the startup packet has another one.
 fn keep_cleared(there: &mut Vars, startup: &Vars, before: &Vars, resets: &Resets) {
     let names = startup.carried.all().iter().map(|setting| &setting.name);
     let cleared = names.filter(|name| before.carried.get(name).is_some());
@@ -473,9 +516,9 @@ fn keep_cleared(there: &mut Vars, startup: &Vars, before: &Vars, resets: &Resets
     there.carried = there.carried.with(cleared.iter());
 }
 
-/// RESET takes a setting back to what it was when the session began. For the server that is its own
-/// login; for the client its startup packet, which the server has not seen. `before`: what the
-/// server had when the transaction began.
+/// RESET returns a setting to its value at the session's start. For the server that is its own
+/// login; for the client it is its startup packet, which the server has not seen. `before`: the
+/// server's values when the transaction began.
 fn go_back(own: &mut Vars, startup: &Vars, before: &Vars, there: &Carried) {
     let mut settings = own.carried.all().to_vec();
     for setting in startup.carried.all() {
@@ -489,7 +532,8 @@ fn go_back(own: &mut Vars, startup: &Vars, before: &Vars, there: &Carried) {
     own.carried = Carried::new(settings);
 }
 
-/// What the server has changed by itself, and its client did not follow (`replies/parameters.rs`).
+/// Keeps the client's value where the server itself has changed a parameter that the client does
+/// not follow (`replies/parameters.rs`).
 fn stay_as_given(own: &mut Vars, client: &Client, there: &Vars, names: &TrackedNames) {
     for slot in 0..names.len() {
         if let Some(value) = client.vars.get(slot)
@@ -501,8 +545,27 @@ fn stay_as_given(own: &mut Vars, client: &Client, there: &Vars, names: &TrackedN
     }
 }
 
-/// A tracked parameter has been reset if it does not count as set in the session, and is not what
-/// it was; or, where what it was is the server's own value, if it was reset by its name.
+/// Keeps the client's own values that no text has reset. If the session does not count such a value
+/// as set, it equals the old default of the server, which a reload has changed.
+fn keep_given(
+    own: &mut Vars,
+    before: &Vars,
+    is_kept: impl Fn(usize) -> bool,
+    there: &Carried,
+    names: &TrackedNames,
+) {
+    for slot in (0..names.len()).filter(|slot| is_kept(*slot)) {
+        let is_set = there.all().iter().any(|one| names.slot(&one.name) == Some(slot));
+        if let Some(value) = before.get(slot)
+            && !is_set
+        {
+            own.set(slot, value);
+        }
+    }
+}
+
+/// A tracked parameter was reset if the session no longer sets it and its value has changed. If the
+/// old value was the server's default, it was reset only if a text reset it by name.
 fn go_back_tracked(
     own: &mut Vars,
     startup: &Vars,

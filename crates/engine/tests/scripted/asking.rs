@@ -1,4 +1,4 @@
-//! A user that is not in `auth_file`: PostgreSQL is asked about it.
+//! Logins of users that are not in `auth_file`: Weir asks PostgreSQL (`auth_query`).
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn question(user: &str) -> Vec<Message> {
     vec![parse("", QUERY), values, describe_portal(), execute(), sync()]
 }
 
-/// The answer to a question about a user.
+/// The answer to the query for a user's password.
 pub(crate) fn found(values: &[Option<&str>]) -> Vec<Message> {
     let mut columns = Vec::new();
     let column = |name| backend::Column { name, type_oid: 25, type_len: -1 };
@@ -67,7 +67,7 @@ fn user_of(server: &Server) -> String {
 }
 
 #[test]
-fn who_is_asked_about_gets_in_with_what_was_told() {
+fn a_user_of_auth_query_logs_in_with_the_returned_password() {
     let rig = asking(|_| {});
     let client = hello(&rig, "bob");
     let asker = rig.server(0);
@@ -81,7 +81,7 @@ fn who_is_asked_about_gets_in_with_what_was_told() {
 }
 
 #[test]
-fn a_client_counts_as_who_the_query_says_it_is() {
+fn a_client_has_the_user_name_that_the_query_returns() {
     let rig = asking(|config| config.global.max_user_client_connections = 1);
     for _ in 0..3 {
         let client = hello(&rig, "alias");
@@ -96,7 +96,7 @@ fn a_client_counts_as_who_the_query_says_it_is() {
 }
 
 #[test]
-fn the_user_logs_in_as_who_the_query_says_it_is() {
+fn the_server_login_uses_the_user_that_the_query_returns() {
     let rig = asking(|_| {});
     let client = hello(&rig, "alias");
     rig.server(0).send(found(&[Some("bob"), Some("hers")]));
@@ -116,7 +116,7 @@ fn it_is_asked_anew_at_each_login() {
 }
 
 #[test]
-fn who_is_in_auth_file_is_not_asked_about() {
+fn a_user_in_auth_file_is_not_looked_up() {
     let rig = asking(|_| {});
     gets_in(&hello(&rig, "alice"), "secret");
     assert_eq!(user_of(&rig.server(0)), "alice");
@@ -124,7 +124,7 @@ fn who_is_in_auth_file_is_not_asked_about() {
 }
 
 #[test]
-fn nobody_found_is_no_such_user() {
+fn no_row_means_no_such_user() {
     let rig = asking(|_| {});
     let client = hello(&rig, "bob");
     rig.server(0).send(nobody_found());
@@ -133,7 +133,7 @@ fn nobody_found_is_no_such_user() {
 }
 
 #[test]
-fn null_for_a_secret_lets_nobody_in() {
+fn a_null_password_refuses_the_client() {
     for answer in ["", "md5", &md5::hash(b"bob", b"")] {
         let rig = asking(|config| config.global.auth_type = AuthType::Md5);
         let client = hello(&rig, "bob");
@@ -239,9 +239,9 @@ fn a_client_that_leaves_the_queue_is_forgotten() {
     assert_eq!(rig.clients_counted(), 0);
 }
 
-/// What PostgreSQL says of `auth_user`'s login names it.
+/// The client does not see PostgreSQL's error, which names `auth_user`.
 #[test]
-fn strangers_are_not_told_who_asks() {
+fn unknown_clients_do_not_learn_the_auth_user() {
     let rig = asking(|_| {}).manual();
     let client = hello(&rig, "bob");
     rig.server(0).connect();
@@ -279,7 +279,7 @@ fn another_database_may_be_asked_and_each_may_have_its_own_way() {
 }
 
 #[test]
-fn without_a_database_to_ask_the_console_lets_nobody_unknown_in() {
+fn without_auth_dbname_the_console_refuses_unknown_users() {
     let rig = asking(|_| {});
     let client = rig.connect();
     client.say_hello_as("bob", "pgbouncer");
@@ -301,7 +301,7 @@ fn an_operator_may_be_known_to_postgresql_alone() {
 }
 
 #[test]
-fn who_is_not_known_cannot_tell_which_databases_there_are() {
+fn an_unknown_user_cannot_find_out_which_databases_exist() {
     let rig = asking(|_| {});
     for database in ["app", "nowhere"] {
         let client = rig.connect();
@@ -350,7 +350,7 @@ fn a_database_that_is_not_there_is_asked_about_in_the_first_that_can_be() {
 }
 
 #[test]
-fn where_nobody_is_asked_about_users_nobody_is_for_a_database_that_is_not_there() {
+fn without_auth_query_unknown_users_get_the_same_error_for_every_database() {
     let rig = asking(|config| config.global.auth_user = None);
     for database in ["app", "nowhere"] {
         let client = rig.connect();
@@ -363,7 +363,7 @@ fn where_nobody_is_asked_about_users_nobody_is_for_a_database_that_is_not_there(
 }
 
 #[test]
-fn names_that_strangers_invent_for_one_database_share_the_server_that_is_asked() {
+fn unknown_user_names_of_one_database_share_the_server_of_auth_query() {
     let rig = asking(|config| {
         let star = Database { name: "*".into(), ..(*config.databases["app"]).clone() };
         config.fallback = Some(Arc::new(Database { dbname: Some("app".into()), ..star }));
@@ -394,7 +394,7 @@ fn a_disabled_database_is_not_asked() {
 }
 
 #[test]
-fn what_was_told_is_asked_for_in_pieces_too() {
+fn an_auth_query_answer_may_arrive_in_pieces() {
     let rig = asking(|_| {});
     rig.set_chunk(1);
     let client = hello(&rig, "bob");

@@ -1,14 +1,14 @@
-//! What a backslash means in a string is the session's business (`standard_conforming_strings`), and a
-//! text that is read in the wrong way hides what it does.
+//! Backslashes in strings. Their meaning depends on the session (`standard_conforming_strings`). A
+//! text that is read with the wrong meaning hides its effect.
 
 use crate::carried::{auto, tells};
 use crate::messages::*;
 use crate::rig::{Client, Server};
 
-/// It sets something where a backslash is no ordinary character.
+/// Sets something only if a backslash escapes the quote.
 const SETS: &str = r"SELECT 'a\'', set_config('app.x', '1', false) --'";
 
-/// In a transaction, and before PostgreSQL has answered to anything of it.
+/// Sends SET LOCAL and the text in a transaction, before PostgreSQL has answered anything.
 fn sends_behind_set_local(client: &Client, server: &Server, text: &str) {
     client.send([
         query("BEGIN"),
@@ -26,7 +26,7 @@ fn sends_behind_set_local(client: &Client, server: &Server, text: &str) {
 }
 
 #[test]
-fn behind_a_set_local_that_is_not_answered_both_readings_are_thought_of() {
+fn after_an_unanswered_set_local_both_readings_of_a_backslash_count() {
     let long = format!("SELECT '{}'; {SETS}", "x".repeat(70_000));
     for text in [SETS, &long] {
         let rig = auto(|_| {});
@@ -55,9 +55,9 @@ fn the_startup_packets_spelling_is_read_as_postgresql_reads_it() {
     tells(&server, &[("app.x", "1")]);
 }
 
-/// PostgreSQL read it as one statement and then an INSERT, which must not be run anywhere again.
+/// PostgreSQL read one statement and an INSERT. No other server may run the INSERT.
 #[test]
-fn what_is_prepared_with_a_backslash_stays_where_it_is() {
+fn a_statement_prepared_with_a_backslash_is_not_carried() {
     const BOTH: &str = r"PREPARE a AS SELECT 'it\'s'; INSERT INTO t VALUES ('x')";
     let rig = auto(|_| {});
     let [client, other] = [rig.client(), rig.client()];
@@ -75,9 +75,10 @@ fn what_is_prepared_with_a_backslash_stays_where_it_is() {
     server.answers("EXECUTE a");
 }
 
-/// It was seen to leave nothing, and changes what a backslash is for the transaction only.
+/// The function is known to leave nothing. It changes the meaning of a backslash for the
+/// transaction.
 #[test]
-fn behind_a_function_that_is_trusted_both_readings_are_thought_of() {
+fn after_a_trusted_function_both_readings_of_a_backslash_count() {
     const LOCKS: &str = r"SELECT 'a\'', pg_advisory_lock(7) --'";
     let rig = auto(|_| {});
     let client = rig.client();

@@ -1,4 +1,4 @@
-//! Cancel requests: to the right server, to no other, and not a moment too late.
+//! Cancel requests: they hit the right server only, and never a later query.
 
 use config::PoolMode;
 use engine::auth::Peer;
@@ -7,7 +7,7 @@ use engine::cancel::CancelEnd;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
-/// A client of that worker, its cancel key, and a server that works for it.
+/// A client of that worker, its cancel key, and a server that runs its query.
 fn busy(rig: &Rig, worker: usize) -> (Client, Message, Server) {
     let client = rig.connect_from(worker, Peer::default());
     client.say_hello(&[]);
@@ -24,7 +24,7 @@ fn asks(rig: &Rig, worker: usize, packet: &Message) -> Client {
     requester
 }
 
-/// What PostgreSQL is to be sent for a server of the rig.
+/// The packet that PostgreSQL must get for a server of the rig.
 fn own_packet(server: &Server) -> Message {
     cancel_request(server.pid(), &server.pid().to_be_bytes())
 }
@@ -56,7 +56,7 @@ fn there_is_nothing_to_cancel_for_an_idle_client() {
 }
 
 #[test]
-fn what_is_found_out_before_the_request_is_cancelled_with_it() {
+fn a_question_before_the_request_is_cancelled_with_it() {
     let rig = Rig::of_size(2);
     let client = rig.connect();
     client.say_hello(&[]);
@@ -90,7 +90,7 @@ fn an_unknown_key_and_a_broken_one() {
 }
 
 #[test]
-fn the_server_is_given_to_nobody_before_the_request_is_over() {
+fn the_server_is_not_given_out_before_the_cancel_request_is_over() {
     let rig = Rig::of_size(1);
     let (client, key, server) = busy(&rig, 0);
     let other = rig.client();
@@ -104,7 +104,7 @@ fn the_server_is_given_to_nobody_before_the_request_is_over() {
     other.expect([done("OK")]);
 }
 
-/// The first request was for a server that has died; another server has its slot.
+/// The first request was for a server that has died. Another server now has its slot.
 #[test]
 fn the_end_of_a_request_for_a_lost_server_does_not_count_for_another() {
     let rig = Rig::of_size(1);
@@ -172,6 +172,20 @@ fn a_requester_that_leaves_has_asked_all_the_same() {
 }
 
 #[test]
+fn the_answers_to_a_requester_that_has_left_do_not_count_for_another() {
+    let rig = Rig::with_workers(3, |_| {});
+    let (_one, key, _) = busy(&rig, 0);
+    let (_two, other_key, _) = busy(&rig, 0);
+    rig.hold_mail(true);
+    asks(&rig, 2, &key).leave();
+    // It has the first client's slot. The worker without such a client answers both.
+    let next = asks(&rig, 2, &other_key);
+    rig.hold_mail(false);
+    assert_eq!(rig.cancels().len(), 2);
+    assert!(next.is_open());
+}
+
+#[test]
 fn a_server_that_dies_meanwhile_takes_the_matter_along() {
     let rig = Rig::of_size(1);
     let (client, key, server) = busy(&rig, 0);
@@ -206,18 +220,18 @@ fn a_session_client_cancels_by_its_servers_number_and_a_secret_of_ours() {
     let (_client, key, server) = busy(&rig, 0);
     assert_eq!(key[8..12], server.pid().to_be_bytes());
     assert_ne!(key[12..], server.pid().to_be_bytes());
-    // Whoever knows the server's own secret knows nothing.
+    // The server's own secret cancels nothing.
     asks(&rig, 0, &own_packet(&server));
     assert_eq!(rig.cancels(), []);
     asks(&rig, 0, &key);
     assert_eq!(rig.cancels(), [(0, own_packet(&server))]);
 }
 
-/// Protocol 3.2: the key is long, the whole of it counts, and a short one that fits is not enough.
+/// Protocol 3.2: all bytes of the long key count. A short key that is a prefix is not enough.
 #[test]
 fn a_client_of_protocol_3_2_has_a_long_key() {
     let rig = Rig::transaction();
-    // Makes the pool warm.
+    // Fills the pool.
     rig.client();
     let client = rig.connect_from(0, Peer::default());
     let mut hello = startup(&[("user", "alice"), ("database", "app")]);
@@ -271,7 +285,7 @@ fn a_lost_client_leaves_no_transaction_behind() {
     assert!(!server.is_open());
 }
 
-/// What will never be answered in full cannot be waited for: the server goes once it was told.
+/// The replies can never be complete, so the server is closed after its cancel request.
 #[test]
 fn a_lost_client_in_mid_batch_costs_its_server() {
     let rig = Rig::of_size(1);
@@ -286,9 +300,9 @@ fn a_lost_client_in_mid_batch_costs_its_server() {
     assert_eq!(rig.pool(|pool| pool.counts()), (0, 0));
 }
 
-/// Were the BEGIN cancelled, PostgreSQL would commit what follows it.
+/// If the BEGIN were cancelled, PostgreSQL would commit the statements after it one by one.
 #[test]
-fn nothing_is_cancelled_that_a_lost_client_has_built_upon() {
+fn no_begin_is_cancelled_that_other_statements_of_a_lost_client_follow() {
     let rig = Rig::of_size(1);
     let client = rig.client();
     client.send([query("BEGIN"), query("INSERT")]);
@@ -298,7 +312,7 @@ fn nothing_is_cancelled_that_a_lost_client_has_built_upon() {
     assert!(!server.is_open());
 }
 
-/// PostgreSQL heeds no cancel request while it reads copy data: it would be waited for in vain.
+/// PostgreSQL ignores cancel requests while it reads copy data, so waiting has no end.
 #[test]
 fn a_client_lost_before_its_copy_begins_costs_its_server() {
     let rig = Rig::of_size(1);
@@ -317,7 +331,7 @@ fn a_client_lost_before_its_copy_begins_costs_its_server() {
 }
 
 #[test]
-fn who_says_goodbye_in_a_query_has_it_finished() {
+fn a_query_is_finished_although_its_client_says_goodbye() {
     let rig = Rig::transaction();
     let (client, _, server) = busy(&rig, 0);
     client.send([terminate()]);
@@ -325,9 +339,9 @@ fn who_says_goodbye_in_a_query_has_it_finished() {
     assert!(!server.is_open());
 }
 
-/// PostgreSQL may carry it out whenever it comes to it.
+/// PostgreSQL may act on the request at any later time.
 #[test]
-fn a_server_whose_cancel_request_was_given_up_is_nobody_elses() {
+fn a_server_whose_cancel_request_was_given_up_serves_no_other_client() {
     let rig = Rig::of_size(1);
     let (client, key, server) = busy(&rig, 0);
     asks(&rig, 0, &key);
@@ -341,7 +355,7 @@ fn a_server_whose_cancel_request_was_given_up_is_nobody_elses() {
 }
 
 #[test]
-fn a_cancel_request_that_is_not_sent_is_not_called_so() {
+fn a_call_returns_false_if_no_cancel_request_was_sent() {
     for (end, why) in [
         (CancelEnd::Unsent, "cancel request could not be sent"),
         (CancelEnd::Late { sent: false }, "cancel_wait_timeout"),
@@ -359,9 +373,9 @@ fn a_cancel_request_that_is_not_sent_is_not_called_so() {
     }
 }
 
-/// A process id that a client was told may come back as an argument of `pg_terminate_backend`.
+/// A client may pass the process id it was given to `pg_terminate_backend`.
 #[test]
-fn a_process_id_of_weirs_is_none_of_the_systems() {
+fn a_process_id_from_weir_is_no_process_of_the_system() {
     const PROCESS_ID_MAX: u32 = 4_194_304;
     for peer in [0, 256] {
         let rig = Rig::new(|config| {

@@ -1,4 +1,4 @@
-//! What a client has set follows it in auto mode, whatever happens on the way.
+//! Auto mode: a client's settings are carried from server to server, whatever happens in between.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) fn auto(change: impl FnOnce(&mut Config)) -> Rig {
     })
 }
 
-/// The server is asked what is left, and has these settings.
+/// Answers the probe: the server has these settings.
 #[track_caller]
 pub(crate) fn tells(server: &Server, settings: &[(&str, &str)]) {
     let question = String::from_utf8_lossy(&server.take()).into_owned();
@@ -44,7 +44,7 @@ const WORK_MEM: &str = "SELECT pg_catalog.set_config('work_mem','5MB',false) IS 
 const ROLE: &str = "SELECT pg_catalog.set_config('role','r',false) IS NULL;";
 
 #[test]
-fn who_leaves_while_settings_are_applied_leaves_none_of_them() {
+fn a_client_that_leaves_while_settings_are_applied_leaves_none() {
     let rig = auto(|_| {});
     let [first, second] = [rig.client(), rig.client()];
     let server = rig.server(0);
@@ -84,14 +84,14 @@ fn a_server_that_has_the_clients_settings_is_given_to_it_and_not_the_one_used_la
         server.answers("SELECT 1");
         assert!(server.is_parked());
     }
-    // Nobody's fit: the one used longest ago is changed.
+    // No server's settings match, so the one that was used longest ago is changed.
     third.send([query("SELECT 2")]);
     one.answers("RESET \"work_mem\";");
     one.answers("SELECT 2");
 }
 
 #[test]
-fn who_has_something_on_a_lost_server_is_told_so() {
+fn a_client_that_loses_state_with_its_server_is_told() {
     let rig = auto(|_| {});
     let client = rig.client();
     let server = rig.server(0);
@@ -102,7 +102,7 @@ fn who_has_something_on_a_lost_server_is_told_so() {
     let mut table = Vec::new();
     backend::data_row(&mut table, &[Some(&b"t"[..]), None, None]);
     server.send([table, done("SELECT")]);
-    // Any other server could begin the transaction, but has not got the table.
+    // Any other server could begin the transaction, but does not have the table.
     client.send([query("BEGIN")]);
     server.expect([query("BEGIN")]);
     server.die();
@@ -111,7 +111,7 @@ fn who_has_something_on_a_lost_server_is_told_so() {
 }
 
 #[test]
-fn who_keeps_a_server_that_does_not_take_a_setting_back_is_told_and_gets_no_other() {
+fn a_pinned_client_whose_server_refuses_its_setting_is_told() {
     for refused in [false, true] {
         let rig = auto(|_| {});
         let client = rig.client_with(0, &[("work_mem", "5MB")]);
@@ -136,11 +136,11 @@ fn who_keeps_a_server_that_does_not_take_a_setting_back_is_told_and_gets_no_othe
 }
 
 #[test]
-fn what_a_transaction_left_is_asked_also_when_half_a_message_was_behind_it() {
+fn a_transaction_is_probed_also_if_half_a_message_followed_it() {
     let rig = auto(|_| {});
     let client = rig.client();
     let server = rig.server(0);
-    // Left over from a copy that has failed: nothing is answered to it.
+    // Copy data after the copy has failed. The server does not answer it.
     let leftover = [b'd', 0, 0, 0, 8, b'r', b'o', b'w', b's'];
     client.send([query("SET work_mem = '5MB'"), leftover[..6].to_vec()]);
     server.expect([query("SET work_mem = '5MB'"), leftover[..6].to_vec()]);
@@ -153,7 +153,7 @@ fn what_a_transaction_left_is_asked_also_when_half_a_message_was_behind_it() {
 }
 
 #[test]
-fn a_reset_query_at_each_release_leaves_nothing_that_is_believed_to_be_there() {
+fn after_a_reset_query_weir_believes_that_no_setting_is_left() {
     let rig = auto(|config| config.global.server_reset_query_always = true);
     let client = rig.client();
     let server = rig.server(0);
@@ -169,7 +169,7 @@ fn a_reset_query_at_each_release_leaves_nothing_that_is_believed_to_be_there() {
 }
 
 #[test]
-fn a_server_that_was_asked_about_a_user_has_nobodys_settings() {
+fn a_server_that_ran_auth_query_has_no_clients_settings() {
     let rig = auto(|config| {
         config.global.auth_user = Some("alice".into());
         config.global.auth_type = config::AuthType::Plain;
@@ -185,18 +185,18 @@ fn a_server_that_was_asked_about_a_user_has_nobodys_settings() {
     bob.say_hello_as("bob", "app");
     server.answers("RESET \"work_mem\";");
     server.take();
-    // The search_path of the question, and the question.
+    // The probe's answer begins with the search_path that the probe sets for itself.
     server.send([parsed(), bound(), row("pg_catalog, pg_temp"), complete("SELECT 1")]);
     server.send([parsed(), bound(), no_data(), complete("SELECT 0"), ready('I')]);
     bob.expect_fatal("no such user");
-    // It would not be set again if the server were believed to have it.
+    // Weir would not set it again if it believed that the server has it.
     alice.send([query("SELECT 1")]);
     server.answers(WORK_MEM);
     server.expect([query("SELECT 1")]);
 }
 
 #[test]
-fn what_is_refused_is_tried_in_another_order_and_then_on_a_new_server() {
+fn refused_settings_are_tried_in_another_order_and_then_on_a_new_server() {
     let rig = auto(|_| {});
     let [client, other] = [rig.client(), rig.client()];
     let first = rig.server(0);
@@ -221,7 +221,8 @@ fn what_is_refused_is_tried_in_another_order_and_then_on_a_new_server() {
     second.answers(&who_last);
     second.answers("SELECT 2");
     client.expect([done("OK")]);
-    // The order that was right is the first from now on; who is refused by a new server is lost.
+    // Weir starts with the order that worked. A client that a new server also refuses is
+    // disconnected.
     other.take();
     other.send([query("SELECT 3")]);
     second.answers("RESET ROLE;RESET \"work_mem\";");
@@ -252,13 +253,13 @@ fn a_client_whose_new_server_suits_it_is_given_a_new_one_again() {
     first.expect([query("RESET \"work_mem\";")]);
     first.send([error("55000", "not now"), ready('I')]);
     assert!(!first.is_open());
-    // There is nothing to set on this one.
+    // The second server needs no change.
     let second = rig.server(1);
     second.answers("SELECT 1");
     client.expect([done("OK")]);
     sets(&client, &second, "work_mem", "6MB");
     second.die();
-    // Others have had this one, and have left nothing.
+    // Other clients have used the server and left nothing.
     let plain = rig.client();
     plain.send([query("SELECT 2")]);
     let third = rig.server(2);
@@ -275,7 +276,7 @@ fn a_client_whose_new_server_suits_it_is_given_a_new_one_again() {
 }
 
 #[test]
-fn who_is_refused_while_the_pool_is_paused_waits_and_is_not_given_a_new_server() {
+fn in_a_paused_pool_a_client_with_refused_settings_waits() {
     let rig = auto(|_| {});
     let [client, other] = [rig.client(), rig.client()];
     let first = rig.server(0);
@@ -312,7 +313,7 @@ fn a_long_text_is_looked_at_while_it_is_passed_on() {
     client.expect([done("OK")]);
     tells(&server, &[("work_mem", "7kB")]);
     assert!(server.is_parked());
-    // The unnamed statement, executed in a transaction of its own.
+    // The unnamed statement, executed in its own transaction.
     let unnamed = |word: &str| parse("", &long(word));
     for (word, leaves) in [("AS", false), ("; LISTEN", true)] {
         let statement = [unnamed(word), bind(""), execute(), sync()];
@@ -328,7 +329,7 @@ fn a_long_text_is_looked_at_while_it_is_passed_on() {
 }
 
 #[test]
-fn what_cannot_be_refused_keeps_its_server() {
+fn a_text_that_is_seen_too_late_to_refuse_pins_its_server() {
     for long in [true, false] {
         let rig = auto(|config| {
             config.global.auto_unsupported =
@@ -354,13 +355,13 @@ fn what_cannot_be_refused_keeps_its_server() {
         }
         tells(&server, &[]);
         assert!(!server.is_parked(), "long: {long}");
-        // Nobody else may have it.
+        // No other client may get this server.
         client.leave();
         assert!(!server.is_open());
     }
 }
 
-/// A text whose names mean something else to clients with another path.
+/// A text that names another table for clients with another path.
 const TEXT: &str = "select * from t";
 
 fn prepares(client: &Client, server: &Server, known_as: &str) {
@@ -381,14 +382,14 @@ fn equal_texts_of_different_paths_are_two_statements() {
     server.answers("RESET \"search_path\";");
     server.expect([parse("weir_2", TEXT), sync()]);
     server.send([parsed(), ready('I')]);
-    // Who has the same path shares the statement.
+    // Clients with the same path share the statement.
     sets(&third, &server, "search_path", "a");
     third.send([parse("mine", TEXT), bind("mine"), sync()]);
     server.expect([bind("weir_1"), sync()]);
 }
 
 #[test]
-fn what_else_a_client_has_set_makes_no_difference() {
+fn other_settings_of_a_client_make_no_difference() {
     let rig = auto(|_| {});
     let [first, second] = [rig.client(), rig.client()];
     let server = rig.server(0);
@@ -405,7 +406,7 @@ fn a_statement_keeps_its_meaning_when_the_path_changes() {
     let server = rig.server(0);
     prepares(&client, &server, "weir_1");
     sets(&client, &server, "search_path", "a");
-    // As on a connection of its own, where PostgreSQL may refuse it.
+    // PostgreSQL may refuse it, as on a direct connection.
     client.send([bind("mine"), sync()]);
     server.expect([bind("weir_1"), sync()]);
     server.send([bound(), ready('I')]);
@@ -415,7 +416,7 @@ fn a_statement_keeps_its_meaning_when_the_path_changes() {
 }
 
 #[test]
-fn what_is_parsed_behind_a_change_of_the_path_in_a_transaction_is_shared_with_nobody() {
+fn statements_parsed_after_a_change_of_the_path_in_a_transaction_are_not_shared() {
     for change in ["SET search_path = a", "SET LOCAL search_path = a", "DO ''"] {
         let rig = auto(|_| {});
         let [first, second] = [rig.client(), rig.client()];
@@ -440,7 +441,7 @@ fn what_is_parsed_behind_a_change_of_the_path_in_a_transaction_is_shared_with_no
         }
         second.take();
         assert!(server.is_parked(), "{change}");
-        // The doubt ends with the transaction.
+        // After the transaction, the context is known again.
         second.send([parse("behind", TEXT), bind("behind"), sync()]);
         server.expect([bind("weir_1"), sync()]);
     }
@@ -471,7 +472,7 @@ fn functions_that_were_seen_to_leave_nothing_are_not_asked_about_for_a_while() {
     tells(&server, &[]);
     call();
     assert!(server.is_parked());
-    // Somebody changes the schema.
+    // Another session changes the schema.
     client.send([query("CREATE OR REPLACE FUNCTION mine() …")]);
     server.expect([query("CREATE OR REPLACE FUNCTION mine() …")]);
     server.send([complete("CREATE FUNCTION"), ready('I')]);

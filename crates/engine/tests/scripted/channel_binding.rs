@@ -1,4 +1,5 @@
-//! SCRAM with channel binding: whom it is offered to, and when it is used towards a server.
+//! SCRAM with channel binding: which clients are offered it, and when Weir uses it towards a
+//! server.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ fn rig() -> Rig {
     })
 }
 
-/// A client behind TLS with a certificate of this digest, which has been asked for its mechanism.
+/// A client behind TLS whose certificate has this digest. It has been asked for its mechanism.
 fn asked(rig: &Rig, end_point: Arc<[u8]>, offered: &str) -> Client {
     let secured = Some(Arc::new(Secured { end_point, ..Secured::default() }));
     let client = rig.connect_from(0, Peer { secured, ..Peer::default() });
@@ -57,7 +58,7 @@ fn it_is_offered_where_a_certificate_can_be_bound_to() {
 }
 
 #[test]
-fn a_client_that_was_kept_from_the_offer_or_is_elsewhere_is_told_so() {
+fn a_client_that_saw_no_offer_or_another_certificate_is_refused() {
     let rig = rig();
     let offer = "SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0";
     let client = asked(&rig, digest(), offer);

@@ -1,4 +1,4 @@
-//! What an operator orders: pauses, replacements, kills.
+//! Orders of the operator: PAUSE, RECONNECT, KILL and others.
 
 use engine::pool::Gate;
 
@@ -104,7 +104,7 @@ fn a_login_begun_before_the_replacement_is_begun_anew() {
 }
 
 #[test]
-fn a_kill_spares_nobody() {
+fn a_kill_disconnects_all_clients() {
     let rig = Rig::with_workers(2, |_| {});
     let (busy, idle, waiting) = (rig.client_at(0), rig.client_at(1), rig.client_at(1));
     busy.send([query("slow")]);
@@ -124,7 +124,7 @@ fn a_kill_spares_nobody() {
 }
 
 #[test]
-fn a_disabled_pool_lets_nobody_new_in() {
+fn a_disabled_pool_refuses_new_clients() {
     let rig = Rig::transaction();
     let client = rig.client();
     rig.pool(|pool| pool.disabled = true);

@@ -1,4 +1,4 @@
-//! Who has to go when too many are logging in at a time (`max_client_logins`).
+//! Which clients are disconnected if too many log in at a time (`max_client_logins`).
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn challenged(rig: &Rig) -> Client {
 }
 
 #[test]
-fn who_has_kept_us_waiting_goes_unless_it_came_by_a_unix_socket() {
+fn a_stalled_tcp_client_is_disconnected_and_a_unix_one_is_not() {
     let rig = rig(|_| {});
     let (silent, asked) = (rig.connect(), challenged(&rig));
     let local = rig.connect_from(0, Peer { local: true, ..Peer::default() });
@@ -45,7 +45,7 @@ fn who_has_kept_us_waiting_goes_unless_it_came_by_a_unix_socket() {
 }
 
 #[test]
-fn who_waits_for_wrong_proofs_of_others_goes_only_if_nobody_has_kept_us_waiting() {
+fn a_client_delayed_by_others_wrong_passwords_goes_only_after_stalled_ones() {
     let rig = rig(|config| config.global.auth_failure_delay = Duration::from_secs(3_600));
     for _ in 0..engine::guesses::FREE {
         let client = challenged(&rig);
@@ -64,9 +64,9 @@ fn who_waits_for_wrong_proofs_of_others_goes_only_if_nobody_has_kept_us_waiting(
     held.expect_fatal(CROWDED_OUT);
 }
 
-/// The limits on clients count them from the moment at which they say their names.
+/// The limits count a client as soon as it has sent its name.
 #[test]
-fn who_does_not_log_in_makes_room_for_those_whom_a_limit_turns_away() {
+fn a_stalled_login_makes_room_for_a_client_at_a_limit() {
     type Limit = fn(&mut Config);
     let limits: [(&str, Limit); 3] = [
         ("no more connections allowed (max_client_conn)", |config| {
@@ -112,7 +112,7 @@ fn who_does_not_log_in_makes_room_for_those_whom_a_limit_turns_away() {
 }
 
 #[test]
-fn what_we_took_ourselves_before_we_asked_is_nobodys_fault() {
+fn time_before_the_query_was_sent_does_not_count_as_late() {
     let rig = rig(|config| {
         config.global.auth_user = Some("asker".into());
         config.global.auth_query = "SELECT name, secret FROM lookup($1)".into();

@@ -1,4 +1,4 @@
-//! Clients listen, their listener is lost, and there is none in its place (`pool_mode = auto`).
+//! Auto mode: clients listen, their listener is lost, and no other can be opened.
 
 use engine::Drain;
 
@@ -6,7 +6,7 @@ use crate::listen::{DEAF, GAP, begin, left, listening, locks, rig};
 use crate::messages::*;
 use crate::rig::{Client, Rig, add_others};
 
-/// The database may have so many servers of all users.
+/// The database may have so many servers, over all users.
 fn with_room_for(servers: u32) -> Rig {
     Rig::new(|config| {
         add_others(config);
@@ -15,7 +15,7 @@ fn with_room_for(servers: u32) -> Rig {
     })
 }
 
-/// A client of another pool listens, on the server that was opened third.
+/// A client of another pool listens on the server that was opened third.
 fn bob_listens(rig: &Rig) -> Client {
     let bob = rig.client_of(0, "bob", "app");
     bob.send([query("LISTEN news")]);
@@ -37,7 +37,7 @@ fn clients_are_warned_while_there_is_no_listener() {
     for attempt in 2..4 {
         rig.server(attempt).refuse();
         rig.wait(16);
-        // Once is enough.
+        // The client gets only one warning.
         client.expect((attempt == 2).then(|| warning("01000", DEAF)));
     }
     rig.set_automatic(true);
@@ -86,7 +86,7 @@ fn a_listener_that_has_lost_its_seat_takes_that_of_an_idle_server() {
     of_bob.send([complete("BEGIN"), ready('T')]);
     amy.send([query("BEGIN")]);
     server.send([complete("BEGIN"), ready('T')]);
-    // Somebody who waits takes the seat as soon as it is free.
+    // A waiting client gets the seat as soon as it is free.
     client.send([query("SELECT 1")]);
     listener.die();
     let second = rig.server(3);
@@ -105,13 +105,13 @@ fn listeners_leave_a_seat_for_those_who_work() {
     let (_client, server, ..) = listening(&rig, 0);
     let _bob = bob_listens(&rig);
     assert!(!server.is_open());
-    // A listener in place of the idle server would leave none.
+    // If a listener replaced the idle server, no server would be left.
     rig.wait(1);
     assert_eq!(rig.servers(), 3);
 }
 
 #[test]
-fn a_listener_that_nobody_needs_makes_room_for_that_of_another_pool() {
+fn an_unneeded_listener_makes_room_for_another_pools_listener() {
     let rig = with_room_for(2);
     let (client, server, listener, _) = listening(&rig, 0);
     let _bob = bob_listens(&rig);

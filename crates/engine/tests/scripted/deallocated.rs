@@ -1,11 +1,11 @@
-//! DEALLOCATE of a statement of the protocol within a transaction (`pool_mode = auto`).
+//! Auto mode: DEALLOCATE of a protocol statement within a transaction.
 
 use config::PoolMode;
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
-/// A client in a transaction that has prepared `a`.
+/// A client that has prepared `a` and is in a transaction.
 fn prepared() -> (Rig, Client, Server) {
     let rig = Rig::new(|config| config.global.pool_mode = PoolMode::Auto);
     let client = rig.client();
@@ -17,7 +17,7 @@ fn prepared() -> (Rig, Client, Server) {
     (rig, client, server)
 }
 
-/// The text is run, and answered like this behind what the server was lent.
+/// Runs the text. The answer comes after those to the lent statements.
 #[track_caller]
 fn runs(client: &Client, server: &Server, request: &[Message], answer: &[Message]) {
     client.send(request.to_vec());
@@ -28,7 +28,7 @@ fn runs(client: &Client, server: &Server, request: &[Message], answer: &[Message
     client.expect(answer.to_vec());
 }
 
-/// Who parses `a` now is told by the server whether the name is free.
+/// Parses `a` again. The server says whether the name is free.
 #[track_caller]
 fn is_free(client: &Client, server: &Server) -> bool {
     client.send([parse("a", "SELECT 2"), sync()]);
@@ -75,9 +75,9 @@ fn a_name_is_not_free_when_that_has_failed_or_is_not_certain() {
     }
 }
 
-/// Two Queries in one write: the second is not looked at anew in between.
+/// Two Queries in one write. Weir does not examine the second one again in between.
 #[test]
-fn what_a_failed_prepare_was_lent_is_not_executed() {
+fn a_placeholder_lent_to_a_failed_prepare_is_not_executed() {
     let rig = Rig::new(|config| config.global.pool_mode = PoolMode::Auto);
     let (client, server) = (rig.client(), rig.server(0));
     client.send([parse("a", "SELECT 1"), sync()]);

@@ -1,5 +1,5 @@
-//! A server's own default is another one, since its configuration was reloaded: PostgreSQL reports it in
-//! whosever transaction comes next.
+//! The server's default changes because its configuration was reloaded. PostgreSQL reports the new
+//! value in the next transaction of any client.
 
 use wire::backend;
 
@@ -9,7 +9,7 @@ use crate::rig::{Client, Rig, Server};
 
 const ZONE: (&str, &str) = ("TimeZone", "UTC");
 
-/// A client's statement, with the answer to which the reload is noticed.
+/// Runs a client's statement. Its answer reports the new default.
 #[track_caller]
 fn runs_at_reload(client: &Client, server: &Server, sql: &str, now: char) {
     client.send([query(sql)]);
@@ -17,7 +17,7 @@ fn runs_at_reload(client: &Client, server: &Server, sql: &str, now: char) {
     server.send([complete("OK"), status("TimeZone", "Europe/Berlin"), ready(now)]);
 }
 
-/// It is given its own value before its next statement, once.
+/// The client's own value is set once, before its next statement.
 #[track_caller]
 fn is_given_its_own(client: &Client, server: &Server) {
     assert!(server.is_parked());
@@ -39,7 +39,7 @@ fn stage(given: &[(&str, &str)]) -> (Rig, Client, Server) {
 }
 
 #[test]
-fn who_has_given_a_value_keeps_it() {
+fn a_client_with_its_own_value_keeps_it() {
     let (_rig, client, server) = stage(&[ZONE]);
     runs_at_reload(&client, &server, "SELECT 1", 'I');
     client.expect([done("OK")]);
@@ -47,7 +47,7 @@ fn who_has_given_a_value_keeps_it() {
 }
 
 #[test]
-fn who_has_set_what_was_there_already_keeps_it() {
+fn a_client_that_set_the_existing_value_keeps_it() {
     let (_rig, client, server) = stage(&[]);
     client.send([query("SET TimeZone = 'UTC'")]);
     server.answers("SET TimeZone = 'UTC'");
@@ -59,7 +59,7 @@ fn who_has_set_what_was_there_already_keeps_it() {
 }
 
 #[test]
-fn who_has_given_none_follows() {
+fn a_client_without_its_own_value_follows() {
     for given in [&[][..], &[("DateStyle", "ISO, MDY")]] {
         let (_rig, client, server) = stage(given);
         runs_at_reload(&client, &server, "SELECT 1", 'I');
@@ -69,9 +69,9 @@ fn who_has_given_none_follows() {
     }
 }
 
-/// RESET goes back to it, too.
+/// RESET also goes back to the new default.
 #[test]
-fn who_has_given_none_has_it_from_the_beginning() {
+fn for_a_client_without_its_own_value_the_new_default_counts_from_login() {
     let (_rig, client, server) = stage(&[]);
     client.send([query("SET work_mem = '5MB'")]);
     server.answers("SET work_mem = '5MB'");
@@ -85,8 +85,30 @@ fn who_has_given_none_has_it_from_the_beginning() {
     server.answers("SELECT 2");
 }
 
+/// PostgreSQL answers `SET … TO DEFAULT` like any other SET.
 #[test]
-fn what_a_transaction_sets_otherwise_makes_no_difference() {
+fn a_reset_goes_back_to_the_startup_packet_in_either_spelling() {
+    for reset in ["RESET TimeZone", "SET TimeZone TO DEFAULT"] {
+        let (_rig, client, server) = stage(&[("TimeZone", "Mars")]);
+        client.send([query("SET TimeZone = 'Venus'")]);
+        server.expect([query("SET TimeZone = 'Mars';")]);
+        server.send([complete("SET"), status("TimeZone", "Mars"), ready('I')]);
+        server.expect([query("SET TimeZone = 'Venus'")]);
+        server.send([complete("SET"), status("TimeZone", "Venus"), ready('I')]);
+        tells(&server, &[("TimeZone", "Venus")]);
+        client.expect([complete("SET"), status("TimeZone", "Venus"), ready('I')]);
+        client.send([query(reset)]);
+        server.expect([query(reset)]);
+        server.send([complete(&reset[..reset.find(' ').unwrap_or(0)]), status("TimeZone", "UTC")]);
+        server.send([ready('I')]);
+        tells(&server, &[]);
+        client.send([query("SELECT 1")]);
+        server.expect([query("SET TimeZone = 'Mars';")]);
+    }
+}
+
+#[test]
+fn other_settings_of_a_transaction_make_no_difference() {
     for (text, asks) in [("SET LOCAL app.tenant = '7'", false), ("SELECT st_x(a) FROM t", true)] {
         let (_rig, client, server) = stage(&[ZONE]);
         runs_at_reload(&client, &server, "BEGIN", 'T');
@@ -113,6 +135,53 @@ fn what_a_transaction_sets_otherwise_makes_no_difference() {
     is_given_its_own(&client, &server);
 }
 
+/// A text that changes another parameter for its transaction does not hide the reload.
+#[test]
+fn also_where_a_transaction_changes_another_parameter() {
+    for text in [None, Some("DECLARE c CURSOR WITH HOLD FOR SELECT 1")] {
+        let (_rig, client, server) = stage(&[ZONE]);
+        for sql in ["BEGIN"].into_iter().chain(text) {
+            client.send([query(sql)]);
+            server.expect([query(sql)]);
+            server.send([complete("OK"), ready('T')]);
+        }
+        client.send([query("SET LOCAL DateStyle = 'German'")]);
+        server.expect([query("SET LOCAL DateStyle = 'German'")]);
+        let local = status("DateStyle", "German, DMY");
+        server.send([complete("SET"), local, status("TimeZone", "Europe/Berlin"), ready('T')]);
+        client.send([query("COMMIT")]);
+        server.expect([query("COMMIT")]);
+        server.send([complete("COMMIT"), status("DateStyle", "ISO, MDY"), ready('I')]);
+        tells(&server, &[]);
+        client.take();
+        is_given_its_own(&client, &server);
+    }
+}
+
+/// Weir does not know the statement, which might reset anything. PostgreSQL has not run it.
+#[test]
+fn a_batch_that_fails_resets_nothing() {
+    let rig = auto(|config| config.global.default_pool_size = 2);
+    let (client, other, first) = (rig.client(), rig.client(), rig.server(0));
+    runs_at_reload(&client, &first, "SELECT 1", 'I');
+    client.send([query("SET TimeZone = 'UTC'")]);
+    first.expect([query("SET TimeZone = 'UTC'")]);
+    first.send([complete("SET"), status("TimeZone", "UTC"), ready('I')]);
+    tells(&first, &[ZONE]);
+    other.send([query("BEGIN")]);
+    first.expect([query("BEGIN")]);
+    first.send([complete("BEGIN"), ready('T')]);
+    client.send([bind("mine"), execute(), sync()]);
+    // This server has not noticed the reload yet.
+    let second = rig.server(1);
+    second.expect([bind("mine"), execute(), sync()]);
+    let unknown = error("26000", "prepared statement \"mine\" does not exist");
+    second.send([unknown, status("TimeZone", "Europe/Berlin"), ready('I')]);
+    tells(&second, &[]);
+    client.take();
+    is_given_its_own(&client, &second);
+}
+
 #[test]
 fn also_where_it_is_noticed_while_settings_are_applied() {
     let (rig, other, server) = stage(&[]);
@@ -121,14 +190,14 @@ fn also_where_it_is_noticed_while_settings_are_applied() {
     server.expect([query("SET DateStyle = 'German';")]);
     let reload = status("TimeZone", "Europe/Berlin");
     server.send([complete("SET"), status("DateStyle", "German, DMY"), reload, ready('I')]);
+    server.expect([query("SET TimeZone = 'UTC';")]);
+    server.send([complete("SET"), status("TimeZone", "UTC"), ready('I')]);
     server.answers("SELECT 1");
-    client.take();
-    is_given_its_own(&client, &server);
-    drop(other);
+    drop((other, client));
 }
 
 #[test]
-fn also_behind_an_online_restart() {
+fn also_after_an_online_restart() {
     for given in [&[][..], &[ZONE]] {
         let (rig, client, server) = stage(given);
         rig.hand_over();
@@ -165,9 +234,9 @@ fn also_on_a_server_that_it_keeps() {
     assert!(!server.is_parked());
 }
 
-/// Nothing is known of texts there.
+/// In this mode, texts are not examined.
 #[test]
-fn in_transaction_mode_what_is_reported_is_the_clients_own() {
+fn in_transaction_mode_a_reported_value_is_the_clients_own() {
     let rig = Rig::of_size(1);
     let client = rig.client_with(0, &[ZONE]);
     let server = rig.server(0);

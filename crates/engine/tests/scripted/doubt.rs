@@ -1,11 +1,11 @@
-//! Names in a pipeline whose answers are outstanding: an error undoes what its batch has prepared and
-//! closed, and a discard takes all names. A message whose meaning depends on that waits for the answer.
+//! Statement names in a pipeline with unanswered messages. An error undoes what its batch has
+//! prepared and closed. A discard removes all names. A message whose meaning depends on that waits.
 
 use crate::carried::{auto, tells};
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
-/// One server; the client has prepared `a` as weir_1 on it.
+/// One server, on which the client has prepared `a` as weir_1.
 fn prepared() -> (Rig, Client, Server) {
     let rig = Rig::of_size(1);
     let (client, server) = (rig.client(), rig.server(0));
@@ -24,14 +24,14 @@ fn unknown(name: &str) -> Message {
     error("26000", &format!("prepared statement \"{name}\" does not exist"))
 }
 
-/// A batch that fails before it comes to its end.
+/// A batch that fails in its middle.
 fn failing(behind: &[Message]) -> Vec<Message> {
     let begin = [parse("", "select 1/0"), bind(""), execute()];
     [&begin[..], behind, &[sync()]].concat()
 }
 
 #[test]
-fn what_a_failed_batch_was_to_close_and_prepare_is_as_it_was() {
+fn a_failed_batch_leaves_the_statements_that_it_was_to_close_and_prepare() {
     let (_rig, client, server) = prepared();
     let batch = failing(&[close("a"), parse("a", "select 2")]);
     client.send([batch.concat(), [bind("a"), execute(), sync()].concat()]);
@@ -54,7 +54,7 @@ fn what_a_failed_batch_was_to_close_and_prepare_is_as_it_was() {
 }
 
 #[test]
-fn what_a_failed_batch_was_to_prepare_is_not_run() {
+fn a_statement_that_a_failed_batch_was_to_prepare_is_not_run() {
     let rig = Rig::of_size(1);
     let (client, server) = (rig.client(), rig.server(0));
     let batch = failing(&[parse("a", "insert")]);
@@ -67,7 +67,7 @@ fn what_a_failed_batch_was_to_prepare_is_not_run() {
 }
 
 #[test]
-fn what_a_failed_batch_was_to_close_is_still_there() {
+fn a_failed_batch_closes_no_statement() {
     let (_rig, client, server) = prepared();
     let batch = [parse("", "nosuch"), close("a"), sync()].concat();
     client.send([batch, [bind("a"), execute(), sync()].concat()]);
@@ -77,7 +77,7 @@ fn what_a_failed_batch_was_to_close_is_still_there() {
 }
 
 #[test]
-fn whoever_closes_describes_or_parses_it_waits_as_well() {
+fn close_describe_and_parse_of_it_wait_as_well() {
     for (asked, forwarded) in [
         (close("a"), None),
         (describe("a"), Some(describe("weir_1"))),
@@ -92,7 +92,7 @@ fn whoever_closes_describes_or_parses_it_waits_as_well() {
     }
 }
 
-/// The client has a statement on the first server, which a stranger has now.
+/// The client has a statement on the first server. Another client has that server now.
 fn stage(rig: &Rig) -> (Client, Server) {
     let (client, first) = (rig.client(), rig.server(0));
     client.send([parse("b", "insert"), sync()]);
@@ -105,7 +105,7 @@ fn stage(rig: &Rig) -> (Client, Server) {
 }
 
 #[test]
-fn what_is_discarded_is_not_run() {
+fn a_discarded_statement_is_not_run() {
     for discard in ["discard all", "DEALLOCATE ALL", "select 1; deallocate prepare all"] {
         let rig = Rig::of_size(2);
         let (client, _first) = stage(&rig);
@@ -122,7 +122,7 @@ fn what_is_discarded_is_not_run() {
 }
 
 #[test]
-fn nor_behind_it_in_the_same_batch() {
+fn nor_after_it_in_the_same_batch() {
     let rig = Rig::of_size(2);
     let (client, _first) = stage(&rig);
     let batch = [parse("", "deallocate all"), bind(""), execute()];
@@ -151,7 +151,7 @@ fn a_name_that_was_discarded_does_not_come_back() {
 }
 
 #[test]
-fn what_was_parsed_behind_a_discard_stays() {
+fn a_statement_parsed_after_a_discard_stays() {
     let (_rig, client, server) = prepared();
     let batch = [parse("b", "select 1"), bind("b"), execute(), sync()].concat();
     client.send([query("discard all"), batch]);
@@ -159,9 +159,9 @@ fn what_was_parsed_behind_a_discard_stays() {
     server.expect([vec![query("discard all")], again.to_vec()].concat());
 }
 
-/// Nobody waits for what does not matter.
+/// A message waits only if its meaning depends on the answer.
 #[test]
-fn what_is_certain_goes_on() {
+fn messages_with_a_certain_meaning_do_not_wait() {
     let (_rig, client, server) = prepared();
     let batch = [parse("c", "select 3"), bind("c"), bind("a"), execute(), sync()].concat();
     client.send([query("select 1"), batch, [bind("a"), execute(), sync()].concat()]);
@@ -170,9 +170,9 @@ fn what_is_certain_goes_on() {
     server.expect([&[query("select 1")][..], &batch, &use_a, &use_a].concat());
 }
 
-/// In a copy the server waits for the client.
+/// During a copy, the server waits for the client.
 #[test]
-fn who_copies_is_not_waited_for() {
+fn no_message_waits_during_a_copy() {
     let (_rig, client, server) = prepared();
     client.send([query("copy discard from stdin"), bind("a"), sync()]);
     server.expect([query("copy discard from stdin")]);
@@ -180,9 +180,9 @@ fn who_copies_is_not_waited_for() {
     assert!(server.take().ends_with(&[bind("weir_1"), sync()].concat()));
 }
 
-/// `EXECUTE` of a name in doubt, where the client's names are lent.
+/// `EXECUTE` of a doubtful name, where the client's names are lent.
 #[test]
-fn what_sql_names_waits_as_well() {
+fn a_text_that_names_a_doubtful_statement_waits() {
     let rig = auto(|_| {});
     let (client, server) = (rig.client(), rig.server(0));
     let batch = failing(&[parse("a", "insert")]);
@@ -195,7 +195,7 @@ fn what_sql_names_waits_as_well() {
     tells(&server, &[]);
 }
 
-/// All names that the client has, a failed batch was to close.
+/// The failed batch was to close all the client's names.
 #[test]
 fn sqls_execute_waits_for_a_name_that_may_not_have_been_closed() {
     let rig = auto(|_| {});
@@ -210,8 +210,9 @@ fn sqls_execute_waits_for_a_name_that_may_not_have_been_closed() {
     server.expect([parse("a", "select 1"), sync(), query("EXECUTE a")]);
 }
 
-/// A client that has `select 7` as its unnamed statement, and a server on which a stranger has another.
-fn behind_a_strangers_unnamed() -> (Rig, Client, Server) {
+/// A client whose unnamed statement is `select 7`. Its server has another client's unnamed
+/// statement.
+fn with_another_clients_unnamed() -> (Rig, Client, Server) {
     let rig = Rig::of_size(1);
     let (client, stranger, server) = (rig.client(), rig.client(), rig.server(0));
     for (who, sql) in [(&client, "select 7"), (&stranger, "insert")] {
@@ -225,7 +226,7 @@ fn behind_a_strangers_unnamed() -> (Rig, Client, Server) {
 
 #[test]
 fn the_unnamed_statement_that_a_failed_batch_was_to_replace_is_there_again() {
-    let (_rig, client, server) = behind_a_strangers_unnamed();
+    let (_rig, client, server) = with_another_clients_unnamed();
     let batch = [parse("x", "nosuch"), parse("", "select 8"), sync()];
     client.send([batch.concat(), [bind(""), execute(), sync()].concat()]);
     server.expect([parse("weir_1", "nosuch"), parse("", "select 8"), sync()]);
@@ -237,7 +238,7 @@ fn the_unnamed_statement_that_a_failed_batch_was_to_replace_is_there_again() {
 
 #[test]
 fn the_unnamed_statement_that_a_failed_batch_was_to_take_away_is_there_again() {
-    let (_rig, client, server) = behind_a_strangers_unnamed();
+    let (_rig, client, server) = with_another_clients_unnamed();
     let batch = [parse("x", "nosuch"), query("skipped"), sync()];
     client.send([batch.concat(), [describe("")].concat()]);
     server.expect([parse("weir_1", "nosuch"), query("skipped"), sync()]);
@@ -247,7 +248,7 @@ fn the_unnamed_statement_that_a_failed_batch_was_to_take_away_is_there_again() {
 
 #[test]
 fn the_unnamed_statement_that_was_sent_again_in_a_failed_batch_is_sent_once_more() {
-    let (_rig, client, server) = behind_a_strangers_unnamed();
+    let (_rig, client, server) = with_another_clients_unnamed();
     let [parse_7, no_portal] = [parse("", "select 7"), error("34000", "no portal")];
     client.send([execute(), bind(""), sync(), bind(""), execute(), sync()]);
     server.expect([execute(), parse_7.clone(), bind(""), sync()]);
@@ -275,10 +276,11 @@ fn a_statement_that_was_sent_again_in_a_failed_batch_is_sent_once_more() {
     client.expect([no_portal, ready('I'), bound(), complete("SELECT 1"), ready('I')]);
 }
 
-/// The Query takes away what the Close before it would have taken, had its batch not failed.
+/// The Query removes the statement. The Close in the failed batch before it would have removed it,
+/// too.
 #[test]
 fn the_unnamed_statement_that_a_later_query_takes_away_is_not_there_again() {
-    let (_rig, client, server) = behind_a_strangers_unnamed();
+    let (_rig, client, server) = with_another_clients_unnamed();
     let batch = [parse("x", "nosuch"), close(""), sync()];
     client.send([batch.concat(), [query("select 1"), describe(""), sync()].concat()]);
     let batch = [parse("weir_1", "nosuch"), close(""), sync()];
@@ -286,7 +288,7 @@ fn the_unnamed_statement_that_a_later_query_takes_away_is_not_there_again() {
     server.send([fails(), ready('I'), complete("SELECT 1"), ready('I')]);
     server.send([closed(), unknown(""), ready('I')]);
     client.expect([fails(), ready('I'), complete("SELECT 1"), ready('I'), unknown(""), ready('I')]);
-    // Nor is it later.
+    // The statement is not there later either.
     client.send([describe(""), sync()]);
     server.expect([close(""), describe(""), sync()]);
 }
@@ -302,10 +304,10 @@ fn an_unnamed_statement_that_is_the_servers_too_is_not_waited_for() {
     server.expect([parse("", "select 8"), sync(), bind(""), execute(), sync()]);
 }
 
-/// The first batch fails before the Close that makes room for `b`, so that Close has no effect. The
-/// second one prepares the statement once more, and closes it for `c`.
+/// The first batch fails before its Close, which was to make room for `b`. So the Close has no
+/// effect. The second batch prepares the statement again, and closes it to make room for `c`.
 #[test]
-fn what_a_later_batch_has_closed_again_does_not_come_back() {
+fn a_statement_that_a_later_batch_closed_again_does_not_come_back() {
     let rig = Rig::new(|config| {
         config.global.default_pool_size = 1;
         config.global.max_prepared_statements = 1;

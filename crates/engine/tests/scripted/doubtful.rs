@@ -1,10 +1,10 @@
-//! A Parse of a name that an earlier batch of the same pipeline has given, or has failed to give: which
-//! of the two is known when that batch is answered, and the Parse waits for it.
+//! A Parse of a name that an earlier batch of the same pipeline may have given. The Parse waits for
+//! the answer to that batch.
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
-/// One server; in one pipeline `a` is parsed with a text that may be wrong, and then with another one.
+/// One server. One pipeline parses `a` with a text that may be wrong, and then with another text.
 fn pipeline(chunk: Option<usize>) -> (Rig, Client, Server) {
     let rig = Rig::of_size(1);
     let (client, server) = (rig.client(), rig.server(0));
@@ -18,7 +18,7 @@ fn failed() -> Message {
     error("42601", "syntax error at or near \"selec\"")
 }
 
-/// The second text is the name's.
+/// The name now stands for the second text.
 fn goes_on(client: &Client, server: &Server) {
     server.expect([parse("weir_2", "select 2"), bind("weir_2"), sync()]);
     server.send([parsed(), bound(), ready('I')]);
@@ -49,9 +49,9 @@ fn the_name_is_taken_if_it_has_not() {
     assert!(server.is_parked());
 }
 
-/// Servers are not read while Weir is suspended, so nothing would come of waiting for it.
+/// While Weir is suspended, it reads no server, so waiting for one would have no end.
 #[test]
-fn who_waits_so_is_at_rest() {
+fn a_client_that_waits_for_a_name_counts_as_idle() {
     let (_rig, client, server) = pipeline(None);
     assert!(client.is_at_rest());
     server.send([failed(), ready('I')]);
@@ -61,9 +61,9 @@ fn who_waits_so_is_at_rest() {
     assert!(!client.is_at_rest());
 }
 
-/// It is not flushed: nothing else could be waited for.
+/// There is no Flush, since there is nothing to wait for.
 #[test]
-fn what_stands_before_it_in_its_own_batch_is_not_waited_for() {
+fn earlier_messages_of_its_own_batch_are_not_waited_for() {
     let (rig, server) = (Rig::of_size(1), 0);
     let (client, server) = (rig.client(), rig.server(server));
     client.send([parse("a", "selec"), sync(), parse("b", "select 3"), parse("a", "select 2")]);
@@ -78,7 +78,7 @@ fn what_stands_before_it_in_its_own_batch_is_not_waited_for() {
 }
 
 #[test]
-fn what_comes_behind_it_waits_as_well() {
+fn messages_after_it_wait_as_well() {
     let (_rig, client, server) = pipeline(None);
     client.send([query("commit")]);
     server.expect([]);
@@ -99,7 +99,7 @@ fn in_the_batch_that_has_given_it_the_name_is_taken() {
 }
 
 #[test]
-fn who_loses_its_server_meanwhile_is_told() {
+fn a_client_that_loses_its_server_meanwhile_is_told() {
     let (_rig, client, server) = pipeline(None);
     server.send([failed()]);
     client.expect([failed()]);
@@ -108,7 +108,7 @@ fn who_loses_its_server_meanwhile_is_told() {
 }
 
 #[test]
-fn who_leaves_meanwhile_leaves_nothing_behind() {
+fn a_client_that_leaves_meanwhile_leaves_no_trace() {
     let (rig, client, server) = pipeline(None);
     client.leave();
     server.send([failed(), ready('I')]);

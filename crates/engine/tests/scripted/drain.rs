@@ -1,4 +1,4 @@
-//! The end, in both ways.
+//! Both kinds of shutdown.
 
 use config::AuthType;
 use engine::Drain;
@@ -52,7 +52,7 @@ fn waiting_for_servers_in_session_mode_waits_for_the_sessions() {
 }
 
 #[test]
-fn waiting_for_servers_gives_none_to_who_was_logging_in() {
+fn waiting_for_servers_gives_none_to_a_client_that_was_logging_in() {
     let rig = Rig::new(|config| config.global.auth_type = AuthType::Plain);
     let late = rig.connect();
     late.say_hello(&[]);

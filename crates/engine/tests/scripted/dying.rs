@@ -1,4 +1,4 @@
-//! A server goes, in each phase of its life.
+//! A server is lost, in each phase of its life.
 
 use std::time::Duration;
 
@@ -109,11 +109,36 @@ fn while_connecting() {
     newcomer.expect_fatal(
         "server login has been failing, cached error: connect failed (server_login_retry)",
     );
-    rig.wait(14);
     assert_eq!(rig.servers(), 1);
     rig.set_automatic(true);
     rig.wait(1);
     assert_eq!(rig.servers(), 2);
+    client.expect_welcome(&[]);
+}
+
+/// PostgreSQL is down for three seconds, then starts up, then accepts connections.
+#[test]
+fn connecting_is_tried_again_soon_and_then_less_often() {
+    let rig = Rig::of_size(1).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    rig.server(0).refuse();
+    let mut tried = 1;
+    for _ in 0..14 {
+        rig.wait_ms(200);
+        if rig.servers() > tried {
+            rig.server(tried).refuse();
+            tried += 1;
+        }
+    }
+    assert_eq!(tried, 7);
+    rig.wait_ms(1_400);
+    let server = rig.server(tried);
+    server.connect();
+    server.send([fatal("57P03", "the database system is starting up")]);
+    assert!(client.is_open());
+    rig.set_automatic(true);
+    rig.wait(2);
     client.expect_welcome(&[]);
 }
 
@@ -132,6 +157,7 @@ fn refusing_the_login() {
         client.expect([error.clone()]);
         assert!(!client.is_open());
     }
+    rig.wait(14);
     let newcomer = rig.connect();
     newcomer.say_hello(&[]);
     newcomer.expect_fatal(
@@ -173,7 +199,7 @@ fn talking_nonsense_during_login() {
         server.send([bytes.clone()]);
         assert!(!server.is_open(), "{}", bytes.escape_ascii());
         match bytes.ends_with(&[7]) && bytes[1] == 0 {
-            // It can be understood: nobody could log in that way.
+            // The reason is known: no client could log in that way.
             true => client.expect_fatal("server login failed: unknown/unsupported auth method: 7"),
             false => assert!(client.is_open()),
         }
@@ -201,7 +227,7 @@ fn a_server_that_breaks_the_protocol_is_dropped() {
 }
 
 #[test]
-fn an_answer_nobody_asked_for_ends_an_idle_server() {
+fn an_unrequested_answer_closes_an_idle_server() {
     let rig = Rig::of_size(1);
     let (client, server) = pair(&rig);
     server.send([done("SELECT 1")]);
@@ -219,7 +245,7 @@ fn while_resetting() {
     assert_eq!(rig.pool(|pool| pool.counts()), (0, 0));
 }
 
-/// Two clients wait behind `first`; the server dies while it is prepared for the older one.
+/// Two clients are queued after `first`. The server dies while it is prepared for the older one.
 #[test]
 fn while_preparing_the_client_keeps_its_place_in_the_queue() {
     let rig = Rig::of_size(1);
@@ -280,7 +306,7 @@ fn thousands_may_wait_for_nothing_but_their_welcome() {
     }
 }
 
-/// A network that does not answer is told from a server that does not.
+/// The error tells a network that does not answer from a server that does not.
 #[test]
 fn connecting_takes_too_long() {
     for (connected, why) in [(false, "connect failed"), (true, "connect timeout")] {

@@ -1,5 +1,5 @@
-//! Clients that send far more than they wait for: how much may be owed to one of them, and that all of
-//! it is answered in the end.
+//! Clients that send many messages without waiting. The number of replies owed to one client is
+//! limited, and all of them are answered in the end.
 
 use config::PoolMode;
 use wire::{HEADER_LEN, Header, frontend};
@@ -7,7 +7,7 @@ use wire::{HEADER_LEN, Header, frontend};
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
-/// So many answers may be owed, and a few more that one message adds.
+/// The limit of owed replies, and a few more that one message can add.
 const OWED_MAX: usize = 4_096 + 8;
 const MANY: usize = 20_000;
 
@@ -34,7 +34,7 @@ fn codes(bytes: &[u8]) -> Vec<u8> {
     codes
 }
 
-/// What PostgreSQL answers, message by message.
+/// Answers like PostgreSQL, message by message. Returns the number of messages.
 fn answer(server: &Server) -> usize {
     let codes = codes(&server.take());
     assert!(codes.len() <= OWED_MAX, "{} messages were sent on", codes.len());
@@ -52,7 +52,7 @@ fn answer(server: &Server) -> usize {
     codes.len()
 }
 
-/// All of these get their answer, of `answers` codes.
+/// Sends these messages. Each one gets its answer, with the codes `answers`.
 fn all_are_answered(mode: PoolMode, messages: &[Message], answers: &[u8]) {
     let (rig, client, server) = pair(mode);
     client.send(messages.iter().cloned());
@@ -63,7 +63,7 @@ fn all_are_answered(mode: PoolMode, messages: &[Message], answers: &[u8]) {
     got.append(&mut codes(&client.take()));
     assert_eq!(got.len(), answers.len(), "{mode:?}");
     assert!(got == answers, "{mode:?}: the order of the answers");
-    // And the server is fit for others.
+    // Afterwards, other clients can use the server.
     let other = rig.client();
     other.send([query("select 2")]);
     server.expect([query("select 2")]);
@@ -106,7 +106,7 @@ fn any_number_of_batches_is_answered() {
 }
 
 #[test]
-fn a_client_that_is_owed_too_much_goes_on_when_half_has_come() {
+fn a_client_that_is_owed_too_much_continues_when_half_has_arrived() {
     let (_rig, client, server) = pair(PoolMode::Transaction);
     client.send(vec![parse("", "select 1"); MANY]);
     let first = codes(&server.take());
@@ -119,7 +119,7 @@ fn a_client_that_is_owed_too_much_goes_on_when_half_has_come() {
 }
 
 #[test]
-fn what_is_kept_to_undo_messages_is_bounded_in_bytes() {
+fn the_bytes_kept_to_undo_messages_have_a_limit() {
     let (rig, client, server) = pair(PoolMode::Auto);
     rig.set_chunk(65_536);
     let text = "x".repeat(8_000);
@@ -148,7 +148,7 @@ fn failing_batches_are_answered_in_any_number() {
 }
 
 #[test]
-fn what_a_copy_ignores_does_not_hold_its_data_up() {
+fn messages_that_a_copy_ignores_do_not_delay_its_data() {
     let (_rig, client, server) = pair(PoolMode::Transaction);
     client.send([query("copy t from stdin")]);
     client.send(vec![sync(); MANY]);

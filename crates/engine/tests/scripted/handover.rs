@@ -1,4 +1,4 @@
-//! Another process takes over: engines that know nothing get what the old ones had.
+//! An online restart: new engines continue with the clients and servers of the old ones.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ fn an_idle_server_serves_on() {
 }
 
 #[test]
-fn who_waits_is_served_after_it() {
+fn a_waiting_client_is_served_after_it() {
     let rig = Rig::of_size(1);
     let (busy, waits) = (rig.client(), rig.client());
     busy.send([query("begin")]);
@@ -97,7 +97,7 @@ fn a_text_prepared_after_a_change_of_the_schema_is_another_statement_still() {
 }
 
 #[test]
-fn what_an_unnamed_statement_may_leave_is_known_to_the_next_process() {
+fn the_next_process_knows_what_an_unnamed_statement_may_leave() {
     let rig = auto(|_| {});
     let client = rig.client();
     let server = rig.server(0);
@@ -115,7 +115,7 @@ fn what_an_unnamed_statement_may_leave_is_known_to_the_next_process() {
 }
 
 #[test]
-fn what_leaves_nothing_to_be_seen_is_known_to_the_next_process_in_the_transaction_that_did_it() {
+fn the_next_process_knows_invisible_state_of_an_open_transaction() {
     let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
     let pins = "[pgbouncer]\npin_functions = pinned\n";
     let pins = Config::parse_ini(pins, "pins.ini", &no_file).expect("a sound text").global;
@@ -140,7 +140,7 @@ fn what_leaves_nothing_to_be_seen_is_known_to_the_next_process_in_the_transactio
 }
 
 #[test]
-fn what_a_transaction_may_have_set_is_asked_about_by_the_next_process() {
+fn the_next_process_probes_for_settings_of_the_last_transaction() {
     for (count, fits) in [(1, true), (200, true), (300, false)] {
         let others: Vec<_> = (0..count).map(|n| format!("t.c{n}")).collect();
         let text = format!("SET app.x = '1'; SELECT {}", others.join(","));
@@ -162,7 +162,7 @@ fn what_a_transaction_may_have_set_is_asked_about_by_the_next_process() {
 }
 
 #[test]
-fn a_client_that_replicates_keeps_the_server_that_is_its_own() {
+fn a_client_that_replicates_keeps_its_own_server() {
     let rig = Rig::transaction();
     let client = rig.client_with(0, &[("replication", "database")]);
     rig.hand_over();
@@ -193,7 +193,7 @@ fn a_parameter_that_is_tracked_from_now_on_is_asked_of_new_servers() {
 }
 
 #[test]
-fn who_has_no_database_any_more_is_told() {
+fn a_client_whose_database_was_removed_is_told() {
     let rig = Rig::transaction();
     let (idle, busy) = (rig.client(), rig.client());
     busy.send([query("begin")]);
@@ -208,7 +208,7 @@ fn who_has_no_database_any_more_is_told() {
 }
 
 #[test]
-fn who_waits_to_be_let_in_is_welcomed_by_the_new_process() {
+fn the_new_process_welcomes_a_client_that_waits_for_its_login() {
     let rig = Rig::new(|config| {
         config.global.pool_mode = PoolMode::Session;
         config.global.default_pool_size = 1;
@@ -223,7 +223,7 @@ fn who_waits_to_be_let_in_is_welcomed_by_the_new_process() {
 }
 
 #[test]
-fn what_has_gone_meanwhile_is_not_given_away() {
+fn a_connection_that_has_ended_is_not_handed_over() {
     let rig = Rig::transaction();
     let (stays, leaves) = (rig.client(), rig.client());
     for client in [&stays, &leaves] {

@@ -1,4 +1,4 @@
-//! Rules decide how a client has to prove itself; `peer` by whose process it is.
+//! HBA rules choose the authentication method. `peer` checks the user of the client's process.
 
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ fn a_peer_is_the_user_of_its_name() {
 }
 
 #[test]
-fn who_is_unknown_or_far_away_is_no_peer() {
+fn an_unknown_or_remote_user_is_no_peer() {
     let rig = ruled("local all all peer\nhost all all all peer\n");
     let client = hello(&rig, local(), "mallory");
     let (id, serial, _) = rig.check();
@@ -141,7 +141,7 @@ fn who_is_unknown_or_far_away_is_no_peer() {
 }
 
 #[test]
-fn an_answer_about_somebody_who_has_left_is_not_the_next_ones() {
+fn an_answer_about_a_client_that_has_left_does_not_count_for_the_next() {
     let rig = ruled(RULES);
     let client = hello(&rig, local(), "alice");
     let (id, serial, _) = rig.check();

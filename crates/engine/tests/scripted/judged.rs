@@ -1,4 +1,4 @@
-//! Passwords that somebody else judges: an LDAP server, PAM.
+//! Passwords that LDAP or PAM checks.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn the_judge_decides_whoever_it_is() {
 #[test]
 fn a_right_password_opens_the_server_too() {
     let rig = rig(|config| {
-        // What `auth_file` has is not asked for, and counts less than what was proven.
+        // The password of `auth_file` is not used: the checked one replaces it.
         config.auth_file.users.insert("alice".into(), "old".into());
     });
     let client = asked(&rig, "alice");
@@ -70,7 +70,7 @@ fn a_right_password_opens_the_server_too() {
 }
 
 #[test]
-fn what_cannot_be_a_password_is_not_passed_on() {
+fn an_impossible_password_is_not_passed_on() {
     let rig = rig(|_| {});
     for (said, told) in [
         (password(""), "empty password returned by client"),
@@ -81,7 +81,7 @@ fn what_cannot_be_a_password_is_not_passed_on() {
         client.send([said]);
         client.expect_fatal(told);
     }
-    // The next question would be the first.
+    // The next check would have number one.
     let client = asked(&rig, "alice");
     client.send([password(&"x".repeat(65_535))]);
     rig.check();
@@ -96,7 +96,7 @@ fn without_options_there_is_no_judge() {
 }
 
 #[test]
-fn pam_judges_those_whom_no_query_is_for() {
+fn pam_checks_users_without_auth_query() {
     let rig = rig(|config| config.global.auth_type = AuthType::Pam);
     let client = asked(&rig, "alice");
     client.send([password("it")]);

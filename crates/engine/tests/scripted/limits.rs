@@ -1,5 +1,5 @@
-//! The limits on the connections of a database, a user and the process; the reserve and the least
-//! size of a pool; what those are told who wait.
+//! Connection limits of a database, a user and the process; the reserve and the least size of a
+//! pool; the hints for waiting clients.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ fn limited(workers: usize, set: impl FnOnce(&mut Config)) -> Rig {
     })
 }
 
-/// Servers that are open, by their number.
+/// The numbers of the open servers.
 fn open(rig: &Rig) -> Vec<usize> {
     (0..rig.servers()).filter(|at| rig.server(*at).is_open()).collect()
 }
 
-/// One request and its answer from server `at`.
+/// Sends one request, which server `at` answers.
 #[track_caller]
 fn asks(rig: &Rig, client: &Client, at: usize) {
     client.send([query("one")]);
@@ -58,7 +58,7 @@ fn a_server_that_becomes_free_makes_room_at_once() {
         rig.server(0).send([done("COMMIT")]);
         bob.expect_welcome(&[]);
         assert_eq!(open(&rig), [1]);
-        // Nobody starves any more: what becomes free is kept.
+        // No pool starves any more, so a free server is kept.
         asks(&rig, &bob, 1);
         assert!(rig.server(1).is_parked());
     }
@@ -78,7 +78,7 @@ fn a_server_that_dies_makes_room() {
 }
 
 #[test]
-fn who_has_given_up_makes_nobody_close_a_server() {
+fn for_a_client_that_has_left_no_pool_closes_a_server() {
     let rig = limited(1, |config| config.global.max_server_connections = 1);
     let alice = rig.client();
     alice.send([query("begin")]);
@@ -138,7 +138,7 @@ fn clients_beyond_a_limit_are_turned_away() {
 }
 
 #[test]
-fn the_reserve_opens_for_one_who_has_waited() {
+fn the_reserve_opens_for_a_client_that_has_waited() {
     let rig = Rig::new(|config| {
         config.global.default_pool_size = 1;
         config.global.reserve_pool_size = 1;
@@ -199,7 +199,7 @@ fn filling_a_pool_closes_no_server_of_others() {
 }
 
 #[test]
-fn one_who_waits_is_told_once_for_each_wait() {
+fn a_waiting_client_is_told_once_for_each_wait() {
     let rig = Rig::of_size(1);
     let (busy, waiting) = (rig.client(), rig.client());
     busy.send([query("begin")]);
@@ -232,7 +232,7 @@ fn one_who_waits_is_told_once_for_each_wait() {
 }
 
 #[test]
-fn a_word_to_everybody_who_logs_in() {
+fn a_message_to_every_client_that_logs_in() {
     let rig = Rig::new(|config| config.global.login_notify_message = "maintenance at noon".into());
     let client = rig.connect();
     client.say_hello(&[]);

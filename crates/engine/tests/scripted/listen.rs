@@ -1,4 +1,4 @@
-//! A client that listens in auto mode, and the listener of its pool: where the two meet faults.
+//! Auto mode: a client that listens, and the listener of its pool, when something fails.
 
 use config::PoolMode;
 use engine::pool::Gate;
@@ -6,7 +6,7 @@ use engine::pool::Gate;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server, add_others};
 
-/// With so many workers; the pool's listener is the first one's.
+/// A rig with so many workers. The pool's listener belongs to the first.
 pub(crate) fn rig(workers: usize) -> Rig {
     Rig::with_workers(workers, |config| {
         config.global.pool_mode = PoolMode::Auto;
@@ -14,7 +14,7 @@ pub(crate) fn rig(workers: usize) -> Rig {
     })
 }
 
-/// The client's server runs LISTEN, and is asked what is left.
+/// The client's server runs LISTEN and is probed.
 #[track_caller]
 pub(crate) fn listen(client: &Client, server: &Server) {
     client.send([query("LISTEN news")]);
@@ -24,7 +24,7 @@ pub(crate) fn listen(client: &Client, server: &Server) {
     left(server, &["news"]);
 }
 
-/// The server is asked what is left, and listens to these.
+/// Answers the probe: the server listens to these channels.
 #[track_caller]
 pub(crate) fn left(server: &Server, channels: &[&str]) {
     let question = show(&server.take()).join("");
@@ -33,14 +33,15 @@ pub(crate) fn left(server: &Server, channels: &[&str]) {
     server.send(rows.chain([done("SELECT")]));
 }
 
-/// The texts of the queries that have come.
+/// The texts of the queries that have arrived.
 pub(crate) fn orders(server: &Server) -> Vec<String> {
     let plain = |line: String| line.replace("\\\"", "\"").replace("\\'", "'").replace("\\x00", "");
     let lines = show(&server.take()).into_iter().map(plain);
     lines.map(|line| line.strip_prefix("Q ").expect("a query").to_owned()).collect()
 }
 
-/// What the listener is told to listen to first: the channel of marks, and these. Its name.
+/// The listener's first order: the channel of marks, and these channels. Returns the name of the
+/// former.
 #[track_caller]
 pub(crate) fn begin(listener: &Server, channels: &str) -> String {
     let said = orders(listener).join("");
@@ -50,7 +51,7 @@ pub(crate) fn begin(listener: &Server, channels: &str) -> String {
     mark
 }
 
-/// The client's server is told to hand over. The mark's payload.
+/// The client's server gets the order to hand over. Returns the mark's payload.
 #[track_caller]
 pub(crate) fn handing_over(server: &Server, mark: &str) -> String {
     let said = orders(server);
@@ -69,7 +70,7 @@ pub(crate) fn begins(client: &Client, server: &Server) {
     client.take();
 }
 
-/// What the server is asked then tells: an advisory lock, and these channels.
+/// Answers the probe: an advisory lock, and these channels.
 pub(crate) fn has_lock(server: &Server, channels: &[&str]) {
     server.take();
     let heard = channels.iter().map(|channel| row_of(&[Some("l"), None, Some(channel)]));
@@ -77,7 +78,7 @@ pub(crate) fn has_lock(server: &Server, channels: &[&str]) {
     server.send(rows.chain([done("SELECT")]));
 }
 
-/// A client that listens takes an advisory lock on this server, and keeps it for that.
+/// A client that listens takes an advisory lock on this server, and so keeps the server.
 pub(crate) fn locks(client: &Client, server: &Server) {
     client.send([query("SELECT pg_advisory_lock(1)")]);
     server.answers("LISTEN \"news\";");
@@ -87,7 +88,7 @@ pub(crate) fn locks(client: &Client, server: &Server) {
     has_lock(server, &["news"]);
 }
 
-/// The client is free of its server, and the listener tells it of `news`.
+/// A client without a server. The listener delivers `news` to it.
 pub(crate) fn listening(rig: &Rig, worker: usize) -> (Client, Server, Server, String) {
     let client = rig.client_at(worker);
     let server = rig.server(0);
@@ -109,7 +110,7 @@ pub(crate) const GAP: &str =
     "notifications may have been lost: the connection that listens was interrupted";
 
 #[test]
-fn the_mark_parts_what_the_two_connections_tell() {
+fn the_mark_separates_the_notifications_of_both_connections() {
     let rig = rig(2);
     let client = rig.client_at(1);
     let server = rig.server(0);
@@ -118,7 +119,7 @@ fn the_mark_parts_what_the_two_connections_tell() {
     client.expect([told(5, "news", "1")]);
     let listener = rig.server(1);
     let mark = begin(&listener, "LISTEN \"news\";");
-    // What the listener hears before the mark the server tells.
+    // The listener reads this before the mark. The server delivers it.
     listener.send([told(5, "news", "2")]);
     let token = handing_over(&server, &mark);
     server.send([told(5, "news", "2"), complete("LISTEN"), told(5, "news", "3")]);
@@ -136,7 +137,7 @@ fn the_mark_parts_what_the_two_connections_tell() {
 }
 
 #[test]
-fn who_goes_on_at_once_is_parted_from_its_server_later() {
+fn a_client_that_continues_at_once_is_unlinked_later() {
     let rig = rig(1);
     let client = rig.client();
     let server = rig.server(0);
@@ -155,7 +156,7 @@ fn who_goes_on_at_once_is_parted_from_its_server_later() {
     let token = handing_over(&server, &mark);
     let marked = told(5, &mark, &token);
     server.send([complete("LISTEN"), complete("NOTIFY"), marked, ready('I'), done("UNLISTEN")]);
-    // The same server comes, and listens again.
+    // The client gets the same server, which listens again.
     server.answers("LISTEN \"news\";");
     server.expect([query("SELECT 1")]);
 }
@@ -172,7 +173,7 @@ fn a_mark_on_its_way_is_waited_for_though_the_client_listens_to_more() {
     let marked = told(5, &mark, &token);
     server.send([complete("LISTEN"), complete("NOTIFY"), marked.clone(), ready('I')]);
     server.send([done("UNLISTEN")]);
-    // The listener has not read that yet when it is asked for another channel.
+    // Weir asks the listener for another channel, before it has read this.
     client.send([query("LISTEN more")]);
     server.answers("LISTEN \"news\";");
     server.expect([query("LISTEN more")]);
@@ -184,7 +185,7 @@ fn a_mark_on_its_way_is_waited_for_though_the_client_listens_to_more() {
 }
 
 #[test]
-fn what_comes_in_a_transaction_is_told_behind_it() {
+fn notifications_during_a_transaction_are_delivered_after_it() {
     let rig = rig(2);
     let (client, server, listener, _) = listening(&rig, 1);
     begins(&client, &server);
@@ -217,7 +218,7 @@ fn a_client_hears_of_itself_from_its_server_and_once() {
     server.answers("LISTEN \"news\";");
     server.expect([query("NOTIFY news")]);
     let (before, after) = (told(server.pid(), "news", ""), told(own, "news", ""));
-    // Whichever of the two is the first to tell.
+    // The client gets it from whichever connection delivers it first.
     listener.send([before.clone()]);
     client.expect([]);
     server.send([complete("NOTIFY"), before.clone(), ready('I')]);
@@ -274,7 +275,7 @@ fn a_listener_that_refuses_is_given_up() {
     let listener = rig.server(2);
     let mark = begin(&listener, "LISTEN \"news\";");
     handing_over(&server, &mark);
-    // Nor does the server do as it is told: it stays the client's, and listens.
+    // The server refuses to hand over. It stays with the client and listens.
     server.send([error("57014", "canceled"), ready('I'), done("UNLISTEN")]);
     client.expect([warning("01000", GAP)]);
     server.answers("LISTEN \"news\";");
@@ -297,7 +298,7 @@ fn a_listener_that_is_lost_is_replaced() {
     listener.send([told(5, "news", "1")]);
     client.expect([told(5, "news", "1")]);
     idle.expect([]);
-    // In a transaction nothing is said of it, either.
+    // A client in a transaction gets no warning either.
     client.send([query("BEGIN")]);
     server.answers("LISTEN \"news\";");
     server.take();
@@ -313,7 +314,7 @@ fn a_listener_that_is_lost_is_replaced() {
 }
 
 #[test]
-fn what_a_client_does_while_there_is_no_listener_hides_nothing_from_it_later() {
+fn actions_without_a_listener_hide_no_later_notification() {
     let rig = rig(2);
     let (client, server, listener, _) = listening(&rig, 1);
     rig.set_automatic(false);
@@ -329,7 +330,7 @@ fn what_a_client_does_while_there_is_no_listener_hides_nothing_from_it_later() {
     let listener = rig.server(2);
     begin(&listener, "LISTEN \"news\";");
     client.expect([warning("01000", GAP)]);
-    // Another client of the same server.
+    // Another client uses the same server.
     listener.send([news.clone()]);
     client.expect([news]);
 }
@@ -360,7 +361,7 @@ fn a_listener_that_is_lost_on_the_way_is_asked_again() {
 }
 
 #[test]
-fn who_stops_to_listen_or_goes_is_told_no_more() {
+fn a_client_that_stops_listening_or_leaves_gets_no_more() {
     let rig = rig(2);
     let (client, server, listener, mark) = listening(&rig, 1);
     let (leaving, staying) = (rig.client_at(0), rig.client_at(0));
@@ -374,7 +375,7 @@ fn who_stops_to_listen_or_goes_is_told_no_more() {
     client.take();
     for one in [&leaving, &staying] {
         listen(one, &server);
-        // It hands over as soon as the listener has it.
+        // The server hands over as soon as the listener listens.
         if std::ptr::eq(one, &leaving) {
             listener.answers("LISTEN \"news\";");
         }
@@ -395,7 +396,7 @@ fn who_stops_to_listen_or_goes_is_told_no_more() {
 }
 
 #[test]
-fn who_comes_while_the_listener_stops_waits_until_it_listens_again() {
+fn a_client_that_comes_while_the_listener_stops_waits() {
     let rig = rig(1);
     let (client, server, listener, mark) = listening(&rig, 0);
     client.leave();
@@ -428,7 +429,7 @@ fn a_pool_that_is_paused_has_no_listener() {
 }
 
 #[test]
-fn who_listens_does_so_in_the_next_process() {
+fn a_client_that_listens_does_so_in_the_next_process() {
     let rig = rig(1);
     let (client, ..) = listening(&rig, 0);
     rig.hand_over();
@@ -457,7 +458,7 @@ fn a_client_with_an_encoding_of_its_own_keeps_the_server_on_which_it_listens() {
     server.send([told(6, "news", "1")]);
     client.expect([told(6, "news", "1")]);
     assert_eq!(rig.servers(), 1, "nobody has asked for a listener");
-    // It keeps it behind a transaction that leaves nothing, until it unlistens.
+    // The client keeps it after a transaction that leaves nothing, until UNLISTEN.
     client.send([query("SELECT 1")]);
     server.answers("SELECT 1");
     client.expect([done("OK")]);
@@ -469,7 +470,7 @@ fn a_client_with_an_encoding_of_its_own_keeps_the_server_on_which_it_listens() {
 }
 
 #[test]
-fn a_client_that_changes_its_encoding_keeps_what_only_its_server_tells() {
+fn a_client_that_changes_its_encoding_keeps_the_channels_of_its_server() {
     let rig = rig(1);
     let client = rig.client();
     let server = rig.server(0);
@@ -506,7 +507,7 @@ fn a_parked_server_that_still_listens_is_made_to_stop() {
 }
 
 #[test]
-fn a_listener_that_is_telling_something_is_told_what_to_do_afterwards() {
+fn a_listener_in_the_middle_of_a_message_gets_its_orders_afterwards() {
     let rig = rig(1);
     let (client, server, listener, _) = listening(&rig, 0);
     client.send([query("UNLISTEN news")]);
@@ -523,7 +524,7 @@ fn a_listener_that_is_telling_something_is_told_what_to_do_afterwards() {
 }
 
 #[test]
-fn who_stops_before_the_listener_tells_is_not_waited_for() {
+fn an_unlisten_before_the_mark_ends_the_wait() {
     let rig = rig(1);
     let client = rig.client();
     let server = rig.server(0);
@@ -541,7 +542,7 @@ fn who_stops_before_the_listener_tells_is_not_waited_for() {
 }
 
 #[test]
-fn a_listener_that_nobody_needs_makes_room() {
+fn an_unneeded_listener_makes_room() {
     let rig = Rig::new(|config| {
         add_others(config);
         config.global.pool_mode = PoolMode::Auto;

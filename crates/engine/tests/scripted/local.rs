@@ -1,10 +1,10 @@
-//! A reported parameter that is set for a transaction only (SET LOCAL) is behind it what it was.
+//! A tracked parameter that SET LOCAL has set returns to its old value after the transaction.
 
 use crate::carried::{auto, tells};
 use crate::messages::*;
 use crate::rig::{Client, Server};
 
-/// One statement of a transaction, after which that is reported.
+/// Runs one statement of a transaction. PostgreSQL then reports that parameter.
 #[track_caller]
 fn runs(client: &Client, server: &Server, sql: &str, reported: Option<(&str, &str)>, now: char) {
     client.send([query(sql)]);
@@ -15,7 +15,7 @@ fn runs(client: &Client, server: &Server, sql: &str, reported: Option<(&str, &st
     client.expect(answer);
 }
 
-/// A transaction with SET LOCAL, and behind that with a text that may leave something.
+/// A transaction with SET LOCAL, and then a text that may leave something.
 #[track_caller]
 fn sets_local(
     client: &Client,
@@ -35,7 +35,7 @@ fn sets_local(
 const TEXTS: [&str; 3] = ["SELECT st_x(a) FROM t", "SET work_mem = '5MB'", "RESET work_mem"];
 
 #[test]
-fn what_is_local_is_not_what_the_session_began_with() {
+fn a_local_value_is_not_the_sessions_first_value() {
     for (name, default, local) in [
         ("TimeZone", "UTC", "Asia/Tokyo"),
         ("DateStyle", "ISO, MDY", "German, DMY"),
@@ -55,7 +55,7 @@ fn what_is_local_is_not_what_the_session_began_with() {
 }
 
 #[test]
-fn the_end_of_what_is_local_is_no_reset() {
+fn the_end_of_a_local_value_is_no_reset() {
     for text in TEXTS {
         let rig = auto(|_| {});
         rig.client();
@@ -69,7 +69,7 @@ fn the_end_of_what_is_local_is_no_reset() {
         tells(&server, &[("TimeZone", "UTC")]);
         assert!(server.is_parked());
         client.take();
-        // And once where nothing was changed before.
+        // The second round starts where nothing was changed.
         for _ in 0..2 {
             sets_local(&client, &server, "TimeZone", ("Asia/Tokyo", "UTC"), text);
             client.send([query("SELECT 1")]);

@@ -1,4 +1,4 @@
-//! A client up to its welcome: the questions it is asked, and how it is turned away.
+//! A client's login: the questions that it is asked, and the errors that end it.
 
 use config::AuthType;
 use engine::auth::Peer;
@@ -31,14 +31,14 @@ fn md5_answer(user: &str, secret: &str, salt: [u8; 4]) -> Message {
 const CLEARTEXT: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
 
 #[test]
-fn trust_lets_in_who_is_known() {
+fn trust_lets_known_users_in() {
     let rig = asking(AuthType::Trust);
     rig.client();
     hello(&rig, "bob", "app").expect_fatal("\"trust\" authentication failed");
 }
 
 #[test]
-fn any_lets_in_anybody_as_the_user_of_the_database() {
+fn any_lets_every_client_in_as_the_databases_user() {
     let rig = asking(AuthType::Any);
     hello(&rig, "bob", "app").expect_fatal("bouncer config error");
     assert!(rig.logged("(nodb)"), "it is nobody yet");
@@ -103,7 +103,7 @@ fn a_password_ends_with_its_message_and_not_before() {
 }
 
 #[test]
-fn an_unknown_database_is_told_only_to_those_who_are_known() {
+fn an_unknown_database_is_reported_to_known_users_only() {
     let rig = asking(AuthType::Plain);
     let client = hello(&rig, "alice", "nowhere");
     client.expect([CLEARTEXT.to_vec()]);
@@ -131,7 +131,7 @@ fn encryption_is_declined_as_often_as_it_is_asked_for() {
 }
 
 #[test]
-fn bytes_behind_a_request_for_encryption_are_an_attack() {
+fn bytes_after_a_request_for_encryption_are_an_attack() {
     let rig = Rig::transaction();
     for (request, text) in [
         (
@@ -197,7 +197,7 @@ fn the_database_is_the_users_name_unless_given() {
     client.expect_welcome(&[]);
 }
 
-/// PostgreSQL reads no longer ones either.
+/// PostgreSQL does not read longer ones either.
 #[test]
 fn a_password_is_up_to_65_535_bytes_long() {
     let long = "x".repeat(65_535);
@@ -230,7 +230,7 @@ fn another_message_in_place_of_the_password() {
     let client = hello(&rig, "alice", "app");
     salt(&client);
     client.send([query("select 1")]);
-    // As by PgBouncer, it is left without a word.
+    // Weir closes the connection without a message, as PgBouncer does.
     assert!(!client.is_open());
     let client = hello(&rig, "alice", "app");
     salt(&client);
@@ -294,7 +294,7 @@ fn settings_in_options_are_the_clients_own_values() {
     client.expect_welcome(&[("DateStyle", "German"), ("TimeZone", "Europe/Rome")]);
 }
 
-/// As a driver that has a parameter of its own for what stands in `options` as well.
+/// Some drivers send a parameter of their own and the same setting in `options`.
 #[test]
 fn of_settings_given_twice_the_packets_count_and_then_the_last() {
     let rig = crate::carried::auto(|_| {});
@@ -341,7 +341,7 @@ fn newer_protocols_and_extensions_are_talked_down() {
 }
 
 #[test]
-fn the_console_is_for_those_listed() {
+fn the_console_is_for_listed_users() {
     let rig = Rig::new(|config| {
         config.global.admin_users = vec!["alice".into()];
         config.global.stats_users = vec!["bob".into()];
@@ -361,7 +361,7 @@ fn the_console_is_for_those_listed() {
 }
 
 #[test]
-fn one_who_leaves_during_login_leaves_nothing_behind() {
+fn a_client_that_leaves_during_login_leaves_no_trace() {
     let rig = asking(AuthType::Md5);
     let silent = rig.connect_from(0, Peer::default());
     silent.leave();

@@ -1,5 +1,5 @@
-//! Texts of more than 64 KiB, which are looked at while they are passed on: what matters is found
-//! wherever it stands.
+//! Texts of more than 64 KiB are examined while they are passed on. Signs are found anywhere in
+//! them.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use config::Config;
 use crate::carried::{auto, tells};
 use crate::messages::*;
 
-/// `text` stands behind so much that the text is a long one.
+/// Puts `text` at the end of a long text.
 fn long(text: &str) -> String {
     format!("SELECT '{}'; {text}", "x".repeat(100_000))
 }
 
-/// Why the client keeps its server behind that text.
+/// Returns the reasons for which the client keeps its server after that text.
 fn pins(text: &str) -> Vec<String> {
     let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
     let ini = "[pgbouncer]\npin_functions = pinned\\(\n";

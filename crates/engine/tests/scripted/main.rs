@@ -1,5 +1,5 @@
-//! The engine against scripted peers: clients and servers say what they are told to say, and every
-//! byte that comes back is compared. No socket, no clock, no thread.
+//! The engine against scripted peers. Clients and servers follow a script, and every byte they
+//! receive is compared. There is no socket, no clock, no thread.
 
 extern crate weir_engine as engine;
 
@@ -17,6 +17,7 @@ mod doubt;
 mod doubtful;
 mod drain;
 mod dying;
+mod figures;
 mod flood;
 mod handover;
 mod hba;
@@ -43,16 +44,19 @@ mod renewal;
 mod report;
 mod resend;
 mod rig;
+mod routing;
 mod scram;
 mod secrets;
 mod secured;
 mod setting_names;
 mod shares;
 mod signals;
+mod stages;
 mod state_reports;
 mod timeouts;
 mod tracked;
 mod unnamed;
 mod unverified;
+mod watched;
 mod welcome;
 mod workers;

@@ -1,6 +1,6 @@
-//! A statement has to be prepared on a server that has not got it, and by then its text means
-//! something else to its client: a literal is read by another time zone, or the client has a temporary
-//! table there. Nobody else may find that.
+//! A server lacks a statement, and the client's text has another meaning by now: the client has
+//! changed its time zone, or has a temporary table on this server. No other client may get that
+//! meaning.
 
 use config::PoolMode;
 
@@ -11,7 +11,7 @@ use crate::rig::{Client, Rig, Server};
 const TEXT: &str = "SELECT * FROM t WHERE at < '2024-05-01'";
 const TOKYO: &str = "SET TimeZone = 'Asia/Tokyo'";
 
-/// Two clients with one statement, on a server that a stranger has now.
+/// Two clients with one statement. Their server belongs to a third client now.
 fn stage(mode: PoolMode) -> (Rig, [Client; 2]) {
     let rig = auto(|config| {
         config.global.pool_mode = mode;
@@ -39,14 +39,14 @@ fn use_it() -> [Message; 3] {
     [bind("mine"), execute(), sync()]
 }
 
-/// The server has to prepare it, under that name.
+/// The server gets a Parse with that name.
 #[track_caller]
 fn prepares(server: &Server, name: &str, status: char) {
     server.expect([parse(name, TEXT), bind(name), execute(), sync()]);
     server.send([parsed(), bound(), complete("SELECT 0"), ready(status)]);
 }
 
-/// The client sets its time zone for good, on this server, in auto mode.
+/// Auto mode: the client sets its time zone on this server.
 #[track_caller]
 fn goes_to_tokyo(rig: &Rig, client: &Client) -> Server {
     client.send([query(TOKYO)]);
@@ -58,7 +58,7 @@ fn goes_to_tokyo(rig: &Rig, client: &Client) -> Server {
 }
 
 #[test]
-fn behind_a_change_in_a_transaction() {
+fn after_a_change_in_a_transaction() {
     for (mode, change) in [
         (PoolMode::Auto, "SET LOCAL TimeZone = 'Asia/Tokyo'"),
         (PoolMode::Transaction, "SET LOCAL TimeZone = 'Asia/Tokyo'"),
@@ -75,7 +75,7 @@ fn behind_a_change_in_a_transaction() {
         server.send(reported.into_iter().chain([complete("SET"), ready('T')]));
         client.send(use_it());
         prepares(&server, "weir_2", 'T');
-        // Once is enough.
+        // Weir asks only once.
         client.send(use_it());
         server.expect([bind("weir_2"), execute(), sync()]);
         server.send([bound(), complete("SELECT 0"), ready('T')]);
@@ -86,19 +86,19 @@ fn behind_a_change_in_a_transaction() {
         assert!(server.is_parked());
         other.send(use_it());
         prepares(&server, "weir_1", 'I');
-        // What the client means by it is what it always was.
+        // The meaning of the client's statement has not changed.
         client.send(use_it());
         server.expect([bind("weir_1"), execute(), sync()]);
     }
 }
 
 #[test]
-fn behind_a_change_that_lasts() {
+fn after_a_change_that_lasts() {
     let (rig, [client, other]) = stage(PoolMode::Auto);
     let server = goes_to_tokyo(&rig, &client);
     client.send(use_it());
     prepares(&server, "weir_2", 'I');
-    // Whoever means the same shares it.
+    // A client with the same meaning shares the statement.
     client.send([parse("its", TEXT), bind("its"), sync()]);
     server.expect([bind("weir_2"), sync()]);
     server.send([bound(), ready('I')]);
@@ -125,7 +125,7 @@ fn a_name_that_is_taken() {
     prepares(&server, "weir_1", 'I');
 }
 
-/// A client in Tokyo that knows the columns of its statement, which it has prepared elsewhere.
+/// A client in time zone Tokyo that knows the columns of its statement. It prepared it elsewhere.
 fn moved(rig: &Rig) -> (Client, Server) {
     let (client, server) = (rig.client(), rig.server(0));
     client.send([parse("mine", TEXT), describe("mine"), sync()]);
@@ -147,7 +147,7 @@ fn confirms(server: &Server, name: &str) {
 }
 
 #[test]
-fn what_is_asked_about_first() {
+fn with_a_question_before_its_use() {
     let rig = auto(|config| config.global.default_pool_size = 2);
     let (client, first) = moved(&rig);
     rig.client_with(0, &[("TimeZone", "Asia/Tokyo")]).send([query("BEGIN")]);
@@ -161,7 +161,7 @@ fn what_is_asked_about_first() {
 }
 
 #[test]
-fn what_postgresql_has_refused() {
+fn after_postgresqls_refusal() {
     let rig = auto(|_| {});
     let (client, server) = moved(&rig);
     client.send(use_it());
@@ -170,7 +170,7 @@ fn what_postgresql_has_refused() {
     server.send([error_of("0A000", text, "RevalidateCachedQuery"), ready('I')]);
     confirms(&server, "weir_2");
     client.expect([bound(), complete("SELECT 0"), ready('I')]);
-    // Its own is prepared anew by who means that.
+    // A client with that meaning gets the statement prepared again.
     let other = rig.client();
     other.send([parse("mine", TEXT), bind("mine"), sync()]);
     server.expect([query("RESET TimeZone;")]);
@@ -178,13 +178,13 @@ fn what_postgresql_has_refused() {
     server.expect([close("weir_1"), parse("weir_1", TEXT), bind("weir_1"), sync()]);
 }
 
-/// The client was told the columns by the second server, and has prepared the statement on the first,
-/// where nobody has described it. Then it goes to Tokyo, on the first.
+/// The first server prepared the statement but never described it. The second server told the
+/// client the columns. Then the client sets time zone Tokyo on the first server.
 fn told_elsewhere() -> (Rig, Client, Server) {
     told_elsewhere_before(TOKYO, Some(zone("Asia/Tokyo")), ("TimeZone", "Asia/Tokyo"))
 }
 
-/// The same with another setting, what is reported of it, and what is left.
+/// The same with another setting, the report of it, and the probe's answer.
 fn told_elsewhere_before(
     sets: &str,
     reported: Option<Message>,
@@ -212,7 +212,7 @@ fn told_elsewhere_before(
     (rig, client, first)
 }
 
-/// What the server has means what the client meant by it: it only has to tell what it returns.
+/// The server's copy has the client's original meaning, so Weir only asks what it returns.
 #[track_caller]
 fn is_asked_about_once(client: &Client, server: &Server) {
     client.send(use_it());
@@ -228,7 +228,7 @@ fn is_asked_about_once(client: &Client, server: &Server) {
 }
 
 #[test]
-fn what_the_server_has_of_it_is_asked_about_once() {
+fn the_servers_copy_is_asked_about_once() {
     let german = status("DateStyle", "German, DMY");
     for (sets, reported, left) in [
         (TOKYO, Some(zone("Asia/Tokyo")), ("TimeZone", "Asia/Tokyo")),
@@ -241,18 +241,18 @@ fn what_the_server_has_of_it_is_asked_about_once() {
     }
 }
 
-/// What a server's copy returns is not handed over.
+/// An online restart does not hand over what a server's copy returns.
 #[test]
-fn what_the_next_process_does_not_know_of_it_is_asked_about_once() {
+fn the_next_process_asks_once_about_an_unknown_shape() {
     let rig = auto(|_| {});
     let (client, server) = moved(&rig);
     rig.hand_over();
     is_asked_about_once(&client, &server);
 }
 
-/// Where that is out of date, what the client means now is prepared.
+/// If the copy is outdated, Weir prepares the client's current meaning.
 #[test]
-fn what_is_out_of_date_there_is_replaced_by_what_the_client_means_now() {
+fn an_outdated_copy_is_replaced_by_the_clients_current_meaning() {
     let (_rig, client, server) = told_elsewhere();
     client.send(use_it());
     server.expect([describe("weir_1"), sync()]);
@@ -262,11 +262,11 @@ fn what_is_out_of_date_there_is_replaced_by_what_the_client_means_now() {
     client.expect([bound(), complete("SELECT 0"), ready('I')]);
 }
 
-/// A temporary table hides another one of its name from the client that has it.
+/// For this client, the temporary table hides a table of the same name.
 const CREATE: &str = "CREATE TEMP TABLE t AS SELECT '' AS at";
 
 #[test]
-fn what_finds_a_temporary_table_of_the_clients() {
+fn a_statement_that_uses_the_clients_temporary_table_is_its_own() {
     for drops in [false, true] {
         let (rig, [client, other]) = stage(PoolMode::Auto);
         client.send([query("BEGIN")]);
@@ -288,7 +288,7 @@ fn what_finds_a_temporary_table_of_the_clients() {
         server.take();
         if !drops {
             server.send([row_of(&[Some("t"), None, None]), done("SELECT")]);
-            // Both what it has prepared before and what it prepares now.
+            // This covers statements from before and from now.
             client.send(use_it());
             prepares(&server, "weir_2", 'I');
             client.send([parse("its", TEXT), sync()]);

@@ -1,4 +1,4 @@
-//! Messages by short names, and messages made readable again for comparisons.
+//! Short functions that build messages, and a readable form of messages for comparisons.
 
 use wire::backend::{self, Column};
 use wire::error_fields::ErrorFields;
@@ -12,7 +12,7 @@ fn built(build: impl FnOnce(&mut Vec<u8>)) -> Message {
     out
 }
 
-// What clients send.
+// Messages of clients.
 
 pub(crate) fn startup(parameters: &[(&str, &str)]) -> Message {
     built(|out| frontend::startup(out, 0, parameters))
@@ -83,7 +83,7 @@ pub(crate) fn cancel_request(pid: u32, secret: &[u8]) -> Message {
     built(|out| frontend::cancel_request(out, pid, secret))
 }
 
-// What both send.
+// Messages of both sides.
 
 pub(crate) fn copy_data(data: &str) -> Message {
     built(|out| frontend::copy_data(out, data.as_bytes()))
@@ -93,7 +93,7 @@ pub(crate) fn copy_done() -> Message {
     built(frontend::copy_done)
 }
 
-// What servers send.
+// Messages of servers.
 
 pub(crate) fn authentication_ok() -> Message {
     built(backend::authentication_ok)
@@ -128,7 +128,7 @@ pub(crate) fn row(value: &str) -> Message {
     built(|out| backend::data_row(out, &[Some(value.as_bytes())]))
 }
 
-/// Several columns.
+/// A DataRow with several values.
 pub(crate) fn row_of(values: &[Option<&str>]) -> Message {
     let values: Vec<_> = values.iter().map(|value| value.map(str::as_bytes)).collect();
     built(|out| backend::data_row(out, &values))
@@ -147,7 +147,7 @@ pub(crate) fn error(sqlstate: &str, text: &str) -> Message {
     built(|out| backend::error(out, &ErrorFields::new("ERROR", sqlstate, text)))
 }
 
-/// An error that names the function of PostgreSQL's that raised it.
+/// An error that names the function of PostgreSQL that raised it.
 pub(crate) fn error_of(sqlstate: &str, text: &str, routine: &str) -> Message {
     let mut fields = ErrorFields::new("ERROR", sqlstate, text);
     fields.replace(b'R', routine.as_bytes());
@@ -166,7 +166,7 @@ pub(crate) fn warning(sqlstate: &str, text: &str) -> Message {
     built(|out| backend::notice(out, &ErrorFields::new("WARNING", sqlstate, text)))
 }
 
-/// What the server with that process id has notified.
+/// A notification from the server process with that id.
 pub(crate) fn told(pid: u32, channel: &str, payload: &str) -> Message {
     built(|out| backend::notification(out, pid, channel.as_bytes(), payload.as_bytes()))
 }
@@ -191,12 +191,12 @@ pub(crate) fn key_data(pid: u32, secret: &[u8]) -> Message {
     built(|out| backend::backend_key_data(out, pid, secret))
 }
 
-/// A simple query's whole answer.
+/// The whole answer to a simple Query.
 pub(crate) fn done(tag: &str) -> Message {
     [complete(tag), ready('I')].concat()
 }
 
-/// One line a message, nothing lost: equal lines are equal bytes.
+/// Formats each message as a line. Equal lines are equal bytes.
 pub(crate) fn show(bytes: &[u8]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = bytes;

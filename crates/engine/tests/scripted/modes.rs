@@ -1,5 +1,5 @@
-//! `pool_mode` is another one since a reload: a server that is in use is used as before, until its
-//! client gives it back; then it is closed, and nobody else ever has it.
+//! A reload changes `pool_mode`. A server in use stays in its old mode until its client returns it.
+//! Then the server is closed, and no other client gets it.
 
 use config::PoolMode;
 use engine::pins::Pins;
@@ -18,7 +18,7 @@ fn change(rig: &Rig, mode: PoolMode) {
     rig.reload(|config| config.global.pool_mode = mode);
 }
 
-/// The client's query is run and answered, without a question before or behind it.
+/// Runs the client's query. Weir sends nothing before or after it.
 #[track_caller]
 fn runs(client: &Client, server: &Server, sql: &str, status: char) {
     client.send([query(sql)]);
@@ -39,7 +39,7 @@ fn a_session_stays_on_its_server_in_auto_mode() {
     client.expect([parsed(), ready('I')]);
     runs(&client, &server, "CREATE TEMP TABLE mine (a int)", 'I');
     change(&rig, PoolMode::Auto);
-    // Nothing is asked, and names go through as they are.
+    // There is no probe, and statement names are not translated.
     runs(&client, &server, "SET work_mem = '5MB'", 'I');
     client.send([bind("a"), execute(), sync()]);
     server.expect([bind("a"), execute(), sync()]);
@@ -64,7 +64,7 @@ fn discard_all_ends_a_session_that_has_outlived_its_mode() {
     let server = rig.server(0);
     runs(&client, &server, "SET work_mem = '5MB'", 'I');
     change(&rig, PoolMode::Auto);
-    // More has been sent behind it, which may leave anything.
+    // The client has already sent another message, which may leave something.
     client.send([query("DISCARD ALL"), query("SET work_mem = '6MB'")]);
     server.send([done("DISCARD ALL"), done("SET")]);
     server.take();
@@ -82,14 +82,14 @@ fn discard_all_ends_a_session_that_has_outlived_its_mode() {
 }
 
 #[test]
-fn what_a_transaction_has_left_before_auto_mode_is_nobodys() {
+fn state_from_before_auto_mode_is_not_passed_on() {
     let rig = rig(PoolMode::Transaction);
     let client = rig.client();
     let server = rig.server(0);
     runs(&client, &server, "BEGIN", 'T');
     runs(&client, &server, "SET work_mem = '5MB'", 'T');
     change(&rig, PoolMode::Auto);
-    // What is set now might as well have been set by strangers.
+    // Weir cannot tell whether this client has set it.
     runs(&client, &server, "SET work_mem = '6MB'", 'T');
     client.send([query("COMMIT")]);
     server.expect([query("COMMIT")]);
@@ -121,7 +121,7 @@ fn a_server_that_was_parked_before_auto_mode_is_replaced() {
 }
 
 #[test]
-fn what_is_pinned_is_so_until_it_is_gone_in_other_modes_too() {
+fn pins_last_until_their_reason_is_gone_in_other_modes_too() {
     for mode in [PoolMode::Session, PoolMode::Transaction] {
         let rig = rig(PoolMode::Auto);
         let client = rig.client();
@@ -170,7 +170,7 @@ fn carried_settings_are_there_in_other_modes_too() {
 }
 
 #[test]
-fn who_comes_next_does_not_have_what_a_session_has_left_in_transaction_mode() {
+fn state_of_a_session_is_not_passed_on_in_transaction_mode() {
     let rig = rig(PoolMode::Session);
     let client = rig.client();
     let server = rig.server(0);

@@ -1,5 +1,5 @@
-//! A client that listens hears everything once, whatever its server is being asked meanwhile
-//! (`pool_mode = auto`).
+//! Auto mode: a client that listens gets each notification once, even while Weir queries its
+//! server.
 
 use crate::listen::{
     GAP, begin, begins, handing_over, has_lock, left, listen, listening, locks, rig,
@@ -13,7 +13,7 @@ fn own_zone() -> Message {
     status(ZONE.0, ZONE.1)
 }
 
-/// A client with a time zone of its own listens, and keeps its server: there is no listener yet.
+/// A client with its own time zone that listens. It keeps its server: there is no listener yet.
 fn pinned(rig: &Rig) -> (Client, Server) {
     let client = rig.client_with(0, &[ZONE]);
     client.send([query("LISTEN news")]);
@@ -27,8 +27,8 @@ fn pinned(rig: &Rig) -> (Client, Server) {
     (client, server)
 }
 
-/// RESET shows the server's own value, and the client is given its own again: the server is being
-/// asked for that.
+/// RESET has set the server's own value, so Weir sets the client's value again. The server has not
+/// answered yet.
 fn given_its_own_again(client: &Client, server: &Server) {
     client.send([query("RESET TimeZone")]);
     server.expect([query("RESET TimeZone")]);
@@ -41,7 +41,7 @@ fn given_its_own_again(client: &Client, server: &Server) {
 }
 
 #[test]
-fn what_comes_while_a_kept_server_is_given_settings_is_told() {
+fn notifications_while_a_kept_server_gets_settings_are_delivered() {
     let rig = rig(1);
     let (client, server) = pinned(&rig);
     given_its_own_again(&client, &server);
@@ -52,7 +52,7 @@ fn what_comes_while_a_kept_server_is_given_settings_is_told() {
 }
 
 #[test]
-fn a_hand_over_put_off_by_settings_takes_place_behind_them() {
+fn a_hand_over_that_settings_delayed_follows_them() {
     let rig = rig(1);
     let (client, server) = pinned(&rig);
     given_its_own_again(&client, &server);
@@ -64,7 +64,7 @@ fn a_hand_over_put_off_by_settings_takes_place_behind_them() {
 }
 
 #[test]
-fn a_hand_over_put_off_by_a_cancel_request_takes_place_behind_it() {
+fn a_hand_over_that_a_cancel_request_delayed_follows_it() {
     let rig = rig(2);
     let client = rig.connect_from(1, engine::auth::Peer::default());
     client.say_hello(&[]);
@@ -95,7 +95,7 @@ fn a_hand_over_that_failed_is_tried_again_for_a_client_that_only_listens() {
     server.send([error("57014", "canceled"), ready('I'), done("UNLISTEN")]);
     client.expect([warning("01000", GAP)]);
     server.answers("LISTEN \"news\";");
-    // Not at once: the reason may last.
+    // Not at once, because the reason may last.
     rig.wait(1);
     server.expect([]);
     rig.wait(60);
@@ -111,7 +111,8 @@ fn only_its_own_mark_parts_a_client_from_its_server() {
     let listener = rig.server(1);
     let mark = begin(&listener, "LISTEN \"news\";");
     let token = handing_over(&server, &mark);
-    // A server that listens already is told what it has not read yet, another client's mark, too.
+    // A server that already listens also delivers earlier notifications, such as another client's
+    // mark.
     let (other, own) = (told(6, &mark, "0.9.9.9"), told(5, &mark, &token));
     listener.send([other.clone(), told(5, "news", "1"), own.clone(), told(5, "news", "2")]);
     server.send([complete("LISTEN"), complete("NOTIFY"), other, told(5, "news", "1"), own]);
@@ -131,7 +132,7 @@ fn a_parameter_that_changes_while_the_server_is_asked_is_told() {
     server.send([done("SET")]);
     client.expect([done("SET")]);
     server.take();
-    // PostgreSQL has read its configuration again.
+    // PostgreSQL has reloaded its configuration.
     let reload = status("TimeZone", "Europe/Berlin");
     let found = row_of(&[Some("s"), Some("work_mem"), Some("8MB")]);
     server.send([found, complete("SELECT"), reload.clone(), ready('I')]);
@@ -152,7 +153,7 @@ fn while_the_listener_is_lost_a_client_hears_from_its_server() {
 }
 
 #[test]
-fn what_the_listener_told_before_it_was_lost_comes_before_what_the_server_tells() {
+fn notifications_of_a_lost_listener_come_before_those_of_the_server() {
     let rig = rig(2);
     let (client, server, listener, _) = listening(&rig, 1);
     begins(&client, &server);
@@ -180,12 +181,12 @@ fn a_client_that_keeps_its_server_finds_the_listener_again_though_it_listens_to_
     begin(&second, "LISTEN \"news\";");
     second.answers("LISTEN \"more\";");
     client.expect([warning("01000", GAP)]);
-    // The listener tells of it.
+    // The listener delivers this one.
     server.send([told(5, "news", "1")]);
     client.expect([]);
 }
 
-/// The listener of the process that has taken over.
+/// The listener of the new process.
 fn next_listener(rig: &Rig) -> Server {
     rig.wait(0);
     let listener = rig.server(rig.servers() - 1);
@@ -194,11 +195,11 @@ fn next_listener(rig: &Rig) -> Server {
 }
 
 #[test]
-fn a_client_that_takes_its_server_to_the_next_process_is_told_of_what_it_may_have_missed() {
+fn a_client_that_keeps_its_server_in_the_next_process_is_warned_of_lost_notifications() {
     let rig = rig(1);
     let (client, server, ..) = listening(&rig, 0);
     locks(&client, &server);
-    // The listener is to tell of it, and that ends with its process.
+    // The old listener was to deliver this, but ends with its process.
     server.send([told(6, "news", "1")]);
     client.expect([]);
     rig.hand_over();
@@ -212,7 +213,7 @@ fn a_client_that_takes_its_server_to_the_next_process_is_told_of_what_it_may_hav
 }
 
 #[test]
-fn what_was_kept_for_a_client_in_a_transaction_is_not_lost_in_silence() {
+fn a_loss_of_notifications_kept_during_a_transaction_is_reported() {
     let rig = rig(1);
     let (client, server, listener, _) = listening(&rig, 0);
     begins(&client, &server);
@@ -238,7 +239,7 @@ fn a_client_that_hears_from_its_server_alone_misses_nothing_in_the_next_process(
     client.expect([told(6, "news", "1")]);
 }
 
-/// It had some channels from the listener, and the newest from its server.
+/// The listener delivered some channels, and the server delivers the newest.
 #[test]
 fn a_client_that_keeps_its_server_for_a_new_channel_is_told_at_once() {
     let rig = rig(1);

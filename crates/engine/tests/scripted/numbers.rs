@@ -1,4 +1,4 @@
-//! Whose numbers `currval` and `lastval` tell in auto mode: never a stranger's.
+//! Auto mode: `currval` and `lastval` never return another client's numbers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::rig::{Client, Rig, Server};
 const FORGET: &str = "DISCARD SEQUENCES";
 const ASKS: &str = "SELECT lastval()";
 
-/// A pool of that size, in which nobody is pinned for asking.
+/// A pool of that size in which `currval` pins no client.
 fn sharing(size: u32) -> Rig {
     auto(|config| {
         config.global.default_pool_size = size;
@@ -32,8 +32,8 @@ fn works_within(client: &Client, server: &Server, sql: &str, tag: &str) {
     client.take();
 }
 
-/// A client on a server that a stranger has drawn numbers on.
-fn behind_a_stranger() -> (Rig, Client, Server) {
+/// A client whose server has another client's numbers.
+fn after_another_client() -> (Rig, Client, Server) {
     let rig = sharing(1);
     let [stranger, client] = [rig.client(), rig.client()];
     let server = rig.server(0);
@@ -42,8 +42,8 @@ fn behind_a_stranger() -> (Rig, Client, Server) {
 }
 
 #[test]
-fn the_first_question_of_all_behind_what_may_have_drawn_nothing_is_told_nothing() {
-    let (_rig, client, server) = behind_a_stranger();
+fn a_first_question_after_an_unwatched_text_gets_no_number() {
+    let (_rig, client, server) = after_another_client();
     works_within(&client, &server, "BEGIN", "BEGIN");
     works_within(&client, &server, "UPDATE plain SET a = 1", "UPDATE 1");
     client.send([query(ASKS)]);
@@ -51,14 +51,14 @@ fn the_first_question_of_all_behind_what_may_have_drawn_nothing_is_told_nothing(
     server.send([complete(FORGET), ready('T'), error("55000", "not yet defined"), ready('E')]);
     client.take();
     works_within(&client, &server, "ROLLBACK", "ROLLBACK");
-    // What it draws now is its own.
+    // The client's next number is its own.
     client.send([query(ASKS)]);
     server.expect([query(ASKS)]);
 }
 
 #[test]
 fn set_transaction_comes_before_numbers_are_forgotten() {
-    let (_rig, client, server) = behind_a_stranger();
+    let (_rig, client, server) = after_another_client();
     works_within(&client, &server, "BEGIN", "BEGIN");
     let long = format!("SET TRANSACTION READ ONLY /*{}*/", "x".repeat(70_000));
     for sql in ["SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", &long] {
@@ -67,14 +67,14 @@ fn set_transaction_comes_before_numbers_are_forgotten() {
         server.send([complete("SET"), ready('T')]);
         client.take();
     }
-    // A SET with something behind it may be anything.
+    // A text with more than the SET may do anything.
     client.send([query("SET LOCAL a.b = 1; SELECT lastval()")]);
     server.expect([query(FORGET), query("SET LOCAL a.b = 1; SELECT lastval()")]);
 }
 
 #[test]
 fn a_question_within_a_batch_is_refused() {
-    let (_rig, client, server) = behind_a_stranger();
+    let (_rig, client, server) = after_another_client();
     let update = "UPDATE plain SET a = 1";
     client.send([parse("a", update), bind("a"), execute()]);
     client.send([parse("mine", ASKS), bind("mine"), execute(), sync()]);
@@ -87,14 +87,14 @@ fn a_question_within_a_batch_is_refused() {
     let missing = error("26000", "prepared statement does not exist");
     server.send([parsed(), bound(), complete("UPDATE 1"), parsed(), missing, ready('I')]);
     client.take();
-    // Its own statement is there, and the next batch begins with forgetting.
+    // The client's statement is there. The next batch begins with DISCARD SEQUENCES.
     client.send([bind("mine"), execute(), sync()]);
     server.expect([query(FORGET), bind("weir_2"), execute(), sync()]);
 }
 
 #[test]
-fn what_the_server_does_not_get_is_not_in_the_way() {
-    let (_rig, client, server) = behind_a_stranger();
+fn messages_that_the_server_does_not_get_prevent_no_forgetting() {
+    let (_rig, client, server) = after_another_client();
     client.send([close("gone"), parse("", ASKS), bind(""), execute(), sync()]);
     server.expect([query(FORGET), parse("", ASKS), bind(""), execute(), sync()]);
     server.send([done(FORGET), parsed(), bound(), error("55000", "not yet defined"), ready('I')]);
@@ -103,15 +103,15 @@ fn what_the_server_does_not_get_is_not_in_the_way() {
 }
 
 #[test]
-fn a_question_behind_another_query_is_refused() {
-    let (_rig, client, server) = behind_a_stranger();
+fn a_question_after_an_unanswered_query_is_refused() {
+    let (_rig, client, server) = after_another_client();
     client.send([query("UPDATE plain SET a = 1"), query(ASKS)]);
     let sent = String::from_utf8_lossy(&server.take()).into_owned();
     assert!(!sent.contains(ASKS) && sent.contains("'55000'"), "{sent}");
 }
 
 #[test]
-fn a_statement_parsed_elsewhere_finds_no_strangers_number() {
+fn a_statement_parsed_elsewhere_returns_no_other_clients_number() {
     let rig = sharing(2);
     let [client, stranger] = [rig.client(), rig.client()];
     let first = rig.server(0);
@@ -132,7 +132,7 @@ fn a_statement_parsed_elsewhere_finds_no_strangers_number() {
 }
 
 #[test]
-fn what_is_forgotten_takes_no_unnamed_statement_along() {
+fn forgetting_numbers_costs_no_client_its_unnamed_statement() {
     let rig = sharing(2);
     let [client, other, third] = [rig.client(), rig.client(), rig.client()];
     let first = rig.server(0);
@@ -144,7 +144,7 @@ fn what_is_forgotten_takes_no_unnamed_statement_along() {
     second.expect([parse("", "SELECT 1"), sync()]);
     second.send([parsed(), ready('I')]);
     client.take();
-    // From now on everybody's server forgets.
+    // From now on every server forgets.
     other.send([query(ASKS)]);
     client.send([bind(""), execute(), sync()]);
     second.expect([query(FORGET), parse("", "SELECT 1"), bind(""), execute(), sync()]);
@@ -152,7 +152,7 @@ fn what_is_forgotten_takes_no_unnamed_statement_along() {
 
 #[test]
 fn before_a_long_text_a_strangers_numbers_are_forgotten() {
-    let (rig, client, server) = behind_a_stranger();
+    let (rig, client, server) = after_another_client();
     rig.set_chunk(10_000);
     let long = format!("SELECT '{}', lastval()", "x".repeat(70_000));
     client.send([query(&long)]);
@@ -160,15 +160,15 @@ fn before_a_long_text_a_strangers_numbers_are_forgotten() {
 }
 
 #[test]
-fn the_next_process_tells_nobody_a_strangers_number() {
-    let (rig, client, server) = behind_a_stranger();
+fn the_next_process_tells_no_client_anothers_number() {
+    let (rig, client, server) = after_another_client();
     rig.hand_over();
     client.send([query(ASKS)]);
     server.expect([query(FORGET), query(ASKS)]);
 }
 
 #[test]
-fn who_keeps_its_server_for_numbers_has_them_in_the_next_process() {
+fn a_client_pinned_for_numbers_keeps_them_in_the_next_process() {
     let rig = auto(|_| {});
     let client = rig.client();
     let server = rig.server(0);
@@ -181,7 +181,7 @@ fn who_keeps_its_server_for_numbers_has_them_in_the_next_process() {
 
 const DRAW: &str = "INSERT INTO t VALUES (1)";
 
-/// A client draws a number on the only server, while another one waits for that.
+/// A client draws a number on the only server, while another client waits for that server.
 fn drawn_while_another_waits() -> (Rig, [Client; 2], Server) {
     let rig = auto(|_| {});
     let clients = [rig.client(), rig.client()];
@@ -211,7 +211,7 @@ fn the_first_question_of_all_finds_the_number_drawn_before_it() {
 }
 
 #[test]
-fn within_a_transaction_too_where_a_stranger_has_drawn_before() {
+fn also_within_a_transaction_after_another_clients_draw() {
     let rig = auto(|_| {});
     let [stranger, client] = [rig.client(), rig.client()];
     let server = rig.server(0);
@@ -229,7 +229,7 @@ fn within_a_transaction_too_where_a_stranger_has_drawn_before() {
 #[test]
 fn a_client_may_do_something_else_before_it_asks() {
     let (_rig, [client, _other], server) = drawn_while_another_waits();
-    // A driver gives up its statement, and looks up the sequence's name.
+    // A driver deallocates its statement and looks up the sequence's name.
     works(&client, &server, "DEALLOCATE nothing");
     tells(&server, &[]);
     works(&client, &server, "SELECT relname FROM pg_class");
@@ -286,7 +286,7 @@ fn an_idle_client_keeps_its_server_while_nobody_waits_and_is_not_closed_for_it()
 }
 
 #[test]
-fn where_nobody_asks_nobody_is_waited_for() {
+fn texts_that_no_question_follows_hold_no_server() {
     let rig = auto(|_| {});
     let [client, other] = [rig.client(), rig.client()];
     let server = rig.server(0);
@@ -298,7 +298,7 @@ fn where_nobody_asks_nobody_is_waited_for() {
         works(client, &server, DRAW);
         assert!(server.is_parked());
     }
-    // And again when somebody asks.
+    // Weir watches again after a question.
     works_within(&client, &server, "BEGIN", "BEGIN");
     works_within(&client, &server, DRAW, "INSERT 0 1");
     client.send([query(ASKS)]);
@@ -322,7 +322,7 @@ fn answers_to_our_own_questions_begin_no_transaction_of_an_idle_client() {
     server.take();
     server.send([parsed(), ready('I')]);
     client.take();
-    // The statement is lent for the text, and taken back behind the question what is left.
+    // Weir lends the statement for the text, and deallocates it after the probe.
     client.send([query("INSERT INTO t VALUES (1); EXECUTE a")]);
     server.take();
     server.send([parsed(), ready('I'), done("SELECT 1")]);

@@ -1,11 +1,11 @@
-//! How many servers are being opened at a time, over all pools.
+//! The limit of servers that are being opened at a time, over all pools.
 
 use engine::limits::STANDSTILL_MAX;
 use engine::pool::Gate;
 
 use crate::rig::{Client, Rig, add_others, server_welcome};
 
-/// Three pools that need a server each, of which two may be opened at a time.
+/// Three pools that each need a server. Two servers may be opened at a time.
 fn stormed(workers: usize) -> (Rig, [Client; 3]) {
     let rig = Rig::with_workers(workers, add_others).manual();
     rig.set_openings_max(2);
@@ -73,7 +73,7 @@ fn logins_that_hang_do_not_hold_up_other_pools() {
 }
 
 #[test]
-fn whose_client_has_left_needs_no_turn() {
+fn a_pool_whose_client_has_left_needs_no_turn() {
     let (rig, [alice, bob, other]) = stormed(1);
     other.leave();
     log_in(&rig, 0);

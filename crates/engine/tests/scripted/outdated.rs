@@ -1,18 +1,18 @@
-//! A client knows what its statement returns, the schema changes, and the server it is given next
-//! has never seen the statement, and would prepare it as its table is now; or has had it prepared
-//! since. On a connection of its own the client would be told if that returns something else.
+//! A client knows what its statement returns, and then the schema changes. Its next server lacks
+//! the statement, or has prepared it since the change. On a direct connection, PostgreSQL would
+//! report a changed result. Weir must do so, too.
 
 use config::PoolMode;
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
-/// What a connection of its own would have told the client.
+/// The error of a direct connection.
 fn changed() -> Message {
     error_of("0A000", "cached plan must not change result type", "RevalidateCachedQuery")
 }
 
-/// What PostgreSQL says of the name that is sent in place of such a statement's.
+/// PostgreSQL's error for the name that Weir sends in place of the statement's.
 fn refused() -> Message {
     error("26000", "prepared statement \"weir_changed_result\" does not exist")
 }
@@ -33,8 +33,8 @@ fn use_it() -> [Message; 3] {
     [bind("mine"), execute(), sync()]
 }
 
-/// A client that was told of column `a` by the first server, on which somebody else changes the
-/// schema now; and the second server.
+/// A client that the first server has told of column `a`. Another session is changing the schema
+/// there. Also returns the second server.
 fn moved() -> (Rig, Client, Server) {
     let rig = Rig::of_size(2);
     let (client, first) = (rig.client(), rig.server(0));
@@ -49,7 +49,7 @@ fn moved() -> (Rig, Client, Server) {
     (rig, client, first)
 }
 
-/// The client's request brings it to the second server.
+/// The client's request goes to the second server.
 fn second(rig: &Rig) -> Server {
     let server = rig.server(1);
     server.expect(confirmation());
@@ -57,7 +57,7 @@ fn second(rig: &Rig) -> Server {
 }
 
 #[test]
-fn what_returns_the_same_is_used() {
+fn a_statement_with_the_same_result_is_used() {
     let (rig, client, _first) = moved();
     client.send(use_it());
     let server = second(&rig);
@@ -71,11 +71,11 @@ fn what_returns_the_same_is_used() {
 }
 
 #[test]
-fn what_returns_something_else_is_refused() {
+fn a_statement_with_a_changed_result_is_refused() {
     let (rig, client, _first) = moved();
     client.send(use_it());
     let server = second(&rig);
-    // However often it asks.
+    // Each use gets the same answer.
     for _ in 0..2 {
         server.send(confirmed("b"));
         server.expect(refusal());
@@ -89,7 +89,7 @@ fn what_returns_something_else_is_refused() {
     server.take();
     server.send([refused(), ready('I')]);
     client.take();
-    // What a driver does then works at once.
+    // A driver's recovery works at once.
     client.send([close("mine"), parse("mine", "select"), describe("mine"), sync()]);
     server.expect([parse("weir_2", "select"), describe("weir_2"), sync()]);
     server.send([parsed(), parameters(), columns("b"), ready('I')]);
@@ -97,7 +97,7 @@ fn what_returns_something_else_is_refused() {
 }
 
 #[test]
-fn whatever_the_pieces_in_which_it_comes() {
+fn however_the_message_is_split() {
     for chunk in 1..40 {
         let (rig, client, _first) = moved();
         rig.set_chunk(chunk);
@@ -112,7 +112,7 @@ fn whatever_the_pieces_in_which_it_comes() {
 }
 
 #[test]
-fn what_the_client_hears_of_meanwhile_is_told() {
+fn notifications_in_the_meantime_are_delivered() {
     let (rig, client, _first) = moved();
     client.send(use_it());
     let server = second(&rig);
@@ -126,7 +126,7 @@ fn what_the_client_hears_of_meanwhile_is_told() {
 }
 
 #[test]
-fn what_cannot_be_prepared_any_more_gives_postgresqls_own_error() {
+fn a_statement_that_can_no_longer_be_prepared_gives_postgresqls_error() {
     let (rig, client, _first) = moved();
     client.send(use_it());
     let server = second(&rig);
@@ -139,7 +139,7 @@ fn what_cannot_be_prepared_any_more_gives_postgresqls_own_error() {
 }
 
 #[test]
-fn who_was_never_told_need_not_be() {
+fn a_client_that_never_described_the_rows_is_not_told() {
     let rig = Rig::of_size(2);
     let (client, first) = (rig.client(), rig.server(0));
     client.send([parse("mine", "select"), sync()]);
@@ -153,7 +153,7 @@ fn who_was_never_told_need_not_be() {
     server.expect([parse("weir_1", "select"), bind("weir_1"), execute(), sync()]);
 }
 
-/// The client has begun a transaction on the second server.
+/// The client begins a transaction on the second server.
 fn begun(rig: &Rig, client: &Client) -> Server {
     client.send([query("begin")]);
     let server = rig.server(1);
@@ -187,7 +187,7 @@ fn within_a_transaction_too() {
 }
 
 #[test]
-fn what_cannot_be_prepared_fails_its_transaction() {
+fn a_statement_that_cannot_be_prepared_fails_its_transaction() {
     let (rig, client, _first) = moved();
     let server = begun(&rig, &client);
     client.send(use_it());
@@ -211,7 +211,7 @@ fn if_the_server_dies_with_its_transaction_the_client_is_told() {
     client.expect_lost();
 }
 
-/// It has a lock on the second server, which is asked what its statement returns there.
+/// The client holds a lock on the second server. Weir asks that server what its statement returns.
 fn kept(rig: &Rig, client: &Client) -> Server {
     const LOCK: &str = "SELECT pg_advisory_lock(1)";
     client.send([query(LOCK)]);
@@ -234,7 +234,7 @@ fn if_the_server_dies_that_it_keeps_the_client_is_told() {
 }
 
 #[test]
-fn what_waits_for_a_lock_keeps_its_server() {
+fn a_query_that_waits_for_a_lock_keeps_its_server() {
     let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
     let server = kept(&rig, &client);
     rig.wait(60);
@@ -246,7 +246,7 @@ fn what_waits_for_a_lock_keeps_its_server() {
 }
 
 #[test]
-fn what_is_not_to_be_waited_for_any_longer_fails_the_request() {
+fn a_question_that_is_cancelled_fails_the_request() {
     let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
     let server = kept(&rig, &client);
     let cancelled = || error("57014", "canceling statement due to user request");
@@ -259,7 +259,7 @@ fn what_is_not_to_be_waited_for_any_longer_fails_the_request() {
 }
 
 #[test]
-fn who_leaves_a_transaction_meanwhile_takes_the_server_along() {
+fn a_client_that_leaves_in_a_transaction_meanwhile_costs_its_server() {
     let (rig, client, _first) = moved();
     let server = begun(&rig, &client);
     client.send(use_it());
@@ -270,7 +270,7 @@ fn who_leaves_a_transaction_meanwhile_takes_the_server_along() {
 }
 
 #[test]
-fn behind_other_messages_it_is_taken_as_it_is() {
+fn after_other_messages_the_copy_is_used_without_a_question() {
     let (rig, client, _first) = moved();
     client.send([parse("", "other")]);
     client.send(use_it());
@@ -279,14 +279,14 @@ fn behind_other_messages_it_is_taken_as_it_is() {
     server.expect(asked);
 }
 
-/// A transaction's first request, as a driver sends it; and what the server gets of it.
+/// The first request of a transaction, as drivers send it, and the messages for the server.
 fn begin_and_use_it(name: &str) -> Vec<Message> {
     let begin = [parse("", "begin"), bind(""), execute()];
     begin.into_iter().chain([bind(name), execute(), sync()]).collect()
 }
 
 #[test]
-fn what_came_before_it_in_one_piece_waits_with_it() {
+fn messages_before_it_in_the_same_input_wait_as_well() {
     let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
     client.send(begin_and_use_it("mine"));
     let server = second(&rig);
@@ -310,13 +310,13 @@ fn what_came_before_it_in_one_piece_waits_with_it() {
 }
 
 #[test]
-fn what_was_parsed_and_closed_before_it_is_so_only_once() {
+fn statements_parsed_and_closed_before_it_are_so_only_once() {
     let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
     let input = [parse("new", "other"), bind("new"), execute(), close("new"), bind("mine")];
     client.send(input.into_iter().chain([execute(), parse("new", "third"), sync()]));
     let server = second(&rig);
     server.send(confirmed("a"));
-    // Nobody has had the first of these.
+    // No server has the first statement.
     let asked = [parse("weir_3", "other"), bind("weir_3"), execute(), bind("weir_1"), execute()];
     server.expect(asked.into_iter().chain([parse("weir_4", "third"), sync()]));
     let done = || complete("SELECT 1");
@@ -326,7 +326,7 @@ fn what_was_parsed_and_closed_before_it_is_so_only_once() {
 }
 
 #[test]
-fn who_leaves_meanwhile_has_had_nothing_done() {
+fn a_client_that_leaves_meanwhile_is_not_signaled() {
     let (rig, client, _first) = told(PoolMode::Auto, Some("a"));
     client.send(begin_and_use_it("mine"));
     let server = second(&rig);
@@ -390,8 +390,8 @@ fn if_the_server_dies_another_one_is_asked_and_only_once() {
     drop(first);
 }
 
-/// A client that was told what its statement returns (nothing, if there is no column), on a server
-/// that somebody else has now; nobody has seen a change.
+/// A client that was told the columns of its statement; None for no columns. Another client has the
+/// server now, and no server has reported a schema change.
 fn told(mode: PoolMode, column: Option<&str>) -> (Rig, Client, Server) {
     told_of("select", mode, column)
 }
@@ -406,7 +406,7 @@ fn told_of(text: &str, mode: PoolMode, column: Option<&str>) -> (Rig, Client, Se
     first.send([parsed(), parameters(), column.map_or_else(no_data, columns), ready('I')]);
     client.take();
     if text.starts_with("execute") {
-        // It is asked what that has left.
+        // The first server is probed.
         first.send([done("SELECT")]);
     }
     rig.client().send([query("begin")]);
@@ -472,7 +472,7 @@ fn a_copy_that_others_have_had_prepared_since_is_asked_about_or_known() {
 }
 
 #[test]
-fn a_copy_that_is_older_than_what_the_client_knows_is_replaced() {
+fn a_copy_that_is_older_than_the_clients_description_is_prepared_again() {
     let rig = Rig::new(|config| {
         config.global.pool_mode = PoolMode::Auto;
         config.global.default_pool_size = 2;
@@ -496,7 +496,7 @@ fn a_copy_that_is_older_than_what_the_client_knows_is_replaced() {
 }
 
 #[test]
-fn what_names_another_statement_is_not_asked_about() {
+fn a_text_that_names_another_statement_is_not_asked_about() {
     let (rig, client, _first) = told_of("execute other", PoolMode::Auto, Some("a"));
     client.send(use_it());
     let server = rig.server(1);
@@ -504,7 +504,7 @@ fn what_names_another_statement_is_not_asked_about() {
 }
 
 #[test]
-fn what_returns_no_rows_is_not_asked_about() {
+fn a_statement_without_rows_is_not_asked_about() {
     let (rig, client, _first) = told(PoolMode::Auto, None);
     client.send(use_it());
     let server = rig.server(1);

@@ -1,4 +1,4 @@
-//! Peers: keys that tell whose they are, and cancel requests that are passed on.
+//! Peers: a cancel key names its pooler process, and cancel requests for others are passed on.
 
 use engine::auth::Peer as Origin;
 use engine::cancel::CancelEnd;
@@ -22,7 +22,7 @@ fn number(pid: u32, secret: &[u8]) -> u64 {
     u64::from(pid) << 32 | u64::from(u32::from_be_bytes(short))
 }
 
-/// The packet with `key` in place of the first eight bytes of its own key.
+/// The client's cancel packet, with `key` as the first eight bytes of its key.
 fn request(key: u64, secret: &[u8]) -> Message {
     let mut own = (key as u32).to_be_bytes().to_vec();
     own.extend_from_slice(&secret[4..]);
@@ -114,7 +114,7 @@ fn a_request_that_waits_for_a_peer_ends_with_its_time_or_its_requester() {
 }
 
 #[test]
-fn a_request_that_was_passed_on_too_often_or_to_nobody_ends_without_an_answer() {
+fn a_cancel_request_with_too_many_hops_or_an_unknown_peer_ends_without_an_answer() {
     let rig = peers(1);
     let spent = cancel_key::of_peer(7 << 32, 0x0203) & !3;
     let nobodys = cancel_key::of_peer(7 << 32, 9);

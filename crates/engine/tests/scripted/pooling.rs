@@ -50,7 +50,7 @@ fn a_transaction_keeps_its_server_to_its_end() {
 }
 
 #[test]
-fn what_keeps_a_server_in_transaction_mode() {
+fn reasons_that_keep_a_server_in_transaction_mode() {
     // (what the client sends, what the server has answered so far, is the server free?)
     let table: [(&str, Vec<Message>, Vec<Message>, bool); 9] = [
         ("a query", vec![query("q")], vec![complete("OK")], false),
@@ -167,7 +167,7 @@ fn a_reset_may_be_wanted_in_every_mode() {
 }
 
 #[test]
-fn a_pool_grows_by_one_until_somebody_has_waited_and_then_faster() {
+fn a_pool_opens_one_server_at_a_time_until_a_client_has_waited() {
     let rig = Rig::of_size(10);
     let clients: Vec<Client> = (0..12).map(|_| rig.client()).collect();
     rig.set_automatic(false);
@@ -220,7 +220,7 @@ fn the_users_mode_beats_the_databases() {
     assert!(rig.server(0).is_parked());
 }
 
-/// A client leaves; is its server kept?
+/// A client leaves. `kept`: its server is kept.
 fn leaves(prepare: impl FnOnce(&Client, &Server), kept: bool, name: &str) {
     let rig = Rig::new(|config| config.global.cancel_lost_queries = false);
     let (client, server) = pair(&rig);
@@ -321,7 +321,7 @@ fn a_goodbye_needs_no_server() {
 }
 
 #[test]
-fn one_who_leaves_the_queue_is_skipped() {
+fn a_client_that_left_the_queue_is_skipped() {
     let rig = Rig::of_size(1);
     let (first, server) = pair(&rig);
     let (second, third) = (rig.client(), rig.client());
@@ -335,7 +335,7 @@ fn one_who_leaves_the_queue_is_skipped() {
 }
 
 #[test]
-fn one_who_leaves_while_its_values_are_set_leaves_a_good_server() {
+fn a_client_that_leaves_while_its_values_are_set_leaves_a_good_server() {
     let rig = Rig::of_size(1);
     let (first, server) = pair(&rig);
     let second = rig.client_with(0, &[("TimeZone", "Asia/Tokyo")]);

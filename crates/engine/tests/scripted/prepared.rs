@@ -1,12 +1,12 @@
-//! Named prepared statements in transaction mode: a client keeps its names whatever server it
-//! meets. The server knows each text by one name, `weir_N`.
+//! Named prepared statements in transaction mode. A client keeps its names on every server. A
+//! server knows each text by one name, `weir_N`.
 
 use engine::ledger::OWED_MAX;
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
-/// One server; the client has prepared `a` as weir_1 on it.
+/// One server, on which the client has prepared `a` as weir_1.
 fn prepared() -> (Rig, Client, Server) {
     let rig = Rig::of_size(1);
     let (client, server) = (rig.client(), rig.server(0));
@@ -17,7 +17,8 @@ fn prepared() -> (Rig, Client, Server) {
     (rig, client, server)
 }
 
-/// The client asks, the server gets that and answers, the client gets that.
+/// The client's messages, the server's part of them, the server's answer, the client's part of
+/// that.
 fn talk<const A: usize, const B: usize, const C: usize, const D: usize>(
     (client, server): (&Client, &Server),
     asked: [Message; A],
@@ -57,9 +58,9 @@ fn equal_texts_are_parsed_once() {
     );
 }
 
-/// What the server never sees could be heaped up without end.
+/// Replies without a server could otherwise pile up without limit.
 #[test]
-fn where_much_is_owed_what_needs_no_server_is_answered_at_once() {
+fn with_many_owed_replies_messages_without_a_server_are_answered_at_once() {
     let (_rig, client, server) = prepared();
     for _ in 0..OWED_MAX {
         client.send([parse("b", "select 1"), close("b")]);
@@ -95,14 +96,14 @@ fn after_a_change_of_the_schema_a_text_is_parsed_anew() {
             [parsed(), bound(), ready('I')],
             [parsed(), bound(), ready('I')],
         );
-        // Who had it before keeps it, as on a connection of its own.
+        // A client that had the name before keeps it, as on a direct connection.
         client.send([bind("a"), sync()]);
         server.expect([bind("weir_1"), sync()]);
     }
 }
 
 #[test]
-fn what_is_parsed_while_the_schema_changes_may_know_either_schema() {
+fn a_statement_parsed_during_a_schema_change_may_have_seen_either_schema() {
     let (rig, client, server) = prepared();
     for (asked, done, status) in [("begin", "BEGIN", 'T'), ("drop", "DROP TABLE", 'T')] {
         client.send([query(asked)]);
@@ -194,7 +195,7 @@ fn a_name_of_ours_in_a_clients_mouth_finds_nothing() {
     let unknown = error("26000", "prepared statement \"client's weir_1\" does not exist");
     server.send([unknown.clone(), ready('I')]);
     client.expect([unknown, ready('I')]);
-    // It may have such a name as well as any other.
+    // The client may use such a name like any other.
     talk(
         (&client, &server),
         [parse("weir_1", "select 2"), bind("weir_1"), sync()],
@@ -299,7 +300,7 @@ fn a_failing_parse_takes_the_later_ones_of_its_batch_along() {
         [failed.clone(), ready('I')],
         [failed, ready('I')],
     );
-    // None of the three names is taken, and the server knows none of the texts but the first.
+    // None of the three names is in use. The server has only the first text.
     talk(
         (&client, &server),
         [parse("b", "select 3"), parse("d", "select 1"), sync()],
@@ -307,7 +308,7 @@ fn a_failing_parse_takes_the_later_ones_of_its_batch_along() {
         [parsed(), ready('I')],
         [parsed(), parsed(), ready('I')],
     );
-    // The Close was skipped as well.
+    // The server skipped the Close as well.
     client.send([bind("a"), bind("c"), sync()]);
     server.expect([bind("weir_1"), bind("c"), sync()]);
     drop(rig);
@@ -325,7 +326,7 @@ fn an_earlier_success_of_the_batch_stays() {
 }
 
 #[test]
-fn in_a_failed_transaction_the_server_has_its_say() {
+fn in_a_failed_transaction_the_server_judges_the_text() {
     let (rig, _client, server) = prepared();
     let other = rig.client();
     other.send([query("begin"), query("fails")]);
@@ -366,7 +367,7 @@ fn discard_all_forgets_what_was_before_it_in_the_pipeline() {
 fn a_failure_is_told_with_the_name_that_was_used() {
     let unknown = |name| error("26000", &format!("prepared statement \"{name}\" does not exist"));
     let (_rig, client, server) = prepared();
-    // By the time of the error the client has no name for the statement any more.
+    // By the time of the error, the client has closed the name.
     client.send([query("do"), bind("a"), sync()]);
     server.expect([query("do"), bind("weir_1"), sync()]);
     server.send([done("DEALLOCATE ALL"), unknown("weir_1"), ready('I')]);
@@ -379,7 +380,7 @@ fn a_failure_is_told_with_the_name_that_was_used() {
     server.send([refused("weir_1"), ready('I'), ready('I')]);
     client.expect([refused("a"), ready('I'), closed(), ready('I')]);
 
-    // And it may have several names for it.
+    // A client may have several names for one statement.
     let (_rig, client, server) = prepared();
     for name in ["b", "c", "d", "e"] {
         client.send([parse(name, "select 1"), bind(name), sync()]);
@@ -401,8 +402,8 @@ fn one_clients_discard_leaves_the_others_their_names() {
 }
 
 #[test]
-fn what_a_server_turns_out_to_have_lost_is_prepared_again() {
-    // A function may run DEALLOCATE, and no tag tells of it.
+fn a_statement_that_the_server_has_lost_is_prepared_again() {
+    // A function may run DEALLOCATE, and no tag reports it.
     let (_rig, client, server) = prepared();
     let lost = |name| error("26000", &format!("prepared statement \"{name}\" does not exist"));
     talk(
@@ -417,7 +418,7 @@ fn what_a_server_turns_out_to_have_lost_is_prepared_again() {
 }
 
 #[test]
-fn a_server_that_has_one_of_our_names_from_elsewhere_is_not_kept() {
+fn a_server_that_already_has_one_of_weirs_names_is_closed() {
     let (_rig, client, server) = prepared();
     let taken = |name| error("42P05", &format!("prepared statement \"{name}\" already exists"));
     talk(
@@ -491,7 +492,7 @@ fn an_eviction_that_was_skipped_has_not_happened() {
     server.expect([bind("weir_1"), sync()]);
 }
 
-/// One client has prepared `a`, and its server was reset by a query with this command tag.
+/// A client has prepared `a`. A query with this command tag has reset its server.
 fn prepared_and_reset(tag: &str) -> (Rig, Client, Server) {
     let rig = Rig::new(|config| {
         config.global.default_pool_size = 1;

@@ -1,11 +1,11 @@
-//! Which protocol a server is asked to speak, and what it makes of that.
+//! The protocol version that Weir asks a server for, and the server's answer.
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
 const ALICE: &[(&str, &str)] = &[("user", "alice"), ("database", "app")];
 
-/// A client that waits for its first server, and that server, which has its startup packet.
+/// A client that waits for its first server, and that server after its startup packet.
 fn first_server(rig: &Rig) -> (Client, Server) {
     let client = rig.connect();
     client.say_hello(&[]);
@@ -15,12 +15,12 @@ fn first_server(rig: &Rig) -> (Client, Server) {
     (client, server)
 }
 
-/// A welcome with this secret in it.
+/// A login answer with this secret.
 fn welcome(server: &Server, secret: &[u8]) -> [Message; 3] {
     [authentication_ok(), key_data(server.pid(), secret), ready('I')]
 }
 
-/// The client has a query running: what goes to PostgreSQL to cancel it?
+/// The client's query runs and is cancelled. Returns the packets for PostgreSQL.
 fn cancels(rig: &Rig, client: &Client, server: &Server) -> Vec<(usize, Message)> {
     let greeting = client.take();
     let key = &greeting[greeting.len() - 14..greeting.len() - 6];
@@ -62,7 +62,7 @@ fn an_older_server_negotiates() {
 }
 
 #[test]
-fn nobody_negotiates_upwards_or_declines_what_was_not_asked() {
+fn a_server_may_not_negotiate_upwards_or_decline_unrequested_options() {
     let broken = [negotiate(2, &[]), negotiate(9, &[]), negotiate(0, &[b"_pq_.x"])];
     for answer in broken.into_iter().chain([b"v\0\0\0\x0c\0\0\0\0\0\0\0\0".to_vec()]) {
         let rig = Rig::transaction().manual();
@@ -73,9 +73,9 @@ fn nobody_negotiates_upwards_or_declines_what_was_not_asked() {
     }
 }
 
-/// As PostgreSQL before 9.3 and PgBouncer before 1.24 would.
+/// PostgreSQL before 9.3 and PgBouncer before 1.24 behave like this.
 #[test]
-fn who_cannot_negotiate_is_asked_for_3_0_and_so_are_those_after_it() {
+fn a_server_that_cannot_negotiate_and_all_later_ones_are_asked_for_3_0() {
     for code in ["0A000", "08P01"] {
         let rig = Rig::transaction().manual();
         let (client, server) = first_server(&rig);
@@ -98,7 +98,7 @@ fn who_cannot_negotiate_is_asked_for_3_0_and_so_are_those_after_it() {
 }
 
 #[test]
-fn who_refuses_3_0_as_well_is_not_asked_for_ever() {
+fn a_server_that_also_refuses_3_0_is_given_up() {
     let rig = Rig::transaction().manual();
     let (client, server) = first_server(&rig);
     server.send([fatal("08P01", "no such database: app")]);

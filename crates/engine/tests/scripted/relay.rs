@@ -1,4 +1,4 @@
-//! The two byte streams: pieces, pipelines, flushes, made-up replies in their places.
+//! The two byte streams: split messages, pipelines, flushes, and the order of made-up replies.
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
@@ -9,7 +9,7 @@ fn pair() -> (Rig, Client, Server) {
     (rig, client, server)
 }
 
-/// The client knows `a` as weir_1, and so does the server.
+/// The client has prepared `a`, which the server has as weir_1.
 fn prepared() -> (Rig, Client, Server) {
     let (rig, client, server) = pair();
     client.send([parse("a", "select 1"), sync()]);
@@ -78,10 +78,11 @@ fn a_long_row_is_passed_on_as_it_comes() {
     client.expect([done("SELECT 1")]);
 }
 
-/// What the client asks, what the server gets of it and answers, and what the client gets.
+/// The client's messages, the server's part of them, the server's answer, the client's part of
+/// that.
 type Talk = [Vec<Message>; 4];
 
-/// A conversation in which every kind of message is there, both ways.
+/// A conversation with every kind of message of both sides.
 fn everything() -> [Talk; 3] {
     [
         [
@@ -159,7 +160,7 @@ fn a_parse_cut_in_two_at_every_byte() {
 
 #[test]
 fn an_answer_cut_in_two_at_every_byte() {
-    // A made-up reply is due behind the columns.
+    // A made-up reply is due after the columns.
     let answer = [bound(), columns("a name"), row("1"), complete("SELECT 1"), ready('I')].concat();
     for at in 1..answer.len() {
         let (_rig, client, server) = prepared();
@@ -331,7 +332,7 @@ fn a_server_of_unknown_debts_stays_with_its_client_and_goes_with_it() {
     client.send([sync()]);
     server.send([ready('I')]);
     client.expect([bound(), copy_in(), error("22P02", "no"), ready('I')]);
-    // It may have counted the Sync that it should have ignored.
+    // The server may have answered the Sync that it should have ignored.
     server.send([ready('I')]);
     client.expect([ready('I')]);
     server.take();
@@ -365,9 +366,9 @@ fn an_error_too_long_to_look_at_goes_through() {
     assert!(server.is_parked());
 }
 
-/// Nothing answers a Flush, so whoever has the server next would get what comes of it.
+/// A Flush is not answered, so the next client of the server would get the error.
 #[test]
-fn what_the_server_would_answer_late_does_not_reach_it() {
+fn a_flush_that_would_fail_late_does_not_reach_the_server() {
     let long = [&b"f\0\0\x27\x11"[..], &[b'x'; 10_000 - 4], b"y\0"].concat();
     for (bad, why) in [
         (b"H\0\0\0\x05x".to_vec(), "broken Flush packet"),

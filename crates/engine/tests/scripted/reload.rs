@@ -1,4 +1,4 @@
-//! The configuration changes while clients are at work.
+//! A reload of the configuration while clients work.
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};

@@ -1,6 +1,6 @@
-//! `cached plan must not change result type`: a statement that the pooler has shared between
-//! clients may be older than the client's own Parse, which no client can know. It is prepared anew
-//! where nobody can tell the difference; else the client gets the error.
+//! `cached plan must not change result type`: a statement that clients share may be older than this
+//! client's own Parse. The client cannot know that. Weir prepares the statement again if the client
+//! cannot notice a difference. Otherwise the client gets the error.
 
 use config::Unsupported;
 
@@ -8,12 +8,12 @@ use crate::carried::auto;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
-/// What PostgreSQL says of a statement whose columns have changed.
+/// PostgreSQL's error for a statement whose columns have changed.
 fn changed() -> Message {
     error_of("0A000", "cached plan must not change result type", "RevalidateCachedQuery")
 }
 
-/// What the pooler asks when it has heard that.
+/// Weir's messages after that error.
 fn renewal() -> [Message; 4] {
     [close("weir_1"), parse("weir_1", "select"), describe("weir_1"), sync()]
 }
@@ -22,8 +22,8 @@ fn renewed(column: &str) -> [Message; 5] {
     [closed(), parsed(), parameters(), columns(column), ready('I')]
 }
 
-/// One server, on which somebody has prepared a statement; another client's Parse of the same
-/// text is answered without asking it.
+/// One server, on which another client has prepared a statement. Weir answers this client's Parse
+/// of the same text itself.
 fn shared() -> (Rig, Client, Server) {
     let rig = Rig::of_size(1);
     let (first, server) = (rig.client(), rig.server(0));
@@ -38,7 +38,7 @@ fn shared() -> (Rig, Client, Server) {
     (rig, client, server)
 }
 
-/// The client is told what the statement returns.
+/// The client describes the statement.
 fn described(client: &Client, server: &Server, column: &str) {
     client.send([describe("mine"), sync()]);
     server.expect([describe("weir_1"), sync()]);
@@ -81,7 +81,7 @@ fn in_the_batch_of_its_own_parse() {
 }
 
 #[test]
-fn whatever_the_pieces_in_which_it_comes() {
+fn however_the_message_is_split() {
     for chunk in 1..40 {
         let (rig, client, server) = shared();
         rig.set_chunk(chunk);
@@ -122,7 +122,7 @@ fn in_the_middle_of_a_message_the_server_discards_the_rest() {
     client.send([bind[half..].to_vec(), execute[..half].to_vec()]);
     server.take();
     server.send([parameters(), changed()]);
-    // Its end has to be somewhere, or the Sync would be taken for it.
+    // The half-sent message must end first, or PostgreSQL would read the Sync as part of it.
     server.expect([vec![0; execute.len() - half], sync()]);
     server.send([ready('I')]);
     server.expect(renewal());
@@ -133,10 +133,10 @@ fn in_the_middle_of_a_message_the_server_discards_the_rest() {
     client.expect([parameters(), columns("a"), bound(), complete("SELECT 1"), ready('I')]);
 }
 
-/// Outside a COPY its data is nothing to PostgreSQL, but the half of it that the server has got must not
-/// swallow what follows.
+/// Outside a copy, PostgreSQL ignores copy data. But the half that the server has received must not
+/// swallow the next message.
 #[test]
-fn half_of_what_is_no_copys_data_is_brought_to_its_end_behind_the_sync_too() {
+fn half_a_copy_data_message_outside_a_copy_is_completed_after_the_sync() {
     for column in ["a", "b"] {
         let (_rig, client, server) = shared();
         described(&client, &server, "a");
@@ -149,7 +149,7 @@ fn half_of_what_is_no_copys_data_is_brought_to_its_end_behind_the_sync_too() {
         server.expect([vec![0; rest.len()], close, parse, describe, sync.clone()]);
         server.send(renewed(column));
         if column == "a" {
-            // All of it once more: to the very server that the first half comes to.
+            // The whole message is sent again, and to the server that gets its first half.
             client.send([rest.to_vec()]);
             server.expect([bind("weir_1"), execute(), sync, data]);
             server.send([bound(), complete("SELECT 1"), ready('I')]);
@@ -166,7 +166,7 @@ fn half_of_what_is_no_copys_data_is_brought_to_its_end_behind_the_sync_too() {
 }
 
 #[test]
-fn what_was_answered_in_part_does_not_move_to_another_server() {
+fn a_request_answered_in_part_does_not_move_to_another_server() {
     let (_rig, client, server) = shared();
     client.send([describe("mine"), sync()]);
     server.take();
@@ -201,7 +201,7 @@ fn not_if_the_client_was_told_of_other_rows() {
     server.send(renewed("b"));
     client.expect([changed(), ready('I')]);
     assert!(server.is_parked());
-    // What a driver does then works at once: the server's copy is new.
+    // A driver's recovery works at once: the server's copy is new.
     client.send([close("mine"), parse("mine", "select"), bind("mine"), execute(), sync()]);
     server.take();
     server.send([bound(), complete("SELECT 1"), ready('I')]);
@@ -209,7 +209,7 @@ fn not_if_the_client_was_told_of_other_rows() {
 }
 
 #[test]
-fn what_was_told_of_another_name_does_not_count() {
+fn a_description_under_another_name_does_not_count() {
     let (_rig, client, server) = shared();
     described(&client, &server, "a");
     client.send([parse("again", "select"), bind("again"), execute(), sync()]);
@@ -282,13 +282,13 @@ fn not_in_a_transaction() {
     server.send([done("ROLLBACK")]);
     client.take();
     server.take();
-    // The server's copy is forgotten.
+    // Weir forgets the server's copy.
     client.send(use_it());
     server.expect([close("weir_1"), parse("weir_1", "select"), bind("weir_1"), execute(), sync()]);
 }
 
 #[test]
-fn not_behind_another_answer_of_the_batch() {
+fn not_after_another_answer_of_the_batch() {
     let (_rig, client, server) = shared();
     client.send([parse("", "select 2"), bind("mine"), execute(), sync()]);
     server.take();
@@ -342,7 +342,7 @@ fn a_client_that_leaves_meanwhile_leaves_a_clean_server() {
     server.send(renewed("a"));
     assert!(server.is_parked());
     server.take();
-    // Nobody has noted how it came out.
+    // The outcome was not recorded.
     let again = rig.client();
     again.send([parse("again", "select"), sync()]);
     server.expect([close("weir_1"), parse("weir_1", "select"), sync()]);
@@ -389,7 +389,7 @@ fn it_is_cancelled_with_the_request() {
 }
 
 #[test]
-fn behind_numbers_that_the_server_had_to_forget_first() {
+fn after_the_server_had_to_forget_numbers() {
     let rig = auto(|config| {
         config.global.default_pool_size = 1;
         config.global.auto_unsupported = Unsupported::Warn;
@@ -404,7 +404,7 @@ fn behind_numbers_that_the_server_had_to_forget_first() {
     server.take();
     server.send([ready('I')]);
     client.take();
-    // From now on each client is given a server without numbers of others.
+    // From now on every client gets a server without other clients' numbers.
     first.send([query("SELECT lastval()")]);
     server.expect([query("DISCARD SEQUENCES"), query("SELECT lastval()")]);
     server.send([complete("DISCARD SEQUENCES"), ready('I'), complete("SELECT 1"), ready('I')]);
@@ -417,7 +417,7 @@ fn behind_numbers_that_the_server_had_to_forget_first() {
 }
 
 #[test]
-fn what_has_moved_to_a_server_with_an_older_copy_is_asked_about_there() {
+fn a_request_that_moved_to_a_server_with_an_older_copy_asks_there() {
     let rig = Rig::of_size(2);
     let (client, other) = (rig.client(), rig.client());
     let first = rig.server(0);

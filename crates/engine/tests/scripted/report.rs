@@ -1,4 +1,4 @@
-//! What the console is told of a worker.
+//! A worker's report for the console.
 
 use engine::report::{ClientState, Report, ServerState};
 use engine::stats::Stats;

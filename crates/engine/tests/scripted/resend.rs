@@ -1,18 +1,18 @@
-//! A request is sent once more, or is not: a lone BEGIN and a batch that only prepares and
-//! describes may be repeated, and so may what the server has not got one byte of. Nothing else.
+//! Requests that are sent again: a lone BEGIN, a batch that only prepares and describes, and a
+//! request of which the server has received no byte. No other request is.
 
 use crate::carried::auto;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
-/// Size 1, transaction mode.
+/// Pool size 1, transaction mode.
 fn pair() -> (Rig, Client, Server) {
     let rig = Rig::of_size(1);
     let (client, server) = (rig.client(), rig.server(0));
     (rig, client, server)
 }
 
-/// The client asks, the server dies without a word, the next one gets all of it again.
+/// The server dies before it answers the request. The next server gets the whole request.
 #[track_caller]
 fn is_repeated<const N: usize>(request: [Message; N]) -> (Rig, Client, Server) {
     let (rig, client, server) = pair();
@@ -25,7 +25,7 @@ fn is_repeated<const N: usize>(request: [Message; N]) -> (Rig, Client, Server) {
     (rig, client, second)
 }
 
-/// The client asks, the server dies without a word, the client is told.
+/// The server dies before it answers the request. The client gets an error.
 #[track_caller]
 fn is_reported<const N: usize>(request: [Message; N]) {
     let (_rig, client, server) = pair();
@@ -43,10 +43,10 @@ fn a_lone_begin() {
     second.expect([query("select 1")]);
 }
 
-/// What the last transaction has left is not known yet: the server has sent half a message behind it. Another
-/// server has none of it.
+/// The server has sent half a message after the transaction, so its traces are not known yet. No
+/// other server has them.
 #[test]
-fn nothing_while_the_last_transaction_has_no_verdict() {
+fn no_request_while_the_last_transaction_has_no_verdict() {
     let rig = auto(|config| config.global.default_pool_size = 1);
     let (client, server) = (rig.client(), rig.server(0));
     client.send([query("SET a.b = 'mine'")]);
@@ -72,7 +72,7 @@ fn a_batch_that_prepares_keeps_the_clients_name() {
     client.send([parse("a", "select 1"), sync()]);
     server.die();
     let second = rig.server(1);
-    // Nobody had the first any more.
+    // No client has the first statement any more.
     second.expect([parse("weir_2", "select 1"), sync()]);
     second.send([parsed(), ready('I')]);
     client.expect([parsed(), ready('I')]);
@@ -114,7 +114,7 @@ fn a_known_end_is_told_to_a_client_that_cannot_go_on() {
     client.send([query("begin")]);
     server.send([farewell()]);
     client.expect([farewell()]);
-    // Nor can one that has moved once already.
+    // A request that has already moved once does not move again.
     let (_rig, client, second) = is_repeated([query("begin")]);
     second.send([farewell()]);
     client.expect([farewell()]);
@@ -142,7 +142,7 @@ fn once_for_each_request() {
 }
 
 #[test]
-fn never_what_may_have_been_done() {
+fn never_a_request_that_may_have_had_an_effect() {
     is_reported([query("insert into t values (1)")]);
     is_reported([query("begin; insert into t values (1)")]);
     is_reported([query("begin"), query("insert into t values (1)")]);
@@ -152,7 +152,7 @@ fn never_what_may_have_been_done() {
 }
 
 #[test]
-fn never_what_was_answered_in_part() {
+fn never_a_request_that_was_answered_in_part() {
     let (_rig, client, server) = pair();
     client.send([parse("", "select 1"), describe(""), sync()]);
     server.send([parsed()]);
@@ -187,7 +187,7 @@ fn never_in_a_session_which_is_its_server() {
 }
 
 #[test]
-fn what_follows_a_begin_makes_it_more_than_a_begin() {
+fn a_begin_with_other_messages_is_no_lone_begin() {
     let (_rig, client, server) = pair();
     client.send([query("begin")]);
     client.send([query("insert into t values (1)")]);
@@ -208,7 +208,7 @@ fn the_rest_of_a_message_follows_its_beginning_to_the_next_server() {
 }
 
 #[test]
-fn whatever_it_is_if_the_server_has_not_got_a_byte_of_it() {
+fn any_request_of_which_the_server_has_no_byte() {
     let (rig, client, server) = pair();
     server.break_silently();
     client.send([query("insert into t values (1)")]);
@@ -217,7 +217,7 @@ fn whatever_it_is_if_the_server_has_not_got_a_byte_of_it() {
 }
 
 #[test]
-fn what_was_answered_before_it_without_a_server_stays_answered() {
+fn replies_that_needed_no_server_are_not_repeated() {
     let (rig, client, server) = pair();
     client.send([parse("a", "select 1"), sync()]);
     server.send([parsed(), ready('I')]);

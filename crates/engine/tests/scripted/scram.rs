@@ -1,4 +1,4 @@
-//! SCRAM on both sides, keys learnt on the way through, and logins proven by the server alone.
+//! SCRAM on both sides, keys taken from logins, and logins that only PostgreSQL can check.
 
 use config::{AccessPolicy, AuthType, PoolMode};
 use engine::auth::Peer;
@@ -22,15 +22,14 @@ fn stored_as(stored: String) -> Rig {
     })
 }
 
-/// One authentication request, and the kind of what came.
+/// Takes one authentication request, and returns its kind.
 fn request(client: &Client) -> Vec<u8> {
     let got = client.take();
     assert_eq!((got[0], got[4] as usize + 1), (b'R', got.len()), "{}", got.escape_ascii());
     got[5..].to_vec()
 }
 
-/// The client's side of the exchange up to its proof. What was seen: the salt's length and the
-/// iterations.
+/// The client's side of the exchange up to its proof. Returns the salt's length and the iterations.
 fn prove(client: &Client, secret: &str) -> (usize, u32) {
     let mechanisms = request(client);
     assert_eq!(mechanisms, b"\0\0\0\x0aSCRAM-SHA-256\0\0");
@@ -49,7 +48,7 @@ fn prove(client: &Client, secret: &str) -> (usize, u32) {
     (salt.len(), iterations)
 }
 
-/// Drop the server's part of the exchange from the front of the welcome.
+/// Removes the server's part of the exchange from the front of the login answer.
 fn take_final(client: &Client) {
     let got = client.take();
     assert_eq!(got[..9], *b"R\0\0\0\x36\0\0\0\x0c", "{}", show(&got).join("; "));
@@ -206,9 +205,9 @@ fn a_server_that_does_not_know_the_password_either_is_not_trusted() {
     assert!(!server.is_open() && rig.logged("incorrect SCRAM server signature"));
 }
 
-/// Neither before our proof nor behind it.
+/// Neither before Weir's proof nor after it.
 #[test]
-fn a_server_that_ends_scram_without_its_own_proof_is_not_trusted() {
+fn a_server_that_ends_scram_without_a_proof_is_not_trusted() {
     for continues in [false, true] {
         let rig = Rig::transaction().manual();
         let client = rig.connect();
@@ -238,7 +237,7 @@ fn proving() -> Rig {
     proving_in(20)
 }
 
-/// A pool of so many servers.
+/// A pool of at most so many servers.
 fn proving_in(size: u32) -> Rig {
     proving_on(1, size)
 }
@@ -272,7 +271,7 @@ fn asked_as(rig: &Rig, worker: usize, user: &str, secret: &str) -> Client {
     client
 }
 
-/// The server that was opened last asks for SCRAM and knows "secret".
+/// The server that was opened last. It asks for SCRAM, and its password is "secret".
 fn judge(rig: &Rig) -> Server {
     judge_at(rig, rig.servers() - 1)
 }
@@ -288,7 +287,7 @@ fn judge_at(rig: &Rig, at: usize) -> Server {
 }
 
 #[test]
-fn the_server_itself_decides_who_comes_in() {
+fn the_server_itself_decides_which_clients_log_in() {
     let rig = proving();
     let client = asked(&rig, "secret");
     client.expect([]);
@@ -309,7 +308,7 @@ fn the_server_itself_decides_who_comes_in() {
 }
 
 #[test]
-fn who_waits_gets_the_place_of_a_failed_proof_at_once() {
+fn a_waiting_client_gets_the_seat_of_a_failed_proof_at_once() {
     let rig = proving_in(1);
     let client = asked(&rig, "secret");
     let first = judge(&rig);
@@ -346,7 +345,7 @@ fn a_proof_takes_a_place_like_any_server() {
 }
 
 #[test]
-fn one_proof_is_enough_for_all_who_wait_with_the_same_password() {
+fn one_proof_serves_all_waiting_clients_with_the_same_password() {
     let rig = proving_in(1);
     let clients = [(); 3].map(|()| asked(&rig, "secret"));
     assert_eq!(rig.servers(), 1);
@@ -359,7 +358,7 @@ fn one_proof_is_enough_for_all_who_wait_with_the_same_password() {
 }
 
 #[test]
-fn the_place_of_a_failed_proof_goes_to_who_waits_on_another_worker() {
+fn the_seat_of_a_failed_proof_goes_to_a_client_of_another_worker() {
     let rig = proving_on(2, 1);
     let wrong = asked(&rig, "wrong");
     let right = asked_at(&rig, 1, "secret");
@@ -411,7 +410,7 @@ fn further_servers_open_with_the_hash_where_md5_is_asked_for() {
 }
 
 #[test]
-fn a_server_that_trusts_everybody_proves_nothing() {
+fn a_server_with_trust_proves_no_password() {
     let rig = proving();
     let client = asked(&rig, "anything");
     let server = rig.server(0);
@@ -432,7 +431,7 @@ fn a_password_is_asked_for_on_loopback_only() {
 }
 
 #[test]
-fn one_who_leaves_while_being_proven_takes_the_attempt_along() {
+fn the_proof_of_a_client_that_leaves_is_given_up() {
     let rig = proving();
     let client = asked(&rig, "secret");
     client.leave();
@@ -451,8 +450,8 @@ fn nothing_is_read_while_the_proof_is_out() {
     server.expect([query("select 1")]);
 }
 
-/// Alice's pool asks for a seat to which bob's has a better right, and while that is asked whether it
-/// needs it, so is alice's own.
+/// Alice's pool asks for a seat, to which bob's pool has a better right. While bob's pool is asked,
+/// alice's own pool is asked as well.
 #[test]
 fn no_client_is_proven_twice_by_seats_that_come_at_once() {
     let rig = Rig::new(|config| {

@@ -1,4 +1,4 @@
-//! What is known of a password does not serve the server's method, or not any more: clients are told at
+//! Weir's stored password does not fit the server's method, or has changed. Clients are told at
 //! once.
 
 use config::AuthType;
@@ -28,7 +28,7 @@ fn asks_for_scram() -> Message {
     out
 }
 
-/// A client that is let in without a proof, and the server that is opened for it.
+/// A client that logs in without a password, and the server that is opened for it.
 fn logging_in(stored: &str) -> (Rig, Client, Server) {
     let rig = Rig::new(|config| {
         config.auth_file.users.insert("alice".into(), stored.into());
@@ -61,7 +61,7 @@ fn a_secret_of_another_type_is_told_at_once() {
     }
 }
 
-/// With `auth_query`, too: no proof is made from a password that nobody has.
+/// The same holds with `auth_query`: Weir makes no proof from a password that it does not have.
 #[test]
 fn a_verifier_that_was_asked_for_is_no_password() {
     let rig = Rig::new(|config| {
@@ -86,9 +86,9 @@ fn a_verifier_that_was_asked_for_is_no_password() {
     client.expect_fatal(WRONG_TYPE);
 }
 
-/// The servers that are to be replaced serve nobody new, so nobody waits for one of them.
+/// Servers that are to be replaced serve no new client, so clients do not wait for them.
 #[test]
-fn a_password_that_was_changed_is_told_at_once_behind_a_reconnect() {
+fn a_changed_password_is_reported_at_once_after_a_reconnect() {
     let rig = Rig::transaction();
     let (busy, other) = (rig.client(), rig.client());
     busy.send([query("begin")]);
@@ -119,6 +119,6 @@ fn a_password_without_a_user_has_no_effect() {
     server.connect();
     server.take();
     server.send([asks_for_cleartext()]);
-    // That of `auth_file`.
+    // The password of `auth_file`.
     server.expect([password("secret")]);
 }

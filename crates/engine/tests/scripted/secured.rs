@@ -1,5 +1,5 @@
-//! How a client comes to TLS. The handshake is the shell's; what the engine decides is when one
-//! begins, and who must have one.
+//! TLS of clients. The shell does the handshake. The engine decides when it begins, and which
+//! clients need it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn offering(mode: SslMode) -> Rig {
     Rig::new(|config: &mut Config| config.global.client_tls_sslmode = mode)
 }
 
-/// A client that is back from its handshake.
+/// A client whose handshake is over.
 fn secured(rig: &Rig) -> Client {
     let secured = Some(Arc::new(Secured::default()));
     rig.connect_from(0, Peer { secured, ..Peer::default() })
@@ -27,7 +27,7 @@ fn ssl_request() -> Message {
 }
 
 #[test]
-fn who_asks_is_told_to_begin() {
+fn a_client_that_asks_for_tls_may_begin() {
     let rig = offering(SslMode::Allow);
     let client = rig.connect();
     client.send([ssl_request()]);
@@ -37,7 +37,7 @@ fn who_asks_is_told_to_begin() {
 }
 
 #[test]
-fn who_begins_without_asking_is_understood() {
+fn a_client_that_begins_tls_directly_is_understood() {
     let rig = offering(SslMode::Allow);
     let client = rig.connect();
     client.send([vec![0x16, 3, 1, 0, 5, 1]]);
@@ -64,14 +64,14 @@ fn bytes_slipped_in_before_the_handshake_are_rejected() {
 }
 
 #[test]
-fn nobody_begins_twice() {
+fn no_transaction_begins_twice() {
     let client = secured(&offering(SslMode::Allow));
     client.send([ssl_request()]);
     client.expect_fatal("SSL req inside SSL");
 }
 
 #[test]
-fn where_it_is_required_nobody_comes_in_without() {
+fn required_tls_refuses_clients_without_it() {
     for mode in [SslMode::Require, SslMode::VerifyCa, SslMode::VerifyFull] {
         let rig = offering(mode);
         let client = rig.connect();

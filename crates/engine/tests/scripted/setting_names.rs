@@ -1,5 +1,5 @@
-//! Settings of an application's own, which PostgreSQL does not list: the question what was left names
-//! all that the transaction may have set, and nothing that could make it fail.
+//! Application settings, which PostgreSQL does not list. The probe must name each one that the
+//! transaction may have set, and no name that could make it fail.
 
 use wire::backend;
 
@@ -7,7 +7,7 @@ use crate::carried::{auto, tells};
 use crate::messages::*;
 use crate::rig::Server;
 
-/// What the server is asked. In other letters than ASCII it could be one that fails.
+/// Takes the probe's query. With letters other than ASCII, the probe could fail.
 #[track_caller]
 fn question(server: &Server) -> String {
     let message = server.take();
@@ -17,7 +17,7 @@ fn question(server: &Server) -> String {
     question
 }
 
-/// The names that the server is asked about.
+/// The names that the probe asks for.
 #[track_caller]
 fn asked(server: &Server) -> Vec<String> {
     let question = question(server);
@@ -52,7 +52,7 @@ fn bytes_of_a_parameter_that_are_no_name_are_not_asked_about() {
 }
 
 #[test]
-fn what_was_guessed_before_a_question_failed_is_not_asked_behind_others() {
+fn names_guessed_before_a_failed_probe_are_not_asked_later() {
     let rig = auto(|config| config.global.default_pool_size = 2);
     let [first, second] = [rig.client(), rig.client()];
     let one = rig.server(0);
@@ -66,7 +66,7 @@ fn what_was_guessed_before_a_question_failed_is_not_asked_behind_others() {
     assert_eq!(asked(&other), ["u.d"]);
     other.send([nothing()]);
     assert!(other.is_parked());
-    // What the first may have set is asked about still.
+    // Weir still asks for settings of the first transaction.
     first.send([query("SELECT 1")]);
     one.answers("SELECT 1");
     assert_eq!(asked(&one), ["t.c", "u.d"]);
@@ -74,7 +74,7 @@ fn what_was_guessed_before_a_question_failed_is_not_asked_behind_others() {
     assert!(one.is_parked());
 }
 
-/// `app.tenant`, and then so many other names.
+/// A text with `app.tenant` and so many other names.
 fn sets_among(count: usize) -> String {
     let others: Vec<_> = (0..count).map(|n| format!("t.c{n}")).collect();
     format!("SET app.tenant = '7'; SELECT {}", others.join(","))
@@ -103,7 +103,7 @@ fn all_names_in_a_text_are_asked_about() {
 }
 
 #[test]
-fn a_name_far_behind_in_a_long_text_is_asked_about() {
+fn a_name_at_the_end_of_a_long_text_is_asked_about() {
     let rig = auto(|_| {});
     let client = rig.client();
     let server = rig.server(0);
@@ -165,7 +165,7 @@ fn a_parameter_that_is_not_searched_to_its_end_keeps_the_client_on_its_server() 
 }
 
 #[test]
-fn a_server_is_closed_behind_a_function_with_more_parameters_than_are_searched() {
+fn a_server_is_closed_after_a_function_with_more_parameters_than_are_searched() {
     for (len, stays) in [(60_000, true), (70_000, false)] {
         let rig = auto(|_| {});
         let client = rig.client();
@@ -224,7 +224,7 @@ fn calls_for_large_objects_leave_nothing() {
 }
 
 #[test]
-fn a_bind_sets_what_the_text_that_sql_has_prepared_names() {
+fn a_bind_may_set_any_setting_that_a_text_of_sqls_prepare_names() {
     let rig = auto(|_| {});
     let client = rig.client();
     let server = rig.server(0);
@@ -234,7 +234,7 @@ fn a_bind_sets_what_the_text_that_sql_has_prepared_names() {
     asked(&server);
     let prepared = row_of(&[Some("p"), Some("p"), Some(prepare)]);
     server.send([prepared, nothing()]);
-    // Others make the pool forget it.
+    // So many other names push it out of the pool's list.
     let others = sets_among(1_000);
     client.send([query(&others)]);
     server.answers(&others);
@@ -264,7 +264,7 @@ fn execute_sets_what_the_prepared_text_names() {
     asked(&server);
     server.send([row_of(&[Some("p"), Some("p"), Some(prepare)]), nothing()]);
     assert!(server.is_parked());
-    // Others make the pool forget it.
+    // So many other names push it out of the pool's list.
     let others = sets_among(1_000);
     client.send([query(&others)]);
     server.answers(&others);

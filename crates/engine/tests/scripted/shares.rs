@@ -1,5 +1,5 @@
-//! Pools that compete for servers under a common limit: each has a share by its weight, whichever limit
-//! it is.
+//! Pools that compete for servers under a common limit. Each gets a share by its weight, whichever
+//! limit it is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use engine::shares::TURN;
 use crate::messages::*;
 use crate::rig::{Client, Rig, add_others, app};
 
-/// Clients of each pool.
+/// Number of clients of each pool.
 const CLIENTS: usize = 4;
 const TRANSACTION_US: u64 = 5_000;
 
-/// A user and its weight, a database and its weight.
+/// A user with its weight, and a database with its weight.
 type Rival = ((&'static str, u16), (&'static str, u16));
 
-/// Pools that have work all the time.
+/// Pools that always have work.
 struct Contest {
     rig: Rig,
     clients: Vec<Client>,
-    /// Servers that there may be.
+    /// The limit of servers.
     limit: usize,
 }
 
@@ -50,7 +50,7 @@ impl Contest {
         Self { clients: clients.collect(), rig, limit }
     }
 
-    /// What each of them gets of 10,000 transactions.
+    /// Returns how many of 10,000 transactions each pool gets.
     fn play(&self) -> Vec<u64> {
         let mut had = vec![0; self.clients.len() / CLIENTS];
         while had.iter().sum::<u64>() < 10_000 {
@@ -127,10 +127,10 @@ fn pools_of_the_process_have_shares_by_both_weights() {
     check(1, &[(("alice", 1000), ("app", 500)), (("bob", 1000), ("other", 1000))], set);
 }
 
-/// The first counts with the second in one limit and with the third in another one, and these not with
-/// each other.
+/// The first pool shares one limit with the second and another limit with the third. The second and
+/// third pool share none.
 #[test]
-fn who_needs_room_in_two_limits_has_a_share_as_well() {
+fn a_pool_under_two_limits_has_a_share_as_well() {
     let (alice, bob) = (("alice", 1), ("bob", 1));
     for (workers, limit) in [(1, 1), (2, 1), (2, 3)] {
         let rivals = [(alice, APP), (bob, APP), (alice, ("other", 1))];
@@ -139,7 +139,7 @@ fn who_needs_room_in_two_limits_has_a_share_as_well() {
             config.global.max_user_connections = limit;
         });
         let had = contest.play();
-        // In half of the time the one, and in the other half both others.
+        // For half of the time the first pool works, for the other half both others.
         assert!(had.iter().all(|had| (2_500..4_200).contains(had)), "{limit}: {had:?}");
         let (opened, turns) = (contest.rig.servers() as u64, 10_000 * TRANSACTION_US / TURN);
         assert!(opened < 2 * turns, "{limit}: {opened} servers were opened");

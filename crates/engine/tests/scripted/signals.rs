@@ -1,5 +1,5 @@
-//! `pg_cancel_backend` and `pg_terminate_backend` with a process id that a client was told at its login
-//! (`pool_mode = auto`).
+//! `pg_cancel_backend` and `pg_terminate_backend` with a process id that Weir gave a client at
+//! login (`pool_mode = auto`).
 
 use std::sync::Arc;
 
@@ -11,6 +11,8 @@ use wire::frontend;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server, add_others};
 
+mod permission;
+
 fn auto(workers: usize, change: impl FnOnce(&mut Config)) -> Rig {
     Rig::with_workers(workers, |config| {
         config.global.pool_mode = PoolMode::Auto;
@@ -18,7 +20,7 @@ fn auto(workers: usize, change: impl FnOnce(&mut Config)) -> Rig {
     })
 }
 
-/// A client of that worker, and the process id that it was told.
+/// A client of that worker, and the process id that it was given.
 fn told(rig: &Rig, worker: usize, user: &str) -> (Client, u32) {
     let client = rig.connect_from(worker, Peer::default());
     client.say_hello_as(user, "app");
@@ -26,7 +28,7 @@ fn told(rig: &Rig, worker: usize, user: &str) -> (Client, u32) {
     (client, pid)
 }
 
-/// The same, with a server that works for it.
+/// The same, with a server that runs its query.
 fn busy(rig: &Rig, worker: usize) -> (Client, u32, Server) {
     let (client, pid) = told(rig, worker, "alice");
     client.send([query("slow")]);
@@ -47,7 +49,7 @@ const CANCELED: &str = "SELECT true AS \"pg_cancel_backend\"";
 const TERMINATED: &str = "SELECT true AS \"pg_terminate_backend\"";
 const PARAMETER: &str = "SELECT pg_cancel_backend($1)";
 
-/// A Bind whose one value is this.
+/// A Bind with this one value.
 fn bind_value(statement: &str, value: Option<&[u8]>) -> Message {
     let mut out = Vec::new();
     frontend::bind_text(&mut out, statement.as_bytes(), &[value]);
@@ -58,14 +60,14 @@ fn bind_id(statement: &str, pid: u32) -> Message {
     bind_value(statement, Some(pid.to_string().as_bytes()))
 }
 
-/// The Parse of what is run in place of `SELECT pg_cancel_backend($1)`.
+/// The Parse of the text that replaces `SELECT pg_cancel_backend($1)`.
 fn parse_answer(name: &str, text: &str) -> Message {
     let mut out = Vec::new();
     frontend::parse(&mut out, name.as_bytes(), text.as_bytes(), &[0, 1, 0, 0, 0, 23]);
     out
 }
 
-/// The server is asked whether its client may signal sessions of `user`, within a batch or not.
+/// Weir asks the server whether its client may signal sessions of `user`, within a batch or not.
 #[track_caller]
 fn is_asked(server: &Server, user: &str, in_batch: bool) {
     let question = String::from_utf8_lossy(&server.take()).into_owned();
@@ -73,7 +75,7 @@ fn is_asked(server: &Server, user: &str, in_batch: bool) {
     assert_eq!(question.ends_with("H\0\0\0\u{4}"), in_batch, "{question}");
 }
 
-/// What it answers.
+/// The server's answer to that.
 fn allows(what: &str) -> Message {
     let described = wire_columns();
     let row = row_of(&[Some("role"), Some(what)]);
@@ -97,11 +99,11 @@ fn another_clients_query_is_cancelled_and_the_call_says_true() {
         requester.send([cancel(pid)]);
         let cancels = rig.cancels();
         assert_eq!(cancels, [(0, cancel_request(server.pid(), &server.pid().to_be_bytes()))]);
-        // PostgreSQL answers when the request was delivered.
+        // PostgreSQL answers after the request was delivered.
         rig.server(1).expect([]);
         server.send([error("57014", "canceling statement"), ready('I')]);
         target.expect([error("57014", "canceling statement"), ready('I')]);
-        // Nor has anybody else the server before that.
+        // No other client gets the server before that.
         assert!(!server.is_parked());
         rig.finish_cancel();
         rig.server(1).answers(CANCELED);
@@ -111,7 +113,7 @@ fn another_clients_query_is_cancelled_and_the_call_says_true() {
 }
 
 #[test]
-fn who_has_nothing_to_cancel_is_left_alone() {
+fn a_client_without_a_query_is_not_cancelled() {
     let rig = auto(1, |config| config.global.default_pool_size = 1);
     let ((target, pid), requester) = (told(&rig, 0, "alice"), rig.client());
     requester.send([cancel(pid)]);
@@ -123,7 +125,7 @@ fn who_has_nothing_to_cancel_is_left_alone() {
     server.expect([query("BEGIN")]);
     server.send([complete("BEGIN"), ready('T')]);
     target.expect([complete("BEGIN"), ready('T')]);
-    // It waits for the one server.
+    // The requester waits for the only server.
     requester.send([cancel(pid)]);
     target.send([query("COMMIT")]);
     server.answers("COMMIT");
@@ -134,7 +136,7 @@ fn who_has_nothing_to_cancel_is_left_alone() {
 #[test]
 fn a_client_is_terminated_and_its_query_ended() {
     for workers in [1, 2] {
-        // Whatever is said of clients that are lost.
+        // This does not depend on the setting for lost clients.
         let rig = auto(workers, |config| config.global.cancel_lost_queries = false);
         let (target, pid, server) = busy(&rig, 0);
         let requester = rig.client_at(workers - 1);
@@ -147,7 +149,7 @@ fn a_client_is_terminated_and_its_query_ended() {
         rig.finish_cancel();
         server.send([error("57014", "canceling statement"), ready('I')]);
         assert!(server.is_parked());
-        // It is gone.
+        // The target is gone.
         requester.send([terminate_it(pid)]);
         let again = format!("SELECT pg_terminate_backend({pid})");
         [rig.server(0), rig.server(1)].iter().for_each(|server| {
@@ -237,7 +239,7 @@ fn a_named_statement_is_bound_once_for_each_use() {
     requester.send([bind_id("a", second), execute(), sync()]);
     server.expect([bind_id("weir_2", second), execute(), sync()]);
     server.send([bound(), row("t"), done("SELECT 1")]);
-    // One that nobody was told, and none.
+    // A process id that no client has, and values that are none.
     for value in [Some(&b"4194305"[..]), Some(b"1"), Some(b"x"), None] {
         requester.send([bind_value("a", value), execute(), sync()]);
         server.expect([bind_value("weir_1", value), execute(), sync()]);
@@ -246,7 +248,7 @@ fn a_named_statement_is_bound_once_for_each_use() {
 }
 
 #[test]
-fn what_waits_for_its_batch_is_asked_for() {
+fn a_call_after_a_flush_in_the_middle_of_its_batch_is_carried_out() {
     // postgres.js describes its statement before it binds it.
     let rig = auto(2, |_| {});
     let (_target, pid, _) = busy(&rig, 0);
@@ -271,7 +273,7 @@ fn messages_before_the_call_are_answered_first() {
     let requester = rig.client();
     requester.send([query("BEGIN"), cancel(pid), cancel(pid), query("COMMIT")]);
     let server = rig.server(1);
-    // Nothing was sent before the first one: all of it waits.
+    // Nothing was sent before the first call, so everything waits.
     server.expect([]);
     rig.finish_cancel();
     server.expect([query("BEGIN"), query(CANCELED)]);
@@ -289,7 +291,7 @@ fn each_of_two_calls_in_a_row_is_carried_out_once() {
     let rig = auto(1, |_| {});
     let (_target, pid, _) = busy(&rig, 0);
     let requester = rig.client();
-    // The second one finds nobody.
+    // The second call finds no client.
     requester.send([terminate_it(pid), terminate_it(pid)]);
     let server = rig.server(1);
     server.expect([query(TERMINATED)]);
@@ -300,7 +302,7 @@ fn each_of_two_calls_in_a_row_is_carried_out_once() {
 }
 
 #[test]
-fn a_call_that_is_decided_at_once_behind_an_answer_is_carried_out_once() {
+fn a_call_that_is_decided_right_after_an_answer_is_carried_out_once() {
     let rig = auto(1, |_| {});
     let (_target, pid, _) = busy(&rig, 0);
     let requester = rig.client();
@@ -314,7 +316,7 @@ fn a_call_that_is_decided_at_once_behind_an_answer_is_carried_out_once() {
 }
 
 #[test]
-fn a_call_behind_an_error_is_not_carried_out() {
+fn a_call_after_an_error_is_not_carried_out() {
     let rig = auto(1, |_| {});
     let (_target, pid, _) = busy(&rig, 0);
     let requester = rig.client();
@@ -325,12 +327,12 @@ fn a_call_behind_an_error_is_not_carried_out() {
     requester.take();
     requester.send([query("wrong")]);
     requester.send([cancel(pid)]);
-    // Whether it is to be carried out is not known.
+    // Weir does not know yet whether to carry it out.
     assert_eq!(rig.cancels(), []);
     server.send([error("22012", "division by zero"), ready('E')]);
     server.expect([query("wrong"), cancel(pid)]);
     assert_eq!(rig.cancels(), []);
-    // Nor within a batch that has failed.
+    // The same within a failed batch.
     server.send([error("25P02", "aborted"), ready('E')]);
     requester.send([query("ROLLBACK")]);
     server.answers("ROLLBACK");
@@ -361,84 +363,7 @@ fn a_client_that_means_itself_has_postgresql_do_it() {
 }
 
 #[test]
-fn whether_another_users_session_may_be_signaled_postgresql_says() {
-    const ROLE: &str = "DO $weir$BEGIN RAISE EXCEPTION USING ERRCODE = '42501', \
-        MESSAGE = 'must be a member of the role whose query is being canceled or member of \
-        pg_signal_backend'; END$weir$";
-    for (says, answer, cancels) in [("yes", CANCELED, true), ("role", ROLE, false)] {
-        let rig = auto(2, add_others);
-        let (_target, pid, _) = busy(&rig, 0);
-        let (requester, _) = told(&rig, 1, "bob");
-        requester.send([cancel(pid)]);
-        let server = rig.server(1);
-        is_asked(&server, "alice", false);
-        assert_eq!(rig.cancels(), []);
-        server.send([allows(says), ready('I')]);
-        assert_eq!(rig.cancels().len(), usize::from(cancels));
-        if cancels {
-            rig.finish_cancel();
-        }
-        server.answers(answer);
-        requester.expect([done("OK")]);
-    }
-}
-
-#[test]
-fn a_role_is_no_permission_and_is_asked_about() {
-    let rig = auto(1, |_| {});
-    let (_target, pid, _) = busy(&rig, 0);
-    let requester = rig.client();
-    requester.send([query("BEGIN")]);
-    let server = rig.server(1);
-    server.take();
-    server.send([complete("BEGIN"), ready('T')]);
-    requester.send([query("SET LOCAL ROLE nobody")]);
-    server.take();
-    server.send([complete("SET"), ready('T')]);
-    requester.take();
-    requester.send([cancel(pid)]);
-    is_asked(&server, "alice", false);
-    server.send([allows("superuser"), ready('T')]);
-    let answer = String::from_utf8_lossy(&server.take()).into_owned();
-    assert!(answer.contains("must be a superuser to cancel superuser query"), "{answer}");
-    assert_eq!(rig.cancels(), []);
-}
-
-#[test]
-fn the_question_does_not_end_a_batch() {
-    for fails in [false, true] {
-        let rig = auto(1, add_others);
-        let (_target, pid, _) = busy(&rig, 0);
-        let (requester, _) = told(&rig, 0, "bob");
-        requester.send([parse("", PARAMETER), flush()]);
-        let server = rig.server(1);
-        server.take();
-        server.send([parsed()]);
-        requester.expect([parsed()]);
-        requester.send([bind_id("", pid), execute(), sync()]);
-        is_asked(&server, "alice", true);
-        if fails {
-            server.send([error("57014", "canceling statement due to statement timeout")]);
-            server.expect([sync()]);
-            server.send([ready('I')]);
-            let message = "canceling statement due to statement timeout";
-            requester.expect([error("57014", message), ready('I')]);
-            assert!(server.is_parked());
-        } else {
-            server.send([allows("yes")]);
-            rig.finish_cancel();
-            server.expect([
-                parse_answer("weir_1", CANCELED),
-                bind_id("weir_1", pid),
-                execute(),
-                sync(),
-            ]);
-        }
-    }
-}
-
-#[test]
-fn a_client_on_another_host_is_none_of_postgresqls() {
+fn a_client_of_another_postgresql_server_is_not_signaled() {
     let rig = auto(1, |config| {
         add_others(config);
         let other = config.databases.get_mut("other").expect("it was added");
@@ -462,7 +387,7 @@ fn a_later_client_in_its_place_is_not_hit() {
     requester.take();
     rig.hold_mail(true);
     requester.send([cancel(pid)]);
-    // It is found, and before the order comes it leaves.
+    // The target is found, and leaves before the order arrives.
     rig.deliver_letters(2);
     server.send([done("OK")]);
     target.say_goodbye();
@@ -476,8 +401,8 @@ fn a_later_client_in_its_place_is_not_hit() {
 }
 
 #[test]
-fn who_leaves_meanwhile_takes_the_matter_along() {
-    // The client that asks leaves.
+fn a_client_that_leaves_meanwhile_ends_the_procedure() {
+    // The caller leaves.
     let rig = auto(2, |_| {});
     let (_target, pid, _) = busy(&rig, 0);
     let requester = rig.client_at(1);
@@ -485,7 +410,7 @@ fn who_leaves_meanwhile_takes_the_matter_along() {
     requester.leave();
     assert!(rig.server(1).is_parked());
     rig.finish_cancel();
-    // The client that is meant leaves.
+    // The target leaves.
     let (target, pid, server) = busy(&rig, 0);
     let requester = rig.client_at(1);
     requester.send([cancel(pid)]);
@@ -498,7 +423,7 @@ fn who_leaves_meanwhile_takes_the_matter_along() {
 }
 
 #[test]
-fn a_cancel_request_that_is_not_delivered_is_false() {
+fn a_call_returns_false_if_its_cancel_request_is_not_delivered() {
     let rig = auto(1, |_| {});
     let (_target, pid, _) = busy(&rig, 0);
     let requester = rig.client();
@@ -507,9 +432,9 @@ fn a_cancel_request_that_is_not_delivered_is_false() {
     rig.server(1).expect([cancel(pid)]);
 }
 
-/// Nothing else would end the query that has the only server.
+/// Otherwise the query that has the only server would never end.
 #[test]
-fn who_waits_for_the_server_of_the_query_that_it_cancels_is_heard() {
+fn a_queued_client_can_cancel_the_query_on_the_only_server() {
     for workers in [1, 2] {
         for way in 0..3 {
             let rig = auto(workers, |config| config.global.default_pool_size = 1);
@@ -552,14 +477,14 @@ fn who_waits_for_the_server_of_the_query_that_it_cancels_is_heard() {
 }
 
 #[test]
-fn who_gets_a_server_while_it_is_done_is_held_back_until_it_is() {
+fn a_target_that_gets_a_server_during_the_call_is_held_back() {
     let rig = auto(2, |config| config.global.default_pool_size = 1);
     let requester = rig.client_at(1);
     let (target, pid, server) = busy(&rig, 0);
     requester.send([query("other")]);
     requester.send([cancel(pid)]);
     rig.wait(1);
-    // It is not the first that it asks.
+    // Weir does not ask this client first.
     assert_eq!(rig.cancels(), []);
     server.send([done("OK")]);
     target.take();

@@ -1,4 +1,5 @@
-//! Servers with the library `weir`, which report the states of their sessions: nobody asks them.
+//! Servers with the library `weir`, which report the state of their sessions. Weir does not probe
+//! them.
 
 use std::path::Path;
 
@@ -12,17 +13,17 @@ use crate::rig::{Client, Rig, Server, server_welcome_with};
 const ALICE: &[(&str, &str)] = &[("user", "alice"), ("database", "app")];
 const WORK_MEM: &str = "SELECT pg_catalog.set_config('work_mem','5MB',false) IS NULL;";
 const RESETS: &str = "RESET \"work_mem\";";
-/// What a server has told that holds nothing.
+/// The report of an empty session.
 const NOTHING: &str = "v1";
-/// A text that shows nothing of what it does.
+/// A text whose effect cannot be seen.
 const UNSEEN: &str = "UPDATE t SET a = 1";
 
-/// An answer, and the state behind it.
+/// An answer, followed by a state report.
 fn done_with(state: &str) -> Message {
     [complete("OK"), status("weir.state", state), ready('I')].concat()
 }
 
-/// The next server logs in, and reports this.
+/// The next server logs in and reports this state.
 fn log_in(rig: &Rig, at: usize, state: &str) -> Server {
     let server = rig.server(at);
     server.connect();
@@ -31,7 +32,7 @@ fn log_in(rig: &Rig, at: usize, state: &str) -> Server {
     server
 }
 
-/// A client of a pool whose first server reports.
+/// A client of a pool whose first server sends reports.
 fn reporting(change: impl FnOnce(&mut Config)) -> (Rig, Client, Server) {
     let rig = auto(change).manual();
     let client = rig.connect();
@@ -43,7 +44,7 @@ fn reporting(change: impl FnOnce(&mut Config)) -> (Rig, Client, Server) {
     (rig, client, server)
 }
 
-/// The query is run, and then the session is in that state, if it is another one. Nothing is asked.
+/// Runs the query. Afterwards the session has that state, if it changes. There is no probe.
 #[track_caller]
 fn runs(client: &Client, server: &Server, sql: &str, state: Option<&str>) {
     client.send([query(sql)]);
@@ -58,7 +59,7 @@ fn pins(rig: &Rig) -> Pins {
     pinned.map_or(Pins::NONE, |pinned| pinned.pins)
 }
 
-/// A new client's transaction is run, behind these texts of ours.
+/// Runs a new client's transaction, after these texts of Weir's.
 #[track_caller]
 fn is_free(rig: &Rig, server: &Server, before: &[&str]) {
     assert!(server.is_parked());
@@ -94,7 +95,7 @@ fn servers_are_asked_for_reports_in_auto_mode_alone() {
 }
 
 #[test]
-fn what_a_text_has_set_is_the_clients_without_a_question() {
+fn a_reported_setting_is_the_clients_without_a_probe() {
     let (rig, client, server) = reporting(|_| {});
     runs(&client, &server, "SET work_mem = '5MB'", Some("v1;s:work_mem=5MB"));
     runs(&client, &server, "SELECT 1", None);
@@ -107,7 +108,7 @@ fn what_a_text_has_set_is_the_clients_without_a_question() {
 }
 
 #[test]
-fn so_is_what_no_text_shows() {
+fn so_is_a_reported_setting_that_no_text_shows() {
     let (rig, client, server) = reporting(|_| {});
     runs(&client, &server, UNSEEN, Some("v1;s:work_mem=5MB"));
     is_free(&rig, &server, &[RESETS]);
@@ -127,7 +128,7 @@ fn a_function_that_leaves_nothing_costs_nothing() {
 }
 
 #[test]
-fn what_cannot_be_carried_keeps_the_server_until_it_is_reported_to_be_gone() {
+fn state_that_cannot_be_carried_pins_the_server_until_a_report_without_it() {
     for (state, pin) in [
         ("v1;t", Pins::TEMPORARY),
         ("v1;k", Pins::LOCK),
@@ -139,7 +140,7 @@ fn what_cannot_be_carried_keeps_the_server_until_it_is_reported_to_be_gone() {
         let (rig, client, server) = reporting(|_| {});
         runs(&client, &server, UNSEEN, Some(state));
         assert_eq!(pins(&rig), pin, "{state}");
-        // Without another report it is as it was.
+        // Without a new report, the state is unchanged.
         for sql in ["SELECT 1", "DROP TABLE a", "SELECT pg_advisory_unlock(1)"] {
             runs(&client, &server, sql, None);
             assert_eq!(pins(&rig), pin, "{state}");
@@ -150,7 +151,7 @@ fn what_cannot_be_carried_keeps_the_server_until_it_is_reported_to_be_gone() {
 }
 
 #[test]
-fn who_leaves_has_its_state_discarded() {
+fn the_state_of_a_client_that_leaves_is_discarded() {
     for (state, is_kept) in [("v1;t", true), ("v1;u", true), ("v1;e:1:load", false)] {
         let (rig, client, server) = reporting(|_| {});
         runs(&client, &server, UNSEEN, Some(state));
@@ -165,7 +166,7 @@ fn who_leaves_has_its_state_discarded() {
 }
 
 #[test]
-fn the_state_of_who_has_left_amid_a_query_is_discarded() {
+fn the_state_of_a_client_that_left_in_a_query_is_discarded() {
     let (rig, client, server) = reporting(|_| {});
     client.send([query(UNSEEN)]);
     server.expect([query(UNSEEN)]);
@@ -199,7 +200,7 @@ fn events_are_reasons_that_no_state_shows() {
             assert_eq!(pins(&rig), expected, "{event} {what:?}");
         }
     }
-    // A newer library may tell of other ones.
+    // A newer library may report other kinds of state.
     let (rig, client, server) = reporting(|_| {});
     runs(&client, &server, UNSEEN, Some("v1;e:1:unheard_of"));
     assert_eq!(pins(&rig), Pins::LOAD | Pins::UNVERIFIED);
@@ -208,7 +209,7 @@ fn events_are_reasons_that_no_state_shows() {
 }
 
 #[test]
-fn a_text_that_only_looks_as_if_it_asked_pins_nobody() {
+fn a_text_that_only_seems_to_ask_for_a_number_pins_no_client() {
     let (rig, client, server) = reporting(|_| {});
     client.send([parse("", "SELECT currval('s')"), sync()]);
     server.expect([parse("", "SELECT currval('s')"), sync()]);
@@ -229,7 +230,7 @@ fn numbers_that_a_function_has_discarded_are_not_asked_for() {
 }
 
 #[test]
-fn where_a_function_asks_the_next_client_finds_no_strangers_number() {
+fn after_a_function_asked_the_next_client_gets_no_other_clients_number() {
     let (rig, client, server) = reporting(|_| {});
     runs(&client, &server, UNSEEN, Some("v1;e:1:lastval"));
     runs(&client, &server, "DISCARD SEQUENCES", Some("v1;e:2:discard"));
@@ -265,13 +266,13 @@ fn a_report_amid_an_open_transaction_is_judged_at_its_end() {
 }
 
 #[test]
-fn behind_an_unknown_state_of_our_own_making_the_server_is_asked() {
+fn a_server_whose_state_weirs_own_query_made_unknown_is_probed() {
     let (rig, client, server) = reporting(|_| {});
     runs(&client, &server, UNSEEN, Some("v1;s:work_mem=5MB"));
     is_free(&rig, &server, &[RESETS]);
     client.send([query("SELECT 1")]);
     server.expect([query(WORK_MEM)]);
-    // Whatever the client does now would be as unknown, so there would be no report of it.
+    // The state stays unknown whatever the client does, so there would be no further report.
     server.send([done_with("v1;u")]);
     server.answers("SELECT 1");
     client.expect([done("OK")]);
@@ -291,13 +292,13 @@ fn a_server_that_refuses_the_parameter_is_logged_in_to_without_it() {
     server.expect([server_startup(&[ALICE, &[("weir.report", "1")]].concat())]);
     server.send([fatal("08P01", "unsupported startup parameter: weir.report")]);
     assert!(!server.is_open());
-    // The other pooler's protocol is still to be found out.
+    // Weir still has to find out the protocol version of the other pooler.
     let again = rig.server(1);
     again.connect();
     again.expect([server_startup(ALICE)]);
     again.send([server_welcome_with(1, &[])]);
     client.expect_welcome(&[]);
-    // And the next one is not asked, whoever takes over.
+    // The next server is not asked again, in this process or the next.
     for _ in 0..2 {
         let opened = rig.servers();
         rig.server(opened - 1).die();
@@ -325,7 +326,7 @@ fn an_error_about_something_else_is_no_reason_to_log_in_without_it() {
 }
 
 #[test]
-fn what_a_client_says_of_the_library_goes_nowhere() {
+fn a_clients_settings_of_the_library_are_not_carried() {
     let rig = auto(|_| {});
     let forged =
         [("weir.report", "0"), ("Weir.Key", "x"), ("weir.state", "v1"), ("options", "-c weir.x=1")];
@@ -334,7 +335,7 @@ fn what_a_client_says_of_the_library_goes_nowhere() {
     client.send([query("SELECT 1")]);
     server.answers("SELECT 1");
     client.expect([done("OK")]);
-    // And what it sets is not taken for a report, nor carried.
+    // A setting by the client is neither taken for a report nor carried.
     let sql = "SET weir.report = 1; SET weir.state = 'v1'";
     client.send([query(sql)]);
     server.answers(sql);
@@ -357,7 +358,7 @@ fn a_report_that_was_not_asked_for_is_neither_believed_nor_shown() {
         let server = rig.server(0);
         server.connect();
         server.take();
-        // In auto mode it comes too late: behind the login.
+        // In auto mode it comes too late, after the login.
         let told: &[(&str, &str)] = if is_auto { &[] } else { &[("weir.state", "v1")] };
         server.send([server_welcome_with(0, told)]);
         client.take();
@@ -384,7 +385,7 @@ fn a_server_with_another_form_of_the_report_is_asked() {
         client.send([query("SET work_mem = '5MB'")]);
         server.answers("SET work_mem = '5MB'");
         tells(&server, &[("work_mem", "5MB")]);
-        assert_eq!(rig.report(0).servers.first().and_then(|one| one.reports_state), None);
+        assert_eq!(rig.report(0).servers.first().and_then(|one| one.facts.reports_state), None);
     }
 }
 
@@ -405,13 +406,13 @@ fn some_servers_of_a_pool_may_report_and_others_not() {
     other.send([query("BEGIN")]);
     second.expect([query("BEGIN")]);
     second.send([complete("BEGIN"), ready('T')]);
-    let told: Vec<_> = rig.report(0).servers.iter().map(|one| one.reports_state).collect();
+    let told: Vec<_> = rig.report(0).servers.iter().map(|one| one.facts.reports_state).collect();
     assert_eq!(told, [Some(true), Some(false)]);
 }
 
 #[test]
 fn the_last_report_goes_with_its_server() {
-    // To another worker.
+    // The server moves to another worker.
     let rig = Rig::with_workers(2, |config| config.global.pool_mode = PoolMode::Auto).manual();
     let here = rig.connect();
     here.say_hello(&[]);
@@ -421,7 +422,7 @@ fn the_last_report_goes_with_its_server() {
     runs(&there, &server, UNSEEN, Some("v1;k"));
     assert_eq!(server.worker(), 1);
     runs(&there, &server, UNSEEN, Some("v1;k;e:1:setseed"));
-    // To another process: pinned, and in the midst of a transaction.
+    // The server moves to another process, pinned and in a transaction.
     for _ in 0..2 {
         rig.hand_over();
         runs(&there, &server, "SELECT pg_advisory_lock(1)", None);
@@ -463,7 +464,7 @@ fn a_tracked_parameter_that_no_text_was_seen_to_set_is_the_clients() {
         ]);
         server.answers("SELECT 1");
         other.expect([done("OK")]);
-        // And what it was before is what RESET goes back to.
+        // RESET goes back to the value from before.
         client.send([query("RESET TimeZone")]);
         server.expect([query("SET TimeZone = 'Asia/Tokyo';")]);
         let state = status("weir.state", "v1;s:TimeZone=Asia/Tokyo");
@@ -478,7 +479,7 @@ fn a_tracked_parameter_that_no_text_was_seen_to_set_is_the_clients() {
 }
 
 #[test]
-fn a_default_that_has_changed_is_everybodys_who_has_given_nothing() {
+fn a_changed_default_applies_to_clients_without_a_value_of_their_own() {
     for is_given in [false, true] {
         let rig = auto(|_| {}).manual();
         let given = [("TimeZone", "UTC")];
@@ -488,13 +489,14 @@ fn a_default_that_has_changed_is_everybodys_who_has_given_nothing() {
         client.expect_welcome(&[]);
         client.send([query("SELECT 1")]);
         server.expect([query("SELECT 1")]);
-        // The configuration was reloaded: the session has set nothing.
+        // The configuration was reloaded, and the session has set nothing.
         server.send([complete("OK"), status("TimeZone", "Asia/Tokyo"), ready('I')]);
         client.take();
         assert!(server.is_parked());
         client.send([query("SELECT 2")]);
         if is_given {
-            server.answers("SET TimeZone = 'UTC';");
+            server.expect([query("SET TimeZone = 'UTC';")]);
+            server.send([complete("SET"), status("TimeZone", "UTC"), ready('I')]);
         }
         server.answers("SELECT 2");
     }
@@ -528,13 +530,13 @@ fn servers_that_refuse_are_replaced_when_nothing_is_to_be_refused_any_more() {
     assert!(!server.is_open());
     client.send([query("SELECT 1")]);
     rig.server(1).answers("SELECT 1");
-    // Nobody reports there: no server need go.
+    // No server sends reports there, so none is closed.
     rig.reload(refuse);
     assert!(rig.server(1).is_open());
 }
 
 #[test]
-fn what_a_session_has_at_its_login_everybody_has() {
+fn settings_from_the_servers_login_apply_to_all_clients() {
     let rig = auto(|_| {}).manual();
     let client = rig.connect();
     client.say_hello(&[]);

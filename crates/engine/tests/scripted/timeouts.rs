@@ -1,4 +1,4 @@
-//! What the clock ends. Each limit is passed by a hair; half of it changes nothing.
+//! Timeouts. Each is exceeded by a little; half of it has no effect.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn limited(set: impl FnOnce(&mut Config)) -> (Rig, Client, Server) {
     (rig, client, server)
 }
 
-/// After half the limit it is there, after all of it no more.
+/// After half the limit the client is connected, after the whole limit it is not.
 fn ends(rig: &Rig, client: &Client, text: &str) {
     rig.wait(5);
     client.expect([]);
@@ -28,8 +28,7 @@ fn ends(rig: &Rig, client: &Client, text: &str) {
     client.expect_fatal(text);
 }
 
-/// For twice the limit and more, it always has a query under way: the answer to one comes when the next
-/// has been asked.
+/// Keeps a query running for more than twice the limit. The next query is sent before each answer.
 fn asks_ahead(rig: &Rig, client: &Client, server: &Server) {
     client.send([query("one")]);
     for _ in 0..5 {

@@ -1,4 +1,5 @@
-//! Tracked parameters, reported by PostgreSQL or not: everybody's own on whatever server.
+//! Tracked parameters, reported by PostgreSQL or not. Each client has its own value on every
+//! server.
 
 use config::{Config, PoolMode};
 
@@ -8,8 +9,7 @@ use crate::rig::{Client, Rig, Server, server_welcome_with};
 const SETS: &str = "SELECT pg_catalog.set_config('search_path','a',false) IS NULL;";
 const RESETS: &str = "RESET \"search_path\";";
 
-/// A pool with one server, where `search_path` is tracked and PostgreSQL, as before its version 18,
-/// does not report it.
+/// A pool with one server that tracks `search_path`. PostgreSQL before 18 does not report it.
 fn unreported(mode: PoolMode, change: impl FnOnce(&mut Config)) -> Rig {
     Rig::new(|config| {
         config.global.pool_mode = mode;
@@ -19,7 +19,7 @@ fn unreported(mode: PoolMode, change: impl FnOnce(&mut Config)) -> Rig {
     })
 }
 
-/// The same where a parameter is reported, and a client that came with the server's value.
+/// The same for a parameter that is reported, with a client that starts with the server's value.
 fn reported(name: &str, value: &str) -> (Rig, Client, Server) {
     let extra = vec!["IntervalStyle".into(), name.into()];
     let rig = unreported(PoolMode::Transaction, |config| {
@@ -36,7 +36,7 @@ fn reported(name: &str, value: &str) -> (Rig, Client, Server) {
     (rig, client, server)
 }
 
-/// Who comes with `search_path = a`.
+/// A client with `search_path = a` in its startup packet.
 fn of_path_a(rig: &Rig) -> Client {
     let client = rig.connect();
     client.say_hello(&[("search_path", "a")]);
@@ -44,7 +44,7 @@ fn of_path_a(rig: &Rig) -> Client {
 }
 
 #[test]
-fn what_is_not_reported_stays_with_its_client() {
+fn an_unreported_value_stays_with_its_client() {
     for mode in [PoolMode::Transaction, PoolMode::Statement, PoolMode::Auto] {
         let rig = unreported(mode, |_| {});
         let (other, server) = (rig.client(), rig.server(0));
@@ -55,7 +55,7 @@ fn what_is_not_reported_stays_with_its_client() {
             server.answers(SETS);
             server.answers("select 1");
             owner.expect([done("OK")]);
-            // It is there already.
+            // The server already has the value.
             owner.send([query("select 2")]);
             server.answers("select 2");
             owner.expect([done("OK")]);
@@ -68,7 +68,7 @@ fn what_is_not_reported_stays_with_its_client() {
 }
 
 #[test]
-fn what_a_client_has_reset_is_set_anew_for_its_next_transaction() {
+fn a_startup_value_that_the_client_has_reset_is_set_again_for_the_next_transaction() {
     let rig = unreported(PoolMode::Transaction, |_| {});
     let (other, server) = (rig.client(), rig.server(0));
     let owner = of_path_a(&rig);
@@ -93,13 +93,13 @@ fn what_a_client_has_reset_is_set_anew_for_its_next_transaction() {
     server.answers(SETS);
     server.expect([query("DISCARD ALL")]);
     server.send([done("DISCARD ALL")]);
-    // Nothing is left of it.
+    // No trace of the value is left.
     other.send([query("select 4")]);
     server.answers("select 4");
 }
 
 #[test]
-fn behind_a_reset_query_everybody_has_its_own_whatever_the_query_does() {
+fn after_any_reset_query_each_client_has_its_own_settings() {
     for (reset, tag) in [("select clean()", "SELECT 1"), ("RESET ALL", "RESET")] {
         let rig = unreported(PoolMode::Session, |config| {
             config.global.server_reset_query = reset.into();
@@ -139,12 +139,12 @@ fn discard_all_as_the_reset_query_leaves_nothing_to_be_reset() {
 }
 
 #[test]
-fn what_servers_report_no_more_stays_with_its_client() {
+fn a_parameter_that_servers_no_longer_report_stays_with_its_client() {
     let (rig, other, first) = reported("search_path", "public");
     let owner = of_path_a(&rig);
     owner.take();
     first.die();
-    // The standby is of an older version.
+    // The standby has an older version.
     rig.set_automatic(true);
     owner.send([query("select 1")]);
     let second = rig.server(1);
@@ -163,7 +163,7 @@ fn what_servers_report_no_more_stays_with_its_client() {
 }
 
 #[test]
-fn what_newer_servers_report_is_everybodys_own_there_too() {
+fn a_parameter_that_only_newer_servers_report_is_each_clients_own() {
     for mode in [PoolMode::Transaction, PoolMode::Auto] {
         let rig = unreported(mode, |_| {});
         let (other, first) = (rig.client(), rig.server(0));
@@ -171,7 +171,7 @@ fn what_newer_servers_report_is_everybodys_own_there_too() {
         owner.take();
         rig.set_automatic(false);
         first.die();
-        // PostgreSQL was upgraded meanwhile.
+        // PostgreSQL was upgraded in between.
         owner.send([query("select 1")]);
         let second = rig.server(1);
         second.connect();
@@ -179,7 +179,7 @@ fn what_newer_servers_report_is_everybodys_own_there_too() {
         second.send([server_welcome_with(1, &[("search_path", "public")])]);
         for (client, path) in [(&other, "a"), (&owner, "public"), (&other, "a"), (&owner, "public")]
         {
-            // One of them waits for it, and then the other comes.
+            // One of them waits for the server before the other comes.
             let sets = match (mode, path) {
                 (PoolMode::Auto, "public") => "RESET search_path;".to_owned(),
                 _ => format!("SELECT pg_catalog.set_config('search_path', '{path}', false);"),
@@ -223,7 +223,7 @@ fn another_spelling_of_the_same_value_is_set_no_more_than_once() {
     let client = rig.connect();
     client.say_hello(&[("default_transaction_read_only", "OFF"), ("client_encoding", "utf8")]);
     client.send([query("select 1")]);
-    // It is what the server has, which has nothing to report.
+    // The server has that value already and reports nothing.
     server.answers("SET default_transaction_read_only = 'OFF';");
     server.answers("select 1");
     for client in [&other, &client] {

@@ -1,4 +1,4 @@
-//! The unnamed statement, which every client has and every server has one of.
+//! The unnamed statement: each client has one, and each server has one.
 
 use config::{PoolMode, Unsupported};
 
@@ -122,7 +122,7 @@ fn it_is_closed_when_the_client_says_so() {
 }
 
 #[test]
-fn a_parse_that_failed_does_not_undo_the_one_sent_behind_it() {
+fn a_parse_that_failed_does_not_undo_the_one_sent_after_it() {
     let (client, _, server) = three();
     client.send([parse("", "bad"), sync(), parse("", "select 1")]);
     server.expect([parse("", "bad"), sync(), parse("", "select 1")]);
@@ -146,7 +146,7 @@ fn a_skipped_parse_does_not_undo_the_one_of_the_next_batch() {
 }
 
 #[test]
-fn what_two_batches_have_undone_is_what_was_before_both() {
+fn two_failed_batches_restore_the_state_before_both() {
     for skipped in [parse("", "skipped"), query("skipped"), close("")] {
         let (client, other, server) = three();
         parses(&client, &server, "select 1");
@@ -161,7 +161,7 @@ fn what_two_batches_have_undone_is_what_was_before_both() {
     }
 }
 
-/// Two clients of one server, in auto mode; what clients say comes in pieces.
+/// Two clients of one server, in auto mode. Their bytes arrive in pieces.
 fn auto() -> (Client, Client, Server) {
     let rig = Rig::new(|config| {
         config.global.pool_mode = PoolMode::Auto;
@@ -173,7 +173,7 @@ fn auto() -> (Client, Client, Server) {
 
 #[test]
 fn in_auto_mode_a_long_one_is_kept_as_well() {
-    // That comes as a whole, and in pieces.
+    // The Parse arrives as a whole or in pieces, depending on its length.
     for length in [20_000, 70_000, 1_000_000] {
         let (client, other, server) = auto();
         let long = format!("SELECT '{}'", "x".repeat(length));
@@ -196,7 +196,7 @@ fn in_auto_mode_too_there_is_one_too_long() {
 }
 
 #[test]
-fn what_was_refused_is_refused_where_another_clients_is() {
+fn a_refused_text_is_refused_on_a_server_with_another_clients_statement() {
     for sql in ["SELECT lastval()", "SELECT setseed(0.5)", "LOAD 'plpgsql'"] {
         let rig = crate::carried::auto(|config| {
             config.global.auto_unsupported = Unsupported::Error;
@@ -216,7 +216,7 @@ fn what_was_refused_is_refused_where_another_clients_is() {
 }
 
 #[test]
-fn a_long_one_is_kept_also_where_a_strangers_numbers_are_forgotten_before_it() {
+fn a_long_parse_is_kept_after_another_clients_numbers_are_forgotten() {
     let (client, other, server) = auto();
     let long = format!("SELECT '{}'", "x".repeat(70_000));
     other.send([query("UPDATE t SET a = 1")]);
@@ -234,7 +234,7 @@ fn a_long_one_is_kept_also_where_a_strangers_numbers_are_forgotten_before_it() {
 }
 
 #[test]
-fn what_a_void_close_behind_a_void_parse_was_to_take_away_is_there() {
+fn after_a_void_parse_and_a_void_close_the_unnamed_statement_is_there() {
     let rig = Rig::of_size(1);
     let (client, server) = (rig.client(), rig.server(0));
     parses(&client, &server, "select 1");
@@ -251,10 +251,10 @@ fn what_a_void_close_behind_a_void_parse_was_to_take_away_is_there() {
     server.expect([parse("", "select 1"), bind(""), execute(), sync()]);
 }
 
-/// A batch that fails was to bring the client's statement to this server, and the next one, which fails as
-/// well, was to replace it: it is not here, and is not replaced.
+/// Two batches fail. The first was to prepare the client's statement on this server, the second was
+/// to replace it. So the statement is not there.
 #[test]
-fn what_a_void_batch_was_to_bring_is_not_taken_for_there_behind_a_void_parse() {
+fn after_two_void_batches_the_unnamed_statement_is_not_believed_to_be_there() {
     let (client, other, server) = three();
     parses(&client, &server, "select 1");
     parses(&other, &server, "select 2");

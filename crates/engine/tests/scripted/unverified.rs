@@ -1,4 +1,4 @@
-//! Auto mode's question what is left that fails, or would: nothing is forgotten over it.
+//! Auto mode: a probe that fails, or would fail. No trace is forgotten.
 
 use crate::carried::{auto, tells};
 use crate::messages::*;
@@ -6,7 +6,7 @@ use crate::rig::{Client, Rig, Server};
 
 const SET: &str = "SET work_mem = '5MB'";
 
-/// A client that has set something, the question about which has failed.
+/// A client that has set something. The probe for it has failed.
 fn unverified() -> (Rig, Client, Server) {
     let rig = auto(|_| {});
     let client = rig.client();
@@ -27,7 +27,7 @@ fn asks(server: &Server) -> String {
 }
 
 #[test]
-fn what_was_not_answered_is_asked_again_behind_the_next_transaction() {
+fn a_failed_probe_is_repeated_after_the_next_transaction() {
     for next in ["SELECT 1", "DROP TABLE gone", "SELECT pg_advisory_unlock(1)"] {
         let (rig, client, server) = unverified();
         let other = rig.client();
@@ -46,7 +46,7 @@ fn what_was_not_answered_is_asked_again_behind_the_next_transaction() {
     }
 }
 
-/// Or a server would be given up for late that has answered long ago.
+/// Otherwise the server would count as late although it has answered.
 #[test]
 fn the_answer_to_it_waits_for_no_client() {
     let rig = auto(|_| {});
@@ -57,7 +57,7 @@ fn the_answer_to_it_waits_for_no_client() {
     client.set_slow(true);
     tells(&server, &[("work_mem", "5MB")]);
     assert!(server.is_parked());
-    // What is the client's does.
+    // The client's own query runs normally.
     client.send([query("SELECT 1")]);
     server.answers("SELECT 1");
     assert!(!server.is_parked());
@@ -70,7 +70,7 @@ fn a_question_that_has_failed_is_not_asked_all_the_time() {
     let (_rig, client, server) = unverified();
     client.poke();
     server.expect([]);
-    // Half a message is no transaction.
+    // Half a message ends no transaction.
     let next = query("SELECT 1");
     client.send([next[..7].to_vec()]);
     server.expect([]);
@@ -80,7 +80,7 @@ fn a_question_that_has_failed_is_not_asked_all_the_time() {
 }
 
 #[test]
-fn what_was_not_answered_is_asked_by_the_next_process() {
+fn a_failed_probe_is_repeated_by_the_next_process() {
     let (rig, client, server) = unverified();
     rig.hand_over();
     client.send([query("DROP TABLE gone")]);
@@ -94,7 +94,7 @@ fn what_was_not_answered_is_asked_by_the_next_process() {
 }
 
 #[test]
-fn texts_are_of_nobody_elses_path_while_the_path_is_not_known() {
+fn texts_are_not_shared_while_the_path_is_unknown() {
     let (rig, client, server) = unverified();
     client.send([parse("mine", "select * from t"), sync()]);
     server.expect([parse("weir_1", "select * from t"), sync()]);
@@ -121,7 +121,7 @@ fn a_cancel_request_on_its_way_does_not_hit_the_question() {
         server.send([done("SET")]);
         client.expect([done("SET")]);
         server.expect([]);
-        // What it says of itself meanwhile is no answer, and what the client sends has to wait.
+        // The server's own messages do not answer the probe, and the client's messages wait.
         server.send([status("TimeZone", "UTC")]);
         client.expect([status("TimeZone", "UTC")]);
         if stays {
@@ -142,7 +142,7 @@ fn a_cancel_request_on_its_way_does_not_hit_the_question() {
 }
 
 #[test]
-fn nothing_is_asked_in_the_middle_of_what_a_server_says_when_the_cancel_request_ends() {
+fn a_cancel_request_that_ends_in_the_middle_of_a_message_starts_no_probe() {
     let rig = auto(|_| {});
     let client = rig.connect();
     client.say_hello(&[]);

@@ -1,4 +1,4 @@
-//! The first words to a client, and the settings it carries from server to server.
+//! The end of a login, and the settings that a client carries from server to server.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use engine::pool::Pool;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server, app};
 
-/// A client of a new pool with one server, both at rest.
+/// A client of a new pool with one server, both idle.
 fn pair(rig: &Rig) -> (Client, Server) {
     (rig.client(), rig.server(0))
 }
@@ -30,7 +30,7 @@ fn the_first_client_waits_for_a_server_and_later_ones_need_none() {
     assert_eq!(rig.servers(), 1);
 }
 
-/// As by PgBouncer since 1.26. In auto mode a client sees nothing that PostgreSQL does not say.
+/// As PgBouncer does since 1.26. In auto mode, a client gets only what PostgreSQL sends.
 #[test]
 fn a_client_is_told_which_pooler_it_is_in_which_mode() {
     for (mode, told) in [
@@ -55,10 +55,10 @@ fn a_client_is_told_which_pooler_it_is_in_which_mode() {
     }
 }
 
-/// RECONNECT forgets what the pool's servers have told. Who is about to be given one is told what
-/// that one has.
+/// RECONNECT forgets what the pool's servers have reported. A client that waits for one of them is
+/// told what that server has.
 #[test]
-fn a_reconnect_takes_nobodys_welcome_away() {
+fn a_reconnect_takes_no_clients_welcome_away() {
     let rig = Rig::with_workers(2, |config| config.global.default_pool_size = 1).manual();
     let [first, second] = [0, 1].map(|worker| rig.connect_from(worker, Peer::default()));
     first.say_hello(&[]);
@@ -143,7 +143,7 @@ fn a_clients_values_are_set_before_its_query() {
     client.expect([]);
     server.answers("select 1");
     client.expect([done("OK")]);
-    // The server's own spelling is the client's now: nothing to do the second time.
+    // The client has adopted the server's spelling, so nothing is set the second time.
     client.send([query("select 2")]);
     server.answers("select 2");
 }
@@ -235,7 +235,7 @@ fn a_session_client_is_told_its_servers_process_id() {
 
 #[test]
 fn a_session_client_finds_the_values_it_was_told() {
-    // Without a reset query the server keeps what the first client has set.
+    // Without a reset query, the server keeps the first client's value.
     let rig = Rig::new(|config| {
         config.global.pool_mode = PoolMode::Session;
         config.global.server_reset_query.clear();
@@ -311,7 +311,7 @@ fn an_empty_check_query_is_a_query_too() {
     server.answers("mine");
 }
 
-/// Nothing has been heard of the server by that.
+/// That exchange does not show that the server is alive.
 #[test]
 fn a_server_that_was_needed_for_a_welcome_only_is_not_fresher_for_it() {
     let rig = Rig::with_workers(2, |config| config.global.default_pool_size = 1).manual();
@@ -378,7 +378,7 @@ fn a_check_comes_before_the_clients_values() {
 }
 
 #[test]
-fn what_connect_query_sets_is_the_pools_own() {
+fn settings_of_connect_query_belong_to_the_pool() {
     let rig = Rig::new(|config| app(config).connect_query = Some("set it".into())).manual();
     let client = rig.connect();
     client.say_hello(&[]);

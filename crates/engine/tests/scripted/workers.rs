@@ -1,9 +1,9 @@
-//! Several workers with one pool: servers and bad news cross over by mail.
+//! Several workers with one pool. Servers and bad news travel between them by mail.
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server, add_others};
 
-/// Two workers and one server, which works for a client of worker 0; a client of worker 1 waits.
+/// Two workers and one server. A client of worker 0 uses it, and a client of worker 1 waits.
 fn crossing() -> (Rig, Client, Client, Server) {
     let rig = Rig::with_workers(2, |config| config.global.default_pool_size = 1);
     let (here, server) = (rig.client_at(0), rig.server(0));
@@ -37,8 +37,8 @@ fn an_idle_server_is_stolen() {
 }
 
 #[test]
-fn what_an_idle_server_has_said_is_heard_before_it_is_used_elsewhere() {
-    // Its own worker has not come to read it yet.
+fn messages_of_an_idle_server_are_read_before_another_worker_uses_it() {
+    // Its own worker has not read the event yet.
     for bad in [true, false] {
         let rig = Rig::with_workers(2, |_| {});
         let (_, server) = (rig.client_at(0), rig.server(0));
@@ -58,7 +58,7 @@ fn what_an_idle_server_has_said_is_heard_before_it_is_used_elsewhere() {
 }
 
 #[test]
-fn what_an_idle_server_has_said_does_not_show_that_it_lives() {
+fn a_message_of_an_idle_server_does_not_show_that_it_is_alive() {
     let rig = Rig::with_workers(2, |_| {});
     let (_, server) = (rig.client_at(0), rig.server(0));
     let there = rig.client_at(1);
@@ -97,7 +97,7 @@ fn beyond_the_patience_it_crosses() {
 }
 
 #[test]
-fn mail_for_one_who_has_left_goes_to_the_next_or_stays() {
+fn mail_for_a_client_that_has_left_goes_to_the_next_or_stays() {
     for somebody_waits in [true, false] {
         let (rig, here, there, server) = crossing();
         rig.hold_mail(true);
@@ -122,12 +122,12 @@ fn mail_for_one_who_has_left_goes_to_the_next_or_stays() {
 }
 
 #[test]
-fn mail_for_one_who_has_timed_out_and_asked_again() {
+fn mail_for_a_client_that_has_timed_out_and_asked_again() {
     let (rig, _here, there, server) = crossing();
     rig.hold_mail(true);
     server.send([done("OK")]);
     there.leave();
-    // The slot is taken by another client, which waits as well.
+    // Another client has the slot now, and waits as well.
     let other = rig.connect_from(1, engine::auth::Peer::default());
     other.say_hello(&[]);
     other.expect_welcome(&[]);
@@ -145,7 +145,7 @@ fn a_server_that_dies_in_the_mail() {
     server.send([done("OK")]);
     server.die();
     rig.hold_mail(false);
-    // Nothing of the client's was sent to it, so it gets another.
+    // The server has received none of the client's bytes, so the client gets another.
     rig.server(1).answers("there");
     there.expect([done("OK")]);
     assert_eq!(rig.pool(|pool| pool.counts()), (1, 0));
@@ -219,9 +219,9 @@ fn fifty_clients_of_two_workers_share_one_server_in_order() {
     assert_eq!(rig.servers(), 1);
 }
 
-/// The newcomer has the place of the one who has left, and the same number in another queue.
+/// The new client has the slot of the one that has left, and the same ticket in another queue.
 #[test]
-fn mail_for_one_who_has_left_is_not_for_who_waits_in_another_pool() {
+fn mail_for_a_client_that_has_left_is_not_for_a_client_of_another_pool() {
     let rig = Rig::with_workers(2, |config| {
         config.global.default_pool_size = 1;
         add_others(config);

@@ -1,11 +1,12 @@
-//! A PostgreSQL server process as a state machine over bytes: the message loop of the protocol
-//! chapter with PostgreSQL 15's rules for errors, transactions, statements, portals and copies.
-//! Its SQL is a toy (`sql.rs`), but every answer names who asked.
+//! A PostgreSQL server process as a state machine over bytes. It has the message loop of the
+//! protocol chapter and PostgreSQL 15's rules for errors, transactions, statements, portals and
+//! copies. Its SQL is a toy (`sql.rs`), but every answer names the client that asked.
 //!
-//! It stands on both ends of the simulation: as the servers behind the pooler, and, one for each
-//! client, as the *reference* that tells what a direct connection would have answered.
+//! It has two roles in the simulation: the servers behind Weir, and one *reference* per client,
+//! which gives the answers of a direct connection.
 //!
-//! What it does is a function of the bytes it reads and of `wake`, `cancel`; never of chance.
+//! Its behaviour depends only on the bytes it reads and on the calls of `wake` and `cancel`, never
+//! on chance.
 
 mod ears;
 mod exec;
@@ -22,8 +23,9 @@ pub(crate) use self::ears::{Ears, Order};
 pub(crate) use self::exec::CANCELED;
 pub(crate) use self::login::{Account, ServerAuth};
 use crate::bus::Bus;
+use crate::router::is_for_readers;
 use crate::schema::{Schema, Table};
-use crate::settings::Settings;
+use crate::settings::{STYLE, Settings};
 use crate::sql::{Sql, Statement, Tag};
 
 /// An error on its way to the client: SQLSTATE and text.
@@ -42,11 +44,11 @@ pub(crate) struct Prepared {
     pub(crate) sql: Vec<u8>,
     pub(crate) parsed: Sql,
     pub(crate) types: Vec<u8>,
-    /// What its table was like when it was parsed.
+    /// The state of its table when it was parsed.
     pub(crate) table: Table,
-    /// By which settings it was read.
+    /// The settings by which it was parsed.
     pub(crate) meaning: String,
-    /// By SQL's PREPARE, and not by the protocol.
+    /// Prepared by SQL's PREPARE, and not by the protocol.
     pub(crate) from_sql: bool,
 }
 
@@ -60,18 +62,23 @@ impl Prepared {
 pub(crate) struct Portal {
     pub(crate) prepared: Prepared,
     pub(crate) tag: Option<Tag>,
-    /// Rows already sent.
+    /// Number of rows already sent.
     pub(crate) at: usize,
 }
 
-/// Something that ends later.
+/// Work that outlasts its message.
 #[derive(Clone, Debug)]
 pub(crate) enum Busy {
     CopyIn { extended: bool, tag: String, lines: usize },
     Sleep { extended: bool, tag: Option<Tag>, millis: u64 },
 }
 
-/// What PostgreSQL gathers before it writes.
+/// Marks of a setting's value in a row: it is the server's default, whatever that is; or the answer
+/// was sent before the server's change of its default was known.
+pub(crate) const FOLLOWS: &str = "^";
+pub(crate) const NOTICED: &str = "~";
+
+/// PostgreSQL gathers so many bytes before it writes.
 const OUTPUT_BUFFER_LEN: usize = 8192;
 
 #[derive(Debug)]
@@ -81,7 +88,7 @@ enum Phase {
     Gone,
 }
 
-/// As it was at a SAVEPOINT.
+/// The state at a SAVEPOINT.
 #[derive(Debug)]
 struct Savepoint {
     settings: Settings,
@@ -93,51 +100,64 @@ struct Savepoint {
 pub(crate) struct Backend {
     pub(crate) pid: u32,
     pub(crate) secret: [u8; 4],
-    /// Shown in rows; 0 where a client may meet any server.
+    /// Shown in rows; 0 if the client may get any server.
     pub(crate) shown_pid: u32,
     phase: Phase,
     input: Vec<u8>,
     /// Output that was flushed.
     pub(crate) out: Vec<u8>,
-    /// Output that was not.
+    /// Output that was not flushed yet.
     buffered: Vec<u8>,
-    /// Was anything flushed by the present message?
+    /// Has the current message flushed anything?
     flushed: bool,
     pub(crate) settings: Settings,
-    /// As they were when the transaction began.
+    /// The settings when the transaction began.
     saved: Option<Settings>,
     savepoint: Option<Savepoint>,
     pub(crate) ears: Ears,
     block: Block,
     pub(crate) schema: Schema,
-    /// There has been a temporary table.
+    /// Has there been a temporary table?
     had_objects: bool,
     statements: HashMap<Vec<u8>, Prepared>,
     portals: HashMap<Vec<u8>, Portal>,
     skipping: bool,
     busy: Option<Busy>,
-    /// Whose requests were seen since the session was last between transactions.
+    /// The client whose requests were seen since the session was last between transactions.
     asker: Option<usize>,
-    /// In session mode: whose requests were seen since the last DISCARD ALL.
+    /// In session mode: the client whose requests were seen since the last DISCARD ALL.
     owner: Option<usize>,
     session_mode: bool,
-    /// Has a copy of the extended protocol ever failed? Then nobody may know what is still owed.
+    /// Has a copy of the extended protocol ever failed? Then the owed replies cannot be counted.
     pub(crate) copy_failed: bool,
-    /// Inserted in the present transaction.
+    /// Inserted in the current transaction.
     pub(crate) inserting: Vec<Tag>,
-    /// It has just begun a transaction that nothing was sent behind.
+    /// It has just begun a transaction, and no other message followed.
     pub(crate) begins_lone: bool,
-    /// Committed, and not yet looked at.
+    /// Committed, and not checked yet.
     pub(crate) inserted: Vec<Tag>,
-    /// It refuses what the pooler asks to be forgotten.
+    /// It may get only requests that the test router lets pass.
+    pub(crate) is_reader: bool,
+    /// It has had a copy. After that a client may keep the server, since Weir cannot count the
+    /// replies that are still to come.
+    pub(crate) had_copy: bool,
+    /// Requests that it got as a reader and that are not counted yet.
+    pub(crate) read: usize,
+    /// It refuses Weir's resets.
     pub(crate) refuses_reset: bool,
-    /// A sabotage: it does not do what DISCARD ALL says.
+    /// A sabotage: DISCARD ALL has no effect.
     pub(crate) skips_reset: bool,
-    /// What was last drawn from a sequence.
+    /// The number of reloads of the configuration that it has noticed.
+    reloads: usize,
+    /// Has it noticed a reload, after its client may have sent more?
+    pub(crate) has_noticed: bool,
+    /// It is a reference in a run with reloads: it tells whether its client has its own value.
+    pub(crate) marks_defaults: bool,
+    /// The number that was last drawn from a sequence.
     drawn: Option<String>,
-    /// A number was drawn or asked for: the pooler may keep the server for that.
+    /// A number was drawn or asked for, so Weir may keep the server for that.
     pub(crate) has_numbers: bool,
-    /// What this server has seen that a pooler must not do.
+    /// Offences of Weir that this server has seen.
     pub(crate) complaints: Vec<String>,
 }
 
@@ -170,8 +190,14 @@ impl Backend {
             inserting: Vec::new(),
             begins_lone: false,
             inserted: Vec::new(),
+            is_reader: false,
+            had_copy: false,
+            read: 0,
             refuses_reset: false,
             skips_reset: false,
+            reloads: 0,
+            has_noticed: false,
+            marks_defaults: false,
             drawn: None,
             has_numbers: false,
             complaints: Vec::new(),
@@ -186,14 +212,19 @@ impl Backend {
         session_mode: bool,
     ) -> Self {
         let phase = Phase::Login(Box::new(login::Login::new(account)));
-        Self {
+        let mut server = Self {
             schema,
             ears: Ears::new(bus),
             ..Self::new(pid, Settings::default(), phase, session_mode)
-        }
+        };
+        server.notice_reload();
+        server.has_noticed = false;
+        // The values at the start are not reported as changes.
+        server.settings.changes();
+        server
     }
 
-    /// A session that is logged in already, with a client's own settings.
+    /// A session that is logged in, with a client's own settings.
     pub(crate) fn reference(settings: Settings) -> Self {
         Self::new(0, settings, Phase::Running, false)
     }
@@ -212,7 +243,7 @@ impl Backend {
         read && self.block == Block::Idle && self.saved.is_none()
     }
 
-    /// Has it become a role that was revoked behind that? It stays, but cannot become it again.
+    /// Does it have a role that was revoked afterwards? It keeps the role, but cannot set it again.
     pub(crate) fn has_lost_role(&self) -> bool {
         self.settings.role_of().is_some_and(|of| self.schema.is_revoked(of))
     }
@@ -224,7 +255,7 @@ impl Backend {
         statements.by_ref().filter(is_named).count()
     }
 
-    /// For how long it sleeps, if it does.
+    /// The length of its sleep, if it sleeps.
     pub(crate) fn sleep(&self) -> Option<u64> {
         match self.busy {
             Some(Busy::Sleep { millis, .. }) => Some(millis),
@@ -232,7 +263,7 @@ impl Backend {
         }
     }
 
-    /// Who is asleep in it.
+    /// The client whose request sleeps.
     pub(crate) fn sleeper(&self) -> Option<usize> {
         match &self.busy {
             Some(Busy::Sleep { tag: Some(tag), .. }) => Some(tag.client),
@@ -240,7 +271,7 @@ impl Backend {
         }
     }
 
-    /// It ends, having said why or not.
+    /// It ends, with or without an error message.
     pub(crate) fn die(&mut self, last_words: Option<(&str, &str)>) {
         if let Some((sqlstate, text)) = last_words {
             self.flush();
@@ -249,7 +280,7 @@ impl Backend {
         self.phase = Phase::Gone;
     }
 
-    /// Something that has nothing to do with any request, at any moment between two messages.
+    /// Sends a message that belongs to no request, between two other messages.
     pub(crate) fn chatter(&mut self, notice: bool) {
         if notice {
             backend::notice(
@@ -274,7 +305,7 @@ impl Backend {
         self.input.extend_from_slice(bytes);
     }
 
-    /// Deal with one message, if one is there and nothing is in the way. True if it was flushed.
+    /// Handles one message, if there is one and no other work is pending. True if it was flushed.
     pub(crate) fn step(&mut self) -> Option<bool> {
         match self.phase {
             Phase::Login(_) => self.login_step(),
@@ -296,7 +327,21 @@ impl Backend {
         }
     }
 
+    /// The configuration may have been reloaded.
+    fn notice_reload(&mut self) {
+        let reloads = self.schema.reloads();
+        if self.reloads == reloads {
+            return;
+        }
+        (self.reloads, self.has_noticed) = (reloads, true);
+        let value = format!("reloaded{reloads}");
+        let savepoint = self.savepoint.as_mut().map(|at| &mut at.settings);
+        let all = std::iter::once(&mut self.settings).chain(&mut self.saved).chain(savepoint);
+        all.for_each(|settings| settings.reload(STYLE, &value));
+    }
+
     fn message(&mut self, code: u8, body: &[u8]) {
+        self.notice_reload();
         if let Some(Busy::CopyIn { .. }) = self.busy {
             return self.copy_message(code, body);
         }
@@ -331,7 +376,7 @@ impl Backend {
             frontend::QUERY => self.query(body),
             frontend::FUNCTION_CALL => self.function_call(body),
             frontend::FLUSH => self.flush(),
-            // Left over from a copy that failed.
+            // Left over from a copy that has failed.
             frontend::COPY_DATA | frontend::COPY_DONE | frontend::COPY_FAIL => {}
             _ => {
                 if let Err(error) = self.extended(code, body) {
@@ -347,7 +392,7 @@ impl Backend {
         self.out.append(&mut self.buffered);
     }
 
-    /// ReadyForQuery, and before it what others have notified and the settings that have changed.
+    /// Sends notifications of others, changed settings, and ReadyForQuery.
     fn ready(&mut self) {
         self.write_news();
         for (name, value) in self.settings.changes() {
@@ -386,11 +431,21 @@ impl Backend {
         }
     }
 
-    /// A transaction begins, if none has.
+    /// Begins a transaction, if none is open.
     fn begin_work(&mut self) {
         if self.saved.is_none() && self.block != Block::Failed {
             self.saved = Some(self.settings.clone());
         }
+    }
+
+    /// Formats a setting for a row.
+    fn shown(&self, name: &str, value: &str) -> String {
+        let mark = match name == STYLE {
+            true if self.marks_defaults && self.settings.follows_default(name) => FOLLOWS,
+            true if self.has_noticed => NOTICED,
+            _ => "",
+        };
+        format!("{name}={mark}{value}")
     }
 
     /// The end of a transaction that no BEGIN had begun.
@@ -400,7 +455,7 @@ impl Backend {
         }
     }
 
-    /// What the transaction has done takes effect.
+    /// The effects of the transaction become visible.
     fn end_work(&mut self) {
         (self.saved, self.savepoint) = (None, None);
         self.settings.end_local();
@@ -409,7 +464,18 @@ impl Backend {
         self.portals.clear();
     }
 
-    /// A request names its asker: is this the session it should find?
+    /// A request is executed outside a transaction. Checks whether a reader may get it.
+    fn check_place(&mut self, tag: Option<&Tag>) {
+        let Some(tag) = tag else { return };
+        if self.is_reader && self.block == Block::Idle && !self.had_copy {
+            self.read += 1;
+            if !is_for_readers(*tag) {
+                self.complaints.push(format!("{tag} was for the writer"));
+            }
+        }
+    }
+
+    /// A request names its client. Checks whether the client should have this session.
     fn meet(&mut self, tag: Option<&Tag>) {
         let Some(tag) = tag else { return };
         let client = tag.client;

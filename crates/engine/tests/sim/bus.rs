@@ -1,5 +1,5 @@
-//! What is notified in the simulated databases: PostgreSQL's queue, which has one order for all who
-//! read it. A reference has one of its own, in which nobody else notifies.
+//! Notifications in the simulated databases. PostgreSQL's queue has one order for all sessions that
+//! read it. A reference has its own queue, in which no other session notifies.
 
 use std::cell::{Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -14,7 +14,7 @@ pub(crate) struct Notification {
     pub(crate) database: String,
     pub(crate) channel: String,
     pub(crate) payload: String,
-    /// Of the server process.
+    /// Process id of the server.
     pub(crate) pid: u32,
 }
 
@@ -28,10 +28,12 @@ impl Notification {
 #[derive(Debug, Default)]
 struct Queue {
     all: Vec<Notification>,
-    /// How many connections that listened for others were lost.
+    /// Number of listeners that were lost.
     losses: usize,
-    /// So many notifications there were when the last of them was lost.
+    /// Number of notifications when the last of them was lost.
     lost_at: usize,
+    /// Weir shuts down and opens no listener any more.
+    ends: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -56,6 +58,14 @@ impl Bus {
         all.lost_at = all.all.len();
     }
 
+    pub(crate) fn shut_down(&self) {
+        self.0.borrow_mut().ends = true;
+    }
+
+    fn ends(&self) -> bool {
+        self.0.borrow().ends
+    }
+
     fn lost_at(&self) -> usize {
         self.0.borrow().lost_at
     }
@@ -65,19 +75,22 @@ impl Bus {
     }
 }
 
-/// What a client must hear of others, and may. What it notifies itself its reference knows.
+/// The notifications of others that a client must get, and those that it may get. Its reference
+/// knows its own ones.
 #[derive(Debug)]
 pub(crate) struct Hearing {
     bus: Bus,
     database: String,
     client: usize,
-    /// Channels that it may hear of.
+    /// Channels of which it may get notifications.
     may: BTreeSet<String>,
-    /// Channels that it must hear of, and from where in the queue on.
+    /// Channels of which it must get notifications, and their first position in the queue.
     must: BTreeMap<String, usize>,
     heard: HashSet<usize>,
-    /// By sender and channel: what it was told of last.
+    /// By sender and channel: the last notification that it got.
     last: HashMap<(usize, String), usize>,
+    /// It was told that no connection listens for it.
+    is_deaf: bool,
 }
 
 impl Hearing {
@@ -90,10 +103,11 @@ impl Hearing {
             must: BTreeMap::new(),
             heard: HashSet::new(),
             last: HashMap::new(),
+            is_deaf: false,
         }
     }
 
-    /// By what the client has sent it listens to these at some moment, and to those no longer.
+    /// The client has sent more. It listens to `begun` at some moment, and no longer to `ended`.
     pub(crate) fn changed(&mut self, begun: BTreeSet<String>, ended: &BTreeSet<String>) {
         self.may.extend(begun);
         ended.iter().for_each(|channel| {
@@ -101,7 +115,7 @@ impl Hearing {
         });
     }
 
-    /// All that was sent is answered: these are its channels.
+    /// Everything that it sent is answered. It now listens to these channels.
     pub(crate) fn answered(&mut self, channels: &BTreeSet<String>) {
         if self.may.is_empty() {
             return;
@@ -121,7 +135,7 @@ impl Hearing {
         })
     }
 
-    /// It is told of what it has done itself; whether now is the time its reference knows.
+    /// It gets its own notification. Its reference knows whether that is allowed now.
     pub(crate) fn echoed(&mut self, said: &NotificationResponse<'_>) -> Result<(), String> {
         match self.find(said).is_none_or(|at| self.heard.insert(at)) {
             true => Ok(()),
@@ -129,8 +143,8 @@ impl Hearing {
         }
     }
 
-    /// It is told of another's; or as if it were another's of its own, which may be where it has
-    /// given up the channel for a moment in which it notified.
+    /// It gets another client's notification. Its own one may also arrive like that, if it stopped
+    /// listening for a moment and notified then.
     pub(crate) fn told(&mut self, said: &NotificationResponse<'_>) -> Result<(), String> {
         let at = self.find(said);
         let shown = || shown(said.payload);
@@ -144,8 +158,10 @@ impl Hearing {
             return Err(format!("told of {} on {}, not listening", shown(), one.channel));
         }
         if !self.heard.insert(at) {
-            // The listener may have told it just before it was lost, and the client's own server behind that.
-            return match at < self.bus.lost_at() {
+            // The lost listener may have delivered it, and then the client's own server. Without a
+            // listener, a server that already listened for another client may repeat its own one.
+            let is_repeated = self.is_deaf && sender == self.client;
+            return match is_repeated || at < self.bus.lost_at() {
                 true => Ok(()),
                 false => Err(format!("told of {} twice", shown())),
             };
@@ -156,21 +172,25 @@ impl Hearing {
         }
     }
 
-    /// It is told that it may have missed something.
-    pub(crate) fn missed(&mut self) -> Result<(), String> {
+    /// It is told that notifications may be lost, or that none arrive.
+    pub(crate) fn missed(&mut self, is_deaf: bool) -> Result<(), String> {
+        self.is_deaf = is_deaf;
         if self.bus.losses() == 0 {
             return Err("told that notifications were lost, and none was".into());
         }
         let now = self.bus.len();
         self.must.values_mut().for_each(|from| *from = now);
-        // What it has heard from its server while there was no listener it may hear once more.
+        // Without a listener its server delivered, and the new listener may deliver again.
         self.heard.clear();
         self.last.clear();
         Ok(())
     }
 
-    /// What it has to hear yet.
+    /// The notification that it still has to get.
     pub(crate) fn lacks(&self) -> Option<String> {
+        if self.is_deaf && self.bus.ends() {
+            return None;
+        }
         let from = self.must.values().copied().min()?;
         let all = self.bus.all();
         let is_due = |(at, one): &(usize, &Notification)| {

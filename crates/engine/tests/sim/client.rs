@@ -1,4 +1,4 @@
-//! A simulated application: it logs in, plays its script, and holds every answer against the
+//! A simulated application. It logs in, plays its script, and compares every answer with the
 //! reference.
 
 use std::collections::VecDeque;
@@ -11,12 +11,12 @@ use wire::scram::{self, ScramClient, ScramSecret};
 use wire::{HEADER_LEN, Header, backend, frontend, md5};
 
 use crate::bus::{Bus, Hearing};
-use crate::reference::{Reference, Verdict, show, sqlstate};
+use crate::reference::{Reference, Verdict, is_style, show, sqlstate};
 use crate::script::{Manner, Step};
-use crate::settings::{PATH, Settings, UNTRACKED};
+use crate::settings::{PATH, STYLE, Settings, UNTRACKED, is_default_style};
 use crate::sql::CHATTER;
 
-/// Who it is.
+/// A client's identity.
 #[derive(Clone, Debug)]
 pub(crate) struct Who {
     pub(crate) user: String,
@@ -25,9 +25,9 @@ pub(crate) struct Who {
     pub(crate) is_wrong: bool,
     /// It asks for TLS first.
     pub(crate) asks_tls: bool,
-    /// Its session has one server for good.
+    /// It keeps one server for the whole session.
     pub(crate) has_own_server: bool,
-    /// Its session is its own wherever it is: RESET goes back to the startup packet.
+    /// Its session state follows it to every server: RESET goes back to the startup packet.
     pub(crate) has_session: bool,
     /// Startup parameters.
     pub(crate) wants: Vec<(&'static str, String)>,
@@ -41,13 +41,13 @@ impl Who {
 
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// It has not connected so far.
+    /// It has not connected yet.
     Absent,
     Login(Option<Box<ScramClient>>),
     Running,
-    /// Its connection is nothing but a cancel request.
+    /// Its connection only carries a cancel request.
     Canceling,
-    /// It does not listen any more, or expects no more than the end.
+    /// It no longer reads, or expects only the end.
     Leaving,
     Done,
 }
@@ -58,26 +58,29 @@ pub(crate) struct Client {
     pub(crate) phase: Phase,
     pub(crate) script: VecDeque<Step>,
     pub(crate) to_send: VecDeque<u8>,
-    /// Not before this moment does it go on, or begin.
+    /// It sends nothing before this moment.
     pub(crate) thinks_until: u64,
-    /// Nor does it read before this one.
+    /// It reads nothing before this moment.
     pub(crate) deaf_until: u64,
     pub(crate) reference: Reference,
     pub(crate) hearing: Hearing,
     /// Is it in a transaction, as far as it knows?
     in_transaction: bool,
-    /// It was told of another's in one, which must have ended with that.
+    /// It got another client's notification in a transaction. The transaction must have ended with
+    /// that.
     told_early: Option<String>,
     pub(crate) key: Option<(u32, Vec<u8>)>,
     /// Cancel requests sent, less those that have hit.
     pub(crate) cancels: usize,
     /// May the pooler end the connection?
     pub(crate) may_end: bool,
-    /// Has it become what it might not become anew?
+    /// Has it set a role that it may not be able to set again?
     pub(crate) may_lose_session: bool,
-    /// Are its answers not looked at any more?
+    /// Are its answers no longer compared?
     pub(crate) is_lax: bool,
     expects_tls_answer: bool,
+    /// The value of [`STYLE`] that it was last told.
+    style: Vec<u8>,
     input: Vec<u8>,
 }
 
@@ -112,6 +115,7 @@ impl Client {
             may_lose_session: false,
             is_lax: false,
             expects_tls_answer,
+            style: Vec::new(),
             input: Vec::new(),
         };
         if !expects_tls_answer {
@@ -120,7 +124,7 @@ impl Client {
         client
     }
 
-    /// A connection that asks to cancel what the holder of that key does.
+    /// A connection that sends a cancel request with that key.
     pub(crate) fn canceler(pid: u32, secret: &[u8], who: Who) -> Self {
         let nobody = Hearing::new(Bus::default(), String::new(), usize::MAX);
         let mut client = Self::new(who, Vec::new(), nobody);
@@ -141,7 +145,7 @@ impl Client {
         self.to_send.extend(packet);
     }
 
-    /// It connects later: perhaps when another one has left, whose place it gets.
+    /// It connects later, perhaps when another client has left and its slot is free.
     pub(crate) fn stay_away(&mut self) {
         self.phase = Phase::Absent;
     }
@@ -160,7 +164,7 @@ impl Client {
             Some(Step::CancelSleep { .. }) => false,
             Some(Step::Await) => !self.reference.is_quiet(),
             Some(Step::Hear) if !self.reference.is_quiet() => true,
-            // Where nobody can know what is still owed it is not known when a transaction is over.
+            // If nobody knows which replies are owed, the end of a transaction is unknown.
             Some(Step::Hear) if self.reference.backend.copy_failed => false,
             Some(Step::Hear) => self.reference.is_at_rest() && self.hearing.lacks().is_some(),
             Some(Step::Leave(Manner::Stay)) | None => true,
@@ -172,7 +176,7 @@ impl Client {
             && now >= self.thinks_until
     }
 
-    /// Bytes of an answer.
+    /// It receives bytes.
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.input.extend_from_slice(bytes);
         let is_over = matches!(self.phase, Phase::Leaving);
@@ -198,7 +202,7 @@ impl Client {
         }
     }
 
-    /// The pooler has ended the connection.
+    /// Weir has ended the connection.
     pub(crate) fn ended(&mut self) -> Result<(), String> {
         let allowed = self.may_end || matches!(self.phase, Phase::Leaving);
         self.phase = Phase::Done;
@@ -223,6 +227,9 @@ impl Client {
             }
             backend::PARAMETER_STATUS => {
                 let status = ParameterStatus::decode(body).map_err(broken)?;
+                if self.notes_style(message) {
+                    return self.check_style();
+                }
                 let name = str::from_utf8(status.name).ok().and_then(Settings::known);
                 let wanted = name.and_then(|name| self.reference.backend.settings.get(name));
                 match wanted {
@@ -283,7 +290,7 @@ impl Client {
         Ok(())
     }
 
-    /// What it listens to may have changed.
+    /// The channels that it listens to may have changed.
     pub(crate) fn follow_channels(&mut self) {
         let (begun, ended) = self.reference.backend.ears.take_changes();
         self.hearing.changed(begun, &ended);
@@ -296,7 +303,7 @@ impl Client {
         if is_fatal(message) {
             return self.fatal(message);
         }
-        if self.is_lax {
+        if self.is_lax || self.notes_style(message) {
             return Ok(());
         }
         match message[0] {
@@ -312,7 +319,8 @@ impl Client {
                 self.hearing.echoed(&said)?;
             }
             backend::NOTICE if sqlstate(message).is_some_and(|code| code == LOSS.as_bytes()) => {
-                return self.hearing.missed();
+                let is_deaf = message.windows(DEAF.len()).any(|part| part == DEAF);
+                return self.hearing.missed(is_deaf);
             }
             backend::PARAMETER_STATUS => {}
             backend::READY_FOR_QUERY if message.last() == Some(&b'I') => {
@@ -344,18 +352,52 @@ impl Client {
     }
 }
 
-/// SQLSTATE of what is told of notifications that were lost.
+/// For runs in which servers are reloaded.
+impl Client {
+    /// Is this a report of [`STYLE`]? Its time depends on the reload and is not compared.
+    fn notes_style(&mut self, message: &[u8]) -> bool {
+        let is_it = self.reference.backend.marks_defaults && is_style(message);
+        if is_it {
+            let value = &message[HEADER_LEN + STYLE.len() + 1..];
+            self.style = value.strip_suffix(b"\0").unwrap_or(value).to_vec();
+        }
+        is_it
+    }
+
+    /// At the end it must know its own value, or any default if it has none of its own. In the
+    /// transaction in which its server notices the reload, it may be told the new default, and then
+    /// its own value.
+    pub(crate) fn check_style(&self) -> Result<(), String> {
+        let backend = &self.reference.backend;
+        let is_right = match backend.settings.follows_default(STYLE) {
+            true => is_default_style(&self.style),
+            false => backend.settings.get(STYLE).map(str::as_bytes) == Some(self.style.as_slice()),
+        };
+        match is_right || !backend.marks_defaults {
+            true => Ok(()),
+            false => Err(format!(
+                "told of {STYLE} {}, a direct connection gives {:?}",
+                String::from_utf8_lossy(&self.style),
+                backend.settings.get(STYLE),
+            )),
+        }
+    }
+}
+
+/// SQLSTATE of the warning about lost notifications.
 const LOSS: &str = "01000";
+/// The text of the warning if no listener can be opened.
+const DEAF: &[u8] = b"notifications do not arrive";
 
 fn is_fatal(message: &[u8]) -> bool {
     message[0] == backend::ERROR && message.windows(6).any(|part| part == b"SFATAL")
 }
 
-/// Does it belong to no request?
+/// Is this message independent of any request?
 fn is_chatter(message: &[u8]) -> bool {
     match message[0] {
         backend::NOTICE => sqlstate(message).is_some_and(|code| code == CHATTER.as_bytes()),
-        // Whether it is told of its path depends on the version of its server.
+        // It depends on the server's version whether the search_path is reported.
         backend::PARAMETER_STATUS => {
             let name = message[HEADER_LEN..].split(|byte| *byte == 0).next();
             name.is_some_and(|name| name == UNTRACKED.as_bytes() || name == PATH.as_bytes())

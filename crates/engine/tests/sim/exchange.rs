@@ -1,4 +1,4 @@
-//! What the workers share, without threads: pools in cells, mail with delays.
+//! The data that the workers share, without threads: pools in cells, and mail with delays.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -12,11 +12,13 @@ use engine::parse_context::ParseContext;
 use engine::pool::Pool;
 use engine::prepared::Statement;
 use engine::records::WorkerRecords;
+use engine::routing::Place;
 use engine::settings::PoolKey;
 use engine::shell::{Exchange, Mail};
 use engine::switches::Switches;
 
 use crate::rng::Rng;
+use crate::router::{Routed, adapt, place};
 use crate::sabotage::Sabotage;
 
 /// A server's number in the net.
@@ -31,11 +33,13 @@ pub(crate) struct Shared {
     interner: Interner,
     connections: u64,
     pub(crate) limits: Limits,
-    /// By worker, in order, each with the moment from which on it may be delivered.
+    /// For each worker, in order. The time says from when on it may be delivered.
     pub(crate) mail: Vec<VecDeque<(Micros, Mail<Transport>)>>,
     rng: Rng,
     sabotage: Option<Sabotage>,
     last_statement: Option<Arc<Statement>>,
+    /// Are requests of idle clients read before a pool is chosen?
+    pub(crate) routed: Option<Routed>,
 }
 
 impl Shared {
@@ -54,15 +58,16 @@ impl Shared {
             rng,
             sabotage,
             last_statement: None,
+            routed: None,
         }
     }
 
-    /// The numbers given out so far, of statements and connections.
+    /// The numbers of statements and connections given out so far.
     pub(crate) fn numbering(&self) -> (engine::records::Numbering, u64) {
         (self.interner.numbering(), self.connections)
     }
 
-    /// What the workers of another process share, which goes on with these numbers.
+    /// The shared data of another process, which continues with these numbers.
     pub(crate) fn successor(
         &mut self,
         statements: engine::records::Numbering,
@@ -70,7 +75,7 @@ impl Shared {
     ) -> Self {
         let workers = self.mail.len() as u16;
         let mut new = Self::new(workers, Rng::new(self.rng.next()), self.sabotage);
-        new.now = self.now;
+        (new.now, new.routed) = (self.now, self.routed);
         new.interner.resume(statements);
         new.connections = connections;
         new
@@ -82,7 +87,7 @@ impl Shared {
         all.map(|one| (one.id, self.interner.restore(one))).collect()
     }
 
-    /// Is it time to do that harm?
+    /// Does the sabotage happen now?
     fn harms(&mut self, with: Sabotage, once_in: usize) -> bool {
         self.sabotage == Some(with) && self.rng.once_in(once_in)
     }
@@ -93,7 +98,7 @@ impl Shared {
         self.pools.iter_mut().for_each(|pool| self.switches.apply(pool, true));
     }
 
-    /// Server connections the pools believe to have.
+    /// The number of server connections in the pools.
     pub(crate) fn servers(&self) -> usize {
         self.pools.iter().map(|pool| pool.counts().0 as usize).sum()
     }
@@ -106,7 +111,7 @@ impl Shared {
     }
 }
 
-/// One worker's door.
+/// One worker's access to it.
 #[derive(Clone, Debug)]
 pub(crate) struct SimExchange(pub(crate) Rc<RefCell<Shared>>);
 
@@ -138,6 +143,9 @@ impl Exchange for SimExchange {
         *shared.by_key.entry(key.clone()).or_insert_with(|| {
             let id = PoolId(shared.pools.len() as u32);
             let mut pool = make(id);
+            if shared.routed.is_some() {
+                adapt(&mut pool.settings, key);
+            }
             shared.switches.apply(&mut pool, true);
             shared.pools.push(pool);
             id
@@ -167,6 +175,11 @@ impl Exchange for SimExchange {
         }
         shared.last_statement = Some(statement.clone());
         statement
+    }
+
+    fn route(&mut self, _: PoolId, request: &[u8]) -> Place {
+        let routed = self.0.borrow().routed;
+        routed.map_or(Place::Writer, |routed| place(request, routed))
     }
 
     fn next_connection(&mut self) -> u64 {

@@ -1,11 +1,11 @@
-//! The seeded simulator: the real engine, several workers of it, between simulated clients and
-//! simulated PostgreSQL servers, with bytes cut at any place, small kernels, dying peers.
+//! The seeded simulator: several workers with the real engine, between simulated clients and
+//! simulated PostgreSQL servers. Bytes are split anywhere, kernel buffers are small, peers die.
 //!
-//! `SIM_SEED=n cargo test -p weir-engine --test sim` replays one seed with a trace;
-//! `SIM_SEEDS=from..to` runs that many.
+//! `SIM_SEED=n cargo test -p weir-engine --test sim` replays one seed with a trace.
+//! `SIM_SEEDS=from..to` runs these seeds.
 //!
-//! Read in this order: `world.rs` (what happens), `reference.rs` (what every answer is held
-//! against), `world/checks.rs` (what else must hold), `mutants.rs` (that the checks can fail).
+//! Read in this order: `world.rs` (the events), `reference.rs` (the expected answers),
+//! `world/checks.rs` (the other checks), `mutants.rs` (the proof that checks can fail).
 
 extern crate weir_engine as engine;
 
@@ -16,6 +16,7 @@ mod exchange;
 mod net;
 mod reference;
 mod rng;
+mod router;
 mod run;
 mod sabotage;
 mod schema;
@@ -34,7 +35,7 @@ use run::{play, run, seeds};
 use world::{Side, Summary, World};
 
 #[test]
-fn nobody_gets_what_is_not_his_and_nobody_waits_for_ever() {
+fn each_client_gets_its_own_replies_and_none_waits_forever() {
     if let Ok(seed) = std::env::var("SIM_SEED") {
         let seed = seed.parse().expect("SIM_SEED is a number");
         let summary = run(seed, None, true).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
@@ -51,7 +52,7 @@ fn nobody_gets_what_is_not_his_and_nobody_waits_for_ever() {
     );
 }
 
-/// Plays the seeds on all cores. What they came to, and the reports of those that failed.
+/// Plays the seeds on all cores. Returns the sums, and the reports of the seeds that failed.
 fn run_all(seeds: Range<u64>) -> (Summary, Vec<String>) {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let end = seeds.end;
@@ -79,7 +80,7 @@ fn run_all(seeds: Range<u64>) -> (Summary, Vec<String>) {
 }
 
 #[test]
-fn a_death_at_any_byte_hurts_nobody_else() {
+fn a_death_at_any_byte_harms_no_other_client() {
     let small = |seed: &u64| {
         let summary = run(*seed, None, false).expect("the other test has run it");
         summary.spoken.iter().all(|bytes| (400..1500).contains(bytes))

@@ -1,8 +1,9 @@
-//! The checks can fail: each engine and each shell that is broken on purpose is found out within
-//! the seeds of an ordinary run, all of which the sound engine passes, and for its own reason.
+//! Shows that the checks can fail. Each engine and each shell that is broken on purpose is noticed
+//! within the seeds of an ordinary run, by the check that its entry names. The sound engine passes
+//! all these seeds.
 //!
-//! A test of the crate `weir-mutants`, whose library is the engine with all mutants woven in; the
-//! simulator is the same. `crates/mutants/src/list.rs` has the list.
+//! This is a test of the crate `weir-mutants`, whose library is the engine with all mutants woven
+//! in. The simulator is the same. The list is in `crates/mutants/src/list.rs`.
 
 mod backend;
 mod bus;
@@ -11,6 +12,7 @@ mod exchange;
 mod net;
 mod reference;
 mod rng;
+mod router;
 mod run;
 mod sabotage;
 mod schema;
@@ -28,11 +30,11 @@ use engine::{list, mutant};
 use run::{run, seeds};
 use sabotage::Sabotage;
 
-/// So many seeds must notice each.
+/// At least so many seeds must notice each mutant.
 const SEEDS_MIN: usize = 3;
 
-/// What the checks are called in the list, and words by which the report of each is known.
-const CHECKS: [(&str, &[&str]); 17] = [
+/// Names of the checks in the list, with words that identify each check's report.
+const CHECKS: [(&str, &[&str]); 18] = [
     ("assertions", &["panic: "]),
     ("answers", &["a direct connection gives", "unexpected during login", "welcomed with"]),
     (
@@ -68,6 +70,7 @@ const CHECKS: [(&str, &[&str]); 17] = [
             "nobody opens a server",
         ],
     ),
+    ("places", &["was for the writer"]),
     ("renewals", &["was refused and then done"]),
     ("rest", &["holds a server for nothing", "something is left behind"]),
     ("sessions", &["came into a transaction of", "found the session of"]),
@@ -94,7 +97,7 @@ fn caught_harm(harm: Sabotage, noticed_by: &str) {
     caught(&format!("{harm:?}"), noticed_by, |seed| run(seed, Some(harm), false).err());
 }
 
-/// Enough seeds end with a report of that check.
+/// Requires that enough seeds end with a report of that check.
 fn caught(name: &str, noticed_by: &str, run: impl Fn(u64) -> Option<String>) {
     assert!(
         CHECKS.iter().any(|(check, _)| *check == noticed_by),
@@ -122,13 +125,13 @@ fn caught(name: &str, noticed_by: &str, run: impl Fn(u64) -> Option<String>) {
     );
 }
 
-/// Named as the mutants are.
+/// One test per mutant, with the mutant's name.
 #[allow(non_snake_case, reason = "so that the name of a mutant is the name of its test")]
 mod mutants {
     include!(concat!(env!("OUT_DIR"), "/tests.rs"));
 }
 
-/// What is broken outside the engine.
+/// Faults outside the engine.
 macro_rules! harms {
     ($($harm:ident: $noticed_by:literal;)+) => {
         #[allow(non_snake_case, reason = "as above")]
@@ -156,7 +159,7 @@ harms! {
     HideEnd: "causes";
 }
 
-/// `UPDATE_DOCS=1` writes it there.
+/// `UPDATE_DOCS=1` writes the table.
 #[test]
 fn the_table_in_the_documents_is_made_of_the_list() {
     const HEAD: &str = "| mutant | what is wrong | seen in | noticed by |\n|---|---|---|---|\n";

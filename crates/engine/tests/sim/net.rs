@@ -1,5 +1,5 @@
-//! The sockets between clients, workers and servers, with kernels that hold only so much, and the
-//! engine's way to them: [`SimIo`] keeps the shell's contract (`shell.rs` of the engine).
+//! The sockets between clients, workers and servers, with small kernel buffers. [`SimIo`] is the
+//! engine's access to them, and follows the shell's contract (`shell.rs` of the engine).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -15,7 +15,7 @@ use crate::reference::{messages, show_all};
 use crate::rng::Rng;
 use crate::sabotage::Sabotage;
 
-/// What a worker's shell reads at once.
+/// The number of bytes that a worker's shell reads at once.
 pub(crate) const READ_LEN_MAX: usize = 4096;
 
 /// One direction of a socket.
@@ -23,9 +23,9 @@ pub(crate) const READ_LEN_MAX: usize = 4096;
 pub(crate) struct Pipe {
     pub(crate) data: VecDeque<u8>,
     pub(crate) capacity: usize,
-    /// Nothing follows the data.
+    /// The writer has closed its side.
     pub(crate) ended: bool,
-    /// Nobody reads: what is written goes nowhere.
+    /// The reader is gone, and written bytes are lost.
     pub(crate) broken: bool,
 }
 
@@ -38,7 +38,7 @@ impl Pipe {
         if self.broken { usize::MAX } else { self.capacity.saturating_sub(self.data.len()) }
     }
 
-    /// Writes what there is room for and gives back how much that was.
+    /// Writes as much as there is room for, and returns how much that was.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(self.room());
         if !self.broken {
@@ -61,29 +61,29 @@ impl Pipe {
 #[derive(Debug)]
 pub(crate) struct ClientSocket {
     pub(crate) worker: usize,
-    /// None: closed by the engine; what is pending still goes out.
+    /// None: the engine has closed it. Pending bytes are still sent.
     pub(crate) slot: Option<ClientId>,
     pub(crate) up: Pipe,
     pub(crate) down: Pipe,
     pub(crate) pending: Vec<u8>,
     /// There may be something to read.
     pub(crate) latch: bool,
-    /// The engine did not want to read it; it will say when.
+    /// The engine has stopped reading it, and will say when to resume.
     pub(crate) blocked: bool,
-    /// Something has happened that it may be thrown out for.
+    /// A reason for disconnecting it has occurred.
     pub(crate) excused: bool,
-    /// It asked for a database that is disabled, and still is.
+    /// It asked for a database that is still disabled.
     pub(crate) barred: bool,
 }
 
 impl ClientSocket {
-    /// Has the kernel not taken all that is to be sent?
+    /// Does the kernel still lack some of the bytes?
     pub(crate) fn is_stuck(&self) -> bool {
         !self.pending.is_empty()
     }
 }
 
-/// Where a server's socket is.
+/// The place of a server's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Table(usize, ServerId),
@@ -104,14 +104,14 @@ pub(crate) struct ServerSocket {
     pub(crate) down: Pipe,
     pub(crate) pending: Vec<u8>,
     pub(crate) latch: bool,
-    /// It came from another worker, which had not read all of it.
+    /// It came from another worker with unread bytes.
     pub(crate) news: bool,
-    /// It came to its end while it was nobody's.
+    /// It ended while it had no client.
     pub(crate) died_idle: bool,
     /// It does nothing before this moment.
     pub(crate) stalled_until: u64,
     pub(crate) backend: Backend,
-    /// When what it sleeps through is over.
+    /// The moment at which its sleep ends.
     pub(crate) wakes_at: Option<u64>,
 }
 
@@ -136,6 +136,9 @@ pub(crate) struct CancelSocket {
 /// Makes the server process behind a new connection.
 pub(crate) type Factory = Box<dyn FnMut(&Target, &mut Rng) -> Backend>;
 
+/// Limit of resumes of clients in one action of the world.
+const RESUMED_MAX: u32 = 100_000;
+
 pub(crate) struct Net {
     pub(crate) now: u64,
     pub(crate) rng: Rng,
@@ -154,6 +157,8 @@ pub(crate) struct Net {
     pub(crate) thrown_out: Vec<(usize, String)>,
     pub(crate) disabled: HashSet<&'static str>,
     pub(crate) trace: bool,
+    /// Number of resumes of clients since the world last acted.
+    pub(crate) resumed: u32,
 }
 
 impl Net {
@@ -171,7 +176,7 @@ impl Net {
         Pipe::new(self.rng.pick(self.capacities))
     }
 
-    /// The kernel takes what it can of what the shell has kept.
+    /// The kernel takes as many of the kept bytes as it can.
     pub(crate) fn flush_client(&mut self, at: usize) {
         let socket = &mut self.clients[at];
         let taken = socket.down.write(&socket.pending);
@@ -233,6 +238,10 @@ impl SimIo<'_> {
 }
 
 impl Io<SimExchange> for SimIo<'_> {
+    fn now(&self) -> u64 {
+        self.net.now
+    }
+
     fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
         let Some(mut at) = self.client_at(client) else {
             return self.complain(format!("bytes for {client:?}, which is free"));
@@ -350,6 +359,8 @@ impl Io<SimExchange> for SimIo<'_> {
         let Some(at) = self.client_at(client) else {
             return self.complain(format!("{client:?} is free and was resumed"));
         };
+        self.net.resumed += 1;
+        assert!(self.net.resumed < RESUMED_MAX, "an engine does not come to rest");
         if !self.net.harms(Sabotage::DropResume, 10) {
             self.net.clients[at].blocked = false;
         }

@@ -1,4 +1,4 @@
-//! Chance, from a seed: the same seed gives the same run on every machine.
+//! Random numbers from a seed. The same seed gives the same run on every machine.
 
 /// SplitMix64 (Steele, Lea, Flood 2014): one addition and three mixing steps a number.
 #[derive(Clone, Debug)]
@@ -17,12 +17,12 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Below `end`, which is not 0.
+    /// A number below `end`, which is not 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// From `low` to `high`, both included.
+    /// A number from `low` to `high`, both included.
     pub(crate) fn range(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high - low + 1)
     }
@@ -36,9 +36,9 @@ impl Rng {
         from[self.below(from.len())]
     }
 
-    /// How many of `available` bytes go at once: often all, often a single one.
+    /// Returns how many of `available` bytes are sent at once: often all, often one.
     pub(crate) fn chunk(&mut self, available: usize) -> usize {
-        // Long ones would take for ever.
+        // Small chunks of long messages would take too long.
         let small = if available > 2000 { 40 } else { 4 };
         match self.below(small) {
             0 => 1,

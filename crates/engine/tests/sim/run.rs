@@ -1,4 +1,4 @@
-//! One seed from its beginning to its end.
+//! Runs one seed.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,17 +6,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::sabotage::Sabotage;
 use crate::world::{Summary, World};
 
-/// Seeds of an ordinary run of the tests.
+/// The seeds of an ordinary test run.
 const SEEDS: Range<u64> = 0..2048;
 
-/// Those of this run.
+/// The seeds of this run.
 pub(crate) fn seeds() -> Range<u64> {
     let Ok(text) = std::env::var("SIM_SEEDS") else { return SEEDS };
     let (from, to) = text.split_once("..").expect("SIM_SEEDS=from..to");
     from.parse().expect("a number")..to.parse().expect("a number")
 }
 
-/// Runs one seed; a panic inside the engine is a violation like any other.
+/// Runs one seed. A panic inside the engine counts as a violation.
 pub(crate) fn run(seed: u64, harm: Option<Sabotage>, trace: bool) -> Result<Summary, String> {
     play(World::new(seed, harm, trace))
 }

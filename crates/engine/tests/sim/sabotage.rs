@@ -1,4 +1,4 @@
-//! Harm done on purpose, outside the engine, to see whether the checks notice.
+//! Faults outside the engine, made on purpose. They show that the checks notice them.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sabotage {
@@ -6,9 +6,9 @@ pub(crate) enum Sabotage {
     LoseMail,
     /// A client falls out of the queue.
     ForgetWaiter,
-    /// A client that may be read again is not.
+    /// A client that may be read again is not resumed.
     DropResume,
-    /// A text gets the statement of another.
+    /// A text gets another text's statement.
     SwapStatement,
     /// Bytes go to another client.
     Misdeliver,
@@ -16,14 +16,14 @@ pub(crate) enum Sabotage {
     ReorderReplies,
     /// A piece of a request is lost.
     LoseRequest,
-    /// Two parked servers are mistaken for each other.
+    /// Two parked servers are swapped.
     SwapServers,
     /// A cancel request is reported as done before it has arrived.
     HastyCancel,
-    /// The server says it has reset its session and has not.
+    /// The server reports a reset of its session that it has not done.
     SkipReset,
-    /// The socket of a server that was to be closed stays open.
+    /// The socket of a closed server stays open.
     KeepSocket,
-    /// A server is said to have nothing to read although it has ended.
+    /// A server that has ended is reported as having nothing to read.
     HideEnd,
 }

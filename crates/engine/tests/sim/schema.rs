@@ -1,5 +1,6 @@
-//! What the simulated database knows: tables, as far as prepared statements notice them, and roles.
-//! Each client has one of both, and changes it. All servers have the same; a reference has its own.
+//! The simulated database: tables, as far as they matter to prepared statements, and roles. Each
+//! client has one of each and changes it. All servers have the same database; a reference has its
+//! own.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -7,25 +8,27 @@ use std::rc::Rc;
 
 use crate::sql::Tag;
 
-/// What a table is like at present.
+/// The present state of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// Which columns its rows have: a statement that returns others is refused.
+    /// The columns of its rows. A statement that returns other columns is refused.
     pub(crate) shape: u32,
-    /// Which types its columns have: parameters keep to those they had when they were parsed.
+    /// The types of its columns. Parameters keep the types from when they were parsed.
     pub(crate) types: u32,
 }
 
 #[derive(Debug, Default)]
 struct State {
     tables: HashMap<usize, Table>,
-    /// Executions that were refused although their askers had been told what to expect.
+    /// Executions that were refused although their clients had been told the columns.
     refused: HashSet<Tag>,
     begun: HashMap<Tag, u32>,
     /// Numbers drawn, by client.
     drawn: HashMap<usize, u32>,
-    /// Clients that may not become their roles any more.
+    /// Clients that have lost the right to their role.
     revoked: HashSet<usize>,
+    /// How often the configuration was reloaded.
+    reloads: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -36,7 +39,7 @@ impl Schema {
         self.0.borrow().tables.get(&of).copied().unwrap_or_default()
     }
 
-    /// `openly`: the command names what it does, and columns change their types as well.
+    /// `openly`: the command tag shows the change, and the column types change as well.
     pub(crate) fn change(&self, of: usize, openly: bool) {
         let mut state = self.0.borrow_mut();
         let table = state.tables.entry(of).or_default();
@@ -72,12 +75,21 @@ impl Schema {
         *last
     }
 
-    /// A process that has just taken over does not know which requests were sent twice already.
+    /// Reloads the configuration. Each server notices it with its next message.
+    pub(crate) fn reload(&self) {
+        self.0.borrow_mut().reloads += 1;
+    }
+
+    pub(crate) fn reloads(&self) -> usize {
+        self.0.borrow().reloads
+    }
+
+    /// A new process does not know which requests were already sent twice.
     pub(crate) fn forget_begun(&self) {
         self.0.borrow_mut().begun.clear();
     }
 
-    /// How often has that transaction begun?
+    /// Counts how often that transaction has begun.
     pub(crate) fn begin(&self, tag: Tag) -> u32 {
         let mut state = self.0.borrow_mut();
         let count = state.begun.entry(tag).or_default();

@@ -1,5 +1,5 @@
-//! What one simulated client is going to do, made up at random beforehand. Nothing here knows what
-//! will come of it: the reference does.
+//! The script of one simulated client, composed at random in advance. It does not know the outcome,
+//! which the reference knows.
 
 mod lasting;
 mod listening;
@@ -16,21 +16,21 @@ use crate::sql::Tag;
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Send(Vec<u8>),
-    /// Wait for everything that must come.
+    /// Wait for every expected message.
     Await,
-    /// Wait for everything that others have notified.
+    /// Wait for every notification of other clients.
     Hear,
     Think(u64),
-    /// Send a cancel request for oneself, on a connection of its own; perhaps with a wrong secret.
+    /// Cancel the client's own request, on another connection. The secret may be wrong.
     Cancel {
         wrong: bool,
     },
-    /// Wait until its server sleeps, and send a cancel request, so many times at most: nothing else
-    /// ends that sleep.
+    /// Wait until its server sleeps, and send a cancel request. Only that ends the sleep. At most
+    /// so many times.
     CancelSleep {
         tries: usize,
     },
-    /// From here on the pooler may end the connection.
+    /// From here on Weir may end the connection.
     Doomed,
     /// From here on the answers may differ from those of a direct connection.
     Lax,
@@ -40,11 +40,11 @@ pub(crate) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Terminate,
-    /// An end of file behind the last byte.
+    /// Close the sending side after the last byte.
     Finish,
-    /// Everything under way is lost.
+    /// Reset the connection. Bytes on their way are lost.
     Reset,
-    /// It waits until it is thrown out.
+    /// Wait to be disconnected.
     Stay,
 }
 
@@ -52,27 +52,29 @@ pub(crate) struct Author<'a> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) client: usize,
     pub(crate) mode: PoolMode,
-    /// It sends nothing behind a Sync before the answers to what came before are there.
+    /// It sends nothing after a Sync until all earlier messages are answered.
     patient: bool,
-    /// It uses no names, and the unnamed statement only in the batch of its Parse.
+    /// It uses no statement names, and the unnamed statement only in the batch of its Parse.
     pub(crate) plain: bool,
     pub(crate) listens: bool,
     /// The mode may change to session mode and back.
     pub(crate) alternates: bool,
-    /// Transaction mode may change to auto mode and back. What DISCARD ALL goes back to is known only of
-    /// clients that came in auto mode.
+    /// Does a reload of the servers change the default of a setting?
+    pub(crate) restyles: bool,
+    /// Transaction mode may change to auto mode and back. DISCARD ALL then has a known result only
+    /// for clients that began in auto mode.
     pub(crate) mixes: bool,
-    /// The kernels hold much, so that long messages do not take for ever.
+    /// The kernel buffers are large, so that long messages do not take too long.
     pub(crate) wide: bool,
-    /// It mostly sleeps, and is woken by cancel requests.
+    /// It mostly sleeps, and cancel requests wake it.
     pub(crate) sleepy: bool,
-    /// Though it does not wait it uses names more than once: what they stand for behind an error that
-    /// is not answered yet only the server knows. Others give each statement a new name then, as
+    /// It uses names more than once although it does not wait. After an unanswered error, only the
+    /// server knows what they mean. Other clients then use a new name for each statement, as
     /// drivers with pipelines do.
     bold: bool,
-    /// It draws numbers of a sequence.
+    /// It draws numbers from a sequence.
     draws: bool,
-    /// It has a startup packet to which RESET goes back, though not before its transaction is over.
+    /// RESET goes back to its startup packet, though not before its transaction is over.
     pub(crate) goes_back: bool,
     number: usize,
     steps: Vec<Step>,
@@ -80,9 +82,9 @@ pub(crate) struct Author<'a> {
     in_transaction: bool,
 }
 
-/// In milliseconds. Only a cancel request ends it.
+/// In milliseconds. Only a cancel request ends such a sleep.
 const FOR_EVER: usize = 1 << 40;
-/// Some of them may be lost on the way, or come while another one is under way.
+/// Some cancel requests may be lost, or arrive while another one is pending.
 const CANCELS_MAX: usize = 12;
 /// More than a megabyte.
 const LONG_LEN: usize = 1_200_000;
@@ -105,6 +107,7 @@ impl<'a> Author<'a> {
             plain,
             listens: false,
             alternates: false,
+            restyles: false,
             mixes: false,
             wide,
             sleepy,
@@ -119,6 +122,10 @@ impl<'a> Author<'a> {
     pub(crate) fn write(mut self, length: usize) -> Vec<Step> {
         if self.listens && self.rng.once_in(2) {
             self.begin_to_listen();
+        }
+        if self.restyles && self.rng.once_in(2) {
+            // A reload no longer changes the value.
+            self.query("SET datestyle = 'ISO, MDY'");
         }
         for _ in 0..length {
             self.scene();
@@ -162,7 +169,7 @@ impl<'a> Author<'a> {
         }
     }
 
-    /// What was composed goes out; the answers are awaited, or not.
+    /// Sends the composed messages, and may wait for the answers.
     fn act(&mut self, sure: bool) {
         self.send();
         if sure || self.patient || !self.rng.once_in(3) {
@@ -221,7 +228,7 @@ impl<'a> Author<'a> {
         self.act(false);
     }
 
-    /// Longer than anything that is kept anywhere: a row, or a query, or both.
+    /// A row or a query, or both, longer than anything that Weir keeps.
     fn long_message(&mut self) {
         let len = if self.wide && self.rng.once_in(6) { LONG_LEN } else { 30_000 };
         let asked = if self.rng.once_in(2) { len } else { 1 };
@@ -229,7 +236,7 @@ impl<'a> Author<'a> {
         self.query(&format!("SELECT 1 {asked}{padding}"));
         self.send();
         if self.rng.once_in(3) {
-            // Whoever asks while a cancel is under way.
+            // A request that arrives while a cancel request is pending.
             self.steps.push(Step::Cancel { wrong: false });
         }
     }
@@ -250,13 +257,13 @@ impl<'a> Author<'a> {
         }
     }
 
-    /// One string of statements in a transaction block, which may stay open for a while.
+    /// Statements in a transaction block, which may stay open for a while.
     fn transaction(&mut self) {
         if self.mode == PoolMode::Statement {
             return self.pipeline();
         }
         match self.rng.once_in(2) {
-            // Such a one may be sent again.
+            // Weir may send such a request again.
             true => {
                 self.tag();
                 let tag = Tag { client: self.client, number: self.number };
@@ -285,7 +292,7 @@ impl<'a> Author<'a> {
         }
     }
 
-    /// Some sequence of the extended protocol up to its Sync, or its several.
+    /// A sequence of the extended protocol, with one Sync or several.
     fn pipeline(&mut self) {
         for _ in 0..self.rng.range(1, 3) {
             let is_careful = self.plain || !(self.patient || self.bold);
@@ -305,7 +312,7 @@ impl<'a> Author<'a> {
                 self.act(false);
             }
             if self.patient && self.rng.once_in(6) {
-                // A Query ends the batch as well, unless it has failed.
+                // A Query also ends the batch, unless the batch has failed.
                 self.query("SELECT 1 1");
                 self.act(true);
                 self.steps.push(Step::Think(5_000));
@@ -324,14 +331,14 @@ impl<'a> Author<'a> {
         !self.plain && self.mode != PoolMode::Session
     }
 
-    /// Statements on a table of one's own, which changes now and then. They are parsed anew behind
-    /// each change, so that no client need know of it.
+    /// Statements on the client's own table, which sometimes changes. They are parsed again after
+    /// each change, so the client need not know of it.
     fn table(&mut self) {
         self.act(true);
         if self.in_transaction || !self.prepares() {
             return;
         }
-        // Of what is done in secret nobody can tell what it does to parameters.
+        // If the change is hidden, its effect on parameters is unknown.
         let openly = self.rng.once_in(2);
         for _ in 0..self.rng.range(2, 5) {
             let name = format!("table {}", self.number);
@@ -358,8 +365,8 @@ impl<'a> Author<'a> {
         }
     }
 
-    /// The table changes behind the back of a client that was told of its columns. What comes of
-    /// that depends on the server; but what was once refused must not be done.
+    /// The table changes after the client was told its columns. The outcome depends on the server.
+    /// But a statement that was once refused must not be executed.
     fn surprise(&mut self) {
         let sql = format!("TOLD {} $1", self.client);
         frontend::parse(&mut self.out, b"told", sql.as_bytes(), frontend::NO_TYPES);
@@ -424,7 +431,7 @@ impl<'a> Author<'a> {
         }
     }
 
-    /// Texts are few, so that clients share them.
+    /// There are few texts, so that clients share them.
     fn parse(&mut self, name: &[u8]) {
         let sql = match self.rng.below(12) {
             0 => "NONSENSE".to_owned(),
@@ -444,7 +451,7 @@ impl<'a> Author<'a> {
         frontend::parse(&mut self.out, name, sql.as_bytes(), types);
     }
 
-    /// Nearly all statements take one parameter: the asker's name.
+    /// Nearly all statements take one parameter: the client's tag.
     fn bind(&mut self, portal: &[u8], statement: &[u8]) {
         let tag = self.tag();
         let mut rest = vec![0, 0];
@@ -473,8 +480,8 @@ impl<'a> Author<'a> {
         frontend::parse(&mut self.out, b"", sql.as_bytes(), frontend::NO_TYPES);
         frontend::bind(&mut self.out, b"", b"", &[0, 0, 0, 0, 0, 0]);
         frontend::execute(&mut self.out, b"", 0);
-        // What is parsed behind it in the same batch stays. The name is a new one, since nobody
-        // but the server can know at that moment that a name is free again.
+        // A statement that is parsed later in the same batch stays. Its name is new, because only
+        // the server knows at that moment whether an old name is free.
         let name = format!("behind {}", self.number);
         if self.plain {
             frontend::sync(&mut self.out);
@@ -484,7 +491,7 @@ impl<'a> Author<'a> {
             self.parse(name.as_bytes());
         }
         frontend::sync(&mut self.out);
-        // So that no later Bind finds the statement and discards unawares.
+        // A later Bind must not find the statement and discard by surprise.
         self.query("");
         self.act(true);
         self.bind(b"", name.as_bytes());
@@ -494,7 +501,8 @@ impl<'a> Author<'a> {
     }
 
     fn copy_in(&mut self) {
-        // Behind a copy that fails in a batch its server is kept, and asked nothing any more.
+        // After a copy that failed in a batch, the client keeps its server and Weir does not probe
+        // it.
         let extended = self.rng.once_in(2) && !self.goes_back;
         if extended {
             let text = format!("/*{}*/ COPYIN", self.tag());
@@ -504,7 +512,7 @@ impl<'a> Author<'a> {
             frontend::parse(&mut self.out, b"", text.as_bytes(), frontend::NO_TYPES);
             frontend::bind(&mut self.out, b"", b"", &[0, 0, 0, 0, 0, 0]);
             frontend::execute(&mut self.out, b"", 0);
-            // As libpq does it: this Sync is read while the copy is on.
+            // Like libpq: the server reads this Sync during the copy.
             if self.rng.once_in(2) {
                 frontend::sync(&mut self.out);
             }
@@ -536,7 +544,7 @@ impl<'a> Author<'a> {
         }
         if extended {
             frontend::sync(&mut self.out);
-            // So that no later Bind finds the statement and begins a copy unawares.
+            // A later Bind must not find the statement and begin a copy by surprise.
             self.query("");
         }
     }
@@ -558,7 +566,7 @@ impl<'a> Author<'a> {
             self.send();
             self.steps.push(Step::CancelSleep { tries: CANCELS_MAX });
             self.act(true);
-            // So that no later Bind finds the statement and sleeps unawares.
+            // A later Bind must not find the statement and sleep by surprise.
             self.query("");
             return self.act(true);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reported by name and default; the pooler tracks all of them.
+/// Names and defaults of the reported settings. Weir tracks all of them.
 pub(crate) const NAMES: [(&str, &str); 5] = [
     ("client_encoding", "UTF8"),
     ("DateStyle", "ISO, MDY"),
@@ -11,7 +11,7 @@ pub(crate) const NAMES: [(&str, &str); 5] = [
     ("application_name", ""),
 ];
 
-/// What a session has besides, of which the pooler hears only if it asks (`pool_mode = auto`).
+/// Other settings. Weir learns their values only by the probe (`pool_mode = auto`).
 const UNREPORTED: [(&str, &str); 8] = [
     (PATH, "public"),
     ("work_mem", "4MB"),
@@ -23,47 +23,57 @@ const UNREPORTED: [(&str, &str); 8] = [
     (BUFFERS, "8MB"),
 ];
 
+/// A reload of the servers' configuration may change its default.
+pub(crate) const STYLE: &str = "DateStyle";
+
+/// Is this a default of [`STYLE`], from before or after a reload?
+pub(crate) fn is_default_style(value: &[u8]) -> bool {
+    value == b"ISO, MDY" || value.starts_with(b"reloaded")
+}
+
 /// Servers of a newer version report it.
 pub(crate) const PATH: &str = "search_path";
 
-/// Who the session acts as. A role may be revoked from whoever has become it.
+/// The session's role. The right to it may be revoked from a client that has set it.
 pub(crate) const ROLE: &str = "role";
 
-/// Only the user who has logged in may set it, and no role.
+/// Only the login user may set it, no role.
 pub(crate) const PRIVILEGED: &str = "log_statement";
 
-/// The pooler cannot set it where there was a temporary table before.
+/// Weir cannot set it on a server that has had a temporary table.
 pub(crate) const BUFFERS: &str = "temp_buffers";
 
-/// No setting, but a temporary table: it is made, undone and shown like one.
+/// A temporary table, represented as a setting.
 pub(crate) const OBJECT: &str = "temporary_table";
 
-/// A cursor WITH HOLD, likewise.
+/// A cursor WITH HOLD, represented in the same way.
 pub(crate) const CURSOR: &str = "holdable_cursor";
 
-/// How often the session has taken an advisory lock. The end of a transaction does not change that.
+/// The number of advisory locks of the session. The end of a transaction does not change it.
 pub(crate) const LOCK: &str = "advisory_lock";
 
-/// What keeps a client on its server.
+/// State that keeps a client on its server.
 const PINS: [&str; 3] = [OBJECT, CURSOR, LOCK];
-/// There is no such thing.
+/// The value for "does not exist".
 const NONE: &str = "none";
 
-/// Reported at any moment, and tracked by nobody.
+/// Reported at any moment. Weir does not track it.
 pub(crate) const UNTRACKED: &str = "sim_load";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     values: BTreeMap<&'static str, String>,
-    /// Those that were set since the session began.
+    /// Settings that were set since the session began.
     set: BTreeSet<&'static str>,
-    /// Those that are set until the transaction ends: the value to go back to, and whether it was set.
+    /// Settings that SET LOCAL has set: the value to go back to, and whether it was set.
     local: BTreeMap<&'static str, (String, bool)>,
-    /// What RESET goes back to.
+    /// The values that RESET goes back to.
     defaults: BTreeMap<&'static str, String>,
-    /// Is `search_path` reported, as PostgreSQL 18 does it?
+    /// Settings from the startup packet.
+    from_startup: BTreeSet<&'static str>,
+    /// Is `search_path` reported, as by PostgreSQL 18?
     pub(crate) reports_path: bool,
-    /// What the client was told last.
+    /// The values that the client was last told.
     reported: BTreeMap<&'static str, String>,
 }
 
@@ -80,9 +90,9 @@ impl Default for Settings {
     fn default() -> Self {
         let values: BTreeMap<_, _> =
             all().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        let (set, local) = (BTreeSet::new(), BTreeMap::new());
+        let (set, local, from_startup) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         let (defaults, reported) = (values.clone(), values.clone());
-        Self { set, local, defaults, reports_path: false, reported, values }
+        Self { set, local, defaults, from_startup, reports_path: false, reported, values }
     }
 }
 
@@ -102,7 +112,7 @@ impl Settings {
         self.values.insert(name, value.to_owned());
     }
 
-    /// Until the transaction ends.
+    /// Sets a value until the transaction ends.
     pub(crate) fn set_local(&mut self, name: &'static str, value: &str) {
         let is_set = self.set.contains(name);
         let before = self.values.insert(name, value.to_owned()).unwrap_or_default();
@@ -119,13 +129,33 @@ impl Settings {
         }
     }
 
-    /// A parameter of the startup packet: RESET goes back to it.
+    /// Applies a parameter of the startup packet: RESET goes back to it.
     pub(crate) fn begin_with(&mut self, name: &'static str, value: &str) {
         self.defaults.insert(name, value.to_owned());
+        self.from_startup.insert(name);
         self.begin_changed(name, value);
     }
 
-    /// As if set just after login: RESET knows nothing of it.
+    /// The configuration was reloaded, and this is the new default.
+    pub(crate) fn reload(&mut self, name: &'static str, value: &str) {
+        if self.from_startup.contains(name) {
+            return;
+        }
+        self.defaults.insert(name, value.to_owned());
+        match self.local.get_mut(name) {
+            Some((before, is_set)) if !*is_set => *before = value.to_owned(),
+            Some(_) => {}
+            None if self.set.contains(name) => {}
+            None => drop(self.values.insert(name, value.to_owned())),
+        }
+    }
+
+    /// Does it have the server's default, whatever that is?
+    pub(crate) fn follows_default(&self, name: &str) -> bool {
+        !self.set.contains(name) && !self.local.contains_key(name)
+    }
+
+    /// Sets a value just after login. RESET does not go back to it.
     pub(crate) fn begin_changed(&mut self, name: &'static str, value: &str) {
         self.values.insert(name, value.to_owned());
         self.reported.insert(name, value.to_owned());
@@ -143,12 +173,12 @@ impl Settings {
         settings.for_each(|name| self.reset(name));
     }
 
-    /// Temporary table, cursor and lock are gone.
+    /// Removes temporary table, cursor and lock.
     pub(crate) fn drop_pins(&mut self) {
         PINS.into_iter().for_each(|name| self.reset(name));
     }
 
-    /// Is there something that keeps a client on its server?
+    /// Is there state that keeps the client on its server?
     pub(crate) fn has_pins(&self) -> bool {
         PINS.into_iter().any(|name| self.is_there(name))
     }
@@ -170,13 +200,13 @@ impl Settings {
         }
     }
 
-    /// What it was set to in this session, and is no default.
+    /// The values that were set in this session and are no defaults.
     pub(crate) fn set_in_session(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let set = self.set.iter().filter(|name| !PINS.contains(name));
         set.map(|name| (*name, self.values[name].as_str()))
     }
 
-    /// Back to what it was, except for what the client knows, and for locks.
+    /// Restores the saved values, except for the reports to the client and the locks.
     pub(crate) fn restore(&mut self, saved: Self) {
         let locks = self.locks();
         self.values = saved.values;
@@ -185,7 +215,7 @@ impl Settings {
         self.set_locks(locks);
     }
 
-    /// All but those that hardly anybody sets, and nobody has.
+    /// All settings, except rare ones that are not set.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let is_rare = |name: &str| [ROLE, PRIVILEGED, BUFFERS].contains(&name);
         let shown = self.values.iter().filter(move |(name, _)| !is_rare(name) || self.is_set(name));
@@ -196,12 +226,12 @@ impl Settings {
         self.set.contains(name)
     }
 
-    /// Of the role that the session acts as: whose it is.
+    /// The client that the session's role belongs to.
     pub(crate) fn role_of(&self) -> Option<usize> {
         role_of(self.get(ROLE)?)
     }
 
-    /// What the client has to be told; it knows from now on.
+    /// Returns the values that the client must be told, and counts them as told.
     pub(crate) fn changes(&mut self) -> Vec<(&'static str, String)> {
         let reports_path = self.reports_path;
         let is_reported = |name: &str| {

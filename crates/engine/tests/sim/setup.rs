@@ -1,4 +1,4 @@
-//! What a run is like: drawn from the seed.
+//! The properties of a run, drawn from the seed.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,13 @@ use crate::bus::{Bus, Hearing};
 use crate::client::{Client, Who};
 use crate::net::Factory;
 use crate::rng::Rng;
+use crate::router::{Routed, is_reader};
 use crate::schema::Schema;
 use crate::script::Author;
 
 /// The moment at which each run begins.
 pub(crate) const START: u64 = 1_000_000;
-/// Few, so that deriving keys costs nothing.
+/// A small number, so that deriving keys costs little.
 const ITERATIONS: u32 = 2;
 const CAPACITIES: [&[usize]; 4] = [&[64], &[200, 5000], &[1 << 16], &[100, 1 << 16]];
 
@@ -29,34 +30,36 @@ pub(crate) struct Setup {
     /// The present settings, as written in the file.
     pub(crate) keys: BTreeMap<&'static str, String>,
     users: Vec<(String, String)>,
-    /// The most that was ever allowed in this run.
+    /// The largest pool size of this run.
     pub(crate) pool_size_max: u32,
     pub(crate) statements_max: usize,
-    /// Is the configuration read again in mid-run?
+    /// Is the configuration reloaded during the run?
     pub(crate) reloads: bool,
-    /// Is the pooler paused and resumed, and are its servers replaced?
+    /// Is Weir paused and resumed, and are its servers replaced?
     pub(crate) interrupts: bool,
-    /// Does another process take over in mid-run?
+    /// Is the servers' configuration reloaded during the run?
+    pub(crate) reloads_servers: bool,
+    /// Is there an online restart during the run?
     pub(crate) restarts: bool,
-    /// May a reload change whose business the names of statements are? Then nobody uses any.
+    /// May a reload change whether Weir translates statement names? Then clients use no names.
     plain: bool,
-    /// May a reload change to session mode and back? What is said in auto mode is then judged by a
-    /// session's rules for a while.
+    /// May a reload change to session mode and back? Messages of auto mode may then be judged by
+    /// the rules of session mode for a while.
     alternates: bool,
     /// May a reload change transaction mode to auto mode and back?
     mixes: bool,
     sleepy: bool,
-    /// How the pooler is shut down in mid-run, if it is.
+    /// The kind of shutdown during the run, if there is one.
     pub(crate) drain: Option<Drain>,
-    /// Who may come in only the server knows.
+    /// Can only PostgreSQL check passwords?
     pub(crate) proves: bool,
-    /// Do clients stop reading, and servers stop doing anything, for a while?
+    /// Do clients stop reading for a while, and servers stop working?
     pub(crate) sluggish: bool,
-    /// Do servers die and refuse?
+    /// Do servers die and refuse connections?
     pub(crate) stormy: bool,
-    /// Do servers say things nobody asked for?
+    /// Do servers send unrequested messages?
     pub(crate) chatty: bool,
-    /// Do clients vanish at any byte?
+    /// Do clients disconnect at any byte?
     pub(crate) careless: bool,
     pub(crate) capacities: &'static [usize],
     /// Are servers of two versions behind the same address?
@@ -64,6 +67,8 @@ pub(crate) struct Setup {
     /// Do clients listen?
     pub(crate) listens: bool,
     pub(crate) bus: Bus,
+    /// Are requests of idle clients read before a pool is chosen?
+    pub(crate) routed: Option<Routed>,
     auth: ServerAuth,
     client_auth: &'static str,
 }
@@ -102,6 +107,8 @@ impl Setup {
         keys.insert("pool_mode", mode.word().to_owned());
         keys.insert("auth_type", client_auth.to_owned());
         let users = (0..2).map(|user| (format!("u{user}"), stored.replace("USER", &hash(user))));
+        // Numbers drawn from this do not change other parts of the run.
+        let mut aside = Rng::new(rng.clone().next());
         let mut setup = Self {
             mode,
             workers: rng.range(1, 3) as u16,
@@ -113,6 +120,7 @@ impl Setup {
             statements_max: 0,
             reloads: rng.once_in(4),
             interrupts: rng.once_in(4),
+            reloads_servers: false,
             restarts: rng.once_in(4),
             plain: rng.once_in(4),
             alternates: false,
@@ -132,16 +140,18 @@ impl Setup {
             is_mixed: mode == PoolMode::Auto && rng.once_in(4),
             listens: mode == PoolMode::Auto && !rng.once_in(3),
             bus: Bus::default(),
+            routed: None,
             auth,
             client_auth,
         };
         setup.alternates = mode == PoolMode::Auto && setup.reloads && rng.once_in(2);
-        // What is paused and disabled the other process hears of elsewhere. What the listener was told
-        // last may be lost with the process.
-        setup.restarts &= !setup.interrupts && !setup.listens;
+        // The new process does not learn from the old one which pools are paused or disabled.
+        setup.restarts &= !setup.interrupts;
+        // In session and transaction mode, a client may take the default for its own value.
+        setup.reloads_servers = mode == PoolMode::Auto && !setup.alternates && aside.once_in(2);
         setup.mixes =
             mode == PoolMode::Transaction && setup.plain && setup.reloads && rng.once_in(2);
-        // In session mode UNLISTEN is not noticed.
+        // In session mode, Weir does not notice UNLISTEN.
         setup.listens &= !setup.alternates;
         if setup.is_mixed && rng.once_in(2) {
             setup.keys.insert("track_extra_parameters", "IntervalStyle, search_path".to_owned());
@@ -150,7 +160,21 @@ impl Setup {
         setup
     }
 
-    /// Somebody has changed the file: pool sizes, limits, and whatever else can be changed.
+    /// Routes requests in every third run whose mode does not change. It is drawn from its own
+    /// seed, so the other runs stay the same.
+    pub(crate) fn draw_routing(&mut self, seed: u64) {
+        let changes_mode = self.reloads && (self.plain || self.alternates || self.mixes);
+        // A client that listens may keep a reader.
+        if !changes_mode && !self.listens && Rng::new(seed ^ 0x0072_6f75_7465).once_in(3) {
+            self.routed = match self.mode {
+                PoolMode::Auto => Some(Routed::Selects),
+                PoolMode::Transaction => Some(Routed::Transactions),
+                PoolMode::Session | PoolMode::Statement => None,
+            };
+        }
+    }
+
+    /// Changes the configuration file: pool sizes, limits and other keys.
     pub(crate) fn change(&mut self, rng: &mut Rng) {
         let (key, value) = match rng.below(8) {
             0..=2 => ("default_pool_size", rng.pick(&[1, 2, 3, 5])),
@@ -161,7 +185,7 @@ impl Setup {
             _ => ("max_prepared_statements", rng.pick(&[0, 1, 2, 200]).max(1)),
         };
         self.keys.insert(key, value.to_string());
-        // In statement mode who has a transaction open would be thrown out.
+        // Statement mode would disconnect a client that has a transaction open.
         if self.mode == PoolMode::Transaction && self.plain && rng.once_in(3) {
             self.keys.insert("pool_mode", rng.pick(&["session", "transaction"]).to_owned());
         }
@@ -197,25 +221,25 @@ impl Setup {
         self.mode == PoolMode::Session || self.alternates || (self.plain && self.reloads)
     }
 
-    /// Are texts looked at, at least for a while?
+    /// Are texts examined, at least for a while?
     pub(crate) fn may_be_auto(&self) -> bool {
         self.mode == PoolMode::Auto || self.mixes
     }
 
-    /// May servers of one pool be in the way of another's?
+    /// May a server of one pool take the place of another pool's?
     pub(crate) fn is_limited(&self) -> bool {
         self.keys.contains_key("max_db_connections")
     }
 
-    /// Is every server asked whether it lives, however short it was idle?
+    /// Is every server checked before use, however short it was idle?
     pub(crate) fn checks_always(&self) -> bool {
         !self.reloads && self.keys["server_check_delay"] == "0"
     }
 
-    /// May this limit have thrown somebody out? A reload may just have switched it off.
+    /// May this limit have disconnected a client? A reload may just have switched the limit off.
     pub(crate) fn may_expire(&self, reason: &str) -> bool {
         if reason.starts_with("client_login_timeout") {
-            // The default, a minute: a pause may last that long.
+            // The default is a minute, and a pause may last that long.
             return self.interrupts;
         }
         let key = reason.replace(' ', "_");
@@ -227,13 +251,13 @@ impl Setup {
         let is_wrong = self.client_auth != "trust" && rng.once_in(12);
         let mut wants = Vec::new();
         if self.mode == PoolMode::Auto {
-            // What RESET makes of a reported one is told in two parts (docs/auto-mode.md).
-            // In session mode nobody is let in who wants that.
+            // RESET of a reported setting is reported in two parts (docs/auto-mode.md). In session
+            // mode, a client with this parameter is refused.
             if !self.alternates && rng.once_in(3) {
                 wants.push(("work_mem", format!("{index}MB")));
             }
         } else if self.mixes {
-            // In auto mode RESET goes back to it, and in the other does not.
+            // In auto mode RESET goes back to it, in transaction mode it does not.
         } else if rng.once_in(2) {
             wants.push(("application_name", format!("app{}", rng.below(3))));
         }
@@ -254,26 +278,28 @@ impl Setup {
         let mut author = Author::new(rng, index, self.mode);
         author.plain = self.plain;
         author.listens = self.listens;
+        author.restyles = self.reloads_servers;
         (author.alternates, author.mixes) = (self.alternates, self.mixes);
         author.sleepy = self.sleepy;
         author.goes_back = who.has_session && !who.wants.is_empty();
         author.wide = self.capacities.iter().all(|capacity| *capacity > 10_000);
         let hearing = Hearing::new(self.bus.clone(), who.database.clone(), index);
         let mut client = Client::new(who, author.write(length), hearing);
+        client.reference.backend.marks_defaults = self.reloads_servers;
         if rng.once_in(4) {
-            // It comes when the others are at work.
+            // It connects while the others work.
             client.thinks_until = START + rng.below(100_000) as u64;
         }
         client
     }
 
-    /// Makes the processes behind the servers' sockets.
+    /// Makes the server processes behind the sockets.
     pub(crate) fn factory(&self) -> Factory {
         let (auth, stormy) = (self.auth.clone(), self.stormy);
         let (session_mode, is_mixed) = (self.mode == PoolMode::Session, self.is_mixed);
         let (schema, bus) = (Schema::default(), self.bus.clone());
         let mut pid = 1000;
-        Box::new(move |_, rng| {
+        Box::new(move |target, rng| {
             pid += 1;
             let refuse = (stormy && rng.once_in(8)).then(|| rng.pick(&["53300", "57P03"]));
             let account = Account { auth: auth.clone(), password: PASSWORD.into(), refuse };
@@ -281,13 +307,14 @@ impl Setup {
             let shared = (schema.clone(), bus.clone());
             let mut server = Backend::server(pid, account, shared, session_mode);
             server.refuses_reset = refuses_reset;
+            server.is_reader = is_reader(target);
             server.settings.reports_path = is_mixed && rng.once_in(2);
             server
         })
     }
 }
 
-/// Seconds after which somebody is thrown out; 0 switches one off.
+/// Timeouts that disconnect a client, in seconds; 0 switches one off.
 const LIMITS: [&str; 5] = [
     "query_wait_timeout",
     "query_timeout",
@@ -302,7 +329,7 @@ fn hash(user: usize) -> String {
     md5::hash(format!("u{user}").as_bytes(), PASSWORD.as_bytes())
 }
 
-/// The server's method, the clients', and what auth_file holds.
+/// The methods of servers and of clients, and the content of auth_file.
 fn authentication(rng: &mut Rng) -> (ServerAuth, &'static str, String) {
     let verifier = ScramVerifier::from_password(PASSWORD.as_bytes(), b"salt", ITERATIONS);
     let scram = ServerAuth::Scram(verifier.clone());

@@ -1,6 +1,6 @@
 //! The toy language of the simulated PostgreSQL. A text may begin with a comment that names the
-//! asker; a prepared statement takes the name as its parameter instead, so that many clients can
-//! share one text.
+//! client and its request. A prepared statement takes that tag as a parameter instead, so that many
+//! clients can share one text.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::settings::Settings;
 /// SQLSTATE of notices that belong to no request.
 pub(crate) const CHATTER: &str = "sim00";
 
-/// Who asked, and its how many-th request it is.
+/// A client, and the number of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tag {
     pub(crate) client: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Tag {
 }
 
 impl Tag {
-    /// In letters only, as the options of a BEGIN are.
+    /// In letters only, like the options of a BEGIN.
     pub(crate) fn in_letters(self) -> String {
         let letter = |digit: u8| char::from(digit - b'0' + b'A');
         let word = |number: usize| number.to_string().bytes().map(letter).collect::<String>();
@@ -51,48 +51,49 @@ pub(crate) enum Statement {
     Begin,
     Commit,
     Rollback,
-    /// It is made, or gone back to.
+    /// Makes it, or goes back to it.
     Savepoint {
         made: bool,
     },
     Notify(Order),
     Set(&'static str, String),
-    /// Until the transaction ends.
+    /// Sets a value until the transaction ends.
     SetLocal(&'static str, String),
-    /// Of one, or of all.
+    /// Resets one setting, or all.
     Reset(Option<&'static str>),
-    /// The pooler's way to set several.
+    SetDefault(&'static str),
+    /// Weir's way to set several settings.
     SetConfig(Vec<(&'static str, String)>),
-    /// A temporary table is made, or dropped.
+    /// Makes or drops a temporary table.
     Object {
         made: bool,
     },
-    /// A cursor WITH HOLD is declared, or closed.
+    /// Declares or closes a cursor WITH HOLD.
     Cursor {
         made: bool,
     },
-    /// An advisory lock of the session is taken, or given back.
+    /// Takes or releases an advisory lock of the session.
     Lock {
         taken: bool,
     },
-    /// A function of the user's is called. It sets `work_mem` for the session, or nothing.
+    /// Calls a user's function. It sets `work_mem` for the session, or nothing.
     Call {
         sets: Option<String>,
     },
-    /// By SQL: the name, and the statement behind AS.
+    /// SQL's PREPARE: the name, and the statement after AS.
     Prepare(String, Box<Self>),
     Execute(String),
     Deallocate(String),
-    /// The role of this client is one that it may become, or not.
+    /// Grants or revokes this client's role.
     Grant {
         to: usize,
         granted: bool,
     },
-    /// The pooler asks what is left in the session.
+    /// Weir's probe of the session.
     Probe {
         settings: bool,
         objects: bool,
-        /// Which of these statements are there?
+        /// Asks which of these statements exist.
         lent: Vec<String>,
     },
     Show(&'static str),
@@ -100,7 +101,7 @@ pub(crate) enum Statement {
         rows: usize,
         len: usize,
     },
-    /// It has an effect, which must not happen twice.
+    /// Has an effect that must not happen twice.
     Insert,
     Fail,
     Notice,
@@ -113,12 +114,12 @@ pub(crate) enum Statement {
     DiscardAll,
     DiscardSequences,
     DeallocateAll,
-    /// The table of this client gets other columns, and says so or not.
+    /// Changes the columns of this client's table. The command tag may show it or not.
     Change {
         of: usize,
         openly: bool,
     },
-    /// What is in that table. `told`: who asks has been told of its columns.
+    /// Reads that table. `told`: the client has been told its columns.
     Read {
         of: usize,
         told: bool,
@@ -126,13 +127,13 @@ pub(crate) enum Statement {
     Write {
         of: usize,
     },
-    /// A number of the client's own sequence is drawn; or the last one is asked for.
+    /// Draws a number from the client's own sequence, or asks for the last one.
     Number {
         drawn: bool,
     },
-    /// The pooler's way to have PostgreSQL say something: SQLSTATE and text.
+    /// Makes PostgreSQL raise an error for Weir: SQLSTATE and text.
     Raise(&'static str, String),
-    /// Tells by which settings it was read when it was parsed.
+    /// Returns the settings that were active when it was parsed.
     Meaning,
 }
 
@@ -150,7 +151,7 @@ impl Statement {
         )
     }
 
-    /// Whose table it is about.
+    /// The client whose table it concerns.
     pub(crate) fn table(&self) -> Option<usize> {
         match self {
             Self::Read { of, .. } | Self::Write { of } => Some(*of),
@@ -219,6 +220,9 @@ fn statement(text: &str) -> Option<Statement> {
             Statement::Notify(Order::Notify(unquoted(channel), payload.to_owned()))
         }
         "SET" => {
+            if let Some(name) = text.strip_prefix("SET ")?.strip_suffix(" TO DEFAULT") {
+                return Some(Statement::SetDefault(Settings::known(name.trim())?));
+            }
             let (name, value) = text.strip_prefix("SET ")?.split_once('=')?;
             let value = value.trim().strip_prefix('\'')?.strip_suffix('\'')?.to_owned();
             match name.strip_prefix("LOCAL ") {
@@ -264,7 +268,7 @@ fn statement(text: &str) -> Option<Statement> {
     })
 }
 
-/// What the pooler selects, and what functions are called by.
+/// The queries of Weir, and calls of functions.
 fn selected(text: &str) -> Option<Statement> {
     if let Some(list) = text.strip_prefix("SELECT pg_catalog.set_config(") {
         let all = list.split("pg_catalog.set_config(").map(setting).collect::<Option<_>>()?;
@@ -292,7 +296,7 @@ fn selected(text: &str) -> Option<Statement> {
     }
 }
 
-/// `BEGIN RAISE EXCEPTION USING ERRCODE = '26000', MESSAGE = 'it is not there'; END$weir$`.
+/// Parses `BEGIN RAISE EXCEPTION USING ERRCODE = '26000', MESSAGE = 'it is not there'; END$weir$`.
 fn raise(text: &str) -> Option<Statement> {
     let (_, text) = text.split_once("ERRCODE = '")?;
     let (code, text) = text.split_once("', MESSAGE = '")?;
@@ -305,8 +309,8 @@ fn unquoted(name: &str) -> String {
     name.trim_matches('"').to_owned()
 }
 
-/// `'work_mem','5MB',false) IS NULL`, perhaps with a comma behind it. A list is set with blanks in
-/// between, and the new value told.
+/// Parses `'work_mem','5MB',false) IS NULL`, with or without a comma after it. For a list, the call
+/// is spaced out and returns the new value.
 fn setting(text: &str) -> Option<(&'static str, String)> {
     let text = text.replace("', ", "',");
     let (name, rest) = text.strip_prefix('\'')?.split_once("','")?;

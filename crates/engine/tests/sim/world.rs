@@ -1,5 +1,5 @@
-//! One run: clients, workers with the real engine, and servers, moved on by chance one small
-//! action at a time until everybody is done.
+//! One run: clients, workers with the real engine, and servers. Random small actions move it
+//! forward until all clients are done.
 
 mod causes;
 mod checks;
@@ -29,19 +29,19 @@ use crate::setup::{START, Setup};
 use crate::sql::Tag;
 
 use links::Links;
-use operator::{Order, Verb};
+use operator::{Noted, Order, Verb};
 use order::Queues;
 
-/// Simulated time without anything happening after which somebody is said to wait for ever.
+/// Simulated time without an event after which a client counts as waiting forever.
 const PATIENCE: u64 = 120_000_000;
 const TICK: u64 = 200_000;
 /// Steps after which faults stop.
 const STORM_STEPS: usize = 3_000;
 
-/// Steps after which a run is said to turn in circles; an ordinary one has a few thousand.
+/// Steps after which a run counts as endless. An ordinary run has a few thousand.
 const STEPS_MAX: usize = 300_000;
 
-/// What can happen next.
+/// The next event of a run.
 #[derive(Clone, Copy, Debug)]
 enum Action {
     ClientComes(usize),
@@ -69,31 +69,33 @@ enum Action {
     Mail(usize),
     Tick(usize),
     Operate(Verb),
-    /// A worker hears of it.
+    /// A worker gets an order.
     Order(usize),
-    /// Another process has everything from now on.
+    /// A new process takes over everything.
     TakeOver,
     SpuriousEvent(usize),
 }
 
-/// Who speaks.
+/// The side that sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,
     Server,
 }
 
-/// What a run came to.
+/// The sums of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) steps: usize,
     pub(crate) requests: usize,
+    /// Requests that a reader has answered.
+    pub(crate) read: usize,
     pub(crate) cancels_hit: usize,
     pub(crate) servers: usize,
     pub(crate) thrown_out: usize,
     pub(crate) inserted: usize,
     pub(crate) takeovers: usize,
-    /// Bytes that clients have sent, and servers.
+    /// Bytes sent by clients, and by servers.
     pub(crate) spoken: [usize; 2],
 }
 
@@ -101,6 +103,7 @@ impl Summary {
     pub(crate) fn add(&mut self, other: &Self) {
         self.steps += other.steps;
         self.requests += other.requests;
+        self.read += other.read;
         self.cancels_hit += other.cancels_hit;
         self.servers += other.servers;
         self.thrown_out += other.thrown_out;
@@ -121,28 +124,32 @@ pub(crate) struct World {
     stormy: bool,
     summary: Summary,
     quiet_since: u64,
-    /// What the operator wants of each worker, not heard yet.
+    /// Orders that each worker has not received yet.
     orders: Vec<VecDeque<Order>>,
+    /// A row of SHOW CLIENTS that the operator has seen.
+    noted: Option<Noted>,
     reloads: usize,
     draining: Option<Drain>,
-    /// When an online restart has begun that is under way, and how many have.
+    /// The start of a pending online restart. The other number counts restarts.
     taking_over: Option<u64>,
     takeovers: usize,
-    /// By worker: is nothing new read?
+    /// For each worker: is it suspended?
     suspended: Vec<bool>,
     queues: Queues,
     links: Links,
-    /// Whom to kill, and after how many bytes of all who are like it.
+    /// The side to kill, and after how many bytes of that side.
     kill: Option<(Side, usize)>,
-    /// What was committed, by whatever server.
+    /// The tags of committed inserts, of all servers.
     inserted: HashSet<Tag>,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, sabotage: Option<Sabotage>, trace: bool) -> Self {
         let mut rng = Rng::new(seed);
-        let setup = Setup::new(&mut rng);
-        let shared = Shared::new(setup.workers, Rng::new(rng.next()), sabotage);
+        let mut setup = Setup::new(&mut rng);
+        setup.draw_routing(seed);
+        let mut shared = Shared::new(setup.workers, Rng::new(rng.next()), sabotage);
+        shared.routed = setup.routed;
         let shared = Rc::new(RefCell::new(shared));
         let config = Arc::new(setup.config.clone());
         let engine = |worker| {
@@ -163,6 +170,7 @@ impl World {
             complaints: Vec::new(),
             thrown_out: Vec::new(),
             disabled: HashSet::new(),
+            resumed: 0,
             trace,
         };
         let mut world = Self {
@@ -175,6 +183,7 @@ impl World {
             summary: Summary::default(),
             quiet_since: 0,
             orders: vec![VecDeque::new(); usize::from(setup.workers)],
+            noted: None,
             reloads: 0,
             draining: None,
             taking_over: None,
@@ -201,13 +210,13 @@ impl World {
         world
     }
 
-    /// Whoever of `side` sends the byte behind so many is gone before it does.
+    /// Kills a connection of `side` when that side sends the byte after so many.
     pub(crate) fn kill_after(mut self, side: Side, bytes: usize) -> Self {
         self.kill = Some((side, bytes));
         self
     }
 
-    /// How many of `count` bytes are sent, and is that the speaker's end?
+    /// Returns how many of `count` bytes are sent, and whether the sender then dies.
     fn speak(&mut self, side: Side, count: usize) -> (usize, bool) {
         let spoken = &mut self.summary.spoken[side as usize];
         let left = match self.kill {
@@ -219,7 +228,7 @@ impl World {
         (count.min(left), dies)
     }
 
-    /// Runs until everybody is done, or something is wrong.
+    /// Runs until all clients are done, or a check fails.
     pub(crate) fn run(mut self) -> Result<Summary, String> {
         self.net.log(|| {
             format!(
@@ -276,20 +285,20 @@ impl World {
         at
     }
 
-    /// It connects.
+    /// The client connects.
     fn accept(&mut self, at: usize) {
-        let (now, worker) = (self.net.now, self.net.clients[at].worker);
-        let (engine, mut io) = self.engine(worker);
-        let slot = engine
-            .accept(Peer { loopback: true, ..Peer::default() }, now, &mut io)
-            .expect("a free slot");
+        let worker = self.net.clients[at].worker;
+        let now = self.net.now;
+        let (engine, _) = self.engine(worker);
+        let slot =
+            engine.accept(Peer { loopback: true, ..Peer::default() }, now).expect("a free slot");
         self.net.clients[at].slot = Some(slot);
         if self.net.client_slots[worker].insert(slot.0, at).is_some() {
             self.net.complaints.push(format!("{slot:?} was not free"));
         }
     }
 
-    /// One that has stayed away connects.
+    /// A client that stayed away connects.
     fn client_comes(&mut self, at: usize) {
         self.net.log(|| format!("client {at} comes"));
         self.clients[at].phase = Phase::Login(None);
@@ -301,7 +310,7 @@ impl World {
         (&mut self.engines[worker], SimIo { net: &mut self.net, worker })
     }
 
-    /// Nothing can happen now: go to when something can.
+    /// Nothing can happen now. Moves the clock to the next possible event.
     fn pass_time(&mut self) -> Result<(), String> {
         self.check_rest()?;
         self.check_orders()?;
@@ -364,6 +373,7 @@ impl World {
 
     fn act(&mut self, action: Action) -> Result<(), String> {
         let now = self.net.now;
+        self.net.resumed = 0;
         match action {
             Action::ClientComes(at) => self.client_comes(at),
             Action::ClientGoesOn(at) => self.client_goes_on(at),
@@ -405,13 +415,13 @@ impl World {
                 let mail = self.shared.borrow_mut().mail[worker].pop_front();
                 let (engine, mut io) = self.engine(worker);
                 if let Some((_, mail)) = mail {
-                    engine.handle_mail(mail, now, &mut io);
+                    engine.handle_mail(mail, &mut io);
                 }
             }
             Action::Tick(worker) => {
                 self.next_tick[worker] = now + TICK;
                 let (engine, mut io) = self.engine(worker);
-                engine.tick(now, &mut io);
+                engine.tick(&mut io);
             }
         }
         Ok(())

@@ -52,6 +52,7 @@ pub(super) enum Place {
 
 #[derive(Debug)]
 pub(crate) struct Net {
+    pub(super) now: Micros,
     pub(crate) clients: Vec<Client>,
     pub(super) servers: Vec<Server>,
     /// Cancel requests under way. The models have done everything at once: nothing is hit.
@@ -64,7 +65,15 @@ pub(crate) struct Net {
 impl Default for Net {
     fn default() -> Self {
         let (clients, servers, cancels) = (Vec::new(), Vec::new(), Vec::new());
-        Self { clients, servers, cancels, consoles: 0, detached: 0, rng: Rng::new(1) }
+        Self {
+            now: 1_000_000,
+            clients,
+            servers,
+            cancels,
+            consoles: 0,
+            detached: 0,
+            rng: Rng::new(1),
+        }
     }
 }
 
@@ -80,6 +89,10 @@ impl Net {
 }
 
 impl Io<Shared> for Net {
+    fn now(&self) -> Micros {
+        self.now
+    }
+
     fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
         self.client(client).got.extend_from_slice(bytes);
     }

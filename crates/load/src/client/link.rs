@@ -1,4 +1,4 @@
-//! A client's connection: the socket, what it has half heard, and its login.
+//! A client's connection: the socket, an incomplete message, and its login.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Link {
         self.login = Some(Box::new(Login::begin(&keyring.target, out)));
     }
 
-    /// True when the login is done.
+    /// Returns true when the login is complete.
     pub(super) fn handle_login(
         &mut self,
         code: u8,

@@ -1,5 +1,5 @@
-//! The answer to what a client has sent, up to the last ReadyForQuery awaited: what was wrong in it,
-//! and what is to be kept of it.
+//! The reply to a client's messages, up to the last expected ReadyForQuery: its error, and the rows
+//! to keep.
 
 use std::collections::VecDeque;
 
@@ -14,14 +14,14 @@ use crate::{login::server_error, stats::Failure};
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) text: String,
-    /// Worth another try.
+    /// Set if another try may succeed.
     pub(super) failure: Option<Failure>,
 }
 
-/// The next message that is awaited, as far as it matters here.
+/// The next expected message, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
-    /// ParseComplete, of a statement by its number; the unnamed one has none.
+    /// ParseComplete of a statement by its number; the unnamed one has none.
     Parse(Option<usize>),
     ReadyForQuery,
 }
@@ -31,26 +31,26 @@ pub(super) type Row = Vec<(String, Option<String>)>;
 
 #[derive(Debug, Default)]
 pub(super) struct Reply {
-    /// In the order in which it was asked for. An error has the server pass over what precedes the
-    /// next ReadyForQuery.
+    /// In the order of the requests. After an error the server skips everything before the next
+    /// ReadyForQuery.
     pub(super) awaited: VecDeque<Awaited>,
-    /// Results that are complete.
+    /// The number of complete results.
     pub(super) results: u32,
     pub(super) error: Option<Refusal>,
-    /// As the last ReadyForQuery had it; 0 before the first.
+    /// From the last ReadyForQuery; 0 before the first.
     pub(super) status: u8,
-    /// Are rows wanted?
+    /// Are rows kept?
     pub(super) keeps: bool,
     columns: Vec<String>,
-    /// Rows of the result under way, and the last of them.
+    /// The number of rows in the present result, and the last row.
     rows: u64,
     row: Row,
-    /// Of each complete result that had columns: its count of rows, and the last.
+    /// For each complete result with columns: the number of rows, and the last row.
     pub(super) kept: Vec<(u64, Row)>,
 }
 
 impl Reply {
-    /// Something new is asked.
+    /// Begins a new request.
     pub(super) fn begin(&mut self, keeps: bool) {
         self.results = 0;
         self.error = None;
@@ -59,10 +59,10 @@ impl Reply {
         self.rows = 0;
     }
 
-    /// Takes one message; true when it was the last that is awaited.
+    /// Reads one message. Returns true if it was the last expected one.
     ///
     /// # Errors
-    /// When it cannot be part of any answer that a script may get.
+    /// When it cannot be part of a reply to a script.
     pub(super) fn handle(
         &mut self,
         code: u8,
@@ -121,7 +121,7 @@ impl Reply {
             b"40P01" => Some(Failure::Deadlock),
             _ => None,
         };
-        // Errors behind the first one of a pipeline are its consequences.
+        // Later errors in a pipeline are consequences of the first one.
         self.error.get_or_insert_with(|| Refusal { text: server_error(body), failure });
         Ok(())
     }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_error_has_passed_over_is_not_prepared_by_the_next_answer() {
+    fn a_parse_skipped_after_an_error_does_not_count_as_prepared() {
         let parse = |number| Awaited::Parse(Some(number));
         let ready = Awaited::ReadyForQuery;
         let mut reply =

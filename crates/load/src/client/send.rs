@@ -1,4 +1,4 @@
-//! A statement as messages, by the protocol that was asked for.
+//! A statement as messages of the configured protocol.
 
 use wire::frontend;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Client {
-    /// Appends all that has the server execute it; in a pipeline without the Sync.
+    /// Appends the messages that execute it; in a pipeline without the Sync.
     pub(super) fn send(&mut self, statement: &Statement, shared: &mut Shared<'_>) {
         if shared.plan.mode == Mode::Simple {
             let text = self.filled_in(statement, shared);
@@ -23,7 +23,7 @@ impl Client {
         let name = number.map_or_else(String::new, |number| format!("P_{number}"));
         let parse = Awaited::Parse(number);
         let is_known = number.is_some_and(|number| {
-            // A pipeline may hold a statement twice before its first Parse is answered.
+            // A pipeline may contain a statement twice before the first Parse has a reply.
             self.prepared.get(number) == Some(&true) || self.reply.awaited.contains(&parse)
         });
         if !is_known {
@@ -43,7 +43,7 @@ impl Client {
         }
     }
 
-    /// The text with the values in it. Other text stays as it is.
+    /// Returns the text with the values filled in.
     fn filled_in(&self, statement: &Statement, shared: &Shared<'_>) -> Vec<u8> {
         let mut text = String::new();
         for piece in &statement.pieces {

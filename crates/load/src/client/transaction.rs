@@ -1,5 +1,4 @@
-//! A client's way through its scripts: when a transaction begins, what its commands do, how it
-//! ends.
+//! A client's way through its scripts: the beginning of a transaction, its commands, and its end.
 
 use wire::frontend;
 
@@ -13,10 +12,10 @@ use crate::{
 };
 
 impl Client {
-    /// Goes on from `Ready`, or when a time has come that was waited for.
+    /// Continues from `Ready`, or at the time that it waited for.
     ///
     /// # Errors
-    /// Why the client has to give up.
+    /// Why the client must give up.
     pub(crate) fn go_on(&mut self, shared: &mut Shared<'_>) -> Result<Next, String> {
         match self.state {
             State::Ready => self.choose(shared),
@@ -31,7 +30,7 @@ impl Client {
         }
     }
 
-    /// The next transaction: which, and when.
+    /// Chooses the next transaction and its time.
     fn choose(&mut self, shared: &mut Shared<'_>) -> Result<Next, String> {
         let plan = shared.plan;
         if plan.transactions.is_some_and(|most| self.transactions >= most) {
@@ -47,7 +46,7 @@ impl Client {
             if plan.duration_us.is_some_and(|end| self.scheduled >= end) {
                 return Ok(self.finish(shared));
             }
-            // A client that is too late for an answer in time does not send its query.
+            // A client that cannot meet the latency limit any more skips its query.
             let is_late = plan.latency_limit_us.is_some_and(|limit| self.scheduled + limit < now);
             if !is_late {
                 break;
@@ -65,8 +64,8 @@ impl Client {
         self.begin_in_time(shared)
     }
 
-    /// Begins, unless the time is over: under a rate that cannot be kept that is long before all
-    /// that was due has been done.
+    /// Begins, unless the time is over. Under a rate that cannot be kept, this is long before all
+    /// due transactions are done.
     fn begin_in_time(&mut self, shared: &mut Shared<'_>) -> Result<Next, String> {
         if shared.is_over() {
             return Ok(self.finish(shared));
@@ -90,7 +89,7 @@ impl Client {
         self.run(shared)
     }
 
-    /// Does one command after the other until one has to wait.
+    /// Runs one command after the other until one must wait.
     fn run(&mut self, shared: &mut Shared<'_>) -> Result<Next, String> {
         let plan = shared.plan;
         loop {
@@ -180,7 +179,7 @@ impl Client {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// Counts the command and goes to the next.
+    /// Counts the command and continues with the next one.
     fn finish_command(&mut self, shared: &mut Shared<'_>) {
         self.jump(shared, self.at + 1);
     }
@@ -193,7 +192,7 @@ impl Client {
         self.at = to;
     }
 
-    /// All that was asked is answered.
+    /// Continues when all requests have replies.
     pub(super) fn replied(&mut self, shared: &mut Shared<'_>) -> Result<Next, String> {
         let plan = shared.plan;
         if let Some(refusal) = self.reply.error.take() {
@@ -215,7 +214,7 @@ impl Client {
         self.run(shared)
     }
 
-    /// `\gset` and `\aset`. Columns that no script mentions are passed over.
+    /// Carries out `\gset` and `\aset`. Columns that no script mentions are skipped.
     fn store(&mut self, store: &Store, plan: &Plan) -> Result<(), String> {
         let kept = std::mem::take(&mut self.reply.kept);
         if !store.of_all {
@@ -236,7 +235,7 @@ impl Client {
         Ok(())
     }
 
-    /// An error that another try may not meet. First the transaction has to be left.
+    /// Deals with an error that another try may avoid. First it leaves the transaction.
     fn fail(&mut self, failure: Failure, shared: &mut Shared<'_>) -> Result<Next, String> {
         let retries = self.may_retry(shared);
         let script = &mut shared.stats.scripts[self.script];
@@ -280,7 +279,7 @@ impl Client {
         }
     }
 
-    /// After a failure: the same again, or the next.
+    /// Starts the same transaction again after a failure, or the next one.
     fn start_over(&mut self, shared: &mut Shared<'_>) -> Result<Next, String> {
         if self.tries == 0 {
             return self.leave(shared);
@@ -290,7 +289,7 @@ impl Client {
         self.run(shared)
     }
 
-    /// The script is done.
+    /// Ends the script.
     fn end(&mut self, shared: &mut Shared<'_>) -> Result<Next, String> {
         if self.in_pipeline {
             return Err("end of script reached with pipeline open".to_owned());
@@ -313,7 +312,7 @@ impl Client {
         self.leave(shared)
     }
 
-    /// Done or failed: on to the next transaction.
+    /// Continues with the next transaction after success or failure.
     fn leave(&mut self, shared: &mut Shared<'_>) -> Result<Next, String> {
         self.transactions += 1;
         let has_waited = !matches!(self.state, State::Ready | State::Throttled);
@@ -324,7 +323,7 @@ impl Client {
         if has_waited {
             return self.choose(shared);
         }
-        // A script that never waits would keep the thread from its other clients for ever.
+        // A script that never waits would keep the thread from its other clients.
         Ok(Next::Until(shared.now()))
     }
 
@@ -334,12 +333,12 @@ impl Client {
         Next::Nothing
     }
 
-    /// Says good-bye and lets go of the connection.
+    /// Sends Terminate and drops the connection.
     fn hang_up(&mut self, shared: &mut Shared<'_>) {
         if let Some(mut link) = self.link.take() {
             shared.out.clear();
             frontend::terminate(&mut shared.out);
-            // Whether it is heard makes no difference any more.
+            // A failure does not matter any more.
             let _ = link.caller.send(&shared.out);
             shared.out.clear();
         }

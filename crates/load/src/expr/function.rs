@@ -1,4 +1,4 @@
-//! The functions an expression may call, by pgbench's names for them.
+//! The functions of expressions, by pgbench's names.
 
 use super::{Expr, Scope};
 use crate::value::{Value, ValueError};
@@ -26,7 +26,7 @@ pub(crate) enum Function {
     Sqrt,
 }
 
-/// Names, and the least and the most arguments.
+/// Names, and the least and greatest number of arguments.
 const FUNCTIONS: [(&str, Function, usize, usize); 21] = [
     ("abs", Function::Abs, 1, 1),
     ("debug", Function::Debug, 1, 1),
@@ -53,7 +53,7 @@ const FUNCTIONS: [(&str, Function, usize, usize); 21] = [
 
 impl Function {
     /// # Errors
-    /// When there is no function of that name, or not with so many arguments.
+    /// When there is no function with this name, or not with this number of arguments.
     pub(super) fn find(name: &str, arguments: usize) -> Result<Self, String> {
         let found = FUNCTIONS.iter().find(|known| known.0.eq_ignore_ascii_case(name));
         let (name, function, least, most) =
@@ -64,7 +64,7 @@ impl Function {
         Ok(*function)
     }
 
-    /// Takes its seed from the variable `default_seed` if it is not given one.
+    /// Does it use the variable `default_seed` if it gets no seed?
     pub(super) fn has_seed(self, arguments: usize) -> bool {
         match self {
             Self::HashFnv1a | Self::HashMurmur2 => arguments == 1,
@@ -136,7 +136,7 @@ fn described(value: &Value) -> String {
     }
 }
 
-/// Of integers an integer, otherwise a double.
+/// Returns an integer for integers, otherwise a double.
 fn extreme(
     values: &[Value],
     of_doubles: fn(f64, f64) -> f64,
@@ -177,9 +177,9 @@ fn murmur2(value: i64, seed: i64) -> i64 {
     (hash ^ (hash >> 47)).cast_signed()
 }
 
-/// Where the permutation of `size` numbers that belongs to the seed puts `value`. Four rounds of a
-/// Feistel network over the next power of four, walked until within the size. The order is not
-/// pgbench's.
+/// Returns the position of `value` in the permutation of `size` numbers for this seed. It uses four
+/// rounds of a Feistel network over the next power of four, repeated until the result is below
+/// `size`. The order is not pgbench's.
 fn permute(value: i64, size: i64, seed: i64) -> Result<i64, ValueError> {
     if size <= 0 {
         return Err(ValueError::new("permute size parameter must be greater than zero"));

@@ -1,4 +1,4 @@
-//! From the text of an expression to the expression. Operators that bind tighter come later:
+//! Parses the text of an expression. Operators that bind tighter come later:
 //!
 //! ```text
 //!   OR · AND · NOT · IS, ISNULL, NOTNULL · < <= = <> >= > · | # & << >> ~ · + - · * / % · unary - +
@@ -10,13 +10,13 @@ use crate::{
     value::Value,
 };
 
-/// Deeper brackets are refused, since each costs stack.
+/// Deeper brackets are refused, since each level costs stack.
 const DEPTH_MAX: usize = 40;
 
-/// And so does each operator of a long chain, when it is computed.
+/// Each operator of a long chain also costs stack when it is evaluated.
 const TOKENS_MAX: usize = 1_000;
 
-/// Where an expression is wrong, in bytes from its beginning, and how.
+/// The position of an error in an expression, in bytes, and its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExprError {
     pub(crate) at: usize,
@@ -57,7 +57,7 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     next: Token,
-    /// Where the next token begins.
+    /// The position of the next token.
     start: usize,
     names: &'a mut Names,
     depth: usize,
@@ -144,7 +144,7 @@ impl Parser<'_> {
         self.chain(&operators, Self::signed)
     }
 
-    /// Operators of the same rank, from left to right.
+    /// Parses operators of the same precedence, from left to right.
     fn chain(
         &mut self,
         operators: &[(&str, Binary)],
@@ -163,7 +163,7 @@ impl Parser<'_> {
     fn signed(&mut self) -> Result<Expr, ExprError> {
         let int = |value| Box::new(Expr::Constant(Value::Int(value)));
         if self.take_sign("-")? {
-            // The least number has no positive counterpart to be taken from zero.
+            // The smallest number has no positive counterpart.
             if self.next == Token::Int(i64::MIN) {
                 self.advance()?;
                 return Ok(Expr::Constant(Value::Int(i64::MIN)));
@@ -174,8 +174,8 @@ impl Parser<'_> {
         if self.take_sign("+")? {
             return self.deeper(Self::signed);
         }
-        // Stands where the other signs do but holds all that binds tighter than `|`: `2 * ~1 + 3` is
-        // `2 * ~(1 + 3)`.
+        // It is in the place of the other signs, but applies to everything that binds tighter than
+        // `|`: `2 * ~1 + 3` is `2 * ~(1 + 3)`.
         if self.take_sign("~")? {
             let operand = self.deeper(Self::sum)?;
             return Ok(Expr::Binary(Binary::BitXor, Box::new([*int(-1), operand])));

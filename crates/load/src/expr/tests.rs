@@ -77,7 +77,7 @@ fn expressions_come_to_what_pgbench_makes_of_them() {
 }
 
 #[test]
-fn what_cannot_be_is_an_error() {
+fn impossible_expressions_are_errors() {
     for (text, reason) in [
         ("1 / 0", "division by zero"),
         ("9223372036854775807 + 1", "bigint add out of range"),

@@ -1,5 +1,5 @@
-//! The rows of `pgbench_accounts`, and the bar that tells how many of them are there: drawn over
-//! itself on a terminal, in lines otherwise.
+//! The rows of `pgbench_accounts`, and their progress bar: it is overwritten on a terminal, and
+//! printed in lines otherwise.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -8,9 +8,9 @@ use std::{
 
 use super::ACCOUNTS;
 
-/// Rows handed over at a time.
+/// Rows sent at a time.
 const ROWS_AT_ONCE: u64 = 1_000;
-/// Without a terminal a line every so many rows, or with `-q` after so long.
+/// Without a terminal, one line per this many rows; with `-q` one per pause.
 const ROWS_PER_LINE: u64 = 100_000;
 const QUIET_PAUSE: Duration = Duration::from_secs(5);
 const TERMINAL_PAUSE: Duration = Duration::from_millis(100);
@@ -32,7 +32,7 @@ impl Accounts {
         Self { rows, written: 0, quiet, on_terminal, begun: now, told: now }
     }
 
-    /// Appends some more lines; false when those were the last.
+    /// Appends more lines. Returns false if those were the last.
     pub(super) fn fill(&mut self, lines: &mut Vec<u8>) -> bool {
         let end = (self.written + ROWS_AT_ONCE).min(self.rows);
         for aid in self.written + 1..=end {

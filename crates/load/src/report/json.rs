@@ -1,4 +1,4 @@
-//! The figures of a run for programs. Times are in milliseconds unless the name says otherwise.
+//! The figures of a run for programs. Times are in milliseconds unless their name has another unit.
 
 use serde_json::{Value, json};
 

@@ -1,10 +1,9 @@
-//! The scripts that need no file: statement for statement those of pgbench, so that figures can be
-//! compared.
+//! The built-in scripts, with the same statements as pgbench's, so that figures can be compared.
 
-/// A script that is known by name.
+/// A built-in script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Builtin {
-    /// Its name for `-b`; a beginning of it will do.
+    /// Its name for `-b`, which can be abbreviated.
     pub(crate) name: &'static str,
     /// Its name in a report.
     pub(crate) title: &'static str,
@@ -52,7 +51,7 @@ SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
 ];
 
 impl Builtin {
-    /// The one whose name begins so.
+    /// Returns the script whose name begins with `name`.
     ///
     /// # Errors
     /// When there is none, or more than one.

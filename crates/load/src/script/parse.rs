@@ -1,5 +1,5 @@
-//! From the text of a script to its commands. `\if` and its kin become branches and jumps, so that
-//! what is run knows of no nesting.
+//! Parses the text of a script into commands. `\if` and similar commands become branches and jumps,
+//! so running a script needs no nesting.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::{
     names::{Names, is_name},
 };
 
-/// An error in a script, in pgbench's words where it has any.
+/// An error in a script, in pgbench's words if it has any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScriptError {
     pub(crate) file: String,
@@ -20,7 +20,7 @@ pub(crate) struct ScriptError {
     pub(crate) reason: String,
     /// The command's name, without its backslash.
     pub(crate) command: String,
-    /// The command as it stands there, and the place within it.
+    /// The text of the command, and the position of the error in it.
     pub(crate) shown: Option<(String, usize)>,
 }
 
@@ -37,11 +37,11 @@ impl fmt::Display for ScriptError {
     }
 }
 
-/// Reads a script. Its variables get slots of `names`, its statements the numbers from
-/// `statements` on, which is moved on.
+/// Reads a script. Its variables get slots of `names`. Its statements get numbers from `statements`
+/// on, which is increased.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// The error and its position.
 pub(crate) fn parse(
     name: &str,
     weight: u32,
@@ -80,7 +80,7 @@ pub(crate) fn parse(
     Ok(Script { name: name.to_owned(), weight, commands: parser.commands })
 }
 
-/// An error in one command, and its place there.
+/// An error in one command, and its position there.
 struct Wrong {
     reason: String,
     at: Option<usize>,
@@ -106,9 +106,9 @@ impl Wrong {
 
 /// An `\if` that has not ended.
 struct Open {
-    /// The branch that still has to learn where to go on otherwise.
+    /// The branch whose other target is not known yet.
     branch: Option<usize>,
-    /// The jumps that still have to learn where the end is.
+    /// The jumps to the end, which is not known yet.
     jumps: Vec<usize>,
 }
 
@@ -218,7 +218,7 @@ impl Parser<'_> {
         self.next_branch("else", text)
     }
 
-    /// Ends the branch before with a jump to the end, and lets its condition lead behind that.
+    /// Ends the branch before with a jump to the end, and makes its condition lead behind that.
     fn next_branch(&mut self, command: &str, text: &str) -> Result<(), Wrong> {
         let jump = self.commands.len();
         let Some(open) = self.open.last_mut() else {
@@ -270,8 +270,8 @@ impl Parser<'_> {
         }
     }
 
-    /// The expression that begins at `at` in the command's text. A backslash at a line's end is a
-    /// blank.
+    /// Parses the expression at position `at` of the command's text. A backslash at the end of a
+    /// line counts as a blank.
     fn expr(&mut self, text: &str, at: usize) -> Result<expr::Expr, Wrong> {
         let one_line = text[at..].replace("\\\r\n", "   ").replace("\\\n", "  ");
         if one_line.trim().is_empty() {
@@ -282,14 +282,14 @@ impl Parser<'_> {
     }
 }
 
-/// The first word, a backslash before it left out, and what follows it.
+/// Returns the first word, without a leading backslash, and the rest.
 fn words(text: &str) -> (&str, &str) {
     let text = text.trim_start().trim_start_matches('\\');
     let end = text.find(char::is_whitespace).unwrap_or(text.len());
     text.split_at(end)
 }
 
-/// `10ms`: a unit may stand right behind its number.
+/// Splits `10ms`: a unit may follow its number directly.
 fn split_unit(word: &str) -> Option<(&str, &str)> {
     let end = word.find(|c: char| c.is_ascii_alphabetic()).filter(|end| *end > 0)?;
     (!word.starts_with(':')).then(|| word.split_at(end))

@@ -1,7 +1,7 @@
-//! Where the commands of a script begin and end: SQL up to a semicolon that stands in no quotes,
-//! brackets or comments, and a backslash command up to the end of its line, as psql finds them.
+//! Splits a script into commands as psql does. SQL ends at a semicolon outside of quotes, brackets
+//! and comments. A backslash command ends with its line.
 
-/// One command as it stands in the script.
+/// The text of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Raw<'a> {
     Sql(&'a str),
@@ -9,7 +9,7 @@ pub(super) enum Raw<'a> {
     Backslash(&'a str),
 }
 
-/// The commands of a text, each with the number of the line it begins in.
+/// Returns the commands of a text, each with the number of its first line.
 pub(super) struct Split<'a> {
     text: &'a str,
     at: usize,
@@ -46,7 +46,7 @@ impl<'a> Iterator for Split<'a> {
     }
 }
 
-/// White space and comments that stand before a command.
+/// Returns the length of white space and comments before a command.
 fn blank_len(text: &str) -> usize {
     let mut at = 0;
     loop {
@@ -62,7 +62,8 @@ fn blank_len(text: &str) -> usize {
     }
 }
 
-/// A backslash command ends with its line, unless a backslash stands before the line's end.
+/// Returns the length of a backslash command. It ends with its line, unless the line ends with a
+/// backslash.
 fn backslash_len(text: &str) -> usize {
     let mut at = 0;
     loop {
@@ -75,7 +76,7 @@ fn backslash_len(text: &str) -> usize {
     }
 }
 
-/// Up to and with the semicolon, or up to a backslash command.
+/// Returns the length up to and including the semicolon, or up to a backslash command.
 fn sql_len(text: &str) -> usize {
     let bytes = text.as_bytes();
     let (mut at, mut brackets) = (0, 0usize);
@@ -96,12 +97,12 @@ fn sql_len(text: &str) -> usize {
                 1
             }
             b';' if brackets == 0 => return at + 1,
-            // `\;` holds statements together.
+            // `\;` joins statements.
             b'\\' if rest.starts_with("\\;") => 2,
             b'\\' => return at,
             _ => 1,
         };
-        // A step never ends within a character: what is special is ASCII.
+        // Stops only between characters: special ones are ASCII.
         while !text.is_char_boundary(at) {
             at += 1;
         }
@@ -113,7 +114,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
 }
 
-/// Does `E` stand alone before the quote? Then a backslash hides what follows it.
+/// Is there a separate `E` before the quote? Then a backslash escapes the next character.
 fn is_escaping(before: &str) -> bool {
     let Some(rest) = before.strip_suffix(['e', 'E']) else { return false };
     !rest.ends_with(is_word)
@@ -128,7 +129,7 @@ fn quoted_len(text: &str, escapes: bool) -> usize {
         if *byte == b'\\' && escapes {
             at += 1;
         } else if *byte == quote {
-            // A doubled quote opens the next string at once, which comes to the same.
+            // A doubled quote begins another string at once, with the same result.
             return at;
         }
     }
@@ -146,7 +147,7 @@ fn dollar_len(text: &str) -> Option<usize> {
     Some(text[tag.len()..].find(tag).map_or(text.len(), |end| tag.len() + end + tag.len()))
 }
 
-/// Comments nest.
+/// Returns the length of a comment; comments nest.
 fn comment_len(text: &str) -> usize {
     let bytes = text.as_bytes();
     let (mut at, mut depth) = (0, 0usize);

@@ -1,28 +1,28 @@
-//! One SQL command of a script, with the places where variables stand.
+//! One SQL command of a script, with the positions of its variables.
 
 use crate::names::{Names, Slot, is_name_byte};
 
-/// As many parameters as pgbench allows a statement.
+/// pgbench's limit on parameters of a statement.
 const PARAMETERS_MAX: usize = 255;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Statement {
-    /// For the simple protocol: the text, cut where values are put in.
+    /// For the simple protocol: the text, split where values are inserted.
     pub(crate) pieces: Vec<Piece>,
     /// For the others: the text with `$1`, `$2`, …
     pub(crate) text: Vec<u8>,
-    /// The variables of its parameters.
+    /// The variables that are its parameters.
     pub(crate) parameters: Vec<Slot>,
     /// Its number among all statements of the run.
     pub(crate) number: usize,
-    /// Where its result is stored.
+    /// The variables for its result.
     pub(crate) store: Option<Store>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     Text(String),
-    /// The value, or the name as it stands if there is no such variable.
+    /// The value, or the name unchanged if there is no such variable.
     Variable(Slot),
 }
 
@@ -30,7 +30,8 @@ pub(crate) enum Piece {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Store {
     pub(crate) prefix: String,
-    /// `\aset`: of every result that has rows. Otherwise of the last, which must have one.
+    /// `\aset`: from every result with rows. Otherwise from the last result, which must have one
+    /// row.
     pub(crate) of_all: bool,
 }
 
@@ -65,9 +66,9 @@ impl Statement {
     }
 }
 
-/// The text before the next `:name`, the name, and the text behind it. A name does not begin
-/// with a digit, so that `12:30` stays a time, nor behind a second colon, so that `::int` stays a
-/// cast. Quotes are not looked at, as in pgbench.
+/// Returns the text before the next `:name`, the name, and the text after it. A name does not begin
+/// with a digit, so `12:30` remains a time. It does not follow a second colon, so `::int` remains a
+/// cast. As in pgbench, quotes are ignored.
 fn next_variable(text: &str) -> Option<(&str, &str, &str)> {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -79,7 +80,7 @@ fn next_variable(text: &str) -> Option<(&str, &str, &str)> {
             return Some((&text[..at], &text[name_at..name_at + len], &text[name_at + len..]));
         }
         at += bytes[at..].iter().take_while(|byte| **byte == b':').count();
-        // Behind several colons there is no variable.
+        // Several colons are not followed by a variable.
         if at > name_at {
             at += bytes[at..].iter().take_while(|byte| is_name_byte(**byte)).count();
         }

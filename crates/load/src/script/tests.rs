@@ -59,7 +59,7 @@ fn results_are_stored_by_the_statement_before() {
     assert_eq!(store, Some(Store { prefix: String::new(), of_all: true }));
 }
 
-/// Which commands are run, by their texts, when the conditions are these constants.
+/// Returns the texts of the commands that are run with these constants as conditions.
 fn path(text: &str) -> Vec<String> {
     let script = read(text).unwrap();
     let mut scope_random = crate::random::Random::new(1);
@@ -94,7 +94,7 @@ fn conditions_choose_one_branch() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn mistakes_are_reported_with_their_position() {
     for (text, error) in [
         ("\\foo\n", "a.sql:1: invalid command in command \"foo\""),
         (

@@ -1,10 +1,10 @@
-//! libpq's two ways to write a connection down: `key=value …` and a URL.
+//! libpq's two forms of a connection string: `key=value …` and a URL.
 
 /// Pairs of keyword and value, in order.
 type Pairs = Vec<(String, String)>;
 
-/// `host=localhost password='it\'s'`: blanks between pairs and round `=`, quotes round values with
-/// blanks, a backslash before what is meant as it stands.
+/// Reads `host=localhost password='it\'s'`. Blanks may be between pairs and around `=`. Quotes
+/// enclose values with blanks, and a backslash escapes a character.
 pub(super) fn pairs(text: &str) -> Result<Pairs, String> {
     let mut pairs = Pairs::new();
     let mut rest = text.trim_start();
@@ -39,7 +39,8 @@ fn value(text: &str) -> Result<(String, &str), String> {
     Ok((value, ""))
 }
 
-/// `postgresql://[user[:password]@][host][:port][/database][?keyword=value&…]`, percent-encoded.
+/// Reads `postgresql://[user[:password]@][host][:port][/database][?keyword=value&…]`,
+/// percent-encoded.
 pub(super) fn url(text: &str) -> Result<Pairs, String> {
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));

@@ -1,9 +1,9 @@
-//! libpq's password file: `host:port:database:user:password` in each line, `*` for any.
+//! libpq's password file: lines of `host:port:database:user:password`, with `*` for any value.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
-/// The password of the first line that fits host and port, database and user. A file that others
-/// may read is left alone with a warning, as libpq does it.
+/// Returns the password of the first line that matches host, port, database and user. As in libpq,
+/// a file that others may read is ignored with a warning.
 pub(super) fn find(path: &Path, place: &[&str; 2], login: &[&str; 2]) -> Option<String> {
     let mode = fs::metadata(path).ok().filter(fs::Metadata::is_file)?.permissions().mode();
     if mode & 0o077 != 0 {
@@ -34,7 +34,7 @@ fn password(line: &str, wanted: &[&str; 4]) -> Option<String> {
     Some(unescaped(rest.trim_end_matches('\r')))
 }
 
-/// Up to a colon that no backslash hides, and what follows it.
+/// Returns the text up to an unescaped colon, and the rest.
 fn field(text: &str) -> Option<(&str, &str)> {
     let mut hidden = false;
     for (at, c) in text.char_indices() {

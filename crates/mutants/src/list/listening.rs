@@ -104,9 +104,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
             change(
                 "lifecycle/leave.rs",
                 "let (applies, renews) = (step.applies(), step.renews()); \
-                 «server.phase = ServerPhase::Settling(Settling::LastAnswer);»",
+                 «server.enter(ServerPhase::Settling(Settling::LastAnswer));»",
                 "let hands_over = matches!(step, Preparation::HandOver); \
-                 server.phase = ServerPhase::Settling(Settling::LastAnswer); \
+                 server.enter(ServerPhase::Settling(Settling::LastAnswer)); \
                  if hands_over { (server.session.pinned, server.session.traces) = (None, Default::default()); }",
             ),
             change(

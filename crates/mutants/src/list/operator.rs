@@ -16,7 +16,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                     let pool = self.server(on).pool;
                     let size = self.settings(pool).size;
                     if self.exchange.pool(pool, |pool| pool.counts().0 > size) {
-                        return self.lose_server(on, crate::lifecycle::close_reason::CloseReason::TooMany, now, io);
+                        return self.lose_server(on, crate::lifecycle::close_reason::CloseReason::TooMany, io);
                     }
                     &mut *self.servers[on.0 as usize]
                 }"#,
@@ -40,11 +40,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "orders",
         changes: &[change(
             "operator/control.rs",
-            "self.close_parked(condemned, now, io); self.end_logins(id, now, io);",
+            "self.close_parked(condemned, io); self.end_logins(id, io);",
             "if gate != Gate::Paused {
-                    self.close_parked(condemned, now, io);
+                    self.close_parked(condemned, io);
                 }
-                self.end_logins(id, now, io);",
+                self.end_logins(id, io);",
         )],
     },
     Mutant {
@@ -55,8 +55,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "operator/control.rs",
             "let server = «self.servers.remove(id.0 as usize)»; \
-                 self.log_server_closing(id, &server, why, now, io);",
-            "return self.open_failed(id, why, None, now, io)",
+                 self.log_server_closing(id, &server, why, io);",
+            "return self.open_failed(id, why, None, io)",
         )],
     },
     Mutant {
@@ -66,7 +66,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "orders",
         changes: &[change(
             "operator/control.rs",
-            "pool.reserve_opening(now)); if open { «self.open_server(id, now, io);»",
+            "pool.reserve_opening(now)); if open { «self.open_server(id, io);»",
             "self.exchange.pool(id, crate::pool::Pool::withdraw_opening);",
         )],
     },
@@ -89,6 +89,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change("login/steps.rs", "if «disabled» { return Step::Refuse", "false")],
     },
     Mutant {
+        name: "KillsStrangers",
+        wrong: "KILL_CLIENT ends the client that has the slot now, not the one that was meant",
+        seen_in: "pgbouncer, whose ids are descriptors",
+        noticed_by: "causes",
+        changes: &[change(
+            "engine/events.rs",
+            "is_some_and(|client| «client.serial == serial»); if found {",
+            "client.serial > 0 || serial > 0",
+        )],
+    },
+    Mutant {
+        name: "FollowsReloads",
+        wrong: "Auto mode: a reload of PostgreSQL's configuration overrides a client's own value",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "relay/replies/parameters.rs",
+            "if «client.given.has(slot)» { set(&mut self.server.vars);",
+            "false",
+        )],
+    },
+    Mutant {
         name: "RestartForgetsPins",
         wrong: "Auto mode: after an online restart, a pinned client does not keep its server",
         seen_in: "",
@@ -97,6 +119,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "handover/export.rs",
             "pinned: «server.session.pinned.as_deref().copied()»,",
             "None",
+        )],
+    },
+    Mutant {
+        name: "RestartHidesGap",
+        wrong: "Auto mode: after an online restart, a client with a server gets no WARNING",
+        seen_in: "Weir, until the simulator had it",
+        noticed_by: "waits",
+        changes: &[change(
+            "notify/listen.rs",
+            "let keeps = «pinned.is_some_and(|pinned| pinned.pins.contains(Pins::LISTEN))»;",
+            "client.server.is_some()",
         )],
     },
     Mutant {

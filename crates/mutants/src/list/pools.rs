@@ -35,9 +35,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "cancels",
         changes: &[change(
             "cancel/requests.rs",
-            "self.drop_client(id, Leaving::Unanswered(reason), now, io);",
+            "self.drop_client(id, Leaving::Unanswered(reason), io);",
             r#"io.send_client(id, b"Z\0\0\0\x05I");
-                self.drop_client(id, Leaving::Unanswered(reason), now, io);"#,
+                self.drop_client(id, Leaving::Unanswered(reason), io);"#,
         )],
     },
     Mutant {
@@ -75,7 +75,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#1582, pgbouncer#585",
         noticed_by: "waits",
         changes: &[change(
-            "admission/pool.rs",
+            "admission/pool/opening.rs",
             "Some(failure) => «self.opening == 0 && now >= failure.retry_at»,",
             "false",
         )],
@@ -156,8 +156,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "orders",
         changes: &[change(
             "lifecycle/link.rs",
-            "if let (true, Some(pool)) = (open, client.pool) { «self.open_server(pool, \
-                 now, io);»",
+            "if open { «self.open_server(pool, io);»",
             "self.exchange.pool(pool, crate::pool::Pool::withdraw_opening);",
         )],
     },
@@ -168,7 +167,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "assertions",
         changes: &[change(
             "lifecycle/leave.rs",
-            "self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));",
+            "self.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));",
             "",
         )],
     },

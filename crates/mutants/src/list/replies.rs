@@ -58,7 +58,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgdog#803",
         noticed_by: "sessions",
         changes: &[
-            change("relay/ledger.rs", "extended && self.synthesized().is_none()", "false"),
+            change("relay/ledger/entry.rs", "extended && self.synthesized().is_none()", "false"),
             change(
                 "relay/ledger.rs",
                 "self.in_batch = self.latest.is_opening_owed();",

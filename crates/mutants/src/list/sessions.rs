@@ -52,7 +52,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "if «self.server(on).cancel.is_some()» { return self.await_cancel(id, on, now)",
             "{
                     self.server_mut(on).session.traces = Traces::default();
-                    return self.unlink(id, on, now, io);
+                    return self.unlink(id, on, io);
                 }",
         )],
     },
@@ -94,7 +94,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "session/verdict.rs",
             "let pins = «self.server(on).session.pinned.as_ref().map_or(Pins::NONE, |pinned| \
                  pinned.pins)»; if !(pins | self",
-            "return self.session_forgotten(on, now, io)",
+            "return self.session_forgotten(on, io)",
         )],
     },
     Mutant {
@@ -160,9 +160,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "lifecycle/leave.rs",
             "let (applies, renews) = (step.applies(), step.renews()); \
-             «server.phase = ServerPhase::Settling(Settling::LastAnswer);»",
+             «server.enter(ServerPhase::Settling(Settling::LastAnswer));»",
             "let probes = matches!(step, Preparation::Probe(_)); \
-             server.phase = ServerPhase::Settling(Settling::LastAnswer); \
+             server.enter(ServerPhase::Settling(Settling::LastAnswer)); \
              if probes { (server.session.pinned, server.session.traces) = (None, Default::default()); }",
         )],
     },
@@ -190,8 +190,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
             ),
             change(
                 "lifecycle/link.rs",
-                "self.applied(id, on, io); «self.prepare_statements(id, on, now, io)»",
-                "self.ready(id, on, now, io)",
+                "Applied::Outdated => self.prepare(id, on, io), \
+                 Applied::InEffect => «self.prepare_statements(id, on, io)»,",
+                "self.ready(id, on, io)",
             ),
         ],
     },
@@ -213,7 +214,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "sessions",
         changes: &[change(
             "lifecycle/link.rs",
-            r#"if «server.own_error.take().is_some()» { return self.close_server(on, CloseReason::ResetFailed, now, io);"#,
+            r#"if «server.own_error.take().is_some()» { return self.close_server(on, CloseReason::ResetFailed, io);"#,
             r#"server.own_error.take().is_none() && false"#,
         )],
     },

@@ -20,7 +20,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#991, pgbouncer#1129",
         noticed_by: "answers",
         changes: &[change(
-            "relay/replies.rs",
+            "relay/replies/commands.rs",
             "fn statements_discarded(&mut self, serial: u64) { \
                  «self.server.session.traces.deallocates = true;»",
             "self.server.session.traces.deallocates = true;
@@ -32,7 +32,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "CREATE, ALTER and DROP are ignored: a text prepared again keeps its old types",
         seen_in: "PgBouncer, whose manual wants a RECONNECT",
         noticed_by: "answers",
-        changes: &[change("relay/replies.rs", "if «is_change_of_schema(tag)» {", "false")],
+        changes: &[change("relay/replies/commands.rs", "if «is_change_of_schema(tag)» {", "false")],
     },
     Mutant {
         name: "NeverRenews",
@@ -156,7 +156,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[
             change("session/verdict.rs", "self.forget_deallocated(id, &lent, &left);", ""),
             change(
-                "relay/replies.rs",
+                "relay/replies/commands.rs",
                 "b\"DEALLOCATE\" => «self.statement_deallocated(serial)»,",
                 "()",
             ),
@@ -189,7 +189,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "If a Parse of the pooler's own fails, the first reply of the next batch is \
              discarded",
         seen_in: "",
-        noticed_by: "answers",
+        noticed_by: "waits",
         changes: &[change(
             "relay/ledger.rs",
             "if let Some(front) = self.owed.front_mut() { «front.failed = true;»",

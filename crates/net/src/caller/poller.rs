@@ -1,5 +1,6 @@
-//! Which of many connections have something to tell, by level, with a timeout as fine as the kernel
-//! can: a generator of load has to begin on the microsecond, a worker of the pooler has not.
+//! Finds which of many connections have events, level-triggered, with the finest timeout of the
+//! kernel. A load generator must start requests on the microsecond; a worker of the pooler need
+//! not.
 
 use std::{io, os::fd::AsRawFd as _, time::Duration};
 
@@ -44,7 +45,7 @@ impl Poller {
         self.epoll.add(caller.fd.as_raw_fd(), interest(caller), token)
     }
 
-    /// To be called when [`Caller::is_blocked`] has changed.
+    /// Updates the watched events. Call it when [`Caller::is_blocked`] has changed.
     ///
     /// # Errors
     /// When the kernel refuses it.
@@ -52,12 +53,12 @@ impl Poller {
         self.epoll.modify(caller.fd.as_raw_fd(), interest(caller), token)
     }
 
-    /// Waits for something to happen, so long at most; `None` is without a limit.
+    /// Waits for an event, at most for `timeout`; `None` is without a limit.
     ///
     /// # Errors
     /// When the kernel refuses it.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        // epoll_wait(2) counts in milliseconds: what is shorter is waited for by poll(2)'s finer kin.
+        // epoll_wait(2) counts in milliseconds; ppoll(2) waits for shorter times.
         let timeout_ms = match timeout {
             None => -1,
             Some(timeout) => {
@@ -70,7 +71,7 @@ impl Poller {
         self.epoll.wait(&mut self.events, timeout_ms)
     }
 
-    /// How many events the last wait brought.
+    /// Returns how many events the last wait found.
     #[must_use]
     pub fn len(&self) -> usize {
         self.events.len()
@@ -81,7 +82,7 @@ impl Poller {
         self.len() == 0
     }
 
-    /// One of them.
+    /// Returns one of them.
     #[must_use]
     pub fn event(&self, index: usize) -> Event {
         let (token, events) = self.events.at(index);

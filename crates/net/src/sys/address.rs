@@ -1,4 +1,4 @@
-//! Where a socket is bound or connected to, in the kernel's form and in ours.
+//! The address of a socket, in the kernel's form and in ours.
 
 #![expect(unsafe_code, reason = "the kernel's address structures are read as what they are")]
 
@@ -18,7 +18,7 @@ pub enum Address {
     Unix(PathBuf),
     /// A name in Linux's abstract name space, without its leading zero byte.
     Abstract(Vec<u8>),
-    /// A unix socket without a name, as the clients' ones are; or an address not known.
+    /// A unix socket without a name, such as a client's; or an unknown address.
     #[default]
     Unnamed,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Raw {
     pub(crate) len: libc::socklen_t,
 }
 
-/// Bytes of a unix address before its path.
+/// The bytes of a unix address before its path.
 const UNIX_PATH_OFFSET: usize = mem::offset_of!(libc::sockaddr_un, sun_path);
 const UNIX_PATH_MAX: usize = size_of::<libc::sockaddr_un>() - UNIX_PATH_OFFSET;
 

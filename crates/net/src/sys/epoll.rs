@@ -1,4 +1,4 @@
-//! epoll(7): which sockets have something to tell.
+//! epoll(7): which sockets have events.
 
 #![expect(unsafe_code, reason = "direct system calls, each with its own reasoning")]
 
@@ -15,16 +15,16 @@ pub const READABLE: u32 = libc::EPOLLIN as u32;
 pub const WRITABLE: u32 = libc::EPOLLOUT as u32;
 /// The peer will send nothing more.
 pub const PEER_DONE: u32 = libc::EPOLLRDHUP as u32;
-/// The connection is gone in both directions.
+/// The connection is closed in both directions.
 pub const BROKEN: u32 = libc::EPOLLHUP as u32 | libc::EPOLLERR as u32;
 /// Report changes, not states.
 pub const EDGE: u32 = libc::EPOLLET as u32;
-/// Of all threads that watch it wake one.
+/// Wake only one of the threads that watch it.
 pub const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
 /// The events of an ordinary connection.
 pub const READ: u32 = READABLE | PEER_DONE | EDGE;
-/// The same while output is held back.
+/// The same while output is kept.
 pub const READ_WRITE: u32 = READ | WRITABLE;
 
 /// One worker's set of watched descriptors. Other threads may take descriptors out of it.
@@ -60,8 +60,8 @@ impl Epoll {
             .map(drop)
     }
 
-    /// Waits until something has happened or the time is over, by the nanosecond. Then
-    /// [`Self::wait`] returns the events.
+    /// Waits until an event or the end of the timeout, in nanoseconds. Then [`Self::wait`] returns
+    /// the events.
     pub fn wait_finely(&self, timeout: Duration) -> io::Result<()> {
         let mut own = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let timeout = libc::timespec {
@@ -77,7 +77,7 @@ impl Epoll {
         }
     }
 
-    /// Waits for something to happen, `timeout_ms` milliseconds at most.
+    /// Waits for events, at most `timeout_ms` milliseconds.
     pub fn wait(&self, events: &mut Events, timeout_ms: i32) -> io::Result<()> {
         let room = events.buffer.len() as libc::c_int;
         // SAFETY: the kernel writes at most `room` events to the buffer, which is as long.
@@ -115,7 +115,7 @@ impl Events {
         self.len() == 0
     }
 
-    /// Token and events of one of them.
+    /// Returns token and events of one of them.
     pub fn at(&self, index: usize) -> (u64, u32) {
         let event = self.buffer[index];
         (event.u64, event.events)

@@ -9,8 +9,8 @@ use std::{
 
 use super::checked;
 
-/// To be watched edge-triggered: every [`EventFd::notify`] is an edge, so nobody ever has to read
-/// the counter. It would take half a million years of wakes to fill it.
+/// A counter to watch edge-triggered. Every [`EventFd::notify`] is an edge, so the counter is never
+/// read. It would take half a million years of wakes to fill it.
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 

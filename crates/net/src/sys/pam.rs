@@ -1,7 +1,7 @@
-//! Linux-PAM by its six functions (manual page `pam(3)`). The library is opened when it is asked for
-//! the first time, not linked with: so the same binary runs where there is none.
+//! Linux-PAM by its six functions (manual page `pam(3)`). The library is not linked, but opened on
+//! first use, so the same binary runs without it.
 //!
-//! This may take as long as the modules of the service like: never on a worker.
+//! A call may take as long as the service's modules want: never on a worker.
 
 #![expect(unsafe_code, reason = "calls into a C library, each with its own reasoning")]
 
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// The name every Linux has given it for twenty years.
+/// Every Linux distribution has used this name for twenty years.
 const LIBRARY: &CStr = c"libpam.so.0";
 
 const SUCCESS: c_int = 0;
@@ -23,7 +23,7 @@ const ITEM_FAIL_DELAY: c_int = 10;
 const PROMPT_ECHO_OFF: c_int = 1;
 const ERROR_MSG: c_int = 3;
 
-/// PAM's verdict on a password.
+/// PAM's answer about a password.
 #[derive(Debug)]
 pub struct Answer {
     pub verdict: Result<(), Refusal>,
@@ -33,10 +33,10 @@ pub struct Answer {
     pub said: Vec<String>,
 }
 
-/// Why somebody is not let in, in PgBouncer's words.
+/// Why a user is refused, in PgBouncer's words.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The function that has refused; none if PAM is not there.
+    /// The function that has refused; empty if PAM is not installed.
     function: &'static str,
     reason: String,
 }
@@ -55,15 +55,15 @@ impl fmt::Display for Refusal {
 #[derive(Debug)]
 pub struct Question<'a> {
     pub service: &'a str,
-    /// Where the service's file is, if not in the system's folder.
+    /// The folder of the service's file, if it is not the system's.
     pub folder: Option<&'a str>,
     pub user: &'a str,
     pub password: &'a str,
-    /// Where the client is, without a port.
+    /// The client's address, without a port.
     pub host: &'a str,
 }
 
-/// Does the service take this for the user's password, and may the user log in now from there?
+/// Is this the user's password for the service, and may the user log in now from this host?
 pub fn ask(question: &Question<'_>) -> Answer {
     let mut conversation =
         Conversation { password: CString::default(), delay: Duration::ZERO, said: vec![] };
@@ -234,7 +234,7 @@ impl Library {
     }
 }
 
-/// As the linker would find it: what was loaded before the library comes first.
+/// Finds a function as the linker would: libraries that were loaded earlier come first.
 fn function(name: &CStr) -> Result<*mut c_void, String> {
     // SAFETY: the name is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -251,8 +251,8 @@ fn last_error() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Answers the modules' questions (manual page `pam_conv(3)`). To what is not to be seen the answer
-/// is the password; there is nobody who could answer anything else.
+/// Answers the modules' questions (manual page `pam_conv(3)`). The answer to a hidden prompt is the
+/// password, because no user is there to ask.
 ///
 /// # Safety
 /// `messages` has `count` of them, and `conversation` is a [`Conversation`].
@@ -294,8 +294,8 @@ unsafe extern "C" fn talk(
     SUCCESS
 }
 
-/// PAM would have this thread sleep after a refusal (manual page `pam_fail_delay(3)`): it is told how
-/// long instead.
+/// Records the delay after a refusal, instead of PAM's sleep on this thread (manual page
+/// `pam_fail_delay(3)`).
 ///
 /// # Safety
 /// `conversation` is a [`Conversation`].

@@ -6,15 +6,19 @@ use std::{
     ffi::{CStr, CString},
     io,
     mem::MaybeUninit,
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::Path,
     ptr,
 };
 
 use super::checked;
 
-/// Room for the strings of one entry of the databases of users and groups, in bytes.
+/// The buffer for the strings of one entry of the user or group database, in bytes.
 const ENTRY_BYTES: usize = 16 * 1024;
-/// And of the largest one that is looked at.
+/// The largest such buffer that is tried, in bytes.
 const ENTRY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 pub fn effective_uid() -> u32 {
@@ -27,14 +31,14 @@ pub fn close(fd: RawFd) {
     drop(own(fd));
 }
 
-/// The descriptor as an object, its table entry being gone.
+/// Returns a descriptor as an object; it must have left its table.
 pub fn own(fd: RawFd) -> OwnedFd {
     // SAFETY: descriptors of connections have one owner, the table entry they are in, and the
     // caller gave that up.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Calls on this descriptor wait from now on.
+/// Makes calls on this descriptor wait.
 pub fn set_blocking(fd: RawFd) -> io::Result<()> {
     // SAFETY: takes no pointers.
     let flags = checked(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
@@ -42,15 +46,14 @@ pub fn set_blocking(fd: RawFd) -> io::Result<()> {
     checked(unsafe { libc::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK) }).map(drop)
 }
 
-/// Would a write to it be taken now, or fail, rather than wait?
+/// Would a write to it return at once, with success or an error?
 pub fn is_writable(fd: RawFd) -> bool {
     let mut own = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
     // SAFETY: one live element, as the count says.
     unsafe { libc::poll(&raw mut own, 1, 0) > 0 }
 }
 
-/// Lets go of what a descriptor stands for, while the descriptor itself stays its owner's: it is
-/// `/dev/null` from now on.
+/// Closes the file behind a descriptor, which becomes `/dev/null` and keeps its owner.
 pub fn blank(fd: RawFd) -> io::Result<()> {
     let null = std::fs::File::open("/dev/null")?;
     // SAFETY: takes no pointers; whoever owns `fd` owns what it stands for then.
@@ -65,10 +68,9 @@ pub fn monotonic_us() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1000
 }
 
-/// The kernel's table of open files has room for so many from now on. It grows by itself, too, each
-/// time to twice its size, but then whoever opened the one too many is held up for ten milliseconds
-/// and more: where a process has several threads the kernel waits until none can still be looking
-/// at the old table.
+/// Makes room for `count` descriptors in the kernel's table of open files. The table also doubles
+/// by itself, but then the opening thread waits for ten milliseconds or more. In a process with
+/// several threads, the kernel waits until none can still be reading the old table.
 pub fn make_room_for_files(count: u64) -> io::Result<()> {
     let null = std::fs::File::open("/dev/null")?;
     let last = libc::c_int::try_from(count.saturating_sub(1)).unwrap_or(libc::c_int::MAX);
@@ -78,8 +80,8 @@ pub fn make_room_for_files(count: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives memory that the allocator does not use back to the system. Threads that allocate meanwhile
-/// may wait for some milliseconds if there is much memory.
+/// Returns unused memory of the allocator to the system. Threads that allocate meanwhile may wait
+/// for some milliseconds if there is much memory.
 pub fn give_memory_back() {
     // Other C libraries do so by themselves, or have no such call.
     #[cfg(target_env = "gnu")]
@@ -89,7 +91,7 @@ pub fn give_memory_back() {
     };
 }
 
-/// The process's resident memory; 0 if the system does not tell.
+/// Returns the process's resident memory; 0 if the system does not tell.
 pub fn resident_bytes() -> u64 {
     let sizes = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = sizes.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
@@ -98,8 +100,8 @@ pub fn resident_bytes() -> u64 {
     pages * u64::try_from(page).unwrap_or(0)
 }
 
-/// Returns the bytes that the allocator has given out. Other threads may wait for it meanwhile: a
-/// millisecond, if much memory is free in small pieces.
+/// Returns the bytes that the allocator has given out. Other threads may wait for a millisecond
+/// meanwhile, if much memory is free in small pieces.
 pub fn allocated_bytes() -> u64 {
     #[cfg(target_env = "gnu")]
     {
@@ -111,17 +113,36 @@ pub fn allocated_bytes() -> u64 {
     u64::MAX
 }
 
-/// Raises the number of open files to what is allowed, and tells it and the hard limit.
-pub fn raise_file_limit() -> io::Result<(u64, u64)> {
+/// Checks that this process may create a file in `folder` (access(2), by its effective user).
+///
+/// # Errors
+/// The reason why it may not.
+pub fn may_create_in(folder: &Path) -> io::Result<()> {
+    if !folder.metadata()?.is_dir() {
+        return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
+    }
+    let path = CString::new(folder.as_os_str().as_bytes())?;
+    let mode = libc::W_OK | libc::X_OK;
+    // SAFETY: the path is a live C string.
+    let allowed = unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS) };
+    checked(allowed).map(drop)
+}
+
+/// Returns the limit of open files and the hard limit, to which a start raises it.
+pub fn file_limit() -> io::Result<(u64, u64)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a live value of the right type is written to.
     checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
-    let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
-    // SAFETY: a live value of the right type is read.
-    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0 {
-        limit = raised;
-    }
     Ok((limit.rlim_cur, limit.rlim_max))
+}
+
+/// Raises the number of open files to what is allowed, and tells it and the hard limit.
+pub fn raise_file_limit() -> io::Result<(u64, u64)> {
+    let (limit, hard) = file_limit()?;
+    let raised = libc::rlimit { rlim_cur: hard, rlim_max: hard };
+    // SAFETY: a live value of the right type is read.
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0;
+    Ok((if done { hard } else { limit }, hard))
 }
 
 /// Returns the name of this machine; `somehost` if it has none.
@@ -144,7 +165,7 @@ pub struct User {
     pub gid: u32,
 }
 
-/// Looks a user up by name; `None` when there is none of that name.
+/// Looks up a user by name; `None` when there is none of this name.
 ///
 /// # Errors
 /// When the system cannot tell.
@@ -157,7 +178,7 @@ pub fn user_by_name(name: &str) -> io::Result<Option<User>> {
     Ok(user.map(|(user, _)| User { name: name.to_owned(), uid: user.pw_uid, gid: user.pw_gid }))
 }
 
-/// The name of the user with that number; `None` when there is none.
+/// Returns the name of the user with this number; `None` when there is none.
 pub fn user_by_id(uid: u32) -> io::Result<Option<String>> {
     name_within(uid, ENTRY_BYTES)
 }
@@ -174,7 +195,7 @@ fn name_within(uid: u32, room: usize) -> io::Result<Option<String>> {
     }))
 }
 
-/// The number of a group given by name; `None` when there is none of that name.
+/// Returns the number of the group with this name; `None` when there is none.
 pub fn group_by_name(name: &str) -> io::Result<Option<u32>> {
     group_within(name, ENTRY_BYTES)
 }
@@ -188,11 +209,11 @@ fn group_within(name: &str, room: usize) -> io::Result<Option<u32>> {
     Ok(group.map(|(group, _): (libc::group, _)| group.gr_gid))
 }
 
-/// An entry of the database of users or groups, with the strings that it points to. At first there
-/// is so much room for them; if that is too little, more: a group may have thousands of members.
+/// Returns an entry of the user or group database, with the strings that it points to. If `room` is
+/// too small for them, it is doubled: a group may have thousands of members.
 ///
-/// `look_up` is the call: it is given where to put the entry, the strings with their room, and
-/// where to say whether there is one.
+/// `look_up` is the call. It gets the places for the entry, for the strings, and for the result
+/// pointer.
 fn find_entry<T>(
     room: usize,
     look_up: impl Fn(*mut T, *mut libc::c_char, usize, *mut *mut T) -> libc::c_int,

@@ -1,4 +1,4 @@
-//! Descriptors sent to another process over a unix socket (SCM_RIGHTS, unix(7)). Each message is
+//! Sends descriptors to another process over a unix socket (SCM_RIGHTS, unix(7)). Each message is
 //! one byte that carries them. The sockets used here block.
 
 #![expect(unsafe_code, reason = "direct system calls, each with its own reasoning")]
@@ -11,14 +11,14 @@ use std::{
 
 use super::checked_len;
 
-/// Descriptors in one message; the kernel takes no more than 253.
+/// Maximal number of descriptors in one message; the kernel accepts at most 253.
 pub const FDS_MAX: usize = 200;
 
-/// Room for one control message with that many, aligned as the kernel wants it.
+/// Room for one control message with this many descriptors, aligned for the kernel.
 type Control = [u64; (FDS_MAX * size_of::<RawFd>()).div_ceil(8) + 4];
 
 /// # Errors
-/// When the other end is gone, or takes nothing in time.
+/// When the other end is closed, or does not read in time.
 ///
 /// # Panics
 /// With no descriptors or more than [`FDS_MAX`].
@@ -47,10 +47,10 @@ pub fn send(socket: RawFd, fds: &[RawFd]) -> io::Result<()> {
     checked_len(unsafe { libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL) }).map(drop)
 }
 
-/// The descriptors of the next message.
+/// Returns the descriptors of the next message.
 ///
 /// # Errors
-/// When the other end is gone or silent, or some of them could not be taken.
+/// When the other end is closed or silent, or some descriptors could not be received.
 pub fn receive(socket: RawFd) -> io::Result<Vec<OwnedFd>> {
     let mut control: Control = [0; _];
     let mut byte = [0_u8; 1];
@@ -84,7 +84,7 @@ pub fn receive(socket: RawFd) -> io::Result<Vec<OwnedFd>> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     if message.msg_flags & libc::MSG_CTRUNC != 0 {
-        // No more descriptors may be open, as a rule.
+        // The usual cause is the limit on open files.
         return Err(io::Error::other("some descriptors could not be received"));
     }
     Ok(fds)
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_arrives_in_order_and_works() {
+    fn sent_descriptors_arrive_in_order_and_work() {
         let (near, far) = UnixStream::pair().unwrap();
         let pipes: Vec<_> = (0..FDS_MAX).map(|_| UnixStream::pair().unwrap()).collect();
         let fds: Vec<_> = pipes.iter().map(|(end, _)| end.as_raw_fd()).collect();

@@ -1,4 +1,4 @@
-//! Signals as bytes to be read: nothing runs at a moment it did not choose.
+//! Signals as bytes to read: no handler interrupts a thread.
 
 #![expect(unsafe_code, reason = "direct system calls, each with its own reasoning")]
 
@@ -12,8 +12,8 @@ use tokio::io::unix::AsyncFd;
 
 use super::{checked, checked_len};
 
-/// Keeps these signals from interrupting this thread and all threads it starts from now on, and
-/// makes them readable instead.
+/// Blocks these signals in this thread and all threads that it starts from now on, and makes them
+/// readable instead.
 pub fn divert(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
     // SAFETY: zero is a valid set, and it is emptied properly below.
     let mut set: libc::sigset_t = unsafe { mem::zeroed() };
@@ -36,13 +36,13 @@ pub fn divert(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Has the runtime tell when a signal can be read.
+/// Lets the runtime report when a signal can be read.
 pub fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` is open as long as it lives, and always is the same descriptor.
     unsafe { AsyncFd::register(fd) }.map_err(Into::into)
 }
 
-/// The next signal that came; `WouldBlock` if none did.
+/// Returns the next signal; `WouldBlock` if there is none.
 pub fn next(fd: &OwnedFd) -> io::Result<libc::c_int> {
     // SAFETY: all fields are integers, for which zero is valid.
     let mut info: libc::signalfd_siginfo = unsafe { mem::zeroed() };

@@ -12,7 +12,7 @@ use super::{
     checked, checked_len,
 };
 
-/// Reads what is there. 0 is the end; `WouldBlock` is nothing yet.
+/// Reads available bytes. Returns 0 at the end, and `WouldBlock` if there are none yet.
 #[inline]
 pub fn recv(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: at most as many bytes are written as the buffer is long.
@@ -21,14 +21,14 @@ pub fn recv(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     })
 }
 
-/// The same, but the bytes stay where they are.
+/// The same, but the bytes stay unread.
 pub fn peek(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
     // SAFETY: at most as many bytes are written as the buffer is long.
     checked_len(unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) })
 }
 
-/// Writes as much as the kernel takes. A peer that is gone is an error, not a signal.
+/// Writes as much as the kernel accepts. A closed peer is an error, not a signal.
 #[inline]
 pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -36,7 +36,7 @@ pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     checked_len(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) })
 }
 
-/// A new stream socket for addresses of that kind.
+/// Opens a stream socket for addresses of this kind.
 pub fn open(address: &Address) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointers.
@@ -45,7 +45,7 @@ pub fn open(address: &Address) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Starts to connect. True if that is done already, false if the end is still to come.
+/// Starts to connect. Returns true if the connection is made already.
 pub fn connect(fd: RawFd, address: &Address) -> io::Result<bool> {
     let raw = Raw::new(address)?;
     // SAFETY: the address is alive and `len` bytes long.
@@ -88,7 +88,7 @@ pub fn adopt_listener(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The next connection and where it comes from; `WouldBlock` if there is none.
+/// Returns the next connection and its origin; `WouldBlock` if there is none.
 pub fn accept(fd: RawFd) -> io::Result<(OwnedFd, Address)> {
     let mut raw = Raw::empty();
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -99,7 +99,7 @@ pub fn accept(fd: RawFd) -> io::Result<(OwnedFd, Address)> {
     Ok((unsafe { OwnedFd::from_raw_fd(accepted) }, raw.to_address()))
 }
 
-/// The address of our own end.
+/// Returns the address of our own end.
 pub fn local_address(fd: RawFd) -> io::Result<Address> {
     let mut raw = Raw::empty();
     // SAFETY: as for `accept`.
@@ -107,7 +107,7 @@ pub fn local_address(fd: RawFd) -> io::Result<Address> {
     Ok(raw.to_address())
 }
 
-/// The address of the other end.
+/// Returns the address of the other end.
 pub fn peer_address(fd: RawFd) -> io::Result<Address> {
     let mut raw = Raw::empty();
     // SAFETY: as for `accept`.
@@ -115,7 +115,7 @@ pub fn peer_address(fd: RawFd) -> io::Result<Address> {
     Ok(raw.to_address())
 }
 
-/// Takes the error that waits at the socket, such as the outcome of connecting.
+/// Returns the error that is pending on the socket, such as the result of connecting.
 pub fn take_error(fd: RawFd) -> io::Result<()> {
     match option::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR)? {
         0 => Ok(()),
@@ -123,16 +123,16 @@ pub fn take_error(fd: RawFd) -> io::Result<()> {
     }
 }
 
-/// Process and user at the other end of a unix socket.
+/// Returns process and user at the other end of a unix socket.
 pub fn peer_credentials(fd: RawFd) -> io::Result<(u32, u32)> {
     let credentials = option::<libc::ucred>(fd, libc::SOL_SOCKET, libc::SO_PEERCRED)?;
     Ok((credentials.pid.cast_unsigned(), credentials.uid))
 }
 
-/// Says that we send nothing more (`write`), or lets go of the connection altogether.
+/// Ends sending (`write_only`), or the connection in both directions.
 pub fn shutdown(fd: RawFd, write_only: bool) {
     let how = if write_only { libc::SHUT_WR } else { libc::SHUT_RDWR };
-    // SAFETY: takes no pointers. If the peer is gone already, so much the better.
+    // SAFETY: takes no pointers. An error means that the peer has closed it already.
     unsafe { libc::shutdown(fd, how) };
 }
 
@@ -159,11 +159,11 @@ pub fn set_keepalive(fd: RawFd, on: bool) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, on.into())
 }
 
-/// By which a silent peer is probed: after so many seconds, every so many seconds, so many times.
+/// The options for probing a silent peer: idle seconds, seconds between probes, number of probes.
 const KEEPALIVE_TIMES: [libc::c_int; 3] =
     [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT];
 
-/// How it is probed. Zero leaves what there is, which is the system's default with a new socket.
+/// Sets them. Zero keeps the present value, which is the system's default for a new socket.
 pub fn set_keepalive_times(fd: RawFd, idle: u32, interval: u32, count: u32) -> io::Result<()> {
     for (name, value) in KEEPALIVE_TIMES.into_iter().zip([idle, interval, count]) {
         if value > 0 {
@@ -174,22 +174,22 @@ pub fn set_keepalive_times(fd: RawFd, idle: u32, interval: u32, count: u32) -> i
     Ok(())
 }
 
-/// How long a listener may keep a connection to itself whose client has said nothing yet.
+/// How long a listening socket holds a connection back whose client has sent nothing, in seconds.
 const DEFER_ACCEPT_SECONDS: libc::c_int = 45;
 
-/// Lets a listener report a connection only when its client's first bytes are there.
+/// Lets a listening socket report a connection only when its client's first bytes are there.
 pub fn set_defer_accept(fd: RawFd, on: bool) -> io::Result<()> {
     let seconds = if on { DEFER_ACCEPT_SECONDS } else { 0 };
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
 }
 
-/// Milliseconds that sent data may stay without acknowledgement; zero is the system's default.
+/// Sets how long sent data may stay unacknowledged, in milliseconds; zero is the system's default.
 pub fn set_user_timeout(fd: RawFd, milliseconds: u32) -> io::Result<()> {
     let value = libc::c_int::try_from(milliseconds).unwrap_or(libc::c_int::MAX);
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, value)
 }
 
-/// Bytes of the kernel's buffers, for each direction; zero leaves what there is.
+/// Sets the kernel's buffers for each direction, in bytes; zero keeps the present size.
 pub fn set_buffers(fd: RawFd, bytes: u32) -> io::Result<()> {
     if bytes == 0 {
         return Ok(());
@@ -200,11 +200,11 @@ pub fn set_buffers(fd: RawFd, bytes: u32) -> io::Result<()> {
 }
 
 const BUFFERS: [libc::c_int; 2] = [libc::SO_SNDBUF, libc::SO_RCVBUF];
-/// Which of the buffers have a size that was set, so that the kernel does not choose it itself any
-/// more. Since Linux 5.14.
+/// Tells which buffers have a fixed size, so that the kernel does not tune them any more. Since
+/// Linux 5.14.
 const SO_BUF_LOCK: libc::c_int = 72;
 
-/// A TCP socket's values of the options that are left alone where a configuration has zero.
+/// The default values of a TCP socket's options, for keys that are zero in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpDefaults {
     times: [libc::c_int; 3],
@@ -221,7 +221,7 @@ impl TcpDefaults {
         Ok(Self { times: [idle?, interval?, count?], buffers: [sent?, received?], locks })
     }
 
-    /// Gives a socket these options again, as far as it has others.
+    /// Restores these values on a socket, where it has others.
     pub fn restore(self, fd: RawFd) -> io::Result<()> {
         let now = Self::of(fd)?;
         for (at, name) in KEEPALIVE_TIMES.into_iter().enumerate() {
@@ -231,7 +231,7 @@ impl TcpDefaults {
         }
         for (at, name) in BUFFERS.into_iter().enumerate() {
             if now.buffers[at] != self.buffers[at] {
-                // The kernel doubles what it is told, for its own overhead.
+                // The kernel doubles the given value for its own overhead.
                 set_option(fd, libc::SOL_SOCKET, name, self.buffers[at] / 2)?;
             }
         }
@@ -240,7 +240,7 @@ impl TcpDefaults {
 
     fn restore_locks(self, fd: RawFd) -> io::Result<()> {
         match set_option(fd, libc::SOL_SOCKET, SO_BUF_LOCK, self.locks) {
-            // An older kernel. The sizes are right, and stay as they are until the next start.
+            // An older kernel. The sizes are right, but stay fixed until the next start.
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
             other => other,
         }

@@ -3,8 +3,8 @@
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer as _};
 
-/// The names a certificate is for: the common name of its subject, and the DNS names beside it. Of
-/// several common names the first counts, as for PostgreSQL: others may be what many have in common,
+/// Returns the names of a certificate: the common name of its subject, and its DNS names. Of
+/// several common names the first counts, as for PostgreSQL. Others may be common to many users,
 /// such as the folder of a directory (`CN=somebody,CN=Users`).
 pub(crate) fn names(der: &[u8]) -> Vec<String> {
     let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Vec::new() };
@@ -20,9 +20,15 @@ pub(crate) fn names(der: &[u8]) -> Vec<String> {
     names
 }
 
-/// The channel binding `tls-server-end-point` (RFC 5929, 4.1): the certificate's digest by the hash
-/// of its own signature, where MD5 and SHA-1 count as SHA-256. `None` if its signature names no
-/// hash (Ed25519), for which the RFC has no rule.
+/// Returns the end of a certificate's validity, in seconds since 1970.
+pub(crate) fn not_after(der: &[u8]) -> Option<i64> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(certificate.validity().not_after.timestamp())
+}
+
+/// Returns the channel binding `tls-server-end-point` (RFC 5929, 4.1): the certificate's digest by
+/// the hash of its own signature, where MD5 and SHA-1 count as SHA-256. Returns `None` if its
+/// signature names no hash (Ed25519); the RFC has no rule for that.
 pub(crate) fn end_point(der: &[u8]) -> Option<Vec<u8>> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     Some(match certificate.signature_algorithm.algorithm.to_id_string().as_str() {

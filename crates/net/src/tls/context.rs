@@ -1,5 +1,5 @@
-//! TLS as configured: certificates, keys and ciphers, read from their files and ready for use. A
-//! context is made whole or not at all; connections keep the one they began with.
+//! TLS as configured: certificates, keys and ciphers, read from their files. A context is created
+//! as a whole or not at all. Connections keep the one with which they began.
 
 use std::{path::Path, sync::Arc};
 
@@ -19,21 +19,21 @@ use super::{
     verify::{ClientVerifier, ServerVerifier},
 };
 
-/// The ALPN name of PostgreSQL's protocol (PostgreSQL 17's direct TLS demands it).
+/// The ALPN name of PostgreSQL's protocol (PostgreSQL 17's direct TLS requires it).
 pub const PROTOCOL: &[u8] = b"postgresql";
 
 /// The configuration of TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{key}: {reason}")]
 pub struct TlsError {
-    /// The key to be mended.
+    /// The key of the configuration with the mistake.
     pub key: &'static str,
     pub reason: String,
-    /// Every file is good, but a certificate and a private key do not belong to each other.
+    /// Every file is valid, but a certificate and a private key do not match.
     pub is_mismatch: bool,
 }
 
-/// How connections are secured, on either side.
+/// The TLS of connections to clients and to servers.
 #[derive(Clone, Debug, Default)]
 pub struct TlsContexts {
     pub clients: Option<ForClients>,
@@ -46,23 +46,27 @@ pub struct ForClients {
     pub config: Arc<ServerConfig>,
     /// `tls-server-end-point` of our certificate (RFC 5929); empty if it has none.
     pub end_point: Arc<[u8]>,
+    /// The end of its validity, in seconds since 1970.
+    not_after: Option<i64>,
 }
 
-/// How servers are approached.
+/// The TLS of connections to servers.
 #[derive(Clone, Debug)]
 pub struct ForServers {
     pub config: Arc<ClientConfig>,
-    /// May a server do without TLS?
+    /// May a server refuse TLS?
     pub is_optional: bool,
-    /// Must the certificate be for the name the server is reached by?
+    /// Must the certificate name the host that Weir connects to?
     pub checks_name: bool,
+    /// The end of the validity of our certificate, if there is one, in seconds since 1970.
+    not_after: Option<i64>,
 }
 
 impl TlsContexts {
     /// Reads all files.
     ///
     /// # Errors
-    /// When a file cannot be read, does not hold what it should, or a value names nothing known.
+    /// When a file cannot be read, has the wrong contents, or a value is unknown.
     pub fn load(global: &Global) -> Result<Self, TlsError> {
         if global.auth_type == AuthType::Cert && global.client_tls_sslmode != SslMode::VerifyFull {
             let reason = "auth_type=cert requires client_tls_sslmode=SSLMODE_VERIFY_FULL";
@@ -79,6 +83,23 @@ impl TlsContexts {
             },
         })
     }
+
+    /// Returns the key of each certificate that Weir shows, and the end of its validity in seconds since
+    /// 1970.
+    #[must_use]
+    pub fn certificates(&self) -> Vec<(&'static str, i64)> {
+        let clients = self.clients.as_ref().and_then(|clients| clients.not_after);
+        let servers = self.servers.as_ref().and_then(|servers| servers.not_after);
+        [("client_tls_cert_file", clients), ("server_tls_cert_file", servers)]
+            .into_iter()
+            .filter_map(|(key, until)| Some((key, until?)))
+            .collect()
+    }
+}
+
+/// Returns the end of the validity of our certificate, in seconds since 1970.
+fn not_after(own: &CertifiedKey) -> Option<i64> {
+    own.end_entity_cert().ok().and_then(|own| certificate::not_after(own))
 }
 
 fn for_clients(global: &Global, mode: SslMode) -> Result<ForClients, TlsError> {
@@ -95,6 +116,7 @@ fn for_clients(global: &Global, mode: SslMode) -> Result<ForClients, TlsError> {
     }
     let own =
         own(&provider, ("client_tls_cert_file", cert_file), ("client_tls_key_file", key_file))?;
+    let not_after = not_after(&own);
     let end_point = own.end_entity_cert().ok().and_then(|own| certificate::end_point(own));
     let end_point = end_point.unwrap_or_default();
     let versions = protocols("client_tls_protocols", &global.client_tls_protocols)?;
@@ -114,7 +136,7 @@ fn for_clients(global: &Global, mode: SslMode) -> Result<ForClients, TlsError> {
     config.ticketer =
         ring::Ticketer::new().map_err(|error| TlsError::new("client_tls_sslmode", error))?;
     config.send_tls13_tickets = 1;
-    Ok(ForClients { config: Arc::new(config), end_point: end_point.into() })
+    Ok(ForClients { config: Arc::new(config), end_point: end_point.into(), not_after })
 }
 
 fn for_servers(global: &Global, mode: SslMode) -> Result<ForServers, TlsError> {
@@ -138,17 +160,19 @@ fn for_servers(global: &Global, mode: SslMode) -> Result<ForServers, TlsError> {
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier));
     let (key_file, cert_file) = (&global.server_tls_key_file, &global.server_tls_cert_file);
+    let mut not_after = None;
     let mut config = if key_file.is_empty() || cert_file.is_empty() {
         builder.with_no_client_auth()
     } else {
         let own =
             own(&provider, ("server_tls_cert_file", cert_file), ("server_tls_key_file", key_file))?;
+        not_after = self::not_after(&own);
         builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
     };
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.max_fragment_size = Some(RECORD_LEN);
     let is_optional = matches!(mode, SslMode::Allow | SslMode::Prefer);
-    Ok(ForServers { config: Arc::new(config), is_optional, checks_name })
+    Ok(ForServers { config: Arc::new(config), is_optional, checks_name, not_after })
 }
 
 impl TlsError {
@@ -157,14 +181,14 @@ impl TlsError {
     }
 }
 
-/// Keys and values that choose among what the library can do.
+/// The keys and values that select protocols and ciphers.
 struct Choice<'a> {
     ciphers: (&'static str, &'a str),
     ciphers13: (&'static str, Option<&'a str>),
     curve: (&'static str, &'a str),
 }
 
-/// TLS 1.2 and 1.3 are what there is; older versions may be named, and are not offered.
+/// Returns the selected versions of 1.2 and 1.3. Older versions may be named, and are not offered.
 fn protocols(
     key: &'static str,
     value: &str,
@@ -188,7 +212,7 @@ fn protocols(
 }
 
 fn provider(choice: &Choice<'_>) -> Result<Arc<CryptoProvider>, TlsError> {
-    // Both do the same; docs/decisions/008 says why neither does all of it.
+    // Both do the same; docs/decisions/008 has the reason for using both.
     let key_provider = aws_lc_rs::default_provider().key_provider;
     let mut provider = CryptoProvider { key_provider, ..ring::default_provider() };
     let (key, value) = choice.ciphers;
@@ -216,7 +240,7 @@ fn provider(choice: &Choice<'_>) -> Result<Arc<CryptoProvider>, TlsError> {
     Ok(Arc::new(provider))
 }
 
-/// Keeps those of the version's cipher suites that the list allows.
+/// Keeps the version's cipher suites that the list allows.
 fn keep_ciphers(
     provider: &mut CryptoProvider,
     key: &'static str,
@@ -238,8 +262,8 @@ fn keep_ciphers(
     Ok(())
 }
 
-/// `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256` is OpenSSL's `ECDHE-RSA-AES128-GCM-SHA256`; TLS 1.3's
-/// names are the same everywhere.
+/// Returns OpenSSL's name: `ECDHE-RSA-AES128-GCM-SHA256` for
+/// `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`. TLS 1.3's names are the same everywhere.
 fn openssl_name(suite: &rustls::SupportedCipherSuite) -> String {
     let name = format!("{:?}", suite.suite());
     if let Some(rest) = name.strip_prefix("TLS13_") {
@@ -264,7 +288,7 @@ fn certificates(key: &'static str, file: &str) -> Result<Vec<CertificateDer<'sta
     Ok(found)
 }
 
-/// Our own identity: a certificate of any version with its chain, and its key.
+/// Reads our own certificate of any version, with its chain, and its key.
 fn own(
     provider: &CryptoProvider,
     (cert_key, cert_file): (&'static str, &str),
@@ -294,7 +318,7 @@ fn parsed(
     parsed.collect::<Result<_, _>>().map_err(|error| TlsError::new(key, format!("{file}: {error}")))
 }
 
-/// The authorities that the system trusts.
+/// Returns the authorities that the system trusts.
 fn system_anchors(key: &'static str) -> Result<Anchors, TlsError> {
     let anchors = super::verify::system_anchors();
     if anchors.is_empty() {

@@ -1,8 +1,7 @@
-//! The TLS state of one connection: records in, bytes out, and back. Nothing here reads or writes
-//! a socket.
+//! The TLS state of one connection: records in, bytes out, and back. It never uses a socket.
 //!
-//! rustls is used without its buffers: a connection with nothing half-read keeps nothing but keys.
-//! Records we send carry 8 KB at most, since older libpq stalls on longer ones in asynchronous use.
+//! rustls is used without its buffers, so a connection between two records keeps only keys. Sent
+//! records carry 8 KB at most, since older libpq stalls on longer ones in asynchronous use.
 
 use std::{fmt, sync::Arc};
 
@@ -18,7 +17,7 @@ use super::certificate;
 
 /// Bytes of a record beyond its content, with room to spare.
 const RECORD_OVERHEAD: usize = 64;
-/// The content of a record we send, in bytes.
+/// The content of a sent record, in bytes.
 pub(crate) const RECORD_LEN: usize = 8192;
 
 /// Either end of a TLS connection.
@@ -27,13 +26,13 @@ enum End {
     Client(UnbufferedClientConnection),
 }
 
-/// Where a connection stands once all that has come is dealt with.
+/// The state of a connection after all received bytes are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The handshake waits for the peer.
     Handshaking,
     Open,
-    /// The peer has said that it sends nothing more.
+    /// The peer has announced that it sends nothing more.
     PeerClosed,
 }
 
@@ -42,19 +41,19 @@ pub enum Standing {
 pub struct Progress {
     /// The bytes that the peer sent, decrypted.
     pub plain: Vec<u8>,
-    /// Bytes to send to it: parts of the handshake, alerts, key updates.
+    /// Bytes to send to the peer: parts of the handshake, alerts, key updates.
     pub reply: Vec<u8>,
 }
 
 /// The TLS state of a connection.
 pub struct Tls {
     end: End,
-    /// The beginning of a record whose rest has not come.
+    /// The beginning of an incomplete record.
     partial: Vec<u8>,
 }
 
 impl Tls {
-    /// Our end of a client's connection.
+    /// Returns our end of a client's connection.
     ///
     /// # Errors
     /// When the configuration is unusable.
@@ -63,8 +62,8 @@ impl Tls {
         Ok(Self { end, partial: Vec::new() })
     }
 
-    /// Our end of a connection to a server. Its first words are fetched by a [`Self::receive`] of
-    /// nothing.
+    /// Returns our end of a connection to a server. A [`Self::receive`] of no bytes returns its
+    /// first message.
     ///
     /// # Errors
     /// When the configuration is unusable.
@@ -73,11 +72,11 @@ impl Tls {
         Ok(Self { end, partial: Vec::new() })
     }
 
-    /// Takes in what came from the peer; `fresh` is used as working space.
+    /// Reads bytes from the peer; `fresh` is used as working space.
     ///
     /// # Errors
-    /// When the peer breaks the protocol or is not accepted. `progress.reply` then holds the alert
-    /// that tells it so.
+    /// When the peer violates the protocol or is not accepted. `progress.reply` then has the alert
+    /// for it.
     pub fn receive(
         &mut self,
         fresh: &mut [u8],
@@ -101,12 +100,12 @@ impl Tls {
     /// Appends `plain` to `out` as records.
     ///
     /// # Errors
-    /// When the connection cannot carry anything (any more).
+    /// When the connection cannot send any more.
     pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         self.traffic(out, plain.len(), |traffic, room| traffic.encrypt(plain, room))
     }
 
-    /// Appends the word that nothing more will be sent to `out`.
+    /// Appends the announcement that nothing more will be sent to `out`.
     ///
     /// # Errors
     /// As for [`Self::send`].
@@ -114,8 +113,8 @@ impl Tls {
         self.traffic(out, 0, |traffic, room| traffic.queue_close_notify(room))
     }
 
-    /// How long the contents of these records are, which are the next and stay unopened: whoever opens
-    /// a record has read it. `None` if that cannot be told.
+    /// Returns the lengths of the contents of these records without opening them, because opening
+    /// consumes a record. They must be the next ones. Returns `None` if the lengths are unknown.
     pub fn content_lens(&self, records: &[u8]) -> Option<Vec<usize>> {
         let overhead = self.overhead().filter(|_| self.partial.is_empty())?;
         let (mut lens, mut rest) = (Vec::new(), records);
@@ -127,7 +126,8 @@ impl Tls {
         rest.is_empty().then_some(lens)
     }
 
-    /// Bytes that encryption adds to the content of a record (RFC 8446, 5.2; 5288, 3; 7905, 2).
+    /// Returns how many bytes encryption adds to the content of a record (RFC 8446, 5.2; 5288, 3;
+    /// 7905, 2).
     fn overhead(&self) -> Option<usize> {
         let common = self.common();
         let suite = format!("{:?}", common.negotiated_cipher_suite()?.suite());
@@ -139,7 +139,7 @@ impl Tls {
         }
     }
 
-    /// As PgBouncer shows it: `TLSv1.3/TLS_AES_256_GCM_SHA384/ECDH=X25519`.
+    /// Describes the connection as PgBouncer does: `TLSv1.3/TLS_AES_256_GCM_SHA384/ECDH=X25519`.
     pub fn describe(&self) -> String {
         let common = self.common();
         let version = match common.protocol_version() {
@@ -157,12 +157,12 @@ impl Tls {
         format!("{version}/{suite}{group}")
     }
 
-    /// The name of the protocol to be spoken within, if the two ends have agreed on one.
+    /// Returns the application protocol, if the two ends have agreed on one.
     pub fn protocol(&self) -> Option<&[u8]> {
         self.common().alpn_protocol()
     }
 
-    /// Returns the names in the peer's certificate; none if the peer has not shown one. A resumed
+    /// Returns the names in the peer's certificate; none if the peer has sent none. A resumed
     /// session does not verify the certificate again, so its dates are checked here.
     ///
     /// # Errors
@@ -175,18 +175,18 @@ impl Tls {
         Ok(certificate::names(shown))
     }
 
-    /// The peer's certificate, if it showed one; DER.
+    /// Returns the peer's certificate in DER, if it has sent one.
     pub(crate) fn peer_certificate(&self) -> Option<&[u8]> {
         self.common().peer_certificates()?.first().map(AsRef::as_ref)
     }
 
-    /// Was an earlier session taken up again, without a look at certificates?
+    /// Was an earlier session resumed, without verifying certificates?
     #[cfg(test)]
     pub(crate) fn is_resumed(&self) -> bool {
         self.common().handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 
-    /// `tls-server-end-point` of the peer's certificate (RFC 5929); empty if there is none.
+    /// Returns `tls-server-end-point` of the peer's certificate (RFC 5929); empty if there is none.
     pub fn end_point(&self) -> Arc<[u8]> {
         let digest = self.peer_certificate().and_then(certificate::end_point);
         digest.map(Arc::from).unwrap_or_default()
@@ -199,7 +199,7 @@ impl Tls {
         len: usize,
         mut write: impl Write,
     ) -> Result<(), Error> {
-        // The library wants to see what it has seen of a record again.
+        // The library expects the bytes of an incomplete record again.
         let mut partial = std::mem::take(&mut self.partial);
         let result = match &mut self.end {
             End::Server(end) => send(end, &mut partial, len, out, &mut write),
@@ -236,7 +236,7 @@ impl End {
     }
 }
 
-/// Both ends in the same words.
+/// The common interface of both ends.
 trait Records {
     type Data;
     fn has_records_to_send(&self) -> bool;
@@ -272,7 +272,7 @@ impl Records for UnbufferedClientConnection {
     }
 }
 
-/// Deals with all records in `incoming`. Returns how many bytes of it are done with.
+/// Reads all records in `incoming`. Returns how many bytes were consumed.
 fn advance<R: Records>(
     end: &mut R,
     incoming: &mut [u8],
@@ -320,9 +320,8 @@ fn advance<R: Records>(
     }
 }
 
-/// After an error: what the peer should be told. No more than that: without anything to tell the
-/// library would go on to the messages behind the one that was refused, and panic since they are
-/// not there.
+/// Fetches the alert for the peer after an error. The library must not continue behind it: it would
+/// read the messages after the refused one, and panic since they are missing.
 fn take_alert<R: Records>(end: &mut R, reply: &mut Vec<u8>) {
     while end.has_records_to_send()
         && let UnbufferedStatus { state: Ok(ConnectionState::EncodeTlsData(mut data)), .. } =
@@ -334,7 +333,7 @@ fn take_alert<R: Records>(end: &mut R, reply: &mut Vec<u8>) {
     }
 }
 
-/// A connection that can send, either end's.
+/// An end that can send.
 trait Traffic {
     fn encrypt(&mut self, plain: &[u8], room: &mut [u8]) -> Result<usize, EncryptError>;
     fn queue_close_notify(&mut self, room: &mut [u8]) -> Result<usize, EncryptError>;
@@ -350,7 +349,7 @@ impl<Data> Traffic for WriteTraffic<'_, Data> {
     }
 }
 
-/// Writes records into the room it is given, and tells how much of it they took.
+/// Writes records into the given room, and returns how much of it they take.
 trait Write: FnMut(&mut dyn Traffic, &mut [u8]) -> Result<usize, EncryptError> {}
 
 impl<F: FnMut(&mut dyn Traffic, &mut [u8]) -> Result<usize, EncryptError>> Write for F {}
@@ -397,7 +396,7 @@ fn encode(
     }
 }
 
-/// `len` bytes of content become records behind `out`.
+/// Appends records with `len` bytes of content to `out`.
 fn encrypt(
     len: usize,
     out: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! A secured connection as a stream, for the cold side.
+//! A TLS connection as a stream, for the cold side.
 
 use std::{
     io,
@@ -10,23 +10,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::session::{Progress, Standing, Tls};
 
-/// Bytes taken from the socket at a time.
+/// Bytes read from the socket at a time.
 const READ_LEN: usize = 4096;
 
-/// A stream of bytes over a connection whose handshake is made.
+/// A stream of bytes over a connection whose handshake is complete.
 #[derive(Debug)]
 pub struct TlsStream<S> {
     inner: S,
     tls: Box<Tls>,
     progress: Progress,
-    /// Records under way to the peer, and how far they are.
+    /// Records that are being sent to the peer, and how much of them is sent.
     records: Vec<u8>,
     sent: usize,
     is_over: bool,
 }
 
 impl<S> TlsStream<S> {
-    /// `records` go out before anything else.
+    /// Returns a stream that sends `records` first.
     pub fn new(inner: S, tls: Box<Tls>, records: Vec<u8>) -> Self {
         Self { inner, tls, progress: Progress::default(), records, sent: 0, is_over: false }
     }
@@ -87,7 +87,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
         let this = &mut *self;
         ready!(this.poll_records(context))?;
         this.tls.send(bytes, &mut this.records).map_err(io::Error::other)?;
-        // Bytes that are not sent now are sent before the next ones, or at the flush.
+        // Unsent bytes are sent before the next ones, or at the flush.
         match this.poll_records(context) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(bytes.len())),

@@ -21,12 +21,12 @@ fn anchors(trusted: &CertificateDer<'_>) -> Anchors {
     Anchors::new(vec![Certificate::read(trusted).unwrap()])
 }
 
-/// Demands this server, by its name.
+/// Accepts only this server, by its name.
 fn only(trusted: &CertificateDer<'_>) -> Arc<ServerVerifier> {
     Arc::new(ServerVerifier { anchors: Some(anchors(trusted)), checks_name: true })
 }
 
-/// Ours has a certificate for `localhost`, signed by itself.
+/// The server has a certificate for `localhost`, signed by itself.
 fn ends() -> (Tls, Tls) {
     ends_with(ring::default_provider(), DEFAULT_VERSIONS)
 }
@@ -57,7 +57,7 @@ fn ends_with(
     (Tls::accept(server.into()).unwrap(), Tls::connect(client.into(), name).unwrap())
 }
 
-/// Carries bytes in pieces of `len` until both ends are open.
+/// Transfers bytes in pieces of `len` until both ends are open.
 fn shake_hands(len: usize) -> (Tls, Tls) {
     introduce(ends(), len)
 }
@@ -99,7 +99,7 @@ fn bytes_arrive_whatever_the_pieces() {
                 assert_eq!(client.receive(piece, &mut progress).unwrap(), Standing::Open);
             }
             assert!(progress.plain == all, "bytes were lost, doubled or moved");
-            // And the other way round.
+            // And in the other direction.
             std::mem::swap(&mut server, &mut client);
         }
     }
@@ -133,7 +133,7 @@ fn the_end_is_told() {
 fn how_long_contents_are_is_seen_without_opening_them() {
     for version in [&TLS12, &TLS13] {
         for suite in ring::ALL_CIPHER_SUITES.iter().filter(|suite| suite.version() == version) {
-            // The certificate's key decides which suites of TLS 1.2 there are.
+            // The certificate's key decides which suites of TLS 1.2 can be used.
             if format!("{:?}", suite.suite()).contains("_RSA_") {
                 continue;
             }
@@ -159,7 +159,7 @@ fn bytes_that_are_no_records_are_an_error_with_an_alert() {
     assert_eq!(progress.reply.first(), Some(&0x15), "an alert record");
 }
 
-/// An end that shows a certificate nobody has signed, and one that demands better.
+/// Returns an end with an untrusted certificate, and one that requires a trusted one.
 fn ends_that_disagree(refuses: Refuses) -> (Tls, Tls) {
     let provider = Arc::new(ring::default_provider());
     let certificate = |name: &str| {
@@ -196,8 +196,8 @@ enum Refuses {
     Server,
 }
 
-/// rustls sends a certificate and what follows it in one record: a certificate that is refused has
-/// messages behind it that nobody will look at.
+/// rustls sends a certificate and the next messages in one record, so a refused certificate is
+/// followed by messages that are never read.
 #[test]
 fn a_certificate_that_is_refused_is_an_error_with_an_alert() {
     for refuses in [Refuses::Client, Refuses::Server] {
@@ -227,8 +227,8 @@ fn a_certificate_that_is_refused_is_an_error_with_an_alert() {
     }
 }
 
-/// Both ends of clients that show a certificate which is good from 2020 to 2119, and take up their
-/// session where they can.
+/// Returns a function that connects clients with a certificate that is valid from 2020 to 2119.
+/// They resume their session if they can.
 fn regulars(version: &'static SupportedProtocolVersion) -> impl FnMut() -> (Tls, Tls) {
     let signer = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
@@ -271,7 +271,7 @@ fn regulars(version: &'static SupportedProtocolVersion) -> impl FnMut() -> (Tls,
 }
 
 #[test]
-fn a_certificate_that_has_run_out_names_nobody_though_its_session_goes_on() {
+fn an_expired_certificate_is_refused_even_in_a_resumed_session() {
     const IN_2026: i64 = 1_767_225_600;
     const IN_2120: i64 = 4_733_510_400;
     for version in [&TLS12, &TLS13] {

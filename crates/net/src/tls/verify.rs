@@ -1,8 +1,8 @@
-//! Is the other end who it should be? [`x509`] judges certificates as OpenSSL does; here are rustls'
-//! two questions to it, one about servers and one about clients.
+//! Verifies the other end. [`x509`] judges certificates as OpenSSL does; this file connects it to
+//! rustls, for servers and for clients.
 //!
-//! Servers, by libpq's words: `verify-ca` asks for a certificate from a known authority, `verify-full`
-//! also for the right name, the modes below for neither.
+//! Servers, in libpq's terms: `verify-ca` requires a certificate of a known authority,
+//! `verify-full` also the right name, and lower modes neither.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -14,7 +14,7 @@ use rustls::{
 };
 use x509::{Anchors, Certificate, Curve, Hash, Host, Key, Malformed, Purpose, Refusal, Scheme};
 
-/// The signature schemes that peers may use in handshakes, the preferred first.
+/// The signature schemes that peers may use in handshakes, the preferred ones first.
 const SCHEMES: [SignatureScheme; 10] = [
     SignatureScheme::ECDSA_NISTP256_SHA256,
     SignatureScheme::ECDSA_NISTP384_SHA384,
@@ -28,10 +28,20 @@ const SCHEMES: [SignatureScheme; 10] = [
     SignatureScheme::RSA_PKCS1_SHA256,
 ];
 
+/// The reasons for which TLS has alerts of their own.
+const WITH_ALERTS: [(Refusal, CertificateError); 6] = [
+    (Refusal::Expired, CertificateError::Expired),
+    (Refusal::NotYetValid, CertificateError::NotValidYet),
+    (Refusal::UnknownIssuer, CertificateError::UnknownIssuer),
+    (Refusal::Purpose, CertificateError::InvalidPurpose),
+    (Refusal::Signature, CertificateError::BadSignature),
+    (Refusal::CriticalExtension, CertificateError::UnhandledCriticalExtension),
+];
+
 /// Judges the certificates of servers.
 #[derive(Debug)]
 pub struct ServerVerifier {
-    /// `None`: any certificate will do.
+    /// `None`: every certificate is accepted.
     pub anchors: Option<Anchors>,
     pub checks_name: bool,
 }
@@ -40,7 +50,7 @@ pub struct ServerVerifier {
 #[derive(Debug)]
 pub(crate) struct ClientVerifier {
     anchors: Anchors,
-    /// The authorities' names, by which a client chooses among its certificates.
+    /// The authorities' names, by which a client selects one of its certificates.
     hints: Vec<DistinguishedName>,
     /// Must a client show a certificate?
     is_mandatory: bool,
@@ -66,7 +76,8 @@ impl ServerCertVerifier for ServerVerifier {
         let Some(anchors) = &self.anchors else { return Ok(ServerCertVerified::assertion()) };
         let own = verify(anchors, own, others, Purpose::Server, now)?;
         if self.checks_name && !is_for(&own, name) {
-            return Err(CertificateError::NotValidForName.into());
+            let (expected, presented) = (name.to_owned(), Vec::new());
+            return Err(CertificateError::NotValidForNameContext { expected, presented }.into());
         }
         Ok(ServerCertVerified::assertion())
     }
@@ -142,15 +153,19 @@ pub fn system_anchors() -> Anchors {
     Anchors::new(found.iter().filter_map(|der| Certificate::read(der).ok()).collect())
 }
 
-/// Why a connection could not be secured. A refused certificate is described in OpenSSL's words.
+/// Returns why a TLS connection failed. A refused certificate is described in OpenSSL's words.
 pub fn reason(error: &Error) -> String {
-    match error {
-        Error::InvalidCertificate(CertificateError::Other(refusal)) => {
-            format!("certificate verify failed: {refusal}")
+    let Error::InvalidCertificate(certificate) = error else { return error.to_string() };
+    let refusal = match certificate {
+        CertificateError::NotValidForNameContext { expected, .. } => {
+            format!("name {:?} not present in server certificate", expected.to_str())
         }
-        Error::InvalidCertificate(error) => format!("certificate verify failed: {error}"),
-        error => error.to_string(),
-    }
+        other => match WITH_ALERTS.iter().find(|(_, alert)| alert == other) {
+            Some((refusal, _)) => refusal.to_string(),
+            None => other.to_string(),
+        },
+    };
+    format!("certificate verify failed: {refusal}")
 }
 
 fn verify(
@@ -171,18 +186,11 @@ fn read(der: &CertificateDer<'_>) -> Result<Certificate, Error> {
     Certificate::read(der).map_err(|Malformed| CertificateError::BadEncoding.into())
 }
 
-/// Each reason with its alert, where TLS has one.
+/// Makes an error of a reason, with the reason's alert if TLS has one.
 fn refused(refusal: Refusal) -> Error {
-    let error = match refusal {
-        Refusal::Expired => CertificateError::Expired,
-        Refusal::NotYetValid => CertificateError::NotValidYet,
-        Refusal::UnknownIssuer => CertificateError::UnknownIssuer,
-        Refusal::Purpose => CertificateError::InvalidPurpose,
-        Refusal::Signature => CertificateError::BadSignature,
-        Refusal::CriticalExtension => CertificateError::UnhandledCriticalExtension,
-        other => CertificateError::Other(OtherError(Arc::new(other))),
-    };
-    error.into()
+    let alert = WITH_ALERTS.into_iter().find(|(known, _)| *known == refusal);
+    let other = || CertificateError::Other(OtherError(Arc::new(refusal)));
+    alert.map_or_else(other, |(_, alert)| alert).into()
 }
 
 fn is_for(own: &Certificate, name: &ServerName<'_>) -> bool {

@@ -1,6 +1,6 @@
-//! Clients of a trusted proxy: before anything else the header is read by which the proxy tells
-//! where they are. This is done on the cold thread, for it may take its time; a worker gets the
-//! client with its own address and the first byte behind the header still unread.
+//! Clients of a trusted proxy. First the proxy's header with the client's address is read. This may
+//! take time, so the cold thread does it. A worker then gets the client with its own address, and
+//! the first byte after the header is still unread.
 
 use std::{
     io,
@@ -19,18 +19,21 @@ use tokio::{
 use wire::{
     ErrorFields, backend,
     proxy_header::{self, Progress, ProxyHeaderError},
+    sqlstate::PROTOCOL_VIOLATION,
 };
 
 use crate::{
     exchange::{mail::ShellMail, peer::Peer, reports::pointer, requests::Arrival, shared::Shared},
-    log, warning,
+    log,
+    log::About,
+    warning,
 };
 use net::sys::Address;
 
 /// Why there is no client.
 #[derive(Debug, Error)]
 enum Lost {
-    /// Something only wanted to know whether we are there.
+    /// A connection that only tests whether Weir is up.
     #[error("client unexpected eof")]
     Silent,
     #[error("connection ended within its PROXY protocol header")]
@@ -59,12 +62,18 @@ pub(crate) async fn receive(arrival: Arrival, shared: Arc<Shared>, config: Arc<C
             shared.hub.mailbox(worker).post(ShellMail::Client { fd, peer });
         }
         Err(reason) => {
-            let label = format!("C-{number:#x}: (nodb)/(nouser)@{peer}");
+            let label = About {
+                side: 'C',
+                number: Some(number),
+                database: "(nodb)",
+                user: "(nouser)",
+                address: &peer,
+            };
             if global.log_disconnections {
-                log!("{label} closing because: {reason} (age={}s)", began.elapsed().as_secs());
+                log!(of label, "closing because: {reason} (age={}s)", began.elapsed().as_secs());
             }
             if global.log_pooler_errors && !matches!(reason, Lost::Silent) {
-                warning!("{label} pooler error: {reason}");
+                warning!(of label, "pooler error: {reason}");
             }
         }
     }
@@ -89,7 +98,7 @@ async fn announced(
     }
 }
 
-/// Reads no further than the header goes.
+/// Reads the header, and no byte after it.
 async fn read_header(stream: &TcpStream) -> Result<Option<SocketAddr>, Lost> {
     let mut header = Vec::new();
     loop {
@@ -111,12 +120,12 @@ async fn read_header(stream: &TcpStream) -> Result<Option<SocketAddr>, Lost> {
     }
 }
 
-/// A client of PostgreSQL that connected without a proxy gets an error message.
-/// Its unread bytes are read first, or the kernel would reset the connection and drop the answer.
+/// Sends an error message to a PostgreSQL client that connected without a proxy. Its unread bytes
+/// are read first, or the kernel would reset the connection and drop the message.
 fn say_why(stream: &TcpStream, lost: &Lost) {
     const UNREAD_MAX: usize = 4_096;
     let mut out = Vec::new();
-    backend::error(&mut out, &ErrorFields::new("FATAL", "08P01", &lost.to_string()));
+    backend::error(&mut out, &ErrorFields::new("FATAL", PROTOCOL_VIOLATION, &lost.to_string()));
     let _ = stream.try_read(&mut [0; UNREAD_MAX]);
     let _ = stream.try_write(&out);
 }

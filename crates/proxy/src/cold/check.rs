@@ -1,8 +1,8 @@
-//! Checks of a login that would block a worker. They run off the workers, each question in a task
-//! of its own. A login timeout may disconnect the client before the answer arrives.
+//! Checks of a login that would block a worker, each in a task of its own. A login timeout may
+//! disconnect the client before the result arrives.
 //!
-//! Questions to those who judge passwords wait in a queue for each kind of judge, so that many
-//! clients neither overwhelm a judge nor fill our memory.
+//! Questions to an authentication service wait in a queue per kind of service. So many clients
+//! neither overload a service nor fill the memory.
 
 use engine::{
     auth::{Judge, Password},
@@ -20,21 +20,20 @@ use net::sys::process;
 mod ldap;
 mod pam;
 
-/// How many questions wait for a judge at most, those being answered included. Further logins are
+/// Maximal number of questions in a queue, including those being answered. Further logins are
 /// refused. A question is as long as a password, 2 KiB at most.
 const QUEUE_LEN_MAX: usize = 1000;
 
-/// Questions that are with LDAP servers at a time.
+/// Maximal number of questions to LDAP servers at a time.
 const LDAP_TURNS: usize = 16;
 
-/// Modules of PAM need not be safe to use from several threads: one question at a time, as in
-/// PgBouncer.
+/// PAM modules need not be thread-safe: one question at a time, as in PgBouncer.
 const PAM_TURNS: usize = 1;
 
 static LDAP: Queue = Queue::new(LDAP_TURNS);
 static PAM: Queue = Queue::new(PAM_TURNS);
 
-/// Finds out and tells the worker.
+/// Does the check and sends the result to the worker.
 pub(crate) async fn answer(inquiry: Inquiry, controller: Controller) {
     let Inquiry { worker, client, serial, check, host } = inquiry;
     let checked = find_out(check, host, &controller).await;
@@ -67,7 +66,7 @@ async fn find_out(check: Check, host: String, controller: &Controller) -> Checke
                     let asked = pam::accepts(folder, user, password, host);
                     let asked = PAM.take_turn("PAM", asked).await;
                     let (accepted, delay) = asked.unwrap_or_default();
-                    // The client waits; nobody else does.
+                    // Only this client waits.
                     time::sleep(delay).await;
                     accepted
                 }
@@ -76,7 +75,7 @@ async fn find_out(check: Check, host: String, controller: &Controller) -> Checke
     }
 }
 
-/// Those who wait for a judge, in the order they came.
+/// The questions for a service, in the order of arrival.
 struct Queue {
     room: Semaphore,
     turns: Semaphore,
@@ -87,7 +86,7 @@ impl Queue {
         Self { room: Semaphore::const_new(QUEUE_LEN_MAX), turns: Semaphore::const_new(turns) }
     }
 
-    /// Runs `work` when its turn has come, and returns its result; none if the queue is full.
+    /// Runs `work` in its turn and returns its result; None if the queue is full.
     async fn take_turn<T>(&self, judge: &str, work: impl Future<Output = T>) -> Option<T> {
         let Ok(_place) = self.room.try_acquire() else {
             warning!("{judge} queue is full");
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_lets_a_few_in_and_refuses_whom_it_has_no_room_for() {
+    fn a_queue_has_limits_on_running_and_on_waiting_questions() {
         let queue = Queue::new(2);
         let mut now = Context::from_waker(Waker::noop());
         let mut first = pin!(queue.take_turn("a judge", future::pending::<bool>()));
@@ -122,7 +121,7 @@ mod tests {
         assert!(waiting.iter_mut().all(|one| one.as_mut().poll(&mut now).is_pending()));
         let mut beyond = pin!(queue.take_turn("a judge", future::ready(true)));
         assert_eq!(beyond.as_mut().poll(&mut now), Poll::Ready(None));
-        // The place of one who has gone is the next one's, and there is a turn for it.
+        // The place of a question that has ended is free for the next one.
         waiting.clear();
         let mut next = pin!(queue.take_turn("a judge", future::ready(true)));
         assert_eq!(next.as_mut().poll(&mut now), Poll::Ready(Some(true)));

@@ -1,8 +1,8 @@
-//! The handle by which the console, the metrics and the command line look into a running pooler
-//! and steer it. It only sends messages and reads copies: nothing it does can hold up a worker
-//! for longer than it takes to copy its tables.
+//! The handle by which the console, the metrics and the command line inspect and control a running
+//! pooler. It only sends messages and reads copies. It delays a worker only while the worker copies
+//! its tables.
 //!
-//! * `orders.rs`: PAUSE and its kin
+//! * `orders.rs`: PAUSE and similar orders
 //! * `cold/reload.rs`: a new configuration
 
 pub(crate) mod orders;
@@ -18,17 +18,20 @@ use engine::{
     averages::Averages,
     ids::{Micros, PoolId},
     pool::Parked,
+    recorder::Recorder,
     report::ClientState,
     server_row,
     settings::{PoolKey, PoolSettings},
     stats::Stats,
     switches::Switches,
+    watch::Watched,
 };
 use tokio::sync::{mpsc, watch};
 
 use crate::{
     cold::{
         dns::{Dns, names::NamesInfo},
+        http::doors::Doors,
         service::Notifier,
     },
     exchange::{
@@ -48,34 +51,36 @@ pub struct PoolInfo {
     pub settings: Arc<PoolSettings>,
     /// Server connections in any state.
     pub servers: u32,
-    /// Those of them that are not logged in yet.
+    /// How many of them are not logged in yet.
     pub opening: u32,
     pub waiting: u32,
-    /// Since when the first in the queue waits.
+    /// When the first client in the queue began to wait.
     pub oldest_wait: Option<Micros>,
-    /// Counters of all workers together.
+    /// The counters of all workers together.
     pub stats: Stats,
 }
 
-/// The whole pooler. The parts were asked one after the other, so a connection that moved
-/// meanwhile can be missing or stand in it twice.
+/// The whole pooler. Its parts were asked one after the other, so a connection that moved meanwhile
+/// may be missing or counted twice.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub now: Micros,
     pub switches: Switches,
     pub clients: Vec<ClientInfo>,
-    /// Parked ones included.
+    /// Including parked ones.
     pub servers: Vec<ServerInfo>,
     /// By number.
     pub pools: Vec<PoolInfo>,
     pub cancels: Vec<CancelInfo>,
-    /// Places for clients that the workers keep and nobody has.
+    /// Free slots for clients in the workers' tables.
     pub free_clients: usize,
-    /// Prepared statements that differ in text or types, and the bytes they take.
+    /// The number of different prepared statements, and their memory in bytes.
     pub statements: (usize, usize),
+    /// One for each worker.
+    pub watched: Vec<Watched>,
 }
 
-/// A summary of a [`Snapshot`]. Counters count from the start of the pooler.
+/// A summary of a [`Snapshot`]. Counters start with the pooler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Clients that are logged in.
@@ -86,7 +91,7 @@ pub struct Totals {
     pub waiting: u64,
     pub xacts: u64,
     pub queries: u64,
-    /// Microseconds clients have waited for a server.
+    /// Microseconds that clients have waited for a server.
     pub wait_us: u64,
     /// Bytes from clients.
     pub received: u64,
@@ -94,75 +99,94 @@ pub struct Totals {
     pub sent: u64,
 }
 
-/// How to end.
+/// The result of the last reload; the start counts as one.
+#[derive(Clone, Copy, Debug)]
+pub struct ReloadResult {
+    /// Is all of it in force?
+    pub succeeded: bool,
+    /// The time of the last success.
+    pub success_at: Micros,
+}
+
+/// The kind of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
     Immediate,
-    /// When no server is in use any more; nothing is linked from now on. SIGINT's way.
+    /// When no server is in use any more; no server is linked from now on. SIGINT.
     WaitForServers,
-    /// When the last client has left; no TCP client is let in from now on. SIGTERM's way.
+    /// When the last client has left; no TCP client is let in from now on. SIGTERM.
     WaitForClients,
-    /// Another process has taken over; when the last client that stayed here has left.
+    /// Another process has taken over; ends when the last client that stayed has left.
     TakenOver,
 }
 
-/// The parts a [`Controller`] shares with the thread that carries out its orders.
+/// The data that a [`Controller`] shares with the thread that carries out its orders.
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) shared: Arc<Shared>,
     pub(crate) config: RwLock<Arc<Config>>,
     pub(crate) config_path: Option<PathBuf>,
-    /// Held by who replaces the configuration.
+    /// Held while the configuration is replaced.
     pub(crate) reloading: Mutex<()>,
     pub(crate) averages: RwLock<Arc<Averages>>,
+    pub(crate) recorder: Mutex<Recorder>,
     pub(crate) notifier: Notifier,
     pub(crate) dns: Dns,
+    /// The last reload.
+    pub(crate) reload: Mutex<ReloadResult>,
+    /// Where HTTP is served.
+    pub(crate) doors: Doors,
     pub(crate) orders: mpsc::UnboundedSender<Shutdown>,
     pub(crate) ended: watch::Sender<bool>,
 }
 
-/// Looks into a running pooler and steers it. Cheap to clone; harmless when the pooler has ended.
+/// Inspects and controls a running pooler. Cheap to clone; without effect when the pooler has
+/// ended.
 #[derive(Clone, Debug)]
 pub struct Controller(pub(crate) Arc<Control>);
 
 impl Controller {
-    /// The configuration in force.
+    /// Returns the present configuration.
     #[must_use]
     pub fn config(&self) -> Arc<Config> {
         self.0.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Averages over the last complete `stats_period`, and what others are made from.
+    /// Returns the averages over the last complete `stats_period`, and the data for others.
     #[must_use]
     pub fn averages(&self) -> Arc<Averages> {
         self.0.averages.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The descriptors of the sockets that clients come to, and their addresses.
+    /// Returns the descriptors of the listening sockets, and their addresses.
     pub fn listeners(&self) -> impl Iterator<Item = (u32, &Address)> {
         let open = self.0.shared.listeners.iter().filter(|listener| listener.is_open());
         open.map(|listener| (listener.fd().unsigned_abs(), listener.address()))
     }
 
-    /// The known host names.
+    /// Returns the known host names.
     #[must_use]
     pub fn names(&self) -> NamesInfo {
         self.0.dns.info(self.now())
     }
 
-    /// The pooler's monotonic clock, in whose terms all moments of a [`Snapshot`] are given.
+    pub(crate) fn last_reload(&self) -> ReloadResult {
+        *self.0.reload.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the time of the pooler's monotonic clock, as used in a [`Snapshot`].
     #[must_use]
     pub fn now(&self) -> Micros {
         self.0.shared.clock.now()
     }
 
-    /// Returns when every worker has dealt with all that it was told before: what a reload has put
-    /// in force then holds for every client that comes.
+    /// Returns when every worker has processed all earlier mail. The settings of a reload then hold
+    /// for every new client.
     pub async fn heard(&self) {
         let (done, mut heard) = mpsc::unbounded_channel();
         self.0.shared.tell_all(|| ShellMail::Heard(done.clone()));
         drop(done);
-        // Nothing is ever sent; a worker that has ended has dropped its mail.
+        // No message is sent. A worker that has ended has dropped its mail.
         let ended = self.ended();
         tokio::select! {
             _ = heard.recv() => {}
@@ -170,45 +194,50 @@ impl Controller {
         }
     }
 
-    /// Ends the pooler in this way. Returns at once.
+    /// Starts a shutdown. Returns at once.
     pub fn shutdown(&self, how: Shutdown) {
-        // If nobody listens, the end has come already.
+        // An error means that the pooler has ended already.
         let _ = self.0.orders.send(how);
     }
 
     /// Returns when the pooler has ended.
     pub async fn ended(&self) {
         let mut ended = self.0.ended.subscribe();
-        // An error means that it has ended and left no trace.
+        // An error means that it has ended and dropped its data.
         let _ = ended.wait_for(|ended| *ended).await;
     }
 
-    /// Everything an operator may want to see. Empty when the pooler has ended.
+    /// Returns everything that an operator may want to see. Empty when the pooler has ended.
     pub async fn snapshot(&self) -> Snapshot {
-        let mut answers = self.ask();
-        let mut reports = Vec::new();
-        let ended = self.ended();
-        tokio::pin!(ended);
-        loop {
-            tokio::select! {
-                answer = answers.recv() => match answer {
-                    Some(report) => reports.push(report),
-                    None => return self.assemble(reports),
-                },
-                () = &mut ended => return Snapshot::default(),
-            }
-        }
+        let reports = self.ask(ShellMail::Report).await;
+        reports.map_or_else(Snapshot::default, |reports| self.assemble(reports))
     }
 
     pub async fn totals(&self) -> Totals {
         self.snapshot().await.totals()
     }
 
-    /// The answers come one by one; their end comes when every worker has answered.
-    fn ask(&self) -> mpsc::UnboundedReceiver<WorkerReport> {
-        let (reply, answers) = mpsc::unbounded_channel();
-        self.0.shared.tell_all(|| ShellMail::Report(reply.clone()));
-        answers
+    /// Returns the answers of all workers; `None` when the pooler has ended.
+    pub(crate) async fn ask<T>(
+        &self,
+        question: impl Fn(mpsc::UnboundedSender<T>) -> ShellMail,
+    ) -> Option<Vec<T>> {
+        let (reply, mut answers) = mpsc::unbounded_channel();
+        self.0.shared.tell_all(|| question(reply.clone()));
+        drop(reply);
+        let mut all = Vec::new();
+        let ended = self.ended();
+        tokio::pin!(ended);
+        loop {
+            tokio::select! {
+                // The channel ends when every worker has answered.
+                answer = answers.recv() => match answer {
+                    Some(answer) => all.push(answer),
+                    None => return Some(all),
+                },
+                () = &mut ended => return None,
+            }
+        }
     }
 
     fn assemble(&self, mut reports: Vec<WorkerReport>) -> Snapshot {
@@ -221,6 +250,7 @@ impl Controller {
             all.servers.extend(report.servers);
             all.cancels.extend(report.cancels);
             all.free_clients += report.free_clients;
+            all.watched.push(report.watched);
             for (pool, counted) in report.stats {
                 *stats.entry(pool).or_default() += counted;
             }
@@ -252,13 +282,13 @@ impl Controller {
                 oldest_wait: pool.oldest_wait(),
                 stats: stats.get(&pool.id).copied().unwrap_or_default(),
             });
-            // The local addresses are asked for when nobody waits for the pool's lock.
+            // The local addresses are read without holding the pool's lock.
             drop(pool);
             let parked = rows.into_iter();
             let parked = parked.map(|(home, socket, row)| ServerInfo::new(home, socket, row));
             all.servers.extend(parked);
         }
-        // A server that was parked, or given to another worker, between two answers is one server.
+        // A server that was parked or moved between two answers is counted once.
         let mut seen = HashSet::new();
         all.servers.retain(|server| server.pointer == 0 || seen.insert(server.pointer));
         all

@@ -1,4 +1,5 @@
-//! The resolver, set up by the system's resolv.conf and hosts file. `names.rs` remembers the answers.
+//! The resolver, configured by the system's resolv.conf and hosts file. `names.rs` caches the
+//! answers.
 
 pub(crate) mod names;
 
@@ -32,10 +33,10 @@ impl std::fmt::Debug for Dns {
 
 impl Dns {
     /// # Errors
-    /// When the resolver cannot be made from what resolv.conf says.
+    /// When resolv.conf does not allow to create the resolver.
     pub(crate) fn new(global: &Global) -> io::Result<Self> {
         let (config, mut options) = servers(&global.resolv_conf);
-        // `names.rs` remembers the answers.
+        // `names.rs` caches the answers.
         options.cache_size = 0;
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         let provider = TokioRuntimeProvider::default();
@@ -49,7 +50,7 @@ impl Dns {
     }
 }
 
-/// The name servers to ask. As the C library does, where none is named one on this machine is.
+/// Returns the name servers. As in the C library, the default is one on this machine.
 fn servers(path: &str) -> (ResolverConfig, ResolverOpts) {
     let path = if path.is_empty() { RESOLV_CONF } else { path };
     let read = config::read_file(Path::new(path))

@@ -1,4 +1,5 @@
-//! Handshakes, on threads of their own: each has many under way and works on one at a time.
+//! TLS handshakes, on their own threads. Each thread has many in progress and works on one at a
+//! time.
 //!
 //! ```text
 //!  worker ── Job::Client (fd) ──► handshake ──► mail: the client with its keys ──► worker
@@ -33,6 +34,7 @@ use crate::{
         shared::Shared,
     },
     log,
+    log::About,
 };
 use net::sys::Address;
 use net::tls::{ForClients, ForServers, PROTOCOL, Progress, Standing, Tls, reason};
@@ -44,7 +46,7 @@ const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
 const READ_LEN: usize = 16 * 1024;
 
 /// Returns the result of `work`, or the error `late` if it takes longer than `limit`. A silent peer
-/// must not hold a socket for ever.
+/// must not hold a socket forever.
 async fn within<T>(
     limit: Duration,
     late: &str,
@@ -96,7 +98,16 @@ async fn serve(job: Job, shared: Arc<Shared>) {
                         connected_at,
                     });
                 }
-                Err(reason) => log!("C-: (nodb)/(nouser)@{peer} closing because: {reason}"),
+                Err(reason) => {
+                    let about = About {
+                        side: 'C',
+                        number: None,
+                        database: "(nodb)",
+                        user: "(nouser)",
+                        address: &peer,
+                    };
+                    log!(of about, "closing because: {reason}");
+                }
             }
         }
         Job::Server { fd, host, worker, server, ticket, limit } => {
@@ -127,7 +138,7 @@ fn into_fd(stream: TcpStream) -> Result<OwnedFd, String> {
     stream.into_std().map(OwnedFd::from).map_err(|error| error.to_string())
 }
 
-/// Returns when it has taken too long for a crowded pooler.
+/// Returns when the handshake has taken too long, while too many clients are logging in.
 async fn crowded_out(connected_at: Micros, shared: &Shared) {
     loop {
         shared.handshakes.crowded().await;
@@ -139,7 +150,7 @@ async fn crowded_out(connected_at: Micros, shared: &Shared) {
 
 async fn secure_client(arrival: TlsArrival, shared: &Shared) -> Result<SecuredClient, String> {
     let TlsArrival { fd, said, is_direct, seat, .. } = arrival;
-    let Some(ForClients { config, end_point }) = shared.tls().clients.clone() else {
+    let Some(ForClients { config, end_point, .. }) = shared.tls().clients.clone() else {
         return Err("TLS was switched off".into());
     };
     let mut stream = stream(fd)?;
@@ -164,7 +175,7 @@ async fn secure_server(fd: OwnedFd, host: &str, shared: &Shared) -> Result<Secur
     Ok(SecuredServer { fd: into_fd(stream)?, tls: tls.map(Box::new) })
 }
 
-/// Asks the server for TLS (protocol chapter 55.2.10). `None` if it has none and need not.
+/// Asks the server for TLS (protocol chapter 55.2.10). Returns `None` if it has none and need not.
 async fn negotiate(
     stream: &mut TcpStream,
     host: &str,
@@ -196,7 +207,8 @@ async fn negotiate(
     Ok(Some(tls))
 }
 
-/// Goes on until the connection is open. Returns what the peer has said beyond that.
+/// Continues until the connection is open. Returns the bytes that the peer has sent after the
+/// handshake.
 ///
 /// The read buffer is on the stack. On the heap, the buffers of simultaneous handshakes would leave
 /// holes between allocations that live as long as their connections.
@@ -245,10 +257,10 @@ async fn send_cancel(
         records.clear();
         tls.send(packet, &mut records).map_err(|error| error.to_string())?;
     }
-    // If only a part is written, PostgreSQL may still get all of it.
+    // If only part of it is written, PostgreSQL may still get everything.
     sent.store(true, Ordering::Relaxed);
     stream.write_all(&records).await.map_err(failed)?;
-    // PostgreSQL closes the connection when it has acted.
+    // PostgreSQL closes the connection after acting.
     let mut rest = [0; 256];
     while stream.read(&mut rest).await.is_ok_and(|count| count > 0) {}
     Ok(())

@@ -33,8 +33,7 @@ pub enum ListenError {
     Nowhere,
 }
 
-/// Takes the sockets a service manager passed; without any, opens everything the configuration
-/// asks for.
+/// Takes the sockets of a service manager. Without any, opens all sockets of the configuration.
 pub(crate) fn open_all(
     global: &Global,
     inherited: Vec<OwnedFd>,
@@ -42,7 +41,7 @@ pub(crate) fn open_all(
     if !inherited.is_empty() {
         return Ok(take_inherited(global, inherited));
     }
-    // The unix socket first: whoever finds the port answering may expect all to be there.
+    // The unix socket first: a client that can connect to the port may expect all sockets to exist.
     let mut all = Vec::new();
     if !global.unix_socket_dir.is_empty() {
         all.push(open_unix(global)?);
@@ -58,8 +57,8 @@ pub(crate) fn open_all(
     Ok(all)
 }
 
-/// Listens on the sockets of the process that we take over from. Addresses of the configuration take
-/// effect at the next start.
+/// Listens on the sockets of the process that we take over from. Addresses in the configuration
+/// take effect at the next start.
 pub(crate) fn take_over(global: &Global, fds: Vec<OwnedFd>) -> Vec<Listener> {
     let taken = fds.into_iter().map(|fd| {
         let address = socket::local_address(fd.as_raw_fd()).unwrap_or_default();
@@ -88,11 +87,11 @@ fn take_inherited(global: &Global, inherited: Vec<OwnedFd>) -> Vec<Listener> {
     all
 }
 
-/// As in PgBouncer, an address that cannot be had is a warning as long as another one can.
+/// As in PgBouncer, an address that cannot be opened is a warning if another one can.
 fn open_tcp(global: &Global) -> Result<Vec<Listener>, ListenError> {
     let mut all = Vec::new();
     for name in &global.listen_addr {
-        for address in addresses(name, global.listen_port) {
+        for address in addresses_or_warn(name, global.listen_port) {
             match open_inet(address, global) {
                 Ok(listener) => all.push(listener),
                 Err((step, error)) => {
@@ -107,41 +106,54 @@ fn open_tcp(global: &Global) -> Result<Vec<Listener>, ListenError> {
     Ok(all)
 }
 
-fn addresses(name: &str, port: u16) -> Vec<SocketAddr> {
-    if name == "*" {
-        let all: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-        return all.map(|ip| (ip, port).into()).to_vec();
-    }
-    match (name, port).to_socket_addrs() {
-        Ok(found) => found.collect(),
-        Err(error) => {
-            warning!("getaddrinfo('{name}', '{port}') = {}", in_words(&error));
-            Vec::new()
-        }
-    }
+/// Returns the same as [`addresses`]; a name that is not found is logged.
+pub(crate) fn addresses_or_warn(name: &str, port: u16) -> Vec<SocketAddr> {
+    addresses(name, port).unwrap_or_else(|error| {
+        warning!("getaddrinfo('{name}', '{port}') = {}", in_words(&error));
+        Vec::new()
+    })
 }
 
-/// In case of an error, also the step that went wrong, by the name of its system call.
+/// Returns the addresses of an item of `listen_addr` or `metrics_addr`.
+pub(crate) fn addresses(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if name == "*" {
+        let all: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        return Ok(all.map(|ip| (ip, port).into()).to_vec());
+    }
+    (name, port).to_socket_addrs().map(Iterator::collect)
+}
+
 fn open_inet(address: SocketAddr, global: &Global) -> Result<Listener, (&'static str, io::Error)> {
+    let (socket, address) = bind_inet(address, global.so_reuseport, global.listen_backlog)?;
+    Ok(Listener::new(socket, address, false))
+}
+
+/// Returns a listening socket and its address. An error includes the step that failed, by the name
+/// of its system call.
+pub(crate) fn bind_inet(
+    address: SocketAddr,
+    reuse_port: bool,
+    backlog: u32,
+) -> Result<(OwnedFd, Address), (&'static str, io::Error)> {
     let at = |step| move |error| (step, error);
     let wanted = Address::Inet(address);
     let socket = socket::open(&wanted).map_err(at("socket"))?;
     let fd = socket.as_raw_fd();
     socket::set_reuse_address(fd).map_err(at("setsockopt"))?;
-    if global.so_reuseport {
+    if reuse_port {
         socket::set_reuse_port(fd).map_err(at("setsockopt"))?;
     }
     if address.is_ipv6() {
         socket::set_v6_only(fd).map_err(at("setsockopt"))?;
     }
     socket::bind(fd, &wanted).map_err(at("bind"))?;
-    socket::listen(fd, global.listen_backlog).map_err(at("listen"))?;
-    // Port 0 is any free one: tell which.
+    socket::listen(fd, backlog).map_err(at("listen"))?;
+    // Port 0 stands for any free one: get its number.
     let address = socket::local_address(fd).map_err(at("getsockname"))?;
-    Ok(Listener::new(socket, address, false))
+    Ok((socket, address))
 }
 
-/// Where the unix socket is; `None` if there is none.
+/// Returns the address of the unix socket; `None` if none is configured.
 pub(crate) fn unix_address(global: &Global) -> Option<Address> {
     let name = format!(".s.PGSQL.{}", global.listen_port);
     match (global.unix_socket_dir.as_str(), global.unix_socket_dir.strip_prefix('@')) {
@@ -151,7 +163,7 @@ pub(crate) fn unix_address(global: &Global) -> Option<Address> {
     }
 }
 
-/// Looks whether another process serves the unix socket that is to be ours.
+/// Checks whether another process serves our unix socket.
 ///
 /// # Errors
 /// When one does.
@@ -173,14 +185,14 @@ fn open_unix(global: &Global) -> Result<Listener, ListenError> {
         return Err(ListenError::InUse);
     }
     if let Address::Unix(path) = &address {
-        // A socket file without a listener is left over from a process that was killed.
+        // A socket file on which no process listens was left by a process that was killed.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
     }
     socket::bind(socket.as_raw_fd(), &address).map_err(failed)?;
-    // From here on the file is ours, and dropping the listener removes it.
+    // From here on the file belongs to us, and dropping the listener removes it.
     let listener = Listener::new(socket, address, false);
     if let Address::Unix(path) = listener.address() {
         admit(path, global)?;
@@ -194,12 +206,12 @@ fn is_answered(address: &Address) -> bool {
     let Ok(socket) = socket::open(address) else { return false };
     match socket::connect(socket.as_raw_fd(), address) {
         Ok(_) => true,
-        // Its queue is full, but it is there.
+        // Its backlog is full, but the process exists.
         Err(error) => error.kind() == io::ErrorKind::WouldBlock,
     }
 }
 
-/// The permissions of the socket file.
+/// Sets the permissions of the socket file.
 fn admit(path: &Path, global: &Global) -> Result<(), ListenError> {
     let failed = |error| ListenError::Unix(path.to_owned(), in_words(&error));
     let group = global.unix_socket_group.as_str();
@@ -244,7 +256,7 @@ mod tests {
         drop(first);
         assert!(!path.exists(), "the socket file stayed behind");
 
-        // A file that a killed process left: nobody listens.
+        // A file that a killed process left behind.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         drop(open_all(&global, Vec::new()).unwrap());
@@ -255,7 +267,7 @@ mod tests {
     fn the_socket_file_is_of_the_group_of_the_configuration() {
         let dir = std::env::temp_dir().join(format!("weir-group-{}", std::process::id()));
         fs::create_dir(&dir).unwrap();
-        // Root may give files to any group, others to their own.
+        // Root may give files to any group, other users to their own.
         let (own, named) = (fs::metadata(&dir).unwrap().gid(), process::group_by_name("daemon"));
         let (name, gid) = match (process::effective_uid(), named.unwrap()) {
             (0, Some(gid)) => ("daemon".to_owned(), gid),
@@ -292,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_listener_is_given_its_clients_have() {
+    fn clients_inherit_the_options_of_a_listening_socket() {
         let global = Global {
             listen_addr: vec!["127.0.0.1".into()],
             listen_port: 0,
@@ -312,7 +324,7 @@ mod tests {
         tune(&all, &waits);
         assert_eq!(option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT), 0);
 
-        // Of a listener, this field is its backlog.
+        // For a listening socket, this field is its backlog.
         let about: libc::tcp_info = socket::option(fd, libc::IPPROTO_TCP, libc::TCP_INFO).unwrap();
         assert_eq!(about.tcpi_sacked, 17);
 
@@ -322,7 +334,7 @@ mod tests {
         assert_eq!(option(accepted, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT), 7000);
         assert_eq!(option(accepted, libc::IPPROTO_TCP, libc::TCP_KEEPCNT), 4);
         assert_eq!(option(accepted, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL), 6);
-        // The kernel counts its own overhead in as well.
+        // The kernel includes its own overhead.
         assert_eq!(option(accepted, libc::SOL_SOCKET, libc::SO_RCVBUF), 80_000);
         assert_eq!(option(accepted, libc::SOL_SOCKET, libc::SO_SNDBUF), 80_000);
     }
@@ -350,7 +362,7 @@ mod tests {
         tune(&all, &global);
         assert_eq!(TcpDefaults::of(all[0].fd()).unwrap(), fresh);
 
-        // Nor does it keep what another process has set.
+        // The values of another process are not kept either.
         tune(&all, &set);
         let taken = take_over(&global, vec![all[0].duplicate()]);
         assert_eq!(TcpDefaults::of(taken[0].fd()).unwrap(), fresh);

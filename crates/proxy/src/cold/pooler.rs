@@ -1,16 +1,18 @@
 //! A pooler from start to end: threads, signals, reload, shutdown.
 //!
 //! * `cold.rs`: the thread for everything that is not the data plane
-//! * `idle.rs`: pools that nobody uses are forgotten
-//! * `memory.rs`: what many clients have used is given back when they have left
+//! * `idle.rs`: forgets unused pools
+//! * `memory.rs`: returns memory after many clients have left
 //! * `stats.rs`: the `stats:` line and the averages
-//! * `start.rs`: what is done once, before the first client
+//! * `start.rs`: everything that is done once, before the first client
 
 mod cold;
 mod idle;
 mod memory;
 mod start;
 mod stats;
+
+pub(crate) use self::start::files_expected;
 
 use std::{fmt, io, path::PathBuf, thread::JoinHandle};
 
@@ -20,6 +22,7 @@ use crate::{
     Service,
     cold::{
         controller::{Controller, Shutdown, Totals},
+        http::MetricsPage,
         listen::ListenError,
         takeover::receive::Handover,
     },
@@ -30,24 +33,26 @@ use net::{
     tls::{TlsContexts, TlsError},
 };
 
-/// Serves console connections. Called on the cold thread inside its tokio runtime, so it may
-/// spawn tasks there; it must not block.
+/// Serves console connections. Called on the cold thread within its tokio runtime, so it may spawn
+/// tasks there; it must not block.
 pub type ConsoleHandler = Box<dyn FnMut(&Controller, ConsoleRequest) + Send>;
 
 /// Start options that are not in the configuration.
 pub struct StartOptions {
-    /// The file a reload reads, unless the configuration names another one (`conffile`).
+    /// The file for a reload, unless the configuration names another one (`conffile`).
     pub config_path: Option<PathBuf>,
-    /// Obey signals: SIGHUP, SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2. They are kept from the
-    /// calling thread and all threads it starts later.
+    /// Handle signals: SIGHUP, SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2. They are blocked in the
+    /// calling thread and all threads that it starts later.
     pub signals: bool,
     /// Without it, console connections are closed.
     pub console: Option<ConsoleHandler>,
-    /// Made ready already, by a user who may read the keys; `None` = it is done at the start.
+    /// The metrics page. Without it, no HTTP is served.
+    pub metrics: Option<MetricsPage>,
+    /// TLS contexts made by a user who may read the keys; `None` = they are made at the start.
     pub tls: Option<TlsContexts>,
-    /// The sockets that the service manager passes, and the messages that it expects.
+    /// The service manager's sockets, and the messages that it expects.
     pub service: Service,
-    /// Connections that another process has handed over.
+    /// Connections from another process.
     pub handover: Option<Handover>,
 }
 
@@ -57,6 +62,7 @@ impl Default for StartOptions {
             config_path: None,
             signals: true,
             console: None,
+            metrics: None,
             tls: None,
             service: Service::default(),
             handover: None,
@@ -86,7 +92,7 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// How the pooler came to its end.
+/// How the pooler has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Immediate,
@@ -102,10 +108,10 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// Binds the listeners and starts the threads. Clients are served when it returns.
+    /// Opens the listening sockets and starts the threads. Clients are served when it returns.
     ///
     /// # Errors
-    /// When there is nowhere to listen, or the system refuses threads or descriptors.
+    /// When no socket can be opened, or the system refuses threads or descriptors.
     pub fn start(config: Config, options: StartOptions) -> Result<Self, StartError> {
         let (controller, cold) = start::start(config, options)?;
         Ok(Self { controller, cold: Some(cold) })
@@ -116,18 +122,18 @@ impl Pooler {
         self.controller.clone()
     }
 
-    /// Where clients are listened for.
+    /// Returns the addresses of the listening sockets.
     #[must_use]
     pub fn addresses(&self) -> Vec<Address> {
         let listeners = &self.controller.0.shared.listeners;
         listeners.iter().map(|listener| listener.address().clone()).collect()
     }
 
-    /// Asks all workers and waits for their answers. All zero if the pooler has ended, or if the
-    /// system has no descriptors left for the question.
+    /// Asks all workers and waits for their answers. All values are zero if the pooler has ended,
+    /// or if the system has no descriptors left.
     ///
     /// # Panics
-    /// Inside a tokio runtime: [`Controller::totals`] is the one for that.
+    /// Inside a tokio runtime: use [`Controller::totals`] there.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
@@ -137,18 +143,18 @@ impl Pooler {
         )
     }
 
-    /// Ends it now. [`Pooler::wait`] tells when that is done.
+    /// Ends the pooler now. [`Pooler::wait`] returns when it has ended.
     pub fn shutdown(&self) {
         self.controller.shutdown(Shutdown::Immediate);
     }
 
-    /// Waits for its end.
+    /// Waits for the pooler's end.
     pub fn wait(mut self) -> Exit {
         self.join()
     }
 
     fn join(&mut self) -> Exit {
-        // The thread does not panic: the process would have been aborted.
+        // The thread cannot have panicked: the process would have been aborted.
         let ended = self.cold.take().map(JoinHandle::join);
         ended.and_then(Result::ok).unwrap_or(Exit::Immediate)
     }

@@ -1,4 +1,4 @@
-//! A new configuration is put in force, or turned down as a whole.
+//! Applies a new configuration, as a whole or not at all.
 
 use std::{
     path::PathBuf,
@@ -6,6 +6,7 @@ use std::{
 };
 
 use config::{Config, ConfigError, Global};
+use engine::journal::EventKind;
 
 use crate::{
     cold::controller::{Control, Controller},
@@ -15,29 +16,43 @@ use crate::{
 };
 use net::tls::TlsContexts;
 
-/// Why the configuration stays as it was.
+/// Why the configuration was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     #[error("there is no configuration file")]
     NoFile,
     #[error("config file loading failed")]
     Mistakes(ConfigError),
-    /// All is in force but for these parts, whose files cannot be used.
+    /// Everything was applied except these parts, whose files cannot be used.
     #[error("{}", .0.join(", "))]
     Partly(Vec<String>),
 }
 
 impl Controller {
     /// Reads the configuration again and puts it in force. Reads files, so it is not for a
-    /// thread that must not wait for the disk.
+    /// thread that must not wait for the disk. Returns what has changed, a line for each.
     ///
     /// # Errors
-    /// When there is no file, or mistakes in it: the old configuration stays in force
-    /// then. When a further file cannot be used: its old content stays in force, and so does all
-    /// else that is new. Why has been logged.
-    pub fn reload(&self) -> Result<(), ReloadError> {
+    /// When there is no file or it has mistakes, the old configuration stays in force. When an
+    /// additional file cannot be used, its old content stays in force, and everything else is
+    /// applied. The reasons have been logged.
+    pub fn reload(&self) -> Result<Vec<String>, ReloadError> {
+        let reloaded = self.try_reload();
+        let mut last = self.0.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        last.succeeded = reloaded.is_ok();
+        if last.succeeded {
+            last.success_at = self.now();
+        }
+        match &reloaded {
+            Ok(changes) => self.note(EventKind::Reload, &changes.join("; ")),
+            Err(error) => self.note(EventKind::ReloadFailed, &error.to_string()),
+        }
+        reloaded
+    }
+
+    fn try_reload(&self) -> Result<Vec<String>, ReloadError> {
         let control = &self.0;
-        // SIGHUP may come in the middle of a RELOAD: one after the other, so that the last one counts.
+        // SIGHUP may come during a RELOAD: one after the other, so the last one counts.
         let _one_at_a_time = control.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let running = self.config();
         let loaded = config_path(control, &running.global)
@@ -76,18 +91,19 @@ impl Controller {
         for line in kept.iter().cloned().chain(config.set_in_vain()) {
             warning!("{line}");
         }
+        let changes = config.changes(&running);
         kept.extend(put_in_force(control, Arc::new(config)));
         kept.extend(tls_kept);
-        if kept.is_empty() { Ok(()) } else { Err(ReloadError::Partly(kept)) }
+        if kept.is_empty() { Ok(changes) } else { Err(ReloadError::Partly(kept)) }
     }
 
-    /// Gives a global key another value until the next reload (SET). Returns a text for the operator
-    /// if the value does not act yet. A key that only a start reads is accepted and changes nothing,
-    /// as in PgBouncer.
+    /// Sets a global key until the next reload (SET). Returns a text for the operator if the value
+    /// has no effect yet. As in PgBouncer, a key that is only read at start is accepted without
+    /// effect.
     ///
     /// # Errors
-    /// When there is no such key, or that is no value for it; why is in the log, too. A key and a
-    /// certificate that do not belong to each other are no error: the second of them may still come.
+    /// When the key does not exist or the value is invalid; the log has the reason, too. A key and
+    /// a certificate that do not match are no error, because the second of them may still be set.
     /// Until then the old ones are used.
     pub fn set(&self, key: &str, value: &str) -> Result<Option<String>, String> {
         self.try_set(key, value).inspect_err(|reason| error!("{reason}"))
@@ -98,13 +114,13 @@ impl Controller {
         let _one_at_a_time = control.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let running = self.config();
         let mut config = Config::clone(&running);
-        // Those of the files as they were before have been told.
+        // Mistakes in the files were reported before.
         config.warnings.clear();
         config.errors.clear();
         (config.auth_file_unread, config.hba_unread) = (false, false);
         config.set(key, value).map_err(|reason| reason.to_string())?;
         let kept = config.keep_unread(&running);
-        // Rules that cannot be used are refused. Unusable users are accepted, as in PgBouncer.
+        // Invalid rules are refused. Unusable users are accepted, as in PgBouncer.
         if config.hba_unread {
             report(&config);
             return Err(kept.join(", "));
@@ -113,7 +129,7 @@ impl Controller {
         if Global::concerns_tls(key) {
             match TlsContexts::load(&config.global) {
                 Ok(contexts) => control.shared.set_tls(contexts),
-                // A new key comes before its certificate, or behind it.
+                // A key may be set before or after its certificate.
                 Err(error) if error.is_mismatch && Global::is_tls_identity(key) => {
                     warning!("{error}");
                     let what = "TLS settings could not be applied, still using old configuration";
@@ -137,10 +153,10 @@ fn config_path(control: &Control, running: &Global) -> Option<PathBuf> {
     running.conffile.as_ref().map(PathBuf::from).or_else(|| control.config_path.clone())
 }
 
-/// First the pools, then the workers: a worker that hears of the new configuration finds the
-/// pools renewed. Databases that are gone are dropped, with everybody in them.
+/// Changes the pools first, then the workers. So a worker with the new configuration finds pools
+/// with the new settings. Databases that were removed are dropped, with all their connections.
 ///
-/// Returns what to tell the console if the log file cannot be opened.
+/// Returns a text for the console if the log file cannot be opened.
 fn put_in_force(control: &Control, config: Arc<Config>) -> Option<String> {
     let shared = &control.shared;
     let log_kept = reopen_log(&config.global);
@@ -149,6 +165,7 @@ fn put_in_force(control: &Control, config: Arc<Config>) -> Option<String> {
     shared.hub.set_config(Arc::clone(&config));
     *control.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&config);
     shared.tell_all(|| ShellMail::Config(Arc::clone(&config)));
+    control.doors.change();
     let mut gone: Vec<String> = before.databases.keys().cloned().collect();
     gone.extend(shared.hub.pools().iter().map(|pool| lock(pool).key.database.clone()));
     gone.sort();
@@ -164,10 +181,10 @@ fn put_in_force(control: &Control, config: Arc<Config>) -> Option<String> {
     log_kept
 }
 
-/// Opens the log file again, since it may have been rotated. Failed reloads do so, too: the new file
-/// says why they failed.
+/// Reopens the log file, which may have been rotated. Failed reloads do so too, so the new file has
+/// the reason.
 ///
-/// Returns what to tell the console if the file cannot be opened.
+/// Returns a text for the console if the file cannot be opened.
 fn reopen_log(global: &Global) -> Option<String> {
     let error = log::configure(global).err()?;
     error!("{error}");

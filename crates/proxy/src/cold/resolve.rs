@@ -1,5 +1,5 @@
-//! Host names to addresses, off the workers: a lookup may take seconds. The questions are asked
-//! here, and workers are told the answers.
+//! Looks up host names outside the workers, because a lookup may take seconds. Workers get the
+//! answers by mail.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -16,11 +16,11 @@ use crate::{
     log, warning,
 };
 
-/// How often it is looked whether `dns_zone_check_period` was set meanwhile.
+/// How often to check whether `dns_zone_check_period` was set.
 const ZONE_LOOK: Duration = Duration::from_secs(1);
 
-/// Answers a worker's question, now or when the answer is known. To be called within the runtime
-/// of the cold thread.
+/// Answers a worker's question, now or when the answer is known. Call it within the runtime of the
+/// cold thread.
 pub(crate) fn ask(controller: &Controller, question: Question) {
     let control = &controller.0;
     let host = question.host.clone();
@@ -32,15 +32,15 @@ pub(crate) fn ask(controller: &Controller, question: Question) {
     }
 }
 
-/// The answer is no address at all if there is none.
+/// Sends the addresses to the worker; none if the name does not exist.
 fn answer(controller: &Controller, question: &Question, addresses: &[IpAddr]) {
     let Question { port, worker, ticket, .. } = *question;
     let addresses = addresses.iter().map(|ip| SocketAddr::from((*ip, port))).collect();
     controller.0.shared.hub.mailbox(worker).post(ShellMail::Resolved { ticket, addresses });
 }
 
-/// Asks for a name and tells everybody who waits for it; and all workers, if it does not lead to
-/// some address any more.
+/// Looks up a name and sends the answer to everything that waits for it. If the name has lost an
+/// address, all workers are told.
 async fn look_up(controller: Controller, host: String) {
     let control = &controller.0;
     let found = match control.dns.resolver.lookup_ip(host.as_str()).await {
@@ -64,8 +64,8 @@ async fn look_up(controller: Controller, host: String) {
     }
 }
 
-/// Looks at the serial numbers of all zones every `dns_zone_check_period`, for ever: when one has
-/// grown, the names in it are asked for anew.
+/// Checks the serial numbers of all zones every `dns_zone_check_period`, forever. When one has
+/// grown, its names are looked up again.
 pub(crate) async fn watch_zones(controller: Controller) {
     loop {
         let period = controller.config().global.dns_zone_check_period;

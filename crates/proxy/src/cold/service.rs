@@ -1,5 +1,6 @@
-//! The service manager (systemd): it passes sockets on which it listens already, and gets messages
-//! about our state. Environment variables say whether there is one; without them nothing is done. The protocols are those of sd_listen_fds(3) and sd_notify(3).
+//! The service manager (systemd): it passes listening sockets, and gets messages about Weir's
+//! state. Environment variables show whether there is one; without them nothing is done. The
+//! protocols are those of sd_listen_fds(3) and sd_notify(3).
 
 use std::{
     env, io,
@@ -15,24 +16,24 @@ use std::{
 use crate::warning;
 use net::sys::{process as system, socket};
 
-/// The first descriptor a service manager passes; the others follow without a gap.
+/// The first descriptor of a service manager; the others follow without a gap.
 const FIRST_FD: i32 = 3;
 
-/// The ways between us and the service manager.
+/// The sockets of the service manager, and the messages to it.
 #[derive(Debug, Default)]
 pub struct Service {
-    /// Sockets that listen already; with them nothing else is listened on.
+    /// Listening sockets; if there are any, no others are opened.
     pub(crate) listeners: Vec<OwnedFd>,
     pub(crate) notifier: Notifier,
 }
 
 impl Service {
-    /// Takes what the environment offers to this very process. To be called once, since the
-    /// descriptors have one owner only, and after any change of the process's number: a process in
-    /// the background is not the one that the sockets were meant for.
+    /// Takes what the environment offers to this process. Call it once, since descriptors have one
+    /// owner, and after the process has gone to the background: the sockets are for a process of a
+    /// certain number.
     ///
     /// # Errors
-    /// When a descriptor is not a socket that listens.
+    /// When a descriptor is not a listening socket.
     pub fn from_environment() -> io::Result<Self> {
         let notifier =
             Notifier { address: env::var("NOTIFY_SOCKET").ok(), retired: AtomicBool::new(false) };
@@ -55,44 +56,45 @@ fn number(variable: &str) -> Option<u32> {
     env::var(variable).ok()?.parse().ok()
 }
 
-/// Tells the service manager about our state, where there is one that wants to hear.
+/// Reports Weir's state to the service manager, if there is one that accepts messages.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
-    /// A path, or a name in Linux's abstract name space behind an `@`.
+    /// A path, or a name in Linux's abstract name space after an `@`.
     address: Option<String>,
     /// Another process is the main one now.
     retired: AtomicBool,
 }
 
 impl Notifier {
-    /// Clients are served.
+    /// Reports that clients are served.
     pub(crate) fn ready(&self) {
         self.tell("READY=1");
     }
 
-    /// The same, said by a process that has taken over and is the main one now.
+    /// Reports the same for a process that has taken over and is the main one now.
     pub(crate) fn succeeded(&self) {
         self.tell(&format!("MAINPID={}\nREADY=1", process::id()));
     }
 
-    /// That process is the main one from now on: it alone is listened to.
+    /// Reports that the successor is the main process now; messages of this one are ignored
+    /// afterwards.
     pub(crate) fn retire(&self, successor: u32) {
         self.tell(&format!("MAINPID={successor}"));
         self.retired.store(true, Ordering::Release);
     }
 
-    /// The configuration is being read again; [`Self::ready`] tells the end of that. The time lets
-    /// systemd know which of its requests is meant (`Type=notify-reload`).
+    /// Reports that the configuration is being read; [`Self::ready`] reports the end. The time
+    /// tells systemd which of its requests is meant (`Type=notify-reload`).
     pub(crate) fn reloading(&self) {
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", system::monotonic_us()));
     }
 
-    /// No more than the last clients are served.
+    /// Reports that only the last clients are served.
     pub(crate) fn stopping(&self) {
         self.tell("STOPPING=1");
     }
 
-    /// A line for people, as `systemctl status` shows it.
+    /// Sets the line that `systemctl status` shows.
     pub(crate) fn status(&self, line: &str) {
         self.tell(&format!("STATUS={line}"));
     }

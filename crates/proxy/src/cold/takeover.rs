@@ -1,7 +1,7 @@
-//! Online restart (`-R`): a new process takes over from the running one, over the unix socket that
-//! clients come to. It logs in to the console there, as the system user of both, and says
-//! `REQUEST` behind its startup packet; from then on the two speak as follows. A *frame* is a
-//! letter, a length of four bytes and so many bytes.
+//! Online restart (`-R`): a new process takes over from the running one, over the unix socket for
+//! clients. It logs in to the console as the system user of both processes, and sends `REQUEST`
+//! after its startup packet. Then the two use this protocol. A *frame* is a letter, a length of
+//! four bytes, and that many bytes.
 //!
 //! ```text
 //!  new process                            old process
@@ -22,16 +22,16 @@
 //!       'C', then a connection ◄─►  a cancel request whose key is not known there
 //! ```
 //!
-//! Up to the first 'A' everything belongs to the old process, which goes on as if nothing had
-//! happened when the new one is lost or takes too long. Connections that are handed over later belong
-//! to the old process up to the 'A' that follows them.
+//! Up to the first 'A' everything belongs to the old process. It continues as before if the new one
+//! is lost or takes too long. Connections that are handed over later belong to the old process up
+//! to the 'A' that follows them.
 //!
 //! * `give.rs`: the old process's half
 //! * `receive.rs`: the new process's half, up to the first 'S'
-//! * `adopt.rs`: the sockets and the state find their places
+//! * `adopt.rs`: gives the sockets and the state to the workers
 //! * `late.rs`: the same in a process that serves clients already
 //! * `line.rs`: the connection, after the first 'G'
-//! * `frame.rs`, `state.rs`: the form of all that is said
+//! * `frame.rs`, `state.rs`: the format of the messages
 
 pub(crate) mod adopt;
 mod frame;

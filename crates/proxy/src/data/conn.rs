@@ -1,6 +1,5 @@
-//! The state of one connected socket beyond its descriptor: what we know of its readiness, and
-//! output the kernel did not take at once, and its keys if it has TLS. An ordinary socket has
-//! nothing of that and costs 32 bytes.
+//! The state of one connected socket beyond its descriptor: its readiness, unsent output, and the
+//! TLS state. An ordinary socket has no output and no TLS, and costs 32 bytes.
 
 use std::{cell::RefCell, io, os::fd::RawFd};
 
@@ -12,36 +11,36 @@ use net::{
     tls::Tls,
 };
 
-/// There may be something to read: edge-triggered events come once, so this is kept.
+/// There may be something to read. Edge-triggered events come once, so this is kept.
 pub(crate) const READABLE: u8 = 1;
-/// The peer has said it sends nothing more, or is gone: read on to the end.
+/// The peer sends nothing more, or has closed the connection: read to the end.
 pub(crate) const DONE: u8 = 2;
-/// It is gone in both directions.
+/// The connection is closed in both directions.
 pub(crate) const BROKEN: u8 = 4;
-/// It stands in the queue of sockets to be read without an event.
+/// The socket is queued to be read without an event.
 pub(crate) const QUEUED: u8 = 8;
 /// Sending failed; nothing more is sent.
 pub(crate) const FAILED: u8 = 16;
-/// A server's: it is not connected yet.
+/// A server that is not connected yet.
 pub(crate) const CONNECTING: u8 = 32;
-/// A client's, in the place of a server's [`CONNECTING`]: it logs in, as far as we have looked.
+/// A client that is logging in, as far as is known; it shares the bit with [`CONNECTING`].
 pub(crate) const LOGGING_IN: u8 = CONNECTING;
 /// The last read filled the small part of the buffer: use the large one.
 pub(crate) const BULK: u8 = 64;
-/// It came from another worker, which had not read all of it. Never without [`READABLE`]: who is
-/// told of it waits for that reading.
+/// A server with bytes that its former worker had not read. Only together with [`READABLE`],
+/// because the engine waits for the reading.
 pub(crate) const NEWS: u8 = 128;
 
-/// PostgreSQL's send buffer: a read that takes as much, and all there was, is a piece of a large
-/// result.
+/// PostgreSQL's send buffer. A read that returns at least this much, and everything, is a piece of
+/// a large result.
 pub(crate) const PIECE: usize = 8 * 1024;
 
 thread_local! {
-    /// Records under way from a secured connection to its socket; kept for its room.
+    /// TLS records on their way to a socket; kept for its capacity.
     static RECORDS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Output that the kernel did not take.
+/// Output that the kernel did not accept.
 #[derive(Debug)]
 pub(crate) struct Pending {
     bytes: Vec<u8>,
@@ -53,7 +52,7 @@ impl Pending {
         self.bytes.len() - self.sent
     }
 
-    /// Sends on. True when everything is gone.
+    /// Continues sending. Returns true when everything is sent.
     pub(crate) fn send(&mut self, fd: RawFd) -> io::Result<bool> {
         self.sent += send_some(fd, &self.bytes[self.sent..])?;
         Ok(self.sent == self.bytes.len())
@@ -70,7 +69,7 @@ impl Pending {
     }
 }
 
-/// A client that has left, and what it has not read yet.
+/// A client that has left, and its unsent output.
 #[derive(Debug)]
 pub(crate) struct Lingering {
     pub(crate) pending: Box<Pending>,
@@ -79,16 +78,17 @@ pub(crate) struct Lingering {
 
 #[derive(Debug)]
 pub(crate) struct Conn {
-    /// -1 = none yet (its address is being looked up).
+    /// -1 while the address is being looked up.
     pub(crate) fd: RawFd,
     pub(crate) flags: u8,
-    /// How many pieces have come in a row, if anybody counts them (`sockets/rest.rs`).
+    /// How many pieces have arrived in a row, if they are counted (`sockets/rest.rs`).
     pub(crate) pieces: u8,
-    /// A client's last read held so many small messages that the next one is to be short.
+    /// The last read of a client held so many small messages that the next one must be short.
     pub(crate) crowded: bool,
     pub(crate) pending: Option<Box<Pending>>,
     pub(crate) tls: Option<Box<Tls>>,
-    /// The socket at the other side of the link, if it is not read because of our pending output.
+    /// The socket at the other side of the link, if reading it is suspended because of our unsent
+    /// output.
     pub(crate) stalls: Token,
 }
 
@@ -109,9 +109,9 @@ impl Default for Conn {
 /// The result of sending bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The kernel has them, or they stand behind others that wait already.
+    /// The kernel has accepted them, or they are queued behind others.
     Accepted,
-    /// Some are kept back: tell when the socket is writable.
+    /// Some are kept: watch whether the socket is writable.
     KeptBack,
     Failed,
 }
@@ -132,7 +132,7 @@ impl Conn {
     }
 
     fn send_secured(&mut self, bytes: &[u8]) -> Sent {
-        // A record that is made must be sent: each counts, and the peer would miss one.
+        // A record that was encrypted must be sent, or the peer would miss its number.
         if bytes.is_empty() || self.has(FAILED) {
             return Sent::Accepted;
         }
@@ -148,7 +148,7 @@ impl Conn {
         })
     }
 
-    /// Bytes that need no more securing.
+    /// Sends bytes that need no encryption.
     #[inline]
     pub(crate) fn send_as_it_is(&mut self, bytes: &[u8]) -> Sent {
         if let Some(pending) = &mut self.pending {
@@ -172,7 +172,7 @@ impl Conn {
         }
     }
 
-    /// The last word of a secured connection, if there is room for it.
+    /// Sends TLS's closing alert, if there is room for it.
     pub(crate) fn say_tls_is_over(&mut self) {
         if let (Some(mut tls), None) = (self.tls.take(), &self.pending)
             && !self.has(FAILED)
@@ -184,7 +184,7 @@ impl Conn {
         }
     }
 
-    /// Sends what was kept back. True if nothing is left.
+    /// Sends the kept output. Returns true if nothing is left.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         let Some(pending) = &mut self.pending else { return Ok(true) };
         match pending.send(self.fd) {
@@ -205,7 +205,7 @@ impl Conn {
         self.pending.as_ref().map_or(0, |pending| pending.len())
     }
 
-    /// Remembers what epoll said about reading.
+    /// Records epoll's events for reading.
     #[inline]
     pub(crate) fn note_events(&mut self, events: u32) {
         if events & epoll::READABLE != 0 {
@@ -219,8 +219,8 @@ impl Conn {
         }
     }
 
-    /// Remembers that `count` bytes were read where `room` would have fit. True if nothing more
-    /// can be there before the next event.
+    /// Records that `count` bytes were read into a buffer of `room`. Returns true if nothing more
+    /// can arrive before the next event.
     #[inline]
     pub(crate) fn note_read(&mut self, count: usize, room: usize) -> bool {
         if count == room {
@@ -239,7 +239,7 @@ impl Conn {
     }
 }
 
-/// Sends what the kernel takes now, be it nothing.
+/// Sends what the kernel accepts now, perhaps nothing.
 #[inline]
 fn send_some(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     loop {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_take_is_kept_in_order() {
+    fn output_that_the_kernel_does_not_accept_is_kept_in_order() {
         let (ours, theirs) = socket::pair();
         socket::set_send_buffer(ours.as_raw_fd(), 4096).unwrap();
         let mut conn = Conn::new(ours.as_raw_fd(), 0);

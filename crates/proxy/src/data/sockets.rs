@@ -1,14 +1,14 @@
-//! All sockets of one worker, and what the engine may do with them.
+//! All sockets of one worker, and the engine's calls for them.
 //!
-//! The engine names connections by slot; the kernel names them by descriptor. The state of a
-//! socket is indexed by slot, the table turns descriptors back into slots. Nothing here calls the
-//! engine: what it has to be told is put among the outcomes and told by the worker.
+//! The engine names connections by slot, the kernel by descriptor. The state of a socket is indexed
+//! by slot, and the table maps descriptors to slots. Nothing here calls the engine: results become
+//! outcomes, which the worker reports.
 //!
-//! * `io.rs`: what the engine asks for ([`engine::shell::Io`])
+//! * `io.rs`: the engine's calls ([`engine::shell::Io`])
 //! * `connect.rs`: opening servers; `connecting.rs`: one that is being opened
 //! * `cancel.rs`: delivering cancel requests; `request.rs`: one of them
-//! * `flow.rs`: output kept back, reading held back
-//! * `goodbye.rs`: the last words to a client that has left
+//! * `flow.rs`: unsent output, suspended reading
+//! * `goodbye.rs`: unsent output of a client that has left
 //! * `rest.rs`: streams that are not watched for a moment
 //! * `events.rs`: what goes to the log
 //! * `handover.rs`: sockets that come from another process, or go to one
@@ -58,7 +58,7 @@ use net::{
     tls::Tls,
 };
 
-/// An event that the engine is told as soon as it has returned.
+/// An event that the engine is told when it has returned.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     ClientLost(Token),
@@ -67,7 +67,7 @@ pub(crate) enum Outcome {
         server: ServerId,
         ticket: u64,
     },
-    /// It is connected, and as secure as it is going to be.
+    /// It is connected, with TLS if that was agreed.
     ServerReady {
         server: ServerId,
         ticket: u64,
@@ -91,32 +91,32 @@ pub(crate) struct Sockets {
     /// The peers of the clients, by slot.
     peers: Vec<Peer>,
     servers: Vec<Conn>,
-    /// The other ends of the servers' sockets, by slot; none while there is no socket.
+    /// The other ends of the servers' sockets, by slot; None while there is no socket.
     remotes: Vec<Option<Box<Remote>>>,
     /// Servers that are not connected yet, by slot.
     connecting: HashMap<u32, Connecting>,
     next_ticket: u64,
     cancels: HashMap<RawFd, Cancel>,
-    /// Cancel requests to secured servers, by number: was the request sent?
+    /// Cancel requests to servers with TLS, by number: was the request sent?
     secured_cancels: HashMap<u64, Arc<AtomicBool>>,
-    /// Database and user of the cancel request that is about to be sent.
+    /// Database and user of the next cancel request to be sent.
     cancel_name: Option<(String, String)>,
-    /// Where the server could not be reached whose attempts have ended last, and its slot.
+    /// The slot and the address of the server whose connection attempts have failed last.
     unreached: Option<(u32, Address)>,
     /// Cancel requests for peers whose addresses are being looked up, by ticket.
     forwards: HashMap<u64, Cancel>,
-    /// Cancel requests for peers to which as many as may be are under way.
+    /// Cancel requests that wait because too many to their peers are under way.
     queued: VecDeque<Queued>,
     lingering: HashMap<RawFd, Lingering>,
-    /// To be read without waiting for an event.
+    /// Sockets to be read without an event.
     pub(crate) ready: VecDeque<Token>,
-    /// Clients that log in and have said something: see [`Sockets::next_login`].
+    /// Clients that are logging in and have sent something: see [`Sockets::next_login`].
     pub(crate) logins: VecDeque<Token>,
     /// Servers that are not watched until the next turn.
     resting: Vec<Token>,
     pub(crate) outcomes: VecDeque<Outcome>,
-    /// To be closed when all events of this batch were dealt with, lest a new connection gets a
-    /// descriptor for which an old event is still to come.
+    /// Descriptors that are closed after this batch of events. Otherwise a new connection could get
+    /// a descriptor that an old event refers to.
     closing: Vec<RawFd>,
     random: Reserve,
 }
@@ -163,7 +163,7 @@ impl Sockets {
         self.config = config;
     }
 
-    /// A client that was accepted gets the slot the engine chose. False if it cannot be watched.
+    /// Adds an accepted client to the engine's slot. Returns false if it cannot be watched.
     pub(crate) fn add_client(
         &mut self,
         client: ClientId,
@@ -202,13 +202,13 @@ impl Sockets {
         self.table.kind(token) == Kind::Server(server.0)
     }
 
-    /// The address that the server is connected to, if it has a socket.
+    /// Returns the address that the server is connected to, if it has a socket.
     pub(crate) fn server_address(&self, server: ServerId) -> Option<&Address> {
         self.servers.get(server.0 as usize).filter(|conn| conn.fd >= 0)?;
         self.remote(server).map(|remote| &remote.address)
     }
 
-    /// The servers whose addresses answer the description.
+    /// Returns the servers whose addresses `fits` selects.
     pub(crate) fn servers_where(&self, fits: impl Fn(Option<&Address>) -> bool) -> Vec<ServerId> {
         let all = (0..self.servers.len() as u32).map(ServerId);
         all.filter(|server| fits(self.server_address(*server))).collect()
@@ -222,7 +222,7 @@ impl Sockets {
         *slot(&mut self.remotes, server.0 as usize) = remote;
     }
 
-    /// The connection of a server as the console shows it.
+    /// Returns a server's connection as the console shows it.
     pub(crate) fn describe_server(&self, server: ServerId) -> ServerSocket {
         let conn = self.servers.get(server.0 as usize);
         ServerSocket {
@@ -242,7 +242,7 @@ impl Sockets {
         (fd >= 0).then(|| self.table.token(fd))
     }
 
-    /// The socket of a client or a server.
+    /// Returns the socket of a client or a server.
     fn conn(&mut self, kind: Kind) -> Option<&mut Conn> {
         match kind {
             Kind::Client(at) => self.clients.get_mut(at as usize),
@@ -251,7 +251,7 @@ impl Sockets {
         }
     }
 
-    /// Has this socket read soon, if it may have something to read.
+    /// Queues this socket for reading, if there may be something to read.
     pub(crate) fn queue(&mut self, token: Token) {
         let kind = self.table.kind(token);
         if let Some(conn) = self.conn(kind)
@@ -263,7 +263,7 @@ impl Sockets {
         }
     }
 
-    /// Every connection that may be readable is read soon.
+    /// Queues every connection that may be readable.
     pub(crate) fn queue_all(&mut self) {
         let conns = self.clients.iter().chain(&self.servers);
         let tokens: Vec<_> =
@@ -271,12 +271,12 @@ impl Sockets {
         tokens.into_iter().for_each(|token| self.queue(token));
     }
 
-    /// Is something kept back that was sent to it?
+    /// Is there unsent output for the client?
     pub(crate) fn client_has_pending(&self, client: ClientId) -> bool {
         self.clients.get(client.0 as usize).is_some_and(|conn| conn.pending.is_some())
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns how many bytes for the client are unsent.
     pub(crate) fn client_unsent(&self, client: ClientId) -> usize {
         self.clients.get(client.0 as usize).map_or(0, Conn::pending_len)
     }
@@ -289,7 +289,7 @@ impl Sockets {
         self.servers.get(server.0 as usize).is_some_and(|conn| conn.pending.is_some())
     }
 
-    /// A client that logs in is to be read when those who work have had their turn.
+    /// Queues a client that is logging in, to be read after the others.
     pub(crate) fn queue_login(&mut self, client: ClientId, token: Token) {
         let conn = self.client(client);
         if !conn.has(QUEUED) {
@@ -298,12 +298,12 @@ impl Sockets {
         }
     }
 
-    /// The next socket to be read without an event.
+    /// Returns the next socket to be read without an event.
     pub(crate) fn next_ready(&mut self) -> Option<(Token, Kind)> {
         self.next_of(|sockets| &mut sockets.ready)
     }
 
-    /// The next client that logs in and is to be read.
+    /// Returns the next client that is logging in and to be read.
     pub(crate) fn next_login(&mut self) -> Option<(Token, Kind)> {
         self.next_of(|sockets| &mut sockets.logins)
     }
@@ -324,27 +324,27 @@ impl Sockets {
         }
     }
 
-    /// A parked server is nobody's any more, as far as this worker knows.
+    /// Stops watching a parked server, which has left this worker.
     pub(crate) fn forget_parked(&mut self, token: Token, pool: PoolId) {
         if self.table.kind(token) == Kind::Parked(pool) {
             self.table.clear(token.fd());
         }
     }
 
-    /// Ends the use of a descriptor; it is closed when the batch is over.
+    /// Ends the use of a descriptor, which is closed after this batch.
     fn discard(&mut self, fd: RawFd) {
         self.table.clear(fd);
         self.closing.push(fd);
     }
 
-    /// Closes what was ended in this batch.
+    /// Closes the descriptors that were given up in this batch.
     pub(crate) fn close_discarded(&mut self) {
         for fd in self.closing.drain(..) {
             process::close(fd);
         }
     }
 
-    /// Closes everything; for the end of the worker. Parked servers are the pools'.
+    /// Closes everything at the end of the worker. Parked servers belong to the pools.
     pub(crate) fn close_all(&mut self) {
         self.close_discarded();
         for fd in self.table.connections() {
@@ -353,7 +353,7 @@ impl Sockets {
         self.table = Table::default();
     }
 
-    /// The number of a connection in the log and on the console.
+    /// Returns the number of a connection in the log and on the console.
     pub(crate) fn client_pointer(&self, client: ClientId) -> u64 {
         pointer(self.clients.get(client.0 as usize).map_or(-1, |conn| conn.fd))
     }
@@ -362,12 +362,12 @@ impl Sockets {
         pointer(self.server_fd(server))
     }
 
-    /// -1 if it has none yet.
+    /// Returns -1 if the server has no socket yet.
     pub(crate) fn server_fd(&self, server: ServerId) -> RawFd {
         self.servers.get(server.0 as usize).map_or(-1, |conn| conn.fd)
     }
 
-    /// How the client's connection is secured, in words; empty if it is not.
+    /// Describes the client's TLS; empty without TLS.
     pub(crate) fn client_tls(&self, client: ClientId) -> String {
         let tls = self.clients.get(client.0 as usize).and_then(|conn| conn.tls.as_deref());
         tls.map_or_else(String::new, Tls::describe)
@@ -382,15 +382,15 @@ impl Sockets {
         self.clients.get(client.0 as usize).map_or(-1, |conn| conn.fd)
     }
 
-    /// One client less, as far as the balance between workers is concerned. Its TLS is still there:
-    /// it leaves as what it has entered.
+    /// Counts a client less for the balance between workers. Its TLS is still there, so it is
+    /// counted as when it came.
     fn count_out(&mut self, client: ClientId) {
         let is_secured = self.client(client).tls.is_some();
         self.shared.gauge(self.worker).load.leave(is_secured);
     }
 }
 
-/// The entry at `at`, which is made if need be.
+/// Returns the entry at `at`, and creates it if needed.
 fn slot<T: Default>(all: &mut Vec<T>, at: usize) -> &mut T {
     if at >= all.len() {
         all.resize_with(at + 1, T::default);

@@ -1,8 +1,7 @@
-//! Finds the owner of a descriptor: a worker's table, indexed by descriptor, and the token of an entry,
-//! which goes through epoll.
+//! A worker's table of descriptors, which finds the connection of each, and the tokens for epoll.
 //!
-//! A descriptor number is used again and again. Each use has a generation of its own, so that an
-//! event of an earlier use is recognised.
+//! A descriptor number is reused. Each use has its own generation, so that events of an earlier use
+//! are recognised.
 
 use std::os::fd::{AsRawFd as _, RawFd};
 
@@ -13,26 +12,26 @@ use crate::exchange::transport::Transport;
 /// The present use of a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Not ours, or not any more.
+    /// Not in use.
     #[default]
     Free,
     /// A client, by its slot.
     Client(u32),
     /// A server, by its slot.
     Server(u32),
-    /// An idle server of that pool; or it was, and has gone to another worker.
+    /// An idle server of this pool, or one that was idle and has moved to another worker.
     Parked(PoolId),
     /// A cancel request on its way to PostgreSQL.
     Cancel,
-    /// A client that has left, with output still to be taken by its socket.
+    /// A client that has left, with unsent output.
     Lingering,
-    /// A listener, by its number.
+    /// A listening socket, by its number.
     Listener(u32),
     /// The mailbox's eventfd.
     Wake,
 }
 
-/// A descriptor in one of its uses. The default is none, since generations begin with 1.
+/// One use of a descriptor. The default stands for no use, since generations begin with 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Token(u64);
 
@@ -53,7 +52,7 @@ impl Token {
         (self.0 as u32).cast_signed()
     }
 
-    /// As the home of the server knows it.
+    /// Returns the token of a server at its home.
     pub(crate) fn of(transport: &Transport) -> Self {
         Self::new(transport.fd.as_raw_fd(), transport.generation)
     }
@@ -93,7 +92,7 @@ impl Table {
         }
     }
 
-    /// The descriptor becomes something else within the same use.
+    /// Changes the kind within the same use.
     #[inline]
     pub(crate) fn change(&mut self, token: Token, kind: Kind) {
         let entry = &mut self.0[token.fd() as usize];
@@ -101,7 +100,7 @@ impl Table {
         entry.kind = kind;
     }
 
-    /// The present use of `fd`, which must be registered.
+    /// Returns the present use of `fd`, which must be registered.
     #[inline]
     pub(crate) fn token(&self, fd: RawFd) -> Token {
         Token::new(fd, self.0[fd as usize].generation)
@@ -114,7 +113,7 @@ impl Table {
         }
     }
 
-    /// Descriptors that are connections in this worker's hands, for the end of the worker.
+    /// Returns the descriptors of this worker's connections, to close them at its end.
     pub(crate) fn connections(&self) -> impl Iterator<Item = RawFd> {
         let is_own = |kind| {
             matches!(kind, Kind::Client(_) | Kind::Server(_) | Kind::Cancel | Kind::Lingering)

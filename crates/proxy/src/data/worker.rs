@@ -1,14 +1,14 @@
-//! The loop of a data-plane thread: what epoll reports goes to the engine, and what follows from
-//! it is done within the same batch.
+//! The loop of a data-plane thread. Events of epoll go to the engine, and the follow-up work is
+//! done within the same batch.
 //!
-//! An ordinary transaction makes four socket calls here and its share of one `epoll_wait` and one
-//! look at the clock: no allocation, no `epoll_ctl`, no message to another thread.
+//! An ordinary transaction makes four socket calls, and its share of one `epoll_wait` and one clock
+//! read. It makes no allocation, no `epoll_ctl` and no message to another thread.
 //!
-//! * `read.rs`: reading clients and servers, the outcomes of what the engine asked for
+//! * `read.rs`: reading clients and servers, and outcomes for the engine
 //! * `accept.rs`: new clients
-//! * `mail.rs`: what other threads want
-//! * `suspend.rs`: nothing is read for a while
-//! * `handover.rs`: another process takes over, or has had what is here
+//! * `mail.rs`: requests of other threads
+//! * `suspend.rs`: SUSPEND, when nothing is read
+//! * `handover.rs`: an online restart, in the old and in the new process
 
 mod accept;
 mod handover;
@@ -42,36 +42,36 @@ use net::{
     tls::Progress,
 };
 
-/// How often timeouts are looked at.
+/// How often timeouts are checked.
 const TICK: Micros = 200_000;
-/// Events taken at a time: a batch is also how long a closed descriptor stays unused.
+/// Maximal number of events per batch. A closed descriptor stays unused until the batch ends.
 const EVENTS_MAX: usize = 256;
-/// Clients that log in who are read before others get their turn. A login takes as long as several
-/// transactions, and thousands may come at once.
+/// How many logging-in clients are read before others get their turn. A login takes as long as
+/// several transactions, and thousands may come at once.
 pub(crate) const LOGINS_MAX: usize = 4;
-/// When so many messages were looked at for a connection, others get their turn.
+/// After this many messages of one connection, others get their turn.
 pub(crate) const MESSAGES_IN_TURN: u64 = 1_024;
-/// The bytes to read of a client whose last read held more messages than that: so many of the
+/// The bytes to read from a client whose last read held more messages than that: this many of the
 /// shortest messages fit.
 pub(crate) const CROWDED_READ: usize = MESSAGES_IN_TURN as usize * wire::HEADER_LEN;
-/// Reads in a turn where `sbuf_loopcnt` sets no limit.
+/// Reads of one connection per turn, if `sbuf_loopcnt` sets no limit.
 const READS_IN_TURN: u32 = 16;
-/// The receive buffer, all of it used only for those who fill the small part.
+/// The receive buffer. Only connections that fill its small part use all of it.
 const BUFFER_LEN: usize = 64 * 1024;
-/// The part of it for ordinary reads, which stays in the processor's cache.
+/// The part for ordinary reads, which stays in the processor's cache.
 const SMALL_READ: usize = 16 * 1024;
 
-/// The connections that are not read at present.
+/// Which connections are not read at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     None,
-    /// SUSPEND: whatever is between two messages.
+    /// SUSPEND: connections between two messages.
     Suspended,
-    /// Another process is to take over: clients that can stop here.
+    /// Another process is about to take over: clients that can stop now.
     Freezing,
-    /// Another process has taken over: the same, but for clients that cannot go there.
+    /// Another process has taken over: the same, except for clients that cannot move.
     Leaving,
-    /// The exported connections may belong to another process: nothing at all is read.
+    /// The exported connections may belong to another process: nothing is read.
     Still,
 }
 
@@ -82,25 +82,25 @@ pub(crate) struct Worker {
     engine: Engine<ShellExchange>,
     sockets: Sockets,
     buffer: Box<[u8]>,
-    /// The content of the records of a secured connection.
+    /// The decrypted content of TLS records.
     progress: Progress,
     events: Events,
-    /// Taken out of the mailbox; kept for its room.
+    /// Mail from the mailbox; kept for its capacity.
     mail: VecDeque<ShellMail>,
     has_mail: bool,
     next_tick: Micros,
-    /// Accepting stopped for want of descriptors, until the next tick.
+    /// Set when descriptors have run out; accepting continues at the next tick.
     accepting_paused: bool,
     next_complaint: Micros,
     drain: Option<Drain>,
     hold: Hold,
-    /// The connections that another process may get.
+    /// The connections that another process may take over.
     exported: Exported,
-    /// Events of parked servers that came while nothing was to be read.
+    /// Events of parked servers that came while nothing was read.
     missed: Vec<Token>,
-    /// Mail that came meanwhile: it may be about what another process has by now.
+    /// Mail that came meanwhile. It may concern connections of another process.
     postponed: Vec<ShellMail>,
-    /// There is what another process has had, and nothing was done with it yet.
+    /// Connections from another process, not served yet.
     imported: Imported,
     stopped: bool,
 }
@@ -133,10 +133,10 @@ impl Worker {
         worker
     }
 
-    /// Watches the mailbox and the listeners.
+    /// Watches the mailbox and the listening sockets.
     ///
     /// # Errors
-    /// When the kernel has no room for that.
+    /// When the kernel has no resources for it.
     pub(crate) fn watch(&mut self) -> std::io::Result<()> {
         let wake = self.shared.hub.mailbox(self.id).waker().fd();
         let token = self.sockets.table.register(wake, Kind::Wake);
@@ -151,7 +151,7 @@ impl Worker {
         while !self.stopped {
             let (timeout, clock) = (self.timeout_ms(), self.shared.clock);
             if let Err(reason) = self.turn(timeout, || clock.now()) {
-                // Its clients, and the mail to come, would be lost without a word.
+                // Ending only this worker would silently lose its clients and later mail.
                 fatal!("worker {} cannot wait for events: {reason}", self.id.0);
                 std::process::abort();
             }
@@ -159,7 +159,7 @@ impl Worker {
         self.sockets.close_all();
     }
 
-    /// One turn of the loop. `now` is asked when the waiting is over.
+    /// Runs one turn of the loop. `now` is called after waiting.
     #[inline]
     pub(crate) fn turn(
         &mut self,
@@ -196,7 +196,7 @@ impl Worker {
             let (token, events) = self.events.at(at);
             self.handle_event(Token::from_u64(token), events);
         }
-        // Those who are queued meanwhile have their turn in the next batch.
+        // Sockets that are queued meanwhile are read in the next batch.
         for _ in 0..self.sockets.ready.len() {
             match self.sockets.next_ready() {
                 Some((token, Kind::Client(at))) => self.read_client(ClientId(at), token),
@@ -285,7 +285,7 @@ impl Worker {
         self.sockets.tick();
         self.settle();
         if self.hold != Hold::Still {
-            self.engine.tick(now, &mut self.sockets);
+            self.engine.tick(&mut self.sockets);
         }
         self.settle();
         if self.hold == Hold::None && mem::take(&mut self.accepting_paused) {
@@ -296,7 +296,7 @@ impl Worker {
         }
     }
 
-    /// While the pooler drains: does this worker still have something to wait for?
+    /// While Weir shuts down: must this worker still wait for anything?
     fn publish_drained(&self, how: Drain) {
         let gauge = self.shared.gauge(self.id);
         let drained = match how {

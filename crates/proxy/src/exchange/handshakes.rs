@@ -1,5 +1,4 @@
-//! Connections on their way to a TLS handshake and back: the jobs of the handshake threads and their
-//! results.
+//! TLS handshakes: the jobs of the handshake threads and their results.
 
 use std::{
     os::fd::OwnedFd,
@@ -19,15 +18,15 @@ use tokio::sync::{Notify, mpsc};
 use super::peer::Peer;
 use net::{sys::Address, tls::Tls};
 
-/// Why a server is given up that is reached, and not secured in its time.
+/// Why a server is given up that was connected, but did not finish TLS in time.
 pub(crate) const CONNECT_TIMEOUT: &str = "connect timeout";
 
-/// A connection to be secured, within so much time (0 = without a limit, as in the configuration).
+/// A connection for a handshake, with its time limit (0 = none, as in the configuration).
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// A client that was told to begin, and what it has said since.
+    /// A client that may begin TLS, and the bytes that it has sent since.
     Client { arrival: TlsArrival, limit: Duration },
-    /// A server that has said nothing yet, by the name it is reached by.
+    /// A server that has sent nothing yet, with its host name.
     Server {
         fd: OwnedFd,
         host: String,
@@ -36,7 +35,7 @@ pub(crate) enum Job {
         ticket: u64,
         limit: Duration,
     },
-    /// A cancel request to where a secured server is.
+    /// A cancel request to the address of a server with TLS.
     Cancel {
         address: Address,
         host: String,
@@ -44,7 +43,7 @@ pub(crate) enum Job {
         worker: WorkerId,
         cancel: u64,
         limit: Duration,
-        /// Becomes true when the request is sent.
+        /// Set when the request is sent.
         sent: Arc<AtomicBool>,
     },
 }
@@ -56,12 +55,12 @@ pub(crate) struct TlsArrival {
     pub(crate) peer: Peer,
     /// The worker that had the client.
     pub(crate) worker: WorkerId,
-    /// The bytes it has sent since it was told to begin.
+    /// The bytes that it has sent since TLS began.
     pub(crate) said: Vec<u8>,
-    /// It was not told: it began by itself.
+    /// The client began TLS without asking.
     pub(crate) is_direct: bool,
     pub(crate) connected_at: Micros,
-    /// Its place among those who are logging in.
+    /// Counts the client among those that are logging in.
     pub(crate) seat: Arc<()>,
 }
 
@@ -70,50 +69,50 @@ pub(crate) struct TlsArrival {
 pub(crate) struct SecuredClient {
     pub(crate) fd: OwnedFd,
     pub(crate) tls: Box<Tls>,
-    /// The names in its certificate, and the certificate of ours that it has seen.
+    /// The names in its certificate, and the digest of Weir's certificate.
     pub(crate) secured: Arc<Secured>,
-    /// Its first words, if they came with the end of the handshake.
+    /// Its first messages, if they came with the end of the handshake.
     pub(crate) said: Vec<u8>,
-    /// Its place among those who are logging in.
+    /// Counts the client among those that are logging in.
     pub(crate) seat: Arc<()>,
 }
 
-/// A server's connection, ready for its startup packet: with TLS or, where both agree, without.
+/// A server's connection, ready for its startup packet: with TLS, or without if that is allowed.
 #[derive(Debug)]
 pub(crate) struct SecuredServer {
     pub(crate) fd: OwnedFd,
     pub(crate) tls: Option<Box<Tls>>,
 }
 
-/// The threads, and the way to them.
+/// The queues of the handshake threads.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     threads: Vec<mpsc::UnboundedSender<Job>>,
     next: AtomicUsize,
-    /// Rung when too many are logging in.
+    /// Notified when too many clients are logging in.
     crowd: Notify,
 }
 
 impl Handshakes {
-    /// Not started yet: jobs wait until the threads are started.
+    /// Returns the queues for the threads. Jobs wait until the threads are started.
     pub(crate) fn new(threads: u16) -> (Self, Vec<mpsc::UnboundedReceiver<Job>>) {
         let (threads, queues) = (0..threads).map(|_| mpsc::unbounded_channel()).unzip();
         (Self { threads, next: AtomicUsize::new(0), crowd: Notify::new() }, queues)
     }
 
-    /// To the next thread in turn.
+    /// Queues a job for the next thread in turn.
     pub(crate) fn begin(&self, job: Job) {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
-        // Without its thread the pooler is ending, and the connection is closed by being dropped.
+        // Without its thread Weir is ending, and dropping the connection closes it.
         let _ = self.threads[at].send(job);
     }
 
-    /// Clients whose handshakes keep us waiting have to go.
+    /// Disconnects clients that delay their handshakes.
     pub(crate) fn crowd_out(&self) {
         self.crowd.notify_waiters();
     }
 
-    /// Returns when too many are logging in.
+    /// Returns when too many clients are logging in.
     pub(crate) async fn crowded(&self) {
         self.crowd.notified().await;
     }

@@ -1,9 +1,9 @@
-//! The pools, each under its lock, the counts behind the limits under another, and the way from
-//! worker to worker. All decisions are made in the engine's `Pool` and `Limits`; here is only the
-//! door to them.
+//! The pools, each under its own lock, the counts of the limits under another lock, and the mail
+//! between workers. The engine's `Pool` and `Limits` make all decisions; this file only gives
+//! access to them.
 //!
-//! A worker keeps the pools it has met in a list of its own, so that an ordinary transaction
-//! takes the pool's own lock and no other.
+//! A worker keeps its own list of known pools, so an ordinary transaction takes only the pool's own
+//! lock.
 
 use std::collections::{HashMap, HashSet};
 
@@ -30,35 +30,35 @@ use super::{
     sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, PoisonError, RwLock},
 };
 
-/// Pools by number; none where a number is free.
+/// Pools by number; None where a number is unused.
 pub(crate) type Slots<T> = Vec<Option<Arc<Mutex<Pool<T>>>>>;
 
-/// The pools and the mailboxes. `M` is the mail, `W` wakes the owner of a mailbox, `T` is the transport
-/// of a parked server.
+/// The pools and the mailboxes. `M` is the mail, `W` wakes the owner of a mailbox, `T` is the
+/// transport of a parked server.
 #[derive(Debug)]
 pub(crate) struct Hub<M, W, T> {
     pools: RwLock<Slots<T>>,
     registry: Mutex<Registry>,
     interner: Mutex<Interner>,
-    /// [`Interner::schema`], for those who have no time to wait for the lock.
+    /// A copy of [`Interner::schema`] that is read without the lock.
     schema: AtomicU64,
     limits: Mutex<Limits>,
-    /// How many connections there have been.
+    /// The number of connections so far.
     connections: AtomicU64,
     mailboxes: Vec<Mailbox<M, W>>,
 }
 
-/// The names of the pools, and what is true of all of them: a pool that is made while an order is
-/// being carried out learns of it like all others.
+/// The names of the pools, and the state common to all. A pool that is created during an operator's
+/// order gets the order from here.
 #[derive(Debug, Default)]
 struct Registry {
     by_key: HashMap<PoolKey, PoolId, RandomState>,
-    /// Numbers that were pools' and may be others'.
+    /// Unused numbers of former pools.
     vacant: Vec<PoolId>,
-    /// Pools that were asked for since somebody looked last.
+    /// Pools that were looked up since the last check.
     looked_up: HashSet<PoolId>,
     switches: Switches,
-    /// The configuration of the last reload. Before there was one, workers have the right one.
+    /// The configuration of the last reload. Before the first one, the workers' own is right.
     config: Option<Arc<Config>>,
 }
 
@@ -69,7 +69,7 @@ impl Registry {
             Some(config) => {
                 let settings = settings_for(config, &pool.key);
                 let exists = settings.is_some();
-                // Without its database it keeps what it has, for the clients it still has.
+                // A pool whose database was removed keeps its settings, for its remaining clients.
                 if let Some(settings) = settings {
                     pool.set_settings(settings);
                 }
@@ -86,12 +86,12 @@ impl<M, W: Wake, T> Hub<M, W, T> {
         lock(&self.interner).forget_unused();
     }
 
-    /// How many statements there are that differ, and what they take, in bytes.
+    /// Returns the number of different statements, and their memory in bytes.
     pub(crate) fn statement_memory(&self) -> (usize, usize) {
         lock(&self.interner).memory()
     }
 
-    /// One mailbox for each worker.
+    /// Returns a hub with one mailbox per waker.
     pub(crate) fn new(wakers: impl IntoIterator<Item = W>) -> Self {
         Self {
             pools: RwLock::new(Vec::new()),
@@ -116,7 +116,7 @@ impl<M, W: Wake, T> Hub<M, W, T> {
         &self.mailboxes
     }
 
-    /// All pools there are now.
+    /// Returns all present pools.
     pub(crate) fn pools(&self) -> Vec<Arc<Mutex<Pool<T>>>> {
         self.slots().into_iter().flatten().collect()
     }
@@ -144,13 +144,13 @@ impl<M, W: Wake, T> Hub<M, W, T> {
         id
     }
 
-    /// The pools that were asked for, by name, since the last call.
+    /// Returns the pools that were looked up by name since the last call.
     pub(crate) fn take_lookups(&self) -> HashSet<PoolId> {
         std::mem::take(&mut lock(&self.registry).looked_up)
     }
 
-    /// Of these pools, those that nobody uses and nobody has asked for since
-    /// [`Hub::take_lookups`] cannot be found by name any more. They are returned.
+    /// Removes the names of those pools that are unused and were not looked up since
+    /// [`Hub::take_lookups`]. Returns these pools.
     pub(crate) fn unname(&self, ids: &[PoolId]) -> Vec<PoolId> {
         let mut registry = lock(&self.registry);
         let slots = self.slots();
@@ -162,7 +162,7 @@ impl<M, W: Wake, T> Hub<M, W, T> {
             let is_free = pool.is_unused() && !registry.looked_up.contains(id);
             let goes = is_free && registry.by_key.remove(&pool.key).is_some();
             if goes {
-                // A worker that has not heard of it yet may want to keep a server there.
+                // A worker that has not been told yet could park a server there.
                 pool.set_gate(Gate::Closed(CloseReason::DatabaseRemoved));
             }
             goes
@@ -174,13 +174,13 @@ impl<M, W: Wake, T> Hub<M, W, T> {
         gone
     }
 
-    /// No worker knows these pools any more, be it that it looks at their numbers by chance.
+    /// Removes these pools, which no worker knows any more.
     pub(crate) fn clear(&self, ids: &[PoolId]) {
         let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
         ids.iter().for_each(|id| pools[id.0 as usize] = None);
     }
 
-    /// Nor does any worker look at them by chance: the numbers are free.
+    /// Frees the numbers of these pools, which no worker accesses any more.
     pub(crate) fn reuse(&self, ids: &[PoolId]) {
         lock(&self.registry).vacant.extend_from_slice(ids);
     }
@@ -196,17 +196,17 @@ impl<M, W: Wake, T> Hub<M, W, T> {
         self.schema.store(interner.schema(), Ordering::Release);
     }
 
-    /// A client is gone that no worker has any more.
+    /// Counts a client less that no worker has.
     pub(crate) fn client_left(&self, identity: &Identity) {
         lock(&self.limits).client_left(identity);
     }
 
-    /// How many connections there have been, those before an online restart included.
+    /// Returns the number of connections so far, including those before an online restart.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Connections to come have higher numbers.
+    /// Makes later connections have higher numbers.
     pub(crate) fn resume_connections(&self, count: u64) {
         self.connections.fetch_max(count, Ordering::Relaxed);
     }
@@ -223,17 +223,17 @@ impl<M, W: Wake, T> Hub<M, W, T> {
         self.schema.store(interner.schema(), Ordering::Release);
     }
 
-    /// A statement of another process, see [`Interner::restore`].
+    /// Restores a statement of another process, see [`Interner::restore`].
     pub(crate) fn restore(&self, one: &StatementRecord) -> Arc<Statement> {
         lock(&self.interner).restore(one)
     }
 
-    /// The operator's switches: paused and disabled databases and the like.
+    /// Returns the operator's switches, such as paused and disabled databases.
     pub(crate) fn switches(&self) -> Switches {
         lock(&self.registry).switches.clone()
     }
 
-    /// Changes the switches, and tells all pools. An error leaves everything as it is.
+    /// Changes the switches, and tells all pools. An error changes nothing.
     pub(crate) fn switch<E>(
         &self,
         change: impl FnOnce(&mut Switches) -> Result<(), E>,
@@ -244,14 +244,14 @@ impl<M, W: Wake, T> Hub<M, W, T> {
         Ok(())
     }
 
-    /// Nobody is linked any more: the pooler is to end.
+    /// Closes all pools, because Weir is shutting down.
     pub(crate) fn close(&self) {
         let mut registry = lock(&self.registry);
         registry.switches.closed = true;
         self.settle_all(&registry);
     }
 
-    /// Puts a configuration in force.
+    /// Applies a new configuration.
     pub(crate) fn set_config(&self, config: Arc<Config>) {
         let mut registry = lock(&self.registry);
         registry.switches.retain(|database| config.database(database).is_some());
@@ -262,7 +262,7 @@ impl<M, W: Wake, T> Hub<M, W, T> {
     fn settle_all(&self, registry: &Registry) {
         for pool in self.pools() {
             let mut pool = lock(&pool);
-            // One that is no more stays as it is.
+            // A pool that was removed stays as it is.
             if registry.by_key.get(&pool.key) == Some(&pool.id) {
                 registry.settle(&mut pool);
             }
@@ -270,16 +270,16 @@ impl<M, W: Wake, T> Hub<M, W, T> {
     }
 }
 
-/// A lock whose holder panicked ends the process anyway; its content is never half changed.
+/// Takes a lock. A panic of its holder ends the process, so its content is never inconsistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One worker's door to the hub.
+/// One worker's access to the hub.
 #[derive(Debug)]
 pub(crate) struct WorkerExchange<M, W, T> {
     hub: Arc<Hub<M, W, T>>,
-    /// As far as they were known when one was last missing.
+    /// The pools, as of the last time that one was missing.
     known: Slots<T>,
 }
 
@@ -296,7 +296,8 @@ impl<M: From<Mail<T>>, W: Wake, T> Exchange for WorkerExchange<M, W, T> {
         self.hub.worker_count()
     }
 
-    // Twice in each transaction. Whether the compiler did so by itself was chance, and cost 1 % of it.
+    // Called twice per transaction. Whether the compiler inlined it by itself was chance, and a
+    // call costs 1 % of a transaction.
     #[inline(always)]
     fn pool<R>(&mut self, id: PoolId, f: impl FnOnce(&mut Pool<T>) -> R) -> R {
         let at = id.0 as usize;
@@ -329,7 +330,7 @@ impl<M: From<Mail<T>>, W: Wake, T> Exchange for WorkerExchange<M, W, T> {
         let interner = &self.hub.interner;
         let known = lock(interner).find(sql, types, context);
         known.unwrap_or_else(|| {
-            // A long text is looked through while others have the lock.
+            // A long text is examined before the lock is taken.
             let is_of_its_moment = is_of_its_moment(sql);
             lock(interner).add(sql, types, context, is_of_its_moment)
         })

@@ -1,5 +1,5 @@
-//! The lines to the other processes of an online restart. `cold/takeover/line.rs` opens and serves
-//! them.
+//! The connections to the other processes of an online restart. `cold/takeover/line.rs` opens and
+//! serves them.
 
 use std::{
     net::Shutdown,
@@ -18,20 +18,20 @@ use super::hub::lock;
 #[derive(Debug)]
 pub(crate) enum Letter {
     Frame(u8, Vec<u8>),
-    /// A state, with descriptors that stay open here until the other process has accepted them.
+    /// A state with descriptors, which stay open here until the other process has accepted them.
     State(Vec<u8>, Vec<RawFd>),
-    /// A connection on which a cancel request comes.
+    /// A connection with a cancel request.
     Cancel(OwnedFd),
 }
 
-/// One end of the line.
+/// One end of such a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     letters: mpsc::Sender<Letter>,
     stream: Arc<UnixStream>,
 }
 
-/// The lines of this process.
+/// The connections of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     predecessor: Mutex<Option<Line>>,
@@ -56,18 +56,18 @@ impl Lines {
 }
 
 impl Line {
-    /// Letters come out of the receiver, to be written to the stream.
+    /// Returns an end, and the receiver of the letters to be written to the stream.
     pub(crate) fn new(stream: Arc<UnixStream>) -> (Self, mpsc::Receiver<Letter>) {
         let (letters, queue) = mpsc::channel();
         (Self { letters, stream }, queue)
     }
 
-    /// A letter for a process that is lost is dropped.
+    /// Sends a letter; it is dropped if the other process is lost.
     pub(crate) fn send(&self, letter: Letter) {
         let _ = self.letters.send(letter);
     }
 
-    /// Nothing more is said or heard.
+    /// Ends the connection in both directions.
     pub(crate) fn cut(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }

@@ -19,11 +19,10 @@ pub(crate) struct Listener {
     fd: OwnedFd,
     address: Address,
     open: AtomicBool,
-    /// Somebody else listens on it as well, a service manager or the process that we take over
-    /// from, and goes on when we do not.
+    /// Another process has the socket too: a service manager, or the process that we take over
+    /// from. It stays open when this process closes it.
     inherited: AtomicBool,
-    /// By TCP: what its options were before [`tune`], and are again where the configuration has
-    /// zero.
+    /// For TCP: its options before [`tune`], which are restored where the configuration has zero.
     defaults: Option<TcpDefaults>,
 }
 
@@ -35,8 +34,8 @@ impl Listener {
         Self { fd, address, open, inherited, defaults }
     }
 
-    /// One of the process that we take over from. That process has set its options, so a new socket
-    /// tells the system's defaults.
+    /// Returns a listening socket of the process that we take over from. That process has changed
+    /// its options, so the defaults are read from a new socket.
     pub(crate) fn taken_over(fd: OwnedFd, address: Address) -> Self {
         let fresh = socket::open(&address).and_then(|fresh| TcpDefaults::of(fresh.as_raw_fd()));
         let mut listener = Self::new(fd, address, true);
@@ -60,13 +59,13 @@ impl Listener {
         matches!(self.address, Address::Inet(_))
     }
 
-    /// It is ours alone from now on.
+    /// Marks it as owned by this process alone.
     pub(crate) fn own(&self) {
         self.inherited.store(false, Ordering::Release);
     }
 
-    /// Another process listens from now on: clients in the kernel's queue are that one's. The
-    /// workers do not watch it any more.
+    /// Leaves the socket to another process, including the clients in the kernel's queue. The
+    /// workers stop watching it.
     pub(crate) fn abandon(&self) {
         if self.open.swap(false, Ordering::AcqRel)
             && let Err(error) = process::blank(self.fd())
@@ -80,8 +79,8 @@ impl Listener {
         self.fd.try_clone().unwrap()
     }
 
-    /// Refuses clients from now on, those in the kernel's queue included. The workers notice.
-    /// On an inherited socket they stay in the queue, for whoever is started next.
+    /// Refuses clients from now on, including those in the kernel's queue. The workers notice it.
+    /// The clients of an inherited socket stay in the queue for the next process.
     pub(crate) fn shut(&self) {
         if self.open.swap(false, Ordering::AcqRel) && !self.inherited.load(Ordering::Acquire) {
             socket::shutdown(self.fd(), false);
@@ -92,21 +91,20 @@ impl Listener {
     }
 }
 
-/// Its socket file goes with it.
+/// Removes the socket file.
 impl Drop for Listener {
     fn drop(&mut self) {
         self.shut();
     }
 }
 
-/// Closes the TCP listeners: what is left lets the console in.
+/// Closes the TCP listening sockets. The console remains reachable through unix sockets.
 pub(crate) fn shut_tcp(listeners: &[Listener]) {
     listeners.iter().filter(|listener| listener.is_tcp()).for_each(Listener::shut);
 }
 
-/// Sets what clients' sockets are to be like: the kernel hands the options of a listener down to
-/// the connections it accepts, so nothing need be set for each of them. Done at start, and again
-/// when the configuration was replaced, which may have zero now for what it has set before.
+/// Sets the TCP options of clients on their listening sockets, because accepted connections inherit
+/// them. Called at start and after a reload, which may have zero for a value that was set before.
 pub(crate) fn tune(listeners: &[Listener], global: &Global) {
     for listener in listeners.iter().filter(|listener| listener.is_tcp() && listener.is_open()) {
         let fd = listener.fd();
@@ -119,7 +117,7 @@ pub(crate) fn tune(listeners: &[Listener], global: &Global) {
     }
 }
 
-/// The configured options of every TCP connection.
+/// Sets the configured options of a TCP connection.
 pub(crate) fn set_tcp_options(fd: RawFd, global: &Global) -> io::Result<()> {
     socket::set_nodelay(fd)?;
     socket::set_keepalive(fd, global.tcp_keepalive)?;

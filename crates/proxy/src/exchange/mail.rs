@@ -10,17 +10,19 @@ use config::Config;
 use engine::{
     Drain,
     ids::{ClientId, Micros, PoolId, ServerId},
+    pulse::Pulse,
     shell::{CancelEnd, Checked, Mail},
+    transactions::Transaction,
 };
 use tokio::sync::mpsc;
 
 use super::{
     handshakes::{SecuredClient, SecuredServer},
     hub::{Hub, WorkerExchange},
-    inheritance::{Inheritance, Share},
+    late_arrivals::{PredecessorState, WorkerArrivals},
     mailbox::Wake,
     peer::Peer,
-    reports::{Rest, WorkerExport, WorkerReport},
+    reports::{Rest, WorkerExport, WorkerFigures, WorkerReport},
     transport::Transport,
 };
 use net::sys::EventFd;
@@ -37,14 +39,14 @@ impl Wake for EventFd {
 /// A message to a worker.
 #[derive(Debug)]
 pub(crate) enum ShellMail {
-    /// By another worker's engine.
+    /// Mail of another worker's engine.
     Engine(Mail<Transport>),
-    /// A client that another worker accepted.
+    /// A client that another worker has accepted.
     Client {
         fd: OwnedFd,
         peer: Peer,
     },
-    /// A client whose handshake is made.
+    /// A client whose handshake is complete.
     SecuredClient {
         client: SecuredClient,
         peer: Peer,
@@ -56,76 +58,82 @@ pub(crate) enum ShellMail {
         ticket: u64,
         result: Result<SecuredServer, String>,
     },
-    /// A cancel request to a secured server has been dealt with.
+    /// A cancel request to a server with TLS has ended.
     CancelSent {
         cancel: u64,
         end: CancelEnd,
     },
-    /// The addresses of a name that somebody is to connect to; none if it has none. The ticket is
-    /// that of the question.
+    /// The addresses of a name that was looked up; empty if it has none. The ticket is that of the
+    /// question.
     Resolved {
         ticket: u64,
         addresses: Vec<SocketAddr>,
     },
-    /// A host name has left these addresses.
+    /// A host name no longer has these addresses.
     Moved {
         host: Arc<str>,
         gone: Arc<[IpAddr]>,
     },
-    /// The answer to a question about a client that logs in.
+    /// The result of a check about a client that logs in.
     Checked {
         client: ClientId,
         serial: u64,
         checked: Checked,
     },
-    /// Too many are logging in: drop those that have kept us waiting.
+    /// Too many clients are logging in: disconnect those that delay their login.
     CrowdOut,
-    /// Tell about yourself.
+    /// Send a report.
     Report(mpsc::UnboundedSender<WorkerReport>),
-    /// Tell that everything before this has been dealt with, by dropping the other end.
+    /// Send the figures of the pools, for the metrics.
+    Figures(mpsc::UnboundedSender<WorkerFigures>),
+    /// Send the pulses of the pools, for the flight recorder.
+    Pulse(mpsc::UnboundedSender<Vec<(PoolId, Pulse)>>),
+    /// Send the transactions that are remembered.
+    Transactions(mpsc::UnboundedSender<Vec<Transaction>>),
+    /// Confirm that all earlier mail is processed, by dropping the sender.
     Heard(mpsc::UnboundedSender<()>),
     /// The configuration was replaced; the pools have its settings already.
     Config(Arc<Config>),
     Drain(Drain),
-    /// Pools were closed, opened or renewed.
+    /// Pools were closed, opened or given new servers.
     Review,
-    /// Drop everything of these databases.
+    /// Drop all clients and servers of these databases.
     Kill(Arc<[String]>),
-    /// Drop this client, if it still is the one with that serial number.
+    /// Drop this client, if it still has this serial number.
     KillClient {
         client: ClientId,
         serial: u64,
     },
-    /// Read nothing and accept nobody from now on, but what is half read.
+    /// Read and accept nothing from now on, except the rest of incomplete messages.
     Suspend,
-    /// Drop whoever has something half read or half sent.
+    /// Drop connections with incomplete messages or unsent output.
     EndSuspense,
-    /// Go on reading.
+    /// Continue reading.
     Resume,
     /// Come to rest.
     Freeze,
     /// Another process has taken over: clients that come to rest wait for it.
     Leave,
-    /// Tell what could be given away now.
+    /// Tell what could be handed over now.
     Rest(mpsc::UnboundedSender<Rest>),
-    /// These are to come from the process before this one.
-    Expect(Arc<Inheritance>),
+    /// These connections will come from the predecessor.
+    Expect(Arc<PredecessorState>),
     /// They have come.
-    Adopt(Box<Share>),
-    /// Keep still, and tell what can be given away.
+    Adopt(Box<WorkerArrivals>),
+    /// Keep still, and tell what can be handed over.
     Export(mpsc::UnboundedSender<WorkerExport>),
-    /// The other process has what was exported. The sender is dropped when it is forgotten.
+    /// The other process has the exported connections. Drop the sender after forgetting them.
     Cede(mpsc::UnboundedSender<()>),
-    /// The take-over is over, one way or the other.
+    /// The take-over has ended, in success or failure.
     Thaw,
-    /// These pools are no more. The sender is dropped when they are forgotten.
+    /// These pools were removed. Drop the sender after forgetting them.
     ForgetPools(Arc<[PoolId]>, mpsc::UnboundedSender<()>),
     /// Close everything and end.
     Stop,
 }
 
 impl ShellMail {
-    /// Does it tell what becomes of what was exported? All else is left for later, in its order.
+    /// Does this mail decide about the exported connections? All other mail is postponed, in order.
     pub(crate) fn ends_stillness(&self) -> bool {
         matches!(self, Self::Cede(_) | Self::Thaw | Self::Stop)
     }

@@ -1,16 +1,15 @@
-//! A worker's mailbox: what other threads tell it, in order.
+//! A worker's mailbox: messages of other threads, in order.
 //!
-//! Invariant: a box that is not empty has been waked for since it was last empty. The owner takes
-//! everything out each time it is waked, so no mail is ever left lying and most mail costs no
-//! wake at all.
+//! Invariant: the owner of a non-empty box has been waked since the box was last empty. When waked,
+//! the owner takes everything out. So no mail is forgotten, and most mail needs no wake-up.
 
 use std::collections::VecDeque;
 
 use super::sync::{Mutex, PoisonError};
 
-/// How the owner of a box is waked: an eventfd in its epoll.
+/// Wakes the owner of a box: an eventfd in its epoll.
 pub(crate) trait Wake {
-    /// Makes the owner look into its box soon; never lost, even when it is awake just now.
+    /// Makes the owner look into its box soon; never lost, even if it is running.
     fn wake(&self);
 }
 
@@ -29,7 +28,7 @@ impl<M, W: Wake> Mailbox<M, W> {
         &self.wake
     }
 
-    /// Puts mail into the box. Any thread may, the owner included.
+    /// Puts mail into the box. Any thread may call it, including the owner.
     pub(crate) fn post(&self, mail: M) {
         let was_empty = {
             let mut waiting = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +40,7 @@ impl<M, W: Wake> Mailbox<M, W> {
         }
     }
 
-    /// Takes everything out, in exchange for `spare`, which must be empty and gives its room.
+    /// Takes everything out. `spare` must be empty, and its capacity is used for the box.
     pub(crate) fn take(&self, spare: &mut VecDeque<M>) {
         debug_assert!(spare.is_empty(), "mail was not dealt with");
         std::mem::swap(&mut *self.mail.lock().unwrap_or_else(PoisonError::into_inner), spare);

@@ -1,12 +1,11 @@
-//! The model check of the exchange: `hub.rs` and `mailbox.rs`, compiled once more against
-//! the primitives of a scheduler that tries interleavings, with workers that do nothing but ask
-//! for servers and give them back. With a limit on the servers of all pools they also make room
-//! for each other, step by step as the engine's `seat.rs` does; with an operator they are paused
-//! and resumed, and their servers replaced.
+//! The model check of the exchange. It compiles `hub.rs` and `mailbox.rs` again with the primitives
+//! of a scheduler that tries interleavings. The workers only request servers and give them back.
+//! With a limit over all pools, the pools also make room for each other, in the steps of the
+//! engine's `seat.rs`. With an operator they are paused and resumed, and their servers replaced.
 //!
-//! A run is good if every client was served as often as it asked, nobody sleeps for ever (the
-//! scheduler sees that as a deadlock), no limit was passed, and every server is parked at the end.
-//! Broken variants show that the check can fail.
+//! A run succeeds if every client gets a server as often as it asks, no limit is exceeded, and
+//! every server is parked at the end. The scheduler reports threads that sleep forever as a
+//! deadlock. Variants with faults show that the check can fail.
 
 #![allow(
     dead_code,
@@ -47,34 +46,34 @@ use self::{
     worker::Worker,
 };
 
-/// The fault that the workers have.
+/// The fault of the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// A wake is forgotten now and then.
+    /// Some wake-ups are lost.
     WakeForgotten,
-    /// A server is parked in another critical section than the one that found nobody waiting.
+    /// A server is parked in another critical section than the one that found no waiting client.
     ParkedTooLate,
-    /// A server is parked though another pool wants its seat.
+    /// A server is parked although another pool wants its seat.
     ParkedUnasked,
-    /// A seat that is free again is offered to nobody.
+    /// A free seat is not offered to a pool.
     SeatNotOffered,
-    /// The pool that may open a server when another login ends is not told.
+    /// The pool that may open a server after another login is not told.
     TurnNotOffered,
-    /// A pool that found no seat does not look whether one was offered meanwhile.
+    /// A pool without a seat does not check whether one was offered meanwhile.
     OfferMissed,
-    /// Servers that nobody may have any more are not closed.
+    /// Servers that may not be used any more are not closed.
     CondemnedKept,
     /// Waiting clients are not served when the pools are open again.
     ResumeUnheard,
     /// The workers are told of an order before the pools are.
     ToldTooEarly,
-    /// A server counts as one of the epoch in which its login ends.
+    /// A server gets the epoch in which its login ends.
     EpochTakenLate,
 }
 
-/// A run's size: workers, each with two clients that take turns at the pools; servers of each pool
-/// and of all of them, and those that are being opened, at most.
+/// A run's size: workers, each with two clients that use the pools in turn, and the limits on
+/// servers per pool, in total, and being opened.
 #[derive(Clone, Copy)]
 struct Run {
     workers: u16,
@@ -87,17 +86,17 @@ struct Run {
     fault: Fault,
 }
 
-/// Pools without a limit over them.
+/// Pools without a common limit.
 const ONE_POOL: Run =
     Run { workers: 2, pools: 1, size: 1, limit: 0, openings: 64, orders: 0, fault: Fault::None };
-/// Two pools that have one server between them.
+/// Two pools that share one server.
 const TWO_POOLS: Run = Run { pools: 2, limit: 1, ..ONE_POOL };
 /// Pools that open their servers one after the other.
 const ONE_AT_A_TIME: Run = Run { workers: 3, pools: 8, openings: 1, ..ONE_POOL };
-/// Two pools that have one server between them, with an operator.
+/// Two pools that share one server, with an operator.
 const ORDERED: Run = Run { orders: 3, ..TWO_POOLS };
 
-/// As an eventfd in an epoll: a wake is remembered until it is waited for.
+/// Like an eventfd in an epoll: a wake-up is remembered until the next wait.
 struct Bell {
     rung: Mutex<bool>,
     ring: Condvar,
@@ -124,7 +123,7 @@ impl Bell {
     }
 }
 
-/// The connection of a parked server. It comes with its server, whoever takes that.
+/// The connection of a parked server, which moves with the server.
 #[derive(Debug)]
 struct Transport {
     serial: u64,
@@ -149,14 +148,14 @@ impl From<Mail<Transport>> for Letter {
     }
 }
 
-/// The data that all threads of a run share.
+/// The shared data of all threads in a run.
 struct Stage {
     hub: Arc<ModelHub>,
     settings: Arc<PoolSettings>,
     clock: AtomicU32,
-    /// Where the database is: it has moved so often.
+    /// The address of the database: how often it has moved.
     place: AtomicU32,
-    /// Has a pause come to its end, and not been lifted yet?
+    /// Has a pause completed, and not been lifted yet?
     at_rest: AtomicU32,
 }
 
@@ -170,20 +169,20 @@ impl Stage {
     }
 }
 
-/// How often servers crossed between workers, in all runs of this process: a check that never
-/// sees that proves nothing.
+/// How often servers moved between workers, in all runs of this process. A check without any proves
+/// nothing.
 static STOLEN: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 static HANDED_OVER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-/// How often a server was closed for another pool's sake: while parked, and instead of it.
+/// How often a server was closed for another pool: while parked, and instead of parking it.
 static EVICTED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 static YIELDED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-/// How often one was closed though its own pool had work, and how often a pool found a seat that
-/// another one was to have first.
+/// How often a server was closed while its own pool had work, and how often a pool found a seat
+/// that another one should get first.
 static LOST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 static BEHIND: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 /// How often a server could not be opened before another one was.
 static BUSY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-/// How often an order found an idle server, and how often a pause had to be waited for.
+/// How often an order found an idle server, and how often a pause had to wait.
 static CONDEMNED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 static PAUSED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
@@ -195,7 +194,7 @@ fn noted(counter: &std::sync::atomic::AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// All pools are of one database and one user: the limit is the process's.
+/// All pools have one database and one user: the limit is that of the process.
 fn nobody() -> Arc<Identity> {
     Arc::new(Identity { database: "d".into(), user: "u".into() })
 }
@@ -242,7 +241,7 @@ fn run(run: Run) {
     assert_eq!(counted, (all, 0), "a seat or a turn was lost");
 }
 
-/// A server is never without its own connection.
+/// Checks that a server has its own connection.
 fn check_connection(parked: &Parked<Transport>) {
     assert_eq!(parked.server.serial, parked.transport.serial, "a server has another's connection");
 }
@@ -250,13 +249,13 @@ fn check_connection(parked: &Parked<Transport>) {
 const RUNS: usize = 4000;
 
 #[test]
-fn everybody_is_served_by_a_single_server() {
+fn all_clients_are_served_by_a_single_server() {
     shuttle::check_random(|| run(ONE_POOL), RUNS);
     shuttle::check_pct(|| run(ONE_POOL), RUNS, 3);
 }
 
 #[test]
-fn everybody_is_served_by_fewer_servers_than_workers() {
+fn all_clients_are_served_by_fewer_servers_than_workers() {
     shuttle::check_random(|| run(Run { workers: 3, size: 2, ..ONE_POOL }), RUNS);
     shuttle::check_pct(|| run(Run { workers: 3, ..ONE_POOL }), RUNS, 3);
     let crossed = (noted(&STOLEN), noted(&HANDED_OVER));
@@ -264,7 +263,7 @@ fn everybody_is_served_by_fewer_servers_than_workers() {
 }
 
 #[test]
-fn everybody_is_served_where_fewer_servers_are_allowed_than_there_are_pools() {
+fn all_clients_are_served_with_fewer_servers_than_pools() {
     shuttle::check_random(|| run(TWO_POOLS), RUNS);
     shuttle::check_random(|| run(Run { pools: 3, size: 2, limit: 2, ..TWO_POOLS }), RUNS);
     shuttle::check_pct(|| run(TWO_POOLS), RUNS, 3);
@@ -276,14 +275,14 @@ fn everybody_is_served_where_fewer_servers_are_allowed_than_there_are_pools() {
 }
 
 #[test]
-fn everybody_is_served_though_servers_are_opened_one_after_the_other() {
+fn all_clients_are_served_though_servers_are_opened_one_after_the_other() {
     shuttle::check_random(|| run(ONE_AT_A_TIME), RUNS);
     shuttle::check_pct(|| run(Run { size: 2, limit: 2, ..ONE_AT_A_TIME }), RUNS, 3);
     assert!(noted(&BUSY) > 1000, "hardly any server had to wait: {}", noted(&BUSY));
 }
 
 #[test]
-fn everybody_is_served_though_pools_are_paused_and_servers_replaced() {
+fn all_clients_are_served_though_pools_are_paused_and_servers_replaced() {
     shuttle::check_random(|| run(Run { limit: 0, ..ORDERED }), RUNS);
     shuttle::check_random(|| run(Run { size: 3, limit: 3, ..ORDERED }), RUNS);
     shuttle::check_pct(|| run(ORDERED), RUNS, 3);
@@ -300,7 +299,7 @@ fn a_condemned_server_that_stays_is_found() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_resume_that_nobody_hears_is_found() {
+fn a_resume_without_serving_waiting_clients_is_found() {
     shuttle::check_random(|| run(Run { fault: Fault::ResumeUnheard, ..ORDERED }), RUNS);
 }
 
@@ -331,13 +330,13 @@ fn a_server_parked_though_it_is_wanted_is_found() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_seat_offered_to_nobody_is_found() {
+fn a_seat_that_is_not_offered_is_found() {
     shuttle::check_random(|| run(Run { fault: Fault::SeatNotOffered, ..TWO_POOLS }), RUNS);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_turn_offered_to_nobody_is_found() {
+fn a_turn_that_is_not_offered_is_found() {
     shuttle::check_random(|| run(Run { fault: Fault::TurnNotOffered, ..ONE_AT_A_TIME }), RUNS);
 }
 
@@ -348,7 +347,7 @@ fn a_missed_offer_is_found() {
     shuttle::check_random(move || self::run(run), RUNS);
 }
 
-/// The pool itself notices, before anybody sleeps for ever.
+/// The pool itself detects this fault, before a thread sleeps forever.
 #[test]
 #[should_panic(expected = "a client waits while a server is idle")]
 fn a_server_parked_too_late_is_found() {

@@ -14,16 +14,16 @@ use net::sys::{Address, process, socket};
 /// The other end of a client's connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Peer {
-    /// A unix socket. The process id is 0 if the kernel does not tell.
+    /// A unix socket. The process id is 0 if the kernel does not tell it.
     Unix {
         pid: u32,
-        /// The user that runs it; none if the kernel does not tell.
+        /// The user of the process; None if the kernel does not tell it.
         uid: Option<u32>,
     },
     V4(Ipv4Addr, u16),
     /// Boxed, so that the common ones stay small.
     V6(Box<SocketAddr>),
-    /// Another process of an online restart, which passes a cancel request on.
+    /// Another process of an online restart, which forwards a cancel request.
     Process(OtherProcess),
     #[default]
     Unknown,
@@ -42,12 +42,12 @@ impl Peer {
         }
     }
 
-    /// As much of it as matters for what the client may do.
+    /// Returns the part of it that matters for a client's rights.
     pub(crate) fn to_auth(&self, secured: Option<Arc<Secured>>) -> engine::auth::Peer {
         let loopback = match self {
             Self::Unix { .. } => true,
             Self::V4(ip, _) => ip.is_loopback(),
-            // Also an IPv4 loopback address in IPv6 clothes.
+            // Also an IPv4 loopback address that is mapped to IPv6.
             Self::V6(address) => address.ip().to_canonical().is_loopback(),
             Self::Process(_) | Self::Unknown => false,
         };
@@ -59,7 +59,7 @@ impl Peer {
             local: matches!(self, Self::Unix { .. }),
             same_user: uid.is_some_and(|uid| uid == process::effective_uid()),
             loopback,
-            // An IPv4 address in IPv6 clothes is what rules know it as.
+            // Rules contain an IPv4-mapped address as IPv4.
             address: match self {
                 Self::V4(ip, _) => Some(IpAddr::V4(*ip)),
                 Self::V6(address) => Some(address.ip().to_canonical()),
@@ -71,7 +71,7 @@ impl Peer {
         }
     }
 
-    /// Address and port, be they the socket's or announced by a proxy before it; `None` for a unix
+    /// Returns address and port, of the socket or as announced by a proxy; `None` for a unix
     /// socket.
     pub(crate) fn announced(&self) -> Option<String> {
         match self {
@@ -81,7 +81,7 @@ impl Peer {
         }
     }
 
-    /// The address, for `SHOW CLIENTS`: `unix` for a unix socket.
+    /// Returns the address for `SHOW CLIENTS`; `unix` for a unix socket.
     #[must_use]
     pub fn host(&self) -> String {
         match self {
@@ -91,8 +91,8 @@ impl Peer {
         }
     }
 
-    /// Where it comes from, as PgBouncer adds it to an `application_name`. `port` is the number in
-    /// the name of a unix socket of ours.
+    /// Returns the origin in the form that PgBouncer adds to an `application_name`. `port` is the
+    /// number in the name of Weir's unix socket.
     pub(crate) fn origin(&self, port: u16) -> String {
         match self {
             Self::Unix { pid, .. } if *pid > 0 => {
@@ -103,7 +103,7 @@ impl Peer {
         }
     }
 
-    /// The port; `None` for a unix socket.
+    /// Returns the port; `None` for a unix socket.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         match self {
@@ -116,7 +116,7 @@ impl Peer {
 
 /// As PgBouncer's log writes it: `unix(PID)`, `host:port`, IPv6 in brackets.
 impl Peer {
-    /// How the log names it: a client of the unix socket has the port of that socket.
+    /// Returns the form for the log. A client of the unix socket has the port of that socket.
     #[must_use]
     pub fn label(&self, port: u16) -> String {
         match self {

@@ -1,12 +1,14 @@
-//! A worker's answers to questions about itself.
+//! A worker's answers to requests for reports.
 
 use std::os::fd::RawFd;
 
 use engine::{
+    figures::Figures,
     ids::{Micros, PoolId, WorkerId},
     records::WorkerRecords,
     report::{CancelRow, ClientRow, ServerRow},
     stats::Stats,
+    watch::Watched,
 };
 
 use super::{peer::Peer, transport::ServerSocket};
@@ -22,9 +24,9 @@ pub struct ClientInfo {
     pub link: u64,
     pub peer: Peer,
     pub local: Address,
-    /// How the connection is secured, in words; empty if it is not.
+    /// A description of its TLS; empty without TLS.
     pub tls: String,
-    /// Bytes that wait to be sent to it.
+    /// Unsent output in bytes.
     pub unsent: usize,
     pub row: ClientRow,
 }
@@ -38,18 +40,18 @@ pub struct ServerInfo {
     pub pointer: u64,
     /// The pointer of its client; 0 = none.
     pub link: u64,
-    /// Where it is connected to.
+    /// The address that it is connected to.
     pub remote: Address,
     pub local: Address,
-    /// How the connection is secured, in words; empty if it is not.
+    /// A description of its TLS; empty without TLS.
     pub tls: String,
-    /// Bytes that wait to be sent to it.
+    /// Unsent output in bytes.
     pub unsent: usize,
     pub row: ServerRow,
 }
 
 impl ServerInfo {
-    /// A server without a client.
+    /// Returns the entry of a server without a client.
     pub(crate) fn new(worker: WorkerId, socket: ServerSocket, row: ServerRow) -> Self {
         let ServerSocket { fd, address, tls } = socket;
         Self {
@@ -68,7 +70,7 @@ impl ServerInfo {
 /// A cancel request on its way to a server or a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CancelInfo {
-    /// Is the other side connected, and has it been sent the request?
+    /// Is the other side connected, and was the request sent?
     pub sent: bool,
     pub row: CancelRow,
 }
@@ -81,32 +83,41 @@ pub(crate) struct WorkerReport {
     pub(crate) clients: Vec<ClientInfo>,
     pub(crate) servers: Vec<ServerInfo>,
     pub(crate) stats: Vec<(PoolId, Stats)>,
-    /// Places for clients that are free at the moment.
+    pub(crate) watched: Watched,
+    /// Free slots for clients.
     pub(crate) free_clients: usize,
     pub(crate) cancels: Vec<CancelInfo>,
 }
 
-/// How far a worker's clients have come to rest, after another process has taken over.
+/// The figures of one worker.
+#[derive(Debug)]
+pub(crate) struct WorkerFigures {
+    pub(crate) figures: Figures,
+    pub(crate) cancels: Vec<CancelInfo>,
+}
+
+/// How far a worker's clients have come to rest after another process has taken over.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rest {
-    /// Can a client be given away now?
+    /// Can a client be handed over now?
     pub(crate) can_move: bool,
-    /// Is there a client that can be, sooner or later?
+    /// Is there a client that can be handed over, sooner or later?
     pub(crate) is_awaited: bool,
 }
 
-/// The clients and servers that a worker can give away to another process.
+/// The clients and servers that a worker can hand over to another process.
 #[derive(Debug)]
 pub(crate) struct WorkerExport {
     pub(crate) worker: WorkerId,
     pub(crate) records: WorkerRecords,
-    /// The parameters that are tracked.
+    /// The names of the tracked parameters.
     pub(crate) names: Vec<String>,
-    /// In the order of the records: each client's, with its server's behind it; parked servers'.
+    /// In the order of the records: each client's, followed by its server's; then those of parked
+    /// servers.
     pub(crate) fds: Vec<RawFd>,
 }
 
-/// A connection's descriptor stands for it as long as it lasts, whichever worker has it.
+/// A descriptor identifies its connection as long as it lasts, on every worker.
 pub(crate) fn pointer(fd: RawFd) -> u64 {
     u64::from(fd.max(0).cast_unsigned())
 }

@@ -16,13 +16,13 @@ use net::tls::Tls;
 #[derive(Debug)]
 pub(crate) enum ColdRequest {
     Resolve(Question),
-    /// A proxy is to say who its client is.
+    /// A connection from a proxy, which must announce its client.
     Arrival(Arrival),
     Check(Inquiry),
     Console(ConsoleRequest),
 }
 
-/// A worker's question for the addresses of a host name.
+/// A worker's request to look up a host name.
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) host: String,
@@ -38,18 +38,18 @@ pub(crate) struct Arrival {
     /// The proxy.
     pub(crate) peer: Peer,
     pub(crate) worker: WorkerId,
-    /// Its place among those who are logging in.
+    /// Counts the client among those that are logging in.
     pub(crate) seat: Arc<()>,
 }
 
-/// A worker's question about a client that logs in.
+/// A worker's request to check a client that logs in.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
     pub(crate) worker: WorkerId,
     pub(crate) client: ClientId,
     pub(crate) serial: u64,
     pub(crate) check: Check,
-    /// Where the client is, without a port.
+    /// The client's address, without a port.
     pub(crate) host: String,
 }
 
@@ -57,19 +57,17 @@ pub(crate) struct Inquiry {
 #[derive(Debug)]
 pub struct ConsoleConnection {
     pub fd: OwnedFd,
-    /// If the connection has TLS: its state.
+    /// The TLS state, if the connection uses TLS.
     pub tls: Option<Box<Tls>>,
     pub peer: Peer,
     pub login: ConsoleLogin,
-    /// Bytes for the client that its socket has not taken yet. They are written first, and
-    /// unchanged.
+    /// Output that the socket has not accepted yet. It is written first, and unchanged.
     pub unsent: Vec<u8>,
     /// Held as long as the connection lasts.
     pub seat: ConsoleSeat,
 }
 
-/// A console's share of `max_client_conn` and similar limits. It is given back when this is
-/// dropped.
+/// A console client's count in `max_client_conn` and similar limits. Dropping it ends the count.
 #[derive(Debug)]
 pub struct ConsoleSeat {
     hub: Arc<ShellHub>,
@@ -94,6 +92,6 @@ impl Drop for ConsoleSeat {
 #[derive(Debug)]
 pub enum ConsoleRequest {
     Connection(ConsoleConnection),
-    /// Somebody asks to cancel what a client with this key is doing. It may be one of the console.
+    /// A cancel request, whose key may belong to a client of the console.
     Cancel(CancelKey),
 }

@@ -1,7 +1,6 @@
-//! Which worker a new client is given to: `session_schedule`. A client stays with its worker.
+//! Chooses the worker of a new client: `session_schedule`. A client stays with its worker.
 //!
-//! Every worker accepts. A client that is to be another's than that of the worker who accepted it
-//! costs one piece of mail.
+//! Every worker accepts clients. Moving a client to another worker costs one piece of mail.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -10,7 +9,7 @@ use engine::ids::WorkerId;
 
 use net::random;
 
-/// A client with TLS is as much work as so many without.
+/// A client with TLS counts like this many without.
 const SECURED_WEIGHT: u32 = 4;
 
 /// How many clients a worker has, or is about to get.
@@ -47,7 +46,7 @@ impl Load {
 #[derive(Debug)]
 pub(crate) struct Schedule {
     policy: SessionSchedule,
-    /// Clients dealt out in turn.
+    /// The number of clients assigned in turn.
     turns: AtomicUsize,
 }
 
@@ -77,8 +76,8 @@ impl Schedule {
         }
     }
 
-    /// Returns the worker of a client that `own` had before its handshake. The client had its turn
-    /// then, but only now it is known to have TLS, which is more work.
+    /// Returns the worker of a client that `own` had before its handshake. The client was assigned
+    /// in turn then, but only now it is known to have TLS, which is more work.
     pub(crate) fn place_secured<'a>(
         &self,
         own: WorkerId,
@@ -91,8 +90,8 @@ impl Schedule {
     }
 }
 
-/// The worker with the smallest load. That is `own` also if it has a little more, by one sixteenth:
-/// to give each other client away would cost more than it is worth.
+/// Returns the worker with the smallest load. `own` is preferred if its load is at most one
+/// sixteenth higher, because moving a client has a cost.
 fn least<'a>(own: WorkerId, loads: impl Iterator<Item = &'a Load>) -> WorkerId {
     let (mut mine, mut smallest) = (0, (own, u32::MAX));
     for (at, load) in loads.enumerate() {
@@ -112,8 +111,8 @@ fn least<'a>(own: WorkerId, loads: impl Iterator<Item = &'a Load>) -> WorkerId {
 mod tests {
     use super::*;
 
-    /// How many of each kind every worker has, once so many clients have come, of which each
-    /// `tls`th has TLS. Worker 0 accepts them all.
+    /// Returns the load of every worker after `clients` clients, of which each `tls`th has TLS.
+    /// Worker 0 accepts them all.
     fn dealt_out(policy: SessionSchedule, workers: usize, clients: usize, tls: usize) -> Vec<Load> {
         let loads: Vec<_> = (0..workers).map(|_| Load::default()).collect();
         let schedule = Schedule::new(policy);
@@ -142,10 +141,10 @@ mod tests {
         }
     }
 
-    /// Chi-square with seven degrees of freedom: 7 on average, and above 65 less than once in ten
-    /// thousand million times if the lots are fair.
+    /// Chi-square with seven degrees of freedom. The average is 7. A fair choice exceeds 65 less
+    /// than once in ten thousand million runs.
     #[test]
-    fn by_lot_workers_have_what_chance_gives() {
+    fn random_assignment_spreads_clients_evenly() {
         let loads = dealt_out(SessionSchedule::Random, 8, 8_000, 9_000);
         let excess = loads.iter().map(|load| f64::from(load.clients()) - 1_000.0);
         let chi_square: f64 = excess.map(|excess| excess * excess / 1_000.0).sum();
@@ -155,7 +154,7 @@ mod tests {
 
     #[test]
     fn by_load_a_client_with_tls_counts_as_four() {
-        // Every fourth has TLS: by turns one of four workers would have all of these.
+        // Every fourth has TLS: taken in turn, one of four workers would get all of these.
         for tls in [2, 3, 4, 1_000] {
             let loads = dealt_out(SessionSchedule::LoadBalancing, 4, 400, tls);
             let weights: Vec<_> = loads.iter().map(Load::weight).collect();

@@ -1,5 +1,5 @@
-//! All that workers share: the hub with the pools, and besides it the listeners, the clock and some
-//! counters.
+//! The data that workers share: the hub with the pools, and also the listening sockets, the clock
+//! and some counters.
 
 use std::{
     collections::HashMap,
@@ -11,6 +11,7 @@ use std::{
 use config::SessionSchedule;
 use engine::{
     ids::{Micros, WorkerId},
+    journal::Journal,
     records::HandoverState,
 };
 use tokio::sync::mpsc;
@@ -21,6 +22,7 @@ use super::{
     lines::Lines,
     listener::Listener,
     mail::{ShellHub, ShellMail},
+    outages::Outages,
     peer::Peer,
     requests::ColdRequest,
     schedule::{Load, Schedule},
@@ -30,16 +32,15 @@ use net::{
     tls::TlsContexts,
 };
 
-/// Time since a moment before the pooler started; the same for all threads, and for the process
-/// that takes over.
+/// Time since a moment before Weir started, the same for all threads. A successor continues it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: Instant,
-    /// The time it showed then. Never 0, which means "not yet" to the engine.
+    /// The time that it showed then. Never 0, which means "not yet" in the engine.
     at: Micros,
 }
 
-/// The clock and the seed of a process: new ones, or those of the process before it.
+/// The clock and the seed of a process, new or from its predecessor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     clock: Clock,
@@ -69,13 +70,13 @@ impl Clock {
     }
 }
 
-/// The state of a worker that other threads read without asking it.
+/// The state of a worker that other threads read directly.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge {
     pub(crate) load: Load,
-    /// While the pooler drains: has it nothing to wait for any more?
+    /// During a shutdown: has the worker nothing to wait for any more?
     pub(crate) drained: AtomicBool,
-    /// While it is suspended: is nothing half read or half sent any more?
+    /// During SUSPEND: is no message half read or half sent any more?
     pub(crate) quiet: AtomicBool,
 }
 
@@ -86,20 +87,24 @@ pub(crate) struct Shared {
     pub(crate) gauges: Vec<Gauge>,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) clock: Clock,
-    /// A secret: what only we can compute is made from it.
+    /// A secret of this process, from which keys and salts are derived.
     pub(crate) seed: [u8; 32],
-    /// The end has begun, in one way or the other.
+    /// A shutdown of any kind has begun.
     pub(crate) draining: AtomicBool,
     pub(crate) cold: mpsc::UnboundedSender<ColdRequest>,
     pub(crate) handshakes: Handshakes,
-    /// To the processes before and after this one.
+    /// Events for the flight recorder, which are rare. The lock is held for some dozen instructions, and
+    /// for a copy when an operator asks.
+    pub(crate) journal: Mutex<Journal>,
+    /// The connections to predecessor and successor.
     pub(crate) lines: Lines,
     /// Each client that is logging in by TCP holds a clone of it.
     logins: Arc<()>,
     schedule: Schedule,
-    /// Cancel requests under way to each peer.
+    /// The number of cancel requests under way to each peer.
     forwards: Mutex<HashMap<u32, u32>>,
     tls: RwLock<Arc<TlsContexts>>,
+    pub(crate) outages: Outages,
 }
 
 impl Shared {
@@ -122,11 +127,13 @@ impl Shared {
             draining: AtomicBool::new(false),
             cold,
             handshakes,
+            journal: Mutex::default(),
             lines: Lines::default(),
             logins: Arc::default(),
             schedule: Schedule::new(schedule),
             forwards: Mutex::default(),
             tls: RwLock::new(Arc::new(tls)),
+            outages: Outages::default(),
         })
     }
 
@@ -142,21 +149,21 @@ impl Shared {
         &self.gauges[usize::from(worker.0)]
     }
 
-    /// Which worker has a client that `own` has accepted. It is counted there.
+    /// Returns the worker for a client that `own` has accepted, and counts the client there.
     pub(crate) fn place_client(&self, own: WorkerId) -> WorkerId {
         let worker = self.schedule.place(own, self.loads());
         self.gauge(worker).load.enter(false);
         worker
     }
 
-    /// Likewise one whose handshake is made, that `own` had before.
+    /// The same for a client that `own` had before its handshake.
     pub(crate) fn place_secured(&self, own: WorkerId) -> WorkerId {
         let worker = self.schedule.place_secured(own, self.loads());
         self.gauge(worker).load.enter(true);
         worker
     }
 
-    /// All clients, of all workers.
+    /// Returns the number of clients of all workers.
     pub(crate) fn clients(&self) -> u32 {
         self.loads().map(Load::clients).sum()
     }
@@ -165,8 +172,8 @@ impl Shared {
         self.gauges.iter().map(|gauge| &gauge.load)
     }
 
-    /// May one more cancel request be sent to the peer, of which so many may be under way (0 = any
-    /// number)? It is counted if so, until [`Shared::end_forward`].
+    /// May one more cancel request be sent to the peer, with at most `most` under way (0 = any
+    /// number)? If so, it is counted until [`Shared::end_forward`].
     pub(crate) fn begin_forward(&self, peer: u32, most: u32) -> bool {
         let mut forwards = lock(&self.forwards);
         let count = forwards.entry(peer).or_default();
@@ -185,8 +192,8 @@ impl Shared {
         }
     }
 
-    /// A place among those who are logging in, given back by being dropped. A client of a unix
-    /// socket takes none: it is how the operator comes in when all are taken.
+    /// Returns a count among the clients that are logging in, until it is dropped. A client of a
+    /// unix socket is not counted, so an operator can always log in.
     pub(crate) fn login_seat(&self, peer: &Peer) -> Arc<()> {
         match peer {
             Peer::Unix { .. } => Arc::default(),
@@ -196,12 +203,12 @@ impl Shared {
         }
     }
 
-    /// How many are logging in by TCP.
+    /// Returns the number of clients that are logging in by TCP.
     pub(crate) fn logins(&self) -> usize {
         Arc::strong_count(&self.logins) - 1
     }
 
-    /// The contexts for connections that begin now.
+    /// Returns the TLS contexts for new connections.
     pub(crate) fn tls(&self) -> Arc<TlsContexts> {
         Arc::clone(&self.tls.read().unwrap_or_else(PoisonError::into_inner))
     }

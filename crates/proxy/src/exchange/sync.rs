@@ -1,6 +1,6 @@
-//! The primitives that `hub.rs` and `mailbox.rs` are built of. Those two files name them as
-//! `super::sync`, so that the model check can compile the very same files against the primitives
-//! of a scheduler that tries all interleavings.
+//! The primitives of `hub.rs` and `mailbox.rs`. These files name them as `super::sync`, so the
+//! model check can compile the same files with the primitives of a scheduler that tries
+//! interleavings.
 
 pub(crate) use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock,

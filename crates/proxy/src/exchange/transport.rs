@@ -9,7 +9,7 @@ use net::{sys::Address, tls::Tls};
 #[derive(Debug)]
 pub(crate) struct Transport {
     pub(crate) fd: OwnedFd,
-    /// Of the descriptor in the table of `home`.
+    /// The generation of the descriptor in the table of `home`.
     pub(crate) generation: u32,
     /// The worker whose epoll watches the socket.
     pub(crate) home: WorkerId,
@@ -21,17 +21,17 @@ pub(crate) struct Transport {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remote {
     pub(crate) address: Address,
-    /// The name it was reached by, which its certificate is for.
+    /// The host name that was connected to, which the certificate must name.
     pub(crate) host: Option<String>,
 }
 
 /// The connection of a server as the console shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerSocket {
-    /// -1 if the server has none yet.
+    /// -1 if the server has no socket yet.
     pub(crate) fd: RawFd,
     pub(crate) address: Address,
-    /// How it is secured, in words; empty if it is not.
+    /// A description of its TLS; empty without TLS.
     pub(crate) tls: String,
 }
 

@@ -1,7 +1,7 @@
-//! How much a log line matters.
+//! The severity of a log line.
 
-/// How much a line matters. The order is the order of verbosity: the default shows everything up
-/// to `Log`, one `-v` adds `Debug`, two add `Noise`.
+/// The severity of a line, in the order of verbosity. The default shows everything up to `Log`, one
+/// `-v` adds `Debug`, two add `Noise`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     Fatal,
@@ -13,7 +13,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The word in the line, which log readers written for PgBouncer look for.
+    /// Returns the word in the line, which log readers for PgBouncer expect.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Fatal => "FATAL",
@@ -25,7 +25,7 @@ impl Level {
         }
     }
 
-    /// The most talkative level shown at a verbosity of 0, 1, 2 or more.
+    /// Returns the last level shown at a verbosity of 0, 1, 2 or more.
     pub(super) fn from_verbosity(verbose: u8) -> Self {
         match verbose {
             0 => Self::Log,

@@ -1,30 +1,30 @@
-//! A stream that lines of the log are written to. It may be a pipe whose reader does not read: a
-//! write would wait for it, and with it the worker or the thread that logs. So such lines are
-//! dropped, and their number is told as soon as the stream takes lines again.
+//! A stream for lines of the log. It may be a pipe whose reader does not read, and a write would
+//! block the thread that logs. So such lines are dropped, and their number is logged when the
+//! stream accepts lines again.
 
 use std::{
     fs::File,
     io::{self, Write as _},
     os::fd::{AsRawFd as _, RawFd},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, atomic::Ordering},
 };
 
-use super::{level::Level, line};
+use super::{IS_JSON, level::Level, line};
 use net::sys::process;
 
-/// Bytes written at a time: so many fit if a pipe can be written to at all (pipe(7)).
+/// Bytes per write: if a pipe is writable, it accepts this many (pipe(7)).
 const PIECE: usize = 4096;
 
 /// The file or pipe that a stream writes to.
 pub(super) trait Target {
     fn fd(&self) -> RawFd;
-    /// Is it anything but a regular file, whose writes do not wait for anybody?
+    /// Can a write wait for a reader? Not on a regular file.
     fn may_be_full(&self) -> bool;
     fn write(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
-/// The standard error output. Other processes may share what it stands for, so it stays as it is,
-/// blocking or not.
+/// The standard error output. Other processes may share its file, so its blocking mode is not
+/// changed.
 pub(super) struct Stderr;
 
 impl Target for Stderr {
@@ -70,8 +70,8 @@ impl Target for LogFile {
 
 pub(super) struct Stream<T> {
     target: T,
-    /// Lines since it was full. Its lock is held from the question whether there is room to the end of
-    /// the write, so that no other thread takes the room.
+    /// The number of lines dropped since it was full. The lock is held from checking for room until
+    /// the end of the write, so that no other thread takes the room.
     dropped: Mutex<u64>,
 }
 
@@ -80,7 +80,7 @@ impl<T: Target> Stream<T> {
         Self { target, dropped: Mutex::new(0) }
     }
 
-    /// Writes a line, or counts it.
+    /// Writes a line, or counts it as dropped.
     pub(super) fn write(&self, text: &str) {
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         if *dropped > 0 && self.write_whole(&notice(*dropped)) {
@@ -91,7 +91,7 @@ impl<T: Target> Stream<T> {
         }
     }
 
-    /// False if there is no room for it now. An error is no reason to keep on trying.
+    /// Returns false if there is no room now. An error counts as written.
     fn write_whole(&self, text: &str) -> bool {
         if !self.target.may_be_full() {
             let _ = self.target.write(text.as_bytes());
@@ -110,10 +110,16 @@ impl<T: Target> Stream<T> {
     }
 }
 
-/// The line that tells of lines that were dropped.
+/// Returns the line that reports dropped lines.
 fn notice(dropped: u64) -> String {
     let why = "nobody read the log";
-    line::compose(Level::Warning, format_args!("{dropped} log lines were dropped: {why}"))
+    let is_json = IS_JSON.load(Ordering::Relaxed);
+    line::compose(
+        is_json,
+        Level::Warning,
+        None,
+        format_args!("{dropped} log lines were dropped: {why}"),
+    )
 }
 
 #[cfg(test)]
@@ -131,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_reads_is_not_waited_for() {
+    fn a_pipe_without_a_reading_process_does_not_block() {
         let (mut reader, stream) = stream();
         let line = format!("{}\n", "x".repeat(99));
         for _ in 0..10_000 {

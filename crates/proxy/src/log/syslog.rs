@@ -1,6 +1,6 @@
-//! The system's log: datagrams to `/dev/log` in the shape of RFC 3164, as the C library's
-//! syslog(3) writes them. A line that the log's daemon does not take at once is lost: workers write
-//! here too, and must not wait.
+//! The system's log: datagrams to `/dev/log` in the format of RFC 3164, as syslog(3) writes them. A
+//! line that the daemon does not accept at once is lost, because workers write here too and must
+//! not wait.
 
 use std::{
     fmt::Write as _,
@@ -42,8 +42,8 @@ const DAEMON: u8 = 3;
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// The way to the system's log. It is opened at the first line, and again when its daemon was
-/// started anew.
+/// The connection to the system's log. It is opened at the first line, and again after a restart of
+/// the daemon.
 pub(super) struct Syslog {
     path: PathBuf,
     ident: String,
@@ -66,7 +66,7 @@ impl Syslog {
     pub(super) fn write(&self, level: Level, second: i64, message: &str) {
         let packet = self.packet(level, second, message);
         let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        // The daemon may have been started anew since the last line.
+        // The daemon may have been restarted since the last line.
         for _ in 0..2 {
             if socket.is_none() {
                 *socket = self.open();
@@ -137,7 +137,7 @@ mod tests {
             for (level, priority) in
                 [(Level::Fatal, 154), (Level::Warning, 156), (Level::Log, 158), (Level::Noise, 159)]
             {
-                // Mid-January, whatever the time zone.
+                // Mid-January in every time zone.
                 syslog.write(level, 14 * 86_400, "the message");
                 let line = heard(&daemon);
                 let rest = line.strip_prefix(&format!("<{priority}>Jan 1")).expect("the priority");

@@ -4,7 +4,7 @@ use super::*;
 
 fn line_of(level: Level, message: fmt::Arguments<'_>) -> String {
     let mut text = String::new();
-    line::with(level, message, |line| text = line.text.to_owned());
+    line::with(false, level, None, message, |line| text = line.text.to_owned());
     text
 }
 
@@ -33,6 +33,51 @@ fn a_line_end_in_a_message_cannot_forge_a_line() {
     assert!(line.ends_with("LOG user=a b  c\n"), "{line:?}");
 }
 
+fn json_of(about: Option<&About<'_>>, message: fmt::Arguments<'_>) -> serde_json::Value {
+    let mut text = String::new();
+    line::with(true, Level::Log, about, message, |line| text = line.text.to_owned());
+    assert!(text.ends_with("}\n") && text.matches('\n').count() == 1, "{text:?}");
+    assert!(text.len() <= 8192 + 64, "{}", text.len());
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn json_has_a_field_for_each_part() {
+    let address = "10.1.2.3:5432";
+    let about = About {
+        side: 'S',
+        number: Some(26),
+        database: "shop",
+        user: "(nouser)",
+        address: &address,
+    };
+    let line = json_of(Some(&about), format_args!("closing because: {}", "evicted"));
+    assert_eq!(line["level"], "LOG");
+    assert_eq!(line["pid"], process::id());
+    assert_eq!(line["connection"], "S-0x1a");
+    assert_eq!((&line["database"], &line["address"]), (&"shop".into(), &address.into()));
+    assert_eq!(line["message"], "closing because: evicted");
+    assert!(line.get("user").is_none(), "{line}");
+    let time = line["time"].as_str().unwrap();
+    assert_eq!((time.len(), &time[10..11]), ("2026-11-25T20:05:47.123+00:00".len(), "T"), "{time}");
+    assert_eq!(about.to_string(), "S-0x1a: shop/(nouser)@10.1.2.3:5432");
+}
+
+#[test]
+fn json_survives_hostile_names_and_cuts_between_characters() {
+    let hostile = "a\"}\n{\"b\\\u{7f}\u{85}\0é";
+    let about =
+        About { side: 'C', number: None, database: hostile, user: hostile, address: &hostile };
+    let line = json_of(Some(&about), format_args!("{hostile}"));
+    for field in ["database", "user", "address", "message"] {
+        assert_eq!(line[field], hostile, "{field}");
+    }
+    let long = "\"é\u{1}".repeat(9000);
+    let about = About { side: 'C', number: None, database: &long, user: &long, address: &long };
+    let line = json_of(Some(&about), format_args!("{long}"));
+    assert!(long.starts_with(line["message"].as_str().unwrap()), "{line}");
+}
+
 #[test]
 fn a_long_message_is_cut_between_characters() {
     let line = line_of(Level::Log, format_args!("{}", "é".repeat(9000)));
@@ -52,11 +97,11 @@ fn a_line_logged_within_a_line_does_not_panic() {
     assert!(line_of(Level::Log, format_args!("{Chatty}")).ends_with("LOG outer\n"));
 }
 
-fn configure_for(file: &std::path::Path, verbose: u32) -> Result<(), LogFileError> {
+fn configure_for(file: &Path, verbose: u32) -> Result<(), LogFileError> {
     configure(&Global { logfile: file.display().to_string(), verbose, ..Global::default() })
 }
 
-/// One test for all that is global: the lines of the beginning, the level, the file, its reopening.
+/// One test for all global state: early lines, the level, the file, its reopening.
 #[test]
 fn the_file_is_reopened_and_the_level_obeyed() {
     let dir = env::temp_dir().join(format!("weir-log-{}", process::id()));
@@ -67,7 +112,7 @@ fn the_file_is_reopened_and_the_level_obeyed() {
     assert!(!path.exists());
     configure_for(&path, 0).unwrap();
     let early = fs::read_to_string(&path).unwrap();
-    assert!(early.ends_with("WARNING before the file was open\n"), "{early}");
+    assert!(early.contains("WARNING before the file was open\n"), "{early}");
 
     let formatted = Cell::new(0);
     let count = || {

@@ -69,14 +69,14 @@ impl Rig {
         Self { weir, client, server, folder }
     }
 
-    /// How much of a long request reaches the server in each turn.
+    /// Returns how much of a long request reaches the server in each turn.
     fn request(&mut self) -> Vec<usize> {
         let mut request = Vec::new();
         frontend::query(&mut request, &vec![b' '; REQUEST_LEN]);
         self.pass(&request)
     }
 
-    /// How much of that reaches the server in each turn.
+    /// Returns how much of `request` reaches the server in each turn.
     fn pass(&mut self, request: &[u8]) -> Vec<usize> {
         self.client.write_all(request).unwrap();
         let (mut portions, mut left) = (Vec::new(), request.len());
@@ -97,7 +97,7 @@ impl Rig {
         self.weir.turn().unwrap();
     }
 
-    /// Another process gets the sockets of all that the worker has.
+    /// Hands the sockets of the worker's connections to another process.
     fn export(&mut self) -> Vec<OwnedFd> {
         let (reply, mut answers) = mpsc::unbounded_channel();
         self.tell(ShellMail::Export(reply));
@@ -112,7 +112,7 @@ impl Rig {
     }
 }
 
-/// A client that has said who it is.
+/// Returns a client that has sent its startup packet.
 fn newcomer(folder: &Path) -> UnixStream {
     let mut client = UnixStream::connect(folder.join(".s.PGSQL.6432")).unwrap();
     client.set_nonblocking(true).unwrap();
@@ -132,7 +132,7 @@ fn turn_until<T>(weir: &mut Stepped, mut done: impl FnMut() -> Option<T>) -> T {
     panic!("not within {TURNS_MAX} turns");
 }
 
-/// Reads all that is there, and counts it.
+/// Reads all available bytes, and counts them.
 fn received(stream: &mut UnixStream) -> usize {
     let (mut count, mut buffer) = (0, vec![0; REQUEST_LEN]);
     loop {
@@ -163,13 +163,13 @@ fn a_thousand_messages_of_a_connection_and_others_have_their_turn() {
     let mut flood = Vec::new();
     (0..REQUEST_LEN / 5).for_each(|_| frontend::flush(&mut flood));
     let portions = Rig::new(11).pass(&flood);
-    // The first read does not know yet how many messages there are. No message is shorter than these.
+    // The first read does not know the number of messages yet. No message is shorter than these.
     assert!(portions[0] <= LARGEST_READ / 4 + CROWDED_READ, "{portions:?}");
     assert!(portions[1..].iter().all(|count| *count <= CROWDED_READ), "{portions:?}");
 }
 
 #[test]
-fn who_works_has_a_turn_between_any_few_of_a_crowd_that_logs_in() {
+fn working_clients_get_turns_between_many_logins() {
     let mut rig = Rig::new(5);
     let mut crowd: Vec<_> = (0..60).map(|_| newcomer(&rig.folder)).collect();
     let (mut query, mut answer) = (Vec::new(), Vec::new());
@@ -194,7 +194,7 @@ fn who_works_has_a_turn_between_any_few_of_a_crowd_that_logs_in() {
 }
 
 #[test]
-fn while_more_is_said_than_heard_fewer_are_accepted_but_not_nobody() {
+fn while_clients_send_more_than_is_read_one_is_accepted_per_turn() {
     const TURNS: usize = 40;
     let mut rig = Rig::new(7);
     let name = "long".repeat(100);
@@ -203,7 +203,7 @@ fn while_more_is_said_than_heard_fewer_are_accepted_but_not_nobody() {
     let path = rig.folder.join(".s.PGSQL.6432");
     let mut crowd: Vec<_> = (0..120).map(|_| UnixStream::connect(&path).unwrap()).collect();
     let before = rig.clients();
-    // Each has another byte to say whenever it was heard, and is never done.
+    // Each one has another byte to send after each read, and never finishes.
     for byte in &words[..TURNS] {
         for client in &mut crowd {
             client.write_all(&[*byte]).unwrap();
@@ -215,7 +215,7 @@ fn while_more_is_said_than_heard_fewer_are_accepted_but_not_nobody() {
 }
 
 #[test]
-fn what_another_process_may_have_is_left_alone_whatever_is_ordered() {
+fn orders_do_not_touch_exported_connections() {
     let kill = || ShellMail::Kill(["app".to_owned()].into());
     let mut rig = Rig::new(8);
     let theirs = rig.export();
@@ -228,7 +228,7 @@ fn what_another_process_may_have_is_left_alone_whatever_is_ordered() {
     assert_eq!(rig.clients(), 0);
     drop(theirs);
 
-    // It has not got it after all.
+    // Another process did not get it after all.
     let mut rig = Rig::new(9);
     drop(rig.export());
     rig.tell(kill());

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// Each token as its kind's letter and its text.
+/// Returns each token as the letter of its kind and its text.
 fn tokens(text: &str, standard_strings: bool) -> Vec<String> {
     let mut lexer = Lexer::new(standard_strings);
     let (mut at, mut tokens) = (0, Vec::new());

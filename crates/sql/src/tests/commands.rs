@@ -1,5 +1,5 @@
-//! Every command of the manual's part "SQL Commands", of PostgreSQL 15 to 18. The end-to-end tests
-//! ask PostgreSQL what state statements leave; here it is said what each kind is taken for.
+//! Every command of the manual's part "SQL Commands", of PostgreSQL 15 to 18, with its signs. The
+//! end-to-end tests ask PostgreSQL what state the statements leave.
 
 use super::check;
 use crate::Signs;

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use crate::{Scanner, identifier, scan, statements};
 
-/// Complete tokens: whatever stands between two of them, they stay what they are. Put together at
-/// random they are far more often something than random bytes are.
+/// Complete tokens: they stay the same between any others. Random sequences of them are valid far
+/// more often than random bytes.
 const WORDS: &[&str] = &[
     "SELECT",
     "set",
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn what_stands_between_tokens_makes_no_difference(
+    fn blanks_and_comments_between_tokens_make_no_difference(
         tokens in prop::collection::vec(
             (
                 prop::sample::select([WORDS, LONGER].concat()),

@@ -1,4 +1,4 @@
-//! Each sign: what has it, and what looks like it and has not.
+//! Each sign: texts that have it, and similar texts that do not.
 
 use super::{check, signs};
 use crate::{Signs, scan};
@@ -316,7 +316,7 @@ fn the_kind_of_strings_decides_where_they_end() {
 }
 
 #[test]
-fn what_is_in_doubt_is_opaque() {
+fn doubtful_texts_are_opaque() {
     check(&[
         ("SELECT 'a", OPAQUE),
         ("SELECT \"a", OPAQUE),

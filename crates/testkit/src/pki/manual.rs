@@ -1,5 +1,5 @@
-//! Certificates as PostgreSQL's manual makes them ("Creating Certificates"): a root of version 3, and
-//! what it signs has version 1.
+//! Certificates as in PostgreSQL's manual ("Creating Certificates"): a root of version 3, which
+//! signs certificates of version 1.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -31,7 +31,7 @@ impl ManualAuthority {
         own
     }
 
-    /// The file of its own certificate.
+    /// Returns the file of its own certificate.
     pub fn file(&self) -> &str {
         text(&self.root)
     }
@@ -41,7 +41,7 @@ impl ManualAuthority {
         self.issue_for(name, &["-newkey", "rsa:2048"])
     }
 
-    /// Signs one with a key on this curve, such as `P-521`.
+    /// Signs a certificate with a key on this curve, such as `P-521`.
     pub fn issue_on(&self, name: &str, curve: &str) -> Identity {
         let curve = format!("ec_paramgen_curve:{curve}");
         self.issue_for(name, &["-newkey", "ec", "-pkeyopt", &curve])

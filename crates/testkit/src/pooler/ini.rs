@@ -1,9 +1,9 @@
-//! A `pgbouncer.ini` with its `auth_file`, built up by a test; or the `weir.toml` that says the same.
+//! A test's `pgbouncer.ini` with its `auth_file`, or the equivalent `weir.toml`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The two files as text to be. Keys stay in alphabetical order, which neither pooler minds.
+/// The text of the two files. Keys are in alphabetical order, which both poolers accept.
 #[derive(Debug, Clone, Default)]
 pub struct Ini {
     global: BTreeMap<String, String>,
@@ -14,22 +14,22 @@ pub struct Ini {
 }
 
 impl Ini {
-    /// A key of `[pgbouncer]`.
+    /// Sets a key of `[pgbouncer]`.
     pub fn set(&mut self, key: &str, value: impl ToString) {
         self.global.insert(key.to_owned(), value.to_string());
     }
 
-    /// A key of `[pgbouncer]`, unless it was set before.
+    /// Sets a key of `[pgbouncer]`, unless it was set before.
     pub(super) fn set_default(&mut self, key: &str, value: impl ToString) {
         self.global.entry(key.to_owned()).or_insert_with(|| value.to_string());
     }
 
-    /// Leaves a key of `[pgbouncer]` to its default.
+    /// Resets a key of `[pgbouncer]` to its default.
     pub fn unset(&mut self, key: &str) {
         self.global.remove(key);
     }
 
-    /// An entry of `[databases]`.
+    /// Adds an entry of `[databases]`.
     pub fn database(&mut self, name: &str, connection: &str) {
         self.databases.insert(name.to_owned(), connection.to_owned());
     }
@@ -39,17 +39,17 @@ impl Ini {
         self.databases.remove(name);
     }
 
-    /// An entry of `[users]`.
+    /// Adds an entry of `[users]`.
     pub fn user(&mut self, name: &str, settings: &str) {
         self.users.insert(name.to_owned(), settings.to_owned());
     }
 
-    /// An entry of `[peers]`.
+    /// Adds an entry of `[peers]`.
     pub fn peer(&mut self, id: u32, connection: &str) {
         self.peers.insert(id.to_string(), connection.to_owned());
     }
 
-    /// A line of `auth_file`: a password, an MD5 or a SCRAM verifier.
+    /// Adds a line of `auth_file`: a password, an MD5 or a SCRAM verifier.
     pub fn secret(&mut self, user: &str, secret: &str) {
         self.secrets.insert(user.to_owned(), secret.to_owned());
     }
@@ -74,8 +74,8 @@ impl Ini {
         text
     }
 
-    /// Everything as strings, which a `weir.toml` reads as `pgbouncer.ini` would. Connection strings
-    /// must not have quotes.
+    /// Returns a `weir.toml` with all values as strings, which are read as in `pgbouncer.ini`.
+    /// Connection strings must not contain quotes.
     pub(super) fn toml(&self) -> String {
         let pairs = |text: &mut String, pairs: &mut dyn Iterator<Item = (&str, &str)>| {
             for (key, value) in pairs {

@@ -1,4 +1,4 @@
-//! The answer to a console command.
+//! The reply to a console command.
 
 use crate::Outcome;
 
@@ -18,14 +18,14 @@ impl Table {
         Self { columns: outcome.columns, rows }
     }
 
-    /// Values of one column.
+    /// Returns the values of one column.
     #[track_caller]
     pub fn column(&self, name: &str) -> Vec<&str> {
         let index = self.index(name);
         self.rows.iter().map(|row| row[index].as_str()).collect()
     }
 
-    /// The rows in which a column has a value.
+    /// Returns the rows in which a column has this value.
     #[track_caller]
     pub fn with(&self, name: &str, value: &str) -> Self {
         let index = self.index(name);
@@ -33,7 +33,7 @@ impl Table {
         Self { columns: self.columns.clone(), rows }
     }
 
-    /// The value of a column in the only row.
+    /// Returns the value of a column in the only row.
     #[track_caller]
     pub fn only(&self, name: &str) -> &str {
         match self.column(name)[..] {
@@ -42,7 +42,7 @@ impl Table {
         }
     }
 
-    /// Sum of a column of integers.
+    /// Returns the sum of a column of integers.
     #[track_caller]
     pub fn sum(&self, name: &str) -> u64 {
         let number = |text: &str| text.parse::<u64>().unwrap_or_else(|e| panic!("{text}: {e}"));

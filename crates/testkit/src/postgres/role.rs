@@ -1,8 +1,8 @@
-//! Login roles, and how each has to prove itself to the server over TCP.
+//! Login roles, and their authentication methods over TCP.
 
 use super::Postgres;
 
-/// A role's method is the group it is in; who is in none needs SCRAM.
+/// A role's method is the group that it is in; without a group it is SCRAM.
 pub(super) const HBA: &str = "\
 local all postgres trust
 host all +auth_trust 127.0.0.1/32 trust
@@ -17,10 +17,10 @@ CREATE ROLE auth_trust; CREATE ROLE auth_password; CREATE ROLE auth_md5; CREATE 
 CREATE ROLE app LOGIN PASSWORD 'app-secret';
 GRANT pg_signal_backend TO app";
 
-/// How the server makes a role prove itself.
+/// The server's authentication method for a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerAuth {
-    /// Not at all.
+    /// No authentication.
     Trust,
     /// The password as text.
     Password,
@@ -44,7 +44,7 @@ impl ServerAuth {
     }
 }
 
-/// What the server keeps of a password.
+/// The stored form of a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verifier {
     /// `md5` and 32 hexadecimal digits.
@@ -56,29 +56,29 @@ pub enum Verifier {
 /// A login role made for one test.
 #[derive(Debug, Clone)]
 pub struct Role {
-    /// Its name.
+    /// The role's name.
     pub name: String,
-    /// Its password.
+    /// The role's password.
     pub password: String,
-    /// What the server stored of the password, in the form `auth_file` takes.
+    /// The server's stored form of the password, as in `auth_file`.
     pub verifier: String,
 }
 
 impl Role {
-    /// The role most tests use: proves itself by SCRAM.
+    /// The role of most tests; it logs in by SCRAM.
     pub const APP: &'static str = "app";
     /// Its password.
     pub const APP_PASSWORD: &'static str = "app-secret";
 }
 
 impl Postgres {
-    /// Creates a login role that proves itself over TCP by `method`.
+    /// Creates a role that logs in over TCP by `method`.
     pub fn role(&self, method: ServerAuth) -> Role {
         let verifier = if method == ServerAuth::Md5 { Verifier::Md5 } else { Verifier::Scram };
         self.role_with(method, verifier)
     }
 
-    /// The same with the kind of verifier chosen.
+    /// Creates a role with this kind of verifier.
     pub fn role_with(&self, method: ServerAuth, verifier: Verifier) -> Role {
         let name = self.name("role");
         let password = format!("secret of {name}");

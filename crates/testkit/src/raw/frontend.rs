@@ -1,7 +1,7 @@
 //! The messages a frontend sends, as bytes.
 //!
-//! Written out here instead of taken from the product's own codec: were both sides of a test to
-//! share one, a mistake in it would cancel itself out.
+//! Written here and not taken from the product: if both sides of a test shared a codec, a mistake
+//! in it would not be noticed.
 
 /// Any message: tag, length, payload.
 pub fn message(tag: u8, payload: &[u8]) -> Vec<u8> {
@@ -16,7 +16,7 @@ pub fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
     startup_of(0, parameters)
 }
 
-/// The same of protocol 3.`minor`.
+/// The first message with protocol 3.`minor`.
 pub fn startup_of(minor: u16, parameters: &[(&str, &str)]) -> Vec<u8> {
     let mut body = (3 << 16 | u32::from(minor)).to_be_bytes().to_vec();
     for (key, value) in parameters {
@@ -37,7 +37,7 @@ pub fn gssenc_request() -> Vec<u8> {
     special_request(80_877_104)
 }
 
-/// Cancels what the connection with this key is doing; sent on a connection of its own.
+/// Cancels the query of the connection with this key; sent on its own connection.
 pub fn cancel_request(pid: i32, secret: &[u8]) -> Vec<u8> {
     let code: u32 = 80_877_102;
     let head = [length(12 + secret.len()), code.to_be_bytes(), pid.to_be_bytes()].concat();
@@ -112,7 +112,7 @@ pub fn sync() -> Vec<u8> {
     message(b'S', &[])
 }
 
-/// Asks for the replies so far.
+/// Requests the replies so far.
 pub fn flush() -> Vec<u8> {
     message(b'H', &[])
 }
@@ -127,7 +127,7 @@ pub fn copy_done() -> Vec<u8> {
     message(b'c', &[])
 }
 
-/// Gives copy-in up.
+/// Aborts copy-in.
 pub fn copy_fail(reason: &str) -> Vec<u8> {
     message(b'f', &text(reason))
 }
@@ -150,7 +150,7 @@ pub fn password(secret: &str) -> Vec<u8> {
     message(b'p', &text(secret))
 }
 
-/// Says goodbye.
+/// Ends the connection.
 pub fn terminate() -> Vec<u8> {
     message(b'X', &[])
 }

@@ -11,7 +11,7 @@ const SASL_CONTINUE: u32 = 11;
 const SASL_FINAL: u32 = 12;
 
 impl RawClient {
-    /// Logs in over TCP; the error is what the server refused with.
+    /// Logs in over TCP, or returns the server's error.
     #[track_caller]
     pub fn login(
         port: u16,
@@ -24,9 +24,9 @@ impl RawClient {
         Ok(client)
     }
 
-    /// Sends the startup packet, answers what is asked, and returns all messages up to the first
-    /// ReadyForQuery. The error is what the server refused with before it closed the connection;
-    /// a connection that closes without one is [`ServerError::closed`].
+    /// Sends the startup packet and replies to authentication requests. Returns all messages up to
+    /// the first ReadyForQuery. The error is the server's last one before it closed the connection,
+    /// or [`ServerError::closed`] if there was none.
     #[track_caller]
     pub fn authenticate(
         &mut self,
@@ -43,7 +43,7 @@ impl RawClient {
         }
     }
 
-    /// The same, but returns all messages either up to ReadyForQuery or to the end.
+    /// Does the same, but returns all messages up to ReadyForQuery or to the end.
     #[track_caller]
     pub fn try_authenticate(&mut self, startup: &[(&str, &str)], password: &str) -> Vec<Message> {
         self.send(frontend::startup_of(self.minor, startup));
@@ -94,7 +94,7 @@ impl RawClient {
     }
 }
 
-/// The verifier PostgreSQL stores for an MD5 password.
+/// Returns the verifier that PostgreSQL stores for an MD5 password.
 pub fn md5_verifier(user: &str, password: &str) -> String {
     format!("md5{}", md5_hex(&[password.as_bytes(), user.as_bytes()]))
 }

@@ -1,4 +1,4 @@
-//! What a server sent: one message, an error, or all that answers a simple query.
+//! Messages of a server: one message, an error, or the whole reply to a simple query.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Message {
     /// The type byte.
     pub tag: u8,
-    /// What follows the length field.
+    /// The bytes after the length field.
     pub body: Vec<u8>,
 }
 
@@ -128,7 +128,7 @@ pub struct ServerError {
 }
 
 impl ServerError {
-    /// Stands for a connection that was closed without a word.
+    /// Returns the error for a connection that was closed without a message.
     pub fn closed() -> Self {
         Self { fields: vec![('M', "connection closed".to_owned())] }
     }
@@ -153,7 +153,7 @@ impl ServerError {
         self.fields.iter().find(|(t, _)| *t == tag).map_or("", |(_, text)| text)
     }
 
-    /// The three that every error has, for one comparison in a test.
+    /// Returns the three fields that every error has, for one comparison in a test.
     pub fn summary(&self) -> (&str, &str, &str) {
         (self.severity(), self.code(), self.message())
     }
@@ -165,7 +165,7 @@ impl fmt::Debug for ServerError {
     }
 }
 
-/// All that answered a simple query, up to ReadyForQuery.
+/// The whole reply to a simple query, up to ReadyForQuery.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// Column names of the last result.
@@ -206,7 +206,7 @@ impl Message {
     }
 }
 
-/// Takes a message body apart; what is missing reads as empty or zero.
+/// Reads a message body; missing fields read as empty or zero.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -19,7 +19,7 @@ pub(super) struct Scram {
 impl Scram {
     pub(super) fn new(password: &str) -> Self {
         static EXCHANGES: AtomicU32 = AtomicU32::new(0);
-        // Always as long, so that the lengths of two exchanges can be compared.
+        // Always of the same length, so that the lengths of two exchanges can be compared.
         let nonce = format!("testkit{:08}", EXCHANGES.fetch_add(1, Ordering::Relaxed));
         Self { password: password.to_owned(), nonce, server_signature: Vec::new() }
     }
@@ -28,7 +28,7 @@ impl Scram {
         format!("n,,{}", self.first_bare())
     }
 
-    /// Answers the server's challenge with the proof.
+    /// Returns the proof for the server's challenge.
     #[track_caller]
     pub(super) fn answer(&mut self, challenge: &str) -> String {
         let nonce = attribute(challenge, "r=");
@@ -47,7 +47,7 @@ impl Scram {
         format!("{unproven},p={}", BASE64.encode(proof))
     }
 
-    /// The server, too, must prove that it knows the password.
+    /// Checks the proof that the server knows the password.
     #[track_caller]
     pub(super) fn check_final(&self, message: &str) {
         let signature = BASE64.decode(attribute(message, "v=")).expect("signature is base64");

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Longer than any answer of a loaded test machine, shorter than a test's patience.
+/// Longer than any reply of a loaded test machine, shorter than a test's time limit.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]

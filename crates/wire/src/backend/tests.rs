@@ -7,7 +7,7 @@ use crate::messages::{
 };
 use crate::{HEADER_LEN, Header};
 
-/// The body of the one message `build` makes, which must have this code and be all there is.
+/// Returns the body of the single message that `build` makes, which must have this code.
 #[track_caller]
 fn body(code: u8, build: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = b"earlier".to_vec();
@@ -71,7 +71,7 @@ fn a_negotiated_version_is_read_back() {
         body(NEGOTIATE_PROTOCOL_VERSION, |out| negotiate_protocol_version(out, 2, &[b"_pq_.x"]));
     assert_eq!(decode(&written), read(2, 1));
     assert_eq!(decode(b"\0\x03\0\0\0\0\0\0"), read(0, 0));
-    // Cut short, or of another major version.
+    // Too short, or of another major version.
     assert_eq!(decode(b"\0\x03\0\0\0\0\0"), None);
     assert_eq!(decode(b"\0\x02\0\0\0\0\0\0"), None);
 }

@@ -8,7 +8,7 @@ use crate::messages::{
 use crate::startup::{StartupRequest, packet_len};
 use crate::{HEADER_LEN, Header};
 
-/// The body of the one message `build` makes, which must have this code and be all there is.
+/// Returns the body of the single message that `build` makes, which must have this code.
 #[track_caller]
 fn body(code: u8, build: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = b"earlier".to_vec();
@@ -115,7 +115,7 @@ proptest! {
         let call = [&955_u32.to_be_bytes()[..], &rest, &[0, 0]].concat();
         prop_assert_eq!(call_values(&call).collect::<Vec<_>>(), &there[..]);
         prop_assert_eq!((call_function(&call), call_function(&call[..3])), (Some(955), None));
-        // All that is there is found in the first part of one.
+        // All values that have arrived are found in the first part of a message.
         let part: Vec<_> = bind_values(&body[..cut.index(body.len())]).collect();
         prop_assert!(part.iter().zip(&there).all(|(part, whole)| whole.starts_with(part)));
     }

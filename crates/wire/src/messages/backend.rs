@@ -9,7 +9,7 @@ use crate::reader::Reader;
 /// The server's request for authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthenticationRequest<'a> {
-    /// Nothing: we are in.
+    /// The client is authenticated.
     Ok,
     Cleartext,
     /// The salt to hash with.
@@ -17,7 +17,7 @@ pub enum AuthenticationRequest<'a> {
     Sasl(Mechanisms<'a>),
     SaslContinue(&'a [u8]),
     SaslFinal(&'a [u8]),
-    /// A method that is not spoken here (GSSAPI, SSPI, Kerberos), by its number.
+    /// A method that is not supported (GSSAPI, SSPI, Kerberos), by its number.
     Unsupported(u32),
 }
 
@@ -42,7 +42,7 @@ impl<'a> AuthenticationRequest<'a> {
     }
 }
 
-/// The names of the SASL mechanisms a server offers, its preferred one first; an iterator.
+/// The names of the SASL mechanisms that a server offers, the preferred one first; an iterator.
 #[derive(Clone, Copy, Debug)]
 pub struct Mechanisms<'a> {
     reader: Reader<'a>,
@@ -57,7 +57,7 @@ impl<'a> Mechanisms<'a> {
         Ok(list)
     }
 
-    /// Whether that mechanism is offered.
+    /// Is this mechanism offered?
     #[must_use]
     pub fn contains(&self, mechanism: &str) -> bool {
         self.into_iter().any(|offered| offered == mechanism.as_bytes())
@@ -80,21 +80,21 @@ impl PartialEq for Mechanisms<'_> {
 
 impl Eq for Mechanisms<'_> {}
 
-/// The server's answer to a startup packet of a newer protocol, or with extensions, than it knows.
+/// The server's reply to a startup packet with a newer protocol or unknown extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NegotiateProtocolVersion {
-    /// It goes on with 3.`minor`.
+    /// The server continues with 3.`minor`.
     pub minor: u16,
-    /// How many extensions it declines.
+    /// The number of extensions that the server declines.
     pub declined: u32,
 }
 
 impl NegotiateProtocolVersion {
-    /// The manual speaks of a minor version only; PostgreSQL sends the whole one, and so must all.
+    /// The manual documents the minor version only. PostgreSQL sends the whole version.
     ///
     /// # Errors
     /// When a number is missing or the version is not 3.x. The names of the extensions are not
-    /// looked at.
+    /// read.
     pub fn decode(body: &[u8]) -> Result<Self, MessageError> {
         const NAME: &str = "NegotiateProtocolVersion";
         let mut reader = Reader::new(body);
@@ -105,7 +105,7 @@ impl NegotiateProtocolVersion {
     }
 }
 
-/// A run-time parameter of the server and its value now.
+/// A parameter of the server and its present value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterStatus<'a> {
     pub name: &'a [u8],
@@ -196,7 +196,7 @@ impl<'a> CommandComplete<'a> {
     }
 }
 
-/// The server waits for the next query.
+/// The server is ready for the next query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyForQuery {
     /// `I` idle, `T` in a transaction, `E` in a failed one; never anything else.
@@ -212,6 +212,38 @@ impl ReadyForQuery {
             &[status @ (b'I' | b'T' | b'E')] => Ok(Self { status }),
             _ => Err(MessageError::new("ReadyForQuery", "a status of I, T or E")),
         }
+    }
+}
+
+/// The names and types of the columns of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowDescription<'a> {
+    /// A name and the OID of a type for each column.
+    pub columns: Vec<(&'a [u8], u32)>,
+}
+
+impl<'a> RowDescription<'a> {
+    /// # Errors
+    /// When a column is cut short, or bytes follow the last.
+    pub fn decode(body: &'a [u8]) -> Result<Self, MessageError> {
+        const NAME: &str = "RowDescription";
+        /// The OID of the table, and the number of the column in it.
+        const TABLE_LEN: usize = 6;
+        /// The size of the type, its modifier, and the format of the values.
+        const TYPE_LEN: usize = 8;
+        let mut reader = Reader::new(body);
+        let count = reader.u16().ok_or(MessageError::new(NAME, "a count of columns"))?;
+        let mut columns = Vec::new();
+        for _ in 0..count {
+            let name = reader.cstr().ok_or(MessageError::new(NAME, "a name"))?;
+            let type_oid = reader
+                .bytes(TABLE_LEN)
+                .and_then(|_| reader.u32())
+                .filter(|_| reader.bytes(TYPE_LEN).is_some());
+            columns.push((name, type_oid.ok_or(MessageError::new(NAME, "a type"))?));
+        }
+        MessageError::check_end(&reader, NAME)?;
+        Ok(Self { columns })
     }
 }
 
@@ -239,7 +271,7 @@ impl<'a> DataRow<'a> {
         Ok(row)
     }
 
-    /// How many columns it has.
+    /// Returns the number of columns.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::from(self.columns)
@@ -250,7 +282,7 @@ impl<'a> DataRow<'a> {
         self.columns == 0
     }
 
-    /// The values in the order of the columns; `None` is the SQL null.
+    /// Returns the values in the order of the columns; `None` is the SQL null.
     #[must_use]
     pub fn values(&self) -> Values<'a> {
         Values { left: self.columns, reader: Reader::new(self.values) }

@@ -11,8 +11,8 @@ pub struct Parse<'a> {
     /// Empty for the unnamed statement.
     pub name: &'a [u8],
     pub sql: &'a [u8],
-    /// The count of parameter types and their OIDs as they stand in the message; the length is
-    /// checked against the count.
+    /// The number of parameter types and their OIDs as in the message; the length matches the
+    /// number.
     pub types_raw: &'a [u8],
 }
 
@@ -34,14 +34,14 @@ impl<'a> Parse<'a> {
     }
 }
 
-/// A statement to make into a portal.
+/// A request to create a portal from a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind<'a> {
     /// Empty for the unnamed portal.
     pub portal: &'a [u8],
     /// Empty for the unnamed statement.
     pub statement: &'a [u8],
-    /// Formats, values and result formats, not looked into.
+    /// Formats, values and result formats, not examined.
     pub rest: &'a [u8],
 }
 
@@ -58,8 +58,8 @@ impl<'a> Bind<'a> {
     }
 }
 
-/// Portal, statement and where in the body the rest begins, from as much of a [`Bind`] as has
-/// arrived; `None` when that does not reach the end of both names.
+/// Returns the portal, the statement and the position of the rest, from the part of a [`Bind`] that
+/// has arrived. Returns `None` if the names are incomplete.
 #[inline]
 #[must_use]
 pub fn bind_names(partial_body: &[u8]) -> Option<(&[u8], &[u8], usize)> {
@@ -69,25 +69,25 @@ pub fn bind_names(partial_body: &[u8]) -> Option<(&[u8], &[u8], usize)> {
     Some((portal, statement, partial_body.len() - reader.remaining()))
 }
 
-/// The values in a Bind's body, or in the first part of one; NULL is left out.
+/// Returns the values in a Bind's body, or in the first part of one, without NULLs.
 pub fn bind_values(partial_body: &[u8]) -> impl Iterator<Item = &[u8]> {
     let rest = bind_names(partial_body).and_then(|(.., at)| partial_body.get(at..));
     values(rest.unwrap_or_default())
 }
 
-/// The number of the function in a FunctionCall's body, or in the first part of one. `None` if that
-/// does not reach so far.
+/// Returns the OID of the function in a FunctionCall's body, or in the first part of one. Returns
+/// `None` if it is incomplete.
 #[must_use]
 pub fn call_function(partial_body: &[u8]) -> Option<u32> {
     Reader::new(partial_body).u32()
 }
 
-/// The arguments in a FunctionCall's body, or in the first part of one; NULL is left out.
+/// Returns the arguments in a FunctionCall's body, or in the first part of one, without NULLs.
 pub fn call_values(partial_body: &[u8]) -> impl Iterator<Item = &[u8]> {
     values(partial_body.get(size_of::<u32>()..).unwrap_or_default())
 }
 
-/// From the count of the formats on.
+/// Reads from the number of formats on.
 fn values(partial: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut reader = Reader::new(partial);
     let formats = reader.u16().unwrap_or_default();
@@ -107,17 +107,18 @@ fn values(partial: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The first of a Bind's parameters.
+/// The first parameter of a Bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstParameter<'a> {
     pub is_binary: bool,
     /// `None` for NULL.
     pub value: Option<&'a [u8]>,
-    /// How many there are in all.
+    /// The number of all parameters.
     pub count: u16,
 }
 
-/// The first parameter in a Bind's body. `None` if there is none, or the body is malformed up to it.
+/// Returns the first parameter in a Bind's body. Returns `None` if there is none, or the body is
+/// malformed before it.
 #[must_use]
 pub fn first_parameter(body: &[u8]) -> Option<FirstParameter<'_>> {
     let (is_binary, mut reader) = parameters(body)?;
@@ -129,28 +130,29 @@ pub fn first_parameter(body: &[u8]) -> Option<FirstParameter<'_>> {
     Some(FirstParameter { is_binary, value, count })
 }
 
-/// How many parameters a Bind's body gives. `None` if it is malformed up to that.
+/// Returns the number of parameters in a Bind's body. Returns `None` if the body is malformed
+/// before it.
 #[must_use]
 pub fn parameter_count(body: &[u8]) -> Option<u16> {
     parameters(body)?.1.u16()
 }
 
-/// Whether the first parameter is binary, and what follows the formats.
+/// Returns whether the first parameter is binary, and what follows the formats.
 fn parameters(body: &[u8]) -> Option<(bool, Reader<'_>)> {
     let (.., rest_at) = bind_names(body)?;
     let mut reader = Reader::new(body.get(rest_at..)?);
     let formats = reader.u16()?;
-    // One format is that of all parameters; without any, all are text.
+    // A single format applies to all parameters; without any, all are text.
     let first = Reader::new(reader.bytes(2 * usize::from(formats))?).u16();
     Some((first.is_some_and(|code| code != 0), reader))
 }
 
-/// A portal to be run.
+/// A request to run a portal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execute<'a> {
     /// Empty for the unnamed portal.
     pub portal: &'a [u8],
-    /// How many rows at most; 0 = all.
+    /// Maximal number of rows; 0 = all.
     pub rows_max: u32,
 }
 
@@ -210,7 +212,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// The answer to a request for a password, in clear or as an MD5 hash.
+/// The reply to a request for a password, in cleartext or as an MD5 hash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Password<'a> {
     pub password: &'a [u8],
@@ -233,12 +235,12 @@ impl fmt::Debug for Password<'_> {
     }
 }
 
-/// The first answer in a SASL exchange. Later ones (SASLResponse) are nothing but their data.
+/// The first reply in a SASL exchange. Later ones (SASLResponse) contain only data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SaslInitialResponse<'a> {
     /// The mechanism the client chose among those offered.
     pub mechanism: &'a [u8],
-    /// Empty also where the client sent no initial data at all, which SCRAM does not allow.
+    /// Also empty if the client sent no initial data, which SCRAM does not allow.
     pub data: &'a [u8],
 }
 

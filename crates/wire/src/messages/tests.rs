@@ -1,9 +1,10 @@
-//! Bodies that the views refuse. That they read back what the builders write is tested beside the
-//! builders.
+//! Bodies that the views refuse. The tests of the builders check that the views read what builders
+//! write.
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::{HEADER_LEN, backend};
 
 #[track_caller]
 fn refused<T: std::fmt::Debug>(decoded: Result<T, MessageError>, expected: &str) {
@@ -63,6 +64,22 @@ fn a_row_with_a_wild_length_is_refused() {
 }
 
 #[test]
+fn a_row_description_has_names_and_types() {
+    let columns = [
+        backend::Column { name: "database", type_oid: 25, type_len: -1 },
+        backend::Column { name: "maxwait", type_oid: 23, type_len: 4 },
+    ];
+    let mut out = Vec::new();
+    backend::row_description(&mut out, &columns);
+    let body = &out[HEADER_LEN..];
+    let read = RowDescription::decode(body).unwrap();
+    assert_eq!(read.columns, [(&b"database"[..], 25), (&b"maxwait"[..], 23)]);
+    for len in 0..body.len() {
+        assert!(RowDescription::decode(&body[..len]).is_err(), "{len}");
+    }
+}
+
+#[test]
 fn debug_shows_no_password_and_no_key() {
     let password = Password { password: b"hunter2" };
     let initial = SaslInitialResponse { mechanism: b"M", data: b"n,,n=,r=x" };
@@ -72,7 +89,7 @@ fn debug_shows_no_password_and_no_key() {
     assert_eq!(format!("{key:?}"), "BackendKeyData { pid: 1, .. }");
 }
 
-/// Bytes with more of what the decoders look for than chance would give.
+/// Bytes that contain more of what the decoders expect than random ones.
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![3 => Just(0), 1 => Just(0xff), 1 => 1_u8..16, 2 => any::<u8>()];
     prop::collection::vec(byte, 0..80)
@@ -87,8 +104,8 @@ proptest! {
         let _ = ParameterStatus::decode(&body);
         if let Ok(said) = NotificationResponse::decode(&body) {
             let mut again = Vec::new();
-            crate::backend::notification(&mut again, said.pid, said.channel, said.payload);
-            prop_assert_eq!(&again[crate::HEADER_LEN..], &body[..]);
+            backend::notification(&mut again, said.pid, said.channel, said.payload);
+            prop_assert_eq!(&again[HEADER_LEN..], &body[..]);
         }
         let _ = Parse::decode(&body);
         let _ = Password::decode(&body);
@@ -100,6 +117,9 @@ proptest! {
         let _ = bind_names(&body);
         if let Ok(AuthenticationRequest::Sasl(list)) = AuthenticationRequest::decode(&body) {
             prop_assert!(list.count() <= body.len());
+        }
+        if let Ok(row) = RowDescription::decode(&body) {
+            prop_assert!(row.columns.len() <= body.len());
         }
         if let Ok(row) = DataRow::decode(&body) {
             prop_assert_eq!(row.values().count(), row.len());

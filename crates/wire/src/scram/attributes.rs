@@ -10,14 +10,14 @@ pub(super) struct Attributes<'a, P: FnMut(&u8) -> bool> {
     parts: std::slice::Split<'a, u8, P>,
 }
 
-/// The attributes of a message.
+/// Returns the attributes of a message.
 pub(super) fn attributes(message: &[u8]) -> Attributes<'_, impl FnMut(&u8) -> bool> {
     Attributes { parts: message.split(|byte| *byte == b',') }
 }
 
 impl<'a, P: FnMut(&u8) -> bool> Attributes<'a, P> {
-    /// The value of the next attribute, which must have this name. The extension `m`, which no
-    /// side may ignore, can stand before the first.
+    /// Returns the value of the next attribute, which must have this name. The extension `m`, which
+    /// must not be ignored, can precede the first one.
     pub(super) fn expect(
         &mut self,
         name: u8,
@@ -30,7 +30,7 @@ impl<'a, P: FnMut(&u8) -> bool> Attributes<'a, P> {
         }
     }
 
-    /// Skips what is left, extensions nobody here knows; they must be attributes all the same.
+    /// Skips the remaining attributes: unknown extensions, which must be well-formed.
     pub(super) fn skip_extensions(self) -> Result<(), ScramError> {
         for part in self.parts {
             if !matches!(part, [name, b'=', ..] if name.is_ascii_alphabetic()) {
@@ -41,7 +41,7 @@ impl<'a, P: FnMut(&u8) -> bool> Attributes<'a, P> {
     }
 }
 
-/// Whether it may be a nonce: visible ASCII characters other than a comma, one at least.
+/// Can it be a nonce: at least one visible ASCII character, and no comma?
 pub(super) fn is_nonce(nonce: &[u8]) -> bool {
     !nonce.is_empty() && nonce.iter().all(|byte| byte.is_ascii_graphic() && *byte != b',')
 }
@@ -54,7 +54,7 @@ pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
-/// Base64 of exactly one SHA-256 digest.
+/// Decodes Base64 of exactly one SHA-256 digest.
 pub(super) fn decode_key(text: &[u8]) -> Option<[u8; 32]> {
     decode(text)?.try_into().ok()
 }

@@ -1,4 +1,5 @@
-//! The side that proves: we log in to a PostgreSQL, and make sure that it knows our password too.
+//! The client's side: Weir logs in to PostgreSQL, and checks that PostgreSQL knows the password
+//! too.
 //!
 //! ```text
 //!   ExpectServerFirst -> ExpectServerFinal -> Proven      (any error: Failed)
@@ -17,10 +18,10 @@ use super::exchange::{
 use super::keys::{ScramKeys, hmac, sha256, xor};
 use super::verifier::parse_iterations;
 
-/// The secret for our login. `Debug` shows only which.
+/// The secret for the login. `Debug` shows only its kind.
 #[derive(Clone)]
 pub enum ScramSecret {
-    /// Keys a client's proof revealed; they fit only a server with the same verifier.
+    /// Keys from a client's proof; they fit only a server with the same verifier.
     Keys(ScramKeys),
     Password(Vec<u8>),
 }
@@ -34,22 +35,22 @@ impl fmt::Debug for ScramSecret {
     }
 }
 
-/// One exchange; it answers the server's first message and checks its last.
+/// One exchange. It answers the server's first message and checks the last one.
 pub struct ScramClient {
     secret: ScramSecret,
-    /// Our nonce as it stands in the messages.
+    /// Our nonce as in the messages.
     nonce: String,
     binding: Binding,
-    /// Keys of the password, by the salt and the iterations they were derived with.
+    /// Keys of the password, with the salt and the iterations that they were derived with.
     derived: Option<(Vec<u8>, u32, ScramKeys)>,
     state: State,
 }
 
 /// The channel binding that we announce.
 enum Binding {
-    /// We cannot.
+    /// We do not support it.
     Unbound,
-    /// We can, and the server has not offered it.
+    /// We support it, and the server has not offered it.
     NotOffered,
     /// To the connection whose certificate has this digest.
     Bound(Arc<[u8]>),
@@ -84,9 +85,9 @@ impl ScramClient {
         }
     }
 
-    /// Binds to the TLS connection whose server has shown a certificate of this digest
-    /// (`tls-server-end-point`, RFC 5929; empty: there is none), if the server `offers` that. If it
-    /// does not, it will notice should somebody have kept its offer from us.
+    /// Binds to the TLS connection whose server certificate has this digest
+    /// (`tls-server-end-point`, RFC 5929; empty: there is none), if the server `offers` it.
+    /// Otherwise the server will notice if an attacker has removed its offer.
     #[must_use]
     pub fn bound_to(mut self, end_point: &Arc<[u8]>, offers: bool) -> Self {
         self.binding = match (end_point.is_empty(), offers) {
@@ -97,7 +98,7 @@ impl ScramClient {
         self
     }
 
-    /// The mechanism of the SASLInitialResponse.
+    /// Returns the mechanism of the SASLInitialResponse.
     pub fn mechanism(&self) -> &'static str {
         match self.binding {
             Binding::Bound(_) => MECHANISM_PLUS,
@@ -105,16 +106,15 @@ impl ScramClient {
         }
     }
 
-    /// Hands in what [`Self::derived`] gave in an earlier exchange with the same password. It
-    /// saves deriving the keys if the server still has the same salt and iterations, and changes
-    /// nothing if it does not.
+    /// Takes the result of [`Self::derived`] from an earlier exchange with the same password. It
+    /// saves deriving the keys if the server still has the same salt and iterations.
     #[must_use]
     pub fn with_derived(mut self, salt: Vec<u8>, iterations: u32, keys: ScramKeys) -> Self {
         self.derived = Some((salt, iterations, keys));
         self
     }
 
-    /// The data of the SASLInitialResponse.
+    /// Returns the data of the SASLInitialResponse.
     pub fn first(&mut self) -> Vec<u8> {
         [self.gs2_header(), self.first_bare().as_bytes()].concat()
     }
@@ -127,7 +127,7 @@ impl ScramClient {
         }
     }
 
-    /// The header again, and the digest, if we are bound to it.
+    /// Returns the header again, and the digest with channel binding.
     fn channel_binding(&self) -> String {
         match &self.binding {
             Binding::Unbound | Binding::NotOffered => encode(self.gs2_header()),
@@ -135,13 +135,13 @@ impl ScramClient {
         }
     }
 
-    /// PostgreSQL takes the user from the startup packet, so the name stays empty.
+    /// The name is empty, because PostgreSQL takes the user from the startup packet.
     fn first_bare(&self) -> String {
         format!("n=,r={}", self.nonce)
     }
 
-    /// Takes the data of the AuthenticationSASLContinue and gives those of the SASLResponse. With
-    /// a password this derives the keys, unless they were handed in.
+    /// Reads the data of the AuthenticationSASLContinue and returns those of the SASLResponse. With
+    /// a password this derives the keys, unless they are known.
     ///
     /// # Errors
     /// When the message is malformed, demands more than [`ITERATIONS_MAX`] iterations from a
@@ -158,7 +158,7 @@ impl ScramClient {
         let iterations = attributes.expect(b'i', "a count of iterations")?;
         let iterations = parse_iterations(iterations).ok_or(malformed("a positive number"))?;
         attributes.skip_extensions()?;
-        // The server must have added something of its own.
+        // The server must have appended a nonce of its own.
         if !nonce.strip_prefix(self.nonce.as_bytes()).is_some_and(is_nonce) {
             return Err(ScramError::Nonce);
         }
@@ -192,7 +192,7 @@ impl ScramClient {
         }
     }
 
-    /// Takes the data of the AuthenticationSASLFinal: whether the server is who it should be.
+    /// Reads the data of the AuthenticationSASLFinal, by which the server proves itself.
     ///
     /// # Errors
     /// When the server reports an error, does not know the verifier, or is out of order.
@@ -216,15 +216,15 @@ impl ScramClient {
         Ok(())
     }
 
-    /// Has the server shown that it knows the password, too?
+    /// Has the server proved that it knows the password, too?
     #[must_use]
     pub fn is_proven(&self) -> bool {
         matches!(self.state, State::Proven)
     }
 
-    /// Salt, iterations and the keys they made of the password, for
-    /// [`Self::with_derived`] next time; `None` before [`Self::server_first`] or when it was given
-    /// keys. To be kept only once [`Self::server_final`] has succeeded.
+    /// Returns salt, iterations and the keys derived from the password, for [`Self::with_derived`]
+    /// next time. Returns `None` before [`Self::server_first`] or if the keys were given. Keep them
+    /// only after [`Self::server_final`] has succeeded.
     #[must_use]
     pub fn derived(&self) -> Option<(Vec<u8>, u32, ScramKeys)> {
         self.derived.clone()

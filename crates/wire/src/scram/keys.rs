@@ -1,4 +1,4 @@
-//! The hashes of SCRAM: from a password to keys, from keys to proofs and signatures.
+//! The hashes of SCRAM: from a password to keys, and from keys to proofs and signatures.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 
 use super::saslprep::saslprep;
 
-/// The two keys a password, a salt and a count of iterations make. They allow all that the password
-/// allows, at servers that hold the same verifier. `Debug` does not show them.
+/// The two keys derived from a password, a salt and a number of iterations. At servers with the
+/// same verifier they are equivalent to the password. `Debug` does not show them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScramKeys {
     /// Proves the client to the server.
@@ -19,7 +19,7 @@ pub struct ScramKeys {
 }
 
 impl ScramKeys {
-    /// Derives the keys, which costs two SHA-256 blocks an iteration (about a millisecond for
+    /// Derives the keys, which costs two SHA-256 blocks per iteration (about a millisecond for
     /// PostgreSQL's 4096).
     #[must_use]
     pub fn from_password(password: &[u8], salt: &[u8], iterations: u32) -> Self {
@@ -50,7 +50,7 @@ fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> [u8; 32] {
     salted
 }
 
-/// HMAC-SHA-256 of the parts in a row.
+/// Returns the HMAC-SHA-256 of the concatenated parts.
 pub(crate) fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     let mut mac = keyed(key);
     for part in parts {
@@ -59,8 +59,7 @@ pub(crate) fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// Pads the key to a block ourselves, since the constructor that takes any length cannot promise
-/// to succeed.
+/// Pads the key to a block here, because the constructor for any length returns a Result.
 fn keyed(key: &[u8]) -> Hmac<Sha256> {
     let hashed;
     let key = if key.len() > 64 {

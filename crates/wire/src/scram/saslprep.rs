@@ -1,10 +1,10 @@
-//! How a password is brought into a normal form before it is hashed (RFC 4013), with the exceptions
-//! PostgreSQL makes. Both ends must do it alike, or a password with accents does not match itself.
+//! Normalises a password before it is hashed (RFC 4013), with PostgreSQL's exceptions. If the two
+//! ends did it differently, a password with accents would not match.
 
 use std::borrow::Cow;
 
-/// The password in normal form. PostgreSQL leaves a password of ASCII alone, and takes one that
-/// is not UTF-8, or that the rules forbid or reduce to nothing, as it is.
+/// Returns the password in normal form. As in PostgreSQL, these are left unchanged: ASCII, invalid
+/// UTF-8, and passwords that the rules forbid or reduce to nothing.
 pub(super) fn saslprep(password: &[u8]) -> Cow<'_, [u8]> {
     if password.is_ascii() {
         return Cow::Borrowed(password);
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_normalized_is_taken_as_it_is() {
+    fn passwords_that_cannot_be_normalized_are_unchanged() {
         for raw in ["\u{7}é", "\u{627}1", "\u{ad}", "\u{e000}"] {
             check(raw.as_bytes(), raw.as_bytes());
         }

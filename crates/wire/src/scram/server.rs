@@ -1,4 +1,4 @@
-//! The side that checks: a client proves to us that it knows a password.
+//! The server's side: a client proves that it knows a password.
 //!
 //! ```text
 //!   ExpectClientFirst -> ExpectClientFinal -> Done      (any error: Done)
@@ -15,11 +15,11 @@ use super::exchange::{
 use super::keys::{hmac, xor};
 use super::verifier::ScramVerifier;
 
-/// One exchange; it answers each of the client's two messages once.
+/// One exchange. It answers each of the client's two messages once.
 pub struct ScramServer {
     verifier: ScramVerifier,
     nonce: [u8; NONCE_LEN],
-    /// `tls-server-end-point` of the connection, where channel binding was offered.
+    /// `tls-server-end-point` of the connection, if channel binding was offered.
     end_point: Option<Arc<[u8]>>,
     state: State,
 }
@@ -27,12 +27,12 @@ pub struct ScramServer {
 enum State {
     ExpectClientFirst,
     ExpectClientFinal {
-        /// The value the attribute `c` must have: base64 of the first message's header, and behind
-        /// it what the channel is known by, if the client binds to it.
+        /// The required value of the attribute `c`: base64 of the first message's header, followed
+        /// by the channel's data if the client binds to it.
         channel_binding: String,
-        /// The client's nonce and ours in a row.
+        /// The client's nonce followed by ours.
         nonce: Vec<u8>,
-        /// The text that both sides sign, as far as it is known: the first message of each.
+        /// The known part of the text that both sides sign: the first message of each.
         signed: Vec<u8>,
     },
     Done,
@@ -40,10 +40,10 @@ enum State {
 
 /// The client has proved itself. `Debug` shows nothing of it.
 pub struct ServerFinished {
-    /// The message that proves us to the client; it goes out before AuthenticationOk.
+    /// The message that proves us to the client; it is sent before AuthenticationOk.
     pub reply: Vec<u8>,
-    /// Recovered from the proof. With the verifier's server key it makes the
-    /// [`ScramKeys`](super::ScramKeys) to log in with at a server that holds the same verifier.
+    /// Recovered from the proof. Together with the verifier's server key, it makes the
+    /// [`ScramKeys`](super::ScramKeys) for a login at a server with the same verifier.
     pub client_key: [u8; 32],
 }
 
@@ -66,15 +66,15 @@ impl ScramServer {
         Self { verifier, nonce: server_nonce, end_point: None, state: State::ExpectClientFirst }
     }
 
-    /// Offers channel binding, too, to the TLS connection whose certificate has this digest
-    /// (`tls-server-end-point`, RFC 5929). An empty one is none.
+    /// Also offers channel binding to the TLS connection whose certificate has this digest
+    /// (`tls-server-end-point`, RFC 5929). Empty means none.
     #[must_use]
     pub fn bound_to(mut self, end_point: &Arc<[u8]>) -> Self {
         self.end_point = Some(Arc::clone(end_point)).filter(|digest| !digest.is_empty());
         self
     }
 
-    /// The mechanisms that the client may choose from, the best first.
+    /// Returns the mechanisms that the client may choose from, the best one first.
     pub fn mechanisms(&self) -> &'static [&'static str] {
         match self.end_point {
             Some(_) => &[MECHANISM_PLUS, MECHANISM],
@@ -82,12 +82,12 @@ impl ScramServer {
         }
     }
 
-    /// Takes the mechanism and the data of the SASLInitialResponse and gives the data of the
+    /// Reads the mechanism and the data of the SASLInitialResponse. Returns the data of the
     /// AuthenticationSASLContinue.
     ///
     /// # Errors
-    /// When the mechanism was not offered, when the message is malformed, asks for something
-    /// unsupported, or was there already.
+    /// When the mechanism was not offered, or when the message is malformed, unsupported or
+    /// repeated.
     pub fn client_first(&mut self, mechanism: &[u8], data: &[u8]) -> Result<Vec<u8>, ScramError> {
         let State::ExpectClientFirst = std::mem::replace(&mut self.state, State::Done) else {
             return Err(ScramError::OutOfOrder);
@@ -100,12 +100,12 @@ impl ScramServer {
                 encode(&[GS2_BOUND, &end_point[..]].concat())
             }
             (Flag::Bound, None) => return Err(ScramError::ChannelBinding),
-            // It thinks that we cannot, which it was told otherwise: somebody in between has cut
-            // our list of mechanisms short (RFC 5802, section 6).
+            // The client believes that we do not support it, although we have offered it. So an
+            // attacker has shortened our list of mechanisms (RFC 5802, section 6).
             (Flag::BelievesWeCannot, Some(_)) => return Err(ScramError::ChannelBindingDowngrade),
             (Flag::BelievesWeCannot, None) => encode(GS2_BELIEVES_WE_CANNOT),
             (Flag::Unbound, _) if !binds => encode(GS2_UNBOUND),
-            // The flag is not that of the mechanism.
+            // The flag does not match the mechanism.
             (Flag::Bound | Flag::Unbound, _) => return Err(ScramError::ChannelBindingMismatch),
         };
         let mut attributes = attributes(bare);
@@ -125,7 +125,7 @@ impl ScramServer {
         Ok(reply)
     }
 
-    /// Takes the data of the SASLResponse and, if its proof is right, gives those of the
+    /// Reads the data of the SASLResponse. If its proof is right, returns those of the
     /// AuthenticationSASLFinal.
     ///
     /// # Errors
@@ -162,16 +162,16 @@ impl ScramServer {
 /// The channel binding that the client announces.
 #[derive(Clone, Copy)]
 enum Flag {
-    /// It cannot.
+    /// The client does not support it.
     Unbound,
-    /// It can, and thinks that we cannot.
+    /// The client supports it, and believes that we do not.
     BelievesWeCannot,
-    /// It does.
+    /// The client uses it.
     Bound,
 }
 
-/// The channel-binding flag and the authorization identity stand before the message proper. Gives
-/// the flag, and the rest.
+/// Reads the channel-binding flag and the authorization identity, which precede the message proper.
+/// Returns the flag and the rest.
 fn parse_gs2_header(data: &[u8]) -> Result<(Flag, &[u8]), ScramError> {
     let mut parts = data.splitn(3, |byte| *byte == b',');
     let flag = match parts.next() {
@@ -188,7 +188,7 @@ fn parse_gs2_header(data: &[u8]) -> Result<(Flag, &[u8]), ScramError> {
     }
 }
 
-/// The proof is the last attribute and signs everything before it.
+/// Splits off the proof, which is the last attribute and signs everything before it.
 fn split_proof(data: &[u8]) -> Result<(&[u8], [u8; 32]), ScramError> {
     let error = ScramError::Malformed { expected: "a proof at the end" };
     let comma = data.iter().rposition(|byte| *byte == b',');

@@ -19,8 +19,8 @@ const VERIFIER: &str = "\
     SCRAM-SHA-256$4096:AAECAwQFBgcICQoLDA0ODw==$THoPhoTAuqyoQsK4dUHncUzgfD8fdmhsgKZhWVqNP5U=:7\
     YiHMMi2OcXGRogub03Ek06JRZ9bkhTOdCzHa5iPLiQ=";
 
-/// Passwords and what PostgreSQL 15 stored for them: plain ASCII, one that normalization changes,
-/// one that its rules for text from right to left forbid, one that they would reduce to nothing.
+/// Passwords and PostgreSQL 15's stored values for them. One is plain ASCII, normalisation changes
+/// one, its rules for right-to-left text forbid one, and its rules would reduce one to nothing.
 const STORED: [(&str, &str); 4] = [
     (
         "secret",
@@ -104,7 +104,7 @@ fn a_whole_exchange_byte_for_byte() {
 }
 
 #[test]
-fn what_postgresql_stores_fits_the_password() {
+fn stored_values_of_postgresql_match_the_password() {
     for (password, stored) in STORED {
         let verifier = ScramVerifier::parse(stored).unwrap();
         assert!(verifier.verify_password(password.as_bytes()), "{password:?}");
@@ -118,7 +118,7 @@ fn what_postgresql_stores_fits_the_password() {
 }
 
 #[test]
-fn what_is_not_a_verifier_is_none() {
+fn other_texts_are_no_verifier() {
     for (from, to) in [
         ("SCRAM-SHA-256", "SCRAM-SHA-1"),
         ("SCRAM-SHA-256", "scram-sha-256"),
@@ -401,7 +401,7 @@ proptest! {
     }
 }
 
-/// The text that both sides sign in the exchange above.
+/// Returns the text that both sides sign in the exchange above.
 fn signed() -> String {
     let without_proof = CLIENT_FINAL.split_once(",p=").unwrap().0;
     format!("{},{SERVER_FIRST},{without_proof}", &CLIENT_FIRST["n,,".len()..])

@@ -8,8 +8,8 @@ use super::attributes::{decode, decode_key, encode};
 use super::exchange::MECHANISM;
 use super::keys::{ScramKeys, hmac, sha256};
 
-/// The value PostgreSQL keeps in `pg_authid.rolpassword`. It suffices to check a client's proof,
-/// not to give one. `Display` writes the stored form; `Debug` shows no keys.
+/// The value of PostgreSQL's `pg_authid.rolpassword`. It suffices to check a client's proof, but
+/// not to produce one. `Display` writes the stored form; `Debug` shows no keys.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScramVerifier {
     /// At least 1.
@@ -37,7 +37,7 @@ impl ScramVerifier {
     }
 
     /// Derives the verifier from a password, at the cost of [`ScramKeys::from_password`]. The salt
-    /// should be random; PostgreSQL's has 16 bytes. No iterations count as one.
+    /// should be random; PostgreSQL's has 16 bytes. 0 iterations count as 1.
     #[must_use]
     pub fn from_password(password: &[u8], salt: &[u8], iterations: u32) -> Self {
         let keys = ScramKeys::from_password(password, salt, iterations);
@@ -49,9 +49,9 @@ impl ScramVerifier {
         }
     }
 
-    /// A verifier that no password satisfies, for a user who does not exist. The same seed and
-    /// name give the same salt each time, so that asking twice does not tell that it is made up.
-    /// The seed must be secret, and should live as long as the process or longer.
+    /// Returns a verifier that no password satisfies, for an unknown user. The same seed and name
+    /// always give the same salt, so repeated logins do not reveal it as made up. The seed must be
+    /// secret, and should live at least as long as the process.
     #[must_use]
     pub fn mock(seed: &[u8; 32], user: &[u8], iterations: u32) -> Self {
         Self {
@@ -62,29 +62,29 @@ impl ScramVerifier {
         }
     }
 
-    /// A salt for a user of whom only the password is known, or nothing at all: the same for the
-    /// same seed and name, and nobody who has not the seed can tell it from a random one.
+    /// Returns a salt for a user without a stored one: always the same for the same seed and name.
+    /// Without the seed it looks random.
     #[must_use]
     pub fn salt(seed: &[u8; 32], user: &[u8]) -> [u8; 16] {
         let digest = hmac(seed, &[b"salt", user]);
         digest.first_chunk().copied().unwrap_or_default()
     }
 
-    /// Whether the verifier was made from this password, at the cost of deriving the keys.
+    /// Was the verifier made from this password? Deriving the keys takes time.
     #[must_use]
     pub fn verify_password(&self, password: &[u8]) -> bool {
         let keys = ScramKeys::from_password(password, &self.salt, self.iterations);
         self.verify_client_key(&keys.client_key)
     }
 
-    /// Whether this is the key the verifier was made from. Takes the same time for all wrong ones.
+    /// Was the verifier made from this key? The time is the same for all wrong keys.
     #[must_use]
     pub fn verify_client_key(&self, client_key: &[u8; 32]) -> bool {
         sha256(client_key).ct_eq(&self.stored_key).into()
     }
 }
 
-/// Digits only (`parse` alone would take a sign), and not zero.
+/// Accepts only digits (`parse` alone would accept a sign), and not zero.
 pub(super) fn parse_iterations(text: &[u8]) -> Option<u32> {
     if !text.iter().all(u8::is_ascii_digit) {
         return None;

@@ -1,22 +1,22 @@
 //! The `options` startup parameter: settings given as command-line arguments of the server.
 //!
-//! The words are split as PostgreSQL splits them. Of the server's many switches only those that
-//! set a parameter are understood; the others make no sense for a server that is already running.
+//! The words are split as in PostgreSQL. Only the switches that set a parameter are accepted; the
+//! others have no meaning for a running server.
 
 use thiserror::Error;
 
-/// The options hold something other than settings.
+/// The options contain something else than settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed"
 )]
 pub struct OptionsError;
 
-/// Reads `-c name=value`, `-cname=value` and `--name=value`, separated by white space, into names
-/// and values in their order.
+/// Reads `-c name=value`, `-cname=value` and `--name=value`, separated by white space. Returns
+/// names and values in their order.
 ///
-/// A backslash takes the character after it literally, which is how a value holds a space. A dash
-/// in a name stands for an underscore.
+/// A backslash escapes the next character, so a value can contain a space. A dash in a name stands
+/// for an underscore.
 ///
 /// # Errors
 /// For any other switch, a setting without `=` or without a name, or text that is not UTF-8.
@@ -40,7 +40,7 @@ pub fn parse_options(options: &[u8]) -> Result<Vec<(String, String)>, OptionsErr
     Ok(settings)
 }
 
-/// Splits at white space that no backslash protects.
+/// Splits at white space that is not escaped.
 fn split(options: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;

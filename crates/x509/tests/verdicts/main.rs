@@ -1,7 +1,7 @@
-//! Chains of certificates, and what OpenSSL and Weir say of each.
+//! Chains of certificates, and the results of OpenSSL and Weir.
 //!
-//! The column of verdicts has `C` where the certificate is good for a client and `S` where it is
-//! good for a server. The test asks the `openssl` command as well, so the column cannot be wrong.
+//! The first column has `C` if the certificate is valid for a client and `S` if it is valid for a
+//! server. The test asks the `openssl` command as well, so the column cannot be wrong.
 
 mod openssl;
 
@@ -163,7 +163,7 @@ const CHAINS: &[(&str, &str)] = &[
     ),
     ("--", "other subject=/CN=root ca | root trusted ca | leaf < root"),
     ("CS", "root ca | other trusted subject=/CN=root ca | leaf < root"),
-    // Extensions that nobody knows, or that make no sense.
+    // Extensions that are unknown or make no sense.
     ("CS", "root ca | leaf < root 1.2.3.4=ASN1:NULL"),
     ("--", "root ca | leaf < root 1.2.3.4=critical,ASN1:NULL"),
     ("--", "root ca 1.2.3.4=critical,ASN1:NULL | leaf < root"),
@@ -171,6 +171,7 @@ const CHAINS: &[(&str, &str)] = &[
     ("--", "root ca | leaf < root subjectKeyIdentifier=critical,hash"),
     ("CS", "root ca | leaf < root certificatePolicies=critical,1.2.3.4"),
     ("CS", "root ca | leaf < root inhibitAnyPolicy=critical,0"),
+    ("CS", "root ca | leaf < root noCheck=critical,ignored"),
     ("--", "root ca | leaf < root basicConstraints=DER:01:02"),
     ("--", "root ca | leaf < root keyUsage=DER:03:02:00:00"),
     ("--", "root ca | leaf < root subjectAltName=DER:04:00"),
@@ -288,7 +289,7 @@ fn judge(made: &Made, purpose: Purpose) -> Result<(), Refusal> {
     Anchors::new(read(&made.trusted)).verify(&own, &read(&made.sent), purpose, now())
 }
 
-/// Lines about which OpenSSL, Weir and the column do not agree.
+/// Returns the lines about which OpenSSL, Weir and the column disagree.
 fn disagreements(chains: &[(&str, &str)], folder: &str) -> Vec<String> {
     let workshop = Workshop::new(folder);
     let mut wrong = Vec::new();
@@ -308,7 +309,7 @@ fn disagreements(chains: &[(&str, &str)], folder: &str) -> Vec<String> {
 #[test]
 fn of_each_chain_openssl_and_weir_say_the_same() {
     assert!(CHAINS.len() >= 60);
-    // Most of the time is OpenSSL's, which starts anew for each step.
+    // OpenSSL takes most of the time, because it starts again for each step.
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let wrong: Vec<String> = std::thread::scope(|scope| {
         let parts = CHAINS.chunks(CHAINS.len().div_ceil(threads)).enumerate();
@@ -358,7 +359,7 @@ fn signed(der: &[u8]) -> Option<&[u8]> {
     der.get(FRAME_LEN..FRAME_LEN + read.tbs_certificate.as_ref().len())
 }
 
-/// Nothing that is wrong with a certificate may be more than a refusal.
+/// An invalid certificate is refused, and nothing worse happens.
 #[test]
 fn any_bytes_are_refused_or_judged() {
     let workshop = Workshop::new("bytes");
@@ -382,7 +383,7 @@ fn any_bytes_are_refused_or_judged() {
         let anchors = Anchors::new(vec![all[2].clone()]);
         let verdict = anchors.verify(&all[0], &all[1..2], Purpose::Client, now());
         let _ = all[0].is_for(Host::Name("a.example"));
-        // Below the root every byte of what was signed counts; the frame around it says nothing.
+        // Below the root, every signed byte counts; the bytes around them do not matter.
         let before = [&made.own_der, &made.sent[0], &made.trusted[0]][which];
         let is_forged = signed(before)
             != ders[which].get(FRAME_LEN..FRAME_LEN + signed(before).map_or(0, <[u8]>::len));

@@ -1,7 +1,7 @@
 //! Chains made and judged by the `openssl` command.
 //!
-//! A chain is described by one line, such as `root ca | leaf < root days=-2..-1`: certificates from the
-//! trusted one to the peer's own, each with its name, its issuer if it is not its own, and words:
+//! A line describes a chain, such as `root ca | leaf < root days=-2..-1`: certificates from the
+//! trusted one to the peer's. Each has its name, its issuer unless it is self-signed, and words:
 //!
 //! | word | meaning |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | `trusted`, `sent`, `kept` | stands in the CA file, is sent by the peer, or neither |
 //! | any other `key=value` | an extension, as in OpenSSL's configuration |
 //!
-//! Without a word the first certificate is trusted and the others are sent. A certificate without
+//! By default the first certificate is trusted and the others are sent. A certificate without
 //! extensions has version 1, as `openssl x509 -req` makes it.
 
 use std::{
@@ -63,7 +63,7 @@ impl Workshop {
 
     /// Makes the certificates of a line.
     pub(crate) fn make(&self, line: &str) -> Made {
-        // OpenSSL keeps a list of what it has signed, which grows for nothing here.
+        // OpenSSL's list of signed certificates would grow without use here.
         fs::write(self.folder.join("index.txt"), "").expect("our own folder");
         let certificates: Vec<&str> = line.split('|').map(str::trim).collect();
         let (mut trusted, mut sent, mut own) = (Vec::new(), Vec::new(), PathBuf::new());
@@ -109,7 +109,7 @@ impl Workshop {
             }
         }
         let key = self.key(key_name, kind);
-        // Later certificates of the line find their issuer's key here.
+        // Later certificates of the line read their issuer's key from here.
         fs::copy(&key, self.folder.join(format!("{name}.key"))).expect("our own folder");
         let (request, file) = (format!("{name}.csr"), format!("{name}.pem"));
         let key = key.to_str().expect("a plain path").to_owned();
@@ -160,7 +160,7 @@ impl Workshop {
         (self.folder.join(file), role)
     }
 
-    /// Keys are made once: a name and a kind have one.
+    /// Returns a key; each name and kind has one.
     fn key(&self, name: &str, kind: &str) -> PathBuf {
         let file = self.folder.join(format!("{name}-{kind}.key"));
         if !file.exists() {
@@ -200,7 +200,8 @@ impl Drop for Workshop {
 }
 
 impl Made {
-    /// Asks OpenSSL whether the peer's certificate is good, as PgBouncer has it ask. If not, says why.
+    /// Asks OpenSSL whether the peer's certificate is valid, with PgBouncer's options. Returns its
+    /// reason if not.
     pub(crate) fn verify(&self, purpose: Purpose, more: &[&str]) -> Result<(), String> {
         let purpose = match purpose {
             Purpose::Client => "sslclient",
@@ -240,7 +241,7 @@ fn openssl(folder: &Path, args: &[&str]) -> Output {
     Command::new("openssl").current_dir(folder).args(args).output().expect("openssl is installed")
 }
 
-/// So many days from now, as OpenSSL reads it.
+/// Returns the time in this number of days, in OpenSSL's format.
 fn time(days: &str) -> String {
     let date = Command::new("date")
         .args(["-u", "-d", &format!("{days} days"), "+%Y%m%d%H%M%SZ"])

@@ -22,6 +22,8 @@ const SOCKETS: &str = "type:t user:t database:t replication:t state:t addr:t por
 
 const OWN_CLIENTS: &str = "pin_reason:t pin_age:q pin_fingerprint:t";
 
+const OWN_ACTIVITY: &str = "activity:t activity_age:q";
+
 const BUFFERS: &str = "recv_pos pkt_pos pkt_remain send_pos send_remain pkt_avail send_avail";
 
 const FDS: &str = "fd task:t user:t database:t addr:t port cancel:q link client_encoding:t \
@@ -73,8 +75,8 @@ fn every_show_command_has_the_columns_of_pgbouncer() {
     assert_columns(&pooler, "SHOW VERSION", "version:t");
     assert_columns(&pooler, "SHOW CONFIG", "key:t value:t default:t changeable:t");
     assert_columns(&pooler, "SHOW POOLS", &format!("{POOLS} {OWN_POOLS}"));
-    assert_columns(&pooler, "SHOW CLIENTS", &format!("{SOCKETS} {OWN_CLIENTS}"));
-    assert_columns(&pooler, "SHOW SERVERS", SOCKETS);
+    assert_columns(&pooler, "SHOW CLIENTS", &format!("{SOCKETS} {OWN_CLIENTS} {OWN_ACTIVITY}"));
+    assert_columns(&pooler, "SHOW SERVERS", &format!("{SOCKETS} {OWN_ACTIVITY}"));
     for command in ["SHOW SOCKETS", "SHOW ACTIVE_SOCKETS"] {
         assert_columns(&pooler, command, &format!("{SOCKETS} {BUFFERS}"));
     }

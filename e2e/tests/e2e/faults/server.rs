@@ -1,7 +1,7 @@
 //! Servers that die, refuse, or are not there.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{assert_unharmed, last_error};
 use crate::support;
@@ -216,6 +216,41 @@ fn a_server_that_restarts_under_its_clients_is_found_again() {
     pooler.wait_for_servers(&database, 0);
     postgres.launch();
     assert_eq!(idle.value("SELECT 'same connection'"), "same connection");
+}
+
+/// PostgreSQL is away for three seconds, with the retry that is the default (15 s).
+#[test]
+fn after_a_short_outage_clients_are_served_soon() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::start();
+    let database = postgres.database();
+    let setup = Pooler::before(&postgres).set("pool_mode", "transaction");
+    // Its notice would look like an error.
+    let setup = setup.set("query_wait_notify", 0);
+    let pooler = setup.database(&database, "").start();
+    let mut early = pooler.client(&database);
+    assert_eq!(early.value("SELECT 1"), "1");
+    postgres.stop();
+    pooler.wait_for_servers(&database, 0);
+    let outage = Instant::now();
+    early.send(frontend::query("SELECT 'early'"));
+    pooler.log_contains("connect failed");
+    std::thread::sleep(Duration::from_secs(3).saturating_sub(outage.elapsed()));
+    let outage = outage.elapsed();
+    postgres.launch();
+    let back = Instant::now();
+    eventually("a new client is served", Duration::from_secs(20), || {
+        let mut client = pooler.login(Role::APP, &database, Role::APP_PASSWORD).ok()?;
+        client.try_send(frontend::query("SELECT 1")).ok()?;
+        // Row description or error.
+        client.try_read().ok()??.error().is_none().then_some(())
+    });
+    // The client that has waited since then was never refused.
+    assert!(early.read_to_ready().iter().all(|message| message.error().is_none()));
+    // Half of the outage, and some seconds for a busy machine; a fixed pause would be 15 s.
+    assert!(back.elapsed() < outage / 2 + Duration::from_secs(5), "{:?}", back.elapsed());
 }
 
 /// Looks for the server again after a second instead of fifteen.

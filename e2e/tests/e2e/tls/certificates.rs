@@ -47,15 +47,20 @@ fn a_server_may_have_a_certificate_of_version_1() {
         }
         assert_eq!(setup.start().client(&database).value(IN_USE), "true", "{mode}");
     }
-    for (host, mode, ca) in [
-        ("127.0.0.1", "verify-full", &authority),
-        ("localhost", "verify-full", &stranger),
-        ("localhost", "verify-ca", &stranger),
+    let wrong_name = "name \"127.0.0.1\" not present in server certificate";
+    let unknown = "unable to get issuer certificate";
+    for (host, mode, ca, reason) in [
+        ("127.0.0.1", "verify-full", &authority, wrong_name),
+        ("localhost", "verify-full", &stranger, unknown),
+        ("localhost", "verify-ca", &stranger, unknown),
     ] {
         let (setup, database) = before(&postgres, host, mode);
         let pooler = setup.set("server_tls_ca_file", ca.file()).start();
         assert!(!is_served(&pooler, &database), "{mode}");
-        pooler.log_contains("TLS to a server failed: certificate verify failed");
+        let server = format!("127.0.0.1:{}", postgres.port());
+        pooler.log_contains(&format!(
+            "TLS to the server at {server} failed: certificate verify failed: {reason}"
+        ));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the limits make of claims, one after the other.
+//! How the limits decide about claims.
 
 use super::*;
 use crate::admission::shares::TURN;
@@ -70,7 +70,7 @@ fn so_many_are_opened_at_a_time_and_then_pools_have_their_turns() {
 }
 
 #[test]
-fn logins_that_hang_hold_nobody_up_for_long() {
+fn hanging_logins_delay_other_pools_only_briefly() {
     let mut all = Limits { openings_max: 1, ..Limits::default() };
     let [one, other] = [0, 1].map(|pool| claim(pool, "d", "u", [0; 3]));
     assert!(all.seat(&one, 5).is_ok());
@@ -83,7 +83,7 @@ fn logins_that_hang_hold_nobody_up_for_long() {
 }
 
 #[test]
-fn who_has_to_be_fed_first_is_fed_by_the_same_rule() {
+fn a_pool_that_must_come_first_is_the_next_one_fed() {
     let mut all = Limits { openings_max: 1, ..Limits::default() };
     let [rich, poor, hung] = [0, 1, 2].map(|pool| claim(pool, "d", "u", [0, 0, 2]));
     all.seat_anyway(&rich);
@@ -91,7 +91,7 @@ fn who_has_to_be_fed_first_is_fed_by_the_same_rule() {
     starving(all.seat(&poor, 0));
     let late = 10 * STANDSTILL_MAX;
     all.vacate(rich.pool, &rich.identity, late);
-    // Or it would ask for ever.
+    // Otherwise the pool would ask forever.
     assert!(matches!(all.seat(&rich, late), Err(Denied::Behind)));
     assert_eq!(all.next_fed(late), Some(poor.pool));
 }
@@ -112,7 +112,7 @@ fn a_turn_comes_when_there_is_a_seat_and_no_sooner() {
 }
 
 #[test]
-fn a_limit_counts_those_of_its_own_kind_only() {
+fn a_database_limit_and_a_user_limit_count_separately() {
     let mut all = Limits::default();
     assert!(all.seat(&claim(0, "d", "u", [1, 1, 0]), 0).is_ok());
     assert!(all.seat(&claim(1, "d", "v", [1, 1, 0]), 0).is_err(), "the database is full");
@@ -121,7 +121,7 @@ fn a_limit_counts_those_of_its_own_kind_only() {
 }
 
 #[test]
-fn who_starved_first_is_fed_first_if_the_seat_is_of_use() {
+fn the_first_starving_pool_gets_a_seat_that_it_can_use() {
     let mut all = Limits::default();
     assert!(all.seat(&claim(0, "d", "u", [1, 0, 0]), 0).is_ok());
     assert!(all.seat(&claim(1, "e", "u", [1, 0, 0]), 0).is_ok());
@@ -141,7 +141,7 @@ fn who_starved_first_is_fed_first_if_the_seat_is_of_use() {
 }
 
 #[test]
-fn what_began_since_is_not_forgotten() {
+fn a_later_claim_is_not_forgotten() {
     let mut all = Limits::default();
     assert!(all.seat(&claim(0, "d", "u", [1, 0, 0]), 0).is_ok());
     let first = starving(all.seat(&claim(1, "d", "v", [1, 0, 0]), 0));
@@ -153,7 +153,7 @@ fn what_began_since_is_not_forgotten() {
 }
 
 #[test]
-fn names_are_forgotten_when_nothing_is_left_to_count() {
+fn names_without_connections_are_forgotten() {
     let mut all = Limits::default();
     let (one, two) = (who("d", "u"), who("d", "v"));
     all.client_came(&one);
@@ -167,9 +167,9 @@ fn names_are_forgotten_when_nothing_is_left_to_count() {
     assert_eq!((all.clients(), all.servers()), (0, 0));
 }
 
-/// Two users of one database with work without end, of which the first has all servers.
+/// Two users of one database always have work, and the first one has all servers.
 #[test]
-fn a_seat_goes_to_who_has_had_least() {
+fn a_seat_goes_to_the_pool_that_has_had_least() {
     let mut all = Limits::default();
     let (rich, poor) = (claim(0, "d", "u", [2, 0, 0]), claim(1, "d", "v", [2, 0, 0]));
     assert!(all.seat(&rich, 0).is_ok() && all.seat(&rich, 0).is_ok());
@@ -180,7 +180,7 @@ fn a_seat_goes_to_who_has_had_least() {
     assert_eq!(better_claim(&mut all, turn - 1), None);
     assert_eq!(better_claim(&mut all, turn), Some((poor.pool, 1)));
     all.vacate(rich.pool, &rich.identity, turn);
-    // It would like to have it back at once.
+    // The pool would like to have the seat back at once.
     assert!(matches!(all.seat(&rich, turn), Err(Denied::Behind)));
     assert_eq!(all.next_fed(0), Some(poor.pool));
     assert!(all.seat(&poor, turn).is_ok());
@@ -193,7 +193,7 @@ fn a_seat_goes_to_who_has_had_least() {
 }
 
 #[test]
-fn who_has_no_limit_in_common_does_not_compete() {
+fn pools_without_a_common_limit_do_not_compete() {
     let mut all = Limits::default();
     let (one, other) = (claim(0, "d", "u", [1, 0, 0]), claim(1, "e", "u", [1, 0, 0]));
     assert!(all.seat(&one, 0).is_ok() && all.seat(&other, 0).is_ok());
@@ -202,9 +202,9 @@ fn who_has_no_limit_in_common_does_not_compete() {
     assert!(all.better_claim(one.pool, &one.identity, 100 * TURN).is_some());
 }
 
-/// Nor does it while somebody starves elsewhere: what was there for anybody to take is nobody's debt.
+/// A pool pays for its servers only if another pool starves for these servers.
 #[test]
-fn who_starves_in_one_database_makes_no_debts_in_another() {
+fn starving_in_one_database_costs_pools_of_another_nothing() {
     for process in [0, 9] {
         let mut all = Limits::default();
         let [rich, poor, holds, comes] =
@@ -224,7 +224,7 @@ fn who_starves_in_one_database_makes_no_debts_in_another() {
     }
 }
 
-/// A database's one seat is taken by another user, and a user's by another database.
+/// Another user has a database's one seat, and another database has a user's.
 #[test]
 fn room_in_one_limit_is_held_while_the_other_is_full() {
     let limits = [1, 1, 0];
@@ -253,7 +253,7 @@ fn room_in_one_limit_is_held_while_the_other_is_full() {
 }
 
 #[test]
-fn nothing_is_held_for_long_nor_for_who_needs_nothing() {
+fn room_is_held_briefly_and_only_while_it_is_needed() {
     let limits = [1, 1, 0];
     let [both, by_database, by_user] = [(0, "d", "u"), (1, "d", "v"), (2, "e", "u")]
         .map(|(pool, database, user)| claim(pool, database, user, limits));
@@ -270,7 +270,7 @@ fn nothing_is_held_for_long_nor_for_who_needs_nothing() {
     starving(all.seat(&both, 0));
     assert!(all.seat(&by_database, HOLD_MAX - 1).is_err());
     assert!(all.seat(&by_database, HOLD_MAX).is_ok());
-    // It goes on to wait for what did not come in time.
+    // The pool goes on to wait for the limit that had no room in time.
     assert_eq!(starving(all.seat(&both, HOLD_MAX)).scope, Scope::User);
     let mut all = held();
     all.let_go(both.pool);

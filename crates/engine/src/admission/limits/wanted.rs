@@ -1,6 +1,5 @@
-//! Whose servers somebody lacks: those of whoever counts in a limit that has no room for a pool that
-//! starves. What others have is nobody's debt (`shares.rs`), be they in another database that has
-//! a limit of its own.
+//! Tells whose servers a starving pool lacks: those that count in a full limit. Servers of other
+//! databases, with limits of their own, cost their pools nothing (`shares.rs`).
 
 use std::collections::HashSet;
 
@@ -17,7 +16,7 @@ pub(super) struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// That limit has no room for one of this identity.
+    /// Notes that this limit has no room for a server of this identity.
     pub(super) fn add(&mut self, scope: Scope, identity: &'a Identity) {
         match scope {
             Scope::Database => drop(self.databases.insert(&identity.database)),

@@ -1,6 +1,6 @@
-//! What an operator does to a pool: close and open its gate, give it other settings, have all its
-//! servers replaced. Each is one change under the pool's lock; the workers are told afterwards
-//! (`Engine::review`) and do with the sockets what follows from it.
+//! An operator's changes to a pool: close and open its gate, change its settings, replace all its
+//! servers. Each is one change under the pool's lock. The workers are told afterwards
+//! (`Engine::review`), and then deal with the sockets.
 
 use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::settings::PoolSettings;
 pub enum Gate {
     #[default]
     Open,
-    /// Not now: clients wait, servers are closed as soon as they are free (PAUSE).
+    /// PAUSE: clients wait, and servers are closed as soon as they are free.
     Paused,
-    /// Not for the moment: clients wait, servers are parked. Another process may get them all.
+    /// Clients wait, and servers are parked, because another process may take them over.
     Held,
-    /// Not any more: clients are turned away, and told this.
+    /// Clients are disconnected for this reason.
     Closed(CloseReason<'static>),
 }
 
 impl Gate {
-    /// What is told of the servers that are closed because of it.
+    /// Returns the reason for closing servers.
     pub(super) fn server_reason(self) -> CloseReason<'static> {
         match self {
             Self::Open | Self::Held => CloseReason::Obsolete,
             Self::Closed(CloseReason::DatabaseRemoved) => CloseReason::DatabaseRemoved,
-            // That nobody is served any more is for the clients to hear.
+            // That Weir shuts down is the reason for clients only.
             Self::Paused | Self::Closed(_) => CloseReason::Paused,
         }
     }
@@ -49,15 +49,15 @@ impl<T> Pool<T> {
         self.check_invariants();
     }
 
-    /// Its database is gone, and so is everybody who was in it.
+    /// Is the pool's database removed, with all its connections closed?
     pub fn is_abandoned(&self) -> bool {
         self.gate == Gate::Closed(CloseReason::DatabaseRemoved)
             && self.servers == 0
             && self.waiting_total() == 0
     }
 
-    /// Servers opened so far serve nobody new (RECONNECT): they may lead to the wrong place. What
-    /// was learnt from them is forgotten, too.
+    /// Starts a new epoch: present servers serve no new client (RECONNECT), since their address may
+    /// be outdated. Knowledge from them is forgotten, too.
     pub fn replace_servers(&mut self) {
         self.epoch += 1;
         self.obsolete = self.servers.saturating_sub(self.unbegun);
@@ -66,7 +66,7 @@ impl<T> Pool<T> {
         self.condemn(CloseReason::Obsolete);
     }
 
-    /// The configuration was read again.
+    /// Applies settings after a reload.
     pub fn set_settings(&mut self, settings: Arc<PoolSettings>) {
         if !self.settings.leads_to_the_same(&settings) {
             self.replace_servers();
@@ -74,26 +74,25 @@ impl<T> Pool<T> {
             self.minor_version = wire::startup::MINOR_VERSION;
             (self.may_ask_report, self.is_told) = (true, false);
         } else if self.is_told && self.settings.refuses() != settings.refuses() {
-            // Servers with the library do so as they were told at their login.
+            // A server's library works as it was told at login.
             self.replace_servers();
             self.is_told = false;
         }
         self.settings = settings;
     }
 
-    /// A place that was reserved is being used: what there is to log in with, and the present
-    /// epoch, which is the new server's for good.
+    /// Uses a reserved place. Returns the secret for the login, and the epoch of the new server.
     pub fn begin_opening(&mut self) -> (Option<ServerSecret>, u64) {
         self.unbegun = self.unbegun.saturating_sub(1);
         (self.server_secret.clone(), self.epoch)
     }
 
-    /// Servers of other epochs are to be replaced.
+    /// Returns the present epoch. Servers of other epochs are to be replaced.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Servers that are to be replaced and have not gone yet.
+    /// Returns how many servers are to be replaced and not closed yet.
     pub fn obsolete(&self) -> u32 {
         self.obsolete
     }
@@ -105,8 +104,8 @@ impl<T> Pool<T> {
         }
     }
 
-    /// A server of another process comes in. The epoch it has from now on, which is none of ours
-    /// if it is to be replaced.
+    /// Counts a server that comes from another process. Returns its epoch, which matches no epoch
+    /// of this pool if the server is to be replaced.
     pub fn adopt(&mut self, is_current: bool) -> u64 {
         self.servers += 1;
         if is_current {
@@ -117,12 +116,13 @@ impl<T> Pool<T> {
         u64::MAX
     }
 
-    /// Servers parked at `worker` for whoever comes.
+    /// Returns the servers parked at `worker` for use.
     pub fn idle_at(&self, worker: WorkerId) -> impl Iterator<Item = &Parked<T>> {
         self.idle[usize::from(worker.0)].all()
     }
 
-    /// One who waits at `worker`, and a server for him, as there may be after the pool was held.
+    /// Returns a client that waits at `worker`, and a server for it. There may be both after the
+    /// pool was held.
     pub fn match_waiting(&mut self, worker: WorkerId) -> Option<(Waiter, Parked<T>)> {
         if self.gate != Gate::Open {
             return None;
@@ -137,12 +137,12 @@ impl<T> Pool<T> {
         Some((waiter, server))
     }
 
-    /// Parked servers of `worker` that it is to close, and why.
+    /// Takes the parked servers that `worker` is to close, with the reasons.
     pub fn take_condemned(&mut self, worker: WorkerId) -> Vec<(Parked<T>, CloseReason<'static>)> {
         std::mem::take(&mut self.condemned[usize::from(worker.0)])
     }
 
-    /// Everything that is parked at `worker`.
+    /// Takes everything that is parked at `worker`.
     pub fn take_home(&mut self, worker: WorkerId) -> Vec<Parked<T>> {
         let condemned = self.take_condemned(worker).into_iter().map(|(server, _)| server);
         self.idle[usize::from(worker.0)].take_all().chain(condemned).collect()
@@ -158,12 +158,12 @@ impl<T> Pool<T> {
         Some(condemned.remove(at).0)
     }
 
-    /// Nobody gets a server that is parked now; its worker closes it.
+    /// Withdraws all parked servers; their workers close them.
     fn condemn(&mut self, reason: CloseReason<'static>) {
         self.condemn_where(|_| true, reason);
     }
 
-    /// Likewise, those servers only.
+    /// Withdraws the parked servers that `fits` selects.
     pub fn condemn_where(
         &mut self,
         fits: impl Fn(&Parked<T>) -> bool,

@@ -1,8 +1,8 @@
-//! The idle servers of a pool, each with the worker that it stays with, in the order in which they
-//! were parked; and which of them is given out.
+//! The idle servers of a pool, by home and in the order in which they were parked, and the choice
+//! among them.
 //!
-//! Whoever needs one gets one that has its own values, if there is any: it need not be asked to take
-//! them. In a pool whose clients have set nothing all are alike, and the first one looked at is it.
+//! A client gets a server that has its own values, if there is one, so no SET is needed. In a pool
+//! whose clients set nothing, all servers are equal and the first one fits.
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,13 @@ use super::{Gate, Parked, Pool};
 use crate::ids::WorkerId;
 use crate::values::Digest;
 
-/// So many servers of a worker are looked at for one with the right values.
+/// Maximal number of a worker's servers to search for one with the right values.
 const SEARCHED_MAX: usize = 64;
 
-/// Who finds no such server changes another one: of so many that were used last, the one used longest
-/// ago. Were it the one used last, a few servers would change their values all the time while others
-/// keep values that nobody asks for any more. Were it the oldest of all, none would ever be idle for
-/// `server_idle_timeout`.
+/// If no server has the right values, another server changes its values: of this many most recently
+/// used ones, the least recently used. The most recent one would make a few servers change their
+/// values all the time, while others keep values that no client uses. The oldest of all would keep
+/// every server from reaching `server_idle_timeout`.
 const SPARED_MAX: usize = 16;
 
 impl<T> Pool<T> {
@@ -25,14 +25,15 @@ impl<T> Pool<T> {
         worker: WorkerId,
         values: Option<Digest>,
     ) -> Option<Parked<T>> {
-        // A held pool may have idle servers, an other one that is not open has none.
+        // A held pool may have idle servers; any other pool that is not open has none.
         if self.gate == Gate::Held { None } else { self.take_idle(worker, values) }
     }
 
-    /// Own servers come first, the one used last before all others, since its process is warm; then
-    /// one that has to be stolen from another worker: its coldest. Among them those with these values
-    /// are preferred: to steal a server costs less than to have one take other values. With
-    /// `server_round_robin` all own ones are taken in turn, whatever they have.
+    /// Takes an idle server for a client of `worker`. Own servers come first, the most recently
+    /// used one before all others, since its process is warm. Then the coldest one is stolen from
+    /// another worker. Servers with the right values come before others, because stealing costs
+    /// less than setting values. With `server_round_robin`, own servers are taken in turn,
+    /// regardless of their values.
     pub(super) fn take_idle(
         &mut self,
         worker: WorkerId,
@@ -82,7 +83,7 @@ struct Idler<T> {
 }
 
 impl<T> Idler<T> {
-    /// Has it these values, if that matters?
+    /// Does the server have these values, if any are asked for?
     fn has(&self, values: Option<Digest>) -> bool {
         values.is_none_or(|values| self.values == values)
     }
@@ -93,24 +94,24 @@ impl<T> Idle<T> {
         self.0.push_back(Idler { values: parked.server.vars.digest(), parked });
     }
 
-    /// The one used last, if it has these values.
+    /// Takes the most recently used server, if it has these values.
     fn take_latest(&mut self, values: Option<Digest>) -> Option<Parked<T>> {
         let latest = self.0.pop_back_if(|idler| idler.has(values))?;
         Some(latest.parked)
     }
 
-    /// The one of these values that was used last.
+    /// Takes the most recently used server that has these values.
     fn take_fitting(&mut self, values: Option<Digest>) -> Option<Parked<T>> {
         let from_back = self.0.iter().rev().take(SEARCHED_MAX).position(|one| one.has(values))?;
         self.remove(self.0.len() - 1 - from_back)
     }
 
-    /// The one of these values that was used longest ago.
+    /// Takes the least recently used server that has these values.
     fn take_coldest(&mut self, values: Option<Digest>) -> Option<Parked<T>> {
         self.remove(self.0.iter().take(SEARCHED_MAX).position(|one| one.has(values))?)
     }
 
-    /// The one that can best do without its values.
+    /// Takes the server whose values are least likely to be needed.
     fn take_spare(&mut self) -> Option<Parked<T>> {
         self.remove(self.0.len().saturating_sub(SPARED_MAX))
     }
@@ -134,7 +135,7 @@ impl<T> Idle<T> {
         gone.into_iter().map(|idler| idler.parked)
     }
 
-    /// Oldest first.
+    /// Returns the servers, oldest first.
     pub(super) fn all(&self) -> impl Iterator<Item = &Parked<T>> {
         self.0.iter().map(|idler| &idler.parked)
     }

@@ -1,9 +1,9 @@
-//! How a pool counts the connection that listens for its clients (`pool_mode = auto`).
+//! How a pool counts its listener (`pool_mode = auto`).
 
 use super::{Gate, ListenerPlace, OPENING_MAX, Pool};
 
 impl<T> Pool<T> {
-    /// May the listener be opened now? It is counted from then on.
+    /// May the listener be opened now? If so, it is counted from now on.
     pub fn reserve_listener(&mut self) -> bool {
         let is_there = self.listener != ListenerPlace::None;
         let open = !is_there && self.opening < OPENING_MAX && self.gate == Gate::Open;
@@ -14,19 +14,19 @@ impl<T> Pool<T> {
         open
     }
 
-    /// The login to the listener, of that epoch, succeeded.
+    /// Counts the listener as logged in, with this epoch.
     pub fn listener_opened(&mut self, epoch: u64) {
         self.opening -= 1;
         self.current += u32::from(epoch == self.epoch);
         self.listener = ListenerPlace::Open(epoch);
     }
 
-    /// It is about to be counted out.
+    /// Frees the listener's place, before the server is counted as closed.
     pub fn listener_gone(&mut self) {
         self.listener = ListenerPlace::None;
     }
 
-    /// Servers for clients.
+    /// Returns the number of servers without the listener.
     pub fn places(&self) -> u32 {
         self.servers - u32::from(self.listener != ListenerPlace::None)
     }
@@ -35,7 +35,7 @@ impl<T> Pool<T> {
         self.opening - u32::from(self.listener == ListenerPlace::Opening)
     }
 
-    /// No server is logged in that a client could get: those to be replaced serve nobody new.
+    /// Is no server logged in that a client could get? Servers of earlier epochs do not count.
     pub fn has_none_open(&self) -> bool {
         self.current == u32::from(self.listener == ListenerPlace::Open(self.epoch))
     }

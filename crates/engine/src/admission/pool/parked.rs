@@ -3,8 +3,8 @@
 
 use crate::server::Server;
 
-/// A server and its connection. `T`, the transport, belongs to the shell (`shell::Io`): the engine
-/// gives it back with the server and never looks inside.
+/// A server and its connection. The transport `T` belongs to the shell (`shell::Io`). The engine
+/// returns it with the server and never looks inside.
 #[derive(Debug)]
 pub struct Parked<T> {
     pub server: Box<Server>,

@@ -1,15 +1,18 @@
 //! The pool's bookkeeping, with two workers A and B unless a test says otherwise.
 
+mod openings;
+
 use std::path::Path;
 
 use config::{Config, Host};
 
 use super::*;
+use crate::routing::Place;
 use crate::server::{Server, ServerLogin};
 use crate::values::Values;
 use crate::vars::Vars;
 
-/// A server's connection is its serial number here.
+/// Here a server's connection is its serial number.
 type Pool = super::Pool<u64>;
 type Grant = super::Grant<u64>;
 
@@ -26,7 +29,7 @@ fn pool(settings: &str) -> Pool {
 fn pool_of(text: &str) -> Pool {
     let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
     let config = Config::parse_ini(text, "test.ini", &no_file).unwrap();
-    let key = PoolKey { database: "app".into(), user: "alice".into() };
+    let key = PoolKey { database: "app".into(), user: "alice".into(), place: Place::Writer };
     let settings = crate::settings::settings_for(&config, &key).unwrap();
     Pool::new(PoolId(0), key, settings, 2)
 }
@@ -35,13 +38,13 @@ fn client(n: u32) -> ClientId {
     ClientId(n)
 }
 
-/// A server that somebody opened, by its serial number.
+/// Returns an opened server with this serial number.
 fn server(serial: u64) -> Parked<u64> {
     let server = Server::new(PoolId(0), serial, ServerLogin::default(), 0);
     Parked { server: Box::new(server), transport: serial }
 }
 
-/// A pool with so many servers in use.
+/// Returns a pool with this many servers in use.
 fn pool_with_busy(settings: &str, servers: u32) -> Pool {
     let mut pool = pool(settings);
     for _ in 0..servers {
@@ -65,7 +68,7 @@ fn granted(grant: Grant) -> u64 {
     }
 }
 
-/// A server is gone; is another one opened in its place?
+/// Closes a server. Is another one opened in its place?
 fn gone(pool: &mut Pool) -> bool {
     pool.server_gone(0);
     pool.reserve_opening(0)
@@ -77,7 +80,7 @@ fn opens(grant: &Grant) -> bool {
 
 fn failure(retry_at: Micros) -> Failure {
     let error = Arc::new(ErrorFields::new("FATAL", "28P01", "no"));
-    Failure { error, names_user: false, retry_at }
+    Failure { error, names_user: false, retry_at, pause: 0 }
 }
 
 #[test]
@@ -98,7 +101,7 @@ fn first_come_first_served() {
 
 #[test]
 fn another_worker_is_served_when_its_client_has_waited_clearly_longer() {
-    // (A's client since, B's client since, does the server of A go to B?)
+    // (A's client since, B's client since, does A's server go to B?)
     let table = [
         (0, 0, false),
         (0, 5 * MS, false),
@@ -122,7 +125,7 @@ fn another_worker_is_served_when_its_client_has_waited_clearly_longer() {
 fn without_waiters_of_its_own_a_worker_serves_others_at_once() {
     let mut pool = pool_with_busy("pool_size=1", 1);
     let own = ticket(pool.request(B, client(4), None, 7));
-    let waiter = Waiter { client: client(4), ticket: own, since: 7 };
+    let waiter = Waiter { client: client(4), pool: pool.id, ticket: own, since: 7 };
     assert_eq!(pool.release(A, 0, false, 7), Next::Remote(B, waiter));
 }
 
@@ -158,14 +161,14 @@ fn own_servers_come_before_stolen_ones_and_the_coldest_is_stolen() {
     assert_eq!((stolen.serial, stolen.unnamed), (1, 0), "it brings nothing of its old worker's");
 }
 
-/// A set of values of its own for each number.
+/// Returns a different set of values for each number.
 fn values(n: u8) -> Values {
     let mut vars = Vars::default();
     vars.set(0, &[n]);
     Values::new(vars)
 }
 
-/// Servers with these values, parked at `home` in this order; their serial numbers go on from there.
+/// Parks servers with these values at `home`, in this order, with serial numbers from `first`.
 fn park_with(pool: &mut Pool, home: WorkerId, first: u64, all: &[u8]) {
     for (serial, n) in (first..).zip(all) {
         let mut parked = server(serial);
@@ -182,7 +185,7 @@ fn asked(pool: &mut Pool, worker: WorkerId, n: u8) -> u64 {
 
 #[test]
 fn a_server_with_the_clients_values_is_preferred() {
-    // (round robin, who is asked for one after another, the servers they get)
+    // (round robin, values that clients request one after another, servers they get)
     let table: [(&str, &[u8], &[u64]); 5] = [
         ("0", &[1, 1, 1], &[5, 2, 1]),
         ("0", &[2, 2, 2], &[4, 3, 1]),
@@ -210,7 +213,7 @@ fn another_workers_server_with_the_right_values_comes_before_an_own_one_with_wro
 }
 
 #[test]
-fn who_finds_nothing_changes_none_of_the_servers_that_are_about_to_end() {
+fn without_a_fitting_server_a_recently_used_one_changes_its_values() {
     let mut pool = pool("");
     park_with(&mut pool, A, 1, &[1; 40]);
     assert_eq!(asked(&mut pool, A, 2), 25, "the oldest of the sixteen used last");
@@ -229,100 +232,6 @@ fn a_parked_server_is_found_by_its_connection_at_its_home_only() {
     assert_eq!(pool.take_parked(A, is_first).unwrap().server.serial, 1);
     assert!(pool.take_parked(A, is_first).is_none());
     assert_eq!(pool.parked().count(), 1);
-}
-
-#[test]
-fn no_more_servers_are_opened_than_are_wanted_and_allowed() {
-    // (pool size, servers in use, clients that have waited, servers opened)
-    let table = [(3, 0, 1, 1), (3, 0, 2, 2), (3, 0, 9, 3), (3, 2, 9, 1), (3, 3, 9, 0)];
-    let pace = [(0, 0, 9, OPENING_MAX), (20, 0, 9, OPENING_MAX)];
-    for (size, busy, clients, opened) in table.into_iter().chain(pace) {
-        let mut pool = pool_with_busy(&format!("pool_size={size}"), busy);
-        let opens = (0..clients).filter(|n| opens(&pool.request(A, client(*n), None, 0))).count();
-        assert_eq!(opens as u32, opened.min(1), "one for all of them at first");
-        while pool.reserve_opening(OPENING_PATIENCE) {}
-        assert_eq!(pool.counts(), (busy + opened, opened), "size {size}, {clients} ask");
-    }
-}
-
-#[test]
-fn a_second_server_is_opened_for_those_who_wait_too_long_for_the_first() {
-    let mut pool = pool("pool_size=20");
-    assert!(opens(&pool.request(A, client(1), None, 0)));
-    assert!(!opens(&pool.request(B, client(2), None, 1)));
-    assert!(!opens(&pool.request(A, client(3), None, OPENING_PATIENCE - 1)));
-    // The first has waited, on whichever worker the question comes up, and then the second.
-    assert!(opens(&pool.request(B, client(4), None, OPENING_PATIENCE)));
-    assert!(!pool.reserve_opening(OPENING_PATIENCE));
-    assert!(pool.reserve_opening(OPENING_PATIENCE + 1));
-    // A server opened is one fewer under way, and who got it waits no longer.
-    pool.opened(pool.epoch());
-    assert!(matches!(
-        pool.release(A, 0, false, OPENING_PATIENCE),
-        Next::Local(Waiter { client: ClientId(1), .. })
-    ));
-    assert!(!pool.reserve_opening(OPENING_PATIENCE + 1), "two are under way, and one has waited");
-}
-
-#[test]
-fn nothing_is_opened_for_nobody() {
-    let mut pool = pool("");
-    assert!(!pool.reserve_opening(0));
-    let one = ticket(pool.request(A, client(1), None, 0));
-    pool.forget(A, one);
-    pool.opened(pool.epoch());
-    assert!(!gone(&mut pool), "nobody waits any more");
-    assert_eq!(pool.counts(), (0, 0));
-}
-
-#[test]
-fn a_server_that_goes_makes_room_for_the_next() {
-    let mut pool = pool_with_busy("pool_size=1", 1);
-    pool.request(A, client(1), None, 0);
-    assert!(gone(&mut pool));
-    assert_eq!(pool.counts(), (1, 1));
-}
-
-#[test]
-fn after_a_failure_one_attempt_is_made_in_its_time() {
-    let mut pool = pool("");
-    let first = pool.request(A, client(1), None, 0);
-    assert!(opens(&first));
-    assert!(pool.open_failed(0, failure(100), false).is_empty(), "waiters may still be served");
-    assert_eq!(pool.waiting_total(), 1);
-    assert!(matches!(pool.request(A, client(2), None, 99), Grant::Refused(_)));
-    assert!(!pool.reserve_opening(99));
-    assert!(pool.reserve_opening(100));
-    assert!(!pool.reserve_opening(100), "one at a time");
-    let second = pool.request(A, client(2), None, 100);
-    assert!(matches!(second, Grant::Queued { open: false, .. }), "{second:?}");
-    pool.opened(pool.epoch());
-    assert!(pool.failure.is_none());
-    assert!(opens(&pool.request(A, client(3), None, 100)), "the pace is restored");
-}
-
-#[test]
-fn a_refusal_turns_waiters_away_only_when_no_server_is_left() {
-    // (servers in use, did the server itself refuse, are the waiters turned away?)
-    for (busy, refused, expected) in
-        [(0, true, vec![1, 2]), (0, false, vec![]), (1, true, vec![]), (1, false, vec![])]
-    {
-        let mut pool = pool_with_busy("pool_size=2", busy);
-        pool.request(B, client(1), None, 0);
-        pool.request(A, client(2), None, 0);
-        let turned = pool.open_failed(0, failure(100), refused);
-        let clients: Vec<u32> = turned.iter().map(|(_, waiter)| waiter.client.0).collect();
-        assert_eq!(clients, expected, "{busy} busy, refused: {refused}");
-        assert_eq!(pool.waiting_total() as usize, 2 - expected.len());
-    }
-}
-
-#[test]
-fn with_a_server_in_use_a_newcomer_waits_whatever_failed() {
-    let mut pool = pool_with_busy("pool_size=2", 1);
-    pool.request(A, client(1), None, 0);
-    pool.open_failed(0, failure(100), true);
-    assert!(matches!(pool.request(A, client(2), None, 1), Grant::Queued { open: false, .. }));
 }
 
 #[test]
@@ -351,7 +260,7 @@ fn a_proof_may_exceed_the_size_by_its_own_connection() {
 }
 
 #[test]
-fn a_closed_pool_links_nobody_and_keeps_nothing() {
+fn a_closed_pool_refuses_clients_and_parks_no_server() {
     let mut pool = pool_with_busy("", 2);
     pool.park(A, server(1));
     pool.set_gate(Gate::Closed(CloseReason::ShuttingDown));
@@ -361,7 +270,7 @@ fn a_closed_pool_links_nobody_and_keeps_nothing() {
 }
 
 #[test]
-fn one_who_leaves_the_queue_is_forgotten() {
+fn a_waiter_that_leaves_the_queue_is_forgotten() {
     let mut pool = pool_with_busy("pool_size=1", 1);
     let tickets: Vec<u64> =
         (0..3).map(|n| ticket(pool.request(A, client(n), None, u64::from(n)))).collect();
@@ -376,7 +285,7 @@ fn one_who_leaves_the_queue_is_forgotten() {
     assert_eq!(pool.oldest_wait(), None);
 }
 
-/// Servers 1 to `count`, each used last as many seconds after 0 as its number says.
+/// Parks servers 1 to `count`; server N was last used at second N.
 fn park_all(pool: &mut Pool, worker: WorkerId, count: u64) {
     for serial in 1..=count {
         let mut parked = server(serial);
@@ -414,7 +323,7 @@ fn idle_servers_stay_as_long_as_the_pool_has_no_more_than_its_least() {
 }
 
 #[test]
-fn what_is_too_much_of_a_smaller_pool_is_closed() {
+fn surplus_servers_of_a_smaller_pool_are_closed() {
     let mut pool = pool_with_busy("", 4);
     park_all(&mut pool, A, 4);
     pool.settings = self::pool("pool_size=1 reserve_pool_size=1").settings;
@@ -435,7 +344,7 @@ fn old_servers_are_closed_one_after_the_other() {
 }
 
 #[test]
-fn the_reserve_is_for_those_who_have_waited_and_no_larger_than_it_is() {
+fn the_reserve_is_for_clients_that_have_waited_and_has_its_limit() {
     let mut pool = pool_with_busy("pool_size=1 reserve_pool_size=2", 1);
     let patience = pool.settings.reserve_timeout;
     assert_eq!(patience, 5 * SECOND);
@@ -483,7 +392,7 @@ fn a_pool_in_use_is_filled_one_by_one() {
 }
 
 #[test]
-fn while_another_pool_starves_nothing_is_parked_unasked() {
+fn while_another_pool_starves_no_server_is_parked_unchecked() {
     let mut pool = pool_with_busy("", 3);
     park_all(&mut pool, A, 1);
     pool.park(B, server(9));
@@ -505,7 +414,7 @@ fn while_another_pool_starves_nothing_is_parked_unasked() {
 }
 
 #[test]
-fn one_whose_server_died_takes_its_old_place_or_what_is_idle() {
+fn a_client_whose_server_died_gets_its_old_place_or_an_idle_server() {
     let mut pool = pool_with_busy("pool_size=2", 2);
     for n in 0..3 {
         pool.request(A, client(n), None, 0);

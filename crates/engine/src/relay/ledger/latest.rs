@@ -1,13 +1,13 @@
-//! Where the latest entry of each kind stands, so that one comparison tells whether any of them is
-//! owed. Entries are numbered from 1 on, as they come; those that have left have the lowest numbers.
+//! The latest entry of each kind, so that one comparison tells whether an entry of a kind is owed.
+//! Entries are numbered from 1 in order of arrival. Entries that have left have the lowest numbers.
 
 use std::cmp::Ordering;
 
-use super::{Entry, Verb};
+use super::entry::{Entry, Verb};
 
 #[derive(Debug, Default)]
 pub(super) struct Latest {
-    /// How many entries have left.
+    /// The number of entries that have left.
     gone: u64,
     // Numbers of entries; 0 if there has been none.
     sent: u64,
@@ -17,7 +17,7 @@ pub(super) struct Latest {
 }
 
 impl Latest {
-    /// The entry comes behind `owed` others.
+    /// Adds an entry after `owed` others.
     #[inline]
     pub(super) fn enter(&mut self, entry: &Entry, owed: usize) {
         self.note(entry, self.gone + owed as u64 + 1);
@@ -39,13 +39,13 @@ impl Latest {
         }
     }
 
-    /// So many entries have left the front.
+    /// Removes so many entries from the front.
     #[inline]
     pub(super) fn leave(&mut self, count: usize) {
         self.gone += count as u64;
     }
 
-    /// The entry behind the front has left.
+    /// Removes the entry after the front.
     pub(super) fn leave_behind(&mut self, front: &Entry) {
         let left = self.gone + 2;
         let mut at_front = Self::default();
@@ -63,42 +63,42 @@ impl Latest {
         [&mut self.sent, &mut self.end, &mut self.opening, &mut self.internal]
     }
 
-    /// The entry at the front has become one of ours.
+    /// The first entry now belongs to Weir.
     pub(super) fn take_over_front(&mut self) {
         self.internal = self.internal.max(self.gone + 1);
     }
 
-    /// Is a message owed that the server gets?
+    /// Is a reply owed to a message that was sent to the server?
     pub(super) fn is_sent_owed(&self) -> bool {
         self.sent > self.gone
     }
 
-    /// One that is completed by ReadyForQuery?
+    /// Is a reply owed that ReadyForQuery completes?
     pub(super) fn is_end_owed(&self) -> bool {
         self.end > self.gone
     }
 
-    /// Is such a one owed behind the front?
+    /// The same, without the first entry.
     pub(super) fn is_end_owed_behind_front(&self) -> bool {
         self.end > self.gone + 1
     }
 
-    /// One of the extended protocol that the server gets?
+    /// Is a reply owed to a message of the extended protocol that was sent to the server?
     pub(super) fn is_opening_owed(&self) -> bool {
         self.opening > self.gone
     }
 
-    /// A message of ours that has nothing to do with any client?
+    /// Is a reply owed to a message of Weir's that concerns no client?
     pub(super) fn is_internal_owed(&self) -> bool {
         self.internal > self.gone
     }
 
-    /// Does the last message that the server gets end its batch, if there is one?
+    /// Does the last message that was sent to the server end its batch?
     pub(super) fn is_end_last(&self) -> bool {
         self.end == self.sent
     }
 
-    /// Is it what these entries make of it? For the check of invariants.
+    /// Does this agree with these entries? For the check of invariants.
     pub(super) fn agrees_with<'a>(&self, owed: impl Iterator<Item = &'a Entry>) -> bool {
         let mut afresh = Self { gone: self.gone, ..Self::default() };
         owed.enumerate().for_each(|(at, entry)| afresh.enter(entry, at));

@@ -1,10 +1,10 @@
-//! What a reply is for the message whose answer is awaited.
+//! The role of a server message in the reply to one message.
 
 use wire::backend;
 
-use super::Expect;
+use super::entry::Expect;
 
-/// What a message means to the entry at the front.
+/// The meaning of a message for the entry at the front.
 pub(super) enum Part {
     Completes,
     Belongs,

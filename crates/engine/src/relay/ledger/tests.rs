@@ -1,5 +1,5 @@
-//! Conversations as tables: what is sent and what comes back, in order, and what the ledger makes
-//! of it. The rules are those of the module's head.
+//! Conversations as tables: the messages of both sides in order, and what the ledger makes of them.
+//! The rules are in the head of `ledger.rs`.
 
 use super::*;
 use crate::relay::interner::Interner;
@@ -7,13 +7,13 @@ use crate::relay::parse_context::ParseContext;
 
 /// One step of a conversation.
 enum Step {
-    /// These messages of the client's are sent on as they are.
+    /// These messages of the client are sent on unchanged.
     Sent(&'static [Expect]),
     /// This message is entered.
     Owe(Expect, Verb),
-    /// These messages come, by their codes, all for the client.
+    /// These messages arrive, given by their codes. All go to the client.
     Client(&'static str),
-    /// These messages come, and nobody sees them.
+    /// These messages arrive, and Weir discards them.
     Nobody(&'static str),
     /// This made-up reply is due, and no other.
     Made(Reply),
@@ -110,7 +110,7 @@ fn each_message_is_completed_by_its_own_reply() {
 }
 
 #[test]
-fn what_is_not_owed_is_an_error() {
+fn an_unowed_message_is_an_error() {
     let replies = "123CDEGHITVWZcdnst";
     let allowed = |expect| match expect {
         Query => "CDEGHITWZcd",
@@ -132,7 +132,7 @@ fn what_is_not_owed_is_an_error() {
             assert_eq!(taken, allowed(expect).contains(code), "{expect:?} and {code:?}");
         }
     }
-    // To a server that owes nothing only the good-bye of a dying server is allowed.
+    // A server that owes nothing may send only an error that announces its end.
     for code in replies.bytes() {
         let taken = Ledger::default().reply(code, &mut |_| ());
         assert_eq!(taken.is_ok(), code == b'E', "{:?}", char::from(code));

@@ -1,11 +1,14 @@
-//! A tracked parameter has another value on the server (ParameterStatus).
+//! A server reports a new value of a tracked parameter (ParameterStatus).
 //!
-//! If its client has set it, that is the client's own from now on, on whatever server. In auto mode it
-//! is known whether anything that was sent may have set it. If not, it is the server's own default that
-//! is another one, since its configuration was reloaded: who has said what it wants keeps that, as on a
-//! connection of its own, and does not hear of it; the server is given it with the next transaction.
-//! Everybody else follows. A server that reports its state tells which of the two it is when the
-//! transaction is over (`Engine::explain_changes`).
+//! There are three cases:
+//!
+//! * A text of the client may have set the parameter. The client carries the new value to other
+//!   servers from now on.
+//! * In auto mode, no text can have set it. So the server's default has changed, after a reload of
+//!   its configuration. A client that has set its own value keeps it and is not told. The server
+//!   gets the client's value with the next transaction. All other clients follow the new default.
+//! * The server sends state reports. The report at the end of the transaction tells which of the
+//!   two cases it is (`Engine::explain_changes`).
 
 use config::PoolMode;
 use wire::messages::ParameterStatus;
@@ -16,9 +19,9 @@ use crate::session::state_report;
 use crate::values::Values;
 
 impl Replies<'_> {
-    /// Who is to be told of it?
+    /// Returns who is told of the new value.
     pub(super) fn parameter_status(&mut self, status: &ParameterStatus<'_>) -> Owner {
-        // Whatever the server is answering: it says what it has, and its client is told of that.
+        // The client is told, whatever the server is answering at the moment.
         let owner = Owner::Client;
         if status.name == state_report::NAME {
             self.server.hear_state(status.value);
@@ -34,8 +37,8 @@ impl Replies<'_> {
         let may_set = self.server.session.may_set;
         let reports = self.server.session.state_report.is_some();
         if is_auto && (may_set || reports) {
-            // It may last for the transaction only (SET LOCAL), and nobody need have been suspicious:
-            // what there was before is what the session began with, and what it comes back to.
+            // The new value may last for the transaction only (SET LOCAL), even if no text looked
+            // suspicious. The session returns to the remembered value.
             client.session_mut();
             self.server.remember_vars();
         }

@@ -1,9 +1,10 @@
-//! What a server says of prepared statements: what they return, and that they have failed. Errors
-//! are told in the client's words, or healed by asking again (`resend.rs`).
+//! A server's messages about prepared statements: row descriptions and errors. An error is reworded
+//! with the client's own name, or the request is sent again (`resend.rs`).
 
 use crate::lifecycle::close_reason::CloseReason;
 use wire::backend;
 use wire::error_fields::ErrorFields;
+use wire::sqlstate::QUERY_CANCELED;
 
 use super::Replies;
 use crate::relay::kept_request::{
@@ -11,11 +12,10 @@ use crate::relay::kept_request::{
 };
 use crate::relay::ledger::{Owner, Settled};
 use crate::relay::prepared::Shape;
-use crate::relay::resend::QUERY_CANCELED;
 use crate::server::{Preparation, Server, ServerPhase};
 
 impl Replies<'_> {
-    /// What a statement returns was told, to the client or to us.
+    /// The server has described a statement's rows, to the client or to Weir.
     pub(super) fn described(&mut self, settled: &Settled, shape: Option<Shape>) {
         let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
         if let Some(refused) = refused.filter(|_| settled.owner == Owner::Nobody) {
@@ -28,18 +28,19 @@ impl Replies<'_> {
         }
     }
 
-    /// A message of ours has failed. If that fails the client's transaction, too, it will be told.
+    /// A message of Weir's own has failed. If this also fails the client's transaction, the client
+    /// is told.
     pub(super) fn own_error(&mut self, fields: ErrorFields) {
         self.server.own_error = Some(fields.message().into_owned());
         let confirms = matches!(self.server.phase, ServerPhase::Preparing(Preparation::Confirm));
-        let tells = confirms || fields.sqlstate() == QUERY_CANCELED;
+        let tells = confirms || fields.sqlstate() == QUERY_CANCELED.as_bytes();
         let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
         if let Some(refused) = refused.filter(|_| tells) {
             refused.error = fields;
         }
     }
 
-    /// A message that names a statement of ours has failed.
+    /// A message that names one of Weir's statements has failed.
     pub(super) fn statement_error(&mut self, fields: ErrorFields, settled: &Settled) -> Owner {
         if is_changed_result(&fields) {
             let since = self.server.statements.since(settled.statement);
@@ -48,8 +49,8 @@ impl Replies<'_> {
                 let was_older = since.is_some_and(|since| since < used.since);
                 let Server { kept, ledger, .. } = &mut *self.server;
                 if let Some(kept) = kept {
-                    let synced = ledger.take_over_batch();
-                    kept.refused = Some(Refused { error: fields, was_older, synced, shape: None });
+                    let end = ledger.take_over_batch();
+                    kept.refused = Some(Refused { error: fields, was_older, end, shape: None });
                     self.refused = true;
                     return Owner::Nobody;
                 }
@@ -69,8 +70,9 @@ impl Replies<'_> {
         }
     }
 
-    /// The use of a statement that has failed, if it is the first thing its client has asked, not
-    /// in a transaction, and nothing follows its batch: then all of it can be asked again.
+    /// Returns the use of a statement that has failed, if the whole request can be sent again. The
+    /// statement must be the client's first request outside a transaction, with nothing after its
+    /// batch.
     fn renewable(&self, settled: &Settled) -> Option<Used> {
         let outline = &self.server.kept.as_deref()?.outline;
         let used = outline.uses.as_ref()?;
@@ -85,8 +87,8 @@ impl Replies<'_> {
         is_all.then(|| used.clone())
     }
 
-    /// If the error is about a statement of ours by name: what it tells of the server, and the
-    /// text in the client's words.
+    /// If the error names one of Weir's statements, notes what it says about the server. Returns
+    /// the error with the client's own name.
     fn error_about_statement(
         &mut self,
         mut fields: ErrorFields,
@@ -96,7 +98,7 @@ impl Replies<'_> {
         let text = fields.get(b'M')?;
         let at = text.windows(own.len()).position(|part| part == own.as_bytes())?;
         match fields.sqlstate() {
-            // Something that no tag tells of has deallocated it.
+            // Something deallocated the statement, and no command tag said so.
             b"26000" => drop(self.server.statements.remove(settled.statement)),
             b"42P05" if settled.taken.is_none() => {
                 self.server.doomed = Some(CloseReason::OutOfStep)

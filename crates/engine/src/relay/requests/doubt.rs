@@ -1,11 +1,11 @@
-//! What a name stands for may depend on answers that have not come yet: an error undoes what its batch
-//! has prepared and closed, and `DISCARD ALL` takes all names away. PostgreSQL will know when it gets to
-//! the next message; Weir, which has to know before it sends that, waits for the answer. So it
-//! never runs a statement that a direct connection would not have run.
+//! Waits for answers that decide what a statement name means. An error undoes what its batch has
+//! prepared and closed, and `DISCARD ALL` removes all names. PostgreSQL knows the outcome when it
+//! reads the next message. Weir must know before it sends that message, so it waits for the answer.
+//! So it never runs a statement that a direct connection would not have run.
 //!
-//! Within a batch nothing is in doubt but what its own `DISCARD` or `DEALLOCATE` does: behind an error the
-//! server discards the rest of the batch anyway. That answer is sent for by a Flush, since PostgreSQL
-//! keeps answers back until the batch is over.
+//! Within a batch, only its own `DISCARD` or `DEALLOCATE` is in doubt: after an error, the server
+//! discards the rest of the batch anyway. PostgreSQL keeps the answer back until the batch ends, so
+//! Weir sends a Flush.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use sql::{Seen, Signs, Verb};
 use wire::{HEADER_LEN, Header, frontend};
 
 use super::Requests;
-use super::texts::text_of;
 use crate::client::Discarding;
 use crate::relay::parse_context;
 use crate::relay::prepared::{Found, SERVER_NAME_PREFIX};
+use crate::relay::text::text_of;
 use crate::shell::Exchange;
 
-/// Words of the texts that take prepared statements away.
+/// Words in texts that remove prepared statements.
 const DISCARDING: [&[u8]; 2] = [b"discard", b"deallocate"];
 
 impl<X: Exchange> Requests<'_, X> {
-    /// Has the message in front, which names a statement, to wait for an answer?
+    /// Must the message in front, which names a statement, wait for an answer?
     #[inline]
     pub(super) fn awaits_name(&mut self, name: &[u8]) -> bool {
         self.may_await() && self.awaits_change_of(name)
     }
 
-    /// The same of one that uses the statement, whose text may name others.
+    /// The same for a message that uses the statement. Its text may name other statements.
     #[inline]
     pub(super) fn awaits_used(&mut self, name: &[u8]) -> bool {
         self.may_await() && (self.awaits_change_of(name) || self.awaits_names_of(name))
@@ -55,7 +55,7 @@ impl<X: Exchange> Requests<'_, X> {
         true
     }
 
-    /// Has the statement to wait for what its text names?
+    /// Must the statement wait because of the names in its text?
     #[cold]
     fn awaits_names_of(&mut self, name: &[u8]) -> bool {
         if self.texts.is_none() {
@@ -72,7 +72,7 @@ impl<X: Exchange> Requests<'_, X> {
         used.is_some_and(|used| self.awaits_names_in(&used.sql))
     }
 
-    /// The same of a text with the sign that it may name prepared statements.
+    /// The same for a text that may name prepared statements.
     pub(super) fn awaits_names_in(&mut self, text: &[u8]) -> bool {
         let has_names =
             self.client.extended.as_ref().is_some_and(|own| !own.statements.is_surely_empty());
@@ -98,7 +98,7 @@ impl<X: Exchange> Requests<'_, X> {
         self.extended().awaits = serial;
     }
 
-    /// May the Query in front discard prepared statements? Who has none need not know.
+    /// May the Query in front discard prepared statements? False if the client has none.
     pub(super) fn query_discards(&self, seen: Seen, header: Header, available: usize) -> bool {
         let own = self.client.extended.as_ref();
         if own.is_none_or(|own| own.statements.is_empty()) {
@@ -111,7 +111,7 @@ impl<X: Exchange> Requests<'_, X> {
         self.may_discard(seen) && says_discard(text)
     }
 
-    /// It does, and has been entered in the ledger.
+    /// The Query in front may discard statements. It has been entered in the ledger.
     pub(super) fn note_query_discards(&mut self, header: Header, available: usize) {
         let by = *self.serial;
         self.server.ledger.note_discard(by);
@@ -129,8 +129,8 @@ impl<X: Exchange> Requests<'_, X> {
         self.server.session.deallocations.note(by, name, first);
     }
 
-    /// The names that the text deallocates one by one, each if it is one of the protocol's. None at all
-    /// where the text can be read in two ways.
+    /// The names that the text deallocates one by one; None for a name that the client has not
+    /// prepared through the protocol. Empty if the text can be read in two ways.
     fn deallocated(&self, text: &[u8]) -> Vec<Option<Arc<[u8]>>> {
         let Some(own) = self.client.extended.as_ref().filter(|_| !text.contains(&b'\\')) else {
             return Vec::new();
@@ -143,7 +143,7 @@ impl<X: Exchange> Requests<'_, X> {
         names.collect()
     }
 
-    /// What is bound to a portal may discard prepared statements when that is executed.
+    /// Executing the portal that is bound now may discard prepared statements.
     pub(super) fn note_discards(&mut self, portal: &[u8], name: &[u8], used: Option<&Found>) {
         let Some(own) = &self.client.extended else { return };
         if own.statements.is_empty() {
@@ -156,7 +156,7 @@ impl<X: Exchange> Requests<'_, X> {
                 *statement.discards.get_or_init(says) && self.may_discard(statement.seen())
             }
             None if !name.is_empty() => false,
-            // A long one is not kept.
+            // A long text was not kept.
             None if own.unnamed_parse.is_empty() => own.unnamed != 0,
             None => self.may_discard(own.unnamed_seen) && says_discard(text_of(&own.unnamed_parse)),
         };
@@ -168,7 +168,7 @@ impl<X: Exchange> Requests<'_, X> {
             Some(found) => self.sole_deallocated(&found.used.statement.sql),
             None => self.sole_deallocated(text_of(&own.unnamed_parse)),
         };
-        // A named portal lives as long as its transaction.
+        // A named portal lives until its transaction ends.
         let is_fresh = self.server.status == b'I' && self.server.ledger.owes_nothing();
         let discarding = &mut self.extended().discarding;
         if is_fresh {
@@ -180,7 +180,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// An Execute has been entered in the ledger. Of which portal is not looked at.
+    /// An Execute has been entered in the ledger. Its portal's name is not examined.
     pub(super) fn note_execute(&mut self) {
         let Some(own) = &mut self.client.extended else { return };
         let Discarding { unnamed, named, ref mut deallocates } = own.discarding;
@@ -201,7 +201,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// May a text with these signs? Where texts are not looked at they have none.
+    /// May a text with these signs discard statements? Always, if texts are not examined.
     fn may_discard(&self, seen: Seen) -> bool {
         let signs = Signs::DISCARD | Signs::PREPARED | Signs::OPAQUE;
         self.texts.is_none() || seen.signs.intersects(signs)

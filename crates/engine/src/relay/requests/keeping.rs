@@ -1,5 +1,5 @@
-//! Which request of a client is kept, in case that it has to be sent once more. What for is told
-//! in `kept_request.rs`. Most requests end as soon as it is known what they do: nothing of them is copied.
+//! Decides which request of a client is kept, so that it can be sent again. `kept_request.rs` says
+//! why. Most requests are not copied at all: their effect is known before they end.
 
 use wire::Header;
 
@@ -13,10 +13,10 @@ use crate::shell::Exchange;
 /// A BEGIN with all its options is no longer than this, in bytes.
 const BEGIN_LEN_MAX: usize = 128;
 
-/// The request in progress, as far as it stands in one input.
+/// The part of the current request that is in one input.
 #[derive(Debug)]
 pub(super) struct Keeping {
-    /// Where its part of the input begins.
+    /// Where this part begins in the input.
     from: usize,
     /// Did the request begin in this input?
     begun_here: bool,
@@ -24,7 +24,7 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// A request that began in an earlier input goes on.
+    /// Continues a request that began in an earlier input.
     pub(super) fn go_on(server: &Server) -> Option<Self> {
         let kept = server.kept.as_deref()?;
         let first = kept.outline.first;
@@ -37,13 +37,13 @@ impl Keeping {
 }
 
 impl<X: Exchange> Requests<'_, X> {
-    /// A message is about to be owed an answer.
+    /// A message that the server will answer is about to be entered.
     pub(super) fn note(&mut self, entry: &Entry) {
         if let Verb::Synthesize(_) = entry.verb {
             return;
         }
         let server = &self.server;
-        // What Weir asks in front of it (`numbers.rs`) is no part of the request.
+        // Weir's own query before the request (`numbers.rs`) is not part of it.
         if self.keeping.is_none()
             && self.may_keep
             && server.status == b'I'
@@ -55,7 +55,7 @@ impl<X: Exchange> Requests<'_, X> {
         if let Some(keeping) = &mut self.keeping {
             keeping.outline.has_effect |= match entry.expect {
                 Expect::Query | Expect::FunctionCall | Expect::Bind | Expect::Execute => true,
-                // No copy without a Query or an Execute.
+                // There is no copy without a Query or an Execute.
                 Expect::Parse
                 | Expect::Describe
                 | Expect::Close
@@ -65,7 +65,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// The message just entered is a Query: a request that is a lone BEGIN has no effect.
+    /// The message just entered is a Query. A request that is a lone BEGIN has no effect.
     pub(super) fn note_begin(&mut self, header: Header, available: usize) {
         let serial = *self.serial;
         if let Some(keeping) = &mut self.keeping
@@ -91,7 +91,8 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// How a statement is described: the client may know half of the answer already.
+    /// Returns how a Describe is answered. The client may already have the first half of the
+    /// answer.
     pub(super) fn describe_verb(&mut self) -> Verb {
         let kept = self.server.kept.as_deref_mut();
         match kept.is_some_and(|kept| std::mem::take(&mut kept.parameters_given)) {
@@ -100,8 +101,8 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// The input is dealt with: remember what may be needed. Returns where in it the request
-    /// begins, if it begins in it.
+    /// The input is handled. Keeps the request if it may be needed. Returns where the request
+    /// begins, if it begins in this input.
     #[inline(always)]
     pub(super) fn keep(&mut self) -> Option<usize> {
         let Keeping { from, begun_here, outline } = self.keeping.take()?;

@@ -1,14 +1,15 @@
-//! A statement that a client has prepared through the protocol is on its server under a name of
-//! ours, and SQL that names it would not find it: on a connection of one's own there is one
-//! namespace for both. So before a text with `EXECUTE name`, `DEALLOCATE name` or `PREPARE name`
-//! goes to the server it is *lent* the statement under the client's own name. When the transaction
-//! is over the server is asked whether it is still there, and loses it (`session/verdict.rs`).
+//! Lends protocol statements to SQL. A client's statement is on its server under a name of Weir's,
+//! so SQL that uses the client's name would not find it. PostgreSQL has one namespace for both.
 //!
-//! In a failed transaction nothing can be lent, and SQL finds no statement anyway: PostgreSQL says so.
+//! Before a text with `EXECUTE name`, `DEALLOCATE name` or `PREPARE name`, Weir prepares the
+//! statement under the client's own name as well: it is *lent*. After the transaction, Weir asks
+//! the server whether the statement still exists, and deallocates it (`session/verdict.rs`).
 //!
-//! The client loses its name as soon as a command tag says that a DEALLOCATE of it is done
-//! (`session::Deallocations`). Where no tag tells of one (a function has run it), and where it is not
-//! certain which name was meant, the name is the client's until the transaction is over.
+//! In a failed transaction nothing can be prepared. PostgreSQL rejects the SQL anyway.
+//!
+//! The client loses its name when a command tag reports a DEALLOCATE of it
+//! (`session::Deallocations`). If no tag reports it (a function ran it), or if the name is
+//! uncertain, the client has the name until the transaction ends.
 
 use sql::{Signs, Verb};
 use wire::frontend;
@@ -20,8 +21,8 @@ use crate::session::state::Lent;
 use crate::session::text_history::Called;
 use crate::shell::Exchange;
 
-/// Lent where the statement need only be there: it can be prepared whatever has become of its
-/// tables, and if it were executed nevertheless it would be as if it were not there.
+/// Lent in place of a statement that only has to exist. It can be prepared even if the statement's
+/// tables are gone. If it is executed, it reports that the statement does not exist.
 const PLACEHOLDER: &[u8] = b"DO $weir$BEGIN RAISE EXCEPTION USING ERRCODE = '26000', MESSAGE = \
     'this prepared statement does not exist'; END$weir$";
 
@@ -56,13 +57,14 @@ impl<X: Exchange> Requests<'_, X> {
     fn lend_one(&mut self, name: &[u8], is_executed: bool, text: &[u8], first: u64) {
         let lent = self.server.session.lent.get(name);
         let has_open_batch = self.server.ledger.has_open_batch();
-        // An earlier text, which has left it alone: one that takes it away has been waited for.
+        // The placeholder is from an earlier text that has not deallocated it. Weir has waited for
+        // any text that could.
         let is_void = lent.is_some_and(|lent| {
             is_executed && lent.is_placeholder && lent.since < first && !has_open_batch
         });
         let is_there = self.server.vars.prepared.get(name).is_some() || lent.is_some();
         let is_there = is_there && !is_void;
-        // One of our names is none of the client's, and other letters depend on the encoding.
+        // The client cannot use one of Weir's names. Other letters depend on the encoding.
         if is_there || name.starts_with(SERVER_NAME_PREFIX) || !name.is_ascii() {
             return;
         }
@@ -91,10 +93,10 @@ impl<X: Exchange> Requests<'_, X> {
         let undo = Undo::Lend { name: found.name.clone() };
         self.server.session.lent.insert(found.name, Lent { since, is_placeholder });
         if has_open_batch {
-            // If it fails, the client's message would have failed, too.
+            // If the Parse fails, the client's message would have failed, too.
             return self.owe(Entry::new(Expect::Parse, ReplyVerb::Swallow).undo(undo));
         }
-        // If it fails the text is to have its say all the same.
+        // If the Parse fails, the text is executed all the same.
         frontend::sync(self.out.insert());
         let parse = Entry::new(Expect::Parse, ReplyVerb::Internal).undo(undo);
         for mut entry in [parse, Entry::new(Expect::Sync, ReplyVerb::Internal)] {

@@ -1,6 +1,6 @@
-//! Messages that name a prepared statement: Bind, Describe, Close. The client's name in them is
-//! replaced by the server's. They are functions of their own, not inlined: their large frames would
-//! be those of every message.
+//! Messages that name a prepared statement: Bind, Describe, Close. Weir replaces the client's name
+//! by the server's. These functions are not inlined, because every message would get their large
+//! stack frames.
 
 use sql::Signs;
 use wire::messages::{StatementOrPortal, bind_names};
@@ -84,7 +84,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 used = Some(found);
                 MessageAction::Head(HEADER_LEN + rest_at)
             }
-            // PostgreSQL is to fail the message, and with it what depends on it.
+            // PostgreSQL must fail the message, and so the messages that depend on it.
             Name::Changed(found) => {
                 let rest_len = header.total - HEADER_LEN - rest_at;
                 frontend::bind_header(self.out.insert(), portal, CHANGED_NAME, rest_len);
@@ -181,8 +181,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
             self.owe(entry);
             return Ok(MessageAction::Pass);
         }
-        // Others may use the statement: only the client's name for it goes. Closing a name that
-        // does not exist is no error.
+        // Other clients may use the statement, so only the client's name is removed. Closing a name
+        // that does not exist is no error.
         let own = self.client.extended.as_ref();
         let is_own = own.is_some_and(|own| own.statements.find(named.name).is_some());
         let lent = if is_own { self.server.session.lent.remove(named.name) } else { None };
@@ -204,8 +204,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
         Ok(MessageAction::Replaced)
     }
 
-    /// May the client have a statement of that name by SQL's PREPARE, and by that alone? The server
-    /// has it then under that very name.
+    /// May the client have prepared this name by SQL's PREPARE only? Then the server has the
+    /// statement under the same name.
     fn is_prepared_by_sql(&self, name: &[u8]) -> bool {
         let by_sql = Signs::PREPARED | Signs::OPAQUE;
         let own = self.client.extended.as_ref();
@@ -219,7 +219,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 || self.server.vars.prepared.get(name).is_some())
     }
 
-    /// A Describe or Close, if all of it is there.
+    /// Decodes a Describe or Close. None if it is incomplete.
     fn whole(
         &self,
         header: Header,

@@ -1,14 +1,16 @@
-//! Whose sequence numbers `currval` and `lastval` would tell on a server that others have used
-//! (`pool_mode = auto`). Nobody may be told a stranger's: where it could happen the server forgets
-//! them first, and PostgreSQL answers 55000.
+//! Keeps `currval` and `lastval` from returning another client's numbers (`pool_mode = auto`). If
+//! that could happen, Weir makes the server forget them first (DISCARD SEQUENCES). PostgreSQL then
+//! answers 55000.
 //!
-//! What a client has drawn on its present server, and what others have, cannot be told apart. So a
-//! client's server forgets a stranger's before a text that may draw a number and is watched
-//! (`sequences.rs`); and once somebody in a pool asks for numbers, before each client's first message. Of
-//! a first question behind any other text it is not known beforehand that it will come: the client's
-//! own numbers are forgotten with the others. Where the server cannot forget
-//! before it is asked, behind messages that are not answered yet, the question is refused; unless it
-//! stands in a text that is passed on in parts, of which that is known too late.
+//! On a server, this client's numbers and other clients' cannot be told apart. So Weir makes the
+//! server forget other clients' numbers at two points:
+//!
+//! * before a watched text that may draw a number (`sequences.rs`)
+//! * before each client's first message, once any client of the pool has asked for a number
+//!
+//! If the first question comes after any other text, the client's own numbers are forgotten as
+//! well. If earlier messages are not answered yet, the server cannot forget, and the question is
+//! refused. A question in a text that is passed on in parts is seen too late to refuse it.
 
 use config::Unsupported;
 use sql::{Seen, Signs};
@@ -22,15 +24,15 @@ use crate::shell::Exchange;
 
 const FORGET: &[u8] = b"DISCARD SEQUENCES";
 
-/// Sent in place of a text that asks for what may be a stranger's.
+/// Sent in place of a text that could return another client's number.
 pub(super) const NO_NUMBER: &[u8] = b"DO $weir$BEGIN RAISE EXCEPTION USING ERRCODE = '55000', \
     MESSAGE = 'lastval and currval are not yet defined in this session'; END$weir$";
 
-/// Bound in place of a statement that does; PostgreSQL says that there is none of this name.
+/// Bound in place of such a statement. PostgreSQL answers that this name does not exist.
 const STRANGERS_NAME: &[u8] = b"weir_numbers_of_others";
 
 impl<X: Exchange> Requests<'_, X> {
-    /// A text is about to be passed on. It asks for numbers, or another one may behind it.
+    /// A text is about to be passed on. It asks for numbers, or a later text may.
     pub(super) fn guard_numbers(&mut self, seen: Seen, text: &[u8]) {
         if !self.is_set_in_transaction(text) {
             self.guard_numbers_now(seen);
@@ -45,13 +47,14 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// Is the text, of which the rest may be missing, a SET in a transaction? It asks for no number, and
-    /// SET TRANSACTION fails when anything else has run in the transaction: nothing is sent before it.
+    /// Is the text, which may be incomplete, a SET in a transaction? It asks for no number. SET
+    /// TRANSACTION fails after any other statement of the transaction, so nothing is sent before
+    /// it.
     pub(super) fn is_set_in_transaction(&self, text: &[u8]) -> bool {
         self.server.status == b'T' && is_lone_set(text)
     }
 
-    /// A text is about to be run.
+    /// A text is about to be executed.
     pub(super) fn note_draws(&mut self, seen: Seen) {
         let Some(texts) = &mut self.texts else { return };
         let asks = seen.signs.intersects(Signs::SEQUENCE);
@@ -70,7 +73,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// The server forgets what others have drawn, if that is possible now.
+    /// Makes the server forget other clients' numbers, if that is possible now.
     pub(super) fn forget_strangers(&mut self) {
         let is_between = self.server.ledger.is_untouched() && self.server.status != b'E';
         if self.server.session.numbers == Numbers::Of(self.client.serial) || !is_between {
@@ -87,14 +90,14 @@ impl<X: Exchange> Requests<'_, X> {
         self.server.session.numbers = Numbers::Of(self.client.serial);
     }
 
-    /// Would a text with these signs be told what others have drawn?
+    /// Could a text with these signs return another client's numbers?
     pub(super) fn tells_strangers(&self, signs: Signs) -> bool {
         self.texts.is_some()
             && signs.intersects(Signs::SEQUENCE)
             && !self.server.has_numbers_of(self.client.serial)
     }
 
-    /// What a Bind is to name, whose statement has been looked at.
+    /// Returns the name for a Bind whose statement has these signs.
     pub(super) fn name_for_numbers(&self, name: Name, signs: Signs) -> Name {
         match self.tells_strangers(signs) {
             true => Name::Unknown(STRANGERS_NAME.to_vec()),

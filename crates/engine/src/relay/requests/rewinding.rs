@@ -1,10 +1,9 @@
-//! A statement stands in the middle of an input, and has to be asked about before it is used
-//! (`relay/resend.rs`). What stands before it, often a BEGIN, waits with it: nothing of the input has
-//! been sent yet, so all that was noted of it is taken back, and later it is dealt with from its
-//! beginning.
+//! Takes back the messages before a statement about which Weir has to ask first
+//! (`relay/resend.rs`). Nothing of the input has been sent yet. So Weir undoes its records of these
+//! messages, often a BEGIN, and later handles the input from its beginning.
 //!
-//! That happens once to an input. What else in it should be asked about is used as it is, or two
-//! statements that have room for one could go on asking for ever.
+//! This happens once per input. Other doubtful statements of the input are used as they are.
+//! Otherwise two statements that evict each other could cause an endless loop.
 
 use super::Requests;
 use crate::relay::ledger::{Expect, Verb};
@@ -12,8 +11,8 @@ use crate::relay::undo::undo;
 use crate::shell::Exchange;
 
 impl<X: Exchange> Requests<'_, X> {
-    /// Is the input one that can be dealt with once more? What it may leave on the server, and what
-    /// was asked for our own sake, could not be taken back.
+    /// Can the input be handled once more? Not if it has left traces on the server or made Weir
+    /// send queries of its own: these cannot be undone.
     pub(super) fn can_rewind(&self) -> bool {
         let server = &self.server;
         let is_clean =
@@ -21,8 +20,8 @@ impl<X: Exchange> Requests<'_, X> {
         is_clean && self.begins && self.answers.is_empty() && !server.ledger.owes_us()
     }
 
-    /// Can all of the input be taken back, to be dealt with once more on this very server? Traces that
-    /// it has left there will be left again.
+    /// Can the whole input be taken back and handled once more on this same server? Its traces need
+    /// not be undone, since it leaves them again.
     pub(super) fn can_take_back(&self) -> bool {
         let server = &self.server;
         let is_ours = server.ledger.owes_us() || !server.session.lent.is_empty();
@@ -30,7 +29,7 @@ impl<X: Exchange> Requests<'_, X> {
         self.begins && self.answers.is_empty() && !is_ours && !is_rewound
     }
 
-    /// The message in front has to wait: nothing before it has happened, unless there was nothing.
+    /// The message in front has to wait. Undoes all messages before it.
     #[cold]
     pub(super) fn rewind(&mut self) {
         if !self.begins || self.server.ledger.is_untouched() {

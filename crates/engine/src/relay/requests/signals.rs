@@ -1,8 +1,8 @@
-//! Calls of `pg_cancel_backend` and `pg_terminate_backend` with a process id that Weir has told a client
-//! at its login (`pool_mode = auto`). PostgreSQL knows no such process. So Weir does what is asked
-//! (`cancel/signal.rs`) while the client is held back, and PostgreSQL is sent in the call's place what
-//! it is to answer. Why the process id is not replaced by that of the other client's server:
-//! `docs/decisions/014-weir-signals-its-clients.md`.
+//! Calls of `pg_cancel_backend` and `pg_terminate_backend` with a process id that a client got from
+//! Weir at login (`pool_mode = auto`). PostgreSQL has no such process. So Weir signals the other
+//! client itself (`cancel/signal.rs`), while the caller is held back. In place of the call,
+//! PostgreSQL gets a text that returns the answer. `docs/decisions/014-weir-signals-its-clients.md`
+//! says why Weir does not replace the process id by that of the other client's server.
 //!
 //! ```text
 //!                    ┌─ the client's own id ─► PostgreSQL's own call, on itself
@@ -26,7 +26,7 @@ use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::relay::prepared::Statement;
 use crate::shell::Exchange;
 
-/// PostgreSQL's numbers of types (`pg_type.dat`).
+/// PostgreSQL's type OIDs (`pg_type.dat`).
 const INT8: u32 = 20;
 const INT2: u32 = 21;
 const INT4: u32 = 23;
@@ -35,7 +35,7 @@ const UNKNOWN: u32 = 705;
 const VARCHAR: u32 = 1043;
 
 impl<X: Exchange> Requests<'_, X> {
-    /// A Query whose text has one of the signs of `ANSWERED`.
+    /// Handles a Query whose text has one of the signs of `ANSWERED`.
     #[cold]
     pub(super) fn see_answered(&mut self, seen: Seen, text: &[u8]) -> Result<Seen, NotPassed> {
         if self.tells_strangers(seen.signs) {
@@ -47,8 +47,8 @@ impl<X: Exchange> Requests<'_, X> {
         self.signal(text, None).map(|()| seen)
     }
 
-    /// A Bind, all of which may be there, of a statement with one of the signs `ANSWERED`. What becomes of
-    /// it, if it does not name that one.
+    /// Handles a Bind of a statement with one of the signs `ANSWERED`. None if the Bind is passed
+    /// on normally.
     #[cold]
     #[inline(never)]
     pub(super) fn bind_signal(
@@ -79,7 +79,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// The text of a statement that is about to be bound, and the types of its parameters.
+    /// Returns the text and the parameter types of a statement that is about to be bound.
     fn text_of_name(&self, named: &Name) -> Option<(Vec<u8>, Vec<u8>)> {
         match named {
             Name::Statement(found) => {
@@ -95,7 +95,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// The Bind names this statement, which is run in the other one's place.
+    /// Binds this statement in place of the one that the Bind names.
     fn bind_answer(&mut self, header: Header, body: &[u8], statement: &Statement) -> MessageAction {
         let Some((portal, name, rest_at)) = bind_names(body) else { return MessageAction::Pass };
         let rest_len = header.total - HEADER_LEN - rest_at;
@@ -108,13 +108,14 @@ impl<X: Exchange> Requests<'_, X> {
         MessageAction::Head(HEADER_LEN + rest_at)
     }
 
-    /// A text that may be a call. `bind`: the types of its parameters, and the Bind's body. Ok: it is no
-    /// call of ours. It is held until what is owed has come, or the call is decided ([`Requests::call`]).
+    /// Handles a text that may be a call. `bind`: the parameter types, and the body of the Bind.
+    /// Ok: it is no call for Weir. Otherwise it is held until the owed replies have arrived or the
+    /// call is decided ([`Requests::call`]).
     fn signal(&mut self, text: &[u8], bind: Option<(&[u8], &[u8])>) -> Result<(), NotPassed> {
         let replace = |text| Err(NotPassed::Replace(Box::new(text)));
         let Some((call, column)) = call_of(text, bind) else { return Ok(()) };
         let server = &self.server;
-        // A failed transaction refuses everything, and a copy ends with an error.
+        // A failed transaction refuses everything. A copy ends with an error.
         if server.status == b'E' || server.ledger.in_copy() {
             return Ok(());
         }
@@ -126,7 +127,7 @@ impl<X: Exchange> Requests<'_, X> {
             && let Step::Decided(verdict) = signaling.step
             && signaling.call == call
         {
-            // It must not be taken back, and be done once more.
+            // The signal was sent, so the call must not be taken back and repeated.
             own.rewound = true;
             let answer = answer(call, verdict, &column, server.version());
             return answer.map_or(Ok(()), replace);
@@ -137,15 +138,15 @@ impl<X: Exchange> Requests<'_, X> {
         }
         match server.ledger.last() {
             Some(last) => self.await_answer(last),
-            // In the middle of a batch, of which everything so far is answered.
+            // In the middle of a batch, and everything so far is answered.
             None => self.call = Some(call),
         }
         Err(NotPassed::Hold)
     }
 }
 
-/// The call that a text is, of a process id that can be one of ours, and the name of its column.
-/// `bind`: the types of its parameters, and the Bind's body.
+/// Returns the call in a text, if its process id can be one of Weir's, and the name of its column.
+/// `bind`: the parameter types, and the body of the Bind.
 pub(crate) fn call_of<'a>(
     text: &'a [u8],
     bind: Option<(&[u8], &[u8])>,
@@ -166,7 +167,7 @@ pub(crate) fn call_of<'a>(
     may_be_ours.then_some((Call { process_id, terminates }, column))
 }
 
-/// The process id that the one parameter gives, if it is an integer for PostgreSQL, too.
+/// Returns the process id in the only parameter, if PostgreSQL would also read it as an integer.
 fn given(types: &[u8], body: &[u8], casts: bool) -> Option<u32> {
     let FirstParameter { is_binary, value, count } = first_parameter(body)?;
     let value = value.filter(|_| count == 1)?;
@@ -191,7 +192,8 @@ fn given(types: &[u8], body: &[u8], casts: bool) -> Option<u32> {
     }
 }
 
-/// The types of what is run in a call's place. It uses no parameter, but has to have as many.
+/// Returns the parameter types for the text that replaces a call. The text uses no parameter, but
+/// must have the same number of them.
 fn declared(types: &[u8], parameters: Option<u16>) -> Vec<u8> {
     match types {
         [0, 0] | [0, 1, 0, 0, 0, 0] if parameters == Some(1) => {

@@ -1,5 +1,4 @@
-//! Which statements a server has, and under which names: the part of a client's requests that makes
-//! and finds prepared statements on whatever server it was given.
+//! Prepares and finds a client's statements on whichever server the client has.
 
 use std::sync::Arc;
 
@@ -9,26 +8,26 @@ use wire::messages::Parse;
 
 use super::Requests;
 use super::numbers::is_lone_set;
-use super::texts::text_of;
 use crate::relay::kept_request::{QUESTIONS_MAX, Used};
 use crate::relay::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::{DOUBTFUL, Found, SERVER_NAME_PREFIX, Shape, Statement};
 use crate::relay::substitute;
+use crate::relay::text::text_of;
 use crate::shell::Exchange;
 
-/// A statement's name on the server.
+/// The name on the server that replaces a client's statement name.
 pub(super) enum Name {
     AsItIs,
     Statement(Found),
     Unknown(Vec<u8>),
-    /// What it returns on this server may not be what the client was told, and can be found out.
+    /// The statement may return other rows than the client was told. Weir can find out.
     Outdated(Used),
-    /// What it returns on this server is not what the client was told.
+    /// The statement returns other rows than the client was told.
     Changed(Found),
 }
 
-/// Of a message that names a statement.
+/// The kind of message that names a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Naming {
     Bind,
@@ -36,12 +35,12 @@ pub(super) enum Naming {
 }
 
 impl<X: Exchange> Requests<'_, X> {
-    /// What a text means that is parsed now.
+    /// Returns the meaning of a text that is parsed now.
     pub(super) fn parse_context(&self) -> ParseContext {
         substitute::parse_context(self.client, self.server, self.names, self.next_serial())
     }
 
-    /// What has to be prepared in the statement's place, which the server has not got.
+    /// Returns the statement to prepare in place of this one, which the server does not have.
     #[cold]
     fn substitute(&mut self, statement: &Statement) -> Option<Arc<Statement>> {
         substitute::substitute(statement, self.client, self.server, self.names, self.exchange)
@@ -49,8 +48,8 @@ impl<X: Exchange> Requests<'_, X> {
 
     pub(super) fn parse_named(&mut self, parse: &Parse<'_>, context: ParseContext) {
         if let Some(found) = self.extended().statements.find(parse.name) {
-            // Let the server itself say that the name is taken (42P05), after anything else that
-            // is wrong with the text: under the existing name the message must fail.
+            // The name is in use. The server itself reports that (42P05), after any error in the
+            // text: so the Parse is sent under the existing name.
             let existing = self.prepare(found.used.statement);
             frontend::parse(self.out.insert(), &existing.server_name, parse.sql, parse.types_raw);
             self.stats.server_parses += 1;
@@ -62,8 +61,8 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let statement = self.exchange.intern(parse.sql, parse.types_raw, context);
         let name: Arc<[u8]> = parse.name.into();
-        // In a failed transaction the server must have its say about the text; and while a
-        // ReadyForQuery is awaited nobody knows whether this is one.
+        // In a failed transaction, the server must judge the text. While a ReadyForQuery is
+        // pending, Weir does not know whether the transaction has failed.
         let is_certain = self.server.status != b'E' && !self.server.ledger.awaits_ready();
         let serial;
         if is_certain && self.has(&statement) && !self.server.ledger.owes_many() {
@@ -72,7 +71,7 @@ impl<X: Exchange> Requests<'_, X> {
                 Undo::Parse { name: name.clone(), statement: statement.clone(), sent: false };
             self.owe(Entry::new(Expect::Parse, Verb::Synthesize(Reply::ParseComplete)).undo(undo));
         } else {
-            // What it names is looked up when it is prepared, for its columns.
+            // PostgreSQL looks up the statements that the text names when it prepares the text.
             self.lend_for(&statement);
             self.make_room(&statement);
             serial = self.next_serial();
@@ -87,7 +86,8 @@ impl<X: Exchange> Requests<'_, X> {
         self.extended().statements.insert(name, statement, serial);
     }
 
-    /// See to it that the server knows the statement, or what stands for it there.
+    /// Prepares the statement on the server if necessary. Returns it, or its substitute on this
+    /// server.
     pub(super) fn prepare(&mut self, statement: Arc<Statement>) -> Arc<Statement> {
         if self.has(&statement) {
             return statement;
@@ -100,7 +100,7 @@ impl<X: Exchange> Requests<'_, X> {
     }
 
     fn prepare_missing(&mut self, statement: &Arc<Statement>) {
-        // What it names is looked up when it is prepared, for its columns.
+        // PostgreSQL looks up the statements that the text names when it prepares the text.
         self.lend_for(statement);
         self.make_room(statement);
         frontend::parse(
@@ -118,19 +118,19 @@ impl<X: Exchange> Requests<'_, X> {
         self.owe(entry);
     }
 
-    /// The client is about to use a statement of which it was told that it returns something else
-    /// than what is known of the server's copy, or there is none, or nothing is known of it. On a
-    /// connection of its own the client would be told if the statement had changed: is that found
-    /// out first? Where it cannot be, behind messages that were sent, nobody can say which of the two
-    /// is old.
+    /// Does Weir ask about a statement before the client uses it? The server's copy is missing, or
+    /// may not return what the client was told. On a direct connection, PostgreSQL would report a
+    /// changed statement. After unanswered messages Weir cannot ask, so nothing is known about the
+    /// copy's age.
     fn asks_first(&mut self, statement: &Statement, copy: Option<Option<Shape>>) -> bool {
         let is_first = self.server.status != b'E' && self.server.ledger.is_untouched();
         let is_in_time = is_first || self.can_rewind();
-        // What it names would have to be lent first.
+        // Statements that the text names would have to be lent first.
         let can_ask = !statement.seen().signs.contains(Signs::PREPARED);
         let is_worth_it = match copy {
             Some(Some(_)) => true,
-            // In other modes it costs no round trip, unless Weir itself has seen a change.
+            // In other modes, Weir asks only if it has seen a schema change, to save the round
+            // trip.
             Some(None) => self.texts.is_some(),
             None => self.texts.is_some() || self.exchange.is_outdated(statement),
         };
@@ -141,8 +141,8 @@ impl<X: Exchange> Requests<'_, X> {
         is_in_time && can_ask && is_worth_it && !was_put_off
     }
 
-    /// Does the server have the statement, or will it by the time it gets to the next message? If
-    /// so, what is known of its rows.
+    /// Will the server have the statement when it reads the next message? If so, returns what is
+    /// known of its rows.
     fn copy_of(&mut self, statement: &Statement) -> Option<Option<Shape>> {
         let (statements, ledger) = (&mut self.server.statements, &self.server.ledger);
         let standing = statements.touch(statement.id)?;
@@ -154,9 +154,10 @@ impl<X: Exchange> Requests<'_, X> {
         self.copy_of(statement).is_some()
     }
 
-    /// What is used in place of a statement that the server has not got (`copy`), or of which its copy
-    /// is known to return something else than the client was `told`: what the client means by it now,
-    /// if that is another thing. With it, what is known of that on the server.
+    /// Returns the substitute for a statement that the server lacks (`copy`), or whose copy is
+    /// known not to return what the client was `told`. The substitute has the client's current
+    /// meaning. None if the meaning is the same. Also returns what is known of the substitute on
+    /// the server.
     fn replacement(
         &mut self,
         statement: &Statement,
@@ -174,7 +175,8 @@ impl<X: Exchange> Requests<'_, X> {
         is_better.then_some((other, its_copy))
     }
 
-    /// The statement is about to be prepared: the server must not have it, nor too many others.
+    /// The statement is about to be prepared. Closes it on the server, and others if there are too
+    /// many.
     fn make_room(&mut self, statement: &Arc<Statement>) {
         let since = self.server.statements.since(statement.id);
         self.server.statements.remove(statement.id);
@@ -186,7 +188,7 @@ impl<X: Exchange> Requests<'_, X> {
             self.close_message(statement, since);
         }
         let limit = self.settings.max_prepared_statements;
-        // More than one, if a reload has lowered the limit.
+        // More than one is evicted if a reload has lowered the limit.
         while let Some((old, since)) = self.server.statements.evict(limit) {
             let ledger = &self.server.ledger;
             let in_doubt = ledger.awaits_ready() && ledger.concerns(old.id);
@@ -200,8 +202,8 @@ impl<X: Exchange> Requests<'_, X> {
         self.owe(Entry::new(Expect::Close, Verb::Swallow).undo(undo));
     }
 
-    /// What the client's name for a statement is on this server. The statement is there
-    /// afterwards, if there is one and it is not outdated.
+    /// Translates the client's statement name for this server. Afterwards the server has the
+    /// statement, unless the client has no such statement or its copy is outdated.
     pub(super) fn resolve(&mut self, name: &[u8], naming: Naming) -> Name {
         if name.is_empty() {
             self.resolve_unnamed();
@@ -209,7 +211,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         match self.extended().statements.find(name) {
             Some(mut found) => {
-                // One that returned no rows still returns none, or PostgreSQL refuses it.
+                // A statement that returned no rows still returns none, or PostgreSQL refuses it.
                 let told = found.told.filter(|told| naming == Naming::Bind && *told != Shape::NONE);
                 let mut copy = self.copy_of(&found.used.statement);
                 let mut replaced = None;
@@ -223,22 +225,22 @@ impl<X: Exchange> Requests<'_, X> {
                     if self.asks_first(replaced.as_ref().unwrap_or(statement), copy) {
                         return Name::Outdated(found.used);
                     }
-                    // A failed transaction refuses everything itself.
+                    // In a failed transaction, PostgreSQL refuses every statement itself.
                     if matches!(copy, Some(Some(_))) && self.server.status != b'E' {
                         return Name::Changed(found);
                     }
                 }
                 if copy.is_none() {
                     if self.texts.is_some() {
-                        // Before anything is owed for the statement's sake.
+                        // This comes before any entry for the statement.
                         self.guard_numbers(statement.seen(), &statement.sql);
                     }
                     self.prepare_missing(statement);
                 }
                 Name::Statement(found)
             }
-            // The server itself says that it does not exist (26000), in the client's words; but
-            // one of our own names in a client's mouth must not find anything.
+            // The server itself reports that the name does not exist (26000), as the client wrote
+            // it. But a client must not reach a statement by Weir's own name for it.
             None if name.starts_with(SERVER_NAME_PREFIX) => {
                 let mut escaped = b"client's ".to_vec();
                 escaped.extend_from_slice(name);
@@ -248,10 +250,10 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// The unnamed statement of the server must be this client's own.
+    /// Makes the server's unnamed statement this client's own.
     fn resolve_unnamed(&mut self) {
         if self.texts.is_some() {
-            // It takes the unnamed statement along, which then is sent again.
+            // Forgetting the numbers destroys the unnamed statement, which is then sent again.
             let is_set =
                 self.server.status == b'T' && is_lone_set(text_of(&self.extended().unnamed_parse));
             if !is_set {
@@ -265,7 +267,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         self.server.unnamed = own;
         if own != 0 && !self.extended().unnamed_parse.is_empty() {
-            // If its batch fails before it, another one is still there.
+            // If the batch fails before this Parse, the server has another unnamed statement.
             let serial = self.next_serial();
             let extended = self.extended();
             extended.unnamed_doubt = serial;
@@ -275,7 +277,7 @@ impl<X: Exchange> Requests<'_, X> {
             self.stats.server_parses += 1;
             self.owe(Entry::new(Expect::Parse, Verb::Swallow).undo(Undo::PrepareUnnamed));
         } else {
-            // Somebody else's may be there.
+            // The server may have another client's unnamed statement.
             self.server.unnamed = 0;
             frontend::close_statement(self.out.insert(), b"");
             self.owe(Entry::new(Expect::Close, Verb::Swallow));

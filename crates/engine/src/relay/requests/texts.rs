@@ -1,8 +1,9 @@
-//! What the texts that a client sends may leave in its session (`pool_mode = auto`). A text is
-//! looked at as its bytes come by, and what is found is entered with the server's traces; what it
-//! leads to comes at the end of the transaction (`session/verdict.rs`). A server that reports its state
-//! needs the text only for what has to be known before it is run, and for what it reports to none: what
-//! was reset, and `pin_functions`.
+//! Finds out what a client's texts may leave in the session (`pool_mode = auto`). A text is
+//! examined while its bytes pass, and the result is added to the server's traces.
+//! `session/verdict.rs` acts on them when the transaction is over.
+//!
+//! On a server that reports its state, texts matter in two cases only: facts that Weir must know
+//! before the text is executed, and facts that no report contains (resets and `pin_functions`).
 
 use config::Unsupported;
 use sql::{Seen, Signs};
@@ -15,62 +16,63 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::relay::ledger::{Entry, Expect, Reply, Verb};
 use crate::relay::parse_context::{self, ParseContext};
 use crate::relay::prepared::Statement;
-use crate::session::scanning::{HEAD_LEN_MAX, Scanning, Searched};
+use crate::relay::text::{fingerprint, text_of};
+use crate::session::scanning::{Scanning, Searched};
 use crate::session::text_history::{Called, TextHistory};
 use crate::shell::Exchange;
 use crate::vars::STANDARD_CONFORMING_STRINGS;
 
-/// A text up to this length is looked at as a whole, and a longer one while it is passed on.
+/// A text up to this length is examined as a whole, a longer one while it is passed on.
 const HELD_LEN_MAX: usize = 65_536;
-/// An unnamed Parse up to this length is remembered as shorter ones are: one with as many parameters
-/// as there can be, 65,535, and their types.
+/// An unnamed Parse up to this length is remembered. It has room for the most parameters that are
+/// possible, 65,535, with their types.
 pub(super) const REMEMBERED_LEN_MAX: usize = 1_048_576;
-/// Names of settings are looked for in so many bytes of a Bind or FunctionCall, which are waited for.
+/// Weir waits for so many bytes of a Bind or FunctionCall, to search them for names of settings.
 const SEARCHED_LEN_MAX: usize = 65_536;
 
-/// The numbers of PostgreSQL's functions for large objects that libpq calls by FunctionCall
-/// (`pg_proc.dat`): they leave nothing in the session.
+/// OIDs of PostgreSQL's large-object functions that libpq calls by FunctionCall (`pg_proc.dat`).
+/// They leave nothing in the session.
 const LARGE_OBJECTS: [u32; 13] =
     [715, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171, 3172];
 
-/// What may set a setting that has to be asked about by its name.
+/// Signs of a text that may set a setting for which the probe must ask by name.
 const MAY_SET: Signs = Signs::SETTINGS.with(Signs::OPAQUE);
 
-/// What needs a session of its own and leaves nothing by which a probe could see it.
+/// Signs of a text that needs a session of its own, and whose effect a probe cannot see.
 const UNSEEN: Signs = Signs::SEQUENCE.with(Signs::SEED).with(Signs::LOAD);
 
-/// What may have to be answered with something else than PostgreSQL's own answer.
+/// Signs of a text that Weir may have to answer itself.
 pub(super) const ANSWERED: Signs = Signs::SEQUENCE.with(Signs::SIGNALS);
 
-/// Sent in place of a text that is refused, so that PostgreSQL itself says so and treats the
-/// transaction as it does with any error.
+/// Sent in place of a refused text. So PostgreSQL itself reports the error and fails the
+/// transaction as after any other error.
 const REFUSAL: &[u8] = b"DO $weir$BEGIN RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = \
     'this statement needs a session of its own (auto_unsupported = error)'; END$weir$";
 
-/// What is known of texts.
+/// A worker's knowledge of texts.
 pub(super) struct Texts<'a> {
     pub(super) cache: &'a mut sql::Cache,
     pub(super) history: &'a mut TextHistory,
 }
 
 impl Texts<'_> {
-    /// May a text draw a number for which its client asks in its next transaction?
+    /// Does Weir expect that the client asks for the number that the text draws?
     #[inline]
     pub(super) fn is_watched(&self, seen: Seen) -> bool {
         seen.draws != 0 && self.history.sequences.is_watched(seen.draws)
     }
 }
 
-/// What a text is sent for.
+/// The purpose of a text.
 #[derive(Clone, Copy)]
 pub(super) enum Sent<'a> {
-    /// To be run.
+    /// It is executed.
     Query,
-    /// To be prepared.
+    /// It is prepared.
     Parse,
-    /// It was prepared before, and is to be run with the parameters in this body.
+    /// It was prepared earlier, and is executed with the parameters in this body.
     Bind(&'a [u8]),
-    /// A function is to be run with the arguments in this body.
+    /// A function is called with the arguments in this body.
     Call(&'a [u8]),
 }
 
@@ -82,7 +84,7 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// Each parameter, or the first part of it, as far as they are looked at.
+    /// Calls `note` with each parameter, or its first part, within the searched bytes.
     fn each_value(self, note: impl FnMut(&[u8])) {
         let body = self.body();
         let searched = &body[..body.len().min(SEARCHED_LEN_MAX)];
@@ -93,34 +95,34 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// May there be more parameters than are looked at?
+    /// May there be parameters beyond the searched bytes?
     fn is_cut(self) -> bool {
         self.body().len() + HEADER_LEN >= SEARCHED_LEN_MAX
     }
 }
 
-/// What becomes of a text.
+/// The treatment of a text.
 pub(super) enum TextCheck {
     Pass(Seen),
-    /// More of it is needed.
+    /// More of the text is needed.
     Hold,
-    /// This goes in its place.
+    /// This text is sent in its place.
     Replace(&'static [u8]),
 }
 
-/// What becomes of a Query that is not passed on as it is.
+/// The treatment of a Query that is not passed on unchanged.
 pub(super) enum NotPassed {
     Hold,
-    /// This text goes in its place.
+    /// This text is sent in its place.
     #[expect(clippy::box_collection, reason = "what is returned for every Query should be small")]
     Replace(Box<Vec<u8>>),
 }
 
-/// Of the settings that PostgreSQL hides from most, those that a session can change.
+/// Settings that a session can change, but that PostgreSQL hides from most users.
 const HIDDEN: [&[u8]; 2] = [b"dynamic_library_path", b"extension_control_path"];
 
 impl<X: Exchange> Requests<'_, X> {
-    /// A Query is in front. Ok: what was seen in it, which is passed on.
+    /// Examines the Query in front. Ok: it is passed on; what was seen in it.
     pub(super) fn see_query(
         &mut self,
         header: Header,
@@ -149,7 +151,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// A Parse of the unnamed statement, which may not be there as a whole.
+    /// Examines a Parse of the unnamed statement, which may be incomplete.
     pub(super) fn see_parse(
         &mut self,
         header: Header,
@@ -168,21 +170,21 @@ impl<X: Exchange> Requests<'_, X> {
         Ok(self.see(parse.sql, Sent::Parse))
     }
 
-    /// Is a backslash in the client's strings no more than that?
+    /// Is `standard_conforming_strings` on, so that a backslash in a string is only a backslash?
     pub(super) fn has_standard_strings(&self) -> bool {
         let value = self.server.vars.get(STANDARD_CONFORMING_STRINGS);
-        // A startup packet's own spelling stands where the server has that value by itself.
+        // The value may still be spelled as in the client's startup packet.
         value.is_none_or(|value| !value.eq_ignore_ascii_case(b"off"))
     }
 
-    /// May that be otherwise when PostgreSQL comes to what is sent now? What has been sent already, and
-    /// is not answered yet, may change it, if only for the transaction.
+    /// May that setting have changed when PostgreSQL reads the next message? Unanswered messages
+    /// may change it, if only for the transaction.
     fn is_unsure_of_strings(&self) -> bool {
         let signs = self.server.session.traces.signs;
         self.server.session.context_changed || signs.intersects(Signs::SETTINGS | Signs::OPAQUE)
     }
 
-    /// A text.
+    /// Examines a text.
     pub(super) fn see(&mut self, text: &[u8], sent: Sent<'_>) -> TextCheck {
         let standard = self.has_standard_strings();
         let unsure = self.is_unsure_of_strings();
@@ -190,7 +192,7 @@ impl<X: Exchange> Requests<'_, X> {
         let seen = texts.cache.scan(text);
         let refuses = self.settings.auto_unsupported == Unsupported::Error;
         if refuses && seen.signs.intersects(UNSEEN) {
-            // What it says in one reading alone is no reason to refuse it.
+            // A text is not refused for a sign that only one of two readings shows.
             let is_certain = |standard| sql::scan(text, standard).signs.intersects(UNSEEN);
             if unsure || is_certain(standard) {
                 return TextCheck::Replace(REFUSAL);
@@ -207,19 +209,19 @@ impl<X: Exchange> Requests<'_, X> {
         TextCheck::Pass(seen)
     }
 
-    /// The message in front, a Query or an unnamed Parse, has a long text, the first part of which is
-    /// there.
+    /// Begins to examine a long text in the message in front, a Query or an unnamed Parse. Its
+    /// first part is in the input.
     fn begin_scan(&mut self, sent: Sent<'_>, header: Header, available: usize) {
         let is_parse = matches!(sent, Sent::Parse);
-        // The name of that statement, which is empty, is before its text.
+        // The empty name of the unnamed statement is before its text.
         let text_at = HEADER_LEN + usize::from(is_parse);
         let input = self.input;
         let (before, text) = input[self.at..self.at + available].split_at(text_at);
-        // What it asks for is known when it is too late.
+        // It would be known too late whether the text asks for a number.
         if !self.is_set_in_transaction(text) {
             self.forget_strangers();
         }
-        // Behind that.
+        // Its serial number comes after that query's.
         let parse = if is_parse { self.next_serial() } else { 0 };
         let mut scanning = Box::new(Scanning::new(self.server.letters_of_client(), parse));
         if parse != 0 && header.total <= REMEMBERED_LEN_MAX {
@@ -229,7 +231,7 @@ impl<X: Exchange> Requests<'_, X> {
         self.server.session.scanning = Some(scanning);
     }
 
-    /// The next part of it is there; `is_last`: the message's end.
+    /// Examines the next part. `is_last`: the part ends the message.
     #[cold]
     pub(super) fn go_on_scan(&mut self, part: &[u8], is_last: bool) {
         let Some(mut scanning) = self.server.session.scanning.take() else { return };
@@ -256,7 +258,7 @@ impl<X: Exchange> Requests<'_, X> {
             self.server.note_settings(|all| all.absorb(names, sets));
         }
         if seen.signs.intersects(Signs::SETTINGS | Signs::LOCAL) {
-            // It may set anything behind its beginning, which alone was kept.
+            // Only the beginning was kept, so the rest may set anything.
             (self.server.session.context_changed, self.server.session.may_set) = (true, true);
             self.server.session.traces.outcome.doubtful = true;
         }
@@ -267,12 +269,12 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// What is known of a part of a text by its words.
+    /// Searches a part of a text for certain words.
     fn search(&self, part: &[u8]) -> Searched {
         Searched { pinned: self.settings.pins(part), hidden: is_hidden(part) }
     }
 
-    /// A function is called by its number, or a statement is used that we know nothing of.
+    /// A function is called by its number, or an unknown statement is used.
     pub(super) fn see_unknown(&mut self, sent: Sent<'_>) -> Signs {
         let seen = Seen { signs: Signs::OPAQUE, ..Seen::default() };
         self.leaves(seen, &[], sent);
@@ -293,7 +295,7 @@ impl<X: Exchange> Requests<'_, X> {
         is_there
     }
 
-    /// A Bind of the unnamed statement, or of one that we know nothing of.
+    /// Examines a Bind of the unnamed statement, or of an unknown one.
     pub(super) fn see_bind(&mut self, name: &[u8], bind: &[u8]) -> Signs {
         if self.texts.is_none() {
             return Signs::NONE;
@@ -315,7 +317,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
-    /// A statement is used with these parameters.
+    /// Examines the use of a statement with these parameters.
     pub(super) fn see_use(&mut self, statement: &Statement, bind: &[u8]) -> Signs {
         if self.texts.is_none() {
             return Signs::NONE;
@@ -326,8 +328,8 @@ impl<X: Exchange> Requests<'_, X> {
         seen.signs
     }
 
-    /// Is more needed of a Bind of that statement, since names of settings may be among its
-    /// parameters?
+    /// Is more needed of a Bind of that statement, because its parameters may contain names of
+    /// settings?
     pub(super) fn needs_more(&self, name: &[u8], header: Header, available: usize) -> bool {
         if !self.is_searched_later(header, available) {
             return false;
@@ -340,12 +342,12 @@ impl<X: Exchange> Requests<'_, X> {
         seen.is_none_or(|seen| seen.signs.intersects(Signs::SETTINGS | Signs::OPAQUE))
     }
 
-    /// Is more to come of the parameters of the message in front that are looked at?
+    /// Are parameters of the message in front still to come, within the searched bytes?
     pub(super) fn is_searched_later(&self, header: Header, available: usize) -> bool {
         self.texts.is_some() && available < header.total.min(SEARCHED_LEN_MAX)
     }
 
-    /// A statement may name others; what it names is looked up.
+    /// A statement may name other statements. These are lent to the server.
     pub(super) fn lend_for(&mut self, statement: &Statement) {
         if self.texts.is_some() && statement.seen().signs.contains(Signs::PREPARED) {
             self.lend(&statement.sql);
@@ -376,14 +378,14 @@ impl<X: Exchange> Requests<'_, X> {
         if !matches!(sent, Sent::Parse) {
             self.note_draws(seen);
         }
-        // What is to be refused comes here only if it cannot be: it has been passed on in part, or was
-        // prepared before a reload.
+        // A text that should be refused comes here only if part of it was already sent, or if it
+        // was prepared before a reload.
         let warns = self.settings.auto_unsupported == Unsupported::Warn;
         let quiet = Signs::DRAWS | Signs::LOCAL | Signs::SIGNALS;
         let quiet = if warns { quiet | UNSEEN } else { quiet };
         // Once for a text, and not for each use of a statement.
         if warns && !matches!(sent, Sent::Bind(_)) && seen.signs.intersects(UNSEEN) {
-            // The server is sent nothing for it, so nothing is expected of it either.
+            // The entry is for the warning only: the server gets no message.
             self.owe(Entry::new(Expect::Close, Verb::Synthesize(Reply::Unsupported)));
         }
         let mut signs = seen.signs.without(quiet);
@@ -402,12 +404,12 @@ impl<X: Exchange> Requests<'_, X> {
         if named {
             signs |= Signs::OPAQUE;
         }
-        // Where the question is asked anyway it is asked about them as well.
+        // If the server is probed anyway, the probe also covers these functions.
         let may_pass = signs == Signs::OPAQUE && called.here != 0 && !self.server.has_traces();
         let is_harmless =
             may_pass && texts.history.is_harmless(called, self.exchange.schema(), self.now);
         let is_unknown = seen.signs.intersects(Signs::OPAQUE) && !is_harmless;
-        // A temporary table hides another one.
+        // A temporary table hides a table of the same name.
         let may_hide = signs.intersects(Signs::TEMPORARY);
         self.server.session.context_changed |= moves || is_unknown || may_hide;
         if signs.is_empty() || (is_harmless && !named) {
@@ -435,10 +437,10 @@ impl<X: Exchange> Requests<'_, X> {
         self.server.session.traces.outcome.called |= !matches!(sent, Sent::Parse);
     }
 
-    /// Notes what may be names of settings in a text and in its parameters.
+    /// Notes possible names of settings in a text and its parameters.
     fn note_settings(&mut self, signs: Signs, text: &[u8], sent: Sent<'_>) {
         let sets = signs.intersects(Signs::SETTINGS);
-        // What it runs is not known: it may be what SQL has prepared.
+        // It is unknown what the Bind executes. SQL may have prepared it.
         let is_unknown = text.is_empty() && matches!(sent, Sent::Bind(_));
         self.server.note_settings(|names| {
             names.note(text, sets);
@@ -448,15 +450,15 @@ impl<X: Exchange> Requests<'_, X> {
         if !is_unknown && !signs.contains(Signs::PREPARED | Signs::OPAQUE) {
             return;
         }
-        // EXECUTE runs what was prepared before.
+        // EXECUTE runs a text that was prepared earlier.
         let prepared = [&self.server.vars, &self.client.vars].map(|vars| vars.prepared.clone());
         for one in prepared.iter().flat_map(|prepared| prepared.all()) {
             self.server.note_settings(|names| names.note(&one.value, true));
         }
     }
 
-    /// May a text with these signs set a tracked parameter? What is set for the transaction only is
-    /// mostly something else. `parts`: the text, and what it is run with.
+    /// May a text with these signs set a tracked parameter? A setting for the transaction only
+    /// (LOCAL) counts if the text names one. `parts`: the text, and its parameters.
     fn may_set(&self, signs: Signs, moves: bool, parts: [&[u8]; 2]) -> bool {
         let says =
             |name: &String| parts.iter().any(|part| parse_context::contains(part, name.as_bytes()));
@@ -464,10 +466,10 @@ impl<X: Exchange> Requests<'_, X> {
             || signs.contains(Signs::LOCAL) && (moves || self.names.all().iter().any(says))
     }
 
-    /// These functions as they are found by their names at present: elsewhere they may be others.
-    /// `moves`: the text itself changes where they are looked up.
+    /// Identifies these functions as their names resolve at present. `moves`: the text itself
+    /// changes where names are looked up.
     fn called(&self, functions: u64, moves: bool) -> Called {
-        // What is suspected already is so of being moved elsewhere, too, and may be the same.
+        // Functions that are already suspected are suspected of changing that as well.
         let traces = &self.server.session.traces;
         let is_suspect = !traces.is_empty() && traces.called.names == functions;
         let is_unknown = moves || (self.server.session.context_changed && !is_suspect);
@@ -479,10 +481,10 @@ impl<X: Exchange> Requests<'_, X> {
     }
 }
 
-/// Is it about a setting that PostgreSQL shows only to those who may read all settings? The client may
-/// be none of them (any more) when it is asked what was set.
+/// Does the text name a setting that PostgreSQL shows only to members of `pg_read_all_settings`?
+/// The probe may run as a user who is no member.
 fn is_hidden(text: &[u8]) -> bool {
-    // Most of a long text is data: only what stands round a `_` is compared.
+    // Most of a long text is data, so only the words around a `_` are compared.
     let mut from = 0;
     while let Some(at) = text.get(from..).and_then(|rest| rest.iter().position(|it| *it == b'_')) {
         let (before, after) = text.split_at(from + at);
@@ -499,18 +501,4 @@ fn is_hidden(text: &[u8]) -> bool {
         from += at + 1;
     }
     false
-}
-
-/// That of a Parse message; empty if the message was not kept.
-pub(super) fn text_of(parse: &[u8]) -> &[u8] {
-    let parse = Parse::decode(parse.get(HEADER_LEN..).unwrap_or_default());
-    parse.map_or(b"", |parse| parse.sql)
-}
-
-/// What an operator knows a text by; 0 if it is not known.
-fn fingerprint(text: &[u8]) -> u64 {
-    match text {
-        [] => 0,
-        _ => wire::md5::fingerprint(&text[..text.len().min(HEAD_LEN_MAX)]),
-    }
 }

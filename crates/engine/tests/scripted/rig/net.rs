@@ -1,5 +1,5 @@
-//! The sockets of all workers, played by queues: what the peers have sent and nobody has read yet,
-//! and what they were sent.
+//! The sockets of all workers, as queues: the bytes that peers have sent and that Weir has not
+//! read, and the bytes that Weir has sent.
 
 use std::collections::VecDeque;
 
@@ -10,48 +10,48 @@ use wire::startup::CancelKey;
 
 use super::shared::Shared;
 
-/// Finds the socket of a server that is in no table: so many were detached before it.
+/// Identifies the socket of a server that is in no table: the number of earlier detachments.
 pub(crate) type Transport = u64;
 
 /// An application's end of its connection.
 #[derive(Debug, Default)]
 pub(crate) struct ClientEnd {
     pub(crate) worker: usize,
-    /// Its slot; none when the engine has closed it.
+    /// Its slot; None after the engine has closed it.
     pub(crate) id: Option<ClientId>,
-    /// Sent by the client, still in the kernel.
+    /// Bytes of the client that are still in the kernel.
     pub(crate) unread: VecDeque<u8>,
     pub(crate) left: bool,
-    /// An event without anything to read.
+    /// There is an event, but nothing to read.
     pub(crate) poked: bool,
-    /// The engine did not want its bytes, and has not asked for them since.
+    /// The engine has stopped reading it, and has not resumed it.
     pub(crate) blocked: bool,
-    /// It takes nothing: what it is sent is kept back, and who says it is not read.
+    /// It takes no bytes. They are kept back, and their sender is not read.
     pub(crate) slow: bool,
-    /// Sent to the client.
+    /// Bytes that the client has received.
     pub(crate) got: Vec<u8>,
 }
 
 /// PostgreSQL's end of a connection.
 #[derive(Debug)]
 pub(crate) struct ServerEnd {
-    /// Where its socket is watched.
+    /// The worker that watches its socket.
     pub(crate) worker: usize,
     pub(crate) place: Place,
     pub(crate) connected: bool,
     pub(crate) unread: VecDeque<u8>,
     pub(crate) left: bool,
-    /// An event without anything to read.
+    /// There is an event, but nothing to read.
     pub(crate) poked: bool,
-    /// It came from another worker, which had not read all of it.
+    /// It came from another worker with unread bytes.
     pub(crate) news: bool,
-    /// What it was sent is stuck half-way.
+    /// The bytes that were sent to it wait half-way.
     pub(crate) stuck: bool,
-    /// Its socket takes nothing any more, which is not known yet.
+    /// Its socket is broken, which Weir does not know yet.
     pub(crate) broken: bool,
     pub(crate) got: Vec<u8>,
     pub(crate) target: String,
-    /// The startup packet, if the rig has logged it in by itself.
+    /// The startup packet, if the rig has done the login.
     pub(crate) startup: Vec<u8>,
 }
 
@@ -67,13 +67,15 @@ pub(crate) enum Place {
 pub(crate) struct CancelCall {
     pub(crate) worker: usize,
     pub(crate) cancel: u64,
-    /// Number of the server it is for.
+    /// The number of its server.
     pub(crate) server: usize,
     pub(crate) packet: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Net {
+    /// The clock of all workers.
+    pub(crate) now: Micros,
     pub(crate) clients: Vec<ClientEnd>,
     pub(crate) servers: Vec<ServerEnd>,
     pub(crate) cancels: Vec<CancelCall>,
@@ -81,9 +83,9 @@ pub(crate) struct Net {
     pub(crate) forwards: Vec<(usize, u64, String, Vec<u8>)>,
     pub(crate) consoles: Vec<ConsoleLogin>,
     pub(crate) handshakes: Vec<TlsStart>,
-    /// What is to be found out about clients.
+    /// Checks of clients that are not answered yet.
     pub(crate) checks: Vec<(ClientId, u64, Check)>,
-    /// What servers' certificates are known by.
+    /// The digest of the servers' certificates.
     pub(crate) end_point: std::sync::Arc<[u8]>,
     pub(crate) log: Vec<String>,
     random: u64,
@@ -91,6 +93,10 @@ pub(crate) struct Net {
 }
 
 impl Net {
+    pub(super) fn starting_at(now: Micros) -> Self {
+        Self { now, ..Self::default() }
+    }
+
     pub(super) fn is_slow(&self, worker: usize, client: ClientId) -> bool {
         self.clients.iter().any(|end| end.slow && (end.worker, end.id) == (worker, Some(client)))
     }
@@ -126,6 +132,10 @@ impl FakeIo<'_> {
 }
 
 impl Io<Shared> for FakeIo<'_> {
+    fn now(&self) -> Micros {
+        self.net.now
+    }
+
     fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
         self.client(client).got.extend_from_slice(bytes);
     }

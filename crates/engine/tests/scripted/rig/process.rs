@@ -1,4 +1,4 @@
-//! A take-over: the engines and all they share are new ones, the sockets are the same.
+//! An online restart: the engines and their shared data are new, and the sockets are the same.
 
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ impl World {
         let statements = self.shared.state(|state| state.interner.numbering());
         let connections = self.shared.state(|state| state.connections);
         let handover_state = HandoverState {
-            now: self.now,
+            now: self.net.now,
             seed: [7; 32],
             names,
             statements,
@@ -61,7 +61,8 @@ impl World {
         self.begin_anew(HandoverState::from_bytes(&bytes).expect("what was written"), ends);
     }
 
-    /// One for each worker. `tell` gets the worker and the connection of each parked server.
+    /// Exports one record per worker. `tell` gets the worker and the connection of each parked
+    /// server.
     pub(crate) fn export(
         &mut self,
         mut tell: impl FnMut(usize, Transport),
@@ -77,20 +78,20 @@ impl World {
         all.map(export).unzip()
     }
 
-    /// What was really given away.
+    /// Returns what was really given away.
     pub(crate) fn cede(&mut self, exported: Vec<Exported>) -> Vec<Ceded<Transport>> {
-        let now = self.now;
+        let now = self.net.now;
         let all = self.engines.iter_mut().zip(exported);
         let ceded = all.map(|(engine, exported)| engine.cede(exported, now)).collect();
         self.check_invariants();
         ceded
     }
 
-    /// What listens stays, and ends with the process. How many that are.
+    /// Closes the listeners, which end with the process. Returns their number.
     fn end_listeners(&mut self) -> u32 {
         let mut count = 0;
         for (worker, engine) in self.engines.iter_mut().enumerate() {
-            for row in engine.report(self.now).servers {
+            for row in engine.report(self.net.now).servers {
                 let Some(id) = row.slot else { continue };
                 let mut ends = self.net.servers.iter_mut();
                 let end = ends.find(|end| end.worker == worker && end.place == Place::Table(id));
@@ -148,13 +149,13 @@ impl World {
             }
         }
         for (worker, imported) in imported.into_iter().enumerate() {
-            self.engines[worker].begin_imported(imported, self.now, &mut self.net.io(worker));
+            self.engines[worker].begin_imported(imported, &mut self.net.io(worker));
         }
         self.pump();
     }
 }
 
-/// Where the sockets of what `worker` exported are.
+/// The sockets of what `worker` has exported.
 fn ends(net: &Net, worker: usize, exported: &Exported, parked: &[Transport]) -> Vec<Ends> {
     let server_at = |place| {
         let mut all = net.servers.iter();

@@ -1,4 +1,4 @@
-//! What all workers share, without locks: the engines run in one thread.
+//! The data that all workers share, without locks: the engines run in one thread.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,6 +11,7 @@ use engine::limits::Limits;
 use engine::parse_context::ParseContext;
 use engine::pool::Pool;
 use engine::prepared::Statement;
+use engine::routing::Place;
 use engine::settings::PoolKey;
 use engine::shell::{Exchange, Mail};
 
@@ -24,6 +25,8 @@ pub(crate) struct State {
     pub(crate) limits: Limits,
     pub(crate) interner: Interner,
     pub(crate) connections: u64,
+    /// Chooses where a request goes, if requests are routed.
+    pub(crate) router: Option<fn(&[u8]) -> Place>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,7 +60,10 @@ impl Exchange for Shared {
                 return known.id;
             }
             let id = PoolId(state.pools.len() as u32);
-            state.pools.push(make(id));
+            let mut pool = make(id);
+            let settings = Arc::get_mut(&mut pool.settings).expect("settings of this pool alone");
+            settings.routes = state.router.is_some() && key.place == Place::Writer;
+            state.pools.push(pool);
             id
         })
     }
@@ -72,6 +78,10 @@ impl Exchange for Shared {
 
     fn intern(&mut self, sql: &[u8], types: &[u8], context: ParseContext) -> Arc<Statement> {
         self.state(|state| state.interner.intern(sql, types, context))
+    }
+
+    fn route(&mut self, _: PoolId, request: &[u8]) -> Place {
+        self.state(|state| state.router.map_or(Place::Writer, |router| router(request)))
     }
 
     fn next_connection(&mut self) -> u64 {

@@ -1,11 +1,11 @@
-//! Engines, net and clock together: moves bytes and mail until nothing moves any more.
+//! Engines, net and clock together. Moves bytes and mail until nothing moves any more.
 
 use std::sync::Arc;
 
 use config::Config;
 use engine::Engine;
 use engine::auth::Peer;
-use engine::ids::{Micros, WorkerId};
+use engine::ids::WorkerId;
 use engine::server::CloseReason;
 
 use super::net::{ClientEnd, Net, Place, Transport};
@@ -15,7 +15,7 @@ use crate::messages::{authentication_ok, key_data, ready, status};
 /// More rounds than this without coming to rest is a livelock.
 const ROUNDS_MAX: usize = 20_000;
 
-/// What a server reports at login.
+/// The parameters that a server reports at login.
 pub(crate) const PARAMETERS: [(&str, &str); 7] = [
     ("server_version", "15.0"),
     ("client_encoding", "UTF8"),
@@ -31,15 +31,14 @@ pub(crate) struct World {
     pub(crate) config: Arc<Config>,
     pub(crate) shared: Shared,
     pub(crate) net: Net,
-    pub(crate) now: Micros,
     /// Are new servers connected and logged in without a script?
     pub(crate) automatic: bool,
-    /// Bytes that one read brings.
+    /// The number of bytes that one read returns.
     pub(crate) chunk: usize,
     pub(crate) mail_is_held: bool,
-    /// So many letters are delivered all the same.
+    /// So many letters are delivered although mail is held.
     pub(crate) letters_let_through: usize,
-    /// Is nobody told of what happens on servers' sockets?
+    /// Are events of servers' sockets held back?
     pub(crate) servers_are_held: bool,
 }
 
@@ -53,8 +52,7 @@ impl World {
             engines: (0..workers).map(engine).collect(),
             config: config.clone(),
             shared: shared.clone(),
-            net: Net::default(),
-            now: 1_000_000,
+            net: Net::starting_at(1_000_000),
             automatic: true,
             chunk: usize::MAX,
             mail_is_held: false,
@@ -63,23 +61,23 @@ impl World {
         }
     }
 
-    /// A new connection; its number.
+    /// Opens a new connection and returns its number.
     pub(crate) fn connect(&mut self, worker: usize, peer: Peer) -> usize {
-        let id = self.engines[worker].accept(peer, self.now, &mut self.net.io(worker));
+        let id = self.engines[worker].accept(peer, self.net.now);
         self.net.clients.push(ClientEnd { worker, id, ..ClientEnd::default() });
         self.net.clients.len() - 1
     }
 
     pub(crate) fn tick(&mut self) {
         for worker in 0..self.engines.len() {
-            self.engines[worker].tick(self.now, &mut self.net.io(worker));
+            self.engines[worker].tick(&mut self.net.io(worker));
         }
         self.pump();
     }
 
     pub(crate) fn crowd_out(&mut self) {
         for worker in 0..self.engines.len() {
-            self.engines[worker].crowd_out(self.now, &mut self.net.io(worker));
+            self.engines[worker].crowd_out(&mut self.net.io(worker));
         }
         self.pump();
     }
@@ -101,11 +99,11 @@ impl World {
         panic!("the engines do not come to rest");
     }
 
-    /// The client has closed its side after a Terminate that nobody had to read.
+    /// The client closes its side after a Terminate that Weir need not read.
     pub(crate) fn say_goodbye(&mut self, at: usize) {
         let end = &self.net.clients[at];
         let (worker, Some(id)) = (end.worker, end.id) else { return };
-        self.engines[worker].client_left(id, self.now, &mut self.net.io(worker));
+        self.engines[worker].client_left(id, &mut self.net.io(worker));
         self.pump();
     }
 
@@ -122,7 +120,7 @@ impl World {
         let mut moved = false;
         for worker in 0..self.engines.len() {
             while let Some(mail) = self.next_mail(worker) {
-                self.engines[worker].handle_mail(mail, self.now, &mut self.net.io(worker));
+                self.engines[worker].handle_mail(mail, &mut self.net.io(worker));
                 moved = true;
             }
         }
@@ -139,12 +137,11 @@ impl World {
     }
 
     fn read_client(&mut self, at: usize) -> bool {
-        let now = self.now;
         let end = &mut self.net.clients[at];
         let worker = end.worker;
         let Some(id) = end.id else { return false };
         if end.left && (end.blocked || end.unread.is_empty()) {
-            self.engines[worker].client_closed(id, now, &mut self.net.io(worker));
+            self.engines[worker].client_closed(id, &mut self.net.io(worker));
             assert_eq!(self.net.clients[at].id, None, "who has left is closed");
             return true;
         }
@@ -152,24 +149,23 @@ impl World {
             return false;
         }
         end.blocked = true;
-        if !self.engines[worker].client_readable(id, now, &mut self.net.io(worker)) {
+        if !self.engines[worker].client_readable(id, &mut self.net.io(worker)) {
             return true;
         }
         let end = &mut self.net.clients[at];
         end.blocked = false;
         end.poked = false;
         if end.unread.is_empty() {
-            self.engines[worker].client_quiet(id, now, &mut self.net.io(worker));
+            self.engines[worker].client_quiet(id, &mut self.net.io(worker));
             return true;
         }
         let len = end.unread.len().min(self.chunk);
         let bytes: Vec<u8> = end.unread.drain(..len).collect();
-        self.engines[worker].client_bytes(id, &bytes, now, &mut self.net.io(worker));
+        self.engines[worker].client_bytes(id, &bytes, &mut self.net.io(worker));
         true
     }
 
     fn read_server(&mut self, at: usize) -> bool {
-        let now = self.now;
         let end = &self.net.servers[at];
         let is_quiet = end.unread.is_empty() && !end.left && !end.poked;
         if self.servers_are_held || !end.connected || is_quiet {
@@ -195,18 +191,18 @@ impl World {
         if !end.unread.is_empty() {
             let len = end.unread.len().min(self.chunk);
             let bytes: Vec<u8> = end.unread.drain(..len).collect();
-            self.engines[worker].server_bytes(id, &bytes, now, &mut self.net.io(worker));
+            self.engines[worker].server_bytes(id, &bytes, &mut self.net.io(worker));
         } else if end.left {
             let io = &mut self.net.io(worker);
-            self.engines[worker].server_closed(id, CloseReason::Lost, now, io);
+            self.engines[worker].server_closed(id, CloseReason::Lost, io);
         } else {
             end.poked = false;
-            self.engines[worker].server_quiet(id, now, &mut self.net.io(worker));
+            self.engines[worker].server_quiet(id, &mut self.net.io(worker));
         }
         true
     }
 
-    /// Connect a server and let everybody in.
+    /// Connects a server and logs it in.
     fn log_in_server(&mut self, at: usize) -> bool {
         let end = &mut self.net.servers[at];
         let Place::Table(id) = end.place else { return false };
@@ -215,7 +211,7 @@ impl World {
         }
         end.connected = true;
         let worker = end.worker;
-        self.engines[worker].server_connected(id, self.now, &mut self.net.io(worker));
+        self.engines[worker].server_connected(id, &mut self.net.io(worker));
         let end = &mut self.net.servers[at];
         end.startup = std::mem::take(&mut end.got);
         end.unread.extend(server_welcome(at));
@@ -223,17 +219,17 @@ impl World {
     }
 }
 
-/// Number of a server's process; its secret is that number, too.
+/// The process id of a server. It is also the server's secret.
 pub(crate) fn pid_of(server: usize) -> u32 {
     1_000 + server as u32
 }
 
-/// What PostgreSQL says to one who is in.
+/// PostgreSQL's messages after a successful login.
 pub(crate) fn server_welcome(server: usize) -> Vec<u8> {
     server_welcome_with(server, &[])
 }
 
-/// One that reports these parameters, too.
+/// The same, with further parameters.
 pub(crate) fn server_welcome_with(server: usize, more: &[(&str, &str)]) -> Vec<u8> {
     let pid = pid_of(server);
     let all = PARAMETERS.iter().chain(more);

@@ -1,5 +1,5 @@
-//! LISTEN, UNLISTEN and NOTIFY as PostgreSQL does them: they take effect with the commit, and what
-//! was notified is told outside of transactions.
+//! LISTEN, UNLISTEN and NOTIFY as in PostgreSQL: they take effect with the commit, and
+//! notifications are sent outside of transactions.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::bus::{Bus, Notification};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Listen(String),
-    /// To one, or to all.
+    /// One channel, or all.
     Unlisten(Option<String>),
     Notify(String, String),
 }
@@ -31,11 +31,11 @@ pub(crate) struct Ears {
     bus: Bus,
     pub(super) database: String,
     channels: BTreeSet<String>,
-    /// What the present transaction has ordered.
+    /// The orders of the current transaction.
     pub(super) orders: Vec<Order>,
-    /// How far the queue is read.
+    /// The position in the queue up to which it has read.
     at: usize,
-    /// Channels that were listened to at some moment since somebody asked, and given up.
+    /// Channels that were listened to and given up since the last question.
     begun: BTreeSet<String>,
     ended: BTreeSet<String>,
 }
@@ -65,7 +65,7 @@ impl Ears {
         !self.channels.is_empty() && self.bus.all()[self.at..].iter().any(is_ours)
     }
 
-    /// What has been notified on its channels since it was asked last.
+    /// The notifications on its channels since the last call.
     fn read(&mut self) -> Vec<Notification> {
         let all = self.bus.all();
         let is_ours = |one: &&Notification| {
@@ -76,7 +76,7 @@ impl Ears {
         news
     }
 
-    /// What was ordered takes effect.
+    /// Carries out the orders of the transaction.
     pub(super) fn commit(&mut self, pid: u32) {
         if self.orders.is_empty() {
             return;
@@ -109,7 +109,7 @@ impl Ears {
 }
 
 impl Backend {
-    /// It is between transactions, and others have notified something.
+    /// Is it between transactions, and are there notifications of others?
     pub(crate) fn has_news(&self) -> bool {
         self.is_at_rest() && self.is_running() && self.ears.has_news()
     }
@@ -119,7 +119,7 @@ impl Backend {
         self.flush();
     }
 
-    /// What is to be told, if this is the moment.
+    /// Writes the notifications that are due now.
     pub(super) fn write_news(&mut self) {
         if self.block != Block::Idle || self.ears.channels.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Running statements: by simple Query, and the copies and sleeps that outlast a message.
+//! Executes statements of a simple Query, and copies and sleeps, which outlast a message.
 
 use wire::backend::{self, Column};
 use wire::error_fields::ErrorFields;
@@ -9,11 +9,11 @@ use crate::schema::Table;
 use crate::settings::{BUFFERS, CURSOR, LOCK, OBJECT, PRIVILEGED, ROLE, role_of};
 use crate::sql::{Sql, Statement, Tag};
 
-/// How far a statement came.
+/// The progress of a statement.
 pub(super) enum Progress {
-    /// With this command tag.
+    /// Complete, with this command tag.
     Done(String),
-    /// It goes on with later messages, or later.
+    /// It continues with later messages, or later in time.
     Goes(Busy),
 }
 
@@ -41,6 +41,10 @@ impl Backend {
             return self.ready();
         };
         self.meet(parsed.tag.as_ref());
+        // Weir prepares a client's statements on every server.
+        if !parsed.statements.iter().all(|one| matches!(one, Statement::Prepare(..))) {
+            self.check_place(parsed.tag.as_ref());
+        }
         if parsed.statements.is_empty() {
             backend::empty_query(&mut self.buffered);
         }
@@ -66,7 +70,7 @@ impl Backend {
         self.ready();
     }
 
-    /// Does it, as things are?
+    /// Does the statement return rows in the present state?
     fn returns_rows(&self, statement: &Statement) -> bool {
         let prepared = match statement {
             Statement::Execute(name) => self.statement(name.as_bytes()).ok(),
@@ -84,7 +88,7 @@ impl Backend {
         backend::row_description(&mut self.buffered, &[column]);
     }
 
-    /// `several`: it is one of several in one string.
+    /// `several`: the statement is one of several in one string.
     pub(super) fn run(
         &mut self,
         statement: &Statement,
@@ -115,6 +119,7 @@ impl Backend {
             Statement::Set(..)
             | Statement::SetConfig(_)
             | Statement::Reset(_)
+            | Statement::SetDefault(_)
             | Statement::Object { .. } => self.change_session(statement, tag)?,
             Statement::SetLocal(..)
             | Statement::Cursor { .. }
@@ -134,8 +139,8 @@ impl Backend {
             }
             Statement::Raise(code, text) => return Err(Error(code, text.clone())),
             Statement::Show(name) => {
-                let value = self.settings.get(name).unwrap_or_default().to_owned();
-                let answer = format!("{}|{name}={value}", shown(tag));
+                let value = self.settings.get(name).unwrap_or_default();
+                let answer = format!("{}|{},", shown(tag), self.shown(name, value));
                 backend::data_row(&mut self.buffered, &[Some(answer.as_bytes())]);
                 "SHOW".to_owned()
             }
@@ -159,6 +164,7 @@ impl Backend {
             Statement::CopyIn => {
                 backend::copy_in_response(&mut self.buffered, 1);
                 self.flush();
+                self.had_copy = true;
                 return Ok(Progress::Goes(Busy::CopyIn { extended, tag: shown(tag), lines: 0 }));
             }
             Statement::CopyOut { rows, len } => self.copy_out(tag, *rows, *len),
@@ -183,7 +189,7 @@ impl Backend {
         format!("COPY {rows}")
     }
 
-    /// `is_poolers`: no client is named in it.
+    /// `is_poolers`: the text names no client.
     fn discard(
         &mut self,
         statement: &Statement,
@@ -207,7 +213,7 @@ impl Backend {
         })
     }
 
-    /// `several`: it is one of several statements in one string.
+    /// `several`: the statement is one of several in one string.
     fn discard_all(&mut self, several: bool) -> Result<String, Error> {
         if several || self.block != Block::Idle {
             return Err(Error("25001", "DISCARD ALL cannot run inside a transaction block".into()));
@@ -252,11 +258,14 @@ impl Backend {
                 self.settings.reset(OBJECT);
                 "DROP TABLE"
             }
-            Statement::Reset(Some(name)) => {
+            Statement::Reset(Some(name)) | Statement::SetDefault(name) => {
                 self.may_change(name)?;
                 self.may_set(name, "")?;
                 self.settings.reset(name);
-                "RESET"
+                match statement {
+                    Statement::SetDefault(_) => "SET",
+                    _ => "RESET",
+                }
             }
             _ => {
                 self.settings.reset_all();
@@ -279,8 +288,8 @@ impl Backend {
         }
     }
 
-    /// Only the pooler is refused that here: its clients need not know that others have had
-    /// temporary tables on the server that they set it on.
+    /// Only Weir is refused here. Its clients need not know that other clients have had temporary
+    /// tables on this server.
     fn may_change(&self, name: &str) -> Result<(), Error> {
         match name == BUFFERS && self.had_objects {
             true => Err(Error("22023", format!("{name} cannot be changed any more"))),
@@ -288,7 +297,7 @@ impl Backend {
         }
     }
 
-    /// The answer to the pooler's question: a kind, a name, a value.
+    /// The answer to Weir's probe: a kind, a name, a value.
     fn tell_what_is_left(&mut self, settings: bool, objects: bool, lent: &[String]) -> String {
         let set = self.settings.set_in_session().filter(|_| settings);
         let mut rows: Vec<[Option<&[u8]>; 3]> = set
@@ -307,7 +316,7 @@ impl Backend {
         format!("SELECT {}", rows.len())
     }
 
-    /// It is made, or gone back to.
+    /// Makes a savepoint, or goes back to it.
     fn savepoint_statement(&mut self, made: bool) -> Result<String, Error> {
         if self.block == Block::Idle {
             return Err(Error("25P01", "SAVEPOINT can only be used in transaction blocks".into()));
@@ -323,7 +332,7 @@ impl Backend {
         };
         self.ears.orders.truncate(at.orders);
         self.inserting.truncate(at.inserting);
-        // In a failed block all is as it was when it began.
+        // A failed block restores the state from before it.
         let begun = self.saved.take().unwrap_or_else(|| self.settings.clone());
         self.saved = Some(begun);
         self.settings.restore(at.settings.clone());
@@ -351,7 +360,7 @@ impl Backend {
         }
     }
 
-    /// By which settings a text is read that is parsed now.
+    /// The settings by which a text is parsed now.
     pub(super) fn meaning(&self) -> String {
         let value = |name| self.settings.get(name).unwrap_or_default();
         format!("read by {}, {}", value("search_path"), value("TimeZone"))
@@ -363,7 +372,7 @@ impl Backend {
         "SELECT 1".to_owned()
     }
 
-    /// What a value was made of.
+    /// The sources of a value.
     pub(super) fn written(&self, tag: Option<&Tag>, table: Table) -> String {
         format!("WRITE {} as type {}", shown(tag), table.types)
     }
@@ -399,7 +408,7 @@ impl Backend {
         if undone { "ROLLBACK" } else { "COMMIT" }.to_owned()
     }
 
-    /// Each row tells who asked, with what words, and in what session.
+    /// Each row names the client, its request and the session.
     pub(super) fn rows(
         &mut self,
         sql: &[u8],
@@ -408,7 +417,7 @@ impl Backend {
         len: usize,
     ) {
         let session: Vec<String> =
-            self.settings.all().map(|(name, value)| format!("{name}={value}")).collect();
+            self.settings.all().map(|(name, value)| self.shown(name, value)).collect();
         let (session, asker, padding) = (session.join(","), shown(tag), "x".repeat(len));
         for at in which {
             let row = format!("{asker}|{}|{session}|{}|{at}|{padding}", text(sql), self.shown_pid);
@@ -418,7 +427,7 @@ impl Backend {
 
     pub(super) fn function_call(&mut self, body: &[u8]) {
         self.begin_work();
-        // Object id, no formats, one argument: the asker's name.
+        // Object id, no formats, one argument: the client's tag.
         let name = body.get(12..body.len().saturating_sub(2)).map(text).unwrap_or_default();
         let tag = Tag::parse(&name);
         self.meet(tag.as_ref());
@@ -462,7 +471,7 @@ impl Backend {
         self.finish(extended, end);
     }
 
-    /// What outlasted its message ends.
+    /// Ends the work that has outlasted its message.
     fn finish(&mut self, extended: bool, end: Result<String, Error>) {
         match end {
             Ok(tag) => backend::command_complete(&mut self.buffered, &tag),

@@ -7,7 +7,7 @@ use super::exec::{Progress, aborted, text};
 use super::{Backend, Block, Error, Portal, Prepared};
 use crate::sql::{Sql, Statement, Tag};
 
-/// SQLSTATE of a statement whose table has other columns now.
+/// SQLSTATE of a statement whose table has changed its columns.
 pub(super) const CHANGED: &str = "0A000";
 
 impl Backend {
@@ -29,7 +29,7 @@ impl Backend {
         }
         let parsed = Sql::parse(parse.sql).filter(|sql| sql.statements.len() <= 1);
         let first = parsed.as_ref().and_then(|sql| sql.statements.first());
-        // PostgreSQL looks at the syntax first; see `bind`.
+        // PostgreSQL checks the syntax first; see `bind`.
         if self.block == Block::Failed && !first.is_some_and(Statement::ends_transaction) {
             return Err(aborted());
         }
@@ -69,8 +69,8 @@ impl Backend {
         let bind = Bind::decode(body).map_err(malformed)?;
         let prepared = self.statement(bind.statement)?.clone();
         let values = values(bind.rest).ok_or(Error("08P01", "malformed Bind".into()))?;
-        // PostgreSQL counts the values first. But a pooler that has to prepare the statement here
-        // cannot do it in a failed transaction, so either order must do.
+        // PostgreSQL counts the values first. But Weir cannot prepare the statement in a failed
+        // transaction, so both orders are allowed.
         let exits = prepared.parsed.statements.first().is_some_and(Statement::ends_transaction);
         if self.block == Block::Failed && !exits {
             return Err(aborted());
@@ -110,7 +110,7 @@ impl Backend {
         let prepared = prepared.clone();
         let has_rows = prepared.parsed.statements.first().is_some_and(Statement::returns_rows);
         let exits = prepared.parsed.statements.first().is_some_and(Statement::ends_transaction);
-        // PostgreSQL describes what returns no rows; see `bind`.
+        // PostgreSQL describes a statement without rows; see `bind`.
         if self.block == Block::Failed && (has_rows || !exits) {
             return Err(aborted());
         }
@@ -133,7 +133,7 @@ impl Backend {
         Ok(())
     }
 
-    /// Does the statement still return what it was parsed to return?
+    /// Does the statement still return the same columns as when it was parsed?
     fn revalidate(&self, prepared: &Prepared) -> Result<(), Error> {
         let Some(Statement::Read { of, .. }) = prepared.statement() else { return Ok(()) };
         match self.schema.table(*of).shape == prepared.table.shape {
@@ -150,6 +150,7 @@ impl Backend {
             .ok_or_else(|| Error("08P01", "malformed Execute".into()))?;
         let portal = self.portal(name)?.clone();
         self.meet(portal.tag.as_ref());
+        self.check_place(portal.tag.as_ref());
         let Some(statement) = portal.prepared.parsed.statements.first() else {
             backend::empty_query(&mut self.buffered);
             return Ok(());
@@ -161,7 +162,7 @@ impl Backend {
                 limit => (portal.at + limit as usize).min(*rows),
             };
             self.rows(sql, tag, portal.at..end, *len);
-            // PostgreSQL knows that a result is complete only when it looked for one row more.
+            // PostgreSQL only knows that a result is complete after it has looked for one more row.
             let suspended = limit > 0 && end - portal.at == limit as usize;
             match suspended {
                 true => self.buffered.extend_from_slice(&[backend::PORTAL_SUSPENDED, 0, 0, 0, 4]),
@@ -213,7 +214,7 @@ fn malformed(error: wire::MessageError) -> Error {
     Error("08P01", error.to_string())
 }
 
-/// The values of a Bind, all in text.
+/// The values of a Bind, all of them texts.
 fn values(rest: &[u8]) -> Option<Vec<String>> {
     let mut reader = Reader::new(rest);
     for _ in 0..reader.u16()? {

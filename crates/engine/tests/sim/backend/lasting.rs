@@ -1,5 +1,5 @@
-//! What stays in a session, or does not, and is no setting of its own: SET LOCAL, cursors WITH HOLD,
-//! advisory locks, functions that set something, statements of SQL's PREPARE.
+//! State that is not a setting: cursors WITH HOLD, advisory locks, statements of SQL's PREPARE.
+//! Also SET LOCAL, and functions that set something.
 
 use wire::{backend, frontend};
 
@@ -56,7 +56,7 @@ impl Backend {
         Ok(done.to_owned())
     }
 
-    /// A client draws from a sequence of its own. The session knows the last number.
+    /// Draws from the client's own sequence. The session knows the last number.
     fn number(&mut self, drawn: bool, tag: Option<&Tag>) -> Result<&'static str, Error> {
         self.has_numbers = true;
         if drawn {
@@ -73,7 +73,8 @@ impl Backend {
         "SELECT 1"
     }
 
-    /// It outlasts the transaction, however that ends. pg_prepared_statements shows the whole text.
+    /// The statement outlasts the transaction, however that ends. pg_prepared_statements shows its
+    /// text.
     fn prepare(
         &mut self,
         name: &str,

@@ -9,7 +9,7 @@ use wire::{HEADER_LEN, Header, backend, md5};
 use super::{Backend, Phase};
 use crate::settings::{NAMES, PATH, Settings};
 
-/// How the server wants to be convinced.
+/// The authentication method of the server.
 #[derive(Clone, Debug)]
 pub(crate) enum ServerAuth {
     Trust,
@@ -22,7 +22,7 @@ pub(crate) enum ServerAuth {
 pub(crate) struct Account {
     pub(crate) auth: ServerAuth,
     pub(crate) password: String,
-    /// Turn everybody away with this SQLSTATE.
+    /// Refuses every login with this SQLSTATE.
     pub(crate) refuse: Option<&'static str>,
 }
 
@@ -76,7 +76,7 @@ impl Backend {
         Some(true)
     }
 
-    /// True: it is in.
+    /// Returns true when the client is logged in.
     fn login_message(
         &mut self,
         login: &mut Login,

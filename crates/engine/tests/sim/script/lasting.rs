@@ -1,13 +1,13 @@
-//! What stays in a session, or does not, and is no setting of its own: advisory locks, cursors WITH HOLD,
-//! statements of SQL's PREPARE, SET LOCAL, and functions that set something.
+//! State that is not a setting: advisory locks, cursors WITH HOLD, statements of SQL's PREPARE.
+//! Also SET LOCAL, and functions that set something.
 
 use super::Author;
 
-/// Names that the protocol does not use here.
+/// Names that the protocol does not use in this run.
 const NAMES: [&str; 3] = ["q1", "q2", "q3"];
 
 impl Author<'_> {
-    /// One statement, or a transaction of some.
+    /// One such statement, or a transaction with some.
     pub(super) fn lasting(&mut self) {
         let opens = !self.in_transaction && self.rng.once_in(3);
         if opens {

@@ -1,4 +1,4 @@
-//! A client listens, and notifies others.
+//! Clients that listen and notify others.
 
 use super::{Author, Step};
 use config::PoolMode;
@@ -6,7 +6,7 @@ use config::PoolMode;
 const CHANNELS: [&str; 2] = ["news", "more"];
 
 impl Author<'_> {
-    /// Long enough for the listener to take over, if nothing comes between.
+    /// Begins to listen, and waits long enough for the listener to take over.
     pub(super) fn begin_to_listen(&mut self) {
         for channel in CHANNELS {
             self.query(&format!("LISTEN {channel}"));
@@ -53,7 +53,7 @@ impl Author<'_> {
             2 if self.rng.once_in(3) => self.query("UNLISTEN *"),
             2 => self.query(&format!("UNLISTEN {channel}")),
             _ => {
-                // Each is told from all others by its number.
+                // A number distinguishes each notification from all others.
                 let number = self.number + 1;
                 self.query(&format!("NOTIFY {channel}, 'c{}.{number}'", self.client));
             }

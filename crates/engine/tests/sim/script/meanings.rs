@@ -1,13 +1,14 @@
-//! What a text means depends on settings, and what a client knows of its statement on when it asked:
-//! between Parse, Describe and Bind lie other transactions, other servers and other settings.
+//! The meaning of a text depends on settings, and the known row description on the time of the
+//! Describe. Between Parse, Describe and Bind come other transactions, other servers and other
+//! settings.
 
 use wire::frontend;
 
 use super::{Author, Step};
 
 impl Author<'_> {
-    /// A statement that keeps what it meant when it was parsed. Many clients have the same text, and
-    /// other settings.
+    /// A statement that keeps its meaning from when it was parsed. Many clients have the same text,
+    /// with other settings.
     pub(super) fn meaning(&mut self) {
         self.act(true);
         if self.in_transaction || !self.prepares() {
@@ -20,14 +21,14 @@ impl Author<'_> {
             let name = format!("meaning {}", self.number);
             frontend::parse(&mut self.out, name.as_bytes(), b"MEANING $1", frontend::NO_TYPES);
             self.use_apart(name.as_bytes());
-            // PostgreSQL reads some of it anew where the settings are others by then.
+            // PostgreSQL reads part of it again if the settings have changed.
             frontend::close_statement(&mut self.out, name.as_bytes());
             frontend::sync(&mut self.out);
             self.act(true);
         }
     }
 
-    /// Parse, Describe and Bind come to servers of their own, and settings change in between.
+    /// Parse, Describe and Bind go to different servers, and settings change in between.
     pub(super) fn apart(&mut self) {
         self.act(true);
         if self.in_transaction || !self.prepares() {
@@ -58,7 +59,7 @@ impl Author<'_> {
         }
     }
 
-    /// Others are given the server.
+    /// Lets other clients have the server.
     pub(super) fn pause(&mut self) {
         self.act(true);
         self.steps.push(Step::Think(self.rng.below(3_000) as u64));

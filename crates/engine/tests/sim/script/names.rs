@@ -1,11 +1,11 @@
-//! SQL and the protocol have one namespace for prepared statements; and numbers of sequences.
+//! The common namespace of SQL's and the protocol's statements, and numbers of sequences.
 
 use wire::frontend;
 
 use super::Author;
 
 impl Author<'_> {
-    /// SQL names a statement of the protocol, and the protocol one of SQL's.
+    /// SQL names a protocol statement, and the protocol names a statement of SQL's PREPARE.
     pub(super) fn shared_names(&mut self) {
         self.act(true);
         if self.in_transaction || !self.prepares() {
@@ -19,6 +19,9 @@ impl Author<'_> {
         let opens = self.rng.once_in(3);
         if opens {
             self.query("BEGIN");
+            if self.rng.once_in(3) {
+                return self.use_in_failed_transaction(&name);
+            }
         }
         for _ in 0..self.rng.range(1, 5) {
             match self.rng.below(8) {
@@ -37,6 +40,18 @@ impl Author<'_> {
         self.act(true);
     }
 
+    /// The server may lack the statement, and a failed transaction accepts no Parse. One more batch
+    /// follows before the answer.
+    fn use_in_failed_transaction(&mut self, name: &str) {
+        self.query("FAIL");
+        self.pause();
+        self.use_by_protocol(name, false);
+        self.query("SELECT 1 1");
+        self.pause();
+        self.query("ROLLBACK");
+        self.act(true);
+    }
+
     fn use_by_protocol(&mut self, name: &str, ends: bool) {
         match ends {
             true => frontend::close_statement(&mut self.out, name.as_bytes()),
@@ -49,7 +64,7 @@ impl Author<'_> {
         frontend::sync(&mut self.out);
     }
 
-    /// A client that draws numbers asks for them at once. One that does not is told of none.
+    /// A client that draws numbers asks for them at once. Other clients must not see them.
     pub(super) fn numbers(&mut self) {
         self.act(true);
         if self.in_transaction {
@@ -60,7 +75,7 @@ impl Author<'_> {
             return self.act(true);
         }
         self.query("BEGIN");
-        // In one pipeline with that the number may be refused (docs/auto-mode.md).
+        // In one pipeline with the draw, the question may be refused (docs/auto-mode.md).
         self.act(true);
         for _ in 0..self.rng.range(1, 2) {
             self.query("SELECT nextval('mine')");

@@ -1,4 +1,4 @@
-//! What a client sets, and takes back.
+//! Settings that a client sets and resets.
 
 use super::{Author, Step};
 use config::PoolMode;
@@ -16,13 +16,14 @@ impl Author<'_> {
         }
     }
 
-    /// Something that stays in the session and is not reported.
+    /// A setting that stays in the session and is not reported.
     pub(super) fn session_sql(&mut self) -> String {
         let (value, client) = (self.rng.below(3), self.client);
         match self.rng.below(10) {
             0 if !self.goes_back => "RESET work_mem".to_owned(),
             1 if !self.goes_back => "RESET ALL".to_owned(),
             2 => "RESET TimeZone".to_owned(),
+            3 | 4 if self.restyles => self.style_sql(),
             3 => "CREATE TEMP TABLE mine".to_owned(),
             4 => "DROP TABLE mine".to_owned(),
             5 | 6 => format!("SET search_path = 's{value}'"),
@@ -30,22 +31,30 @@ impl Author<'_> {
         }
     }
 
-    /// Something that a server may refuse to take over.
+    /// Sets the default as the client's own value, or resets to whatever the default is.
+    fn style_sql(&mut self) -> String {
+        match self.rng.below(3) {
+            0 => "RESET DateStyle".to_owned(),
+            _ => "SET datestyle = 'ISO, MDY'".to_owned(),
+        }
+    }
+
+    /// A setting that another server may refuse.
     fn refusable_sql(&mut self) -> String {
         let value = self.rng.below(3);
         match self.rng.below(9) {
             0 => format!("SET role = 'r{}'", self.client),
-            // In that order only.
+            // These work in this order only.
             1 | 2 => format!("SET log_statement = 'l{value}'; SET role = 'r{}'", self.client),
             3 => "RESET role".to_owned(),
             4 => format!("SET log_statement = 'l{value}'"),
-            // Nobody can set temp_buffers there any more.
+            // After that, temp_buffers cannot be set there.
             5 => "CREATE TEMP TABLE mine; DROP TABLE mine".to_owned(),
             _ => format!("SET temp_buffers = '{value}MB'"),
         }
     }
 
-    /// It sets what may be refused on the next server, and sees what it has there.
+    /// Sets something that the next server may refuse, and looks at the result there.
     pub(super) fn refusals(&mut self) {
         for _ in 0..self.rng.range(1, 2) {
             let sql = self.refusable_sql();
@@ -55,7 +64,7 @@ impl Author<'_> {
         if self.rng.once_in(3) {
             self.act(true);
             if !self.in_transaction {
-                // It may not become its role any more, or may again; it may be it at present.
+                // The client may lose or regain the right to its role, even while it has the role.
                 let verb = self.rng.pick(&["GRANT", "REVOKE"]);
                 self.query(&format!("{verb} {}", self.client));
                 self.act(true);
@@ -69,7 +78,17 @@ impl Author<'_> {
     pub(super) fn go_back(&mut self) {
         self.act(true);
         if !self.in_transaction {
-            let sql = self.rng.pick(&["RESET work_mem", "RESET ALL", "DISCARD ALL"]);
+            let sql = self.rng.pick(&[
+                "RESET work_mem",
+                "RESET ALL",
+                "DISCARD ALL",
+                "RESET TimeZone",
+                "SET TimeZone TO DEFAULT",
+            ]);
+            if sql.contains("TimeZone") {
+                self.query("SET TimeZone = 'zone9'");
+                self.act(true);
+            }
             self.query(sql);
             self.act(true);
         }

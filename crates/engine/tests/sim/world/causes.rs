@@ -1,5 +1,5 @@
-//! Nobody is thrown out without a cause: whenever the engine ends a client of its own will,
-//! something must have happened that leaves no other way.
+//! No client is disconnected without a cause. If the engine disconnects a client, an event must
+//! have happened that leaves no other way.
 
 use config::PoolMode;
 use engine::Drain;
@@ -11,11 +11,11 @@ use super::{Action, World};
 use crate::client::{Client, Phase};
 use crate::net::Place;
 
-/// Why servers end that the operator does not want, in the log's words.
+/// The log's reasons for closing servers that the operator does not want.
 const BY_ORDER: [&str; 3] = ["pause mode", "connect string changed", "database removed"];
 
 impl World {
-    /// Before each step: whom may the engine throw out in it?
+    /// Before each step: finds the clients that the engine may disconnect in it.
     pub(super) fn find_excuses(&mut self, action: Action) {
         self.net.clients.iter_mut().for_each(|client| client.excused = false);
         for at in 0..self.net.servers.len() {
@@ -25,19 +25,19 @@ impl World {
             if !server.backend.is_gone() && !connects {
                 continue;
             }
-            // A server that is asked first whether it lives is replaced unnoticed.
+            // A server that is checked before use is replaced without the client noticing.
             let excused = !(server.died_idle && self.setup.checks_always());
             let Some(client) = self.engines[worker].client_of(id).filter(|_| excused) else {
                 continue;
             };
             let report = self.engines[worker].report(self.net.now);
             let row = report.servers.iter().find(|row| row.slot == Some(id));
-            // Who is being asked what is left in a session cannot be replaced.
+            // A server that is being probed cannot be replaced.
             let is_tested = row.is_some_and(|row| row.state == ServerState::Tested);
             let is_used = row.is_some() && (!is_tested || self.setup.may_be_auto());
             if let (true, Some(found)) = (is_used, self.net.client_slots[worker].get(&client.0)) {
                 self.net.clients[*found].excused = true;
-                // What PostgreSQL said last may reach it, too.
+                // PostgreSQL's last message may reach this client, too.
                 self.clients[*found].may_end |= !connects;
             }
         }
@@ -56,21 +56,29 @@ impl World {
         self.excuse_waiting();
     }
 
-    /// Whom the operator wants gone.
+    /// Clients that the operator wants disconnected.
     fn excuse_ordered(&mut self, worker: usize) {
         let order = self.orders[worker].front();
+        // Another client may have the slot now.
+        let is_there = match order {
+            Some(Order::KillClient(slot, serial)) => {
+                let report = self.engines[worker].report(self.net.now);
+                report.clients.iter().any(|row| row.id == *slot && row.serial == *serial)
+            }
+            _ => false,
+        };
         for (client, socket) in self.clients.iter().zip(&mut self.net.clients) {
             socket.excused |= socket.worker == worker
                 && match order {
                     Some(Order::Kill(name)) => client.who.database == *name,
-                    Some(Order::KillClient(slot, _)) => socket.slot == Some(*slot),
+                    Some(Order::KillClient(slot, _)) => is_there && socket.slot == Some(*slot),
                     Some(Order::EndSuspense) => true,
                     _ => false,
                 };
         }
     }
 
-    /// Whose pool has no server, and has just failed to get one.
+    /// Clients whose pool has no server and has just failed to open one.
     fn excuse_waiting(&mut self) {
         for pool in &self.shared.borrow().pools {
             if pool.failure.is_none() || !pool.has_none_open() {
@@ -89,7 +97,7 @@ impl World {
             && reason == format!("database \"{database}\" is disabled")
     }
 
-    /// After each step: had everybody who was thrown out given a cause?
+    /// After each step: was there a cause for every disconnected client?
     pub(super) fn check_causes(&mut self) -> Result<(), String> {
         if self.net.thrown_out.is_empty() {
             return Ok(());
@@ -114,7 +122,7 @@ impl World {
                 || self.is_disabled(client, &reason)
                 || (in_statement && reason.contains("not allowed in statement"))
                 || self.setup.may_expire(&reason);
-            // What was ended by order has not failed.
+            // A server that was closed by an order has not failed.
             let blames =
                 BY_ORDER.iter().any(|why| reason.contains(&format!("cached error: {why}")));
             if !allowed || blames {
@@ -124,7 +132,7 @@ impl World {
             client.may_end = true;
             let ordered = matches!(reason.as_str(), "suspend_timeout" | "admin forced disconnect");
             if ordered && !matches!(client.phase, Phase::Running) {
-                // Told in the middle of its first words, it is not what these ask for.
+                // A message in the middle of the login is not the answer to its requests.
                 client.phase = Phase::Leaving;
             }
         }

@@ -1,4 +1,4 @@
-//! What must hold after each step, and at the end.
+//! The conditions that must hold after each step, and at the end.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -9,17 +9,17 @@ use super::World;
 use crate::client::Phase;
 use crate::net::Place;
 
-/// Bytes a shell keeps for a client at most: what one read of a server brings, and the replies
-/// that the pooler adds to it.
+/// Limit of the bytes that a shell keeps for a client: one read from a server, and the replies that
+/// Weir adds to it.
 const CLIENT_PENDING_MAX: usize = 16 * 1024;
-/// Of a message that is not whole yet: what the pooler has to see as a whole is short here.
+/// Limit of an incomplete message. The messages that Weir must read as a whole are short here.
 const HELD_MAX: usize = 24 * 1024;
-/// The same where texts are looked at.
+/// The same if texts are examined.
 const TEXT_HELD_MAX: usize = 68 * 1024;
-/// Statements on a server beyond the limit: what was to go stays if a batch fails, and what comes in
-/// its place stands in another batch.
+/// Statements on a server beyond the limit. An eviction has no effect if its batch fails, but the
+/// new statement may belong to another batch.
 const STATEMENTS_SPARE: usize = 4;
-/// The same for a server: small messages may each bring a statement with them.
+/// The same for a server: each small message may add a Parse.
 const SERVER_PENDING_MAX: usize = 64 * 1024;
 
 impl World {
@@ -32,9 +32,14 @@ impl World {
             engine.check_invariants();
         }
         for (at, server) in self.net.servers.iter_mut().enumerate() {
+            let is_drained = server.up.data.is_empty() && server.down.data.is_empty();
+            if is_drained && server.pending.is_empty() && server.backend.is_at_rest() {
+                server.backend.has_noticed = false;
+            }
             if let Some(complaint) = server.backend.complaints.pop() {
                 return Err(format!("server {at}: {complaint}"));
             }
+            self.summary.read += std::mem::take(&mut server.backend.read);
             let statements = server.backend.named_statements();
             let most = self.setup.statements_max + STATEMENTS_SPARE;
             if !self.setup.may_have_sessions() && statements > most {
@@ -106,8 +111,8 @@ impl World {
         Ok(())
     }
 
-    /// Nothing can happen at this moment. A client whose every request is answered holds no
-    /// server, unless it has a session.
+    /// Called when nothing can happen. A client whose every request is answered has no server,
+    /// unless it has a session.
     pub(super) fn check_rest(&self) -> Result<(), String> {
         for (at, socket) in self.net.clients.iter().enumerate() {
             let client = &self.clients[at];
@@ -121,14 +126,18 @@ impl World {
                 && !client.reference.backend.settings.has_pins()
                 && client.reference.backend.ears.channels().is_empty()
                 && socket.up.data.is_empty();
+            let idle = self.net.servers.iter().all(|server| server.stalled_until <= self.net.now);
+            if done && idle && !client.is_lax && socket.down.data.is_empty() {
+                client.check_style().map_err(|why| format!("client {at}: {why}"))?;
+            }
             let Some(slot) = socket.slot.filter(|_| done && !self.setup.may_have_sessions()) else {
                 continue;
             };
             let on = self.engines[socket.worker].server_of(slot);
             let server = on.and_then(|on| self.net.server_slots[socket.worker].get(&on.0));
             let Some(server) = server.map(|at| &self.net.servers[*at]) else { continue };
-            // It may not be read yet, or be asked something by the pooler; and it is kept until a
-            // cancel request that was meant for it is over.
+            // It may have unread bytes, or Weir may be querying it. It is also kept until a cancel
+            // request for it is over.
             let idle = server.backend.is_at_rest() && server.stalled_until <= self.net.now;
             let idle = idle && !self.is_canceling(socket.worker);
             if idle && server.up.data.is_empty() && server.down.data.is_empty() {
@@ -142,7 +151,7 @@ impl World {
         self.net.cancels.iter().any(|cancel| cancel.worker == worker && !cancel.finished)
     }
 
-    /// When all clients are gone no trace of them is left.
+    /// After all clients have left, no trace of them remains.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         for _ in 0..20_000 {
             let mut actions = Vec::new();
@@ -167,7 +176,7 @@ impl World {
         Err(format!("something is left behind when all clients are gone\n{}", self.describe()))
     }
 
-    /// Whoever waits for the servers to be released sees them all gone.
+    /// A shutdown that waits for the servers sees that all are released.
     fn drained(&self) -> bool {
         self.draining != Some(Drain::WaitForServers) || self.net.open_servers() == 0
     }

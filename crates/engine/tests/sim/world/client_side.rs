@@ -1,4 +1,4 @@
-//! What clients do, and what the shell does with their sockets.
+//! Actions of clients, and of the shell with their sockets.
 
 use engine::cancel::CancelEnd;
 use wire::startup;
@@ -29,7 +29,7 @@ impl World {
             actions.push(Action::ClientReads(at));
         }
         let careless = self.setup.careless && self.stormy && !client.is_done();
-        // Rather in the middle of what it says, or while its server is asked something else.
+        // More likely in the middle of a message, or while Weir queries its server.
         let odds = match client.to_send.is_empty() {
             _ if careless && self.is_asked_by_pooler(at) => 10,
             true => 4000,
@@ -43,7 +43,7 @@ impl World {
             actions.push(Action::ShellFlushesClient(at));
         }
         let Some(slot) = socket.slot else { return };
-        // What the server's kernel does not take stops the reading of its client.
+        // The client is not read while the server's kernel buffer is full.
         let engine = &self.engines[socket.worker];
         let stalled = engine.server_of(slot).is_some_and(|on| {
             let at = self.net.server_slots[socket.worker].get(&on.0);
@@ -59,7 +59,8 @@ impl World {
         }
     }
 
-    /// It comes now and then, or when nobody else is left; but not to a pooler that lets nobody in.
+    /// It comes now and then, or when all others are done. It does not come to a Weir that refuses
+    /// all.
     fn possible_for_absent(&mut self, at: usize, actions: &mut Vec<Action>) {
         if self.draining.is_some() {
             self.clients[at].phase = Phase::Done;
@@ -75,7 +76,7 @@ impl World {
         }
     }
 
-    /// It is to cancel what its server sleeps through, which that does not do yet.
+    /// It is to cancel a sleep that has not begun yet.
     fn awaits_sleep(&self, at: usize) -> bool {
         let client = &self.clients[at];
         let wants = matches!(client.script.front(), Some(Step::CancelSleep { .. }));
@@ -96,7 +97,7 @@ impl World {
         };
         let unread: Vec<u8> = self.net.servers[*server].up.data.iter().copied().collect();
         let says = |words: &[u8]| unread.windows(words.len()).any(|part| part == words);
-        // It is given settings, asked what is left, told to stop listening.
+        // Weir sets its settings, probes its server, or moves its channels.
         says(b"set_config") || says(b"SELECT kind") || says(b"NOTIFY \"_weir_")
     }
 
@@ -118,7 +119,7 @@ impl World {
             Step::CancelSleep { tries } => {
                 if self.sleeps(at) {
                     self.ask_cancel(at, false);
-                    // One that comes while another is under way has no effect.
+                    // A cancel request that arrives while another one is pending has no effect.
                     let client = &mut self.clients[at];
                     client.thinks_until = self.net.now + 70_000;
                     if tries > 1 {
@@ -165,7 +166,7 @@ impl World {
                 socket.up.ended = true;
                 socket.down.broken = true;
                 socket.down.data.clear();
-                // The kernel says so whether or not anybody wanted to read.
+                // The kernel reports this whether or not the client is read.
                 socket.latch = true;
                 socket.blocked = false;
                 self.clients[at].phase = Phase::Done;
@@ -173,7 +174,7 @@ impl World {
         }
     }
 
-    /// In the middle of whatever it does.
+    /// At any moment of its work.
     pub(super) fn client_vanishes(&mut self, at: usize) {
         let lost = self.rng.once_in(2);
         self.clients[at].to_send.clear();
@@ -212,7 +213,7 @@ impl World {
         }
         if client.reference.is_at_rest() {
             client.may_lose_session = client.reference.backend.has_lost_role();
-            // Whatever it was told is true.
+            // Every result that it was told is true.
             for tag in client.reference.backend.inserted.drain(..) {
                 if !self.inserted.contains(&tag) {
                     return Err(format!("{tag} was acknowledged and never done"));
@@ -220,7 +221,7 @@ impl World {
             }
         }
         if was_running && matches!(client.phase, Phase::Leaving) {
-            // Thrown out: whatever the pooler does, a driver hangs up.
+            // After a disconnect, a driver closes its side, whatever Weir does.
             client.to_send.clear();
             self.client_leaves(at, Manner::Finish);
         }
@@ -228,19 +229,18 @@ impl World {
     }
 
     pub(super) fn shell_reads_client(&mut self, at: usize) {
-        let now = self.net.now;
         let socket = &mut self.net.clients[at];
         let Some(slot) = socket.slot else { return };
         let worker = socket.worker;
         if socket.up.is_at_end() {
             socket.latch = false;
             let (engine, mut io) = self.engine(worker);
-            return engine.client_closed(slot, now, &mut io);
+            return engine.client_closed(slot, &mut io);
         }
-        // Set first: the engine may resume the client from within.
+        // This comes first, since the engine may resume the client in the call.
         socket.blocked = true;
         let (engine, mut io) = self.engine(worker);
-        let wanted = engine.client_readable(slot, now, &mut io);
+        let wanted = engine.client_readable(slot, &mut io);
         let socket = &mut self.net.clients[at];
         if socket.slot != Some(slot) {
             return;
@@ -253,24 +253,24 @@ impl World {
         if available == 0 {
             socket.latch = socket.up.ended;
             let (engine, mut io) = self.engine(worker);
-            return engine.client_quiet(slot, now, &mut io);
+            return engine.client_quiet(slot, &mut io);
         }
         let bytes = socket.up.read(self.rng.chunk(available));
         socket.latch = !socket.up.data.is_empty() || socket.up.ended;
         let (engine, mut io) = self.engine(worker);
-        engine.client_bytes(slot, &bytes, now, &mut io);
+        engine.client_bytes(slot, &bytes, &mut io);
     }
 
-    /// The engine is told that it is over.
+    /// Tells the engine that the request is over.
     pub(super) fn cancel_ends(&mut self, at: usize, end: CancelEnd) {
-        let (now, cancel) = (self.net.now, &mut self.net.cancels[at]);
+        let cancel = &mut self.net.cancels[at];
         cancel.finished = true;
         let (worker, cancel) = (cancel.worker, cancel.cancel);
         let (engine, mut io) = self.engine(worker);
-        engine.cancel_finished(cancel, end, now, &mut io);
+        engine.cancel_finished(cancel, end, &mut io);
     }
 
-    /// It has not arrived in time, and may do so yet; or it never will.
+    /// It is late and may still arrive, or it is lost.
     pub(super) fn cancel_fails(&mut self, at: usize) {
         let is_late = self.rng.once_in(2);
         self.net.cancels[at].delivered = !is_late;
@@ -297,7 +297,7 @@ impl World {
         }
         self.net.servers[found].wakes_at = None;
         self.summary.cancels_hit += 1;
-        // Who has gone needs no answer any more: the pooler itself may cancel what it was doing.
+        // Weir itself may cancel the query of a client that has left.
         let asked = sleeper.is_some_and(|client| {
             self.clients[client].cancels > 0 || self.net.clients[client].slot.is_none()
         });

@@ -1,5 +1,5 @@
-//! Nobody is given a server against the operator's orders: not of a pool that is closed or paused,
-//! and not one that RECONNECT has done with.
+//! No client is given a server against the operator's orders: none of a closed or paused pool, and
+//! none that RECONNECT has replaced.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,15 +9,15 @@ use engine::pool::Gate;
 use super::World;
 use crate::net::Place;
 
-/// What was true after the last step.
+/// The state after the last step.
 #[derive(Default)]
 pub(super) struct Links {
-    /// Who has which server, by their places in the net.
+    /// Each client's server, by their places in the net.
     linked: HashMap<usize, usize>,
     /// Clients to which a server is on its way.
     promised: HashSet<usize>,
     closed: HashSet<PoolId>,
-    /// When the servers of a pool were to be replaced last.
+    /// When the servers of each pool were last to be replaced.
     pub(super) replaced: HashMap<PoolId, u64>,
 }
 
@@ -53,8 +53,8 @@ impl World {
         Ok(())
     }
 
-    /// Nothing can happen at this moment, and all orders have been heard: they have been carried
-    /// out, and nothing was left to the next tick.
+    /// Called when nothing can happen and all orders have arrived. They have been carried out, and
+    /// no work waits for the next tick.
     pub(super) fn check_orders(&self) -> Result<(), String> {
         let shared = self.shared.borrow();
         let under_way = shared.mail.iter().any(|queue| !queue.is_empty())

@@ -1,6 +1,5 @@
-//! What an operator does in mid-run: the configuration is read again, the pooler is paused,
-//! suspended and resumed, its servers are replaced, databases are closed and their clients thrown
-//! out, it is shut down. The pools learn of it at once and the workers one by one, as in the proxy.
+//! Actions of an operator during a run: RELOAD, PAUSE, SUSPEND, RESUME, RECONNECT, DISABLE, KILL,
+//! SHUTDOWN. Pools learn of them at once and workers one after another, as in the proxy.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,32 +14,45 @@ use engine::switches::Switches;
 use super::takeover::TAKEOVERS_MAX;
 use super::{Action, World};
 use crate::exchange::Transport;
+use crate::router::adapt;
 
 const RELOADS_MAX: usize = 6;
 
 /// The databases there are.
 pub(crate) const DATABASES: [&str; 2] = ["db0", "db1"];
 
-/// What is typed, or sent as a signal. Without a database it is meant for all.
+/// A command or a signal. Without a database it applies to all.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verb {
     Reload,
     Pause(Option<&'static str>),
     Resume(Option<&'static str>),
     Suspend,
-    /// The time for coming to rest is over.
+    /// The time limit of SUSPEND is over.
     EndSuspense,
     Reconnect(Option<&'static str>),
     Disable(&'static str),
     Enable(&'static str),
     Kill(&'static str),
-    KillClient(usize),
+    Note(usize),
+    KillNoted(Noted),
     Shutdown,
     /// An online restart.
     Restart,
+    /// The configuration of all servers is reloaded.
+    ReloadServers,
 }
 
-/// What a worker is told.
+/// A client as the operator has seen it. Another client may have its slot by now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noted {
+    client: usize,
+    worker: usize,
+    slot: ClientId,
+    serial: u64,
+}
+
+/// An order to a worker.
 #[derive(Clone, Debug)]
 pub(super) enum Order {
     Config(Arc<Config>),
@@ -62,8 +74,11 @@ impl World {
         if may_reload && self.rng.once_in(150) {
             do_it(Verb::Reload);
         }
+        if self.setup.reloads_servers && self.stormy && self.rng.once_in(40) {
+            do_it(Verb::ReloadServers);
+        }
         let switches = self.shared.borrow().switches.clone();
-        // Nobody waits for ever.
+        // Every wait has a limit.
         let patience = if is_idle { 10 } else { 60 };
         let is_over = !self.stormy || self.rng.once_in(patience);
         if is_over && (switches.paused || switches.suspended) {
@@ -78,6 +93,12 @@ impl World {
         let interrupts = self.setup.interrupts && self.stormy && self.draining.is_none();
         if interrupts && self.rng.once_in(60) {
             do_it(self.whim(&switches));
+        }
+        if interrupts && self.noted.is_none() && self.rng.once_in(40) {
+            do_it(Verb::Note(self.rng.below(self.clients.len())));
+        }
+        if let Some(noted) = self.outdated_note().filter(|_| interrupts && self.rng.once_in(10)) {
+            do_it(Verb::KillNoted(noted));
         }
         let is_free = !switches.is_halted() && !switches.any_database_paused();
         let may_drain = self.setup.drain.is_some() && self.draining.is_none() && is_free;
@@ -103,10 +124,13 @@ impl World {
             0..=5 => Verb::Pause(one),
             6 if !switches.any_database_paused() => Verb::Suspend,
             7 | 8 if switches.database(name).disabled => Verb::Enable(name),
-            // Where only the server knows who may come in nobody reaches the console.
+            // If only PostgreSQL can check passwords, no client reaches the console.
             7 | 8 if !self.setup.proves => Verb::Disable(name),
             9 => Verb::Kill(name),
-            10 => Verb::KillClient(self.rng.below(self.clients.len())),
+            10 => match self.noted {
+                Some(noted) => Verb::KillNoted(noted),
+                None => Verb::Note(self.rng.below(self.clients.len())),
+            },
             _ => Verb::Reconnect(one),
         }
     }
@@ -142,9 +166,18 @@ impl World {
                 self.switch(|switches| switches.database_mut(name).paused = true);
                 self.tell_all(&Order::Kill(name));
             }
-            Verb::KillClient(at) => self.kill_client(at),
+            Verb::Note(at) => self.note(at),
+            Verb::KillNoted(Noted { worker, slot, serial, .. }) => {
+                self.noted = None;
+                self.orders[worker].push_back(Order::KillClient(slot, serial));
+            }
             Verb::Shutdown => self.shut_down(),
             Verb::Restart => self.begin_takeover(),
+            Verb::ReloadServers => {
+                if let Some(server) = self.net.servers.first() {
+                    server.backend.schema.reload();
+                }
+            }
         }
     }
 
@@ -159,7 +192,10 @@ impl World {
         self.net.log(|| format!("{:?}", self.setup.keys));
         let config = Arc::new(self.setup.config.clone());
         for pool in &mut self.shared.borrow_mut().pools {
-            if let Some(settings) = settings_for(&config, &pool.key) {
+            if let Some(mut settings) = settings_for(&config, &pool.key) {
+                if self.setup.routed.is_some() {
+                    adapt(&mut settings, &pool.key);
+                }
                 pool.set_settings(settings);
             }
         }
@@ -179,13 +215,22 @@ impl World {
         self.tell_all(&Order::Review);
     }
 
-    fn kill_client(&mut self, at: usize) {
-        let socket = &self.net.clients[at];
+    /// The operator sees a client in SHOW CLIENTS, and will disconnect it later.
+    fn note(&mut self, client: usize) {
+        let socket = &self.net.clients[client];
         let Some(slot) = socket.slot else { return };
         let report = self.engines[socket.worker].report(self.net.now);
         if let Some(row) = report.clients.iter().find(|row| row.id == slot) {
-            self.orders[socket.worker].push_back(Order::KillClient(slot, row.serial));
+            let (worker, serial) = (socket.worker, row.serial);
+            self.noted = Some(Noted { client, worker, slot, serial });
         }
+    }
+
+    /// The note of the operator, if another client has that slot now.
+    fn outdated_note(&self) -> Option<Noted> {
+        let noted = self.noted?;
+        let now = self.net.client_slots[noted.worker].get(&noted.slot.0)?;
+        (*now != noted.client).then_some(noted)
     }
 
     fn shut_down(&mut self) {
@@ -193,13 +238,14 @@ impl World {
         self.draining = Some(how);
         if how == Drain::WaitForServers {
             self.shared.borrow_mut().switch(|switches| switches.closed = true);
+            self.setup.bus.shut_down();
         }
         self.tell_all(&Order::Drain(how));
     }
 
-    /// A shutdown that waits for the servers only ends the process when all of them are free, and
-    /// with it the connections of whatever clients are left. One that has an answer to come yet is
-    /// a case for the other checks.
+    /// A shutdown that waits only for servers ends the process when all servers are free. That
+    /// disconnects the remaining clients. If one of them still expects an answer, the other checks
+    /// report it.
     pub(super) fn end_shutdown(&mut self) {
         let all_know = self.orders.iter().all(VecDeque::is_empty);
         let is_over = self.engines.iter().all(|engine| engine.busy_servers() == 0);
@@ -220,31 +266,29 @@ impl World {
 
     pub(super) fn obey(&mut self, worker: usize) {
         let Some(order) = self.orders[worker].pop_front() else { return };
-        let now = self.net.now;
         let (engine, mut io) = self.engine(worker);
         match order {
             Order::Config(config) => {
                 engine.set_config(config);
-                engine.review(now, &mut io);
+                engine.review(&mut io);
             }
-            Order::Review => engine.review(now, &mut io),
-            Order::Kill(name) => engine.kill(|its| its == name, now, &mut io),
+            Order::Review => engine.review(&mut io),
+            Order::Kill(name) => engine.kill(|its| its == name, &mut io),
             Order::KillClient(client, serial) => {
-                engine.kill_client(client, serial, now, &mut io);
+                engine.kill_client(client, serial, &mut io);
             }
-            Order::Drain(how) => engine.begin_drain(how, now, &mut io),
+            Order::Drain(how) => engine.begin_drain(how, &mut io),
             Order::Suspend => self.suspended[worker] = true,
             Order::Resume => self.suspended[worker] = false,
             Order::EndSuspense => self.drop_restless(worker),
         }
     }
 
-    /// As the shell does it: what is half read or half sent is given up.
+    /// As the shell does: connections with half-read or half-sent messages are closed.
     fn drop_restless(&mut self, worker: usize) {
         if !self.suspended[worker] {
             return;
         }
-        let now = self.net.now;
         let engine = &self.engines[worker];
         let unsent = |at: Option<&usize>| at.is_some_and(|at| self.net.clients[*at].is_stuck());
         let slots = &self.net.client_slots[worker];
@@ -260,10 +304,10 @@ impl World {
         let servers: Vec<_> = servers.collect();
         let (engine, mut io) = self.engine(worker);
         for id in servers {
-            engine.server_closed(id, CloseReason::SuspendTimeout, now, &mut io);
+            engine.server_closed(id, CloseReason::SuspendTimeout, &mut io);
         }
         for id in clients {
-            engine.drop_suspended(id, now, &mut io);
+            engine.drop_suspended(id, &mut io);
         }
     }
 }

@@ -1,6 +1,5 @@
-//! First come, first served: nobody who waits is passed by somebody of the same worker who came
-//! later, nor by somebody of another worker who came later by more than the patience between
-//! workers.
+//! First come, first served. A waiting client is not passed by a later client of the same worker. A
+//! later client of another worker may pass it only within the patience between workers.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +8,18 @@ use engine::pool::CROSS_WORKER_PATIENCE;
 
 use super::World;
 
-/// The queues as they were after the last step.
+/// The queues after the last step.
 #[derive(Default)]
 pub(super) struct Queues {
     waiting: BTreeMap<(PoolId, u64), (WorkerId, Waiter)>,
-    /// When each ticket was first seen. Who gets its place back after losing a server has its
-    /// ticket back.
+    /// When each ticket was first seen. A client that gets its place back after losing a server has
+    /// its old ticket.
     seen: BTreeMap<(PoolId, u64), Micros>,
 }
 
 impl World {
-    /// Who left a queue in this step and has a server now, or one on its way, was served.
+    /// A client that left a queue in this step, and has a server or is about to get one, was
+    /// served.
     pub(super) fn check_order(&mut self) -> Result<(), String> {
         let mut waiting = BTreeMap::new();
         for pool in &self.shared.borrow().pools {

@@ -1,4 +1,4 @@
-//! What servers do, and what the shell does with their sockets.
+//! Actions of servers, and of the shell with their sockets.
 
 use super::{Action, Side, World};
 use crate::net::{Place, READ_LEN_MAX};
@@ -16,7 +16,7 @@ impl World {
             if !server.pending.is_empty() && server.up.room() > 0 {
                 actions.push(Action::ShellFlushesServer(at));
             }
-            // What the client's kernel does not take stops the reading of its server.
+            // The server is not read while the client's kernel buffer is full.
             let stalled = self.engines[worker].client_of(id).is_some_and(|client| {
                 let at = self.net.client_slots[worker].get(&client.0);
                 at.is_some_and(|at| !self.net.clients[*at].pending.is_empty())
@@ -69,21 +69,19 @@ impl World {
     }
 
     pub(super) fn connect(&mut self, at: usize) {
-        let now = self.net.now;
         let fails = self.setup.stormy && self.stormy && self.rng.once_in(8);
         let server = &mut self.net.servers[at];
         let Place::Table(worker, id) = server.place else { return };
         server.connecting = false;
         let (engine, mut io) = self.engine(worker);
         if fails {
-            engine.server_closed(id, CloseReason::ConnectFailed, now, &mut io);
+            engine.server_closed(id, CloseReason::ConnectFailed, &mut io);
         } else {
-            engine.server_connected(id, now, &mut io);
+            engine.server_connected(id, &mut io);
         }
     }
 
     pub(super) fn shell_reads_server(&mut self, at: usize) {
-        let now = self.net.now;
         let hides = self.net.harms(Sabotage::HideEnd, 1);
         let server = &mut self.net.servers[at];
         let Place::Table(worker, id) = server.place else { return };
@@ -93,19 +91,21 @@ impl World {
                 return;
             }
             let (engine, mut io) = self.engine(worker);
-            return engine.server_closed(id, CloseReason::Lost, now, &mut io);
+            return engine.server_closed(id, CloseReason::Lost, &mut io);
         }
         let available = server.down.data.len().min(READ_LEN_MAX);
         if available == 0 {
             server.latch = false;
             let (engine, mut io) = self.engine(worker);
-            return engine.server_quiet(id, now, &mut io);
+            return engine.server_quiet(id, &mut io);
         }
         let bytes = server.down.read(self.rng.chunk(available));
         server.latch = !server.down.data.is_empty() || server.down.ended;
+        // A server that has just sent something is not checked before use.
+        server.died_idle = false;
         self.net.log(|| format!("  from server {at}: {}", show_all(&bytes)));
         let (engine, mut io) = self.engine(worker);
-        engine.server_bytes(id, &bytes, now, &mut io);
+        engine.server_bytes(id, &bytes, &mut io);
     }
 
     pub(super) fn shell_hears_parked(&mut self, at: usize) {
@@ -133,7 +133,7 @@ impl World {
         let server = &mut self.net.servers[at];
         server.backend.skips_reset = skips;
         while server.backend.step().is_some() {}
-        // It commits, or begins, and dies before its first byte about it.
+        // It commits or begins, and dies before it sends the first byte of the answer.
         let begins = std::mem::take(&mut server.backend.begins_lone);
         let mute = self.setup.stormy && self.stormy;
         let mute = mute && (begins || !server.backend.inserted.is_empty());
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// At any byte of what it has to say.
+    /// At any byte that it sends.
     pub(super) fn server_dies(&mut self, at: usize) {
         self.net.log(|| format!("server {at} dies"));
         let last_words = self.rng.once_in(2);
@@ -187,7 +187,7 @@ impl World {
                 self.setup.bus.count_loss();
             }
             server.died_idle = matches!(server.place, Place::Detached { .. });
-            // Nobody hears of it before the news has travelled.
+            // The news takes time to arrive.
             server.stalled_until = self.net.now + self.rng.below(10_000) as u64;
         }
         server.wakes_at = None;

@@ -1,9 +1,9 @@
-//! An online restart in mid-run: another process has all clients and servers from now on, and goes on
-//! with what was written down for it. The sockets stay what they are.
+//! An online restart during a run. A new process gets the records of all clients and servers and
+//! goes on with them. The sockets stay the same.
 //!
-//! What is at rest is read no more until everything is; if that takes too long the restart is given
-//! up. Here nothing stays with the old process but connections that listen for others, or that are
-//! being opened: they end with it.
+//! An idle connection is no longer read until all connections are idle. If that takes too long, the
+//! restart is given up. In the simulator, only listeners and servers that are being opened stay
+//! with the old process, and end with it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ impl World {
         self.taking_over = Some(self.net.now);
     }
 
-    /// It is under way. Is this the moment?
+    /// A restart is pending. Can it happen now?
     pub(super) fn may_take_over(&mut self) -> bool {
         let Some(begun) = self.taking_over else { return false };
         if self.draining.is_some() || self.net.now > begun + PATIENCE {
@@ -94,7 +94,7 @@ impl World {
         self.begin_anew(HandoverState::from_bytes(&bytes).expect("what was written"), ends);
     }
 
-    /// Where the sockets of what that worker has exported are.
+    /// The sockets of what that worker has exported.
     fn ends(&self, worker: usize, exported: &Exported, parked: &[Transport]) -> Vec<Ends> {
         let (clients, servers) = (&self.net.client_slots[worker], &self.net.server_slots[worker]);
         let of_clients = exported.clients.iter().map(|client| {
@@ -105,7 +105,7 @@ impl World {
         of_clients.chain(parked).collect()
     }
 
-    /// Connections that nobody takes along end with the process.
+    /// Connections that are not handed over end with the process.
     fn end_all_but(&mut self, kept: &[usize]) {
         if let Some(server) = self.net.servers.first() {
             server.backend.schema.forget_begun();
@@ -148,9 +148,8 @@ impl World {
             self.import(records, ends, &tables, &mut imported);
         }
         for (worker, imported) in imported.into_iter().enumerate() {
-            let now = self.net.now;
             let (engine, mut io) = self.engine(worker);
-            engine.begin_imported(imported, now, &mut io);
+            engine.begin_imported(imported, &mut io);
         }
     }
 

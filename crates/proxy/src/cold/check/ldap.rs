@@ -1,8 +1,9 @@
-//! Asks an LDAP server whether a password is right, by binding with it, as PostgreSQL does (its
-//! chapter "LDAP Authentication").
+//! Asks an LDAP server whether a password is right, by a bind with it, as PostgreSQL does (chapter
+//! "LDAP Authentication").
 //!
-//! TLS is ours (rustls). Which authorities are trusted, and whether they have to be, is said where
-//! OpenLDAP's own programs, and so PgBouncer, look for it (`conf.rs`); without that, the system's.
+//! Weir does the TLS (rustls). The trusted authorities, and whether they are required, come from
+//! OpenLDAP's configuration, as for PgBouncer (`conf.rs`). Without one, the system's authorities
+//! are used.
 
 mod conf;
 
@@ -25,10 +26,10 @@ use self::conf::{Conf, Demand};
 use crate::warning;
 use net::tls::{ServerVerifier, system_anchors};
 
-/// How long it may take to be connected to one server, with TLS.
+/// How long connecting to one server may take, including TLS.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a server may take for each answer.
+/// How long a server may take for each reply.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why the password is not accepted.
@@ -68,10 +69,10 @@ async fn bind_as(options: &LdapOptions, user: &str, password: &str) -> Result<()
                 .await
                 .map_err(|error| Trouble::FirstBind(bind_dn.clone(), error))?;
             let found = search(&mut ldap, base, *scope, &filter, user).await;
-            // The result does not matter: the password has been judged.
+            // The result does not matter: the password was checked.
             let _ = ldap.unbind().await;
             if let Err(Trouble::Nobody(_)) = &found {
-                // Whether there is such a user is not to be told from how long it takes.
+                // Another bind hides whether the user exists, which the time would reveal.
                 let mut ldap = connect(options).await?;
                 let _ = bind(&mut ldap, &format!("cn=nobody,{base}"), password).await;
                 let _ = ldap.unbind().await;
@@ -85,20 +86,20 @@ async fn bind_as(options: &LdapOptions, user: &str, password: &str) -> Result<()
     bound.map_err(|error| Trouble::Wrong(name, error))
 }
 
-/// A bind without a password is an anonymous one, which proves nothing (RFC 4513, 5.1.2): the
-/// engine lets no empty one through.
+/// Binds with a password. A bind without one is anonymous and proves nothing (RFC 4513, 5.1.2); the
+/// engine refuses empty passwords.
 async fn bind(ldap: &mut Ldap, name: &str, password: &str) -> Result<(), LdapError> {
     ldap.with_timeout(ANSWER_PATIENCE).simple_bind(name, password).await?.success().map(drop)
 }
 
-/// The filter for that user; none if its name has one of the characters that could change what is
-/// searched for (PostgreSQL's rule).
+/// Returns the filter for this user. Returns None if its name has a character that could change the
+/// search (PostgreSQL's rule).
 fn filter_for(filter: &str, user: &str) -> Option<String> {
     let is_plain = !user.contains(['*', '(', ')', '\\', '/']);
     is_plain.then(|| filter.replace("$username", user))
 }
 
-/// The name of the one entry that fits.
+/// Returns the name of the only matching entry.
 async fn search(
     ldap: &mut Ldap,
     base: &str,
@@ -126,10 +127,10 @@ async fn search(
     }
 }
 
-/// To the first server that can be reached.
+/// Connects to the first server that can be reached.
 async fn connect(options: &LdapOptions) -> Result<Ldap, Trouble> {
     if options.ldaps && options.start_tls {
-        // OpenLDAP's library says so, too.
+        // OpenLDAP's library has this text, too.
         return Err(Trouble::Tls("ldaptls=1 within ldaps: TLS is already started".to_owned()));
     }
     let tls = match options.ldaps || options.start_tls {
@@ -161,7 +162,7 @@ async fn connect_to(
     if let Some(tls) = tls {
         settings = settings.set_starttls(options.start_tls).set_config(tls);
     }
-    // ldap3 itself waits for ever for an answer to StartTLS from who has closed the connection.
+    // If the server closes the connection, ldap3 itself waits forever for a reply to StartTLS.
     let (connection, ldap) = tokio::select! {
         biased;
         connected = LdapConnAsync::with_settings(settings, &url) => connected?,
@@ -171,16 +172,16 @@ async fn connect_to(
         }
     };
     task::spawn(async move {
-        // An error shows when the connection is used.
+        // Errors show when the connection is used.
         let _ = connection.drive().await;
     });
     Ok(ldap)
 }
 
-/// Returns when the other side has closed the connection. Bytes that it has sent stay unread.
+/// Returns when the other side has closed the connection. Received bytes stay unread.
 async fn end_of(stream: &TcpStream) -> io::Result<()> {
     while !stream.ready(Interest::READABLE).await?.is_read_closed() {
-        // Not before there is more news.
+        // Wait for the next event.
         let _ = stream.try_io(Interest::READABLE, || {
             Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock))
         });
@@ -188,7 +189,7 @@ async fn end_of(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Read anew each time: so a certificate that was replaced counts at once.
+/// Reads the files each time, so a replaced certificate is used at once.
 async fn tls() -> Result<Arc<ClientConfig>, Trouble> {
     let verifier = task::spawn_blocking(verifier).await;
     let verifier = verifier.map_err(|error| Trouble::Tls(error.to_string()))?;
@@ -221,7 +222,7 @@ fn authorities(conf: &Conf) -> io::Result<Anchors> {
         found = certificates(file)?;
     }
     if let Some(folder) = &conf.ca_folder {
-        // Other things may stand there, too.
+        // The folder may contain other files.
         for entry in fs::read_dir(folder)? {
             found.extend(certificates(&entry?.path()).unwrap_or_default());
         }
@@ -246,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_change_what_is_searched_for() {
+    fn a_user_name_cannot_change_the_search() {
         let filter = "(&(uid=$username)(class=person))";
         let found = filter_for(filter, "jane doe");
         assert_eq!(found.as_deref(), Some("(&(uid=jane doe)(class=person))"));

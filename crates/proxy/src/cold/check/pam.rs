@@ -1,5 +1,5 @@
-//! Asks PAM whether a password is right, and whether its owner may log in now: the service
-//! `pgbouncer`, since that is where existing machines have their rules.
+//! Asks PAM whether a password is right, and whether its user may log in now. The service is
+//! `pgbouncer`, because existing machines have their rules there.
 
 use std::time::Duration;
 
@@ -8,11 +8,12 @@ use tokio::task;
 use crate::warning;
 use net::sys::pam;
 
-/// The name of the file in `/etc/pam.d` or in `auth_pam_confdir`, PgBouncer's.
+/// The name of the file in `/etc/pam.d` or in `auth_pam_confdir`, as for PgBouncer.
 const SERVICE: &str = "pgbouncer";
 
-/// Is this the user's password, and may it come from `host`, as the service in that folder says? And how long is a refused client to
-/// wait? Modules want guessing to be slow.
+/// Checks with the service in that folder whether this is the user's password, and whether the user
+/// may log in from `host`. Also returns how long a refused client must wait, since modules slow
+/// down guessing.
 pub(super) async fn accepts(
     folder: Option<String>,
     user: String,

@@ -1,9 +1,9 @@
-//! PAUSE and its kin: what an operator orders while the pooler runs, and how long that takes.
+//! PAUSE and similar orders of an operator to a running pooler, and how long they take.
 //!
-//! An order is carried out in two steps. The pools are told under their locks (`Switches`), after
-//! which no worker does anything against it; then the workers are told by mail to close what is
-//! of no use now. A task that waits for the effect polls the pools a few dozen times a second.
-//! Texts are those of PgBouncer's console.
+//! An order has two steps. First the pools are changed under their locks (`Switches`), so no worker
+//! acts against the order. Then mail tells the workers to close what is of no use now. A task that
+//! waits for the effect polls the pools some dozen times a second. Texts are those of PgBouncer's
+//! console.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -19,30 +19,30 @@ use crate::{
     log,
 };
 
-/// How often it is looked whether an order has been carried out.
+/// How often to check whether an order is complete.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 /// The database that is the console.
 const CONSOLE: &str = "pgbouncer";
 
-/// An operator's order. A name is that of a database as clients call it.
+/// An operator's order. Names are those of databases as clients use them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Done when no server is left.
+    /// Complete when no server is left.
     Pause(Option<String>),
     Resume(Option<String>),
-    /// Done when nothing is half read or half sent.
+    /// Complete when no message is half read or half sent.
     Suspend,
     Kill(Option<String>),
-    /// By the lower 31 bits of its number.
+    /// Names a client by the lower 31 bits of its number.
     KillClient(u64),
     Reconnect(Option<String>),
-    /// Done when the servers that are to be replaced have gone.
+    /// Complete when the servers to be replaced are closed.
     WaitClose(Option<String>),
     Disable(String),
     Enable(String),
 }
 
-/// Why an order is not carried out.
+/// Why an order is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
     #[error("already suspended/paused")]
@@ -61,17 +61,17 @@ pub enum OrderError {
     PausedDatabases,
     #[error("client not found")]
     NoClient,
-    /// Somebody else has resumed what was to be waited for.
+    /// A RESUME has ended the state that was waited for.
     #[error("RESUME came before this order was carried out")]
     Undone,
 }
 
 impl Controller {
-    /// Carries out an order and returns when it is done. Dropping the future does not undo the
+    /// Carries out an order and returns when it is complete. Dropping the future does not undo the
     /// order.
     ///
     /// # Errors
-    /// When it does not fit the state things are in.
+    /// When the order does not fit the present state.
     pub async fn order(&self, order: Order) -> Result<(), OrderError> {
         match order {
             Order::Pause(None) => {
@@ -105,10 +105,10 @@ impl Controller {
         }
     }
 
-    /// Whether an order can be tried at all as things stand.
+    /// Can an order be tried in the present state?
     ///
     /// # Errors
-    /// When everything is halted already, or a database is, and it does not fit that.
+    /// When everything is halted already, or the order does not fit a paused database.
     pub fn order_fits(&self, order: &Order) -> Result<(), OrderError> {
         let switches = self.0.shared.hub.switches();
         match order {
@@ -126,7 +126,7 @@ impl Controller {
         }
     }
 
-    /// PAUSE, without waiting for the end of it.
+    /// Begins a PAUSE without waiting for its end.
     pub(crate) fn begin_pause(&self) -> Result<(), OrderError> {
         self.switch(|switches| {
             refuse_if_halted(switches)?;
@@ -139,11 +139,11 @@ impl Controller {
         self.0.shared.hub.switches().suspended
     }
 
-    /// RESUME. Databases that were paused by name stay paused. While clients are waited for before
-    /// the end it is needed as ever, or who is halted then would be waited for in vain.
+    /// RESUME. Databases that were paused by name stay paused. It also works while a shutdown waits
+    /// for clients. Otherwise paused clients would wait forever.
     ///
     /// # Errors
-    /// When there is nothing to resume, or the pooler is to end.
+    /// When there is nothing to resume, or Weir is shutting down.
     pub fn resume_all(&self) -> Result<(), OrderError> {
         let draining = self.0.shared.draining.load(Ordering::Acquire);
         self.switch(|switches| {
@@ -162,11 +162,11 @@ impl Controller {
         Ok(())
     }
 
-    /// The last operator has left: nobody could end a suspension any more.
+    /// Resumes a suspended pooler when the last operator has left: no one else could.
     pub fn console_abandoned(&self) {
         if self.is_suspended() {
             log!("admin disappeared when suspended, doing RESUME");
-            // Somebody may have been faster.
+            // Another RESUME may have been faster.
             let _ = self.resume_all();
         }
     }
@@ -186,7 +186,7 @@ impl Controller {
         self.switch(|switches| {
             self.refuse_unregistered(database, switches)?;
             if database == CONSOLE {
-                // PgBouncer's word for either.
+                // PgBouncer's word for both.
                 return Err(OrderError::Console("disable"));
             }
             switches.database_mut(database).disabled = false;
@@ -236,7 +236,7 @@ impl Controller {
             }
             Ok(())
         })?;
-        // Before they look at the switches: what is parked ends by this and not by a pause.
+        // Before the workers read the switches: parked servers must end by KILL and not by a pause.
         shared.tell_all(|| ShellMail::Kill(databases.clone().into()));
         shared.tell_all(|| ShellMail::Review);
         self.until_workers_know().await;
@@ -279,7 +279,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Changes the switches, and has the workers do what follows from it.
+    /// Changes the switches, and has the workers act on the change.
     fn switch(
         &self,
         change: impl FnOnce(&mut Switches) -> Result<(), OrderError>,
@@ -290,8 +290,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Neither configured nor to be made from `*`; the console's own is no database for such
-    /// things.
+    /// Refuses a database that is neither configured nor can be made from `*`. The console's name
+    /// is refused, too.
     fn refuse_unknown(&self, database: &str, what: &'static str) -> Result<(), OrderError> {
         if database == CONSOLE {
             return Err(OrderError::Console(what));
@@ -302,7 +302,7 @@ impl Controller {
         }
     }
 
-    /// Neither configured nor made from `*` by somebody's use.
+    /// Refuses a database that is neither configured nor was made from `*` before.
     fn refuse_unregistered(&self, database: &str, switches: &Switches) -> Result<(), OrderError> {
         let known = database == CONSOLE
             || self.config().databases.contains_key(database)
@@ -332,7 +332,7 @@ impl Controller {
         })
     }
 
-    /// Mail is read in order: who has answered a question has done what was ordered before.
+    /// Mail is read in order, so a worker that has answered has carried out earlier orders.
     async fn until_workers_know(&self) {
         self.snapshot().await;
     }

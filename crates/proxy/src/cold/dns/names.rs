@@ -1,6 +1,6 @@
 //! The known host names: their addresses, how long those are valid, and the workers that wait for
-//! an answer. Plain bookkeeping; no name server is asked here. A name that was asked for once is
-//! remembered until the end: there are no more of them than the configuration has.
+//! an answer. Plain bookkeeping, without network access. Every name is remembered until Weir ends,
+//! since their number is limited by the configuration.
 
 use std::{collections::BTreeMap, mem, net::IpAddr};
 
@@ -17,7 +17,7 @@ pub(crate) struct Names {
 
 #[derive(Debug, Default)]
 struct Host {
-    /// The last answer; empty if that was that there is none.
+    /// The last answer; empty if the name does not exist.
     addresses: Vec<IpAddr>,
     /// The last answer that had addresses.
     last_good: Vec<IpAddr>,
@@ -28,21 +28,21 @@ struct Host {
     waiting: Vec<Question>,
 }
 
-/// The next step for a question.
+/// The result of a question.
 #[derive(Debug)]
 pub(crate) enum Asked {
     Known(Question, Vec<IpAddr>),
-    /// The name is to be asked for; the answer goes to [`Names::learn`].
+    /// The name must be looked up; the answer goes to [`Names::learn`].
     LookUp,
-    /// That is being done already.
+    /// The name is being looked up already.
     Wait,
 }
 
-/// The consequence of an answer.
+/// The effect of an answer.
 #[derive(Debug)]
 pub(crate) struct Learnt {
     pub(crate) answers: Vec<(Question, Vec<IpAddr>)>,
-    /// Addresses the name had before and has no more.
+    /// Addresses that the name no longer has.
     pub(crate) gone: Vec<IpAddr>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Learnt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostInfo {
     pub name: String,
-    /// Microseconds it is still remembered.
+    /// How long it is still remembered, in microseconds.
     pub ttl: Micros,
     pub addresses: Vec<IpAddr>,
 }
@@ -60,7 +60,7 @@ pub struct HostInfo {
 pub struct ZoneInfo {
     pub name: String,
     pub serial: u32,
-    /// Names in it that were asked for.
+    /// How many of its names were asked for.
     pub hosts: usize,
 }
 
@@ -69,12 +69,12 @@ pub struct ZoneInfo {
 pub struct NamesInfo {
     pub hosts: Vec<HostInfo>,
     pub zones: Vec<ZoneInfo>,
-    /// Names being asked for now.
+    /// How many names are being looked up now.
     pub queries: usize,
 }
 
 impl Host {
-    /// All addresses, another one first each time.
+    /// Returns all addresses, beginning with another one each time.
     fn give(&mut self) -> Vec<IpAddr> {
         let mut given = self.addresses.clone();
         if !given.is_empty() {
@@ -99,13 +99,13 @@ impl Names {
         if mem::replace(&mut host.looking, true) { Asked::Wait } else { Asked::LookUp }
     }
 
-    /// The answer, and until when it counts; empty if the name does not exist.
+    /// Records an answer, and until when it is valid; empty if the name does not exist.
     pub(crate) fn learn(&mut self, name: &str, addresses: Vec<IpAddr>, until: Micros) -> Learnt {
         let host = self.hosts.entry(name.to_owned()).or_default();
         (host.looking, host.until) = (false, until);
         host.addresses = addresses;
         let mut gone = Vec::new();
-        // A name server that is ill has not moved anybody.
+        // The failure of a name server does not mean that addresses have changed.
         if !host.addresses.is_empty() {
             gone = mem::replace(&mut host.last_good, host.addresses.clone());
             gone.retain(|old| !host.addresses.contains(old));
@@ -119,8 +119,8 @@ impl Names {
         self.zones.keys().cloned().collect()
     }
 
-    /// Takes in a zone's serial number. If it has grown, or is the first: the one before, and the
-    /// names in the zone whose addresses are known. Serial numbers go round (RFC 1982).
+    /// Records a zone's serial number. If it is new or greater than before, returns the previous
+    /// one and the zone's names with known addresses. Serial numbers wrap around (RFC 1982).
     pub(crate) fn grown(&mut self, name: &str, serial: u32) -> Option<(u32, Vec<String>)> {
         let known = self.zones.get_mut(name)?;
         let is_first = *known == 0 && serial != 0;
@@ -154,7 +154,7 @@ impl Names {
     }
 }
 
-/// The part after the first dot.
+/// Returns the part after the first dot.
 fn zone(host: &str) -> Option<&str> {
     host.split_once('.').map(|(_, zone)| zone).filter(|zone| !zone.is_empty())
 }
@@ -221,14 +221,14 @@ mod tests {
         let mut names = Names::default();
         names.ask(question("a.z.example", 1), 0);
         names.learn("a.z.example", ips(&[1]), 100);
-        // As from a date without its century.
+        // As made from a date without its century.
         let first = names.grown("z.example", 2_611_230_341);
         assert_eq!(first, Some((0, vec!["a.z.example".to_owned()])), "the first may be large");
         assert_eq!(names.grown("z.example", 2_611_230_341), None);
     }
 
     #[test]
-    fn what_is_known_can_be_listed() {
+    fn known_names_can_be_listed() {
         let mut names = Names::default();
         for host in ["a.z.example", "b.z.example", "c.other", "bare"] {
             names.ask(question(host, 1), 0);

@@ -1,5 +1,5 @@
-//! The thread for everything that is not the data plane: signals, orders from the console, name
-//! lookups, statistics, and the end. It never makes a worker wait.
+//! The thread for everything outside the data plane: signals, orders of the console, name lookups,
+//! statistics, and shutdown. No worker waits for it.
 
 use std::{
     future,
@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use engine::Drain;
+use engine::{Drain, journal::EventKind};
 use tokio::{
     io::unix::AsyncFd,
     runtime::Runtime,
@@ -22,7 +22,8 @@ use crate::{
     cold::{
         announced, check,
         controller::{Controller, Shutdown, orders::OrderError},
-        resolve,
+        http::{self, MetricsPage},
+        recorder, resolve,
         takeover::give,
     },
     error,
@@ -37,7 +38,7 @@ use crate::{
 };
 use net::sys::signal;
 
-/// How often a draining pooler looks whether the end has come.
+/// How often a draining pooler checks whether it can end.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
 pub(super) struct Cold {
@@ -46,10 +47,11 @@ pub(super) struct Cold {
     pub(super) orders: mpsc::UnboundedReceiver<Shutdown>,
     pub(super) signals: Option<OwnedFd>,
     pub(super) console: Option<ConsoleHandler>,
+    pub(super) metrics: Option<MetricsPage>,
 }
 
 impl Cold {
-    /// Works until the end has come, ends the workers, and tidies up behind them.
+    /// Works until the shutdown, ends the workers, and cleans up.
     pub(super) fn run(mut self, runtime: Runtime, workers: Vec<JoinHandle<()>>) -> Exit {
         let exit = runtime.block_on(self.serve());
         // All tasks end here, including the console's.
@@ -58,7 +60,7 @@ impl Cold {
         let shared = &control.shared;
         shared.tell_all(|| ShellMail::Stop);
         for worker in workers {
-            // It did not panic: the process would have been aborted.
+            // The worker cannot have panicked: the process would have been aborted.
             let _ = worker.join();
         }
         close_rest(shared);
@@ -71,9 +73,12 @@ impl Cold {
             signal::watch(fd).inspect_err(|error| error!("cannot wait for signals: {error}")).ok()
         });
         let stats = tokio::spawn(stats::keep(self.controller.clone()));
+        let recorder = tokio::spawn(recorder::keep(self.controller.clone()));
         let idle = tokio::spawn(idle::keep(self.controller.clone()));
         let memory = tokio::spawn(memory::keep(self.controller.clone()));
         let zones = tokio::spawn(resolve::watch_zones(self.controller.clone()));
+        let metrics = self.metrics.take();
+        let http = metrics.map(|page| tokio::spawn(http::keep(self.controller.clone(), page)));
         let mut drain = None;
         let exit = loop {
             let order = tokio::select! {
@@ -95,9 +100,13 @@ impl Cold {
             }
         };
         stats.abort();
+        recorder.abort();
         idle.abort();
         memory.abort();
         zones.abort();
+        if let Some(http) = http {
+            http.abort();
+        }
         exit
     }
 
@@ -119,7 +128,7 @@ impl Cold {
             {
                 tokio::spawn(give::give(self.controller.clone(), connection));
             }
-            // Without a console the connection is closed by being dropped.
+            // Without a console, dropping the connection closes it.
             ColdRequest::Console(request) => {
                 if let Some(console) = &mut self.console {
                     console(&self.controller, request);
@@ -128,7 +137,7 @@ impl Cold {
         }
     }
 
-    /// The kind of shutdown that a signal orders.
+    /// Obeys a signal. Returns the kind of shutdown that it orders.
     fn obey(&self, signal: libc::c_int, drain: Option<Shutdown>) -> Option<Shutdown> {
         let name = match signal {
             libc::SIGTERM => "SIGTERM",
@@ -138,14 +147,17 @@ impl Cold {
                 log!("got SIGHUP, re-reading config");
                 let notifier = &self.controller.0.notifier;
                 notifier.reloading();
-                // The mistakes have been logged.
+                // The mistakes were logged.
                 let _ = self.controller.reload();
                 notifier.ready();
                 return None;
             }
             libc::SIGUSR1 => {
                 match self.controller.begin_pause() {
-                    Ok(()) => log!("got SIGUSR1, pausing all activity"),
+                    Ok(()) => {
+                        log!("got SIGUSR1, pausing all activity");
+                        self.controller.note(EventKind::Order, "PAUSE by SIGUSR1");
+                    }
                     Err(_) => log!("got SIGUSR1, but already paused/suspended"),
                 }
                 return None;
@@ -179,7 +191,11 @@ impl Cold {
 
     fn obey_sigusr2(&self) {
         let was_suspended = self.controller.is_suspended();
-        match self.controller.resume_all() {
+        let resumed = self.controller.resume_all();
+        if resumed.is_ok() {
+            self.controller.note(EventKind::Order, "RESUME by SIGUSR2");
+        }
+        match resumed {
             Ok(()) if was_suspended => log!("got SIGUSR2, continuing from SUSPEND"),
             Ok(()) => log!("got SIGUSR2, continuing from PAUSE"),
             Err(OrderError::ShuttingDown) => log!("got SIGUSR2 while shutting down, ignoring"),
@@ -187,12 +203,19 @@ impl Cold {
         }
     }
 
-    /// No new TCP clients; the workers are told. The unix socket stays for the console.
+    /// Begins a shutdown: no new TCP clients, and the workers are told. The unix socket stays open
+    /// for the console.
     fn begin_drain(&self, how: Shutdown) {
         self.controller.0.notifier.stopping();
+        let why = match how {
+            Shutdown::TakenOver => "another process has taken over",
+            Shutdown::WaitForClients => "waits for clients",
+            Shutdown::WaitForServers | Shutdown::Immediate => "waits for servers",
+        };
+        self.controller.note(EventKind::Shutdown, why);
         let shared = &self.controller.0.shared;
         shared.draining.store(true, Ordering::Release);
-        // Those that another process has are no longer ours to shut.
+        // Sockets that another process has must not be shut.
         listener::shut_tcp(&shared.listeners);
         for gauge in &shared.gauges {
             gauge.drained.store(false, Ordering::Release);
@@ -215,7 +238,7 @@ impl Cold {
     }
 }
 
-/// The next signal; never, if signals are not ours to obey.
+/// Returns the next signal; never, if signals are not handled.
 async fn next_signal(signals: Option<&AsyncFd<OwnedFd>>) -> libc::c_int {
     let Some(signals) = signals else { return future::pending().await };
     loop {
@@ -223,13 +246,13 @@ async fn next_signal(signals: Option<&AsyncFd<OwnedFd>>) -> libc::c_int {
         match ready.try_io(|fd| signal::next(fd.get_ref())) {
             Ok(Ok(signal)) => return signal,
             Ok(Err(error)) => error!("cannot read a signal: {error}"),
-            // There was none after all.
+            // There was no signal after all.
             Err(_) => {}
         }
     }
 }
 
-/// Returns when nothing is left to wait for; never, if the pooler does not drain.
+/// Returns when a draining pooler has nothing left to wait for; otherwise never.
 async fn drained(controller: Controller, how: Option<Shutdown>) -> Exit {
     let Some(how) = how else { return future::pending().await };
     let is_drained = || {
@@ -239,16 +262,18 @@ async fn drained(controller: Controller, how: Option<Shutdown>) -> Exit {
     while !is_drained() {
         time::sleep_until(Instant::now() + DRAIN_LOOK).await;
     }
-    if matches!(how, Shutdown::WaitForClients | Shutdown::TakenOver) {
-        log!("client connections dropped, exiting");
-        Exit::ClientsLeft
-    } else {
-        log!("server connections dropped, exiting");
-        Exit::ServersReleased
-    }
+    let (what, exit) = match how {
+        Shutdown::TakenOver => ("no client is left here", Exit::ClientsLeft),
+        Shutdown::WaitForClients => ("client connections dropped", Exit::ClientsLeft),
+        Shutdown::Immediate | Shutdown::WaitForServers => {
+            ("server connections dropped", Exit::ServersReleased)
+        }
+    };
+    log!("{what}, exiting");
+    exit
 }
 
-/// Closes what no worker held when it ended: the listeners, parked servers, and connections on
+/// Closes what no worker held at its end: listening sockets, parked servers, and connections on
 /// their way between workers.
 fn close_rest(shared: &Shared) {
     shared.listeners.iter().for_each(listener::Listener::shut);

@@ -1,11 +1,14 @@
-//! Pools that nobody uses are forgotten, with their counters: those of databases that are made from
-//! the entry `*` after `autodb_idle_timeout`, when the whole database is unused, or much earlier if
-//! nobody has ever logged in to it, but only asked to; all others after `pool_idle_timeout`; those
-//! of a database that was taken out of the configuration at once. So what is kept does not grow
-//! with all names that were ever asked for.
+//! Forgets unused pools with their counters, so that memory does not grow with every name that was
+//! ever requested. These are the rules:
 //!
-//! Workers know pools by number. A number is given to another pool only when each worker has said
-//! twice that it has nothing of the old one: the first time it may look at the number once more.
+//! * Databases made from the entry `*`: after `autodb_idle_timeout`, when the whole database is
+//!   unused.
+//! * The same, if no client has ever logged in: much earlier.
+//! * A database that was removed from the configuration: at once.
+//! * All others: after `pool_idle_timeout`.
+//!
+//! Workers know pools by number. A number is reused only when each worker has confirmed twice that
+//! it has nothing of the old pool. After the first confirmation it may still read the number once.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,7 +26,7 @@ use crate::{
     log, warning,
 };
 
-/// How often it is looked.
+/// How often pools are checked.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// One pool, as it was found.
@@ -32,14 +35,14 @@ struct Seen {
     id: PoolId,
     database: String,
     user: String,
-    /// Since when nobody uses it; none if somebody does.
+    /// Since when the pool is unused; None if it is in use.
     unused_since: Option<Micros>,
     was_entered: bool,
-    /// Its database is not configured any more.
+    /// Its database is no longer configured.
     is_abandoned: bool,
 }
 
-/// Looks for ever.
+/// Checks pools forever.
 pub(super) async fn keep(controller: Controller) {
     let mut since = HashMap::new();
     loop {
@@ -57,7 +60,7 @@ pub(super) async fn keep(controller: Controller) {
     }
 }
 
-/// All pools, with what `since` remembers of earlier looks.
+/// Returns all pools, with the earlier results in `since`.
 fn look(controller: &Controller, since: &mut HashMap<PoolId, Micros>) -> Vec<Seen> {
     let (hub, now) = (&controller.0.shared.hub, controller.now());
     let looked_up = hub.take_lookups();
@@ -88,7 +91,7 @@ fn due(
     let is_over = |since: Micros, limit: Duration| {
         !limit.is_zero() && u128::from(now.saturating_sub(since)) > limit.as_micros()
     };
-    // Since when no pool of a database is used, and whether one ever was.
+    // Since when all pools of a database are unused, and whether a client ever logged in.
     let mut databases: HashMap<&str, (Option<Micros>, bool)> = HashMap::new();
     for pool in seen {
         let (since, was_entered) = databases.entry(&pool.database).or_insert((Some(0), false));
@@ -96,7 +99,7 @@ fn due(
         *was_entered |= pool.was_entered;
     }
     let (auto, any) = (config.global.autodb_idle_timeout, config.global.pool_idle_timeout);
-    // Until then it is remembered that no server could be opened, so that it is not tried all the
+    // Until then, Weir remembers that no server could be opened, so that it does not try all the
     // time.
     let retry = config.global.server_login_retry.max(LOOK);
     let is_due = |pool: &&Seen| {
@@ -114,7 +117,7 @@ fn due(
 
 async fn forget(controller: &Controller, due: &[PoolId], seen: &[Seen], config: &Config) {
     let hub = &controller.0.shared.hub;
-    // A worker that asked for one of them before the last look has shown by now that it uses it.
+    // A worker that looked up a pool before the last check has shown by now that it uses it.
     tell_all(controller, &[]).await;
     let gone = hub.unname(due);
     let names = seen.iter().filter(|pool| gone.contains(&pool.id) && !pool.is_abandoned);
@@ -138,7 +141,7 @@ async fn forget(controller: &Controller, due: &[PoolId], seen: &[Seen], config: 
     hub.reuse(&gone);
 }
 
-/// Returns when every worker has heard of it.
+/// Returns when every worker has forgotten the pools.
 async fn tell_all(controller: &Controller, pools: &[PoolId]) {
     let pools: Arc<[PoolId]> = pools.into();
     let (done, mut all_done) = mpsc::unbounded_channel();
@@ -154,6 +157,7 @@ mod tests {
 
     use engine::{
         pool::Pool,
+        routing::Place,
         settings::{PoolKey, PoolSettings},
         shell::Exchange as _,
     };
@@ -162,7 +166,7 @@ mod tests {
     use net::sys::EventFd;
 
     fn find(exchange: &mut ShellExchange, database: &str) -> PoolId {
-        let key = PoolKey { database: database.into(), user: "u".into() };
+        let key = PoolKey { database: database.into(), user: "u".into(), place: Place::Writer };
         let settings = PoolSettings::new(&Config::default(), &config::Database::default(), "u");
         exchange.find_pool(&key, |id| Pool::new(id, key.clone(), Arc::new(settings), 1))
     }
@@ -211,7 +215,7 @@ mod tests {
         hub.take_lookups();
         assert_eq!(hub.unname(&[id]), [id]);
         assert!(!exchange.pool(id, |pool| pool.reserve_spare(0)));
-        // Nor is it opened again with all others.
+        // Nor does a change of the switches open it again.
         hub.switch(|_| Ok::<(), ()>(())).unwrap();
         assert!(!exchange.pool(id, |pool| pool.reserve_spare(0)));
     }
@@ -247,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_have_only_asked_for_goes_when_it_may_be_tried_again() {
+    fn a_pool_without_any_login_is_forgotten_when_it_may_be_tried_again() {
         let stranger = |id, database| Seen { was_entered: false, ..seen(id, database, Some(0)) };
         let all = [
             stranger(0, "known"),
@@ -275,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_out_of_the_configuration_goes_at_once() {
+    fn pools_of_a_removed_database_are_forgotten_at_once() {
         let gone = Seen { is_abandoned: true, ..seen(0, "gone", Some(SECOND)) };
         assert_eq!(due(&config(0, 0), &[gone], |_| true, SECOND), [PoolId(0)]);
     }

@@ -1,5 +1,5 @@
-//! Memory that many clients have used goes back to the system when they have left. The allocator
-//! keeps what was freed between things that stay, and the process would stay as large as it ever was.
+//! Returns memory to the system after many clients have left. The allocator keeps freed memory
+//! between live allocations, so the process would stay as large as it ever was.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use tokio::time::sleep;
 use crate::cold::controller::Controller;
 use net::sys::process;
 
-/// How often it is looked.
+/// How often memory is checked.
 const LOOK: Duration = Duration::from_secs(1);
-/// Memory that fewer clients have used is not worth the time.
+/// Memory of fewer clients is not worth the time.
 const CROWD_MIN: u32 = 1_000;
-/// The allocator is asked what it keeps at each look of so many, and only by a process of that size.
+/// The allocator is asked at every tenth check only, and only in a process of this size.
 const ALLOCATOR_LOOKS: u32 = 10;
 const RESIDENT_MIN: u64 = 32 << 20;
-/// So much that is resident and not in use is given back.
+/// This much unused resident memory is returned, in bytes.
 const WASTE_MAX: u64 = 12 << 20;
 
-/// Looks for ever.
+/// Checks memory forever.
 pub(super) async fn keep(controller: Controller) {
     let (mut crowd, mut waste) = (Crowd::default(), Waste::default());
     for look in 1_u32.. {
@@ -32,10 +32,10 @@ pub(super) async fn keep(controller: Controller) {
     }
 }
 
-/// Memory that a few clients have used, with many statements for example.
+/// Unused memory that no crowd of clients explains, such as that of many statements.
 #[derive(Debug, Default)]
 struct Waste {
-    /// Bytes that could not be given back the last time.
+    /// Bytes that could not be returned the last time.
     stays: u64,
 }
 
@@ -52,7 +52,7 @@ impl Waste {
         }
     }
 
-    /// Is much more resident than what is in use, and than what cannot be helped?
+    /// Is resident memory much larger than the memory in use, and than what could not be returned?
     fn is_too_much(&mut self, resident: u64, allocated: u64) -> bool {
         let wasted = resident.saturating_sub(allocated);
         self.stays = self.stays.min(wasted);
@@ -60,16 +60,16 @@ impl Waste {
     }
 }
 
-/// How many clients there were when memory was last given back, or at any time since then.
+/// The highest number of clients since memory was last returned.
 #[derive(Debug, Default)]
 struct Crowd {
     most: u32,
-    /// At the last look.
+    /// The number at the last check.
     last: u32,
 }
 
 impl Crowd {
-    /// Whether there are no more than half of them, and no more are leaving.
+    /// Have at least half of them left, and are no more leaving?
     fn has_left(&mut self, clients: u32) -> bool {
         let is_steady = clients >= self.last;
         self.last = clients;
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_given_back_is_not_tried_again() {
+    fn memory_that_cannot_be_returned_is_not_tried_again() {
         let mut waste = Waste::default();
         assert!(!waste.is_too_much(WASTE_MAX + 5, 5));
         assert!(waste.is_too_much(WASTE_MAX + 6, 5));

@@ -1,4 +1,4 @@
-//! The start, before the first client: limits, listeners, threads.
+//! The start, before the first client: limits, listening sockets, threads.
 
 use std::{
     io,
@@ -8,15 +8,17 @@ use std::{
 };
 
 use config::Config;
-use engine::{averages::Averages, ids::WorkerId};
+use engine::{averages::Averages, ids::WorkerId, journal::EventKind};
 use tokio::sync::{mpsc, watch};
 
 use super::{Exit, StartError, StartOptions, cold::Cold};
 use crate::{
     cold::{
-        controller::{Control, Controller},
+        controller::{Control, Controller, ReloadResult},
         dns::Dns,
-        handshake, listen,
+        handshake,
+        http::doors::Doors,
+        listen,
         service::Service,
         takeover::{adopt, late, receive::Handover},
     },
@@ -37,12 +39,12 @@ use net::{
 /// More workers would be a mistake in the configuration.
 const WORKERS_MAX: u32 = 1024;
 
-/// The signals the pooler obeys.
+/// The signals that Weir handles.
 const SIGNALS: [libc::c_int; 6] =
     [libc::SIGHUP, libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
-/// A thread that panics has left its connections, and perhaps a pool, in no state to go on with;
-/// the others would wait for it for ever.
+/// Aborts when a thread panics. Its connections, and perhaps a pool, are in an unknown state, and
+/// other threads would wait for it forever.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -58,8 +60,8 @@ pub(super) fn start(
     options: StartOptions,
 ) -> Result<(Controller, JoinHandle<Exit>), StartError> {
     raise_file_limit(&config);
-    // Before the first thread is started, since threads inherit what signals they get, and before
-    // the first client can tell that we are there.
+    // Before the first thread, because threads inherit the blocked signals, and before a client can
+    // notice that Weir runs.
     let signals = if options.signals { Some(signal::divert(&SIGNALS)?) } else { None };
     let Service { listeners, notifier } = options.service;
     let mut handover = options.handover;
@@ -88,8 +90,11 @@ pub(super) fn start(
         config_path: options.config_path,
         reloading: Mutex::default(),
         averages: RwLock::new(Arc::new(Averages::new(began))),
+        recorder: Mutex::default(),
         notifier,
         dns,
+        reload: Mutex::new(ReloadResult { succeeded: true, success_at: began }),
+        doors: Doors::default(),
         orders: orders_in,
         ended: watch::Sender::new(false),
     };
@@ -102,13 +107,14 @@ pub(super) fn start(
         orders,
         signals,
         console: options.console,
+        metrics: options.metrics,
     };
     for (at, queue) in queues.into_iter().enumerate() {
         let ended = controller.0.ended.subscribe();
         handshake::start(at, queue, Arc::clone(&shared), ended)?;
     }
     let mut workers = make_workers(&shared, &config)?;
-    // All that may fail is done before anything is taken over: that cannot be given back.
+    // Everything that may fail is done before the take-over, which cannot be undone.
     let (places, threads) =
         (0..count).map(start_worker).collect::<io::Result<(Vec<_>, Vec<_>)>>()?;
     let (go, started) = mpsc_blocking::channel();
@@ -122,7 +128,7 @@ pub(super) fn start(
     let succeeds = handover.is_some();
     if let Some(handover) = handover {
         let stream = inherit(handover, &shared, &mut workers).map_err(StartError::TakeOver)?;
-        // Before the workers serve: a cancel request may be the first thing that comes to them.
+        // Before the workers serve: a cancel request may be their first mail.
         if let Err(error) = late::follow(stream, &shared) {
             warning!("the process before this one keeps its busy clients: {error}");
         }
@@ -133,15 +139,23 @@ pub(super) fn start(
         debug!("worker {at} serves");
     }
     log!("process up: {}, epoll, workers: {count}", config::version());
-    match succeeds {
-        true => controller.0.notifier.succeeded(),
-        false => controller.0.notifier.ready(),
-    }
+    announce(&controller, succeeds);
     let _ = go.send(());
     Ok((controller, cold))
 }
 
-/// As many as asked for; 0 is one for every two processors, since the servers need some as well.
+/// Records the start, and tells the service manager that Weir serves.
+fn announce(controller: &Controller, succeeds: bool) {
+    let kind = if succeeds { EventKind::Restart } else { EventKind::Start };
+    controller.note(kind, &config::version());
+    match succeeds {
+        true => controller.0.notifier.succeeded(),
+        false => controller.0.notifier.ready(),
+    }
+}
+
+/// Returns the configured number; 0 is one for every two processors, since PostgreSQL needs some as
+/// well.
 fn worker_count(config: &Config) -> u16 {
     let wanted = match config.global.workers {
         0 => thread::available_parallelism().map_or(1, usize::from) as u32 / 2,
@@ -150,7 +164,7 @@ fn worker_count(config: &Config) -> u16 {
     wanted.clamp(1, WORKERS_MAX) as u16
 }
 
-/// Takes over the connections of another process. They are not used before that process agrees.
+/// Takes the connections of another process. They are not used before that process agrees.
 fn inherit(handover: Handover, shared: &Shared, workers: &mut [Worker]) -> io::Result<UnixStream> {
     let (stream, handover_state, fds) = handover.into_parts();
     adopt::adopt(workers, shared, handover_state, fds)?;
@@ -168,7 +182,7 @@ fn make_workers(shared: &Arc<Shared>, config: &Arc<Config>) -> io::Result<Vec<Wo
     .collect()
 }
 
-/// A thread that waits for its worker, and ends if there is to be none.
+/// Starts a thread that waits for its worker, and ends if none comes.
 fn start_worker(id: u16) -> io::Result<(mpsc_blocking::Sender<Worker>, JoinHandle<()>)> {
     let (place, worker) = mpsc_blocking::channel::<Worker>();
     let thread = thread::Builder::new().name(format!("weir-worker-{id}")).spawn(move || {
@@ -180,19 +194,24 @@ fn start_worker(id: u16) -> io::Result<(mpsc_blocking::Sender<Worker>, JoinHandl
     Ok((place, thread))
 }
 
+/// The file descriptors that this configuration may need.
+pub(crate) fn files_expected(config: &Config) -> u64 {
+    let databases = config.databases.values().chain(&config.fallback);
+    let servers: u64 = databases
+        .map(|database| u64::from(database.pool_size.unwrap_or(config.global.default_pool_size)))
+        .sum();
+    // Listening sockets, epolls, eventfds and the descriptors of libraries.
+    let own = 16 + 2 * u64::from(worker_count(config));
+    u64::from(config.global.max_client_conn) + servers + own
+}
+
 fn raise_file_limit(config: &Config) {
     let (limit, hard) = match process::raise_file_limit() {
         Ok(limits) => limits,
         Err(error) => return warning!("cannot tell the file descriptor limit: {error}"),
     };
     let clients = config.global.max_client_conn;
-    let databases = config.databases.values().chain(&config.fallback);
-    let servers: u64 = databases
-        .map(|database| u64::from(database.pool_size.unwrap_or(config.global.default_pool_size)))
-        .sum();
-    // Listeners, epolls, eventfds and what the libraries hold open.
-    let own = 16 + 2 * u64::from(worker_count(config));
-    let expected = u64::from(clients) + servers + own;
+    let expected = files_expected(config);
     log!(
         "kernel file descriptor limit: {limit} (hard: {hard}); max_client_conn: {clients}, max \
          expected fd use: {expected}"
@@ -200,6 +219,6 @@ fn raise_file_limit(config: &Config) {
     if limit < expected {
         warning!("the file descriptor limit is too low for max_client_conn and the pool sizes");
     }
-    // Nothing is lost if it cannot: the table grows when it must.
+    // A failure does no harm: the table grows when needed.
     let _ = process::make_room_for_files(expected.min(limit));
 }

@@ -1,5 +1,5 @@
-//! The statistics of each `stats_period`: the averages behind the console's `avg_` columns and
-//! the `stats:` line of the log.
+//! The statistics of each `stats_period`: the averages of the console's `avg_` columns and the
+//! log's `stats:` line.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::{cold::controller::Controller, log};
 
-/// How often it is looked whether `stats_period` was changed meanwhile.
+/// How often to check whether `stats_period` has changed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Works through one period after the other, for ever.
+/// Records one period after the other, forever.
 pub(super) async fn keep(controller: Controller) {
     let mut averages = Averages::new(controller.now());
     loop {
@@ -43,7 +43,8 @@ async fn until_the_end_of_a_period(controller: &Controller) {
     }
 }
 
-/// In PgBouncer's words: rates a second, times per transaction, query and assignment.
+/// Returns the line in PgBouncer's words: rates per second, times per transaction, query and
+/// assignment.
 fn line(averages: &Averages) -> String {
     let all = averages.total();
     format!(

@@ -1,4 +1,4 @@
-//! The received connections are given to the workers of the new process, in turn. Nothing is sent or
+//! Gives the received connections to the workers of the new process, in turn. Nothing is sent or
 //! read yet, and no thread runs.
 
 use std::{
@@ -29,7 +29,7 @@ pub(crate) fn adopt(
     });
     shared.hub.resume_numbering(statements);
     shared.hub.resume_connections(connections);
-    // All of them before anything of our own could get one of their numbers.
+    // All of them, before a new statement could get one of their numbers.
     let statements = worker_records.iter().map(|records| {
         let all = records.statements.iter();
         let known = all.map(|one| (one.id, shared.hub.restore(one)));

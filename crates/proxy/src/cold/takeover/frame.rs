@@ -1,4 +1,4 @@
-//! Frames and descriptors, as they go over the unix socket.
+//! Frames and descriptors on the unix socket.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -11,14 +11,14 @@ use std::{
 
 use net::sys::rights;
 
-/// The text behind the startup packet: these words and the versions of the conversation and of the
+/// The text after the startup packet: these words, and the versions of the protocol and of the
 /// records. Both processes must have the same.
 pub(super) const REQUEST: &str = "weir: take over";
-/// Of the conversation above.
+/// The version of the protocol above.
 const PROTOCOL: u32 = 2;
-/// The letter of a refusal, which no server says at the beginning of a login: PgBouncer is told apart.
+/// The letter of a refusal. No server begins a login with it, so PgBouncer is recognised.
 pub(super) const REFUSAL: u8 = b'X';
-/// How long one side waits for the other to say something that needs no time.
+/// How long one side waits for a message of the other that needs no time.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest frame.
 const FRAME_LEN_MAX: usize = 1 << 30;

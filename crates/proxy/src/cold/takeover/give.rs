@@ -1,6 +1,6 @@
-//! The old process hands over what is at rest, and lets go of it when the new process has said that
-//! it has everything. Clients that were busy follow as soon as they come to rest, for up to
-//! `suspend_timeout`. The remaining clients are served here until they leave; then this process ends.
+//! The old process hands over connections at rest, and forgets them when the new process has
+//! confirmed. Busy clients follow as soon as they come to rest, for up to `suspend_timeout`. The
+//! remaining clients are served here until they leave; then this process ends.
 //!
 //! ```text
 //!  serving ── request ──► settling (SETTLE) ──► still ─┬─► leaving ──► draining ──► end
@@ -22,7 +22,7 @@ use std::{
 use engine::{
     ids::PoolId,
     pool::Pool,
-    records::{HandoverState, PoolRecord, Usage, UsageRecord},
+    records::{ClientRecord, HandoverState, PoolRecord, Usage, UsageRecord},
     shell::OtherProcess,
 };
 use tokio::{
@@ -50,26 +50,26 @@ use crate::{
 };
 use net::{random, sys::process};
 
-/// How long short queries have to end before the first hand-over: everybody waits meanwhile.
+/// How long short queries have to end before the first hand-over: all clients wait meanwhile.
 const SETTLE: Duration = Duration::from_millis(50);
 const SETTLE_LOOK: Duration = Duration::from_millis(2);
-/// How often the other process is told how many servers are in use here, if that has changed.
+/// How often the other process is told the number of servers in use here, if it has changed.
 const USAGE_LOOK: Duration = Duration::from_millis(200);
 
 /// The answers of the other process: letter and text.
 type Answers = mpsc::UnboundedReceiver<(u8, Vec<u8>)>;
 
-/// Is that no operator but a new process?
+/// Is this a new process, and not an operator?
 pub(crate) fn is_request(connection: &ConsoleConnection) -> bool {
     let is_ours = matches!(connection.peer, Peer::Unix { uid: Some(uid), .. } if uid == process::effective_uid());
     is_ours && connection.login.unread.starts_with(REQUEST.as_bytes())
 }
 
-/// Why the new process gets nothing.
+/// Why the hand-over failed.
 enum Failure {
-    /// It is told so.
+    /// The new process is told this reason.
     Refused(String),
-    /// It has gone, or has not understood.
+    /// The new process is lost, or has sent something invalid.
     Lost(io::Error),
 }
 
@@ -88,16 +88,20 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Hands everything over. If that fails, all goes on as before.
+/// Hands everything over. If that fails, this process continues as before.
 pub(crate) async fn give(controller: Controller, connection: ConsoleConnection) {
     log!("another process asks to take over");
+    let began = Instant::now();
     let stream = UnixStream::from(connection.fd);
     let failure = match open(&stream, &connection.login.unread) {
         Ok(()) => match hold(&controller) {
             Ok(()) => match hand_over(&controller, &stream).await {
-                Ok(successor) => {
+                Ok((successor, handed)) => {
+                    let took = began.elapsed().as_millis();
                     log!("process {successor} has taken over");
-                    return give_rest(&controller, stream).await;
+                    let stay = controller.totals().await.clients;
+                    log!("handed {handed} to {successor} in {took} ms; {stay} stay");
+                    return give_rest(&controller, stream, successor).await;
                 }
                 Err(error) => {
                     go_on(&controller);
@@ -128,7 +132,7 @@ fn open(stream: &UnixStream, said: &[u8]) -> Result<(), Failure> {
     Err(Failure::Refused(format!("versions do not fit: \"{said}\" is not \"{}\"", request())))
 }
 
-/// Nothing is linked from now on.
+/// Holds the pools: no server is linked from now on.
 fn hold(controller: &Controller) -> Result<(), Failure> {
     let shared = &controller.0.shared;
     if shared.draining.load(Ordering::Acquire) {
@@ -143,12 +147,40 @@ fn hold(controller: &Controller) -> Result<(), Failure> {
     })
 }
 
-async fn hand_over(controller: &Controller, stream: &UnixStream) -> Result<u32, Failure> {
+/// The number of connections that go to the other process.
+#[derive(Clone, Copy, Debug)]
+struct Handed {
+    clients: usize,
+    servers: usize,
+}
+
+impl Handed {
+    fn count(exports: &[WorkerExport]) -> Self {
+        let records = || exports.iter().map(|export| &export.records);
+        let linked = |client: &&ClientRecord| client.server.is_some();
+        let in_use = records().flat_map(|records| &records.clients).filter(linked).count();
+        Self {
+            clients: records().map(|records| records.clients.len()).sum(),
+            servers: in_use + records().map(|records| records.parked.len()).sum::<usize>(),
+        }
+    }
+}
+
+impl fmt::Display for Handed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |count| if count == 1 { "" } else { "s" };
+        let Self { clients, servers } = *self;
+        write!(f, "{clients} client{}, {servers} server{}", plural(clients), plural(servers))
+    }
+}
+
+async fn hand_over(controller: &Controller, stream: &UnixStream) -> Result<(u32, Handed), Failure> {
     write_frame(stream, b'W', b"")?;
     settle(controller).await;
     let epochs = epochs(controller);
     let exports = export(controller).await;
-    let Baggage { body, fds } = pack(controller, exports, true)?;
+    let handed = Handed::count(&exports);
+    let Package { body, fds } = pack(controller, exports, true)?;
     let their = stream.try_clone()?;
     let sent = tokio::task::spawn_blocking(move || {
         write_frame(&their, b'S', &body)?;
@@ -165,26 +197,28 @@ async fn hand_over(controller: &Controller, stream: &UnixStream) -> Result<u32, 
     refuse_if_changed(controller, &epochs)?;
     cede(controller).await;
     let control = &controller.0;
-    // Statements prepared here from now on are not to be taken for those of the other process.
+    // Statements prepared here from now on must not be confused with those of the other process.
     let mut range = [0; 4];
     random::fill(&mut range);
     control.shared.hub.number_from(u64::from(u32::from_be_bytes(range) | 1) << 31);
     control.shared.listeners.iter().for_each(|listener| listener.abandon());
-    // From here on there is no way back: if the other has died meanwhile, all of it has. The service
-    // manager learns who it is before it says that it is ready.
+    // The new process opens the HTTP address when it is told to go on.
+    control.doors.shut().await;
+    // From here on there is no way back: if the other process has died, all connections are lost.
+    // The service manager is told the successor before the successor reports that it is ready.
     control.notifier.retire(successor);
     let _ = write_frame(stream, b'G', b"");
     leave(controller);
-    Ok(successor)
+    Ok((successor, handed))
 }
 
-/// Refuses to hand over if an order came after the export: the other process does not know of it.
+/// Refuses to hand over if an order came after the export, which the other process does not know.
 fn refuse_if_changed(
     controller: &Controller,
     epochs: &HashMap<PoolId, u64>,
 ) -> Result<(), Failure> {
     if controller.0.shared.draining.load(Ordering::Acquire) {
-        // Servers may have been closed that the other believes to have.
+        // Servers that the other process has recorded may have been closed.
         return Err(Failure::Refused("pooler is shutting down".to_owned()));
     }
     let is_another =
@@ -195,7 +229,7 @@ fn refuse_if_changed(
     Ok(())
 }
 
-/// The workers let go of everything that they exported.
+/// Has the workers forget everything that they exported.
 async fn cede(controller: &Controller) {
     let (done, mut all_done) = mpsc::unbounded_channel();
     controller.0.shared.tell_all(|| ShellMail::Cede(done.clone()));
@@ -203,8 +237,8 @@ async fn cede(controller: &Controller) {
     while all_done.recv().await.is_some() {}
 }
 
-/// Servers are linked again, for clients that cannot go and for logins. Other clients are not read:
-/// they go when they have come to rest.
+/// Links servers again, for logins and for clients that cannot move. Other clients are not read,
+/// and move when they have come to rest.
 fn leave(controller: &Controller) {
     let shared = &controller.0.shared;
     let _ = shared.hub.switch(|switches| {
@@ -216,7 +250,8 @@ fn leave(controller: &Controller) {
     shared.tell_all(|| ShellMail::Review);
 }
 
-/// Short queries end, so that most clients go at once. Everybody waits for that, so it is short.
+/// Lets short queries end, so that most clients move at once. All clients wait meanwhile, so the
+/// time is short.
 async fn settle(controller: &Controller) {
     let end = Instant::now() + SETTLE;
     let shared = &controller.0.shared;
@@ -229,7 +264,7 @@ async fn settle(controller: &Controller) {
 }
 
 /// Gives away the clients that were busy, as they come to rest. Then this process drains.
-async fn give_rest(controller: &Controller, stream: UnixStream) {
+async fn give_rest(controller: &Controller, stream: UnixStream, successor: u32) {
     let (said, mut answers) = mpsc::unbounded_channel();
     let hear = move |letter, body, _: &UnixStream| {
         said.send((letter, body)).map_err(|_| io::ErrorKind::BrokenPipe.into())
@@ -250,7 +285,8 @@ async fn give_rest(controller: &Controller, stream: UnixStream) {
                 break;
             }
             if rest.can_move
-                && let Err(failure) = hand_over_more(controller, line, &mut answers).await
+                && let Err(failure) =
+                    hand_over_more(controller, line, &mut answers, successor).await
             {
                 warning!("busy clients stay with this process: {failure}");
                 break;
@@ -267,10 +303,12 @@ async fn hand_over_more(
     controller: &Controller,
     line: &Line,
     answers: &mut Answers,
+    successor: u32,
 ) -> Result<(), Failure> {
     hold(controller)?;
     let epochs = epochs(controller);
     let exports = export(controller).await;
+    let handed = Handed::count(&exports);
     let result = match offer(controller, exports, line, answers).await {
         Ok(()) => refuse_if_changed(controller, &epochs),
         Err(failure) => Err(failure),
@@ -279,8 +317,9 @@ async fn hand_over_more(
         Ok(()) => {
             cede(controller).await;
             line.send(Letter::Frame(b'G', Vec::new()));
+            log!("handed {handed} to {successor} that had been busy");
         }
-        // The other process must not wait for a word that comes no more.
+        // The other process must not wait for an answer that never comes.
         Err(_) => line.cut(),
     }
     leave(controller);
@@ -293,7 +332,7 @@ async fn offer(
     line: &Line,
     answers: &mut Answers,
 ) -> Result<(), Failure> {
-    let Baggage { body, fds } = pack(controller, exports, false)?;
+    let Package { body, fds } = pack(controller, exports, false)?;
     line.send(Letter::State(body, fds));
     match timeout(PATIENCE, answers.recv()).await {
         Ok(Some((b'A', _))) => Ok(()),
@@ -303,7 +342,7 @@ async fn offer(
     }
 }
 
-/// How far the clients of all workers have come to rest.
+/// Returns how far the clients of all workers have come to rest.
 async fn rest(controller: &Controller) -> Rest {
     let (reply, mut answers) = mpsc::unbounded_channel();
     controller.0.shared.tell_all(|| ShellMail::Rest(reply.clone()));
@@ -316,7 +355,8 @@ async fn rest(controller: &Controller) -> Rest {
     all
 }
 
-/// The other process counts the servers that are in use here against its own pools' sizes.
+/// Tells the other process the number of servers in use here, which counts against its own pools'
+/// sizes.
 fn tell_usage(controller: &Controller, line: &Line, told: &mut Option<Usage>) {
     let pools = controller.0.shared.hub.pools();
     let records = pools.iter().map(|pool| {
@@ -333,7 +373,7 @@ fn tell_usage(controller: &Controller, line: &Line, told: &mut Option<Usage>) {
     }
 }
 
-/// Until this process ends, or the other one does.
+/// Does so until this process or the other one ends.
 async fn keep_telling_usage(
     controller: Controller,
     line: Line,
@@ -346,8 +386,8 @@ async fn keep_telling_usage(
     }
 }
 
-/// Those of the pools, each of which another one follows when its servers are to be replaced (RECONNECT,
-/// RELOAD). A pool that is made meanwhile has nothing that was handed over.
+/// Returns the epochs of the pools. They change when servers are to be replaced (RECONNECT,
+/// RELOAD). A pool that is created meanwhile has nothing that was handed over.
 fn epochs(controller: &Controller) -> HashMap<PoolId, u64> {
     let pools = controller.0.shared.hub.pools();
     let epoch = |pool: &Arc<Mutex<Pool<Transport>>>| {
@@ -369,8 +409,8 @@ async fn export(controller: &Controller) -> Vec<WorkerExport> {
     exports
 }
 
-/// The state and the descriptors that go to the other process.
-struct Baggage {
+/// The state and the descriptors for the other process.
+struct Package {
     /// The counts of descriptors, and the state.
     body: Vec<u8>,
     fds: Vec<RawFd>,
@@ -380,7 +420,7 @@ fn pack(
     controller: &Controller,
     exports: Vec<WorkerExport>,
     with_listeners: bool,
-) -> Result<Baggage, Failure> {
+) -> Result<Package, Failure> {
     let shared = &controller.0.shared;
     let slots = shared.hub.slots();
     let pools = slots.iter().map(|slot| slot.as_ref().map(|pool| PoolRecord::of(&lock(pool))));
@@ -404,10 +444,10 @@ fn pack(
     }
     let head = head(listeners, fds.len() - listeners);
     let state = handover_state.to_bytes().map_err(io::Error::other)?;
-    Ok(Baggage { body: [&head, &state[..]].concat(), fds })
+    Ok(Package { body: [&head, &state[..]].concat(), fds })
 }
 
-/// Nothing was handed over.
+/// Continues as before, after nothing was handed over.
 fn go_on(controller: &Controller) {
     let shared = &controller.0.shared;
     let _ = shared.hub.switch(|switches| {

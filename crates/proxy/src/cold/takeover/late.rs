@@ -1,5 +1,5 @@
-//! The new process's half of what comes after the first hand-over: it serves clients already when it
-//! gets those that were busy then, and learns how many servers the old process still uses.
+//! The new process's half after the first hand-over. It serves clients already when it gets those
+//! that were busy, and learns how many servers the old process still uses.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     exchange::{
         hub::lock,
-        inheritance::{Inheritance, Parts, Share},
+        late_arrivals::{Arrivals, PredecessorState, WorkerArrivals},
         lines::Letter,
         mail::ShellMail,
         shared::Shared,
@@ -29,35 +29,36 @@ use crate::{
     log, warning,
 };
 
-/// Listens to the process before this one until that ends.
+/// Reads messages of the predecessor until that ends.
 ///
 /// # Errors
 /// When the system refuses threads.
 pub(crate) fn follow(stream: UnixStream, shared: &Arc<Shared>) -> io::Result<()> {
-    let mut heir = Heir {
+    let mut line_end = PredecessorLine {
         shared: Arc::clone(shared),
         pending: None,
         schema: shared.hub.numbering().schema,
         knows_usage: false,
     };
     let last = Arc::clone(shared);
-    let hear = move |letter, body: Vec<u8>, stream: &UnixStream| heir.hear(letter, &body, stream);
+    let hear =
+        move |letter, body: Vec<u8>, stream: &UnixStream| line_end.hear(letter, &body, stream);
     let ended = move || set_usage(&last, Usage::default());
     line::open(stream, shared, OtherProcess::Predecessor, hear, ended).map(drop)
 }
 
-/// The new process's end of the line to the process before it.
-struct Heir {
+/// The successor's end of the connection to the predecessor.
+struct PredecessorLine {
     shared: Arc<Shared>,
-    /// Accepted, but not ours yet.
+    /// Connections that were accepted, but are not confirmed yet.
     pending: Option<Received>,
-    /// How many changes of the schema both had seen when they last agreed on it.
+    /// The number of schema changes when both processes last agreed on it.
     schema: u64,
     /// Has it told how many servers it still uses?
     knows_usage: bool,
 }
 
-impl Heir {
+impl PredecessorLine {
     fn hear(&mut self, letter: u8, body: &[u8], stream: &UnixStream) -> io::Result<()> {
         match letter {
             b'S' => self.pending = self.accept(body, stream)?,
@@ -102,7 +103,7 @@ impl Heir {
         }
     }
 
-    /// It is all ours: the workers get it in turn.
+    /// Gives the confirmed connections to the workers, in turn.
     fn adopt(&mut self, received: Received) -> io::Result<()> {
         let Received { mut handover_state, mut fds, .. } = received;
         let shared = &self.shared;
@@ -117,8 +118,8 @@ impl Heir {
             all.map(|one| (one.id, shared.hub.restore(one))).collect()
         });
         let statements = statements.collect();
-        let inheritance = Arc::new(Inheritance { handover_state, statements });
-        shared.tell_all(|| ShellMail::Expect(Arc::clone(&inheritance)));
+        let state = Arc::new(PredecessorState { handover_state, statements });
+        shared.tell_all(|| ShellMail::Expect(Arc::clone(&state)));
         // A server that one worker gets may be used by all.
         let (done, mut all_done) = mpsc::unbounded_channel();
         shared.tell_all(|| ShellMail::Heard(done.clone()));
@@ -126,22 +127,22 @@ impl Heir {
         while all_done.blocking_recv().is_some() {}
         let moved: usize = shares.iter().flatten().map(|parts| parts.clients.len()).sum();
         for (mailbox, parts) in shared.hub.mailboxes().iter().zip(shares) {
-            let share = Share { inheritance: Arc::clone(&inheritance), parts };
-            mailbox.post(ShellMail::Adopt(Box::new(share)));
+            let arrivals = WorkerArrivals { state: Arc::clone(&state), parts };
+            mailbox.post(ShellMail::Adopt(Box::new(arrivals)));
         }
         log!("{moved} clients that were busy have come from the process before this one");
         Ok(())
     }
 }
 
-/// One share for each worker: the records of all old workers, in turn.
+/// Returns one share for each worker: the records of all old workers, in turn.
 fn deal(
     handover_state: &mut HandoverState,
     fds: &mut VecDeque<OwnedFd>,
     workers: usize,
-) -> io::Result<Vec<Vec<Parts>>> {
+) -> io::Result<Vec<Vec<Arrivals>>> {
     let old_workers = handover_state.worker_records.len();
-    let empty = || (0..old_workers).map(|_| Parts::default()).collect::<Vec<_>>();
+    let empty = || (0..old_workers).map(|_| Arrivals::default()).collect::<Vec<_>>();
     let mut shares: Vec<_> = (0..workers).map(|_| empty()).collect();
     let mut turns = (0..workers).cycle();
     let mut next = || fds.pop_front().ok_or(io::ErrorKind::UnexpectedEof);
@@ -160,7 +161,7 @@ fn deal(
     Ok(shares)
 }
 
-/// So many servers of each pool are in use by clients of the process before this one.
+/// Sets how many servers of each pool the predecessor's clients use.
 fn set_usage(shared: &Shared, Usage(records): Usage) {
     for pool in shared.hub.pools() {
         let mut pool = lock(&pool);

@@ -1,7 +1,7 @@
-//! The line between the process before an online restart and the one after it. It is the connection
-//! over which the first hand-over went, and stays open for as long as both serve clients.
+//! The connection between the two processes of an online restart. It is the one of the first
+//! hand-over, and stays open as long as both serve clients.
 //!
-//! A thread reads it and another one writes it, so that neither process waits for the other.
+//! One thread reads and another one writes, so that neither process waits for the other.
 
 use std::{
     io,
@@ -23,8 +23,8 @@ use crate::{
     },
 };
 
-/// Begins to write and to read. `hear` gets each frame, and the stream for descriptors that follow
-/// it. The line is forgotten when `hear` fails, or the other process is lost.
+/// Begins to write and to read. `hear` gets each frame, and the stream for the descriptors that
+/// follow it. The connection is closed when `hear` fails, or the other process is lost.
 ///
 /// # Errors
 /// When the system refuses threads.
@@ -77,8 +77,8 @@ fn write(stream: &UnixStream, letter: Letter) -> io::Result<()> {
     }
 }
 
-/// The other process does not know the key of a cancel request: it comes here as if its client had
-/// connected to this process.
+/// Takes a cancel request whose key the other process does not know. It is handled as if its client
+/// had connected to this process.
 fn take_cancel(stream: &UnixStream, shared: &Shared, from: OtherProcess) -> io::Result<()> {
     for fd in read_fds(stream, 1)? {
         let worker = shared.place_client(WorkerId(0));

@@ -1,4 +1,4 @@
-//! The new process asks for everything. It blocks, and has no threads yet.
+//! The new process requests everything. It blocks, and has no threads yet.
 
 use std::{
     collections::VecDeque,
@@ -25,18 +25,18 @@ use net::sys::{process, socket};
 pub struct Handover {
     stream: UnixStream,
     pub(crate) handover_state: HandoverState,
-    /// The sockets that clients come to.
+    /// The listening sockets.
     pub(crate) listeners: Vec<OwnedFd>,
-    /// Those of the records, in their order.
+    /// The sockets of the records, in their order.
     pub(crate) fds: VecDeque<OwnedFd>,
 }
 
-/// Asks the running process for all it has. `None` if none runs.
+/// Requests everything from the running process. Returns `None` if none runs.
 ///
 /// # Errors
-/// When it does not hand over, or something goes wrong meanwhile; it goes on as before then.
+/// When it does not hand over, or something fails meanwhile. It then continues as before.
 pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
-    // As many descriptors as it may have are to come.
+    // As many descriptors may arrive as the old process has.
     let _ = process::raise_file_limit();
     let address = listen::unix_address(global).ok_or(TakeOverError::NoSocket)?;
     let socket = socket::open(&address)?;
@@ -57,7 +57,7 @@ pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
 
-    // In one piece: the old process looks at what came with the startup packet.
+    // In one piece: the old process reads what came with the startup packet.
     let mut hello = Vec::new();
     wire::frontend::startup(&mut hello, 0, &[("user", "pgbouncer"), ("database", "pgbouncer")]);
     hello.extend_from_slice(request().as_bytes());
@@ -78,11 +78,11 @@ pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
 }
 
 impl Handover {
-    /// Everything has found its place here: it is ours from now on.
+    /// Confirms that everything was taken; it belongs to this process from now on.
     ///
     /// # Errors
-    /// When the old process is lost, has given up waiting, or has been told otherwise by an operator:
-    /// then it is not.
+    /// When the old process is lost, has stopped waiting, or has got an operator's order meanwhile:
+    /// then it does not.
     pub(crate) fn accept(stream: &UnixStream) -> io::Result<()> {
         write_frame(stream, b'A', &std::process::id().to_be_bytes())?;
         match read_frame(stream)? {

@@ -1,4 +1,4 @@
-//! The state of a process with its descriptors, as it arrives in another process.
+//! The state of a process with its descriptors, as another process receives it.
 
 use std::{
     collections::VecDeque,
@@ -30,7 +30,7 @@ pub enum TakeOverError {
     Descriptors(usize),
 }
 
-/// The head of a state: how many listening sockets, and how many other descriptors, come behind it.
+/// Returns the head of a state: the numbers of listening sockets and of other descriptors after it.
 pub(super) fn head(listeners: usize, sockets: usize) -> [u8; 8] {
     let mut head = [0; 8];
     head[..4].copy_from_slice(&(listeners as u32).to_be_bytes());
@@ -38,7 +38,7 @@ pub(super) fn head(listeners: usize, sockets: usize) -> [u8; 8] {
     head
 }
 
-/// Reads what [`head`] wrote, the state and the descriptors.
+/// Reads a head, the state and the descriptors.
 pub(super) fn read_state(from: &UnixStream, body: &[u8]) -> Result<Received, TakeOverError> {
     let (counts, state) = body.split_at_checked(8).ok_or(TakeOverError::Foreign)?;
     let count = |at: usize| {
@@ -58,14 +58,14 @@ pub(super) fn read_state(from: &UnixStream, body: &[u8]) -> Result<Received, Tak
     Ok(Received { handover_state, listeners, fds })
 }
 
-/// A state and the descriptors behind it.
+/// A state and the descriptors that follow it.
 pub(super) struct Received {
     pub(super) handover_state: HandoverState,
     pub(super) listeners: Vec<OwnedFd>,
     pub(super) fds: VecDeque<OwnedFd>,
 }
 
-/// How many descriptors go with the records of one worker.
+/// Returns how many descriptors belong to the records of one worker.
 fn sockets_of(records: &WorkerRecords) -> usize {
     let servers = records.clients.iter().filter(|client| client.server.is_some()).count();
     records.clients.len() + servers + records.parked.len()

@@ -1,5 +1,5 @@
-//! Connections that carry a cancel request: to where a server is connected to, or to a peer. Each
-//! is opened for one request, sends it, and waits for the other end to close.
+//! Connections for cancel requests, to the address of a server or to a peer. Each sends one request
+//! and waits for the other end to close.
 
 use std::{
     collections::HashSet,
@@ -45,13 +45,13 @@ impl Sockets {
         Cancel { id, packet: packet.to_vec(), sent: false, peer, until, began, name, address }
     }
 
-    /// Where `server` is connected to, a second connection delivers `packet`.
+    /// Sends `packet` on a second connection to the address of `server`.
     pub(super) fn begin_cancel(&mut self, id: u64, server: ServerId, packet: &[u8]) {
         let cancel = self.new_cancel(id, None, packet);
         let conn = &self.servers[server.0 as usize];
         let (is_open, is_secured) = (conn.fd >= 0, conn.tls.is_some());
         match self.remote(server).filter(|_| is_open).cloned() {
-            // Its key must not be overheard either.
+            // With TLS to the server, its key must not be readable on the network either.
             Some(Remote { address, host: Some(host) }) if is_secured => {
                 let (packet, worker) = (packet.to_vec(), self.worker);
                 let limit = self.config.global.cancel_wait_timeout;
@@ -65,15 +65,15 @@ impl Sockets {
         }
     }
 
-    /// A connection to a peer delivers `packet`, as soon as there may be one more.
+    /// Sends `packet` on a connection to a peer, as soon as the limit allows it.
     pub(super) fn begin_forward(&mut self, id: u64, peer: u32, target: &Target, packet: &[u8]) {
         let cancel = self.new_cancel(id, Some(peer), packet);
         self.queued.push_back(Queued { cancel, peer, target: target.clone() });
         self.begin_queued();
     }
 
-    /// Another process of an online restart gets one end of a connection on which `packet` comes; it
-    /// closes it when it has acted. Nothing goes back to the process from which it came.
+    /// Gives another process of an online restart one end of a connection with `packet`. It closes
+    /// the connection after acting. Requests are never returned to their process.
     pub(super) fn begin_passing(
         &mut self,
         id: u64,
@@ -95,8 +95,8 @@ impl Sockets {
         true
     }
 
-    /// Those that have had to wait, the oldest first. Places that another worker gives up are
-    /// found at the next tick.
+    /// Sends the requests that had to wait, the oldest first. Places that other workers give up are
+    /// noticed at the next tick.
     fn begin_queued(&mut self) {
         for _ in 0..self.queued.len() {
             let Some(next) = self.queued.pop_front() else { break };
@@ -110,7 +110,7 @@ impl Sockets {
         }
     }
 
-    /// If the peer has a name, its address comes first.
+    /// Connects to a peer. A host name is looked up first.
     fn connect_to_peer(&mut self, cancel: Cancel, target: &Target) {
         let address = match target {
             Target::Unix(path) => Address::Unix(path.clone()),
@@ -153,18 +153,18 @@ impl Sockets {
         let fd = fd.into_raw_fd();
         let token = self.table.register(fd, Kind::Cancel);
         self.cancels.insert(fd, cancel);
-        // Being writable is reported for a socket that is connected already, too.
+        // A socket that is already connected is also reported as writable.
         if self.epoll().add(fd, epoll::READ_WRITE, token.to_u64()).is_err() {
             self.end_cancel(fd, CancelEnd::Unsent);
         }
     }
 
-    /// The request is sent as soon as that is possible; then the end is waited for, which the
-    /// other side brings about when it has acted.
+    /// Sends the request when the socket is writable. Then the other side closes the connection
+    /// after acting.
     pub(crate) fn cancel_event(&mut self, fd: RawFd, events: u32) {
         let Some(cancel) = self.cancels.get_mut(&fd) else { return };
         if events & epoll::WRITABLE != 0 && !cancel.sent {
-            // So few bytes into an empty socket buffer go whole or not at all.
+            // So few bytes into an empty socket buffer are sent as a whole or not at all.
             cancel.sent = socket::send(fd, &cancel.packet).is_ok();
             if let Some(cancel) = self.cancels.get(&fd).filter(|cancel| cancel.sent) {
                 self.log_cancel(fd, cancel, CancelLine::Opened);
@@ -192,7 +192,7 @@ impl Sockets {
         }
     }
 
-    /// Gives up what is due by the clock.
+    /// Gives up requests that are overdue.
     pub(super) fn end_late_cancels(&mut self) {
         let now = self.now;
         let is_late = |cancel: &Cancel| cancel.until.is_some_and(|until| until <= now);
@@ -215,12 +215,12 @@ impl Sockets {
         self.begin_queued();
     }
 
-    /// A request to a secured server is under way no longer.
+    /// Ends a request to a server with TLS.
     pub(crate) fn secured_cancel_over(&mut self, id: u64) {
         self.secured_cancels.remove(&id);
     }
 
-    /// The numbers of the requests that were sent and are not over.
+    /// Returns the numbers of the requests that were sent and are not finished.
     pub(crate) fn sent_cancels(&self) -> HashSet<u64> {
         let plain = self.cancels.values().filter(|cancel| cancel.sent).map(|cancel| cancel.id);
         let secured = self.secured_cancels.iter().filter(|(_, sent)| sent.load(Ordering::Relaxed));

@@ -1,14 +1,14 @@
-//! Servers: the connections that we open and keep. Cancel requests are in `cancel.rs`.
+//! Servers: the connections that Weir opens and keeps. Cancel requests are in `cancel.rs`.
 
 use std::{
-    io,
+    fmt, io,
     os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd},
 };
 
-use config::in_words;
-use engine::{ids::ServerId, settings::Target};
+use config::{Source, in_words};
+use engine::{ids::ServerId, journal::EventKind, settings::Target};
 
-use super::{Outcome, Sockets, connecting::Connecting};
+use super::{Outcome, Sockets, connecting::Connecting, events::server_at};
 use crate::{
     data::{
         conn::{CONNECTING, Conn},
@@ -16,7 +16,9 @@ use crate::{
     },
     exchange::{
         handshakes::{CONNECT_TIMEOUT, Job, SecuredServer},
+        hub::lock,
         listener,
+        outages::with_errno,
         requests::{ColdRequest, Question},
         transport::Remote,
     },
@@ -24,8 +26,8 @@ use crate::{
 };
 use net::sys::{Address, epoll, process, socket};
 
-/// Why a server is not there.
-const CONNECT_FAILED: &str = "connect failed";
+/// Why a server could not be connected.
+pub(super) const CONNECT_FAILED: &str = "connect failed";
 
 impl Sockets {
     pub(super) fn begin_connecting(&mut self, server: ServerId, target: &Target) {
@@ -56,13 +58,13 @@ impl Sockets {
         self.try_next_address(server);
     }
 
-    /// Keeps a server's name for the moment it is connected.
+    /// Keeps a server's name for the log line about its connection.
     pub(super) fn name_server(&mut self, server: ServerId, name: (&str, &str)) {
         let name = Some((name.0.to_owned(), name.1.to_owned()));
         self.connecting.insert(server.0, Connecting::new(0, name));
     }
 
-    /// The answer to a question for a name's addresses.
+    /// Takes the addresses of a name that was looked up.
     pub(crate) fn resolved(&mut self, ticket: u64, addresses: Vec<std::net::SocketAddr>) {
         if let Some(forward) = self.forwards.remove(&ticket) {
             return self.forward_resolved(forward, addresses);
@@ -80,9 +82,13 @@ impl Sockets {
             let Some(connecting) = self.connecting.get_mut(&server.0) else { return };
             let ticket = connecting.ticket;
             let Some(address) = connecting.addresses.pop_front() else {
-                let reason = match connecting.tried {
-                    Some(_) => CONNECT_FAILED,
-                    None => "server DNS lookup failed",
+                let reason = match (&connecting.tried, &connecting.host) {
+                    (Some(_), _) => CONNECT_FAILED,
+                    (None, host) => {
+                        let host = host.as_deref().unwrap_or_default().to_owned();
+                        self.note_failure(&host, "the name has no address");
+                        "server DNS lookup failed"
+                    }
                 };
                 self.outcomes.push_back(Outcome::ConnectFailed { server, ticket, reason });
                 return;
@@ -97,12 +103,17 @@ impl Sockets {
                     });
                     return;
                 }
-                Err(error) => warning!("sbuf_connect failed: {}", in_words(&error)),
+                Err(error) => {
+                    if self.config.source == Source::Ini {
+                        warning!("sbuf_connect failed: {}", in_words(&error));
+                    }
+                    self.note_failure(&address, &with_errno(&error));
+                }
             }
         }
     }
 
-    /// A socket that connects, and whether it has done so already.
+    /// Opens a socket and connects it. Also returns whether it is connected already.
     pub(super) fn open_towards(&self, address: &Address) -> io::Result<(OwnedFd, bool)> {
         let fd = socket::open(address)?;
         if matches!(address, Address::Inet(_)) {
@@ -138,8 +149,8 @@ impl Sockets {
         }
     }
 
-    /// Something happened on a socket that was not connected yet. Its first bytes are reported
-    /// again when it is watched for reading only.
+    /// Handles an event on a socket that is not connected yet. Its first bytes are reported again
+    /// when it is watched for reading only.
     pub(crate) fn connect_event(&mut self, server: ServerId, token: Token) {
         let Some(ticket) = self.connecting.get(&server.0).map(|waits| waits.ticket) else {
             return;
@@ -147,10 +158,13 @@ impl Sockets {
         let fd = token.fd();
         let connected = socket::take_error(fd)
             .and_then(|()| self.epoll().modify(fd, epoll::READ, token.to_u64()));
-        if connected.is_ok() {
+        let Err(error) = connected else {
             self.server(server).flags &= !CONNECTING;
             self.outcomes.push_back(Outcome::ServerConnected { server, ticket });
             return;
+        };
+        if let Some(address) = self.server_address(server) {
+            self.note_failure(address, &with_errno(&error));
         }
         self.servers[server.0 as usize] = Conn::default();
         self.set_remote(server, None);
@@ -158,8 +172,8 @@ impl Sockets {
         self.try_next_address(server);
     }
 
-    /// A server was reached. If it is to be asked for TLS its socket goes to a handshake, and comes
-    /// back in `secured`; true if it need not.
+    /// Does a connected server need no TLS? Otherwise its socket goes to a handshake and comes back
+    /// in `secured`.
     pub(crate) fn needs_no_tls(&mut self, server: ServerId, ticket: u64) -> bool {
         let Some(waits) = self.connecting.get(&server.0) else { return true };
         let Some(host) = waits.host.clone() else { return true };
@@ -185,10 +199,12 @@ impl Sockets {
         let is_awaited = self.connecting.get(&server.0).is_some_and(|waits| waits.ticket == ticket);
         let SecuredServer { fd, tls } = match result {
             Ok(secured) if is_awaited => secured,
-            // Closed by being dropped.
+            // Dropping it closes it.
             Ok(_) => return,
             Err(reason) => {
-                warning!("TLS to a server failed: {reason}");
+                let remote = self.remote(server).map(|remote| server_at(&remote.address));
+                let at = remote.unwrap_or_default();
+                warning!("TLS to the server at {at} failed: {reason}");
                 let is_late = reason == CONNECT_TIMEOUT;
                 let reason = if is_late { CONNECT_TIMEOUT } else { CONNECT_FAILED };
                 self.outcomes.push_back(Outcome::ConnectFailed { server, ticket, reason });
@@ -209,12 +225,51 @@ impl Sockets {
         }
     }
 
+    /// Notes that this address does not accept connections.
+    fn note_failure(&self, address: &dyn fmt::Display, why: &str) {
+        if self.shared.outages.failed(address, why) {
+            self.note(EventKind::ServerDown, &format!("{address}: {why}"));
+        }
+    }
+
+    fn note_accepted(&self, address: &dyn fmt::Display) {
+        if self.shared.outages.reached(address) {
+            self.note(EventKind::ServerUp, &address.to_string());
+        }
+    }
+
+    /// Notes an event of no database for the flight recorder.
+    fn note(&self, kind: EventKind, text: &str) {
+        lock(&self.shared.journal).note(kind, ("", ""), text, self.now);
+    }
+
+    /// Notes that the server's address has accepted a connection.
+    pub(crate) fn note_reached(&self, server: ServerId) {
+        if let Some(Remote { address, host }) = self.remote(server) {
+            self.note_accepted(address);
+            if let Some(host) = host {
+                self.note_accepted(host);
+            }
+        }
+    }
+
+    /// Notes that the server's address did not answer in time, if it is being connected.
+    pub(super) fn note_silence(&self, server: ServerId) {
+        if self.connecting.contains_key(&server.0)
+            && let Some(address) = self.server_address(server)
+        {
+            let limit = self.config.global.server_connect_timeout.as_secs_f64();
+            let why = format!("no answer within {limit} s (server_connect_timeout)");
+            self.note_failure(address, &why);
+        }
+    }
+
     /// Is this attempt under way?
     pub(crate) fn is_connecting(&self, server: ServerId, ticket: u64) -> bool {
         self.connecting.get(&server.0).is_some_and(|connecting| connecting.ticket == ticket)
     }
 
-    /// Is this the outcome of the attempt that is under way? It is over then.
+    /// Ends the attempt, if this result belongs to the present one.
     pub(crate) fn end_connecting(&mut self, server: ServerId, ticket: u64) -> bool {
         let is_present = self.connecting.get(&server.0).is_some_and(|waits| waits.ticket == ticket);
         if is_present && let Some(waits) = self.connecting.remove(&server.0) {
@@ -224,7 +279,7 @@ impl Sockets {
         is_present
     }
 
-    /// Does what is due by the clock: connections are tried again, late requests are given up.
+    /// Repeats connections and gives up overdue requests, by the clock.
     pub(crate) fn tick(&mut self) {
         self.end_lingering();
         self.end_late_cancels();

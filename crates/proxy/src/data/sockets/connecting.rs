@@ -1,23 +1,24 @@
-//! A server that is being opened: the addresses still to be tried.
+//! A server that is being opened, with the addresses to be tried.
 
 use std::collections::VecDeque;
 
 use net::sys::Address;
 
-/// A server on its way to being connected.
+/// A server that is being connected.
 #[derive(Debug)]
 pub(super) struct Connecting {
-    /// Tells this attempt from another one in the same slot.
+    /// Distinguishes this attempt from others in the same slot.
     pub(super) ticket: u64,
-    /// Still to be tried, after the present one.
+    /// The addresses to be tried after the present one.
     pub(super) addresses: VecDeque<Address>,
-    /// The present one.
+    /// The present address.
     pub(super) tried: Option<Address>,
-    /// The listener's queue was full: the kernel cannot wait for it, so we try again.
+    /// The backlog of the listening socket was full. The kernel cannot wait for it, so Weir tries
+    /// again.
     pub(super) retry: bool,
     /// Database and user, for the log.
     pub(super) name: Option<(String, String)>,
-    /// The name it is reached by over TCP.
+    /// The host name for a TCP connection.
     pub(super) host: Option<String>,
 }
 

@@ -2,36 +2,57 @@
 
 use std::{fmt, os::fd::RawFd};
 
+use config::Source;
 use engine::{
     ids::{ClientId, ServerId},
+    journal::EventKind,
     replication::ReplicationKind,
     shell::{Event, Weight},
 };
 
 use super::{
     Sockets,
+    connect::CONNECT_FAILED,
     request::{Cancel, CancelLine},
 };
-use crate::{error, log, log::Level, warning};
+use crate::{
+    error,
+    exchange::hub::lock,
+    log,
+    log::{About, Level},
+    log_at, warning,
+};
 use net::sys::{Address, socket};
 
-/// The beginning of each line about a connection: `C-0x1a: database/user@address`.
-struct Label<'a> {
-    side: char,
-    fd: RawFd,
-    name: (&'a str, &'a str),
-    address: &'a dyn fmt::Display,
-}
-
-impl fmt::Display for Label<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (database, user) = self.name;
-        let number = self.fd.max(0);
-        write!(f, "{}-{number:#x}: {database}/{user}@{}", self.side, self.address)
-    }
-}
-
 impl Sockets {
+    /// Notes an error for the flight recorder.
+    pub(super) fn note_event(&self, event: &Event<'_>) {
+        let (kind, name, text) = match *event {
+            Event::ClientClosing { name, reason, error: true, .. } => {
+                (EventKind::ClientError, name, reason)
+            }
+            Event::LoginFailed { database, user, .. } => {
+                (EventKind::LoginFailed, (database, user), "")
+            }
+            Event::ServerClosing { name, reason, failed: true, .. } => {
+                (EventKind::ServerFailed, name, reason)
+            }
+            Event::ServerLoginFailed { message } => {
+                (EventKind::ServerLoginFailed, ("", ""), message)
+            }
+            Event::ClientClosing { .. }
+            | Event::ServerClosing { .. }
+            | Event::LoginAttempt { .. }
+            | Event::ClientRemark { .. }
+            | Event::ServerComplaint { .. }
+            | Event::ServerOpening { .. }
+            | Event::CancelOpening { .. }
+            | Event::ReserveTaken { .. }
+            | Event::ConnectQueryFailed { .. } => return,
+        };
+        lock(&self.shared.journal).note(kind, name, text, self.now);
+    }
+
     pub(super) fn log_event(&mut self, event: &Event<'_>) {
         let global = &self.config.global;
         let (connections, disconnections) = (global.log_connections, global.log_disconnections);
@@ -44,31 +65,32 @@ impl Sockets {
                     let tls = self.client_tls(client);
                     let tls = if tls.is_empty() { "no" } else { &tls };
                     log!(
-                        "{label} login attempt: db={database} user={user} tls={tls} \
+                        of label,
+                        "login attempt: db={database} user={user} tls={tls} \
                          replication={replication}"
                     );
                 });
             }
             Event::LoginFailed { client, database, user } if connections => {
                 self.client_line(client, (database, user), |label| {
-                    log!("{label} login failed: db={database} user={user}");
+                    log!(of label, "login failed: db={database} user={user}");
                 });
             }
             Event::ClientClosing { client, name, reason, age, error } => {
                 self.client_line(client, name, |label| {
                     if disconnections {
-                        log!("{label} closing because: {reason} (age={}s)", age / 1_000_000);
+                        log!(of label, "closing because: {reason} (age={}s)", age / 1_000_000);
                     }
                     if error && pooler_errors {
-                        warning!("{label} pooler error: {reason}");
+                        warning!(of label, "pooler error: {reason}");
                     }
                 });
             }
             Event::ClientRemark { client, name, weight, message } => {
                 self.client_line(client, name, |label| match weight {
-                    Weight::Log => log!("{label} {message}"),
-                    Weight::Warning => warning!("{label} {message}"),
-                    Weight::Error => error!("{label} {message}"),
+                    Weight::Log => log!(of label, "{message}"),
+                    Weight::Warning => warning!(of label, "{message}"),
+                    Weight::Error => error!(of label, "{message}"),
                 });
             }
             Event::ServerComplaint { message } => error!("{message}"),
@@ -76,32 +98,42 @@ impl Sockets {
                 self.cancel_name = Some((database.to_owned(), user.to_owned()));
             }
             Event::ServerOpening { server, name } if connections => self.name_server(server, name),
-            Event::ServerClosing { server, name, reason, age } if disconnections => {
-                self.server_line(server, name, |label| {
-                    log!("{label} closing because: {reason} (age={}s)", age / 1_000_000);
-                });
+            Event::ServerClosing { server, name, reason, age, .. } => {
+                let is_unreached = reason == CONNECT_FAILED;
+                if is_unreached {
+                    self.note_silence(server);
+                }
+                // Each attempt has a line in PgBouncer's log. Weir's has one for the outage.
+                let level = match is_unreached && self.config.source != Source::Ini {
+                    true => Level::Debug,
+                    false => Level::Log,
+                };
+                if disconnections {
+                    self.server_line(server, name, |label| {
+                        log_at!(of label, level, "closing because: {reason} (age={}s)", age / 1_000_000);
+                    });
+                }
             }
             Event::ReserveTaken { client: Some(client), name } => {
                 self.client_line(client, name, |label| {
-                    warning!("{label} taking connection from reserve_pool");
+                    warning!(of label, "taking connection from reserve_pool");
                 });
             }
             Event::ReserveTaken { client: None, name: (database, user) } => {
                 warning!("{database}/{user}: taking connection from reserve_pool");
             }
             Event::ServerLoginFailed { message } => warning!("server login failed: {message}"),
-            // PgBouncer's words, in which the key has its old name.
+            // PgBouncer's text, with the key's old name.
             Event::ConnectQueryFailed { message } => {
                 error!("S: error while executing exec_on_query: {message}");
             }
             Event::LoginAttempt { .. }
             | Event::LoginFailed { .. }
-            | Event::ServerOpening { .. }
-            | Event::ServerClosing { .. } => {}
+            | Event::ServerOpening { .. } => {}
         }
     }
 
-    /// A server's socket is there; its name is known if such lines are wanted.
+    /// Logs a new server connection. The name is known if such lines are wanted.
     pub(super) fn log_connected(&self, server: ServerId, name: Option<&(String, String)>) {
         let Some((database, user)) = name else { return };
         let fd = self.servers[server.0 as usize].fd;
@@ -110,41 +142,41 @@ impl Sockets {
         }
         self.server_line(server, (database, user), |label| match socket::local_address(fd) {
             Ok(from @ Address::Inet(_)) => {
-                log!("{label} new connection to server (from {from})");
+                log!(of label, "new connection to server (from {from})");
             }
-            _ => log!("{label} new connection to server"),
+            _ => log!(of label, "new connection to server"),
         });
     }
 
-    /// The connection of a cancel request is there, or has done its work.
+    /// Logs that a cancel request's connection is made, or has ended.
     pub(super) fn log_cancel(&self, fd: RawFd, cancel: &Cancel, line: CancelLine) {
         let (Some(name), global) = (&cancel.name, &self.config.global) else { return };
         let address = &server_at(&cancel.address);
-        let label = Label { side: 'S', fd, name: (&name.0, &name.1), address };
+        let label = about('S', fd, (&name.0, &name.1), address);
         match (line, socket::local_address(fd)) {
             (CancelLine::Opened, Ok(from @ Address::Inet(_))) if global.log_connections => {
-                log!("{label} new connection to server (from {from})");
+                log!(of label, "new connection to server (from {from})");
             }
             (CancelLine::Opened, _) if global.log_connections => {
-                log!("{label} new connection to server");
+                log!(of label, "new connection to server");
             }
             (CancelLine::Closed(end), _) if global.log_disconnections => {
                 let age = (self.now - cancel.began) / 1_000_000;
-                log!("{label} closing because: {} (age={age}s)", end.reason());
+                log!(of label, "closing because: {} (age={age}s)", end.reason());
             }
             (CancelLine::Opened | CancelLine::Closed(_), _) => {}
         }
     }
 
-    fn client_line(&self, client: ClientId, name: (&str, &str), line: impl FnOnce(Label<'_>)) {
+    fn client_line(&self, client: ClientId, name: (&str, &str), line: impl FnOnce(About<'_>)) {
         if log::enabled(Level::Warning) {
             let fd = self.clients[client.0 as usize].fd;
             let address = self.peer(client).label(self.config.global.listen_port);
-            line(Label { side: 'C', fd, name, address: &address });
+            line(about('C', fd, name, &address));
         }
     }
 
-    fn server_line(&self, server: ServerId, name: (&str, &str), line: impl FnOnce(Label<'_>)) {
+    fn server_line(&self, server: ServerId, name: (&str, &str), line: impl FnOnce(About<'_>)) {
         if log::enabled(Level::Warning) {
             let fd = self.servers.get(server.0 as usize).map_or(-1, |conn| conn.fd);
             let unreached = || {
@@ -152,16 +184,25 @@ impl Sockets {
                 (*slot == server.0).then(|| address.clone())
             };
             match self.server_address(server).cloned().or_else(unreached) {
-                Some(address) => line(Label { side: 'S', fd, name, address: &server_at(&address) }),
-                // In the words that PgBouncer has for an address that nobody could tell.
-                None => line(Label { side: 'S', fd, name, address: &"(bad-af):0" }),
+                Some(address) => line(about('S', fd, name, &server_at(&address))),
+                // PgBouncer's text for an unknown address.
+                None => line(about('S', fd, name, &"(bad-af):0")),
             }
         }
     }
 }
 
-/// How the log names the place of a server: on a unix socket, by its port alone.
-fn server_at(address: &Address) -> String {
+fn about<'a>(
+    side: char,
+    fd: RawFd,
+    (database, user): (&'a str, &'a str),
+    address: &'a dyn fmt::Display,
+) -> About<'a> {
+    About { side, number: Some(fd.max(0).unsigned_abs().into()), database, user, address }
+}
+
+/// Returns the server's address for the log; a unix socket is shown by its port alone.
+pub(super) fn server_at(address: &Address) -> String {
     match address {
         Address::Unix(path) => {
             let port = path.extension().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The flow of bytes where it is not smooth: output that is kept back, reading that is held back
-//! because of it, and the last words of a client.
+//! Back-pressure: unsent output, reading that is suspended because of it, and the last bytes of a
+//! client.
 
 use std::{io, os::fd::RawFd};
 
@@ -12,7 +12,7 @@ use crate::data::{
 };
 use net::sys::{epoll, socket};
 
-/// Output a client may have kept back and still be read: it sends faster than it reads.
+/// A client with more unsent output than this is not read: it sends faster than it reads.
 const CLIENT_PENDING_MAX: usize = 64 * 1024;
 
 /// The last bytes of a client that has closed its side.
@@ -20,13 +20,13 @@ const CLIENT_PENDING_MAX: usize = 64 * 1024;
 pub(crate) enum LastWords {
     None,
     Terminate,
-    /// Something that wants an answer, be there anybody to read it or not.
+    /// A request that needs a server, even if the client no longer reads.
     Request,
 }
 
 impl Sockets {
-    /// May this client be read, as far as output kept back is concerned? If not, it is queued
-    /// when that is gone.
+    /// May this client be read, with regard to unsent output? If not, it is queued when the output
+    /// is sent.
     #[inline]
     pub(crate) fn client_may_be_read(&mut self, client: ClientId, on: Option<ServerId>) -> bool {
         if let Some(on) = on
@@ -39,7 +39,7 @@ impl Sockets {
         self.clients[client.0 as usize].pending_len() <= CLIENT_PENDING_MAX
     }
 
-    /// May this server be read? Not while its client has output kept back.
+    /// May this server be read? Not while its client has unsent output.
     #[inline]
     pub(crate) fn server_may_be_read(&mut self, server: ServerId, by: Option<ClientId>) -> bool {
         if let Some(by) = by
@@ -56,7 +56,7 @@ impl Sockets {
         self.watch(kind, epoll::READ_WRITE);
     }
 
-    /// After a time of not being watched at all.
+    /// Watches a connection again after a pause.
     pub(super) fn watch_again(&mut self, kind: Kind) {
         let has_pending = self.conn(kind).is_some_and(|conn| conn.pending.is_some());
         self.watch(kind, if has_pending { epoll::READ_WRITE } else { epoll::READ });
@@ -78,7 +78,7 @@ impl Sockets {
         }
     }
 
-    /// A client's or server's socket takes bytes again.
+    /// Sends the kept output of a client or a server, whose socket is writable again.
     pub(crate) fn flush(&mut self, token: Token, kind: Kind) {
         let Some(conn) = self.conn(kind) else { return };
         if conn.pending.is_none() {
@@ -99,8 +99,7 @@ impl Sockets {
         }
     }
 
-    /// A server does not take bytes any more. It may have said why, so it is read to its end, and
-    /// that end is reported.
+    /// Reads a server to its end when sending to it fails. It may have sent the reason.
     pub(super) fn read_last_words(&mut self, server: ServerId) {
         let Some(token) = self.server_token(server) else { return };
         let conn = self.server(server);
@@ -110,8 +109,8 @@ impl Sockets {
         self.queue(token);
     }
 
-    /// Another worker's server comes here. Its unread bytes are reported again. They are looked for at
-    /// once: the other worker may be slow to learn that the server has gone.
+    /// Watches a server that comes from another worker. Unread bytes are reported again. They are
+    /// also checked at once, because the other worker may be slow to notice the change.
     pub(super) fn fetch_server(&mut self, server: ServerId, fd: RawFd, home: WorkerId) {
         let _ = self.shared.epoll(home).delete(fd);
         let token = self.table.register(fd, Kind::Server(server.0));
@@ -125,7 +124,7 @@ impl Sockets {
         }
     }
 
-    /// Looks at the last bytes of an idle client that has closed its side. If they are a Terminate,
+    /// Examines the last bytes of an idle client that has closed its side. If they are a Terminate,
     /// the client need not wait for a server.
     pub(crate) fn last_words(&mut self, client: ClientId) -> LastWords {
         if self.client(client).tls.is_some() {
@@ -141,8 +140,8 @@ impl Sockets {
         }
     }
 
-    /// Likewise with TLS, where lengths tell enough: who has closed its side and has left five bytes
-    /// means goodbye by them, or asks for nothing (Sync, Flush). Two are the alert that nothing follows.
+    /// Does the same for TLS, where lengths suffice. Five bytes are a Terminate, or a message that
+    /// needs no server (Sync, Flush). Two bytes are TLS's closing alert.
     fn last_records(&mut self, client: ClientId) -> LastWords {
         let mut next = [0; 128];
         let conn = self.client(client);

@@ -1,5 +1,4 @@
-//! Closing a client's socket: bytes that it has not read yet go out first, and bytes that it sent are
-//! read away.
+//! Closes a client's socket: unsent output is sent first, and unread bytes are read.
 
 use std::os::fd::RawFd;
 
@@ -12,11 +11,11 @@ use crate::data::{
 };
 use net::sys::{epoll, socket};
 
-/// How long the last words to a client are kept.
+/// How long unsent output of a closed client is kept.
 const LINGER: Micros = 5_000_000;
 
 impl Sockets {
-    /// The client has left, but not everything it was told has gone out.
+    /// Keeps the unsent output of a client that has left.
     pub(super) fn linger(&mut self, fd: RawFd, pending: Box<Pending>) {
         let token = self.table.token(fd);
         self.table.change(token, Kind::Lingering);
@@ -32,7 +31,7 @@ impl Sockets {
         }
     }
 
-    /// Gives up what was kept too long.
+    /// Gives up output that was kept too long.
     pub(super) fn end_lingering(&mut self) {
         let now = self.now;
         let late = self.lingering.extract_if(|_, lingering| lingering.until <= now);
@@ -40,9 +39,8 @@ impl Sockets {
         late.into_iter().for_each(|fd| self.discard(fd));
     }
 
-    /// Closes a client's socket. Bytes it sent that nobody read would turn the close into a
-    /// reset, which can overtake the error message that explains it; so they are read away,
-    /// unless the client has closed its side already.
+    /// Closes a client's socket. Unread bytes would turn the close into a reset, which can overtake
+    /// the error message. So they are read first, unless the client has closed its side already.
     pub(super) fn say_goodbye(&mut self, fd: RawFd, unread: bool) {
         if unread {
             socket::shutdown(fd, true);

@@ -1,4 +1,4 @@
-//! Sockets that come from another process, or go to one.
+//! Sockets that come from another process, or are given to one.
 
 use std::{mem, os::fd::RawFd};
 
@@ -12,14 +12,15 @@ use crate::{
 use net::sys::{epoll, socket};
 
 impl Sockets {
-    /// Is one of these connections secured?
+    /// Does one of these connections use TLS?
     pub(crate) fn has_tls(&self, client: ClientId, server: Option<ServerId>) -> bool {
         let client = self.clients.get(client.0 as usize);
         let server = server.and_then(|server| self.servers.get(server.0 as usize));
         client.into_iter().chain(server).any(|conn| conn.tls.is_some())
     }
 
-    /// The client is another process's, and so is its socket: nothing is said, nothing shut.
+    /// Forgets a client that another process has taken over, without sending anything or shutting
+    /// the socket down.
     pub(crate) fn cede_client(&mut self, client: ClientId) {
         if self.client(client).fd >= 0 {
             self.count_out(client);
@@ -36,13 +37,14 @@ impl Sockets {
         }
     }
 
-    /// Closing it alone would not end its events, since the other process has it open.
+    /// Closes a socket that another process has open. Its events must be ended explicitly.
     pub(crate) fn cede_socket(&mut self, fd: RawFd) {
         let _ = self.epoll().delete(fd);
         self.discard(fd);
     }
 
-    /// Its unread bytes are reported as soon as the worker waits for events.
+    /// Adds a client of another process. Its unread bytes are reported when the worker waits for
+    /// events.
     pub(crate) fn import_client(&mut self, client: ClientId, fd: RawFd, peer: Peer) {
         if !self.add_client(client, fd, peer, None) {
             let token = self.table.token(fd);

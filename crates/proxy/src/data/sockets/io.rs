@@ -28,6 +28,11 @@ use net::sys::{epoll, process, socket};
 
 impl Io<ShellExchange> for Sockets {
     #[inline]
+    fn now(&self) -> Micros {
+        self.now
+    }
+
+    #[inline]
     fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
         match self.client(client).send(bytes) {
             Sent::Accepted => {}
@@ -56,6 +61,10 @@ impl Io<ShellExchange> for Sockets {
         self.servers[server.0 as usize].pending.is_none()
     }
 
+    fn client_address(&self, client: ClientId) -> String {
+        self.peer(client).host()
+    }
+
     fn client_unsent(&self, client: ClientId) -> usize {
         self.client_unsent(client)
     }
@@ -82,7 +91,7 @@ impl Io<ShellExchange> for Sockets {
 
     fn close_server(&mut self, server: ServerId) {
         self.connecting.remove(&server.0);
-        // A server may be given up before it has a socket.
+        // A server may be closed before it has a socket.
         let mut conn = mem::take(slot(&mut self.servers, server.0 as usize));
         self.set_remote(server, None);
         self.queue(conn.stalls);
@@ -130,7 +139,7 @@ impl Io<ShellExchange> for Sockets {
         let fd = process::own(conn.fd);
         let worker = self.worker;
         let arrival = TlsArrival { fd, peer, worker, said, is_direct, connected_at, seat };
-        // The rest of the time that a login may take.
+        // The rest of the time for the login.
         let spent = Duration::from_micros(self.now.saturating_sub(connected_at));
         let limit = match self.config.global.client_login_timeout {
             Duration::ZERO => Duration::ZERO,
@@ -156,8 +165,8 @@ impl Io<ShellExchange> for Sockets {
             self.queue(conn.stalls);
         }
         if conn.has(READABLE) || conn.may_rest() {
-            // The latch is gone with `conn`, and a resting socket is not watched. This call makes
-            // epoll report unread bytes again.
+            // The flags were dropped with `conn`, and a resting socket is not watched. This call
+            // makes epoll report unread bytes again.
             let _ = self.epoll().modify(conn.fd, epoll::READ, token.to_u64());
         }
         Transport {
@@ -181,8 +190,8 @@ impl Io<ShellExchange> for Sockets {
         } else if matches!(self.table.kind(token), Kind::Parked(_)) {
             self.table.change(token, Kind::Server(server.0));
         } else {
-            // It was on its way to another worker when an event came for it, which was put down
-            // to that worker. It came back, so have it told again.
+            // The server was on its way to another worker when an event came, which was left to
+            // that worker. The server came back, so the event must be reported again.
             self.table.change(token, Kind::Server(server.0));
             let _ = self.epoll().modify(fd, epoll::READ, token.to_u64());
         }
@@ -206,7 +215,7 @@ impl Io<ShellExchange> for Sockets {
         let fd = process::own(conn.fd);
         let seat = ConsoleSeat::new(Arc::clone(&self.shared.hub), login.counted.clone());
         let console = ConsoleConnection { fd, tls: conn.tls, peer, login, unsent, seat };
-        // Without a cold thread the pooler is ending: the connection is closed with the message.
+        // Without a cold thread Weir is ending: the connection is closed with the request.
         let request = ConsoleRequest::Connection(console);
         let _ = self.shared.cold.send(ColdRequest::Console(request));
     }
@@ -219,7 +228,7 @@ impl Io<ShellExchange> for Sockets {
     fn check(&mut self, client: ClientId, serial: u64, check: Check) {
         let host = self.peer(client).host();
         let inquiry = Inquiry { worker: self.worker, client, serial, check, host };
-        // Without a cold thread the pooler is ending.
+        // Without a cold thread Weir is ending.
         let _ = self.shared.cold.send(ColdRequest::Check(inquiry));
     }
 
@@ -237,6 +246,7 @@ impl Io<ShellExchange> for Sockets {
     }
 
     fn event(&mut self, event: Event<'_>) {
+        self.note_event(&event);
         self.log_event(&event);
     }
 }

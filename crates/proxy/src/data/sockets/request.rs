@@ -1,10 +1,10 @@
-//! A cancel request on its way, as plain data.
+//! A cancel request under way, as plain data.
 
 use engine::{ids::Micros, settings::Target, shell::CancelEnd};
 
 use net::sys::Address;
 
-/// A request for a peer to which as many as may be are under way.
+/// A request that waits because too many to its peer are under way.
 #[derive(Debug)]
 pub(super) struct Queued {
     pub(super) cancel: Cancel,
@@ -12,13 +12,13 @@ pub(super) struct Queued {
     pub(super) target: Target,
 }
 
-/// A cancel request on its way.
+/// A cancel request under way.
 #[derive(Debug)]
 pub(super) struct Cancel {
     pub(super) id: u64,
     pub(super) packet: Vec<u8>,
     pub(super) sent: bool,
-    /// The peer it is for; none if it is for a server.
+    /// The peer that it is for; None for a server.
     pub(super) peer: Option<u32>,
     /// When it is given up; `None` = never.
     pub(super) until: Option<Micros>,

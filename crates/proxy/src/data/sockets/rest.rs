@@ -1,9 +1,8 @@
-//! Streams that rest. PostgreSQL sends a large result in pieces of 8 KB. To forward one takes less
-//! time than to make it, so whoever waits for the next is asleep when that comes, and has to be
-//! waked: for each piece, by the very process that makes them, which costs it as much as a good
-//! part of a piece. So a server of which such pieces come one by one is not watched for a moment,
-//! until there are some; as a network card does not interrupt for each packet. Others are heard
-//! meanwhile.
+//! Pauses in watching streams. PostgreSQL sends a large result in pieces of 8 KB. Forwarding a
+//! piece is faster than producing it, so without a pause PostgreSQL would wake our thread for every
+//! piece. A wake-up costs PostgreSQL a good part of a piece's time. So a server that sends piece
+//! after piece is not watched for a moment, until several have arrived. Network cards delay
+//! interrupts for the same reason. Other connections are served meanwhile.
 
 use std::time::Duration;
 
@@ -16,11 +15,11 @@ use crate::data::{
 };
 use net::sys::epoll;
 
-/// So many pieces in a row are a stream. Smaller results are not worth a delay.
+/// This many pieces in a row are a stream. Smaller results are not worth a delay.
 pub(super) const PIECES: u8 = 32;
-/// After such a large read, the stream need not rest.
+/// After such a large read, no pause is needed.
 pub(super) const LOT: usize = 4 * PIECE;
-/// How long a stream rests if nothing else happens. The kernel adds some 50 µs, its timers' slack.
+/// How long a stream rests if nothing else happens. The kernel's timer slack adds some 50 µs.
 pub(crate) const REST: Duration = Duration::from_micros(20);
 
 impl Conn {
@@ -30,14 +29,13 @@ impl Conn {
 }
 
 impl Sockets {
-    /// So much was read of a server, a piece or more, and that was all there was, and more is to
-    /// come.
+    /// Counts a read of a piece or more that emptied the socket, when more is to come.
     pub(crate) fn note_piece(&mut self, server: ServerId, token: Token, count: usize) {
         let conn = self.server(server);
         if conn.pieces < PIECES {
             conn.pieces += 1;
         } else if count < LOT
-            // Nor while it is to be told when the server takes bytes again.
+            // Not while its writability must be watched.
             && conn.pending.is_none()
             && self.epoll().modify(token.fd(), epoll::EDGE, token.to_u64()).is_ok()
         {
@@ -50,10 +48,10 @@ impl Sockets {
         !self.resting.is_empty()
     }
 
-    /// Watches the streams again. Bytes that have come meanwhile are reported by the next wait.
+    /// Watches the streams again. Bytes that have arrived meanwhile are reported by the next wait.
     pub(crate) fn end_rest(&mut self) {
         while let Some(token) = self.resting.pop() {
-            // It may be gone, or parked, and then it is watched already.
+            // It may be closed, or parked and so watched already.
             if let kind @ Kind::Server(_) = self.table.kind(token) {
                 self.watch_again(kind);
             }

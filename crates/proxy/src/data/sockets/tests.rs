@@ -43,7 +43,7 @@ impl Rig {
         Self { all: (0..workers).map(sockets).collect(), shared, cold }
     }
 
-    /// Events at a worker now, or after at most a second if there are none yet.
+    /// Returns the present events of a worker, or waits for some for at most a second.
     fn events(&self, worker: usize) -> Vec<(Token, u32)> {
         self.poll(worker, 1000)
     }
@@ -58,18 +58,18 @@ impl Rig {
         (0..events.len()).map(at).collect()
     }
 
-    /// A client of worker 0 whose socket takes little, and its other end.
+    /// Adds a client of worker 0 whose socket accepts little. Returns its other end.
     fn add_client(&mut self) -> OwnedFd {
         let (ours, theirs) = socket::pair();
         socket::set_send_buffer(ours.as_raw_fd(), 4096).unwrap();
         self.shared.gauges[0].load.enter(false);
         assert!(self.all[0].add_client(CLIENT, ours.into_raw_fd(), Peer::Unknown, None));
-        // A new socket is writable at most, which is not asked for.
+        // A new socket is at most writable, which is not watched.
         assert!(self.poll(0, 0).is_empty());
         theirs
     }
 
-    /// A connected server of worker 0, and its other end.
+    /// Adds a connected server of worker 0. Returns its other end.
     fn add_server(&mut self) -> (Token, OwnedFd) {
         let (ours, theirs) = socket::pair();
         let fd = ours.into_raw_fd();
@@ -82,7 +82,7 @@ impl Rig {
     }
 }
 
-/// Everything the peer gets until its end, or until `enough` bytes are there.
+/// Reads from the peer's end until it closes or `enough` bytes have arrived.
 fn read_all(rig: &mut Rig, theirs: &OwnedFd, enough: usize) -> Vec<u8> {
     let mut got = Vec::new();
     let mut buffer = [0; 3000];
@@ -119,7 +119,7 @@ fn a_slow_client_gets_everything_and_is_watched_only_meanwhile() {
     assert!(rig.all[0].client(CLIENT).pending_len() > 100_000);
     assert_eq!(read_all(&mut rig, &theirs, all.len()), all);
     assert!(rig.all[0].client(CLIENT).pending.is_none());
-    // Nobody asks any more whether the socket is writable.
+    // Writability is not watched any more.
     assert!(rig.poll(0, 0).is_empty());
 }
 
@@ -182,7 +182,7 @@ fn last_words_reach_a_client_whose_slot_is_free_already() {
 }
 
 #[test]
-fn last_words_nobody_reads_are_given_up() {
+fn unsent_output_of_a_closed_client_is_given_up() {
     let mut rig = Rig::new(1);
     let theirs = rig.add_client();
     rig.all[0].send_client(CLIENT, &some_bytes(100_000));
@@ -210,7 +210,7 @@ fn a_descriptor_is_not_used_again_within_a_batch() {
     // Still open, so no new connection can get its number.
     assert!(socket::local_address(token.fd()).is_ok());
     rig.all[0].close_discarded();
-    // The next connection may have the number; the old event is not taken for its own.
+    // The next connection may have the number; the old event does not refer to it.
     let again = rig.all[0].table.register(token.fd(), Kind::Client(1));
     assert_eq!(rig.all[0].table.kind(token), Kind::Free);
     assert_eq!(rig.all[0].table.kind(again), Kind::Client(1));
@@ -240,7 +240,7 @@ fn a_server_that_takes_nothing_more_is_read_to_its_end() {
 }
 
 #[test]
-fn an_idle_server_is_stolen_with_what_it_has_to_say() {
+fn an_idle_server_is_stolen_with_its_unread_bytes() {
     let mut rig = Rig::new(2);
     let (token, theirs) = rig.add_server();
     let address = Address::Unix("/tmp/.s.PGSQL.5432".into());
@@ -248,7 +248,7 @@ fn an_idle_server_is_stolen_with_what_it_has_to_say() {
     rig.all[0].set_remote(SERVER, Some(Box::new(remote)));
     let parked = rig.all[0].detach_server(SERVER, POOL);
     assert_eq!(rig.all[0].table.kind(token), Kind::Parked(POOL));
-    // Its home is told, and does nothing about it, since the server is being stolen just now.
+    // Its home gets the event and ignores it, since the server is just being stolen.
     socket::send(theirs.as_raw_fd(), b"news").unwrap();
     assert_eq!(rig.events(0)[0].0, token);
     rig.all[0].forget_parked(token, POOL);
@@ -271,7 +271,7 @@ fn a_server_that_comes_back_has_lost_no_event() {
     socket::send(theirs.as_raw_fd(), b"news").unwrap();
     assert_eq!(rig.events(0)[0].0, token);
     rig.all[0].forget_parked(token, POOL);
-    // The worker it was meant for never touched it and sent it back.
+    // The target worker never touched it and sent it back.
     rig.all[0].attach_server(ServerId(1), parked);
     assert_eq!(rig.events(0)[0].0, token);
     assert_eq!(rig.all[0].table.kind(token), Kind::Server(1));
@@ -296,7 +296,7 @@ fn a_parked_server_taken_by_its_home_costs_no_system_call() {
     let parked = rig.all[0].detach_server(SERVER, POOL);
     rig.all[0].attach_server(ServerId(5), parked);
     assert_eq!(rig.all[0].table.kind(token), Kind::Server(5));
-    // Another epoll_ctl would have reported the socket anew, had it been readable.
+    // Another epoll_ctl would have reported a readable socket again.
     assert_eq!(Token::of(&rig.all[0].detach_server(ServerId(5), POOL)), token);
 }
 
@@ -364,7 +364,7 @@ fn a_server_given_up_while_connecting_is_not_reported() {
     assert!(!rig.all[0].end_connecting(server, ticket));
 }
 
-/// A stream of which nothing is read until the next turn.
+/// A stream that is not read until the next turn.
 fn resting() -> (Rig, Token, OwnedFd) {
     let mut rig = Rig::new(1);
     let (token, theirs) = rig.add_server();
@@ -390,7 +390,7 @@ fn a_stream_rests_and_what_came_meanwhile_is_reported() {
     let mut buffer = some_bytes(PIECE as u32 * 2);
     let count = socket::recv(token.fd(), &mut buffer).unwrap();
     assert_eq!(count, PIECE);
-    // The next piece makes it rest again, and what is less than that ends the stream.
+    // Another piece makes it rest again; a smaller read ends the stream.
     rig.all[0].note_piece(SERVER, token, LOT);
     assert!(!rig.all[0].has_resting(), "more came than one by one");
     rig.all[0].note_piece(SERVER, token, count);
@@ -422,7 +422,7 @@ fn a_server_does_not_rest_while_it_does_not_take_what_it_is_sent() {
     assert!(rig.all[0].server_has_pending(SERVER));
     rig.all[0].note_piece(SERVER, token, PIECE);
     assert!(!rig.all[0].has_resting());
-    // Nor does the end of a rest make anybody forget that.
+    // The end of a rest does not reset that either.
     rig.all[0].resting.push(token);
     rig.all[0].end_rest();
     while socket::recv(theirs.as_raw_fd(), &mut [0; 65_536]).is_ok() {}
@@ -430,7 +430,7 @@ fn a_server_does_not_rest_while_it_does_not_take_what_it_is_sent() {
 }
 
 #[test]
-fn the_end_of_a_rest_is_nothing_to_who_has_the_descriptor_by_then() {
+fn the_end_of_a_rest_ignores_a_reused_descriptor() {
     let (mut rig, token, _theirs) = resting();
     rig.all[0].close_server(SERVER);
     rig.all[0].close_discarded();

@@ -1,5 +1,5 @@
-//! New clients. Every worker watches every listener, and of those that sleep one is waked.
-//! `schedule.rs` chooses the client's worker.
+//! New clients. Every worker watches every listening socket, and a connection wakes one that
+//! sleeps. `schedule.rs` chooses the client's worker.
 
 use std::{
     io,
@@ -25,9 +25,9 @@ use net::sys::{epoll, socket};
 
 /// Clients accepted before others get their turn.
 const ACCEPT_MAX: usize = 4;
-/// Likewise while more who log in have said something than are heard in a turn: who waits for us
-/// loses its patience, or has its seat taken by others. Somebody is always accepted, or a few who
-/// never stop talking could keep all others out.
+/// The same while more logging-in clients have sent something than are read in a turn. Clients that
+/// wait too long would give up, or be disconnected for others. At least one is always accepted, or
+/// a few busy clients could keep all others out.
 const ACCEPT_MAX_CROWDED: usize = 1;
 const COMPLAINT_PAUSE: Micros = 1_000_000;
 
@@ -35,7 +35,7 @@ impl Worker {
     pub(super) fn watch_listeners(&mut self) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         for (at, listener) in shared.listeners.iter().enumerate() {
-            // It may be watched still, if watching the one behind it failed last time.
+            // It may still be watched, if watching the next one failed last time.
             self.unwatch_listener(listener.fd());
             if listener.is_open() {
                 let token = self.sockets.table.register(listener.fd(), Kind::Listener(at as u32));
@@ -46,8 +46,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Is there room for one more who logs in? If not, nobody is accepted by TCP until the next
-    /// tick, and everybody is told to make room.
+    /// Is there room for one more login? If not, no TCP client is accepted until the next tick, and
+    /// all workers disconnect stalled logins.
     fn has_room_for_login(&mut self, at: usize) -> bool {
         let limit = self.sockets.global().max_client_logins as usize;
         if limit == 0 || !self.shared.listeners[at].is_tcp() || self.shared.logins() < limit {
@@ -92,16 +92,16 @@ impl Worker {
             };
             match failure.raw_os_error() {
                 Some(libc::EAGAIN) => return,
-                // The client has left before its turn came, or the like.
+                // The client has left before it was accepted, or a similar error.
                 Some(libc::ECONNABORTED | libc::EINTR | libc::EPROTO | libc::EPERM) => {}
-                // The listener was shut down.
+                // The listening socket was shut down.
                 Some(libc::EINVAL) => return self.unwatch_listener(listener),
                 _ => return self.pause_accepting(&failure),
             }
         }
     }
 
-    /// No descriptors are left, as a rule. The listener would report itself again and again.
+    /// Usually no descriptors are left. The listening socket would report an event again and again.
     fn pause_accepting(&mut self, failure: &io::Error) {
         if self.sockets.now >= self.next_complaint {
             self.next_complaint = self.sockets.now + COMPLAINT_PAUSE;
@@ -122,7 +122,7 @@ impl Worker {
         if comes_by_a_proxy(self.sockets.global(), &peer) {
             let seat = self.shared.login_seat(&peer);
             let arrival = Arrival { fd, peer, worker: self.id, seat };
-            // Without a cold thread the pooler is ending: the connection is closed.
+            // Without a cold thread Weir is ending: the connection is closed.
             let _ = self.shared.cold.send(ColdRequest::Arrival(arrival));
             return;
         }
@@ -134,12 +134,12 @@ impl Worker {
         }
     }
 
-    /// A client of this worker, counted already.
+    /// Adds a client to this worker, which has counted it already.
     pub(super) fn adopt_client(&mut self, fd: OwnedFd, peer: Peer) {
         let now = self.sockets.now;
         let seat = self.shared.login_seat(&peer);
         let origin = engine::auth::Peer { seat, ..peer.to_auth(None) };
-        let Some(client) = self.engine.accept(origin, now, &mut self.sockets) else {
+        let Some(client) = self.engine.accept(origin, now) else {
             self.shared.gauge(self.id).load.leave(false);
             return;
         };
@@ -148,7 +148,7 @@ impl Worker {
         }
     }
 
-    /// A client that has been here since `connected_at`, and has TLS now.
+    /// Adds a client that has connected at `connected_at`, and has TLS now.
     pub(super) fn adopt_secured(
         &mut self,
         client: SecuredClient,
@@ -156,22 +156,21 @@ impl Worker {
         connected_at: Micros,
     ) {
         let SecuredClient { fd, tls, secured, said, seat } = client;
-        let now = self.sockets.now;
         let origin = engine::auth::Peer { seat, ..peer.to_auth(Some(secured)) };
-        let Some(client) = self.engine.accept(origin, connected_at, &mut self.sockets) else {
+        let Some(client) = self.engine.accept(origin, connected_at) else {
             self.shared.gauge(self.id).load.leave(true);
             return;
         };
         if !self.sockets.add_client(client, fd.into_raw_fd(), peer, Some(tls)) {
             self.lose_client(client);
         } else if !said.is_empty() {
-            self.engine.client_bytes(client, &said, now, &mut self.sockets);
+            self.engine.client_bytes(client, &said, &mut self.sockets);
             self.settle();
         }
     }
 }
 
-/// Does this client come by a trusted proxy, which says where the client is?
+/// Does this client come through a trusted proxy, which announces its address?
 fn comes_by_a_proxy(global: &Global, peer: &Peer) -> bool {
     let trusted = &global.proxy_protocol_trusted;
     let address = match peer {

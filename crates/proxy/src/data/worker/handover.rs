@@ -1,5 +1,6 @@
-//! A worker's part in a take-over: it comes to rest, tells what it has, keeps still until it is
-//! known whose that is, and forgets it or goes on. In a new process: it gets what others had.
+//! A worker's part in an online restart. In the old process it comes to rest, exports its
+//! connections, and keeps still until it is known which process owns them. Then it forgets them or
+//! goes on. In the new process it takes the connections.
 
 use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
 
@@ -12,25 +13,25 @@ use engine::{
 
 use super::{Hold, Worker};
 use crate::exchange::{
-    inheritance::{Inheritance, Parts, Share},
+    late_arrivals::{Arrivals, PredecessorState, WorkerArrivals},
     peer::Peer,
     reports::{Rest, WorkerExport},
 };
 use net::sys::{Address, epoll, socket};
 
 impl Worker {
-    /// No new clients and no new queries; those under way come to their end.
+    /// Admits no new clients and queries; running queries end.
     pub(super) fn freeze(&mut self) {
         self.hold = Hold::Freezing;
         self.unwatch_listeners();
     }
 
-    /// Another process serves all clients that come to rest.
+    /// Lets another process serve all clients that come to rest.
     pub(super) fn leave(&mut self) {
         self.hold = Hold::Leaving;
     }
 
-    /// Which clients another process could have, now or later.
+    /// Tells which clients another process could take over, now or later.
     pub(super) fn rest(&self) -> Rest {
         let goes = |id: &ClientId| !self.stays(*id, self.engine.server_of(*id));
         let mut rest = Rest::default();
@@ -41,14 +42,14 @@ impl Worker {
         rest
     }
 
-    /// Is there output that the client or its server has not taken?
+    /// Is there output that the client or its server has not read?
     fn has_stuck(&self, client: ClientId) -> bool {
         let server = self.engine.server_of(client);
         self.sockets.client_has_pending(client)
             || server.is_some_and(|server| self.sockets.server_has_pending(server))
     }
 
-    /// Copies everything that can be given away. Nothing is read from now on.
+    /// Copies everything that can be handed over. Nothing is read from now on.
     pub(super) fn export(&mut self) -> WorkerExport {
         self.hold = Hold::Still;
         let sockets = &self.sockets;
@@ -77,8 +78,8 @@ impl Worker {
         WorkerExport { worker: self.id, records, names, fds }
     }
 
-    /// Is it clear already that this client cannot go? The keys of TLS connections cannot be
-    /// handed on.
+    /// Is it already certain that this client cannot move? The keys of TLS connections cannot be
+    /// handed over.
     pub(super) fn stays(&self, client: ClientId, server: Option<ServerId>) -> bool {
         self.sockets.has_tls(client, server)
     }
@@ -157,37 +158,37 @@ impl Worker {
         tables: &ImportTables,
         fd: OwnedFd,
     ) {
-        // Of a database that is not configured any more, it is closed here.
+        // If its database is no longer configured, dropping it closes it.
         if let Some(server) = self.engine.import_parked(record, tables) {
             self.sockets.import_server(server, fd.into_raw_fd());
             self.imported.parked.push(server);
         }
     }
 
-    /// All that was imported is ours from now on.
+    /// Begins to serve what was imported.
     pub(super) fn begin_imported(&mut self) {
         let imported = std::mem::take(&mut self.imported);
-        self.engine.begin_imported(imported, self.sockets.now, &mut self.sockets);
+        self.engine.begin_imported(imported, &mut self.sockets);
         self.settle();
     }
 
-    /// Clients and servers of the process before this one are to come, to any worker.
-    pub(super) fn expect(&mut self, inheritance: &Inheritance) {
-        let tables = self.tables(inheritance);
-        for records in &inheritance.handover_state.worker_records {
+    /// Prepares every worker for clients and servers of the predecessor.
+    pub(super) fn expect(&mut self, state: &PredecessorState) {
+        let tables = self.tables(state);
+        for records in &state.handover_state.worker_records {
             self.engine.expect_records(records, &tables);
         }
     }
 
-    /// Some of them come to this worker.
-    pub(super) fn adopt(&mut self, share: Share) {
-        // Nothing of it is later than that.
+    /// Takes clients and servers of the predecessor that come to this worker.
+    pub(super) fn adopt(&mut self, arrivals: WorkerArrivals) {
+        // No time in the records is later.
         self.sockets.now = self.shared.clock.now();
-        let Share { inheritance, parts } = share;
-        let mut tables = self.tables(&inheritance);
-        for (at, Parts { clients, parked }) in parts.into_iter().enumerate() {
-            let statements = inheritance.statements[at].clone();
-            tables.open(&inheritance.handover_state.worker_records[at], statements);
+        let WorkerArrivals { state, parts } = arrivals;
+        let mut tables = self.tables(&state);
+        for (at, Arrivals { clients, parked }) in parts.into_iter().enumerate() {
+            let statements = state.statements[at].clone();
+            tables.open(&state.handover_state.worker_records[at], statements);
             for (record, client, server) in clients {
                 self.import_client(record, &tables, client, server);
             }
@@ -198,8 +199,8 @@ impl Worker {
         self.begin_imported();
     }
 
-    fn tables(&mut self, inheritance: &Inheritance) -> ImportTables {
-        let handover_state = &inheritance.handover_state;
+    fn tables(&mut self, state: &PredecessorState) -> ImportTables {
+        let handover_state = &state.handover_state;
         let mut tables = ImportTables::new(&handover_state.names, self.engine.tracked_names());
         self.engine.import_pools(handover_state.pools.clone(), &mut tables);
         tables

@@ -2,12 +2,15 @@
 
 use std::{mem, sync::atomic::Ordering};
 
-use engine::ids::{ClientId, ServerId};
+use engine::{
+    ids::{ClientId, ServerId},
+    report::CancelRow,
+};
 
 use super::{Hold, Worker};
 use crate::exchange::{
     mail::ShellMail,
-    reports::{CancelInfo, ClientInfo, ServerInfo, WorkerReport},
+    reports::{CancelInfo, ClientInfo, ServerInfo, WorkerFigures, WorkerReport},
     transport::Transport,
 };
 use net::sys::Address;
@@ -28,20 +31,19 @@ impl Worker {
     }
 
     pub(super) fn read_letter(&mut self, letter: ShellMail) {
-        let now = self.sockets.now;
         match letter {
-            ShellMail::Engine(mail) => self.engine.handle_mail(mail, now, &mut self.sockets),
+            ShellMail::Engine(mail) => self.engine.handle_mail(mail, &mut self.sockets),
             ShellMail::Client { fd, peer } => self.adopt_client(fd, peer),
             ShellMail::SecuredClient { client, peer, connected_at } => {
                 self.adopt_secured(client, peer, connected_at);
             }
-            ShellMail::CrowdOut => self.engine.crowd_out(now, &mut self.sockets),
+            ShellMail::CrowdOut => self.engine.crowd_out(&mut self.sockets),
             ShellMail::SecuredServer { server, ticket, result } => {
                 self.sockets.secured(server, ticket, result);
             }
             ShellMail::CancelSent { cancel, end } => {
                 self.sockets.secured_cancel_over(cancel);
-                self.engine.cancel_finished(cancel, end, now, &mut self.sockets);
+                self.engine.cancel_finished(cancel, end, &mut self.sockets);
             }
             ShellMail::Resolved { ticket, addresses } => {
                 self.sockets.resolved(ticket, addresses);
@@ -55,31 +57,34 @@ impl Worker {
                 let is_there = |server| there.contains(&server);
                 let is_parked_there = |transport: &Transport| is_gone(transport.address());
                 let sockets = &mut self.sockets;
-                self.engine.close_moved(&host, is_there, is_parked_there, now, sockets);
+                self.engine.close_moved(&host, is_there, is_parked_there, sockets);
             }
-            // The asking task may have given up waiting.
+            // The asking task may have stopped waiting.
             ShellMail::Report(reply) => drop(reply.send(self.report())),
+            ShellMail::Figures(reply) => drop(reply.send(self.figures())),
+            ShellMail::Pulse(reply) => drop(reply.send(self.engine.pulses())),
+            ShellMail::Transactions(reply) => drop(reply.send(self.engine.transactions())),
             ShellMail::Heard(_done) => {}
             ShellMail::Config(config) => {
                 self.sockets.set_config(config.clone());
                 self.engine.set_config(config);
-                self.engine.review(now, &mut self.sockets);
+                self.engine.review(&mut self.sockets);
             }
             ShellMail::Drain(how) => {
                 self.drain = Some(how);
                 self.shared.gauge(self.id).drained.store(false, Ordering::Release);
-                self.engine.begin_drain(how, now, &mut self.sockets);
+                self.engine.begin_drain(how, &mut self.sockets);
             }
             ShellMail::Checked { client, serial, checked } => {
-                self.engine.checked(client, serial, &checked, now, &mut self.sockets);
+                self.engine.checked(client, serial, &checked, &mut self.sockets);
             }
-            ShellMail::Review => self.engine.review(now, &mut self.sockets),
+            ShellMail::Review => self.engine.review(&mut self.sockets),
             ShellMail::Kill(databases) => {
                 let dies = |name: &str| databases.iter().any(|database| database == name);
-                self.engine.kill(dies, now, &mut self.sockets);
+                self.engine.kill(dies, &mut self.sockets);
             }
             ShellMail::KillClient { client, serial } => {
-                self.engine.kill_client(client, serial, now, &mut self.sockets);
+                self.engine.kill_client(client, serial, &mut self.sockets);
             }
             ShellMail::Suspend => self.suspend(),
             ShellMail::EndSuspense => self.drop_restless(),
@@ -87,9 +92,9 @@ impl Worker {
             ShellMail::Freeze => self.freeze(),
             ShellMail::Leave => self.leave(),
             ShellMail::Rest(reply) => drop(reply.send(self.rest())),
-            ShellMail::Expect(inheritance) => self.expect(&inheritance),
+            ShellMail::Expect(state) => self.expect(&state),
             ShellMail::Adopt(share) => self.adopt(*share),
-            // The asking task may have given up waiting.
+            // The asking task may have stopped waiting.
             ShellMail::Export(reply) => drop(reply.send(self.export())),
             ShellMail::Cede(_done) => self.cede(),
             ShellMail::Thaw => self.thaw(),
@@ -123,17 +128,25 @@ impl Worker {
             Some(ServerInfo { link, unsent, ..ServerInfo::new(self.id, socket, row) })
         });
         let servers = servers.collect();
-        let sent = self.sockets.sent_cancels();
-        let cancels = report.cancels.into_iter();
-        let cancels = cancels.map(|row| CancelInfo { sent: sent.contains(&row.id), row });
         WorkerReport {
             worker: self.id,
             now: report.now,
             clients,
             servers,
             stats: report.stats,
+            watched: report.watched,
             free_clients: report.free_clients,
-            cancels: cancels.collect(),
+            cancels: self.cancels(report.cancels),
         }
+    }
+
+    fn figures(&self) -> WorkerFigures {
+        let cancels = self.cancels(self.engine.cancel_rows());
+        WorkerFigures { figures: self.engine.figures(self.sockets.now), cancels }
+    }
+
+    fn cancels(&self, rows: Vec<CancelRow>) -> Vec<CancelInfo> {
+        let sent = self.sockets.sent_cancels();
+        rows.into_iter().map(|row| CancelInfo { sent: sent.contains(&row.id), row }).collect()
     }
 }

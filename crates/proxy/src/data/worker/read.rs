@@ -1,5 +1,5 @@
-//! Reading clients and servers. One `recv` an event, as a rule: a read that did not fill the
-//! buffer was the last one before the next event, unless the peer has closed its side.
+//! Reads clients and servers, usually one `recv` per event. A read that did not fill the buffer was
+//! the last one before the next event, unless the peer has closed its side.
 
 use std::io;
 
@@ -39,7 +39,7 @@ fn read(conn: &mut Conn, buffer: &mut [u8]) -> Read {
             Ok(count) => return Read::Bytes { count, drained: conn.note_read(count, room) },
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 conn.flags &= !(READABLE | NEWS);
-                // Sending failed, so nothing will ever come of it.
+                // Sending failed, so reading has no use.
                 return if conn.has(FAILED) { Read::End } else { Read::Nothing };
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -50,15 +50,15 @@ fn read(conn: &mut Conn, buffer: &mut [u8]) -> Read {
 
 /// The result of handling bytes that were read.
 enum Opened {
-    /// They are what the peer has said.
+    /// They are what the peer sent.
     Clear,
-    /// They are records; what the peer has said is in the progress, be it nothing yet.
+    /// They are TLS records; the decrypted content is in the progress, perhaps empty.
     Records,
-    /// Likewise, and it says nothing more.
+    /// The same, and the peer sends nothing more.
     End,
 }
 
-/// Takes what the peer has said out of its records, if the connection has TLS.
+/// Decrypts what the peer sent, if the connection uses TLS.
 #[inline]
 fn open(conn: &mut Conn, bytes: &mut [u8], progress: &mut Progress) -> Opened {
     match &mut conn.tls {
@@ -87,9 +87,8 @@ fn open_records(conn: &mut Conn, bytes: &mut [u8], progress: &mut Progress) -> O
 }
 
 impl Worker {
-    /// Reads a client, as far as it may be read now.
+    /// Reads a client, as far as that is allowed now.
     pub(super) fn read_client(&mut self, client: ClientId, token: Token) {
-        let now = self.sockets.now;
         let share = self.engine.messages() + MESSAGES_IN_TURN;
         for _ in 0..self.reads_in_turn() {
             let on = self.engine.server_of(client);
@@ -101,15 +100,16 @@ impl Worker {
                 match self.sockets.last_words(client) {
                     LastWords::None => return self.lose_client(client),
                     LastWords::Terminate => {
-                        self.engine.client_left(client, now, &mut self.sockets);
+                        self.engine.client_left(client, &mut self.sockets);
                         return self.settle();
                     }
                     LastWords::Request => {}
                 }
             }
-            if !self.engine.client_readable(client, now, &mut self.sockets) {
+            if !self.engine.client_readable(client, &mut self.sockets) {
                 self.settle();
-                // It waits for a server. Its bytes can wait in the kernel, but its death is news.
+                // It waits for a server. Its bytes can wait in the kernel, but its end must be
+                // noticed.
                 let is_there = self.sockets.is_client(token, client);
                 if is_there && self.sockets.client(client).has(BROKEN) {
                     self.lose_client(client);
@@ -132,9 +132,9 @@ impl Worker {
                     };
                     let before = self.engine.messages();
                     if bytes.is_empty() {
-                        self.engine.client_quiet(client, now, &mut self.sockets);
+                        self.engine.client_quiet(client, &mut self.sockets);
                     } else {
-                        self.engine.client_bytes(client, bytes, now, &mut self.sockets);
+                        self.engine.client_bytes(client, bytes, &mut self.sockets);
                     }
                     self.settle();
                     if drained || !self.sockets.is_client(token, client) {
@@ -147,7 +147,7 @@ impl Worker {
                     }
                 }
                 Read::Nothing => {
-                    self.engine.client_quiet(client, now, &mut self.sockets);
+                    self.engine.client_quiet(client, &mut self.sockets);
                     return self.settle();
                 }
                 Read::End => return self.lose_client(client),
@@ -156,8 +156,8 @@ impl Worker {
         self.sockets.queue(token);
     }
 
-    /// A read of `count` bytes of this client held so many messages, and there is more. A longer
-    /// read is made only if it would hold no more than [`MESSAGES_IN_TURN`] of the same length.
+    /// Notes how many messages a read of `count` bytes held, when more is to come. A longer read is
+    /// made only if it would hold at most [`MESSAGES_IN_TURN`] of the same length.
     fn note_messages(&mut self, client: ClientId, messages: u64, count: usize) {
         let conn = self.sockets.client(client);
         let is_too_much = |room: usize| messages * room as u64 > MESSAGES_IN_TURN * count as u64;
@@ -167,9 +167,8 @@ impl Worker {
         }
     }
 
-    /// Reads a server, as far as its client takes what it says.
+    /// Reads a server, as far as its client accepts the replies.
     pub(super) fn read_server(&mut self, server: ServerId, token: Token) {
-        let now = self.sockets.now;
         let share = self.engine.messages() + MESSAGES_IN_TURN;
         for _ in 0..self.reads_in_turn() {
             let by = self.engine.reader_of(server);
@@ -186,11 +185,9 @@ impl Worker {
                     };
                     let (engine, sockets) = (&mut self.engine, &mut self.sockets);
                     match opened {
-                        _ if !bytes.is_empty() => engine.server_bytes(server, bytes, now, sockets),
-                        Opened::End => {
-                            engine.server_closed(server, CloseReason::Lost, now, sockets)
-                        }
-                        _ => engine.server_quiet(server, now, sockets),
+                        _ if !bytes.is_empty() => engine.server_bytes(server, bytes, sockets),
+                        Opened::End => engine.server_closed(server, CloseReason::Lost, sockets),
+                        _ => engine.server_quiet(server, sockets),
                     }
                     self.settle();
                     if drained && count >= PIECE {
@@ -205,11 +202,11 @@ impl Worker {
                     }
                 }
                 Read::Nothing => {
-                    self.engine.server_quiet(server, now, &mut self.sockets);
+                    self.engine.server_quiet(server, &mut self.sockets);
                     return self.settle();
                 }
                 Read::End => {
-                    self.engine.server_closed(server, CloseReason::Lost, now, &mut self.sockets);
+                    self.engine.server_closed(server, CloseReason::Lost, &mut self.sockets);
                     return self.settle();
                 }
             }
@@ -224,7 +221,7 @@ impl Worker {
         }
     }
 
-    /// So often a connection is read before others get their turn.
+    /// Returns how often a connection is read before others get their turn.
     #[inline]
     fn reads_in_turn(&self) -> u32 {
         match self.sockets.global().sbuf_loopcnt {
@@ -234,13 +231,11 @@ impl Worker {
     }
 
     pub(super) fn lose_client(&mut self, client: ClientId) {
-        let now = self.sockets.now;
-        self.engine.client_closed(client, now, &mut self.sockets);
+        self.engine.client_closed(client, &mut self.sockets);
         self.settle();
     }
 
-    /// Tells the engine what came of what it asked for, until there is nothing more to tell. Mostly
-    /// nothing has.
+    /// Reports outcomes to the engine until there are none left. Mostly there are none.
     #[inline(always)]
     pub(super) fn settle(&mut self) {
         if !self.sockets.outcomes.is_empty() {
@@ -256,17 +251,16 @@ impl Worker {
     }
 
     fn tell(&mut self, outcome: &Outcome) {
-        let now = self.sockets.now;
         let (engine, sockets) = (&mut self.engine, &mut self.sockets);
         match *outcome {
             Outcome::ClientLost(token) => {
                 if let Kind::Client(at) = sockets.table.kind(token) {
-                    engine.client_closed(ClientId(at), now, sockets);
+                    engine.client_closed(ClientId(at), sockets);
                 }
             }
             Outcome::ServerLost(token) => {
                 if let Kind::Server(at) = sockets.table.kind(token) {
-                    engine.server_closed(ServerId(at), CloseReason::Lost, now, sockets);
+                    engine.server_closed(ServerId(at), CloseReason::Lost, sockets);
                 }
             }
             Outcome::ServerConnected { server, ticket }
@@ -279,15 +273,16 @@ impl Worker {
             Outcome::ServerConnected { server, ticket }
             | Outcome::ServerReady { server, ticket } => {
                 if sockets.end_connecting(server, ticket) {
-                    engine.server_connected(server, now, sockets);
+                    sockets.note_reached(server);
+                    engine.server_connected(server, sockets);
                 }
             }
             Outcome::ConnectFailed { server, ticket, reason } => {
                 if sockets.end_connecting(server, ticket) {
-                    engine.server_closed(server, CloseReason::Said(reason), now, sockets);
+                    engine.server_closed(server, CloseReason::Said(reason), sockets);
                 }
             }
-            Outcome::CancelDone(cancel, end) => engine.cancel_finished(cancel, end, now, sockets),
+            Outcome::CancelDone(cancel, end) => engine.cancel_finished(cancel, end, sockets),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! SUSPEND: nobody is accepted and nothing new is read, until everything begun has been read and
-//! sent to its end. Bytes that arrive meanwhile stay in the kernel.
+//! SUSPEND: no client is accepted and nothing new is read, until everything begun is read and sent
+//! completely. Bytes that arrive meanwhile stay in the kernel.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ impl Worker {
         self.unwatch_listeners();
     }
 
-    /// Everything that happened meanwhile is looked at.
+    /// Processes everything that happened meanwhile.
     pub(super) fn resume(&mut self) {
         if self.hold != Hold::Suspended {
             return;
@@ -26,7 +26,7 @@ impl Worker {
         self.sockets.queue_all();
     }
 
-    /// Is reading to be left for later?
+    /// Is reading this client postponed?
     #[inline]
     pub(super) fn keeps_client(&self, client: ClientId) -> bool {
         match self.hold {
@@ -61,16 +61,15 @@ impl Worker {
         self.shared.gauge(self.id).quiet.store(quiet, Ordering::Release);
     }
 
-    /// The time for coming to rest is over.
+    /// Closes clients that have not come to rest in time.
     pub(super) fn drop_restless(&mut self) {
-        let now = self.sockets.now;
         let (clients, servers) = self.restless();
         for server in servers {
-            self.engine.server_closed(server, CloseReason::SuspendTimeout, now, &mut self.sockets);
+            self.engine.server_closed(server, CloseReason::SuspendTimeout, &mut self.sockets);
             self.settle();
         }
         for client in clients {
-            self.engine.drop_suspended(client, now, &mut self.sockets);
+            self.engine.drop_suspended(client, &mut self.sockets);
             self.settle();
         }
     }

@@ -1,5 +1,5 @@
-//! The operator: he moves the database and has all servers replaced, pauses, waits until no server
-//! is left, and resumes, while the workers are at work.
+//! The operator moves the database and has all servers replaced. He pauses the pools, waits until
+//! no server is left, and resumes them, while the workers run.
 
 use shuttle::thread;
 
@@ -10,7 +10,7 @@ use super::{
     sync::{Arc, Ordering},
 };
 
-/// Looks at the pools after which a pause is said never to end.
+/// After this many looks at the pools, a pause counts as endless.
 const LOOKS_MAX: usize = 20_000;
 
 pub(super) struct Operator {

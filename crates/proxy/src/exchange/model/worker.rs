@@ -1,5 +1,4 @@
-//! One worker: it asks for servers and gives them back as the engine does, step by step, without
-//! sockets.
+//! One worker: it requests servers and gives them back in the steps of the engine, without sockets.
 
 use std::collections::VecDeque;
 
@@ -7,6 +6,7 @@ use engine::{
     ids::{ClientId, Micros, PoolId, WorkerId},
     limits::{Claim, Denied, Limits, ServerLimits, Starving},
     pool::{Grant, Next, Parked, Pool},
+    routing::Place,
     server::{Server, ServerLogin},
     settings::PoolKey,
     shares::TURN,
@@ -30,10 +30,10 @@ pub(super) struct Worker {
     exchange: WorkerExchange<Letter, Bell, Transport>,
     pools: Vec<PoolId>,
     wants: Vec<u32>,
-    /// Clients that are about to ask.
+    /// Clients that are about to request a server.
     asking: VecDeque<ClientId>,
     servers_opened: u64,
-    /// Is there still somebody who gives orders?
+    /// May further orders come?
     ordered: bool,
 }
 
@@ -77,15 +77,16 @@ impl Worker {
     }
 
     fn find_pool(&mut self, number: u32) -> PoolId {
-        let key = PoolKey { database: format!("d{number}"), user: "u".into() };
+        let key =
+            PoolKey { database: format!("d{number}"), user: "u".into(), place: Place::Writer };
         let (settings, workers) = (self.stage.settings.clone(), self.run.workers);
         self.exchange.find_pool(&key, |id| Pool::new(id, key.clone(), settings, workers))
     }
 
-    /// Time goes on by leaps, so that every rule about who has waited longer has its day.
+    /// Time advances in random leaps, so that every rule about waiting times applies sometimes.
     fn now(&self) -> Micros {
         let mut dice = shuttle::rand::thread_rng();
-        // Now and then another pool's turn has come.
+        // Sometimes it is another pool's turn.
         let most = if dice.gen_bool(0.1) { 2 * TURN as u32 } else { 3000 };
         let leap = dice.gen_range(1..most);
         Micros::from(self.stage.clock.fetch_add(leap, Ordering::SeqCst))
@@ -160,7 +161,7 @@ impl Worker {
         }
     }
 
-    /// The epoch of a new server, and the place it is connected to: the present one or a later.
+    /// Returns the epoch of a new server, and the present or a later address of the database.
     fn connect(&mut self, pool: PoolId) -> (u64, u32) {
         let early = (self.run.fault == Fault::EpochTakenLate).then(|| self.stage.place());
         if early.is_some() {
@@ -172,7 +173,7 @@ impl Worker {
         (epoch, place)
     }
 
-    /// As the engine does it when it is told that there are orders.
+    /// Follows the engine's handling of orders.
     fn review(&mut self) {
         let id = self.id;
         for at in self.pools.clone() {
@@ -211,7 +212,8 @@ impl Worker {
         }
     }
 
-    /// Nobody of its own pool waits for this server. True if it is closed for another one.
+    /// Deals with a server that no client of its pool waits for. Returns true if it is closed for
+    /// another pool.
     fn yields(&mut self, server: &Server, serial: u64) -> bool {
         let pool = server.pool;
         while let Some((starving, since)) =
@@ -228,8 +230,8 @@ impl Worker {
         false
     }
 
-    /// Somebody of its own pool waits for this server. True if it is closed for another one that has
-    /// had less.
+    /// Deals with a server that a client of its pool waits for. Returns true if it is closed for a
+    /// pool that has had less.
     fn loses(&mut self, server: &Server, serial: u64) -> bool {
         let (pool, now) = (server.pool, self.now());
         while let Some((rival, since)) =
@@ -285,7 +287,7 @@ impl Worker {
         thread::yield_now();
     }
 
-    /// As the engine does it: who is next is decided, and acted upon, under one lock.
+    /// As in the engine, the decision and its execution happen under one lock.
     fn give_back(&mut self, parked: Parked<Transport>) {
         let mut server = Some(parked);
         let mut contested = false;
@@ -333,7 +335,7 @@ impl Worker {
         }
     }
 
-    /// An event on a parked server's socket: it is looked at, and given back.
+    /// An event on a parked server's socket: the server is taken, and given back.
     fn startle_parked(&mut self) {
         let id = self.id;
         for at in self.pools.clone() {
@@ -350,8 +352,8 @@ impl Worker {
     }
 }
 
-/// Each RECONNECT follows a move of the database: who is given a server finds it where it was at
-/// that time, or later. The server's process id stands for its place.
+/// A RECONNECT follows each move of the database, so a client gets a server at its present address
+/// or a later one. The server's process id stands for its address.
 fn check_place(pool: &Pool<Transport>, server: &Server) {
     let place = u64::from(server.process_id);
     assert!(place >= pool.epoch(), "a server of an old place was given out");

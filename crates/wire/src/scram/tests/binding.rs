@@ -52,21 +52,21 @@ fn a_client_of_another_channel_is_refused_whatever_it_knows() {
 }
 
 #[test]
-fn who_could_bind_and_was_not_offered_it_has_been_deceived() {
+fn a_client_that_was_not_shown_the_offer_of_binding_is_refused() {
     let mut unaware = client("secret").bound_to(&end_point(), false);
     assert_eq!(unaware.mechanism(), MECHANISM);
     let first = unaware.first();
     assert!(first.starts_with(b"y,,"));
     let answer = bound_server().client_first(MECHANISM.as_bytes(), &first);
     assert_eq!(answer, Err(ScramError::ChannelBindingDowngrade));
-    // Where nothing was offered, it is right.
+    // If nothing was offered, the flag is right.
     let mut server = server();
     let challenge = server.client_first(MECHANISM.as_bytes(), &first).unwrap();
     assert!(server.client_final(&unaware.server_first(&challenge).unwrap()).is_ok());
 }
 
 #[test]
-fn who_cannot_bind_need_not() {
+fn a_client_without_channel_binding_is_accepted() {
     let none: Arc<[u8]> = [].into();
     let mut client = client("secret").bound_to(&none, true);
     assert_eq!((client.mechanism(), &client.first()[..3]), (MECHANISM, &b"n,,"[..]));

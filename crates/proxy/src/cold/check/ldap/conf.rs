@@ -1,5 +1,5 @@
-//! The TLS options of OpenLDAP's configuration for clients (manual page `ldap.conf(5)`), read where
-//! libldap, and so PgBouncer, reads it. A later source overrides an earlier one:
+//! The TLS options of OpenLDAP's client configuration (manual page `ldap.conf(5)`), from the places
+//! that libldap, and so PgBouncer, reads. Later ones override earlier ones:
 //!
 //! 1. `ldap.conf` of the system
 //! 2. `ldaprc` and `.ldaprc` in the home folder, and `ldaprc` in the current one
@@ -11,7 +11,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where Debian and others have the file of the system.
+/// The system's file in Debian and other distributions.
 const SYSTEM: [&str; 2] = ["/etc/ldap/ldap.conf", "/etc/openldap/ldap.conf"];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,16 +26,15 @@ pub(super) struct Conf {
 /// The checks of an LDAP server's certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Demand {
-    /// It must be good: `demand`, `hard`, and `try`, which lets pass only a server without one.
+    /// It must be valid: `demand`, `hard`, and `try`, which accepts only a server without one.
     #[default]
     Good,
-    /// Any will do: `never`, and `allow`, which ignores what is wrong with it.
+    /// Any is accepted: `never`, and `allow`, which ignores errors in it.
     Any,
 }
 
 impl Conf {
-    /// Reads all places. `variable` looks up the environment, `file` reads a file if it can be
-    /// read.
+    /// Reads all places. `variable` reads the environment; `file` reads a file, if possible.
     pub(super) fn read(
         variable: impl Fn(&str) -> Option<String>,
         file: impl Fn(&Path) -> Option<String>,
@@ -74,7 +73,7 @@ impl Conf {
         }
     }
 
-    /// A word that libldap does not know changes nothing.
+    /// Applies one option. A word that libldap does not know changes nothing.
     fn take(&mut self, key: &str, value: &str) {
         match key.to_ascii_uppercase().as_str() {
             "TLS_CACERT" => self.ca_file = Some(value.into()),
@@ -93,7 +92,7 @@ impl Conf {
 mod tests {
     use super::*;
 
-    /// Pairs of a place or a variable with what stands there.
+    /// Pairs of a place or a variable and its content.
     fn read(variables: &[(&str, &str)], files: &[(&str, &str)]) -> Conf {
         let find = |list: &[(&str, &str)], wanted: &str| {
             let found = list.iter().find(|(name, _)| *name == wanted);
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_says_whom_to_trust_and_how_much() {
+    fn the_file_has_the_authorities_and_the_required_checks() {
         let text = "# TLS_CACERT /none\nBASE dc=example\n tls_cacert\t /etc/own.pem \n\
                     TLS_CACERTDIR /etc/more\nTLS_REQCERT allow\n";
         let conf = read(&[], &[("/etc/ldap/ldap.conf", text)]);
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_later_counts_more() {
+    fn later_sources_override_earlier_ones() {
         let all = [
             ("/etc/ldap/ldap.conf", "TLS_CACERT 1"),
             ("/home/w/.ldaprc", "TLS_CACERT 2"),

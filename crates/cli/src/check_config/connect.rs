@@ -1,0 +1,195 @@
+//! `--connect`: logs in to each database as its pool would, and compares the sizes of the pools of
+//! each server with the connections that the server allows.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use config::{AccessPolicy, Config, Database};
+use load::probe::{Answer, Probe};
+use proxy::{CallerTls, TlsContexts};
+use wire::secret::Secret;
+
+use crate::checks::{Finding, Level};
+
+/// The connections that a server allows, and those kept for superusers and the like.
+const CAPACITY: &str = "SELECT COALESCE(pg_catalog.sum(setting::int) FILTER (WHERE name = \
+    'max_connections'), 0), COALESCE(pg_catalog.sum(setting::int) FILTER (WHERE name <> \
+    'max_connections'), 0) FROM pg_catalog.pg_settings WHERE name IN ('max_connections', \
+    'superuser_reserved_connections', 'reserved_connections')";
+
+/// The result of dialing every database.
+#[derive(Default)]
+pub(super) struct Dialled {
+    /// One line for each host of a database, then one for each server.
+    pub(super) lines: String,
+    pub(super) findings: Vec<Finding>,
+    /// Is there a database that cannot be used?
+    pub(super) failed: bool,
+}
+
+/// One server, which several databases may share.
+#[derive(Default)]
+struct Server {
+    /// Ordinary connections that it allows, if it said so.
+    allows: Option<u64>,
+    pools: Pools,
+}
+
+/// The pools of a server.
+#[derive(Clone, Copy, Default)]
+struct Pools {
+    count: u64,
+    connections: u64,
+    /// Some pool has no size, or its users are not known before they log in.
+    is_open_ended: bool,
+}
+
+pub(super) fn all(config: &Config) -> Dialled {
+    let mut dialled = Dialled::default();
+    let mut servers: BTreeMap<String, Server> = BTreeMap::new();
+    // If it cannot be loaded, another finding says so.
+    let tls = TlsContexts::load(&config.global).unwrap_or_default();
+    for database in config.databases.values() {
+        for (index, host) in config.hosts(database).iter().enumerate() {
+            let (host, port) = (host.to_string(), database.port.of(index));
+            let server = servers.entry(format!("{host}, port {port}")).or_default();
+            server.pools.add(pools(config, database));
+            let line = match ask(config, database, (&host, port), &tls) {
+                Ok((line, allows)) => {
+                    server.allows = allows.or(server.allows);
+                    line
+                }
+                Err(reason) => {
+                    let place = config.places.of_database(&database.name);
+                    dialled.findings.push(Finding::new(Level::KeepsOut, &place, &reason));
+                    dialled.failed = true;
+                    reason
+                }
+            };
+            let _ = writeln!(dialled.lines, "  {}: {line}", database.name);
+        }
+    }
+    if config.fallback.is_some() {
+        dialled.lines += "  *: not tried, since the client names the database\n";
+    }
+    for (name, server) in &servers {
+        let line = format!("server {name}: {}", server.in_words());
+        let _ = writeln!(dialled.lines, "  {line}");
+        if server.allows.is_some_and(|allows| server.pools.limit(config) > allows) {
+            let place = config.places.of_key("default_pool_size");
+            dialled.findings.push(Finding::new(Level::Warns, &place, line));
+        }
+    }
+    dialled
+}
+
+impl Server {
+    fn in_words(&self) -> String {
+        let Pools { count, connections, is_open_ended } = self.pools;
+        let bound = if is_open_ended { "at least" } else { "at most" };
+        let plural = if count == 1 { "" } else { "s" };
+        let pools = format!("{count} pool{plural} with {bound} {connections} connections");
+        match self.allows {
+            None => pools,
+            Some(allows) => format!("{pools}; it allows {allows}"),
+        }
+    }
+}
+
+impl Pools {
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.connections += other.connections;
+        self.is_open_ended |= other.is_open_ended;
+    }
+
+    fn limit(self, config: &Config) -> u64 {
+        match u64::from(config.global.max_server_connections) {
+            0 => self.connections,
+            max => self.connections.min(max),
+        }
+    }
+}
+
+/// The pools that `database` may have, one for each user, and their connections together.
+fn pools(config: &Config, database: &Database) -> Pools {
+    let looks_up = config.global.auth_user.is_some() || database.auth_user.is_some();
+    let (users, looks_up): (Vec<&str>, bool) = match (&database.user, &config.access) {
+        (Some(user), _) | (None, AccessPolicy::UrlUser { user, .. }) => (vec![user], false),
+        (None, AccessPolicy::ProvenByServer) => (Vec::new(), true),
+        (None, AccessPolicy::Configured) => {
+            (config.auth_file.users.keys().map(String::as_str).collect(), looks_up)
+        }
+    };
+    let mut pools = Pools { is_open_ended: looks_up, ..Pools::default() };
+    for user in users {
+        let size = u64::from(config.pool_size(database, user));
+        let reserve = u64::from(config.reserve_pool_size(database, user));
+        pools.count += 1;
+        pools.connections += size + if size == 0 { 0 } else { reserve };
+        pools.is_open_ended |= size == 0;
+    }
+    let max = u64::from(config.max_db_connections(database));
+    if max > 0 {
+        pools.connections = pools.connections.min(max);
+        pools.is_open_ended &= pools.connections < max;
+    }
+    pools
+}
+
+/// Logs in and returns the line to print, and the connections that the server allows.
+fn ask(
+    config: &Config,
+    database: &Database,
+    (host, port): (&str, u16),
+    tls: &TlsContexts,
+) -> Result<(String, Option<u64>), String> {
+    let (user, password) = login(config, database);
+    let timeout = config.global.server_connect_timeout;
+    let probe = Probe {
+        host,
+        port,
+        user: &user,
+        database: database.dbname(),
+        password: password.as_deref(),
+        tls: CallerTls::of_pooler(tls, host),
+        timeout: (!timeout.is_zero()).then_some(timeout),
+    };
+    Ok(match probe.ask(CAPACITY)? {
+        Answer::WantsPassword => {
+            let line = format!(
+                "{host}, port {port} answers; the login as {user} is not tried, since no plain \
+                 password is known"
+            );
+            (line, None)
+        }
+        Answer::Rows(address, rows) => {
+            let number =
+                |at: usize| -> Option<u64> { rows.first()?.get(at)?.as_deref()?.parse().ok() };
+            let allows = number(0).zip(number(1)).map(|(all, kept)| all.saturating_sub(kept));
+            (format!("logged in as {user} at {address}"), allows.filter(|allows| *allows > 0))
+        }
+    })
+}
+
+/// The user to log in as, and the password if it is known in clear: the user of the entry, else one
+/// of `auth_file`, else the `auth_user`.
+fn login(config: &Config, database: &Database) -> (String, Option<String>) {
+    let plain = |user: &str| match Secret::parse(config.auth_file.users.get(user)?) {
+        Secret::Plain(password) if !password.is_empty() => Some(password),
+        Secret::Plain(_) | Secret::Md5(_) | Secret::Scram(_) => None,
+    };
+    if let AccessPolicy::UrlUser { user, password } = &config.access {
+        return (user.clone(), Some(password.clone()));
+    }
+    if let Some(user) = &database.user {
+        let own = database.password.clone().filter(|password| !password.is_empty());
+        return (user.clone(), own.or_else(|| plain(user)));
+    }
+    let users = || config.auth_file.users.keys();
+    if let Some(known) = users().find_map(|user| Some((user.clone(), plain(user)?))) {
+        return (known.0, Some(known.1));
+    }
+    let auth_user = database.auth_user.as_ref().or(config.global.auth_user.as_ref());
+    let user = auth_user.or_else(|| users().next()).map_or(config::CONSOLE_USER, String::as_str);
+    (user.to_owned(), plain(user))
+}

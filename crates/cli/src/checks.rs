@@ -1,0 +1,179 @@
+//! The checks of a configuration, one list for the start and for `weir check-config`.
+//!
+//! A start makes some of the checks by doing the thing: it reads the TLS files, opens the log, binds
+//! the addresses. For these the list has a rehearsal, which `check-config` alone runs.
+
+mod secrets;
+
+use std::{fmt, path::Path};
+
+use config::{AccessPolicy, AuthType, Config};
+use proxy::TlsContexts;
+
+use crate::{pidfile, privileges};
+
+/// The consequence of a finding, the gravest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// Weir does not start.
+    Stops,
+    /// Weir starts, and some users cannot log in.
+    KeepsOut,
+    Warns,
+}
+
+/// One problem: where it is, and what is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) level: Level,
+    /// `FILE:LINE: ` if the text does not begin with it.
+    before: String,
+    text: String,
+}
+
+impl Finding {
+    /// `place` is a key, with its file and line if they are known.
+    pub(super) fn new(level: Level, place: &str, what: impl fmt::Display) -> Self {
+        Self { level, before: String::new(), text: format!("{place}: {what}") }
+    }
+
+    /// Returns the text with its place. `Display` leaves out the place of a key without effect, as the
+    /// log always did.
+    pub(crate) fn located(&self) -> String {
+        format!("{}{}", self.before, self.text)
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// When a check is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// Before the start, and by `check-config`.
+    Always,
+    /// By `check-config` only: the start does the thing itself, and reports the same.
+    Rehearsal,
+}
+
+type Check = fn(&Config) -> Vec<Finding>;
+
+const CHECKS: [(When, Check); 7] = [
+    (When::Always, reading),
+    (When::Always, secrets::readable),
+    (When::Always, nobody_gets_in),
+    (When::Rehearsal, tls),
+    (When::Rehearsal, user),
+    (When::Rehearsal, pidfile_and_daemon),
+    (When::Rehearsal, system),
+];
+
+/// Returns what the start must report before it begins.
+pub(crate) fn before_start(config: &Config) -> Vec<Finding> {
+    run(config, &[When::Always])
+}
+
+/// Returns everything that can be known without a start, the gravest first.
+pub(crate) fn all(config: &Config) -> Vec<Finding> {
+    run(config, &[When::Always, When::Rehearsal])
+}
+
+fn run(config: &Config, when: &[When]) -> Vec<Finding> {
+    let due = CHECKS.iter().filter(|(at, _)| when.contains(at));
+    let mut found: Vec<_> = due.flat_map(|(_, check)| check(config)).collect();
+    found.sort_by_key(|finding| finding.level);
+    found
+}
+
+/// Mistakes and oddities found while the files were read.
+fn reading(config: &Config) -> Vec<Finding> {
+    let placed = |level, text| Finding { level, before: String::new(), text };
+    let mistakes = config.errors.iter().map(|it| placed(Level::KeepsOut, it.to_string()));
+    let oddities = config.warnings.iter().map(|it| placed(Level::Warns, it.to_string()));
+    let idle = config.set_in_vain().into_iter().map(|text| {
+        let key = text.split(' ').next().unwrap_or_default();
+        Finding { before: config.places.before_key(key), ..placed(Level::Warns, text) }
+    });
+    mistakes.chain(oddities).chain(idle).collect()
+}
+
+/// Settings with which no client can log in, the console's included.
+fn nobody_gets_in(config: &Config) -> Vec<Finding> {
+    let global = &config.global;
+    if config.access != AccessPolicy::Configured {
+        return Vec::new();
+    }
+    let databases = || config.databases.values().chain(&config.fallback);
+    let looks_up = global.auth_user.is_some() || databases().any(|db| db.auth_user.is_some());
+    let no_users = config.auth_file.users.is_empty() && !looks_up;
+    let (key, what) = match global.auth_type {
+        AuthType::Hba if config.hba.rules.is_empty() => {
+            ("auth_hba_file", "auth_type is hba and there is no rule: every login is refused")
+        }
+        AuthType::Ldap if config.ldap.is_none() => {
+            ("auth_ldap_options", "auth_type is ldap and there are no options that can be used")
+        }
+        AuthType::Trust | AuthType::Plain | AuthType::Md5 | AuthType::ScramSha256 if no_users => (
+            "auth_file",
+            "there are no users: auth_file has none, and there is no auth_user to look them up",
+        ),
+        AuthType::Any
+        | AuthType::Trust
+        | AuthType::Plain
+        | AuthType::Md5
+        | AuthType::ScramSha256
+        | AuthType::Cert
+        | AuthType::Hba
+        | AuthType::Ldap
+        | AuthType::Pam => return Vec::new(),
+    };
+    vec![Finding::new(Level::KeepsOut, &config.places.of_key(key), what)]
+}
+
+fn tls(config: &Config) -> Vec<Finding> {
+    let failed = TlsContexts::load(&config.global).err();
+    let place = |key| config.places.of_key(key);
+    let finding = failed.map(|error| Finding::new(Level::Stops, &place(error.key), error.reason));
+    finding.into_iter().collect()
+}
+
+/// The user that the start switches to. From here on the checks are made as that user.
+fn user(config: &Config) -> Vec<Finding> {
+    let name = config.global.user.as_deref();
+    let (level, reason) = match privileges::switch_to(name) {
+        Err(reason) => (Level::Stops, reason),
+        Ok(()) => match privileges::refuse_root() {
+            // Another user may be the one to start it, and the file does not say who.
+            Err(reason) => (Level::Warns, reason.context("checked as root")),
+            Ok(()) => return Vec::new(),
+        },
+    };
+    vec![Finding::new(level, &config.places.of_key("user"), format!("{reason:#}"))]
+}
+
+fn pidfile_and_daemon(config: &Config) -> Vec<Finding> {
+    let path = config.global.pidfile.as_str();
+    let place = config.places.of_key("pidfile");
+    let finding = match pidfile::rehearse(Path::new(path)) {
+        _ if path.is_empty() => None,
+        Ok(None) => None,
+        Ok(Some(running)) => Some(Finding::new(
+            Level::Warns,
+            &place,
+            format!("'{path}' names the running process {running}: reload it, or start with -R"),
+        )),
+        Err(reason) => Some(Finding::new(Level::Stops, &place, format!("{reason:#}"))),
+    };
+    finding.into_iter().collect()
+}
+
+/// Addresses, folders and limits of this machine.
+fn system(config: &Config) -> Vec<Finding> {
+    let obstacles = proxy::obstacles(config).into_iter();
+    let level = |stops| if stops { Level::Stops } else { Level::Warns };
+    let place = |key| config.places.of_key(key);
+    obstacles.map(|it| Finding::new(level(it.stops), &place(it.key), it.reason)).collect()
+}

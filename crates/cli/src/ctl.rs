@@ -1,0 +1,122 @@
+//! `weir ctl COMMAND`: a command of a running pooler's console, from the shell.
+//!
+//! The exit status is 0; 1 for an error of the console; 2 if there is no connection.
+
+mod print;
+
+use std::{
+    env, fs,
+    io::{self, Write as _},
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+    process::ExitCode,
+};
+
+use anyhow::anyhow;
+use config::Config;
+use load::{
+    Outcome,
+    console::{Console, Failure},
+};
+use wire::secret::Secret;
+
+use crate::{
+    args::{ConsoleOptions, CtlOptions},
+    explain, sys,
+};
+
+const REFUSED: u8 = 1;
+const NO_CONNECTION: u8 = 2;
+
+pub(crate) fn run(options: &CtlOptions) -> ExitCode {
+    let place = match console(&options.console) {
+        Ok(console) => console,
+        Err(why) => return fail(NO_CONNECTION, &why),
+    };
+    match place.ask(&options.words.join(" ")) {
+        Ok(outcomes) => {
+            let text = if options.json { print::json(&outcomes) } else { print::tables(&outcomes) };
+            explain::print(&text).unwrap_or_else(|error| fail(REFUSED, &format!("{error:#}")))
+        }
+        // The process ends without an answer.
+        Err(Failure::Lost(_)) if options.words[0].eq_ignore_ascii_case("SHUTDOWN") => {
+            ExitCode::SUCCESS
+        }
+        Err(Failure::NoConnection(why) | Failure::Lost(why)) => fail(NO_CONNECTION, &why),
+        Err(Failure::Refused(why)) => fail(REFUSED, &why),
+    }
+}
+
+fn fail(status: u8, why: &str) -> ExitCode {
+    let _ = writeln!(io::stderr(), "weir ctl: {why}");
+    status.into()
+}
+
+/// Carries out one command for another program. Returns its first result.
+///
+/// # Errors
+/// When there is no console, or it refuses.
+pub(crate) fn ask(place: &Console, command: &str) -> anyhow::Result<Outcome> {
+    match place.ask(command) {
+        Ok(outcomes) => Ok(outcomes.into_iter().next().unwrap_or_default()),
+        Err(Failure::NoConnection(why) | Failure::Lost(why)) => Err(anyhow!(why)),
+        Err(Failure::Refused(why)) => Err(anyhow!("{command}: {why}")),
+    }
+}
+
+/// Returns the address and the login: of the command line first, then of the environment for the
+/// user, then of the configuration file.
+pub(crate) fn console(options: &ConsoleOptions) -> Result<Console, String> {
+    let mut found = Console {
+        host: options.host.clone(),
+        port: options.port.clone(),
+        user: options.user.clone(),
+        password: None,
+    };
+    let Some(file) = &options.config else { return Ok(found) };
+    let config = Config::load(file).map_err(|mistakes| mistakes.to_string())?;
+    let host = match found.host.take() {
+        Some(host) => host,
+        None => host(&config).ok_or("the configuration names no address to listen on")?,
+    };
+    found.port.get_or_insert_with(|| config.global.listen_port.to_string());
+    let variable = |name| env::var(name).ok().filter(|value: &String| !value.is_empty());
+    let port = found.port.as_deref().unwrap_or_default();
+    found.user = found.user.or_else(|| variable("PGUSER")).or_else(|| {
+        let is_ours = is_ours(&host, port);
+        let own = is_ours.then(|| config::CONSOLE_USER.to_owned());
+        own.or_else(|| config.global.admin_users.first().cloned())
+    });
+    if variable("PGPASSWORD").is_none() {
+        found.password = found.user.as_deref().and_then(|user| password(&config, user));
+    }
+    found.host = Some(host);
+    Ok(found)
+}
+
+/// Returns the address that the pooler listens on: its unix socket if it has one.
+fn host(config: &Config) -> Option<String> {
+    let global = &config.global;
+    if !global.unix_socket_dir.is_empty() {
+        return Some(global.unix_socket_dir.clone());
+    }
+    Some(match global.listen_addr.first()?.as_str() {
+        "*" | "0.0.0.0" => "127.0.0.1".to_owned(),
+        "::" => "::1".to_owned(),
+        other => other.to_owned(),
+    })
+}
+
+/// Does this process's user run the pooler? Then the console needs no password on the unix socket.
+fn is_ours(host: &str, port: &str) -> bool {
+    let socket = Path::new(host).join(format!(".s.PGSQL.{port}"));
+    host.starts_with('/')
+        && fs::metadata(socket).is_ok_and(|socket| socket.uid() == sys::effective_uid())
+}
+
+fn password(config: &Config, user: &str) -> Option<String> {
+    match Secret::parse(config.auth_file.users.get(user)?) {
+        Secret::Plain(password) if !password.is_empty() => Some(password),
+        Secret::Plain(_) | Secret::Md5(_) | Secret::Scram(_) => None,
+    }
+}

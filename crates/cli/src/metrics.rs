@@ -1,0 +1,48 @@
+//! Where the metrics and the pooler meet: `proxy` measures and serves, `admin` has the names.
+
+use std::sync::Arc;
+
+use admin::{Exposition, Measures, PoolMeasures};
+use proxy::{Controller, MetricsPage};
+
+use crate::moment::Moment;
+
+/// Writes the page of metrics, for [`proxy::StartOptions`].
+pub(crate) fn page() -> MetricsPage {
+    Arc::new(|controller, measures, form| {
+        let form = match form {
+            proxy::Exposition::Text => Exposition::Text,
+            proxy::Exposition::OpenMetrics => Exposition::OpenMetrics,
+        };
+        translated(controller, measures).page(form)
+    })
+}
+
+fn translated(controller: &Controller, facts: &proxy::Measures) -> Measures {
+    let names = controller.names();
+    Measures {
+        config: controller.config(),
+        workers: facts.workers,
+        switches: facts.switches.clone(),
+        clients: facts.clients,
+        failures: facts.failures,
+        certificates: facts.certificates.clone(),
+        pools: facts.pools.iter().map(|pool| translated_pool(pool, facts.now)).collect(),
+        statements: facts.statements,
+        dns: (names.hosts.len(), names.zones.len(), names.queries),
+        reload_succeeded: facts.reload.succeeded,
+        reload_success_at: Moment::now(controller).wall(facts.reload.success_at),
+    }
+}
+
+fn translated_pool(pool: &proxy::PoolMeasures, now: u64) -> PoolMeasures {
+    PoolMeasures {
+        database: pool.key.database.clone(),
+        user: pool.key.user.clone(),
+        size: pool.settings.size,
+        reserve: pool.settings.reserve,
+        oldest_wait: pool.oldest_wait.map_or(0, |since| now.saturating_sub(since)),
+        figures: pool.figures.clone(),
+        cancels: pool.cancels,
+    }
+}

@@ -1,0 +1,61 @@
+//! The lines of the configuration on which keys and databases are written, for messages about
+//! mistakes that show only when the value is used.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Lines = BTreeMap<String, (Arc<str>, usize)>;
+
+/// File and line of each global key and of each database that was set.
+/// Two configurations that differ in nothing else are equal.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    keys: Lines,
+    databases: Lines,
+}
+
+impl PartialEq for Places {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Places {
+    pub(crate) fn set_key(&mut self, key: &str, file: &Arc<str>, line: usize) {
+        self.keys.insert(key.to_owned(), (Arc::clone(file), line));
+    }
+
+    pub(crate) fn set_database(&mut self, name: &str, file: &Arc<str>, line: usize) {
+        self.databases.insert(name.to_owned(), (Arc::clone(file), line));
+    }
+
+    pub(crate) fn forget_keys(&mut self) {
+        self.keys.clear();
+    }
+
+    /// Returns `FILE:LINE: KEY`, or `KEY` alone for a key that is not set.
+    #[must_use]
+    pub fn of_key(&self, key: &str) -> String {
+        described(&self.keys, key, key)
+    }
+
+    /// Returns `FILE:LINE: ` for a text that begins with the key; empty if the place is not known.
+    #[must_use]
+    pub fn before_key(&self, key: &str) -> String {
+        described(&self.keys, key, "")
+    }
+
+    /// Returns `FILE:LINE: databases.NAME`, without the place if it is not known.
+    #[must_use]
+    pub fn of_database(&self, name: &str) -> String {
+        described(&self.databases, name, &format!("databases.{name}"))
+    }
+}
+
+fn described(lines: &Lines, key: &str, text: &str) -> String {
+    match lines.get(key) {
+        Some((file, line)) if *line > 0 => format!("{file}:{line}: {text}"),
+        Some((file, _)) => format!("{file}: {text}"),
+        None => text.to_owned(),
+    }
+}

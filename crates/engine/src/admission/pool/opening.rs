@@ -1,0 +1,144 @@
+//! Decides how many servers a pool opens, when, and to which host. The place of a server is
+//! reserved before it is opened, so that two workers do not open a server for the same place.
+
+use config::LoadBalanceHosts;
+
+use super::{CONNECT_PAUSE_MIN, Failure, Gate, OPENING_MAX, OPENING_PATIENCE, Pool};
+use crate::ids::{Micros, Waiter, WorkerId};
+use crate::settings::PoolSettings;
+
+impl<T> Pool<T> {
+    /// Returns the number of the host for the next server. It counts up with each server, or with
+    /// each failure.
+    pub fn choose_target(&mut self) -> usize {
+        match self.settings.load_balance_hosts {
+            LoadBalanceHosts::RoundRobin => {
+                self.target = self.target.wrapping_add(1);
+                self.target.wrapping_sub(1)
+            }
+            LoadBalanceHosts::Disable => {
+                self.target = self.target.wrapping_add(usize::from(self.failure.is_some()));
+                self.target
+            }
+        }
+    }
+
+    /// Should another server be opened now? If so, its place is reserved.
+    pub fn reserve_opening(&mut self, now: Micros) -> bool {
+        let wanted = if self.has_room() { self.waiting_total() } else { self.reserve_wanted(now) };
+        let under_way = self.places_opening();
+        under_way < wanted
+            && (under_way == 0 || under_way <= self.waiting_for(OPENING_PATIENCE, now))
+            && self.take_place(now)
+    }
+
+    /// Should a spare server be opened (`min_pool_size`)? One at a time, while the pool is in use
+    /// or its user is configured. If so, its place is reserved.
+    pub fn reserve_spare(&mut self, now: Micros) -> bool {
+        // Replication clients have servers of their own, and may have no database.
+        let has_ordinary = self.clients > 0 && self.welcome.is_some();
+        let in_use = has_ordinary || self.settings.forced_user;
+        let wanted = in_use && self.opening == 0 && self.places() < self.settings.min_size;
+        wanted && self.has_room() && self.take_place(now)
+    }
+
+    /// Returns how many clients have waited long enough for the reserve; 0 if it is used up.
+    fn reserve_wanted(&self, now: Micros) -> u32 {
+        let PoolSettings { size, reserve, reserve_timeout: patience, .. } = *self.settings;
+        if patience == 0 || self.places() + self.elsewhere >= size + reserve {
+            return 0;
+        }
+        self.waiting_for(patience, now)
+    }
+
+    /// Returns how many clients have waited at least this long.
+    fn waiting_for(&self, patience: Micros, now: Micros) -> u32 {
+        let has_waited = |waiter: &Waiter| now.saturating_sub(waiter.since) >= patience;
+        self.waiting.iter().map(|queue| queue.partition_point(has_waited) as u32).sum()
+    }
+
+    fn take_place(&mut self, now: Micros) -> bool {
+        let pace = match &self.failure {
+            Some(failure) => self.opening == 0 && now >= failure.retry_at,
+            None => self.opening < OPENING_MAX,
+        };
+        let open = pace && self.gate == Gate::Open;
+        if open {
+            self.reserve_unasked();
+        }
+        open
+    }
+
+    /// Is there a free place for one client's own server (replication, or a login that proves its
+    /// password)? If so, it is reserved. Recent failures of other logins do not matter.
+    pub fn reserve_own(&mut self) -> bool {
+        let open = self.has_room() && self.opening < OPENING_MAX && self.gate == Gate::Open;
+        if open {
+            self.reserve_unasked();
+        }
+        open
+    }
+
+    /// Reserves a place without checks, such as that of a server just closed.
+    pub fn reserve_unasked(&mut self) {
+        self.unbegun += 1;
+        self.opening += 1;
+        self.servers += 1;
+    }
+
+    /// Counts a server of this epoch as logged in.
+    pub fn opened(&mut self, epoch: u64) {
+        self.opening -= 1;
+        self.current += u32::from(epoch == self.epoch);
+        self.failure = None;
+    }
+
+    /// Releases a reserved place that was not used.
+    pub fn withdraw_opening(&mut self) {
+        self.unbegun = self.unbegun.saturating_sub(1);
+        self.opening -= 1;
+        self.servers -= 1;
+    }
+
+    /// Counts out a server of this epoch that ended before its login did. Not a failure of the
+    /// pool.
+    pub fn opening_ended(&mut self, epoch: u64) {
+        self.opening -= 1;
+        self.forget_server(epoch);
+    }
+
+    /// Returns when the next attempt may be made after a failure just now, and the pause from which
+    /// the next one grows.
+    ///
+    /// After a refused login Weir waits for `server_login_retry`, because repeated failures may
+    /// lock the user. A failed connection locks no user. Its pause begins at [`CONNECT_PAUSE_MIN`]
+    /// and grows by half with each attempt, up to `server_login_retry`. So clients are refused for
+    /// at most 1.5 times as long as PostgreSQL was away.
+    pub fn next_attempt(&self, refused: bool, now: Micros) -> (Micros, Micros) {
+        let most = self.settings.server_login_retry;
+        let first = CONNECT_PAUSE_MIN.min(most);
+        let pause = match &self.failure {
+            _ if refused => return (now + most, first),
+            // Several attempts ran at the same time, and another one failed before.
+            Some(last) if now < last.retry_at => return (last.retry_at, last.pause),
+            Some(last) => last.pause + last.pause / 2,
+            None => first,
+        };
+        let pause = pause.clamp(first, most);
+        (now + pause, pause)
+    }
+
+    /// Notes that opening a server of this epoch failed. If PostgreSQL itself refused it
+    /// (`refused`) and the pool has no other server, the waiting clients are removed from the queue
+    /// and returned.
+    pub fn open_failed(
+        &mut self,
+        epoch: u64,
+        failure: Failure,
+        refused: bool,
+    ) -> Vec<(WorkerId, Waiter)> {
+        self.opening_ended(epoch);
+        self.failure = Some(failure);
+        if refused && self.has_none_open() { self.take_waiters() } else { Vec::new() }
+    }
+}

@@ -1,0 +1,199 @@
+//! The stages of the transaction that a server carries out, from the worker's clock:
+//!
+//! ```text
+//!  queued ─► linked ─► state applied ─► sent ─► first byte ─► done
+//! ```
+//!
+//! Each stage costs a store. Only a transaction that has taken at least [`REMEMBERED_FROM`] is
+//! described and remembered ([`Transactions`](crate::operator::transactions::Transactions)).
+
+use wire::{HEADER_LEN, frontend};
+
+use crate::client::Client;
+use crate::ids::{Micros, PoolId};
+use crate::operator::transactions::{Name, REMEMBERED_FROM, Transaction};
+use crate::vars::APPLICATION_NAME;
+use crate::watch::texts::with_normal_form;
+
+/// Bytes of a message that are kept for the fingerprint of its text.
+const KEPT_LEN_MAX: usize = 4_096;
+
+/// The present transaction of a server's client. A time before its beginning: the stage was not
+/// reached, or there was nothing to wait for.
+#[derive(Debug, Default)]
+pub struct Stages {
+    times: StageTimes,
+    /// The beginning of the first message of the present query. It keeps its memory.
+    message: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct StageTimes {
+    queued_at: Micros,
+    linked_at: Micros,
+    applied_at: Micros,
+    first_byte_at: Micros,
+    /// When the present query began.
+    query_at: Micros,
+    /// When the present query began, until it is answered.
+    asked_at: Micros,
+    /// With queries running.
+    busy: Micros,
+    /// The longest time from the beginning of a query to the next one.
+    longest: Micros,
+    /// Of that query's text; 0 = unknown, or it was fast.
+    fingerprint: u64,
+}
+
+impl Stages {
+    /// A client has got the server, for which it has waited since `queued_at`.
+    #[inline]
+    pub(crate) fn link(&mut self, queued_at: Micros, now: Micros) {
+        self.times.queued_at = queued_at;
+        self.times.linked_at = now;
+    }
+
+    /// The server has the client's state.
+    #[inline]
+    pub(crate) fn apply(&mut self, now: Micros) {
+        self.times.applied_at = now;
+    }
+
+    /// The client has the server for other reasons than a transaction.
+    pub(crate) fn clear(&mut self) {
+        self.times = StageTimes::default();
+    }
+
+    /// A query is sent, whose messages are the beginning of `input`.
+    #[inline]
+    pub(crate) fn send(&mut self, input: &[u8], client: &Client, now: Micros) {
+        if client.transaction_at == 0 {
+            self.times.first_byte_at = 0;
+        } else {
+            self.end_query(client, now);
+        }
+        (self.times.query_at, self.times.asked_at) = (now, now);
+        self.message.clear();
+        self.message.extend_from_slice(&input[..input.len().min(KEPT_LEN_MAX)]);
+    }
+
+    /// The server has sent something.
+    #[inline]
+    pub(crate) fn reply(&mut self, now: Micros) {
+        if self.times.first_byte_at == 0 {
+            self.times.first_byte_at = now;
+        }
+    }
+
+    /// The server owes nothing more. It may have said something that answers no query.
+    #[inline]
+    pub(crate) fn answer(&mut self, now: Micros) {
+        if self.times.asked_at != 0 {
+            self.times.busy += now.saturating_sub(self.times.asked_at);
+            self.times.asked_at = 0;
+        }
+    }
+
+    /// The transaction is over, and the next one begins without these stages. Returns the transaction
+    /// if it has taken at least [`REMEMBERED_FROM`].
+    #[inline]
+    pub(crate) fn finish(
+        &mut self,
+        client: &Client,
+        pool: PoolId,
+        is_complete: bool,
+        now: Micros,
+    ) -> Option<Transaction> {
+        let queued_at = match self.times.queued_at {
+            0 => client.transaction_at,
+            queued_at => queued_at,
+        };
+        let is_slow = now.saturating_sub(queued_at) >= REMEMBERED_FROM;
+        let transaction = is_slow.then(|| self.describe(client, pool, is_complete, queued_at, now));
+        // Earlier stages of other transactions count as 0.
+        (self.times.queued_at, self.times.busy, self.times.longest) = (0, 0, 0);
+        transaction
+    }
+
+    #[cold]
+    fn describe(
+        &mut self,
+        client: &Client,
+        pool: PoolId,
+        is_complete: bool,
+        queued_at: Micros,
+        now: Micros,
+    ) -> Transaction {
+        self.end_query(client, now);
+        self.answer(now);
+        let times = &self.times;
+        let since = |at: Micros| micros(at.saturating_sub(queued_at));
+        Transaction {
+            client: client.serial,
+            queued_at,
+            linked: since(times.linked_at),
+            applied: since(times.applied_at),
+            sent: since(client.transaction_at),
+            first_byte: since(times.first_byte_at),
+            done: since(now),
+            busy: micros(times.busy),
+            pool,
+            is_complete,
+            name: Name::new(client.vars.get(APPLICATION_NAME).unwrap_or_default()),
+            fingerprint: if times.longest == 0 { 0 } else { times.fingerprint },
+        }
+    }
+
+    /// Notes the present query, if it is the one that has taken longest.
+    #[inline]
+    fn end_query(&mut self, client: &Client, now: Micros) {
+        let taken = now.saturating_sub(self.times.query_at);
+        if taken >= REMEMBERED_FROM && taken > self.times.longest {
+            self.note_query(client, taken);
+        }
+    }
+
+    #[cold]
+    fn note_query(&mut self, client: &Client, taken: Micros) {
+        self.times.longest = taken;
+        self.times.fingerprint = match self.text(client) {
+            Some((text, is_whole)) if !text.is_empty() => {
+                with_normal_form(text, is_whole, |_, fingerprint| fingerprint)
+            }
+            Some(_) | None => 0,
+        };
+    }
+
+    /// Returns the text of the present query, as far as it is known, and whether that is all of it.
+    fn text<'a>(&'a self, client: &'a Client) -> Option<(&'a [u8], bool)> {
+        let (head, body) = self.message.split_at_checked(HEADER_LEN)?;
+        match *head.first()? {
+            frontend::QUERY => Some(up_to_zero(body)),
+            frontend::PARSE => Some(up_to_zero(behind_zero(body))),
+            frontend::BIND => {
+                let (name, _) = up_to_zero(behind_zero(body));
+                Some((client.extended.as_ref()?.text_of(name)?, true))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns the bytes before the first zero, and whether there is one.
+fn up_to_zero(bytes: &[u8]) -> (&[u8], bool) {
+    match bytes.iter().position(|byte| *byte == 0) {
+        Some(at) => (&bytes[..at], true),
+        None => (bytes, false),
+    }
+}
+
+fn behind_zero(bytes: &[u8]) -> &[u8] {
+    bytes.get(up_to_zero(bytes).0.len() + 1..).unwrap_or_default()
+}
+
+fn micros(duration: Micros) -> u32 {
+    u32::try_from(duration).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,13 @@
+//! How the server treats its input, as far as the ledger can tell.
+
+/// How the server treats the next message that it reads, as far as Weir knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Input {
+    /// It executes the message.
+    #[default]
+    Messages,
+    /// It takes the message as copy data. Sync and Flush are ignored.
+    CopyData,
+    /// It discards everything up to the next Sync.
+    UntilSync,
+}

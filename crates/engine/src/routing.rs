@@ -1,0 +1,30 @@
+//! Chooses the place of an idle client's request: the writer, or a reader of a node. In a pool with
+//! routing ([`PoolSettings::routes`](crate::settings::PoolSettings::routes)) the first whole
+//! request of an idle client is read before a pool is chosen. All other pools link before they read
+//! (decision 018).
+//!
+//! `first_request` finds the end of a request in a client's bytes. `choose` asks the shell
+//! ([`Exchange::route`](crate::shell::Exchange::route)) for the place and links the client there.
+//!
+//! A client with a server is not routed: a transaction or a pinned session stays on its server. On
+//! a reader, the next request waits for the replies to the one before, because it may need another
+//! place. On the writer it follows at once.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::NodeId;
+
+mod choose;
+mod first_request;
+
+/// The servers that a pool has.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+pub enum Place {
+    /// Servers that may write. Without a cluster there are no others.
+    #[default]
+    Writer,
+    /// Servers of one node that can be read.
+    Reader(NodeId),
+}

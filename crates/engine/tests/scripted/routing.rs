@@ -1,0 +1,136 @@
+//! Routing: an idle client's first whole request is read before a pool is chosen (decision 018).
+
+use config::PoolMode;
+use engine::ids::NodeId;
+use engine::routing::Place;
+
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server};
+
+/// Longer than any request that Weir keeps for the router.
+const TOO_LONG: usize = 20_000;
+
+/// Sends SELECTs to a reader.
+fn reads_to_a_reader(request: &[u8]) -> Place {
+    match request.windows(6).any(|word| word == b"select") {
+        true => Place::Reader(NodeId(1)),
+        false => Place::Writer,
+    }
+}
+
+fn rig(mode: PoolMode) -> Rig {
+    Rig::new(|config| config.global.pool_mode = mode).routed(reads_to_a_reader)
+}
+
+/// A rig, a client, an idle server of the writer and one of the reader.
+fn opened(mode: PoolMode) -> (Rig, Client, Server, Server) {
+    let rig = rig(mode);
+    let client = rig.client();
+    let writer = rig.server(0);
+    asks(&client, &writer, "insert");
+    client.send([query("select 1")]);
+    let reader = rig.server(1);
+    reader.answers("select 1");
+    client.expect([done("OK")]);
+    (rig, client, writer, reader)
+}
+
+fn asks(client: &Client, server: &Server, sql: &str) {
+    client.send([query(sql)]);
+    server.answers(sql);
+    client.expect([done("OK")]);
+}
+
+#[test]
+fn each_request_goes_where_the_router_says() {
+    for mode in [PoolMode::Transaction, PoolMode::Auto] {
+        let (rig, client, writer, reader) = opened(mode);
+        asks(&client, &writer, "insert");
+        asks(&client, &reader, "select 1");
+        assert_eq!(rig.servers(), 2);
+    }
+}
+
+#[test]
+fn a_transaction_stays_where_it_began() {
+    let (_rig, client, writer, _) = opened(PoolMode::Transaction);
+    client.send([query("begin")]);
+    writer.expect([query("begin")]);
+    writer.send([complete("BEGIN"), ready('T')]);
+    client.expect([complete("BEGIN"), ready('T')]);
+    asks(&client, &writer, "select 1");
+}
+
+#[test]
+fn part_of_a_request_takes_no_server() {
+    let (rig, client, writer, reader) = opened(PoolMode::Transaction);
+    rig.set_chunk(3);
+    client.send([parse("", "select 1"), bind("")]);
+    assert!(writer.is_parked() && reader.is_parked());
+    client.send([sync()]);
+    reader.expect([parse("", "select 1"), bind(""), sync()]);
+    assert!(writer.is_parked());
+}
+
+#[test]
+fn a_request_too_long_to_be_kept_goes_to_the_writer() {
+    for mode in [PoolMode::Transaction, PoolMode::Auto] {
+        let (rig, client, writer, reader) = opened(mode);
+        let sql = format!("select '{}'", "x".repeat(TOO_LONG));
+        // The parts arrive one by one. The first ones are too short to route.
+        rig.set_chunk(1_000);
+        asks(&client, &writer, &sql);
+        client.send([parse("", &sql), bind(""), execute(), sync()]);
+        writer.expect([parse("", &sql), bind(""), execute(), sync()]);
+        writer.send([parsed(), bound(), complete("SELECT 1"), ready('I')]);
+        client.expect([parsed(), bound(), complete("SELECT 1"), ready('I')]);
+        assert!(reader.is_parked());
+        asks(&client, &reader, "select 1");
+    }
+}
+
+#[test]
+fn on_a_reader_the_next_request_waits_for_the_answer_before() {
+    let (_rig, client, writer, reader) = opened(PoolMode::Transaction);
+    client.send([query("select 1"), query("insert")]);
+    reader.expect([query("select 1")]);
+    assert!(writer.is_parked());
+    reader.send([done("OK")]);
+    writer.expect([query("insert")]);
+    writer.send([done("OK")]);
+    client.expect([done("OK"), done("OK")]);
+}
+
+#[test]
+fn on_the_writer_the_next_request_follows_at_once() {
+    let (_rig, client, writer, reader) = opened(PoolMode::Transaction);
+    client.send([query("insert"), query("select 1")]);
+    writer.expect([query("insert"), query("select 1")]);
+    assert!(reader.is_parked());
+}
+
+#[test]
+fn a_goodbye_takes_no_server() {
+    let (_rig, client, writer, reader) = opened(PoolMode::Transaction);
+    client.send([terminate()]);
+    assert!(!client.is_open());
+    assert!(writer.is_parked() && reader.is_parked());
+}
+
+#[test]
+fn a_request_begins_after_a_message_that_is_dropped() {
+    let rig = Rig::of_size(1).routed(|_| Place::Writer);
+    let (client, other) = (rig.client(), rig.client());
+    let writer = rig.server(0);
+    // A server refused the copy before this arrived. It needs no server, and arrives in two parts.
+    let late = copy_fail("no more");
+    let (begin, rest) = late.split_at(7);
+    client.send([begin.to_vec()]);
+    other.send([query("slow")]);
+    writer.expect([query("slow")]);
+    client.send([rest.to_vec(), query("insert")]);
+    writer.send([done("OK")]);
+    other.expect([done("OK")]);
+    writer.answers("insert");
+    client.expect([done("OK")]);
+}

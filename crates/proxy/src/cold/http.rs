@@ -1,0 +1,147 @@
+//! `/metrics`, `/healthz` and `/readyz` over HTTP.
+//!
+//! * `doors.rs`: the addresses
+//! * `connections.rs`: how many connections there may be
+//! * `page.rs`: the texts, of which at most one a second is made
+//!
+//! **Invariant:** a scrape costs a worker one letter a second at most, however many there are.
+
+mod connections;
+pub(crate) mod doors;
+mod page;
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use http_body_util::Full;
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::{Bytes, Incoming},
+    header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::{sleep, timeout},
+};
+
+pub use self::page::{Exposition, MetricsPage};
+use self::{connections::Connections, doors::Wanted, page::Pages};
+use crate::cold::controller::Controller;
+
+/// How long a connection may take from accept to its end.
+const CONNECTION_TIME: Duration = Duration::from_secs(10);
+/// How long it may take of that to send the head of its request.
+const HEAD_TIME: Duration = Duration::from_secs(5);
+/// The longest head of a request.
+const HEAD_MAX: usize = 16 * 1024;
+const HEADERS_MAX: usize = 64;
+/// The pause when nothing can be accepted, say for lack of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const PATHS: &str = "/metrics: metrics for Prometheus (docs/metrics.md)\n\
+    /healthz: does the process live?\n\
+    /readyz: does it take clients?\n";
+
+/// The state that all connections share.
+struct Server {
+    controller: Controller,
+    connections: Connections,
+    pages: Pages,
+}
+
+/// Serves wherever the configuration asks for it, for ever.
+pub(crate) async fn keep(controller: Controller, page: MetricsPage) {
+    let pages = Pages::new(page);
+    let server = Arc::new(Server { controller, connections: Connections::default(), pages });
+    let controller = &server.controller;
+    loop {
+        let wanted = Wanted::of(&controller.config().global);
+        controller.0.doors.open(wanted, |listener| accept(listener, Arc::clone(&server))).await;
+        controller.0.doors.changed().await;
+    }
+}
+
+async fn accept(listener: TcpListener, server: Arc<Server>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        // Without room it is closed by being dropped.
+        server.connections.admit(|has_asked| {
+            let server = Arc::clone(&server);
+            tokio::spawn(timeout(CONNECTION_TIME, serve(stream, server, has_asked))).abort_handle()
+        });
+    }
+}
+
+/// One request and its answer.
+async fn serve(stream: TcpStream, server: Arc<Server>, has_asked: Arc<AtomicBool>) {
+    let service = service_fn(|request| {
+        has_asked.store(true, Ordering::Relaxed);
+        let server = &server;
+        async move { Ok::<_, Infallible>(answer(&request, server).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD_MAX)
+        .max_headers(HEADERS_MAX)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    // Hyper has answered a request that is not HTTP. A client that has gone needs no answer.
+    let _ = served.await;
+}
+
+async fn answer(request: &Request<Incoming>, server: &Server) -> Response<Full<Bytes>> {
+    // An answer to HEAD is sent without its body.
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
+        refusal.headers_mut().insert(ALLOW, const { header("GET, HEAD") });
+        return refusal;
+    }
+    match request.uri().path() {
+        "/metrics" => {
+            let accepted = request.headers().get_all(ACCEPT);
+            let accepted = accepted.iter().filter_map(|accept| accept.to_str().ok());
+            let form = Exposition::accepted(accepted);
+            match server.pages.latest(&server.controller, form).await {
+                Some(page) => response(StatusCode::OK, form.content_type(), page),
+                None => text(StatusCode::SERVICE_UNAVAILABLE, "the pooler has ended\n".to_owned()),
+            }
+        }
+        "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),
+        "/readyz" => match server.controller.unready_because() {
+            None => text(StatusCode::OK, "ok\n".to_owned()),
+            Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+        },
+        "/" => text(StatusCode::OK, PATHS.to_owned()),
+        _ => text(StatusCode::NOT_FOUND, format!("no such page; there are:\n{PATHS}")),
+    }
+}
+
+fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    response(status, TEXT, text.into())
+}
+
+fn response(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, header(kind));
+    response.headers_mut().insert(CACHE_CONTROL, const { header("no-store") });
+    response
+}
+
+const fn header(value: &'static str) -> hyper::header::HeaderValue {
+    hyper::header::HeaderValue::from_static(value)
+}

@@ -1,0 +1,157 @@
+//! `check-config`: it finds what would stop a start, and says where.
+
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use super::{stderr, stdout};
+use crate::support::{only_weir, run_any};
+use testkit::{Postgres, Role, mortal_command, open_folder, pooler_binary};
+
+/// A file of `[databases]` lines and of further keys, alone in its folder.
+fn file(databases: &str, keys: &str) -> (PathBuf, PathBuf) {
+    let folder = open_folder("checks");
+    let text = format!(
+        "[databases]\n{databases}\n[pgbouncer]\nunix_socket_dir =\nauth_type = trust\n\
+         auth_file = FOLDER/users\n{keys}\n"
+    );
+    let path = folder.join("weir.ini");
+    let text = text.replace("FOLDER", &folder.display().to_string());
+    fs::write(&path, text).expect("our own folder");
+    let users = format!("\"{}\" \"{}\"\n", Role::APP, Role::APP_PASSWORD);
+    fs::write(folder.join("users"), users).expect("our own folder");
+    fs::set_permissions(folder.join("users"), Permissions::from_mode(0o644)).expect("our own file");
+    (folder, path)
+}
+
+fn check(flags: &[&str], path: &Path) -> Output {
+    run_any(mortal_command(pooler_binary()).arg("check-config").args(flags).arg(path))
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("bound").port()
+}
+
+/// Each of these would stop a start; the last word of a line is what has to be told.
+#[test]
+fn check_config_finds_what_would_stop_a_start() {
+    if !only_weir() {
+        return;
+    }
+    let port = free_port();
+    for (keys, place, what) in [
+        ("client_tls_sslmode = require", "client_tls_sslmode", "client_tls_key_file"),
+        ("logfile = /nonexistent/log", "logfile", "No such file or directory"),
+        ("pidfile = /nonexistent/pid", "pidfile", "No such file or directory"),
+        ("unix_socket_dir = /nonexistent", "unix_socket_dir", "No such file or directory"),
+        ("listen_addr = 192.0.2.1", "listen_addr", "192.0.2.1"),
+        ("user = no-such-user", "user", "could not find user 'no-such-user'"),
+    ] {
+        let listen = if keys.contains("listen_addr") { "" } else { "listen_addr = 127.0.0.1\n" };
+        let (_, path) =
+            file("app = host=127.0.0.1 port=1", &format!("{listen}listen_port = {port}\n{keys}"));
+        let output = check(&[], &path);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{keys}: {text}");
+        let line = 1 + fs::read_to_string(&path)
+            .expect("our own file")
+            .lines()
+            .position(|line| line == keys)
+            .expect("the key");
+        let expected = format!("error: {}:{line}: {place}: ", path.display());
+        let found = text.lines().find(|line| line.starts_with(&expected));
+        assert!(found.is_some_and(|found| found.contains(what)), "{keys}: {text}");
+        assert!(text.contains("must be solved"), "{text}");
+        // A start does stop.
+        let started = run_any(mortal_command(pooler_binary()).arg(&path));
+        assert_eq!(started.status.code(), Some(1), "{keys}: {started:?}");
+    }
+}
+
+#[test]
+fn a_warning_fails_check_config_only_if_it_is_strict() {
+    if !only_weir() {
+        return;
+    }
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("bound").port();
+    let (folder, path) = file(
+        "app = host=127.0.0.1 port=1",
+        &format!("listen_addr = 127.0.0.1\nlisten_port = {port}"),
+    );
+    let users = folder.join("users").display().to_string();
+    let readable = format!("every user of this machine can read plain passwords in {users}");
+    let busy = format!("127.0.0.1:{port} is in use");
+    let output = check(&[], &path);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for expected in [&*readable, &busy, "2 problems, Weir starts"] {
+        assert!(text.contains(expected), "{text}");
+    }
+    assert_eq!(check(&["--strict"], &path).status.code(), Some(1));
+
+    drop(taken);
+    fs::set_permissions(folder.join("users"), Permissions::from_mode(0o640)).expect("our own file");
+    // It is root's then: the unprivileged user of the test could not read it.
+    let output = run_any(Command::new(pooler_binary()).arg("check-config").arg(&path));
+    assert!(!stderr(&output).contains("every user"), "{output:?}");
+    assert!(!stderr(&output).contains("is in use"), "{output:?}");
+}
+
+#[test]
+fn rules_that_let_nobody_in_are_told() {
+    if !only_weir() {
+        return;
+    }
+    let keys = format!("listen_addr = 127.0.0.1\nlisten_port = {}", free_port());
+    let (folder, path) = file("app = host=127.0.0.1 port=1", &keys);
+    let text = fs::read_to_string(&path).expect("our own file");
+    fs::write(&path, text.replace("auth_type = trust", "auth_type = hba")).expect("our own file");
+    let told = |output: &Output| stderr(output).contains("auth_type is hba and there is no rule");
+    assert!(told(&check(&[], &path)));
+    let rules = folder.join("rules");
+    fs::write(&rules, "host all all all scram-sha-256\n").expect("our own folder");
+    let text = fs::read_to_string(&path).expect("our own file");
+    fs::write(&path, format!("{text}auth_hba_file = {}\n", rules.display())).expect("our file");
+    assert!(!told(&check(&[], &path)));
+}
+
+#[test]
+fn check_config_logs_in_to_each_database() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let there = format!("host=127.0.0.1 port={}", postgres.port());
+    let keys = format!("listen_addr = 127.0.0.1\nlisten_port = {}", free_port());
+    let (_, path) = file(&format!("{database} = {there}"), &keys);
+    let output = check(&["--connect"], &path);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let expected = format!("  {database}: logged in as {} at 127.0.0.1:", Role::APP);
+    assert!(stdout(&output).contains(&expected), "{output:?}");
+    let allows =
+        format!("port {}: 1 pool with at most 20 connections; it allows ", postgres.port());
+    assert!(stdout(&output).contains(&allows), "{output:?}");
+
+    let gone = free_port();
+    let lines = format!(
+        "{database} = {there} pool_size=9000\nother = {there} dbname=no_such_database\n\
+         gone = host=127.0.0.1 port={gone}"
+    );
+    let (_, path) = file(&lines, &keys);
+    let output = check(&["--connect"], &path);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let line = |number: u32, name: &str| format!("{}:{number}: databases.{name}: ", path.display());
+    for expected in [
+        format!("{}connection to server at \"127.0.0.1\", port {gone} failed", line(4, "gone")),
+        "database \"no_such_database\" does not exist".to_owned(),
+        format!("port {}: 2 pools with at most 9020 connections; it allows ", postgres.port()),
+    ] {
+        assert!(text.contains(&expected), "{expected}: {text}");
+    }
+}

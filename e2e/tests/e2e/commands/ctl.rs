@@ -1,0 +1,85 @@
+//! `weir ctl`: the console from the shell.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use testkit::{Pooler, Role, pooler_binary};
+
+use super::{stderr, stdout};
+use crate::support::{self, only_weir, run_any};
+
+/// Runs `weir ctl` with no connection in its environment.
+fn ctl(arguments: &[&str]) -> Output {
+    let mut command = Command::new(pooler_binary());
+    command.arg("ctl").args(arguments).env("HOME", "/nonexistent");
+    for variable in ["PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGPASSFILE", "PGSSLMODE"] {
+        command.env_remove(variable);
+    }
+    run_any(&mut command)
+}
+
+/// The same for a running pooler, whose address and password are in its configuration.
+fn of(pooler: &Pooler, arguments: &[&str]) -> Output {
+    let file = pooler.configuration();
+    ctl(&[&["-c", &file.to_string_lossy()], arguments].concat())
+}
+
+#[test]
+fn tables_and_json_say_the_same() {
+    if !only_weir() {
+        return;
+    }
+    let (pooler, database) = support::pooler("transaction");
+    let _client = pooler.client(&database);
+    let shown = of(&pooler, &["SHOW", "POOLS"]);
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    let text = stdout(&shown);
+    let mut lines = text.lines();
+    assert!(lines.next().is_some_and(|line| line.contains("| cl_active |")), "{text}");
+    assert!(lines.next().is_some_and(|line| line.starts_with("---")), "{text}");
+    assert!(text.contains(&format!(" {database} ")) && text.contains(" rows)\n"), "{text}");
+
+    let shown = of(&pooler, &["--json", "show pools"]);
+    let read: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    let rows = read.as_array().expect("an array");
+    let pool = rows.iter().find(|row| row["database"] == database.as_str()).expect("the pool");
+    assert_eq!((&pool["user"], &pool["cl_active"]), (&Value::from(Role::APP), &Value::from(1)));
+}
+
+#[test]
+fn the_exit_status_tells_an_error_from_no_connection() {
+    if !only_weir() {
+        return;
+    }
+    let (pooler, database) = support::pooler("transaction");
+    let refused = of(&pooler, &["PAUSE", "no_such_database"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(stderr(&refused).contains("no such database: no_such_database"), "{refused:?}");
+
+    let paused = of(&pooler, &["pause", &database]);
+    assert_eq!((paused.status.code(), stdout(&paused).as_str()), (Some(0), "PAUSE\n"));
+    assert_eq!(of(&pooler, &["--json", "resume", &database]).stdout, b"[]\n");
+
+    // An error in the environment, and an address without a pooler.
+    let port = testkit::free_port().to_string();
+    let lost = ctl(&["-h", "127.0.0.1", "-p", &port, "-U", "x", "SHOW", "POOLS"]);
+    assert_eq!(lost.status.code(), Some(2), "{lost:?}");
+    assert!(stderr(&lost).contains("Connection refused"), "{lost:?}");
+    let port = pooler.port().to_string();
+    let refused = ctl(&["-h", "127.0.0.1", "-p", &port, "-U", "nobody", "SHOW", "POOLS"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
+
+#[test]
+fn notices_go_to_standard_error_and_a_shutdown_is_no_failure() {
+    if !only_weir() {
+        return;
+    }
+    let (mut pooler, _) = support::pooler("transaction");
+    let help = of(&pooler, &["--json", "SHOW", "HELP"]);
+    assert_eq!((help.status.code(), help.stdout.as_slice()), (Some(0), &b"[]\n"[..]));
+    assert!(stderr(&help).contains("Console usage"), "{help:?}");
+    let ended = of(&pooler, &["SHUTDOWN"]);
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    assert!(pooler.wait_for_exit().success());
+}

@@ -1,0 +1,77 @@
+//! `/metrics`, `/healthz` and `/readyz` over HTTP.
+
+mod abuse;
+mod doors;
+mod page;
+mod prometheus;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use testkit::{Pooler, Setup, eventually, free_port};
+
+use crate::support;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A fresh database, a pooler before it that serves metrics, and where it does.
+fn pooler(change: impl FnOnce(Setup) -> Setup) -> (Pooler, String, u16) {
+    let (setup, database) = support::setup("transaction");
+    let port = free_port();
+    let pooler = change(setup.workers(2)).set("metrics_port", port).start();
+    eventually("it serves metrics", PATIENCE, || TcpStream::connect(("127.0.0.1", port)).ok());
+    (pooler, database, port)
+}
+
+/// The answer to one request: its status, its head and its body.
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+fn ask(port: u16, request: &str) -> Option<Answer> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some(Answer { status, head: head.to_owned(), body: body.to_owned() })
+}
+
+fn get(port: u16, path: &str) -> Option<Answer> {
+    ask(port, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+}
+
+#[track_caller]
+fn page(port: u16) -> String {
+    let answer = get(port, "/metrics").expect("an answer");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.body
+}
+
+/// The value of a sample, with the labels of a pool or without any.
+fn value(page: &str, name: &str, labels: &str) -> Option<f64> {
+    let sample = match labels {
+        "" => format!("{name} "),
+        labels => format!("{name}{{{labels}}} "),
+    };
+    page.lines().find_map(|line| line.strip_prefix(&sample)?.parse().ok())
+}
+
+/// The labels of the pool of role `app`.
+fn pool_labels(database: &str) -> String {
+    format!("database=\"{database}\",user=\"{}\"", testkit::Role::APP)
+}
+
+/// Waits until a sample of a new page has that value.
+#[track_caller]
+fn until(port: u16, name: &str, labels: &str, expected: f64) {
+    eventually(&format!("{name}{{{labels}}} is {expected}"), PATIENCE, || {
+        let page = get(port, "/metrics")?.body;
+        (value(&page, name, labels) == Some(expected)).then_some(())
+    });
+}

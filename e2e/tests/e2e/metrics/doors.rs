@@ -1,0 +1,119 @@
+//! Where the pages are: a port that is in use, a reload, an online restart.
+
+use std::net::{TcpListener, TcpStream};
+
+use testkit::{Ini, Pooler, eventually, free_port, frontend};
+
+use super::{PATIENCE, get, pool_labels, pooler, until};
+use crate::support;
+
+#[track_caller]
+fn reconfigure(pooler: &mut Pooler, change: impl FnOnce(&mut Ini)) {
+    pooler.reconfigure(change);
+    pooler.reload();
+}
+
+fn serves(port: u16) -> bool {
+    get(port, "/healthz").is_some_and(|answer| answer.status == 200)
+}
+
+#[track_caller]
+fn until_served(port: u16) {
+    eventually("metrics are served", PATIENCE, || serves(port).then_some(()));
+}
+
+#[track_caller]
+fn until_closed(port: u16) {
+    eventually("the port is closed", PATIENCE, || {
+        TcpStream::connect(("127.0.0.1", port)).is_err().then_some(())
+    });
+}
+
+#[test]
+fn a_port_in_use_is_logged_and_tried_again_at_a_reload() {
+    if !support::only_weir() {
+        return;
+    }
+    let other = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = other.local_addr().expect("a bound socket").port();
+    let (setup, database) = support::setup("transaction");
+    let pooler = setup.set("metrics_port", port).start();
+    let warning = format!(
+        "WARNING cannot serve metrics on 127.0.0.1:{port}: bind(): Address already in use; going on \
+         without; the next RELOAD tries again"
+    );
+    eventually("it is logged", PATIENCE, || pooler.log().contains(&warning).then_some(()));
+    assert_eq!(pooler.client(&database).value("SELECT 1"), "1", "service goes on");
+    drop(other);
+    pooler.admin("RELOAD");
+    until_served(port);
+}
+
+#[test]
+fn a_reload_moves_them_and_switches_them_off() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, _, first) = pooler(|setup| setup);
+    let second = free_port();
+    reconfigure(&mut pooler, |ini| ini.set("metrics_port", second));
+    until_served(second);
+    until_closed(first);
+    pooler.admin(&format!("SET metrics_port = {first}"));
+    until_served(first);
+    until_closed(second);
+    reconfigure(&mut pooler, |ini| ini.set("metrics_port", 0));
+    until_closed(first);
+    assert!(!serves(second));
+    reconfigure(&mut pooler, |ini| {
+        ini.set("metrics_port", second);
+        ini.set("metrics_addr", "127.0.0.1, 127.0.0.2");
+    });
+    until_served(second);
+    eventually("at the other address, too", PATIENCE, || {
+        TcpStream::connect(("127.0.0.2", second)).ok()
+    });
+}
+
+#[test]
+fn a_reload_that_fails_is_to_be_seen() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, _, port) = pooler(|setup| setup);
+    until(port, "weir_config_reload_success", "", 1.0);
+    pooler.reconfigure(|ini| ini.set("stats_period", "no number"));
+    pooler.try_admin("RELOAD");
+    until(port, "weir_config_reload_success", "", 0.0);
+    reconfigure(&mut pooler, |ini| ini.set("stats_period", 60));
+    until(port, "weir_config_reload_success", "", 1.0);
+}
+
+#[test]
+fn an_online_restart_hands_the_port_over_each_time() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, database, port) = pooler(|setup| setup);
+    // It stays with the first process, which therefore lives for longer than the hand-over.
+    let mut busy = pooler.client(&database);
+    busy.send(frontend::query("SELECT pg_sleep(100)"));
+    support::until_running(&database, "SELECT pg_sleep(100)");
+    let mut client = pooler.client(&database);
+    let mut first = pooler.begin_take_over();
+    eventually("it is taken over", PATIENCE, || {
+        pooler.log().contains("has taken over").then_some(())
+    });
+    until_served(port);
+    assert!(first.try_wait().expect("our own child").is_none(), "the first process lives");
+    assert_eq!(client.value("SELECT 1"), "1");
+    until(port, "weir_pool_queries_total", &pool_labels(&database), 1.0);
+    drop(busy);
+    assert!(first.wait().expect("our own child").success());
+    for _ in 0..2 {
+        assert_eq!(pooler.take_over().code(), Some(0));
+        until_served(port);
+    }
+    assert_eq!(client.value("SELECT 1"), "1");
+    assert!(!pooler.log().contains("cannot serve metrics"), "{}", pooler.log());
+}

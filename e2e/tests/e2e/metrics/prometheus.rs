@@ -1,0 +1,187 @@
+//! Debian's Prometheus scrapes Weir, and understands what is packaged for it.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use testkit::{eventually, free_port, give_away, mortal_command, open_folder};
+
+use super::{PATIENCE, ask, page, pooler};
+use crate::support;
+
+/// A server that scrapes one Weir once a second.
+struct Prometheus {
+    child: Child,
+    port: u16,
+}
+
+impl Prometheus {
+    fn start(weir: u16) -> Self {
+        let folder = open_folder("prometheus");
+        let config = folder.join("prometheus.yml");
+        let text = format!(
+            "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\n\
+             rule_files: ['{}']\n\
+             scrape_configs:\n\
+             - job_name: weir\n  static_configs: [{{targets: ['127.0.0.1:{weir}']}}]\n",
+            packaged("weir.rules.yml").canonicalize().expect("it is part of the project").display()
+        );
+        fs::write(&config, text).expect("our own folder");
+        let data = folder.join("data");
+        fs::create_dir(&data).expect("our own folder");
+        give_away(&data);
+        let port = free_port();
+        let child = mortal_command("/usr/bin/prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", data.display()))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .arg("--log.level=error")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("Prometheus (scripts/setup installs it)");
+        Self { child, port }
+    }
+
+    /// The answer to a query, as JSON.
+    fn query(&self, promql: &str) -> Option<String> {
+        let mut encoded = String::new();
+        for byte in promql.bytes() {
+            let _ = write!(encoded, "%{byte:02x}");
+        }
+        let path = format!("/api/v1/query?query={encoded}");
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        ask(self.port, &request).map(|answer| answer.body)
+    }
+
+    /// Waits until the answer has these words.
+    #[track_caller]
+    fn until(&self, promql: &str, words: &str) {
+        let mut last = None;
+        let found = testkit::poll_until(PATIENCE, || {
+            last = self.query(promql);
+            last.as_ref()?.contains(words).then_some(())
+        });
+        assert!(found.is_some(), "{promql}: {last:?}");
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn packaged(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/prometheus").join(name)
+}
+
+/// The queries of the dashboard, with what Grafana would put in place of its variables.
+fn queries_of_the_dashboard() -> Vec<String> {
+    let text = fs::read_to_string(packaged("weir-dashboard.json")).expect("it is packaged");
+    let queries = text.lines().filter_map(|line| {
+        let query = line.trim().strip_prefix("\"expr\": \"")?.strip_suffix("\",")?;
+        let query = query.replace("\\\"", "\"").replace("$__rate_interval", "5s");
+        Some(query.replace("$instance", ".*").replace("$database", ".*"))
+    });
+    queries.collect()
+}
+
+#[test]
+fn prometheus_answers_queries_about_weir() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database, port) =
+        pooler(|setup| setup.set("metrics_names", "both").set("default_pool_size", 1));
+    let prometheus = Prometheus::start(port);
+    prometheus.until("up{job=\"weir\"}", ",\"1\"]");
+    let mut client = pooler.client(&database);
+    client.rows("BEGIN");
+    client.rows("SELECT 1");
+    let mut waiting = pooler.client(&database);
+    waiting.send(testkit::frontend::query("SELECT 2"));
+    let own = format!("database=\"{database}\"");
+    prometheus.until(&format!("weir_pool_waiting_clients{{{own}}}"), ",\"1\"]");
+    prometheus.until(&format!("pgbouncer_pools_client_waiting_connections{{{own}}}"), ",\"1\"]");
+    client.rows("COMMIT");
+    waiting.read_to_ready();
+    let wait = format!(
+        "histogram_quantile(0.99, sum by (le) (rate(weir_pool_wait_seconds_bucket{{{own}}}[10s]))) > 0"
+    );
+    eventually("there is a percentile", PATIENCE, || {
+        client.rows("SELECT 1");
+        prometheus.query(&wait)?.contains("\"value\"").then_some(())
+    });
+    // OpenMetrics, which Prometheus asks for, has types of its own for these.
+    prometheus.until("weir_build_info", "\"pgbouncer_version\":\"1.25.2\"");
+    prometheus.until("weir_pool_queries_total > 1", "\"value\"");
+
+    let queries = queries_of_the_dashboard();
+    assert!(queries.len() > 30, "{queries:?}");
+    for query in &queries {
+        // Of a ratio there may be no value, but each metric of it is there.
+        prometheus.until(query, "\"status\":\"success\"");
+        prometheus.until(query, "\"value\"");
+    }
+    let rules = ask(prometheus.port, "GET /api/v1/rules HTTP/1.0\r\nHost: x\r\n\r\n");
+    let rules = rules.expect("an answer").body;
+    assert!(
+        rules.contains("\"name\":\"WeirDown\"") && !rules.contains("\"health\":\"err\""),
+        "{rules}"
+    );
+}
+
+#[test]
+fn promtool_finds_nothing_wrong() {
+    if !support::only_weir() {
+        return;
+    }
+    support::run(Command::new("promtool").args(["check", "rules"]).arg(packaged("weir.rules.yml")));
+    let tests = packaged("weir.rules.test.yml");
+    support::run(Command::new("promtool").args(["test", "rules"]).arg(tests));
+    let (pooler, database, port) = pooler(|setup| setup.set("metrics_names", "both"));
+    pooler.client(&database).rows("SELECT 1");
+    let text = open_folder("promtool").join("page");
+    fs::write(&text, page(port)).expect("our own folder");
+    // Its exit status tells of errors and of names against the conventions.
+    let script = "promtool check metrics <\"$0\"";
+    support::run(Command::new("sh").args(["-c", script]).arg(&text));
+    fs::write(&text, "weir_pool_wait_total 1\n").expect("our own folder");
+    let bad = support::run_any(Command::new("sh").args(["-c", script]).arg(&text));
+    assert!(!bad.status.success(), "it objects to a metric without a help text");
+}
+
+/// Each metric of the rules and of the dashboard is one that Weir has.
+#[test]
+fn what_is_packaged_names_no_other_metrics() {
+    if !support::only_weir() {
+        return;
+    }
+    let authority = testkit::Authority::new("weir test");
+    let own = authority.server();
+    let (pooler, database, port) = pooler(|setup| {
+        let setup = setup.set("client_tls_sslmode", "allow");
+        setup.set("client_tls_cert_file", own.certificate()).set("client_tls_key_file", own.key())
+    });
+    pooler.client(&database).rows("SELECT 1");
+    let page = page(port);
+    for file in ["weir.rules.yml", "weir-dashboard.json"] {
+        let text = fs::read_to_string(packaged(file)).expect("it is packaged");
+        let mut names: Vec<_> = text
+            .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+            .filter(|word| word.starts_with("weir_"))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        assert!(names.len() > 8, "{names:?}");
+        for name in names {
+            assert!(
+                page.contains(&format!("\n{name}{{")) || page.contains(&format!("\n{name} ")),
+                "{name}"
+            );
+        }
+    }
+}
