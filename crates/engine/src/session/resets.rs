@@ -9,7 +9,7 @@ const LEN_MAX: usize = 4_096;
 #[derive(Debug, Default)]
 pub struct Resets {
     all: bool,
-    /// The statements, without quotes and spaces (`RESET TIME ZONE` is about TimeZone).
+    /// The statements as [`bare`] writes them (`RESET TIME ZONE` is about TimeZone).
     texts: Vec<u8>,
 }
 
@@ -33,14 +33,17 @@ impl Resets {
             #[expect(clippy::wildcard_enum_match_arm, reason = "few of many verbs reset")]
             let resets = match statement.verb {
                 Verb::Reset => true,
-                Verb::Set { .. } => contains(&own, b"default"),
+                Verb::Set { .. } => contains(&own, b"default") || contains(&own, b"timezonelocal"),
                 Verb::ResetAll | Verb::Discard(Discarded::All) => {
                     self.all = true;
                     false
                 }
-                _ => contains(&own, b"set_config") && contains(&own, b"null"),
+                _ => contains(&own, b"setconfig") && contains(&own, b"null"),
             };
-            self.all |= resets && contains(&own, b"u&");
+            // A parameter may be null, and an update of pg_settings calls set_config.
+            let is_unknown = contains(&own, b"setconfig") && contains(&own, b"$")
+                || contains(&own, b"pgsettings");
+            self.all |= is_unknown || resets && contains(&own, b"u&");
             if resets {
                 self.texts.extend_from_slice(&own);
                 self.texts.push(b';');
@@ -49,12 +52,16 @@ impl Resets {
     }
 
     pub fn may_include(&self, name: &[u8]) -> bool {
-        self.all || contains(&self.texts, &bare(name))
+        let name = bare(name);
+        let is_named = contains(&self.texts, &name);
+        self.all || is_named || name == *b"clientencoding" && contains(&self.texts, b"names")
     }
 }
 
+/// Returns a text in lower case, without spaces, quotes and underscores.
 fn bare(text: &[u8]) -> Vec<u8> {
-    let kept = text.iter().filter(|byte| !byte.is_ascii_whitespace() && **byte != b'"');
+    let is_left_out = |byte: &&u8| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'_');
+    let kept = text.iter().filter(|byte| !is_left_out(byte));
     kept.map(u8::to_ascii_lowercase).collect()
 }
 
@@ -79,9 +86,14 @@ mod tests {
             "RESET TIME ZONE",
             "SELECT 1; reset \"timezone\"",
             "SET TimeZone TO DEFAULT",
+            "SET TIME ZONE DEFAULT",
+            "SET TIME ZONE LOCAL",
             "RESET ALL",
             "DISCARD ALL",
             "SELECT set_config('TimeZone', NULL, false)",
+            "SELECT set_config('TimeZone', $1, false)",
+            "SELECT set_config($1, $2, false)",
+            "UPDATE pg_settings SET setting = reset_val WHERE name = 'TimeZone'",
             "RESET U&\"\\0054imeZone\"",
             "",
         ] {
@@ -96,6 +108,10 @@ mod tests {
         ] {
             assert!(!includes(text, "TimeZone"), "{text}");
         }
+        assert!(includes("SET NAMES DEFAULT", "client_encoding"));
+        assert!(!includes("SET NAMES 'LATIN1'", "client_encoding"));
+        assert!(includes("RESET SESSION AUTHORIZATION", "session_authorization"));
+        assert!(includes("SET SESSION AUTHORIZATION DEFAULT", "session_authorization"));
         assert!(includes("RESET app.tenant", "app.tenant"));
         assert!(!includes("SET app.tenant = ''", "app.tenant"));
         assert!(includes(&" ".repeat(LEN_MAX), "app.tenant"));

@@ -33,7 +33,7 @@ use ways::{Ending, Way};
 /// Runs of the random generator by default.
 const SEEDS: u64 = 6;
 /// In a sample, one of so many combinations of a scene with a way and an ending.
-const SPARSE: usize = 131;
+const SPARSE: usize = 43;
 /// The same where there are few scenes.
 const LESS_SPARSE: usize = 29;
 
