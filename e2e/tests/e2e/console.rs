@@ -288,7 +288,7 @@ fn a_reload_that_cannot_use_a_file_fails_and_keeps_what_there_was() {
     for (key, kept) in [
         ("auth_file", "auth_file could not be read, keeping its users"),
         ("auth_hba_file", "auth_hba_file or auth_ident_file could not be read, keeping the rules"),
-        ("logfile", "logfile could not be opened, keeping the log there was"),
+        ("logfile", "logfile could not be opened, keeping the old log"),
     ] {
         let mut before = None;
         pooler.reconfigure(|ini| {

@@ -153,7 +153,7 @@ fn who_should_send_a_header_and_does_not_is_turned_away() {
         ),
         (
             whole(0x21, 0x12, &ADDRESSES),
-            "PROXY protocol header with an address that is none of a stream: 0x12",
+            "PROXY protocol header with an address family other than TCP or Unix: 0x12",
         ),
         (whole(0x21, 0x11, &ADDRESSES[..8]), "PROXY protocol header of invalid length: 8"),
         // Slow: the rest never comes.

@@ -342,7 +342,7 @@ fn who_does_not_read_is_closed_in_the_end() {
             other.rows(&format!("NOTIFY news, '{number} {payload}'"));
         }
         hear(&mut client, 100);
-        pooler.log().contains("too many notifications are not read").then_some(())
+        pooler.log().contains("too many unread notifications").then_some(())
     });
     assert_eq!(client.value("SELECT 1"), "1");
 }
