@@ -1,4 +1,4 @@
-//! `weir demo`: a throw-away PostgreSQL with Weir before it, to watch live or, with `--bench`, to
+//! `weir demo`: a throw-away PostgreSQL with Weir in front of it, to watch live or, with `--bench`, to
 //! measure. It leaves nothing behind, however it ends.
 
 mod binaries;
