@@ -53,7 +53,7 @@ fn follows(rank: &str, role_rank: &str, orders: &[&str], looks: &[(&str, &str)])
 }
 
 #[test]
-fn what_only_the_login_may_set_stays_with_a_role_that_may_not() {
+fn a_setting_that_only_the_login_user_may_make_is_carried() {
     if !support::only_weir() {
         return;
     }
@@ -68,7 +68,7 @@ fn what_only_the_login_may_set_stays_with_a_role_that_may_not() {
 }
 
 #[test]
-fn what_only_the_role_may_set_stays_too() {
+fn a_setting_that_only_the_role_may_make_is_carried() {
     if !support::only_weir() {
         return;
     }
@@ -79,7 +79,7 @@ fn what_only_the_role_may_set_stays_too() {
 }
 
 #[test]
-fn what_a_used_server_refuses_a_new_one_takes() {
+fn a_setting_that_a_used_server_refuses_needs_a_new_one() {
     if !support::only_weir() {
         return;
     }
@@ -114,7 +114,7 @@ fn what_a_used_server_refuses_a_new_one_takes() {
 }
 
 #[test]
-fn a_session_that_no_server_takes_is_lost_and_nobody_elses() {
+fn a_session_that_no_server_accepts_is_lost_alone() {
     if !support::only_weir() {
         return;
     }
