@@ -32,7 +32,11 @@ static PROCESS: Group<Board> = Group {
         gauge("pgbouncer_users", users, "Users of the configuration, of auth_file and of pools."),
         gauge("pgbouncer_used_clients", |all| all.clients().all().into(), "Client connections."),
         gauge("pgbouncer_free_clients", |_| Value::Number(0), "Always 0."),
-        gauge("pgbouncer_login_clients", |all| all.clients().login.into(), "Clients that are logging in."),
+        gauge(
+            "pgbouncer_login_clients",
+            |all| all.clients().login.into(),
+            "Clients that are logging in.",
+        ),
         gauge("pgbouncer_used_servers", |all| all.servers().into(), "Server connections."),
         gauge("pgbouncer_free_servers", |_| Value::Number(0), "Always 0."),
         gauge("pgbouncer_cached_dns_names", |all| all.measures.dns.0.into(), "Host names kept."),

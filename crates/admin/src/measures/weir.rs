@@ -32,11 +32,7 @@ static PROCESS: Group<Board> = Group {
     about: "All pools together, and the process itself.",
     labels: &[],
     measures: &[
-        gauge(
-            "weir_workers",
-            |all| u32::from(all.measures.workers).into(),
-            "Worker threads.",
-        ),
+        gauge("weir_workers", |all| u32::from(all.measures.workers).into(), "Worker threads."),
         gauge(
             "weir_clients",
             |all| all.clients().all().into(),

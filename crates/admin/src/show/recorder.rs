@@ -132,7 +132,11 @@ pub(super) static EVENTS: Table<Event> = Table {
              `reload failed`, `server down` and `server up`. Errors are `client error` (Weir has ended \
              a client), `login failed`, `server failed` and `server login failed`.",
         ),
-        text("database", |line| (&*line.entry.database).into(), "Empty if the event concerns none."),
+        text(
+            "database",
+            |line| (&*line.entry.database).into(),
+            "Empty if the event concerns none.",
+        ),
         text("user", |line| (&*line.entry.user).into(), "Empty if the event concerns none."),
         text(
             "text",
