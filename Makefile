@@ -9,7 +9,7 @@ ARGS ?=
 LAB := --bench 5
 
 help:
-	@echo "make demo    a throw-away PostgreSQL with Weir before it; Ctrl-C removes both"
+	@echo "make demo    a throw-away PostgreSQL with Weir in front of it; Ctrl-C removes both"
 	@echo "             (ARGS='--bench 5': pgbench direct and through each pool mode, 5 s a row)"
 	@echo "make test    formatting, lints, unit and end-to-end tests"
 	@echo "make test-full  one part of the longer suites, another one each day (SHARD=2/16: that one)"

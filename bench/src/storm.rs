@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_could_ask_in_time_counts_from_when_it_was_due() {
+    fn late_queries_are_measured_from_their_due_time() {
         let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
         let work = Work::Query(Protocol::Simple);
         let mut reactor = Reactor::new(Traffic::new(work, credentials)).unwrap();

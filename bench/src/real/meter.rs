@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_spent_before_the_first_line_is_not_in_it() {
+    fn cpu_time_before_the_first_line_does_not_count() {
         let stage = Stage::without_pooler();
         let mut meter = Meter::new(&stage);
         let start = Instant::now();

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_their_names_begin_with_names_a_group_of_rows() {
+    fn a_prefix_selects_a_group_of_rows() {
         assert_eq!(names("latency"), ["latency-2000", "latency-tpcb-200"]);
         assert_eq!(names("seed001").len(), 6);
         assert_eq!(names("seed001-tls"), ["seed001-tls-1", "seed001-tls-10", "seed001-tls-1000"]);

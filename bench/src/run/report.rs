@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_its_core_is_warned_of_unless_the_row_means_it() {
+    fn waiting_for_a_core_gives_a_warning_unless_the_row_intends_it() {
         let waiting = || Sample {
             detail: json!({ "pooler_cpu_ns": 80, "pooler_wait_ns": 20 }),
             ..sample(1.0)
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_pooler_cannot_do_has_no_ratio() {
+    fn a_row_that_one_pooler_cannot_do_has_no_ratio() {
         let mut line = Line::new(&ROWS[0]);
         line.add(1, sample(0.25));
         let text = report(line);

@@ -132,7 +132,7 @@ fn a_large_result_comes_in_pieces_and_holds_up_what_follows() {
 }
 
 #[test]
-fn what_floods_ask_fails_and_the_session_goes_on() {
+fn wrong_requests_of_floods_fail_and_the_session_continues() {
     let mut session = session();
     for text in ["x", "COPY nowhere FROM STDIN"] {
         assert_eq!(tags(&query(&mut session, text)), "EZ");
@@ -146,7 +146,7 @@ fn what_floods_ask_fails_and_the_session_goes_on() {
 }
 
 #[test]
-fn what_the_canned_server_cannot_do_is_an_error_not_a_guess() {
+fn unsupported_requests_to_the_canned_server_are_errors() {
     let mut session = session();
     let mut bytes = Vec::new();
     put(&mut bytes, b'p', &[b"\0\0\0\0"]);
@@ -154,7 +154,7 @@ fn what_the_canned_server_cannot_do_is_an_error_not_a_guess() {
 }
 
 #[test]
-fn what_is_set_is_in_each_answer_and_told_when_asked() {
+fn settings_are_in_each_answer_and_in_the_probes_answer() {
     let mut session = session();
     let texts = "SET work_mem = '4097';SET search_path = 'a b';";
     assert_eq!(tags(&query(&mut session, texts)), "CCZ");

@@ -69,7 +69,7 @@ fn text(row: &[Option<String>], at: usize) -> String {
 /// `pools`: SHOW ADVICE; `reasons`: SHOW REASONS.
 fn report(pools: &Rows, reasons: &Rows) -> String {
     if pools.is_empty() {
-        return "No client of a pool in another mode than auto has sent a request.\n".to_owned();
+        return "No client has sent a request. Pools in auto mode are not watched.\n".to_owned();
     }
     let mut out =
         "All numbers are upper bounds, found from the texts of requests alone.\n".to_owned();

@@ -188,10 +188,10 @@ enum Command {
         /// postgresql://[user[:password]@]host:port/[db]
         url: String,
     },
-    /// Start a throw-away PostgreSQL with Weir before it
+    /// Start a throw-away PostgreSQL with Weir in front of it
     #[command(override_usage = "weir demo [--bench SECONDS]")]
     Demo {
-        /// Measure instead: pgbench direct and through each pool mode, so long for each
+        /// Measure instead: pgbench directly and through each pool mode, for this time each
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
         bench: Option<u32>,
     },

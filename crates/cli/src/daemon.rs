@@ -10,5 +10,5 @@ use crate::sys;
 /// To be called before any thread is started.
 pub(crate) fn go_to_background() -> anyhow::Result<()> {
     sys::detach().context("could not go to the background")?;
-    sys::silence_standard_streams().context("could not let go of the terminal")
+    sys::silence_standard_streams().context("could not detach from the terminal")
 }

@@ -1,4 +1,4 @@
-//! `weir demo`: a throw-away PostgreSQL with Weir before it, to watch live or, with `--bench`, to
+//! `weir demo`: a throw-away PostgreSQL with Weir in front of it, to watch live or, with `--bench`, to
 //! measure. It leaves nothing behind, however it ends.
 
 mod binaries;
@@ -40,7 +40,7 @@ pub(crate) fn run(bench_seconds: Option<u32>) -> anyhow::Result<ExitCode> {
 fn start_and_run(bench_seconds: Option<u32>) -> anyhow::Result<ExitCode> {
     let binaries = Binaries::find()?;
     if let Some(user) = privileges::leave_root()? {
-        say(&format!("going on as user {user}, since neither PostgreSQL nor Weir serves as root"));
+        say(&format!("continuing as user {user}: neither PostgreSQL nor Weir runs as root"));
     }
     let mut cluster = Cluster::create(binaries)?;
     let way_in = if bench_seconds.is_some() { WayIn::Socket } else { WayIn::Tcp };

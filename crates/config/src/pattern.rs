@@ -63,6 +63,6 @@ mod tests {
     #[test]
     fn a_mistake_is_told() {
         let why = <Vec<Pattern>>::parse("a(").unwrap_err().to_string();
-        assert!(why.starts_with("regular expressions, and \"a(\" is none: "), "{why}");
+        assert!(why.starts_with("regular expressions; \"a(\" is not one: "), "{why}");
     }
 }

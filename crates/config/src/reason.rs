@@ -41,8 +41,8 @@ pub enum Reason {
     #[error("value without section: {0}")]
     OutsideOfSections(String),
     #[error(
-        "unrecognized connection parameter behind a password (which stands in single quotes if \
-         there is a blank in it)"
+        "unrecognized connection parameter after a password (quote a password with blanks: \
+         password='…')"
     )]
     BehindPassword,
     /// The text of the TOML parser.
@@ -104,8 +104,8 @@ pub enum Reason {
     #[error("user is not in UTF-8")]
     UserNotUtf8,
     #[error(
-        "names a relation without its schema: whoever may set search_path for the database, or \
-         create objects in it, can put another one in its place"
+        "names a relation without its schema: a user who may set search_path for the database, or \
+         create objects in it, can replace the relation"
     )]
     NeedsSearchPath,
 }

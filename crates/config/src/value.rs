@@ -60,7 +60,7 @@ pub enum ValueError {
     #[error("addresses such as 10.0.0.0/8, ::1")]
     Networks,
     /// `text` is not a pattern, for this reason.
-    #[error("regular expressions, and {text:?} is none: {why}")]
+    #[error("regular expressions; {text:?} is not one: {why}")]
     Patterns { text: String, why: String },
 }
 

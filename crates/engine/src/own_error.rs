@@ -55,7 +55,7 @@ pub enum Cause {
     StatementMode,
 }
 
-const RETRIES: &str = "Weir tries again by itself; SHOW POOLS and the log name the cause.";
+const RETRIES: &str = "Weir tries again by itself; SHOW EVENTS and the log name the cause.";
 
 impl Cause {
     pub const ALL: [Self; 19] = [

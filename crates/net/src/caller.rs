@@ -62,11 +62,11 @@ impl CallerTls {
     }
 
     fn begin(&self) -> Result<Tls, String> {
-        let Some(context) = &self.context else { return Err("TLS was not asked for".into()) };
+        let Some(context) = &self.context else { return Err("TLS was not requested".into()) };
         let name = match ServerName::try_from(self.host.clone()) {
             Ok(name) => name,
             Err(_) if context.checks_name => {
-                return Err(format!("{:?} is no name for a certificate", self.host));
+                return Err(format!("{:?} is not a name that a certificate can have", self.host));
             }
             Err(_) => ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into()),
         };
@@ -245,7 +245,7 @@ impl Caller {
                 Ok(Received::Open)
             }
             b'N' => Err("server does not support SSL, but SSL was required".into()),
-            b'E' => Err("server refuses connections before it is asked for a login".into()),
+            b'E' => Err("server refuses connections before the login".into()),
             other => Err(format!("received invalid response to SSL negotiation: {other:#04x}")),
         }
     }

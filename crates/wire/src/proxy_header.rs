@@ -41,7 +41,7 @@ pub enum ProxyHeaderError {
     Version1,
     #[error("PROXY protocol header of unknown version or command: {0:#04x}")]
     Command(u8),
-    #[error("PROXY protocol header with an address that is none of a stream: {0:#04x}")]
+    #[error("PROXY protocol header with an address family other than TCP or Unix: {0:#04x}")]
     Family(u8),
     #[error("PROXY protocol header of invalid length: {0}")]
     Length(u16),

@@ -41,7 +41,7 @@ fn half_a_packet() -> Vec<u8> {
 }
 
 #[test]
-fn those_who_never_log_in_make_room_for_those_who_do() {
+fn stalled_logins_make_room_for_other_logins() {
     if !support::only_weir() {
         return;
     }
@@ -61,7 +61,7 @@ fn those_who_never_log_in_make_room_for_those_who_do() {
 }
 
 #[test]
-fn those_who_never_log_in_do_not_take_the_places_of_clients() {
+fn stalled_logins_do_not_count_as_clients() {
     if !support::only_weir() {
         return;
     }
@@ -76,7 +76,7 @@ fn those_who_never_log_in_do_not_take_the_places_of_clients() {
 }
 
 #[test]
-fn the_operator_comes_in_by_the_unix_socket_while_all_seats_are_taken() {
+fn the_unix_socket_accepts_the_operator_at_the_limit_of_logins() {
     if !support::only_weir() {
         return;
     }
@@ -110,7 +110,7 @@ fn half_open_tls_makes_room_for_whole_handshakes() {
 }
 
 #[test]
-fn a_login_has_its_time_in_all_however_it_is_spread() {
+fn the_login_timeout_covers_the_whole_login() {
     if !support::only_weir() {
         return;
     }
@@ -145,7 +145,7 @@ fn a_login_has_its_time_in_all_however_it_is_spread() {
 }
 
 #[test]
-fn more_than_fits_into_a_login_is_refused_before_it_has_come() {
+fn a_too_long_login_packet_is_refused_before_it_arrives() {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("auth_type", "md5").start();
     let before = pooler.resident_kib();

@@ -106,7 +106,7 @@ fn a_scram_verifier_serves_a_server_that_asks_for_nothing() {
 }
 
 #[test]
-fn a_forced_user_is_who_the_server_sees() {
+fn servers_log_in_as_the_forced_user() {
     let postgres = Postgres::shared();
     let client_role = postgres.role(ServerAuth::Scram);
     let server_role = postgres.role(ServerAuth::Scram);
@@ -129,7 +129,7 @@ fn a_forced_user_is_who_the_server_sees() {
 }
 
 #[test]
-fn another_forced_user_is_who_old_clients_meet_with_their_next_transaction() {
+fn connected_clients_get_a_changed_forced_user_in_their_next_transaction() {
     if !support::only_weir() {
         return;
     }

@@ -143,7 +143,7 @@ fn an_applications_setting_is_found_among_any_number_of_names() {
 }
 
 #[test]
-fn who_has_something_on_a_server_keeps_it_until_it_is_gone() {
+fn session_state_pins_a_client_until_it_is_gone() {
     if !support::only_weir() {
         return;
     }
@@ -241,7 +241,7 @@ fn a_statement_that_is_not_possible_at_present_is_not_lost() {
 }
 
 #[test]
-fn who_leaves_leaves_nothing() {
+fn a_pinned_client_leaves_no_state() {
     if !support::only_weir() {
         return;
     }
@@ -377,7 +377,7 @@ fn a_kept_server_is_counted_and_its_client_shown_with_the_reason() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused_where_that_is_wanted() {
+fn statements_without_visible_state_are_refused_with_error() {
     if !support::only_weir() {
         return;
     }
@@ -476,7 +476,7 @@ fn a_question_that_fails_is_no_answer() {
 }
 
 #[test]
-fn what_a_question_that_failed_was_about_is_not_forgotten() {
+fn settings_are_probed_again_after_a_failed_probe() {
     if !support::only_probed() {
         return;
     }

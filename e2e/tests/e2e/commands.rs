@@ -229,7 +229,7 @@ fn serve_without_a_user_lets_the_server_judge_the_password() {
 }
 
 #[test]
-fn serve_lets_nobody_in_whom_the_server_has_not_made_prove_himself() {
+fn serve_refuses_clients_whose_password_the_server_did_not_ask_for() {
     if !only_weir() {
         return;
     }

@@ -188,7 +188,7 @@ fn an_unknown_command_is_an_error_and_the_console_stays() {
 }
 
 #[test]
-fn who_is_in_neither_list_stays_outside() {
+fn a_user_in_neither_list_cannot_enter_the_console() {
     let (pooler, _) = support::pooler("transaction");
     let error = pooler.login(Role::APP, "pgbouncer", "").expect_err("a refusal");
     assert_eq!(error.summary(), ("FATAL", "08P01", "not allowed"));
@@ -214,7 +214,7 @@ fn the_console_asks_for_a_password_as_any_database_does() {
 }
 
 #[test]
-fn who_runs_the_pooler_is_its_administrator_over_the_unix_socket() {
+fn the_poolers_own_user_is_administrator_over_the_unix_socket() {
     let (setup, _) = support::setup("transaction");
     let pooler = setup.set("auth_type", "md5").start();
     let mut psql = pooler.program_of_its_user("psql");
@@ -288,7 +288,7 @@ fn a_reload_that_cannot_use_a_file_fails_and_keeps_what_there_was() {
     for (key, kept) in [
         ("auth_file", "auth_file could not be read, keeping its users"),
         ("auth_hba_file", "auth_hba_file or auth_ident_file could not be read, keeping the rules"),
-        ("logfile", "logfile could not be opened, keeping the log there was"),
+        ("logfile", "logfile could not be opened, keeping the old log"),
     ] {
         let mut before = None;
         pooler.reconfigure(|ini| {

@@ -368,7 +368,7 @@ fn reloads_and_sighups_at_once_all_end_well() {
 }
 
 #[test]
-fn who_does_not_come_to_rest_in_time_is_dropped_by_a_suspension() {
+fn suspend_drops_clients_that_are_not_at_rest_in_time() {
     if !support::only_weir() {
         return;
     }

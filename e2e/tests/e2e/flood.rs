@@ -244,7 +244,7 @@ fn modes() -> &'static [&'static str] {
 const IDLE: &State = &STATES[0];
 
 #[test]
-fn what_was_slow_once_delays_nobody() {
+fn floods_that_were_slow_delay_nobody() {
     for mode in modes() {
         let (pooler, database) = pooler(mode);
         for kind in PATTERNS.iter().chain(&KINDS) {

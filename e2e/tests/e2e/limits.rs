@@ -254,7 +254,7 @@ fn a_pool_of_a_forced_user_is_filled_before_the_first_client_comes() {
 }
 
 #[test]
-fn who_waits_is_told_so() {
+fn a_waiting_client_gets_a_notice() {
     if !support::only_weir() {
         return;
     }

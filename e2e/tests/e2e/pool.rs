@@ -269,7 +269,7 @@ fn values_that_differ_by_case_alone_are_not_taken_for_each_other() {
 }
 
 #[test]
-fn what_nobody_reports_stays_with_its_client() {
+fn an_unreported_setting_stays_with_its_client() {
     if !support::only_weir() {
         return;
     }

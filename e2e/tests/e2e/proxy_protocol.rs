@@ -132,7 +132,7 @@ fn each_kind_of_header() {
 }
 
 #[test]
-fn who_should_send_a_header_and_does_not_is_turned_away() {
+fn a_trusted_address_without_a_header_is_refused() {
     if !support::only_weir() {
         return;
     }
@@ -153,7 +153,7 @@ fn who_should_send_a_header_and_does_not_is_turned_away() {
         ),
         (
             whole(0x21, 0x12, &ADDRESSES),
-            "PROXY protocol header with an address that is none of a stream: 0x12",
+            "PROXY protocol header with an address family other than TCP or Unix: 0x12",
         ),
         (whole(0x21, 0x11, &ADDRESSES[..8]), "PROXY protocol header of invalid length: 8"),
         // Slow: the rest never comes.
@@ -176,7 +176,7 @@ fn who_should_send_a_header_and_does_not_is_turned_away() {
 }
 
 #[test]
-fn nobody_else_is_believed() {
+fn a_header_from_an_untrusted_address_is_refused() {
     if !support::only_weir() {
         return;
     }

@@ -208,7 +208,7 @@ fn a_pools_size_holds_over_both_processes() {
     busy.send(frontend::query(LONG));
     support::until_running(&database, LONG);
     let mut old = pooler.begin_take_over();
-    pooler.log_contains("servers in use by the process before this one");
+    pooler.log_contains("servers in use by the old process");
     let all = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                AND backend_type = 'client backend'";
     // It waits for the only server, and so is alone with it.
@@ -341,7 +341,7 @@ fn stranger(pooler: &Pooler, program: &str, args: &[&str]) -> Command {
 fn request(pooler: &Pooler) -> String {
     let refusal =
         support::run(&mut stranger(pooler, IMPOSTOR, &["weir: take over 999.999", "200"]));
-    assert!(refusal.contains("versions do not fit"), "{refusal}");
+    assert!(refusal.contains("the versions differ"), "{refusal}");
     let request = refusal.rsplit_once("is not \"").and_then(|(_, rest)| rest.split_once('"'));
     request.expect("it says what it wants").0.to_owned()
 }
@@ -364,7 +364,7 @@ fn servers_that_are_to_be_replaced_are_not_given_away_as_good_ones() {
     assert_eq!(console.query("RECONNECT").tags, ["RECONNECT"]);
     drop(successor.stdin.take());
     let answer = line();
-    assert!(answer.contains("servers are to be replaced meanwhile"), "{answer}");
+    assert!(answer.contains("servers must be replaced first"), "{answer}");
     assert!(successor.wait().expect("our own child").success());
     assert_ne!(client.value("SELECT pg_backend_pid()"), before);
     assert!(pooler.log().contains("take-over refused"), "{}", pooler.log());
@@ -392,7 +392,7 @@ fn when_a_take_over_fails_the_old_process_goes_on() {
         assert_eq!(pooler.client(&database).value("SELECT 'new'"), "new");
     }
     assert_eq!(open.query("COMMIT").tags, ["COMMIT"]);
-    assert_eq!(pooler.log().matches("going on as before").count(), 3, "{}", pooler.log());
+    assert_eq!(pooler.log().matches("this process continues").count(), 3, "{}", pooler.log());
     assert_eq!(pooler.take_over().code(), Some(0));
     assert_eq!(run(&mut idle, "s", "1"), "2");
 }

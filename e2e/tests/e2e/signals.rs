@@ -85,7 +85,7 @@ fn sigterm_waits_until_the_clients_have_gone() {
 }
 
 #[test]
-fn who_is_halted_while_clients_are_waited_for_can_be_resumed() {
+fn a_pause_can_be_resumed_during_a_shutdown() {
     if !support::only_weir() {
         return;
     }
@@ -109,7 +109,7 @@ fn who_is_halted_while_clients_are_waited_for_can_be_resumed() {
 }
 
 #[test]
-fn who_is_suspended_when_the_end_begins_is_served_to_it() {
+fn a_shutdown_ends_a_suspension() {
     if !support::only_weir() {
         return;
     }

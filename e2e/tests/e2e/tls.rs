@@ -75,7 +75,7 @@ fn a_key_may_be_for_root_only_where_root_starts_it() {
 }
 
 #[test]
-fn who_says_goodbye_need_not_wait_for_a_server() {
+fn a_terminate_need_not_wait_for_a_server() {
     if !support::only_weir() {
         return;
     }
@@ -99,7 +99,7 @@ fn who_says_goodbye_need_not_wait_for_a_server() {
 }
 
 #[test]
-fn where_tls_is_required_nobody_comes_in_without() {
+fn required_tls_refuses_clients_without_it() {
     let authority = Authority::new("weir test");
     let (setup, database) = setup("require", &authority.server());
     let pooler = setup.start();
@@ -224,7 +224,7 @@ fn a_reload_shows_the_new_certificate_and_disturbs_nobody() {
 }
 
 #[test]
-fn what_is_set_on_the_console_holds_from_then_on() {
+fn tls_settings_of_the_console_apply_at_once() {
     if !support::only_weir() {
         return;
     }
@@ -322,7 +322,7 @@ fn a_client_that_does_not_finish_its_handshake_is_let_go() {
 }
 
 #[test]
-fn what_is_no_handshake_ends_its_own_connection_only() {
+fn invalid_handshakes_end_only_their_own_connection() {
     let authority = Authority::new("weir test");
     let (setup, database) = setup("allow", &authority.server());
     let pooler = setup.set("client_login_timeout", 2).start();

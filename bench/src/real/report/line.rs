@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pooler_takes_from_a_direct_connection_is_told_where_a_row_asks() {
+    fn the_ratio_to_direct_connections_is_shown_where_a_row_asks() {
         let mut seed = line("seed001-10");
         let mut one = line("fleet-one");
         for (side, tps) in [(DIRECT, 200.0), (PGBOUNCER, 140.0), (WEIR, 160.0)] {

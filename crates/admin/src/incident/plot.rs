@@ -99,7 +99,7 @@ pub(super) fn all(recorder: &Answer, events: &Answer) -> String {
         page += &drawing(axis, points, &marks(axis, events));
     }
     if pools.len() > PLOTS_MAX {
-        let _ = writeln!(page, "<p>{} more pools are not drawn.</p>", pools.len() - PLOTS_MAX);
+        let _ = writeln!(page, "<p>{} more pools are not shown.</p>", pools.len() - PLOTS_MAX);
     }
     page
 }

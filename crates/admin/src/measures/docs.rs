@@ -23,7 +23,7 @@ $ curl http://127.0.0.1:9127/readyz
 | path | answer |
 |---|---|
 | `/metrics` | the metrics below, in Prometheus' text format, or in OpenMetrics if `Accept` names it |
-| `/healthz` | 200 while the process lives |
+| `/healthz` | 200 while the process is alive |
 | `/readyz` | 200 if Weir takes clients; 503 with the reason after PAUSE and SUSPEND, and while it shuts down |
 
 | key | default | meaning |

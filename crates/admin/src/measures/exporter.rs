@@ -10,7 +10,7 @@ pub(super) static GROUPS: [&dyn Measured; 5] = [&VERSION, &PROCESS, &DATABASES, 
 
 static VERSION: Group<Board> = Group {
     title: "Version",
-    about: "The value is 1; the label tells.",
+    about: "Always 1; the label has the information.",
     labels: &[("version", |_| config::version().into())],
     measures: &[Measure {
         name: "pgbouncer_version_info",
@@ -26,13 +26,17 @@ static PROCESS: Group<Board> = Group {
     about: "The process.",
     labels: &[],
     measures: &[
-        gauge("pgbouncer_up", |_| Value::Number(1), "1, since Weir answers for itself."),
+        gauge("pgbouncer_up", |_| Value::Number(1), "Always 1: Weir serves the page itself."),
         gauge("pgbouncer_databases", |all| all.databases.len().into(), "Databases."),
         gauge("pgbouncer_pools", |all| all.measures.pools.len().into(), "Pools."),
         gauge("pgbouncer_users", users, "Users of the configuration, of auth_file and of pools."),
         gauge("pgbouncer_used_clients", |all| all.clients().all().into(), "Client connections."),
         gauge("pgbouncer_free_clients", |_| Value::Number(0), "Always 0."),
-        gauge("pgbouncer_login_clients", |all| all.clients().login.into(), "Clients that log in."),
+        gauge(
+            "pgbouncer_login_clients",
+            |all| all.clients().login.into(),
+            "Clients that are logging in.",
+        ),
         gauge("pgbouncer_used_servers", |all| all.servers().into(), "Server connections."),
         gauge("pgbouncer_free_servers", |_| Value::Number(0), "Always 0."),
         gauge("pgbouncer_cached_dns_names", |all| all.measures.dns.0.into(), "Host names kept."),

@@ -13,7 +13,7 @@ pub(super) static GROUPS: [&dyn Measured; 7] =
 
 static BUILD: Group<Board> = Group {
     title: "Program",
-    about: "The value is 1; the labels tell.",
+    about: "Always 1; the labels have the information.",
     labels: &[
         ("version", |_| config::WEIR_VERSION.into()),
         ("pgbouncer_version", |_| config::PGBOUNCER_VERSION.into()),
@@ -32,11 +32,7 @@ static PROCESS: Group<Board> = Group {
     about: "All pools together, and the process itself.",
     labels: &[],
     measures: &[
-        gauge(
-            "weir_workers",
-            |all| u32::from(all.measures.workers).into(),
-            "Threads that carry the traffic.",
-        ),
+        gauge("weir_workers", |all| u32::from(all.measures.workers).into(), "Worker threads."),
         gauge(
             "weir_clients",
             |all| all.clients().all().into(),
@@ -55,14 +51,14 @@ static PROCESS: Group<Board> = Group {
         gauge(
             "weir_max_clients",
             |all| all.measures.config.global.max_client_conn.into(),
-            "Client connections at most (max_client_conn).",
+            "Limit of client connections (max_client_conn).",
         ),
         gauge("weir_pools", |all| all.pool_count.into(), "Pools, also those without own metrics."),
         gauge("weir_servers", |all| all.servers().into(), "Server connections in any state."),
         gauge(
             "weir_max_servers",
             |all| all.measures.config.global.max_server_connections.into(),
-            "Server connections at most (max_server_connections); 0 is no limit.",
+            "Limit of server connections (max_server_connections); 0 is no limit.",
         ),
         gauge(
             "weir_paused",
@@ -78,7 +74,7 @@ static PROCESS: Group<Board> = Group {
         gauge(
             "weir_prepared_statements_bytes",
             |all| all.measures.statements.1.into(),
-            "Bytes that they take.",
+            "Bytes that these statements take.",
         ),
         gauge(
             "weir_dns_names",
@@ -106,8 +102,9 @@ static PROCESS: Group<Board> = Group {
 
 static CLIENT_ERRORS: Group<Count> = Group {
     title: "Errors of clients",
-    about: "Clients that Weir has refused or disconnected, by the reason. `protocol` is also each reason \
-            without a name of its own; `server_refusal` is an error of PostgreSQL that was passed on.",
+    about: "Clients that Weir has refused or disconnected, by the reason. `protocol` also stands \
+            for all reasons without their own name; `server_refusal` is an error of PostgreSQL \
+            that Weir has forwarded.",
     labels: &[("reason", |own| own.reason.into())],
     measures: &[counter(
         "weir_client_errors_total",
@@ -119,7 +116,7 @@ static CLIENT_ERRORS: Group<Count> = Group {
 
 static SERVER_FAILURES: Group<Count> = Group {
     title: "Failures of servers",
-    about: "`connect`: nothing answers; `login`: the server answers, and the login does not succeed; \
+    about: "`connect`: nothing answers; `login`: the server answers, but the login fails; \
             `lost`: a server that was logged in has ended the connection, or has sent a message \
             that no request had asked for.",
     labels: &[("reason", |own| own.reason.into())],
@@ -138,7 +135,7 @@ static CERTIFICATES: Group<CertificateEnd> = Group {
     measures: &[gauge(
         "weir_certificate_not_after_timestamp_seconds",
         |own| own.not_after.max(0).unsigned_abs().into(),
-        "When the certificate expires, in seconds since 1970; less time() it is the time left.",
+        "When the certificate expires, in seconds since 1970. Subtract time() for the time left.",
     )],
     rows: |board| board.certificates.iter().collect(),
 };
@@ -152,7 +149,7 @@ static DATABASES: Group<DatabaseLine> = Group {
         gauge(
             "weir_database_max_clients",
             |line| line.max_client_connections.into(),
-            "Its clients at most (max_db_client_connections); 0 is no limit.",
+            "Limit of its clients (max_db_client_connections); 0 is no limit.",
         ),
         gauge(
             "weir_database_servers",
@@ -162,7 +159,7 @@ static DATABASES: Group<DatabaseLine> = Group {
         gauge(
             "weir_database_max_servers",
             |line| line.max_connections.into(),
-            "Its server connections at most (max_db_connections); 0 is no limit.",
+            "Limit of its server connections (max_db_connections); 0 is no limit.",
         ),
         gauge(
             "weir_database_paused",
@@ -243,7 +240,7 @@ static POOLS: Group<PoolMeasures> = Group {
         gauge(
             "weir_pool_max_servers",
             |pool| pool.size.into(),
-            "Servers of the pool at most (pool_size); 0 is no limit.",
+            "Limit of the pool's servers (pool_size); 0 is no limit.",
         ),
         gauge(
             "weir_pool_reserve_servers",
@@ -253,7 +250,7 @@ static POOLS: Group<PoolMeasures> = Group {
         counter(
             "weir_pool_logins_total",
             |pool| pool.figures.stats.logins.into(),
-            "Clients let in.",
+            "Clients that have logged in.",
         ),
         counter(
             "weir_pool_assignments_total",
@@ -305,7 +302,7 @@ static POOLS: Group<PoolMeasures> = Group {
                 let PoolFigures { durations, stats, .. } = &pool.figures;
                 Value::Durations(&durations.query, stats.query_time)
             },
-            "How long queries took that are done, without the wait for a server.",
+            "Duration of finished queries, without the wait for a server.",
         ),
         histogram(
             "weir_pool_transaction_seconds",
@@ -313,7 +310,7 @@ static POOLS: Group<PoolMeasures> = Group {
                 let PoolFigures { durations, stats, .. } = &pool.figures;
                 Value::Durations(&durations.transaction, stats.transaction_time)
             },
-            "How long transactions took that are done.",
+            "Duration of finished transactions.",
         ),
         histogram(
             "weir_pool_connect_seconds",
@@ -321,7 +318,7 @@ static POOLS: Group<PoolMeasures> = Group {
                 let durations = &pool.figures.durations;
                 Value::Durations(&durations.connect, durations.connect_time)
             },
-            "How long servers took to be connected and logged in.",
+            "Time to connect and log in to a server.",
         ),
     ],
     rows: |board| board.measures.pools.iter().collect(),

@@ -68,8 +68,9 @@ pub(super) static SLOW: Table<Slow> = Table {
         text(
             "fingerprint",
             |line| fingerprint(&line.transaction).into(),
-            "As in SHOW FINGERPRINTS, of the query that took longest, with the client's pause behind it. \
-             Empty if the query is not known. A text of more than 4 KB may have another one there.",
+            "The fingerprint of SHOW FINGERPRINTS, for the query that took longest, together with \
+             the client's pause after it. Empty if the query is not known. For a text of more than \
+             4 KB, SHOW FINGERPRINTS may show another one.",
         ),
     ],
     rows: slow,
@@ -131,8 +132,12 @@ pub(super) static EVENTS: Table<Event> = Table {
              `reload failed`, `server down` and `server up`. Errors are `client error` (Weir has ended \
              a client), `login failed`, `server failed` and `server login failed`.",
         ),
-        text("database", |line| (&*line.entry.database).into(), "Empty if it is of none."),
-        text("user", |line| (&*line.entry.user).into(), "Empty if it is of none."),
+        text(
+            "database",
+            |line| (&*line.entry.database).into(),
+            "Empty if the event concerns none.",
+        ),
+        text("user", |line| (&*line.entry.user).into(), "Empty if the event concerns none."),
         text(
             "text",
             |line| (&*line.entry.text).into(),

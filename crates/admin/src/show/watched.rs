@@ -38,7 +38,7 @@ pub(super) static FINGERPRINTS: Table<Line<fingerprints::Row>> = Table {
         int8(
             "missed",
             |line| line.row.missed.into(),
-            "At most so many requests came before the fingerprint had a place in the table.",
+            "Upper bound of the requests that came before the fingerprint had a place in the table.",
         ),
         int8("time", |line| line.row.time.into(), "Microseconds of all counted requests."),
         int8(
@@ -49,7 +49,7 @@ pub(super) static FINGERPRINTS: Table<Line<fingerprints::Row>> = Table {
         int8(
             "p99",
             |line| line.row.times.per_mille(990).into(),
-            "99 of 100 requests took no more microseconds; exact to a factor of 2.",
+            "99 of 100 requests took at most this many microseconds; exact to a factor of 2.",
         ),
         int8("received", |line| line.row.received.into(), "Bytes from clients."),
         int8("sent", |line| line.row.sent.into(), "Bytes from servers."),
@@ -144,7 +144,7 @@ pub(super) static REASONS: Table<Line<advice::ReasonRow>> = Table {
         int8(
             "clients",
             |line| line.row.clients.into(),
-            "Clients whose first text with this effect and reason it was.",
+            "Clients for which this was the first text with this effect and reason.",
         ),
         int8("count", |line| line.row.count.into(), "How often it was run."),
         text(

@@ -140,7 +140,7 @@ async fn a_failed_order_is_an_error() {
 }
 
 #[tokio::test]
-async fn an_operator_who_cancels_waits_no_longer() {
+async fn cancel_ends_a_waiting_console_command() {
     let recorder = Arc::new(Recorder { is_busy: true, ..Recorder::default() });
     let console = Arc::new(Console::new(recorder.clone()));
     let mut peer = Peer::admin(&console).await;
@@ -160,7 +160,7 @@ async fn an_operator_who_cancels_waits_no_longer() {
 }
 
 #[tokio::test]
-async fn an_operator_who_leaves_undoes_nothing() {
+async fn closing_a_waiting_console_undoes_nothing() {
     let recorder = Arc::new(Recorder { is_busy: true, ..Recorder::default() });
     let console = Arc::new(Console::new(recorder.clone()));
     let mut peer = Peer::admin(&console).await;
@@ -186,7 +186,7 @@ async fn one_operator_can_end_the_connection_of_another() {
 }
 
 #[tokio::test]
-async fn an_operator_who_waits_or_does_not_read_can_be_ended_too() {
+async fn a_console_that_waits_or_does_not_read_can_be_closed() {
     let recorder = Arc::new(Recorder { is_busy: true, ..Recorder::default() });
     let console = Arc::new(Console::new(recorder.clone()));
     let mut peer = Peer::admin(&console).await;

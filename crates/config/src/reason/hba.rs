@@ -22,7 +22,7 @@ pub enum HbaError {
     Keyword(String),
     #[error("groups are not supported")]
     Groups,
-    #[error("@{0} is too deep")]
+    #[error("@{0} is nested too deeply")]
     TooDeep(String),
     #[error("cannot read @{0}")]
     Unreadable(String),
@@ -51,9 +51,9 @@ pub enum HbaError {
 pub enum IdentError {
     #[error("a quote is not closed")]
     Unclosed,
-    #[error("no name of a map")]
+    #[error("the name of the map is missing")]
     NoMap,
-    #[error("no system's user")]
+    #[error("the system's user is missing")]
     NoSystemUser,
     #[error("no user")]
     NoUser,

@@ -127,8 +127,8 @@ keys! {
     pool_mode: PoolMode = "session" (Toml "auto", Url "auto"), reload, acts;
     /// Time after which an empty pool is removed; 0 is never.
     pool_idle_timeout: Duration = "0", reload, acts;
-    /// Longest run time of a query; 0 is no limit. The time counts from the client's last query.
-    /// Weir then closes the server connection.
+    /// Longest run time of a query; 0 is no limit. The time counts from the client's last query. At
+    /// the limit, Weir closes the server connection.
     query_timeout: Duration = "0", reload, acts;
     /// Waiting time after which a client gets a notice that it waits; 0 is never.
     query_wait_notify: u32 [seconds] = "5", reload, acts;
@@ -150,7 +150,7 @@ keys! {
     server_check_query: String = "<empty>", reload, acts;
     /// Longest time to connect and log in to a server; 0 is no limit.
     server_connect_timeout: Duration = "15", reload, acts;
-    /// In session mode, close servers that need closing between transactions.
+    /// In session mode, replace a server at the end of a transaction, not of the session.
     server_fast_close: bool = "0", reload, acts;
     /// Idle time after which a server is closed; 0 is never.
     server_idle_timeout: Duration = "600", reload, acts;
@@ -212,7 +212,7 @@ keys! {
     /// packet. It keeps a later value if PostgreSQL reports it, as with `search_path` from version
     /// 18 on.
     track_extra_parameters: Vec<String> = "IntervalStyle", boot, acts;
-    /// Longest transaction; 0 is no limit. Weir then closes the server connection.
+    /// Longest transaction; 0 is no limit. At the limit, Weir closes the server connection.
     transaction_timeout: Duration = "0", reload, acts;
     /// Folder of the Unix socket to listen on; `@name` is an abstract socket. Databases without
     /// `host` use a socket in this folder, too. Empty: no Unix socket.

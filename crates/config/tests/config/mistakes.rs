@@ -170,7 +170,7 @@ fn the_rest_of_a_password_is_not_repeated() {
         let text =
             format!("[databases]\nd = host=x password=half {rest} reserve_pool=3\n[pgbouncer]\n");
         let told = format!("{:?}", ini_mistakes(&text));
-        assert!(told.contains("behind a password") && !told.contains("of:"), "{told}");
+        assert!(told.contains("after a password") && !told.contains("of:"), "{told}");
         assert!(!told.contains("reserve") && !told.contains("it:"), "{told}");
     }
 }

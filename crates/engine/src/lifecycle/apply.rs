@@ -141,7 +141,7 @@ impl<X: Exchange> Engine<X> {
         let message = format!("varcache_apply failed: ERROR: {error}");
         io.event(Event::ServerComplaint { message: &message });
         match has_session {
-            true => self.disconnect(id, format!("session settings are refused: {error}"), io),
+            true => self.disconnect(id, format!("server refused session settings: {error}"), io),
             false => self.disconnect(id, CloseReason::InvalidParameter, io),
         }
         self.settled(on, io);

@@ -65,7 +65,7 @@ impl<X: Exchange> Engine<X> {
             probe.message(code, body);
             return match code {
                 backend::READY_FOR_QUERY => self.connect_query_told(id),
-                backend::ERROR => Step::Failed("what connect_query has set was not told".into()),
+                backend::ERROR => Step::Failed("cannot query the settings of connect_query".into()),
                 _ => Step::Continue,
             };
         }
@@ -75,7 +75,7 @@ impl<X: Exchange> Engine<X> {
             backend::READY_FOR_QUERY => {
                 Step::Failed("connect_query has left a transaction open".into())
             }
-            backend::COPY_IN => Step::Failed("connect_query wants data".into()),
+            backend::COPY_IN => Step::Failed("connect_query must not be a COPY FROM STDIN".into()),
             backend::ERROR => match ErrorFields::decode(body) {
                 Ok(error) => {
                     let severity = String::from_utf8_lossy(error.severity()).into_owned();
@@ -123,7 +123,7 @@ impl<X: Exchange> Engine<X> {
         };
         match probe.finish().filter(|left| left.pins.is_empty()).and_then(|left| left.settings) {
             Some(set) => self.begin_with(id, &set),
-            None => Step::Failed("what connect_query has set was not understood".into()),
+            None => Step::Failed("cannot read the settings of connect_query".into()),
         }
     }
 

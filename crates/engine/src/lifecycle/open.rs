@@ -222,7 +222,7 @@ impl<X: Exchange> Engine<X> {
 
     fn login_refused(&mut self, id: ServerId, error: ErrorFields, io: &mut impl Io<X>) {
         if self.declines_report(id, &error) {
-            let why = "it takes no parameter that asks for reports";
+            let why = "it refuses the parameter weir.report";
             return self.open_again(id, why, |pool| pool.may_ask_report = false, io);
         }
         if self.declines_version(id, &error) {
@@ -332,7 +332,7 @@ impl<X: Exchange> Engine<X> {
                 login.version.settle();
                 Step::Continue
             }
-            Ok(_) => Step::Failed("the server negotiates what it was not asked for".into()),
+            Ok(_) => Step::Failed("the server declines an option that was not requested".into()),
             Err(error) => Step::Failed(error.to_string()),
         }
     }
@@ -429,8 +429,8 @@ impl<X: Exchange> Engine<X> {
             self.begin_use(id, rest, io);
             self.enter_pool(client, pool, io);
         } else {
-            let why = "the server did not ask for a password, so nothing is proven by logging in \
-                       to it; write auth_type = trust in a configuration file if that is meant";
+            let why = "the server did not ask for a password, so its login does not check one; \
+                       to allow this, set auth_type = trust in a configuration file";
             self.disconnect(client, why, io);
             self.close_server(id, CloseReason::NothingProven, io);
         }

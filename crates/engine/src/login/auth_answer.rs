@@ -84,7 +84,7 @@ fn value(body: &[u8]) -> Result<(Option<String>, &[u8]), String> {
     let (len, rest) = body.split_first_chunk().ok_or("bad packet")?;
     let Ok(len) = usize::try_from(i32::from_be_bytes(*len)) else { return Ok((None, rest)) };
     let (text, rest) = rest.split_at_checked(len).ok_or("bad packet")?;
-    let text = str::from_utf8(text).map_err(|_| "auth_query returned what is not UTF-8")?;
+    let text = str::from_utf8(text).map_err(|_| "auth_query returned text that is not UTF-8")?;
     Ok((Some(text.to_owned()), rest))
 }
 

@@ -15,7 +15,7 @@ use crate::shell::{Exchange, Io, Mail};
 /// others.
 pub const LOGIN_GRACE: Micros = 1_000_000;
 const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
-const OUTWAITED: &str = "others wait for the place of a client that does not log in";
+const OUTWAITED: &str = "login is too slow, and other clients wait for a place";
 
 impl<X: Exchange> Engine<X> {
     /// May the proof that has arrived be checked now? If not, it is checked later, and nothing is

@@ -34,9 +34,9 @@ use crate::session::pins::Pins;
 use crate::shell::{Exchange, Io, Mail};
 use crate::vars::{CLIENT_ENCODING, quote_literal};
 
-const GAP: &str = "notifications may have been lost: the connection that listens was interrupted";
-const DEAF: &str = "notifications do not arrive: there is no connection that listens";
-const UNREAD: &str = "too many notifications are not read";
+const GAP: &str = "notifications may have been lost: Weir's listening connection was interrupted";
+const DEAF: &str = "notifications do not arrive: Weir has no listening connection";
+const UNREAD: &str = "too many unread notifications";
 
 /// The pause after a failed hand-over, unless the client sends something.
 const RETRY: Micros = 60_000_000;

@@ -4,10 +4,10 @@
 //! Each channel has one source at any time:
 //!
 //! ```text
-//!  LISTEN runs on the client's server ─► moving: the server tells of it, the client keeps it
-//!     ─► the listener has it too ─► a mark is sent through the channel's queue
-//!     ─► live: what stands before the mark came from the server, what is behind it comes from
-//!        the listener. The server is others' from now on.
+//!  LISTEN runs on the client's server ─► moving: this server delivers, and the client keeps it
+//!     ─► the listener has the channel, too ─► the server sends a mark through PostgreSQL's queue
+//!     ─► live: the server has delivered everything before the mark, and the listener delivers
+//!        everything after it. Other clients may use the server now.
 //! ```
 
 use std::collections::VecDeque;

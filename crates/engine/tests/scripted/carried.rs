@@ -125,7 +125,7 @@ fn a_pinned_client_whose_server_refuses_its_setting_is_told() {
         server.expect([query(WORK_MEM)]);
         if refused {
             server.send([error("55000", "not now"), ready('I')]);
-            client.expect_fatal("session settings are refused: not now");
+            client.expect_fatal("server refused session settings: not now");
         } else {
             server.die();
             client.expect_lost();
@@ -235,7 +235,7 @@ fn refused_settings_are_tried_in_another_order_and_then_on_a_new_server() {
             server.send(refusal());
         }
     }
-    client.expect_fatal("session settings are refused: permission denied");
+    client.expect_fatal("server refused session settings: permission denied");
 }
 
 #[test]

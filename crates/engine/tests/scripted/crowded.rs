@@ -98,7 +98,7 @@ fn a_stalled_login_makes_room_for_a_client_at_a_limit() {
         };
         refused();
         rig.wait(1);
-        stalled.expect_fatal("others wait for the place of a client that does not log in");
+        stalled.expect_fatal("login is too slow, and other clients wait for a place");
         assert!(proven.is_open());
         let next = challenged(&rig);
         rig.later(LOGIN_GRACE / 2);

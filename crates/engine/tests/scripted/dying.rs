@@ -209,7 +209,7 @@ fn talking_nonsense_during_login() {
 #[test]
 fn a_server_that_breaks_the_protocol_is_dropped() {
     let table: [(Message, &str); 4] = [
-        (parsed(), "server sent message '1' where Some(Query) was owed"),
+        (parsed(), "server sent message '1' instead of Some(Query)"),
         (b"Z\0\0\0\x05X".to_vec(), "malformed ReadyForQuery"),
         (b"D\0\0\0\x03".to_vec(), "message type 0x44 declares an impossible length of 3"),
         (b"S\0\0\0\x04".to_vec(), "malformed ParameterStatus: expected a name and a value"),

@@ -105,9 +105,9 @@ pub(crate) fn listening(rig: &Rig, worker: usize) -> (Client, Server, Server, St
     (client, server, listener, mark)
 }
 
-pub(crate) const DEAF: &str = "notifications do not arrive: there is no connection that listens";
+pub(crate) const DEAF: &str = "notifications do not arrive: Weir has no listening connection";
 pub(crate) const GAP: &str =
-    "notifications may have been lost: the connection that listens was interrupted";
+    "notifications may have been lost: Weir's listening connection was interrupted";
 
 #[test]
 fn the_mark_separates_the_notifications_of_both_connections() {

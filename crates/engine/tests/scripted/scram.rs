@@ -229,7 +229,7 @@ fn a_server_that_ends_scram_without_a_proof_is_not_trusted() {
             server.take();
         }
         server.send([server_welcome(0)]);
-        assert!(!server.is_open() && rig.logged("ended SCRAM before its own proof"));
+        assert!(!server.is_open() && rig.logged("ended SCRAM without its own proof"));
     }
 }
 

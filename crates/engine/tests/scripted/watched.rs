@@ -136,7 +136,7 @@ fn the_keys_switch_it_on_and_off() {
 }
 
 #[test]
-fn advice_says_who_would_be_pinned_and_why() {
+fn advice_names_the_clients_that_would_be_pinned_and_why() {
     let rig = rig(|config| {
         config.global.pool_mode = PoolMode::Session;
         config.global.default_pool_size = 11;

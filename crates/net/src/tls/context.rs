@@ -205,7 +205,7 @@ fn protocols(
     }
     if versions.is_empty() {
         let reason =
-            format!("{value:?} allows neither TLSv1.2 nor TLSv1.3, which are what Weir has");
+            format!("{value:?} allows neither TLSv1.2 nor TLSv1.3; Weir supports no others");
         return Err(TlsError::new(key, reason));
     }
     Ok(versions)
@@ -254,8 +254,7 @@ fn keep_ciphers(
     if !provider.cipher_suites.iter().any(|suite| is_of_version(suite) && is_allowed(suite)) {
         let known: Vec<String> =
             provider.cipher_suites.iter().filter(|s| is_of_version(s)).map(openssl_name).collect();
-        let reason =
-            format!("{list:?} allows none of {}, which are what Weir has", known.join(", "));
+        let reason = format!("{list:?} selects no suite that Weir supports: {}", known.join(", "));
         return Err(TlsError::new(key, reason));
     }
     provider.cipher_suites.retain(|suite| !is_of_version(suite) || is_allowed(suite));
@@ -322,7 +321,7 @@ fn parsed(
 fn system_anchors(key: &'static str) -> Result<Anchors, TlsError> {
     let anchors = super::verify::system_anchors();
     if anchors.is_empty() {
-        return Err(TlsError::new(key, "is not set, and the system trusts no authority"));
+        return Err(TlsError::new(key, "is not set, and the system has no trusted certificates"));
     }
     Ok(anchors)
 }

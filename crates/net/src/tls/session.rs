@@ -170,7 +170,7 @@ impl Tls {
     pub fn peer_names(&self, unix_seconds: i64) -> Result<Vec<String>, String> {
         let Some(shown) = self.peer_certificate() else { return Ok(Vec::new()) };
         if !x509::Certificate::read(shown).is_ok_and(|own| own.is_within_its_dates(unix_seconds)) {
-            return Err("TLS client certificate has run out".into());
+            return Err("TLS client certificate has expired".into());
         }
         Ok(certificate::names(shown))
     }

@@ -280,7 +280,7 @@ fn an_expired_certificate_is_refused_even_in_a_resumed_session() {
         assert!(!first.is_resumed() && again.is_resumed(), "{version:?}");
         let who = |at| again.peer_names(at);
         assert_eq!(who(IN_2026).unwrap(), ["alice", "alice"]);
-        assert_eq!(who(IN_2120 + 1).unwrap_err(), "TLS client certificate has run out");
+        assert_eq!(who(IN_2120 + 1).unwrap_err(), "TLS client certificate has expired");
     }
 }
 

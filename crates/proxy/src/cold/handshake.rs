@@ -198,7 +198,7 @@ async fn negotiate(
     let name = match ServerName::try_from(host.to_owned()) {
         Ok(name) => name,
         Err(_) if context.checks_name => {
-            return Err(format!("{host:?} is no name for a certificate"));
+            return Err(format!("{host:?} is not a name that a certificate can have"));
         }
         Err(_) => ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into()),
     };

@@ -49,8 +49,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const PATHS: &str = "/metrics: metrics for Prometheus (docs/metrics.md)\n\
-    /healthz: does the process live?\n\
-    /readyz: does it take clients?\n";
+    /healthz: is the process alive?\n\
+    /readyz: does it accept clients?\n";
 
 /// The state that all connections share.
 struct Server {
@@ -126,7 +126,7 @@ async fn answer(request: &Request<Incoming>, server: &Server) -> Response<Full<B
             Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
         },
         "/" => text(StatusCode::OK, PATHS.to_owned()),
-        _ => text(StatusCode::NOT_FOUND, format!("no such page; there are:\n{PATHS}")),
+        _ => text(StatusCode::NOT_FOUND, format!("no such page; the pages are:\n{PATHS}")),
     }
 }
 

@@ -91,8 +91,7 @@ fn unbindable(address: SocketAddr) -> Option<String> {
     }
     (!may_bind(address.port())).then(|| {
         format!(
-            "cannot listen on {address}: a port below {} is for root and for processes with \
-             CAP_NET_BIND_SERVICE",
+            "cannot listen on {address}: a port below {} needs root or CAP_NET_BIND_SERVICE",
             first_free_port()
         )
     })

@@ -85,7 +85,7 @@ impl Controller {
             warning!("{name}: losing forced user not supported, keeping old setting");
         }
         for key in config.global.keep_boot_only(&running.global) {
-            warning!("{key} was changed, which takes effect at the next start only");
+            warning!("{key} was changed; the change takes effect at the next start");
         }
         report(&config);
         for line in kept.iter().cloned().chain(config.set_in_vain()) {
@@ -188,5 +188,5 @@ fn put_in_force(control: &Control, config: Arc<Config>) -> Option<String> {
 fn reopen_log(global: &Global) -> Option<String> {
     let error = log::configure(global).err()?;
     error!("{error}");
-    Some("logfile could not be opened, keeping the log there was".to_owned())
+    Some("logfile could not be opened, keeping the old log".to_owned())
 }

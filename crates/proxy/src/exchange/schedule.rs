@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_makes_room() {
+    fn a_leaving_client_makes_room_on_its_worker() {
         let loads = dealt_out(SessionSchedule::LoadBalancing, 2, 100, 2);
         let schedule = Schedule::new(SessionSchedule::LoadBalancing);
         loads[1].leave(true);

@@ -75,8 +75,8 @@ pub(super) fn with(
         // A `Display` that logs while it is being logged loses its line, and nothing else.
         Err(_) => {
             let text = match is_json {
-                true => "{\"message\":\"a line logged within a line was dropped\"}\n",
-                false => "a line logged within a line was dropped\n",
+                true => "{\"message\":\"a log line was dropped: another one was being written\"}\n",
+                false => "a log line was dropped: another one was being written\n",
             };
             write(&Line { level, second, text, message: text.trim_end() });
         }

@@ -112,7 +112,7 @@ impl<T: Target> Stream<T> {
 
 /// Returns the line that reports dropped lines.
 fn notice(dropped: u64) -> String {
-    let why = "nobody read the log";
+    let why = "the log was not read";
     let is_json = IS_JSON.load(Ordering::Relaxed);
     line::compose(
         is_json,

@@ -99,7 +99,7 @@ fn only_the_guessed_user_waits_and_only_where_the_guesses_came_from() {
 }
 
 #[test]
-fn who_gives_up_waiting_leaves_nothing_behind() {
+fn logins_that_give_up_leave_nothing_behind() {
     if !support::only_weir() {
         return;
     }

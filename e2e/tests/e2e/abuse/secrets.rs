@@ -112,7 +112,7 @@ fn look_around(search: &mut Search, pooler: &Pooler) {
 }
 
 #[test]
-fn what_comes_out_of_logins_holds_no_password_and_no_key() {
+fn logs_and_errors_of_logins_contain_no_password_and_no_key() {
     // PgBouncer's log has them at the highest verbosity.
     if !support::only_weir() {
         return;
@@ -198,7 +198,7 @@ fn misplaced_words(search: &mut Search, pooler: &Pooler, role: &Role, database: 
 }
 
 #[test]
-fn what_is_said_of_a_broken_configuration_holds_no_password() {
+fn messages_about_a_broken_configuration_contain_no_password() {
     if !support::only_weir() {
         return;
     }
@@ -293,7 +293,7 @@ fn a_tls_key_that_cannot_be_used_is_not_shown() {
 }
 
 #[test]
-fn nobody_but_root_can_look_into_the_process() {
+fn only_root_can_read_the_memory_of_the_process() {
     if !support::only_weir() {
         return;
     }

@@ -104,7 +104,7 @@ fn a_certificate_that_has_no_digest_cannot_be_bound_to() {
 }
 
 #[test]
-fn who_stands_between_a_client_and_us_is_found_out() {
+fn an_attacker_between_client_and_pooler_is_detected() {
     if !support::only_weir() {
         return;
     }
@@ -120,7 +120,7 @@ fn who_stands_between_a_client_and_us_is_found_out() {
 }
 
 #[test]
-fn who_stands_between_us_and_a_server_is_found_out() {
+fn an_attacker_between_pooler_and_server_is_detected() {
     if !support::only_weir() {
         return;
     }

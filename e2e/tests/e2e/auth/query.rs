@@ -88,7 +88,7 @@ fn an_expired_password_is_none_and_an_unknown_user_is_told_so() {
 }
 
 #[test]
-fn names_that_strangers_invent_leave_nothing_behind() {
+fn invented_user_names_leave_no_pools_behind() {
     if !support::only_weir() {
         return;
     }
@@ -144,7 +144,7 @@ fn psql_gets_in_and_many_at_once_share_few_servers() {
 }
 
 #[test]
-fn what_a_client_sets_does_not_reach_the_query() {
+fn a_clients_settings_do_not_reach_auth_query() {
     let postgres = Postgres::shared();
     let (setup, database) = setup("md5");
     let role = postgres.role(ServerAuth::Md5);
@@ -220,7 +220,7 @@ fn the_default_query_works_for_a_superuser() {
 
 /// The owner of a database may set a `search_path` for all its sessions.
 #[test]
-fn the_owner_of_a_database_does_not_tell_what_the_default_query_reads() {
+fn the_owner_of_a_database_cannot_change_what_the_default_query_reads() {
     if !support::only_weir() {
         return;
     }

@@ -114,7 +114,7 @@ fn a_user_without_a_secret_is_not_let_in_by_an_empty_password() {
 }
 
 #[test]
-fn what_the_server_says_of_a_missing_database_reaches_the_client() {
+fn the_servers_error_about_a_missing_database_reaches_the_client() {
     let postgres = Postgres::shared();
     let pooler = Pooler::before(postgres).database("alias", "dbname=no_such_db").start();
     let error = pooler.login(Role::APP, "alias", "").expect_err("no such database");

@@ -115,7 +115,7 @@ fn kept_out(output: &Output, why: &str, what: &str) {
 }
 
 #[test]
-fn who_gets_in_and_what_the_others_are_told() {
+fn users_log_in_or_get_the_right_refusal() {
     let stage = Stage::new();
     for way in &WAYS {
         for tls in [false, true] {

@@ -25,7 +25,7 @@ fn has_it(client: &mut RawClient, role: &str) {
 }
 
 #[test]
-fn what_it_sets_is_every_clients() {
+fn its_settings_apply_to_every_client() {
     if !support::only_weir() {
         return;
     }
@@ -55,7 +55,7 @@ fn what_it_sets_is_every_clients() {
 }
 
 #[test]
-fn who_sets_something_else_has_that_and_others_do_not() {
+fn a_clients_own_setting_replaces_connect_querys_for_it_only() {
     if !support::only_weir() {
         return;
     }

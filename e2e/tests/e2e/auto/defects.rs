@@ -36,7 +36,7 @@ fn execute(client: &mut RawClient) -> Option<String> {
 }
 
 #[test]
-fn who_discards_all_discards_nothing_of_others() {
+fn discard_all_discards_no_state_of_other_clients() {
     if !support::only_weir() {
         return;
     }
@@ -73,7 +73,7 @@ fn who_discards_all_discards_nothing_of_others() {
 }
 
 #[test]
-fn who_leaves_in_a_transaction_commits_nothing_by_anybody() {
+fn an_abandoned_transaction_is_never_committed() {
     if !support::only_weir() {
         return;
     }
@@ -201,7 +201,7 @@ fn way_for_one() -> u16 {
 }
 
 #[test]
-fn a_server_that_is_long_in_coming_holds_up_nobody() {
+fn a_slow_server_login_delays_no_other_client() {
     if !support::only_weir() {
         return;
     }
@@ -245,7 +245,7 @@ fn open_files(pooler: &Pooler) -> Option<usize> {
 }
 
 #[test]
-fn who_comes_and_goes_without_a_word_leaves_nothing_behind() {
+fn silent_connections_that_close_leave_nothing_behind() {
     if !support::only_weir() {
         return;
     }
@@ -271,7 +271,7 @@ fn who_comes_and_goes_without_a_word_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_weir_refuses_it_refuses_with_severity_code_and_text() {
+fn weirs_refusals_have_severity_code_and_text() {
     if !support::only_weir() {
         return;
     }

@@ -77,7 +77,7 @@ fn a_statement_of_the_protocol_is_found_by_sql() {
 }
 
 #[test]
-fn what_sql_has_deallocated_is_gone_for_the_protocol() {
+fn a_statement_deallocated_by_sql_is_gone_for_the_protocol() {
     if !support::only_weir() {
         return;
     }
@@ -139,7 +139,7 @@ fn a_statement_that_executes_another_has_its_columns_wherever_it_was_parsed() {
 }
 
 #[test]
-fn what_a_failed_transaction_names_is_not_lost() {
+fn a_statement_named_in_a_failed_transaction_is_not_lost() {
     if !support::only_weir() {
         return;
     }

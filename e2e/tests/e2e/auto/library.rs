@@ -145,7 +145,7 @@ fn settings_that_no_text_shows_go_with_the_client() {
 }
 
 #[test]
-fn what_a_trigger_or_a_block_leaves_keeps_the_server_until_it_is_gone() {
+fn state_left_by_a_trigger_or_a_block_pins_until_it_is_gone() {
     if !support::only_weir() {
         return;
     }
@@ -196,7 +196,7 @@ fn a_function_that_asks_for_a_number_keeps_the_server() {
 }
 
 #[test]
-fn what_needs_a_session_of_its_own_pins_or_is_refused_within_functions_too() {
+fn statements_without_visible_state_are_pinned_or_refused_within_functions() {
     if !support::only_weir() {
         return;
     }
@@ -226,7 +226,7 @@ fn what_needs_a_session_of_its_own_pins_or_is_refused_within_functions_too() {
 }
 
 #[test]
-fn what_auto_mode_carries_is_carried_without_a_question() {
+fn with_the_library_state_is_carried_without_a_probe() {
     if !support::only_weir() {
         return;
     }

@@ -257,7 +257,7 @@ impl Drop for Stopping<'_> {
 }
 
 #[test]
-fn who_works_and_listens_misses_nothing() {
+fn a_listening_client_at_work_misses_nothing() {
     if !support::only_weir() {
         return;
     }
@@ -325,7 +325,7 @@ fn the_last_to_leave_ends_the_listening() {
 }
 
 #[test]
-fn who_does_not_read_is_closed_in_the_end() {
+fn a_client_that_never_reads_is_closed_in_the_end() {
     if !support::only_weir() {
         return;
     }
@@ -342,7 +342,7 @@ fn who_does_not_read_is_closed_in_the_end() {
             other.rows(&format!("NOTIFY news, '{number} {payload}'"));
         }
         hear(&mut client, 100);
-        pooler.log().contains("too many notifications are not read").then_some(())
+        pooler.log().contains("too many unread notifications").then_some(())
     });
     assert_eq!(client.value("SELECT 1"), "1");
 }

@@ -60,7 +60,7 @@ fn the_first_to_ask_is_told_no_strangers_number_either() {
 }
 
 #[test]
-fn who_asks_for_numbers_keeps_its_server() {
+fn a_client_that_asks_for_numbers_keeps_its_server() {
     if !support::only_weir() {
         return;
     }

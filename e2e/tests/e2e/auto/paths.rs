@@ -137,7 +137,7 @@ fn literals_are_read_by_each_ones_own_settings() {
 
 /// Who may make schemas can have functions and operators of PostgreSQL's names there.
 #[test]
-fn what_weir_itself_asks_is_not_looked_up_in_the_clients_path() {
+fn weirs_own_queries_do_not_use_the_clients_path() {
     if !support::only_weir() {
         return;
     }
@@ -175,7 +175,7 @@ fn value(client: &mut RawClient, name: &str) -> String {
 }
 
 #[test]
-fn a_statement_is_prepared_elsewhere_as_its_user_means_it_and_for_nobody_else() {
+fn a_statement_on_a_new_server_has_its_clients_meaning_and_is_not_shared() {
     if !support::only_weir() {
         return;
     }
@@ -198,7 +198,7 @@ fn a_statement_is_prepared_elsewhere_as_its_user_means_it_and_for_nobody_else() 
 }
 
 #[test]
-fn what_finds_a_temporary_table_is_nobody_elses() {
+fn a_statement_on_a_temporary_table_is_not_shared() {
     if !support::only_weir() {
         return;
     }

@@ -49,11 +49,11 @@ fn follows(rank: &str, role_rank: &str, orders: &[&str], looks: &[(&str, &str)])
         assert_ne!(now, last, "{orders:?}: it was given another server");
         last = now;
     }
-    assert!(!pooler.log().contains("settings were refused"), "{orders:?}");
+    assert!(!pooler.log().contains("server refused the client's settings"), "{orders:?}");
 }
 
 #[test]
-fn what_only_the_login_may_set_stays_with_a_role_that_may_not() {
+fn a_setting_that_only_the_login_user_may_make_is_carried() {
     if !support::only_weir() {
         return;
     }
@@ -68,7 +68,7 @@ fn what_only_the_login_may_set_stays_with_a_role_that_may_not() {
 }
 
 #[test]
-fn what_only_the_role_may_set_stays_too() {
+fn a_setting_that_only_the_role_may_make_is_carried() {
     if !support::only_weir() {
         return;
     }
@@ -79,7 +79,7 @@ fn what_only_the_role_may_set_stays_too() {
 }
 
 #[test]
-fn what_a_used_server_refuses_a_new_one_takes() {
+fn a_setting_that_a_used_server_refuses_needs_a_new_one() {
     if !support::only_weir() {
         return;
     }
@@ -106,7 +106,7 @@ fn what_a_used_server_refuses_a_new_one_takes() {
         }
     }
     assert_eq!(client.value("SHOW temp_buffers"), "1600kB");
-    pooler.log_contains("settings were refused");
+    pooler.log_contains("server refused the client's settings");
     strangers.iter_mut().for_each(|stranger| drop(stranger.rows("COMMIT")));
     client.rows("CREATE TEMP TABLE t (a int); INSERT INTO t VALUES (1)");
     assert_eq!(other.value("SHOW temp_buffers"), "8MB");
@@ -114,7 +114,7 @@ fn what_a_used_server_refuses_a_new_one_takes() {
 }
 
 #[test]
-fn a_session_that_no_server_takes_is_lost_and_nobody_elses() {
+fn a_session_that_no_server_accepts_is_lost_alone() {
     if !support::only_weir() {
         return;
     }
@@ -129,7 +129,7 @@ fn a_session_that_no_server_takes_is_lost_and_nobody_elses() {
     client.send(frontend::query("INSERT INTO public.done DEFAULT VALUES"));
     let answer = client.read_to_end();
     let error = answer.first().and_then(Message::error).expect("the role is gone");
-    let told = format!("session settings are refused: permission denied to set role \"{role}\"");
+    let told = format!("server refused session settings: permission denied to set role \"{role}\"");
     assert_eq!((error.code(), error.message()), ("08P01", &*told));
     assert_eq!((error.field('S'), answer.len()), ("FATAL", 1));
     assert_eq!(other.value("SELECT current_user"), user.name);

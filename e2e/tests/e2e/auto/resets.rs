@@ -13,7 +13,7 @@ fn client(pooler: &Pooler, database: &str, own: &[(&str, &str)]) -> RawClient {
 }
 
 #[test]
-fn what_is_as_the_server_has_it_goes_back_only_by_its_name() {
+fn a_value_equal_to_the_servers_is_reset_only_by_name() {
     if !support::only_weir() {
         return;
     }
@@ -42,7 +42,7 @@ fn what_is_as_the_server_has_it_goes_back_only_by_its_name() {
 }
 
 #[test]
-fn what_the_startup_packet_has_set_can_be_emptied() {
+fn settings_of_the_startup_packet_can_be_emptied() {
     if !support::only_weir() {
         return;
     }
@@ -74,7 +74,7 @@ fn what_the_startup_packet_has_set_can_be_emptied() {
 /// What a database or a role is given for each new session is everybody's, and whoever has emptied it
 /// has done so for itself alone.
 #[test]
-fn what_sessions_begin_with_is_emptied_by_one_and_nobody_else() {
+fn a_client_empties_initial_settings_for_itself_only() {
     if !support::only_weir() {
         return;
     }

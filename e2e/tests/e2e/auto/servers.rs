@@ -8,7 +8,7 @@ use super::{backend, pooler, settle};
 use crate::support;
 
 #[test]
-fn what_is_set_for_new_connections_reaches_new_servers() {
+fn settings_for_new_connections_reach_new_servers() {
     if !support::only_weir() {
         return;
     }
@@ -115,7 +115,7 @@ fn postgresql_counts_how_long_a_server_is_idle_and_not_its_client() {
 }
 
 #[test]
-fn who_has_set_what_postgresql_does_not_show_keeps_the_server() {
+fn a_client_with_a_hidden_setting_keeps_its_server() {
     if !support::only_probed() {
         return;
     }

@@ -185,7 +185,7 @@ fn two_calls_in_one_write_are_answered_one_by_one() {
 }
 
 #[test]
-fn a_client_that_means_itself_is_told_so() {
+fn a_client_that_signals_itself_gets_the_error() {
     if !support::only_weir() {
         return;
     }
@@ -239,7 +239,7 @@ fn clients_at_rest_in_every_state() {
 }
 
 #[test]
-fn a_pool_of_one_serves_who_asks_about_an_idle_client() {
+fn a_pool_of_one_server_answers_a_signal_to_an_idle_client() {
     if !support::only_weir() {
         return;
     }
@@ -258,7 +258,7 @@ fn a_pool_of_one_serves_who_asks_about_an_idle_client() {
 
 /// The client that asks waits for the very server whose query is to be ended.
 #[test]
-fn a_pool_of_one_serves_who_asks_about_a_busy_client() {
+fn a_pool_of_one_server_answers_a_signal_to_a_busy_client() {
     if !support::only_weir() {
         return;
     }
@@ -307,7 +307,7 @@ fn cast(postgres: &Postgres) -> Cast {
 }
 
 #[test]
-fn who_may_signal_whom_is_postgresqls_rule() {
+fn signals_follow_postgresqls_privileges() {
     if !support::only_weir() {
         return;
     }

@@ -31,7 +31,7 @@ fn begin(rig: &Rig<'_>, client: &mut RawClient, sql: &str) {
 }
 
 #[test]
-fn who_cancels_dies() {
+fn a_cut_cancel_request_harms_nobody() {
     for mode in super::MODES {
         let mut rig = Rig::new(Postgres::shared(), mode);
         for length in CUTS {
@@ -49,7 +49,7 @@ fn who_cancels_dies() {
 }
 
 #[test]
-fn who_is_cancelled_dies() {
+fn a_client_that_leaves_while_it_is_cancelled_harms_nobody() {
     for mode in super::MODES {
         let mut rig = Rig::new(Postgres::shared(), mode);
         for length in CUTS {

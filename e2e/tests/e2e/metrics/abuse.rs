@@ -26,7 +26,7 @@ fn is_closed(mut stream: TcpStream) -> bool {
 }
 
 #[test]
-fn those_who_say_nothing_keep_nobody_out() {
+fn silent_http_connections_do_not_keep_others_out() {
     if !support::only_weir() {
         return;
     }
@@ -69,7 +69,7 @@ fn long_heads_and_bodies_are_not_read() {
 
 /// Requests that are all in, but whose answers are not read, do not hold up clients.
 #[test]
-fn those_who_do_not_read_hold_up_no_client() {
+fn unread_metrics_delay_no_client() {
     if !support::only_weir() {
         return;
     }

@@ -39,8 +39,8 @@ fn a_port_in_use_is_logged_and_tried_again_at_a_reload() {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("metrics_port", port).start();
     let warning = format!(
-        "WARNING cannot serve metrics on 127.0.0.1:{port}: bind(): Address already in use; going on \
-         without; the next RELOAD tries again"
+        "WARNING cannot serve metrics on 127.0.0.1:{port}: bind(): Address already in use; \
+         Weir goes on without metrics, and tries again at the next RELOAD"
     );
     eventually("it is logged", PATIENCE, || pooler.log().contains(&warning).then_some(()));
     assert_eq!(pooler.client(&database).value("SELECT 1"), "1", "service goes on");

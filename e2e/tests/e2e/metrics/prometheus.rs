@@ -156,7 +156,7 @@ fn promtool_finds_nothing_wrong() {
 
 /// Each metric of the rules and of the dashboard is one that Weir has.
 #[test]
-fn what_is_packaged_names_no_other_metrics() {
+fn packaged_dashboards_and_rules_use_existing_metrics() {
     if !support::only_weir() {
         return;
     }

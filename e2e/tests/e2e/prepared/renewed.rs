@@ -61,7 +61,7 @@ fn a_new_parse_in_one_batch_with_its_use() {
 }
 
 #[test]
-fn who_was_told_of_other_columns_gets_the_error_and_can_prepare_anew() {
+fn a_client_that_knows_other_columns_gets_the_error_and_can_prepare_anew() {
     let (_pooler, mut first, _second) = changed("CREATE TABLE t (a int)");
     assert_eq!(tags(&describe(&mut first, "theirs")), "tTZ");
     first.query("ALTER TABLE t ADD b int DEFAULT 2");

@@ -89,7 +89,7 @@ fn every_session_of_auto_mode_goes_along() {
 }
 
 #[test]
-fn what_an_open_transaction_leaves_is_found_by_the_new_process() {
+fn state_of_an_open_transaction_is_found_by_the_new_process() {
     if !support::only_weir() {
         return;
     }

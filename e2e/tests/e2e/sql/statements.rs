@@ -194,13 +194,13 @@ const XML: Script = &[(
 )];
 
 #[test]
-fn what_leaves_something_has_a_sign() {
+fn texts_that_leave_state_have_a_sign() {
     check(Postgres::shared(), SCRIPTS);
     check(Postgres::shared(), &[XML]);
 }
 
 #[test]
-fn what_leaves_something_has_a_sign_in_postgresql_18() {
+fn texts_that_leave_state_have_a_sign_in_postgresql_18() {
     check(Postgres::shared_v18(), SCRIPTS);
 }
 

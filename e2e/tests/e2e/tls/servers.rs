@@ -45,7 +45,7 @@ fn each_mode_takes_what_it_should() {
 }
 
 #[test]
-fn who_asks_for_another_mode_while_it_runs_gets_servers_of_that_mode() {
+fn a_changed_server_tls_sslmode_replaces_servers() {
     let authority = Authority::new("weir test");
     let postgres = Postgres::start();
     postgres.offer_tls(&authority.server());
@@ -62,7 +62,7 @@ fn who_asks_for_another_mode_while_it_runs_gets_servers_of_that_mode() {
 }
 
 #[test]
-fn a_server_that_is_not_who_it_should_be_is_not_used() {
+fn a_server_with_a_wrong_certificate_is_not_used() {
     let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
     let wrong_name =
         authority.issue(&Wanted { name: "other", hosts: &["other.example"], expired: false });
@@ -94,7 +94,7 @@ fn a_server_that_is_not_who_it_should_be_is_not_used() {
 }
 
 #[test]
-fn a_server_without_tls_serves_only_those_who_can_do_without() {
+fn a_server_without_tls_is_used_only_if_tls_is_not_required() {
     let postgres = Postgres::shared();
     let (prefer, database) = setup(postgres, "prefer");
     assert_eq!(served(&prefer.start(), &database), "false");

@@ -481,7 +481,7 @@ fn settings_that_lead_elsewhere_replace_the_servers() {
 }
 
 #[test]
-fn another_way_to_secure_servers_replaces_those_that_are_not_at_a_unix_socket() {
+fn changed_tls_settings_replace_servers_except_at_a_unix_socket() {
     let changed = |host: &str, key: &str, value: &str| {
         let mut config = Config::default();
         let database = config::Database { hosts: vec![Host::new(host)], ..Default::default() };

@@ -45,7 +45,7 @@ impl<X: Exchange> Engine<X> {
             AuthenticationRequest::Ok
                 if login.scram.as_ref().is_some_and(|client| !client.is_proven()) =>
             {
-                return Err("the server ended SCRAM before its own proof".into());
+                return Err("the server ended SCRAM without its own proof".into());
             }
             AuthenticationRequest::Ok => {
                 login.stage = LoginStage::Authenticated;
@@ -105,7 +105,7 @@ fn cleartext_password<'a>(
 ) -> Result<&'a str, Unable> {
     match (login.proof(), &settings.secret, &login.server_secret) {
         (Some(_), _, _) => {
-            Err("the server asks for cleartext passwords: give user and password in the URL".into())
+            Err("the server asks for cleartext passwords: put user and password in the URL".into())
         }
         (None, _, Some(ServerSecret::Password(password)))
         | (None, Some(Secret::Plain(password)), _) => Ok(password),

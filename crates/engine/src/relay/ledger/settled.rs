@@ -11,7 +11,7 @@ pub enum Owner {
 
 /// The server has sent a message that it does not owe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("server sent message {code:?} where {expected:?} was owed")]
+#[error("server sent message {code:?} instead of {expected:?}")]
 pub struct Unexpected {
     pub code: char,
     pub expected: Option<Expect>,

@@ -112,7 +112,7 @@ impl World {
                 Some(Drain::WaitForServers) => reason.ends_with("shutting down"),
             };
             let lost_session =
-                client.may_lose_session && reason.starts_with("session settings are refused: ");
+                client.may_lose_session && reason.starts_with("server refused session settings: ");
             let in_statement = self.setup.mode == PoolMode::Statement;
             let allowed = self.net.clients[at].excused
                 || client.may_end

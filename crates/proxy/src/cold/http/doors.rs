@@ -90,8 +90,8 @@ impl Doors {
                     is_complete = false;
                     let why = in_words(&error);
                     warning!(
-                        "cannot serve metrics on {address}: {step}(): {why}; going on without; \
-                         the next RELOAD tries again"
+                        "cannot serve metrics on {address}: {step}(): {why}; Weir goes on \
+                         without metrics, and tries again at the next RELOAD"
                     );
                 }
             }

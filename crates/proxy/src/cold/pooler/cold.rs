@@ -263,7 +263,7 @@ async fn drained(controller: Controller, how: Option<Shutdown>) -> Exit {
         time::sleep_until(Instant::now() + DRAIN_LOOK).await;
     }
     let (what, exit) = match how {
-        Shutdown::TakenOver => ("no client is left here", Exit::ClientsLeft),
+        Shutdown::TakenOver => ("no clients are left in this process", Exit::ClientsLeft),
         Shutdown::WaitForClients => ("client connections dropped", Exit::ClientsLeft),
         Shutdown::Immediate | Shutdown::WaitForServers => {
             ("server connections dropped", Exit::ServersReleased)

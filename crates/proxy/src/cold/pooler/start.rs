@@ -130,7 +130,7 @@ pub(super) fn start(
         let stream = inherit(handover, &shared, &mut workers).map_err(StartError::TakeOver)?;
         // Before the workers serve: a cancel request may be their first mail.
         if let Err(error) = late::follow(stream, &shared) {
-            warning!("the process before this one keeps its busy clients: {error}");
+            warning!("the old process keeps its busy clients: {error}");
         }
     }
     for (at, (place, worker)) in places.into_iter().zip(workers).enumerate() {
@@ -208,7 +208,7 @@ pub(crate) fn files_expected(config: &Config) -> u64 {
 fn raise_file_limit(config: &Config) {
     let (limit, hard) = match process::raise_file_limit() {
         Ok(limits) => limits,
-        Err(error) => return warning!("cannot tell the file descriptor limit: {error}"),
+        Err(error) => return warning!("cannot read the file descriptor limit: {error}"),
     };
     let clients = config.global.max_client_conn;
     let expected = files_expected(config);

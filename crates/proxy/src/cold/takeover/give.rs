@@ -117,7 +117,7 @@ pub(crate) async fn give(controller: Controller, connection: ConsoleConnection) 
             warning!("take-over refused: {why}");
             let _ = write_frame(&stream, REFUSAL, why.as_bytes());
         }
-        Failure::Lost(error) => warning!("take-over failed, going on as before: {error}"),
+        Failure::Lost(error) => warning!("take-over failed, this process continues: {error}"),
     }
 }
 
@@ -129,7 +129,7 @@ fn open(stream: &UnixStream, said: &[u8]) -> Result<(), Failure> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(said);
-    Err(Failure::Refused(format!("versions do not fit: \"{said}\" is not \"{}\"", request())))
+    Err(Failure::Refused(format!("the versions differ: \"{said}\" is not \"{}\"", request())))
 }
 
 /// Holds the pools: no server is linked from now on.
@@ -224,7 +224,7 @@ fn refuse_if_changed(
     let is_another =
         |(pool, epoch): (&PoolId, &u64)| epochs.get(pool).is_some_and(|was| was != epoch);
     if self::epochs(controller).iter().any(is_another) {
-        return Err(Failure::Refused("servers are to be replaced meanwhile".to_owned()));
+        return Err(Failure::Refused("servers must be replaced first".to_owned()));
     }
     Ok(())
 }

@@ -70,7 +70,7 @@ impl PredecessorLine {
             b'U' => {
                 set_usage(&self.shared, Usage::from_bytes(body).map_err(io::Error::other)?);
                 if !std::mem::replace(&mut self.knows_usage, true) {
-                    log!("servers in use by the process before this one count as this one's");
+                    log!("servers in use by the old process count in the limits of this one");
                 }
             }
             _ => return Err(io::ErrorKind::InvalidData.into()),
@@ -80,7 +80,7 @@ impl PredecessorLine {
 
     fn accept(&self, body: &[u8], stream: &UnixStream) -> io::Result<Option<Received>> {
         let received = read_state(stream, body).map_err(|error: TakeOverError| {
-            warning!("the process before this one keeps its busy clients: {error}");
+            warning!("the old process keeps its busy clients: {error}");
             io::Error::other(error)
         })?;
         let shared = &self.shared;
@@ -130,7 +130,7 @@ impl PredecessorLine {
             let arrivals = WorkerArrivals { state: Arc::clone(&state), parts };
             mailbox.post(ShellMail::Adopt(Box::new(arrivals)));
         }
-        log!("{moved} clients that were busy have come from the process before this one");
+        log!("{moved} clients that were busy in the old process have been taken over");
         Ok(())
     }
 }

@@ -86,7 +86,7 @@ impl Sockets {
                     (Some(_), _) => CONNECT_FAILED,
                     (None, host) => {
                         let host = host.as_deref().unwrap_or_default().to_owned();
-                        self.note_failure(&host, "the name has no address");
+                        self.note_failure(&host, "the host name has no address");
                         "server DNS lookup failed"
                     }
                 };

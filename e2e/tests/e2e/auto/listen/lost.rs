@@ -41,7 +41,7 @@ fn until_warned_of_loss(client: &mut RawClient) {
 }
 
 #[test]
-fn a_listener_that_is_lost_is_replaced_and_whoever_listens_is_told() {
+fn a_lost_listener_is_replaced_and_listening_clients_get_a_warning() {
     if !support::only_weir() {
         return;
     }
@@ -127,7 +127,7 @@ fn a_server_that_comes_back_is_listened_to_again() {
 }
 
 #[test]
-fn who_listens_hears_from_the_next_process() {
+fn listening_clients_get_notifications_from_the_next_process() {
     if !support::only_weir() {
         return;
     }

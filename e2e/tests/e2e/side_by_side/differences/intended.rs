@@ -43,7 +43,7 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             ("boot: job_name = me", "+ log WARNING job_name is set, *"),
             (
                 "reload: a key that needs a restart",
-                "+ log WARNING listen_backlog was changed, which takes effect at the next start only",
+                "+ log WARNING listen_backlog was changed; the change takes effect at the next start",
             ),
             (
                 "boot: auth_hba_file = /nonexistent/hba",
@@ -56,7 +56,7 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             ),
             (
                 "set: logfile = /nonexistent/x",
-                "+ notice S[NOTICE] C[00000] M[logfile could not be opened, keeping the log there was]",
+                "+ notice S[NOTICE] C[00000] M[logfile could not be opened, keeping the old log]",
             ),
             (
                 "set: auth_file = /nonexistent/u",

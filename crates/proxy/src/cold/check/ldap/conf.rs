@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_must_be_good_unless_it_is_said_clearly() {
+    fn a_certificate_must_be_valid_unless_the_configuration_says_otherwise() {
         for (word, demand) in [
             ("never", Demand::Any),
             ("ALLOW", Demand::Any),
