@@ -360,10 +360,14 @@ impl Server {
         [Numbers::Nobodys, Numbers::Of(client)].contains(&self.session.numbers)
     }
 
-    /// Notes the signs of a text that is about to run.
-    pub fn suspect(&mut self, signs: Signs, called: Called, fingerprint: u64) {
+    /// Notes the signs of a text that is about to run. `text` is empty if the text is not known, and
+    /// None if the text was noted before.
+    pub fn suspect(&mut self, signs: Signs, called: Called, text: Option<&[u8]>) {
         self.remember_vars();
-        self.session.traces.add(signs, called, fingerprint);
+        self.session.traces.add(signs, called);
+        if let Some(text) = text {
+            self.session.traces.knows_text = self.session.text.keep(text);
+        }
     }
 
     /// Returns the letters that a probe can contain, whatever the clients' encodings are.

@@ -69,7 +69,7 @@ pub(super) static SLOW: Table<Slow> = Table {
             "fingerprint",
             |line| fingerprint(&line.transaction).into(),
             "As in SHOW FINGERPRINTS, of the query that took longest, with the client's pause behind it. \
-             Empty if the query is not known. A text of more than 4 KB may have another one there.",
+             Empty if the query is not known.",
         ),
     ],
     rows: slow,

@@ -245,7 +245,11 @@ impl<X: Exchange> Engine<X> {
             self.server_mut(on).session.pinned = None;
             return self.unlink(id, on, io);
         }
-        self.pin(on, pins, traces.fingerprint, now);
+        let fingerprint = match traces.knows_text {
+            true => self.server(on).session.text.fingerprint(),
+            false => 0,
+        };
+        self.pin(on, pins, fingerprint, now);
         if self.prepare(id, on, io) == Readable::Now {
             self.tell_untold(id, io);
             if self.clients.contains(id.0 as usize) && !self.pass_channels(id, on, io) {
