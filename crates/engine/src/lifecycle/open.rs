@@ -427,7 +427,7 @@ impl<X: Exchange> Engine<X> {
         self.client_mut(client).server = None;
         if proven {
             self.begin_use(id, rest, io);
-            self.enter_pool(client, pool, io);
+            self.proven(client, pool, io);
         } else {
             let why = "the server did not ask for a password, so nothing is proven by logging in \
                        to it; write auth_type = trust in a configuration file if that is meant";
