@@ -162,8 +162,15 @@ fn convert_prints_a_file_with_which_weir_does_the_same() {
     }
     let (pooler, _) = support::pooler("transaction");
     let before = pooler.configuration();
+    let ini = std::fs::read_to_string(&before).expect("the configuration");
+    let main = "[pgbouncer]\n; Who may do what.\nconffile = other.ini\n";
+    std::fs::write(&before, ini.replace("[pgbouncer]\n", main)).expect("our own file");
     let output = weir(&["convert", &before.to_string_lossy()]);
     assert!(output.status.success(), "{output:?}");
+    assert!(stdout(&output).contains("\n# Who may do what.\n"), "{output:?}");
+    let line = 1 + ini.lines().position(|line| line == "[pgbouncer]").expect("the section") + 2;
+    let place = format!("{}:{line}: conffile is left out", before.display());
+    assert!(stderr(&output).contains(&place), "{output:?}");
     let after = testkit::open_folder("converted").join("weir.toml");
     std::fs::write(&after, &output.stdout).expect("our own folder");
     let meanings = [before, after].map(|file| {
