@@ -379,4 +379,9 @@ pub enum Event<'a> {
     ServerLoginFailed {
         message: &'a str,
     },
+    /// A client keeps its server from now on, for this reason.
+    Pinned {
+        name: (&'a str, &'a str),
+        reason: &'a str,
+    },
 }

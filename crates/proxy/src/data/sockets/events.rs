@@ -25,7 +25,7 @@ use crate::{
 use net::sys::{Address, socket};
 
 impl Sockets {
-    /// Notes an error for the flight recorder.
+    /// Notes an error or a pin for the flight recorder.
     pub(super) fn note_event(&self, event: &Event<'_>) {
         let (kind, name, text) = match *event {
             Event::ClientClosing { name, reason, error: true, .. } => {
@@ -40,6 +40,7 @@ impl Sockets {
             Event::ServerLoginFailed { message } => {
                 (EventKind::ServerLoginFailed, ("", ""), message)
             }
+            Event::Pinned { name, reason } => (EventKind::Pin, name, reason),
             Event::ClientClosing { .. }
             | Event::ServerClosing { .. }
             | Event::LoginAttempt { .. }
@@ -129,7 +130,8 @@ impl Sockets {
             }
             Event::LoginAttempt { .. }
             | Event::LoginFailed { .. }
-            | Event::ServerOpening { .. } => {}
+            | Event::ServerOpening { .. }
+            | Event::Pinned { .. } => {}
         }
     }
 
