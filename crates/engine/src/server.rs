@@ -157,6 +157,8 @@ pub struct ServerLogin {
     pub challenged: bool,
     /// The server is asked to report its session's state.
     pub asks_report: bool,
+    /// The server has refused it for the same reason as the pool's login before.
+    pub repeats_refusal: bool,
     pub state_report: Option<StateReport>,
 }
 

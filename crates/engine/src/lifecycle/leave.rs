@@ -529,12 +529,15 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let identity = self.view(server.pool).identity.clone();
+        let repeats =
+            matches!(&server.phase, ServerPhase::Login(login) if login.repeats_refusal);
         io.event(Event::ServerClosing {
             server: id,
             name: (&identity.database, &identity.user),
             reason: reason.text(),
             age: io.now().saturating_sub(server.times.connected_at),
             failed: reason.is_failure(),
+            repeats,
         });
     }
 }

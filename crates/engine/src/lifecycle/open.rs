@@ -13,7 +13,7 @@ use wire::sqlstate::{FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION};
 use wire::{Header, backend, frontend, md5};
 
 use crate::admission::limits::Limits;
-use crate::admission::pool::{OPENING_MAX, Pool};
+use crate::admission::pool::{OPENING_MAX, Pool, Refusals};
 use crate::admission::seat::Opening;
 use crate::engine::Engine;
 use crate::ids::{PoolId, ServerId};
@@ -230,7 +230,15 @@ impl<X: Exchange> Engine<X> {
             return self.open_again(id, why, |pool| pool.minor_version = 0, io);
         }
         let message = format!("{} {}", String::from_utf8_lossy(error.severity()), error.message());
-        io.event(Event::ServerLoginFailed { message: &message });
+        let now = io.now();
+        let pool = self.server(id).pool;
+        // A login for one client says nothing about the pool.
+        let repeats = self.server_login(id).purpose.is_none()
+            && self.exchange.pool(pool, |pool| pool.login_refused(&message, now));
+        self.server_login(id).repeats_refusal = repeats;
+        let identity = self.view(pool).identity.clone();
+        let name = (identity.database.as_str(), identity.user.as_str());
+        io.event(Event::ServerLoginFailed { name, message: &message, repeats });
         let why = error.message().into_owned();
         self.open_failed(id, CloseReason::Said(&why), Some(error), io);
     }
@@ -389,7 +397,7 @@ impl<X: Exchange> Engine<X> {
             )
         });
         let mut welcome = Arc::new(welcome);
-        self.exchange.pool(pool, |pool| {
+        let refusals = self.exchange.pool(pool, |pool| {
             pool.opened(epoch);
             pool.is_told |= reports;
             match &pool.welcome {
@@ -405,7 +413,14 @@ impl<X: Exchange> Engine<X> {
             if server_secret.is_some() {
                 pool.server_secret = server_secret;
             }
+            pool.refusals.take()
         });
+        if let Some(Refusals { count, since, .. }) = refusals {
+            let identity = self.view(pool).identity.clone();
+            let name = (identity.database.as_str(), identity.user.as_str());
+            let after = now.saturating_sub(since);
+            io.event(Event::ServerLoginWorks { name, refused: count, after });
+        }
         let server = self.server_mut(id);
         server.vars = welcome.vars.clone();
         server.welcome = welcome;
