@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use config::PoolMode;
 use sql::Signs;
-use wire::scram::ScramClient;
 
 use crate::encoding::Letters;
 use crate::ids::{ClientId, Micros, PoolId};
@@ -19,7 +18,7 @@ pub use crate::lifecycle::close_reason::CloseReason;
 pub use crate::lifecycle::preparation::Preparation;
 use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth_answer::AuthAnswer;
-use crate::login::server_secret::ServerSecret;
+pub use crate::login::server_login::{LoginStage, ProtocolVersion, ServerLogin, ServerPurpose};
 use crate::operator::stages::Stages;
 use crate::relay::kept_request::{KeptRequest, Outline};
 use crate::relay::ledger::Ledger;
@@ -32,7 +31,6 @@ use crate::session::probe::Probe;
 use crate::session::sequences::DrawnNumbers;
 use crate::session::setting_names::SettingNames;
 use crate::session::state::{Numbers, Traces};
-use crate::session::state_report::StateReport;
 use crate::session::text_history::{CANDIDATES_MAX, Called};
 use crate::values::Values;
 use crate::vars::{CLIENT_ENCODING, Welcome};
@@ -108,116 +106,6 @@ pub enum Settling {
     Unlisten,
     /// A cancel request under way, which could cancel the next client's query.
     Cancel,
-}
-
-/// The purpose of a server that is not opened for the pool's queue. If it concerns one client, a
-/// failure says nothing about the pool.
-#[derive(Debug)]
-pub enum ServerPurpose {
-    /// To check whether this is the client's password.
-    Proof { client: ClientId, password: Vec<u8> },
-    /// To be used by this client only.
-    Replication { client: ClientId },
-    /// To take this client's settings, which another server has refused.
-    Settings { client: ClientId },
-    /// To listen for all clients of the pool.
-    Listen,
-}
-
-impl ServerPurpose {
-    /// Returns the client that the server is opened for, if there is one.
-    pub fn client(&self) -> Option<ClientId> {
-        match self {
-            Self::Proof { client, .. }
-            | Self::Replication { client }
-            | Self::Settings { client } => Some(*client),
-            Self::Listen => None,
-        }
-    }
-
-    /// Returns the password for the login, if it is not the pool's.
-    pub fn password(&self) -> Option<&[u8]> {
-        match self {
-            Self::Proof { password, .. } => Some(password),
-            Self::Replication { .. } | Self::Settings { .. } | Self::Listen => None,
-        }
-    }
-}
-
-/// A login to PostgreSQL in progress.
-#[derive(Debug, Default)]
-pub struct ServerLogin {
-    pub stage: LoginStage,
-    pub version: ProtocolVersion,
-    pub scram: Option<ScramClient>,
-    pub server_secret: Option<ServerSecret>,
-    pub welcome: Welcome,
-    pub purpose: Option<ServerPurpose>,
-    /// Did the server ask for a password?
-    pub challenged: bool,
-    /// The server is asked to report its session's state.
-    pub asks_report: bool,
-    /// The server has refused it for the same reason as the pool's login before.
-    pub repeats_refusal: bool,
-    pub state_report: Option<StateReport>,
-}
-
-/// How far a login to PostgreSQL has come.
-#[derive(Debug, Default)]
-pub enum LoginStage {
-    #[default]
-    Connecting,
-    /// The socket is connected. TLS is starting, or the server authenticates Weir.
-    Reached,
-    Authenticated,
-    /// `connect_query` is running.
-    ConnectQuery,
-    /// A probe asks what `connect_query` has set.
-    Asked(Probe),
-}
-
-/// The protocol version on a new server: 3 and this minor number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProtocolVersion {
-    /// The server is asked to use it.
-    Offered(u16),
-    /// The server has accepted or negotiated it, or has simply gone on.
-    Settled(u16),
-}
-
-impl ProtocolVersion {
-    pub fn minor(self) -> u16 {
-        match self {
-            Self::Offered(minor) | Self::Settled(minor) => minor,
-        }
-    }
-
-    pub fn settle(&mut self) {
-        *self = Self::Settled(self.minor());
-    }
-}
-
-impl Default for ProtocolVersion {
-    fn default() -> Self {
-        Self::Offered(0)
-    }
-}
-
-impl ServerLogin {
-    /// Takes a state report.
-    pub fn hear_state(&mut self, value: &[u8]) {
-        match &mut self.state_report {
-            Some(report) => report.hear(value, false),
-            None if self.asks_report => self.state_report = StateReport::at_login(value),
-            None => {}
-        }
-        self.state_report.take_if(|report| !report.is_known());
-    }
-
-    /// Returns the client's password, if the login is to check it.
-    pub fn proof(&self) -> Option<&[u8]> {
-        self.purpose.as_ref().and_then(ServerPurpose::password)
-    }
 }
 
 #[derive(Debug)]

@@ -193,7 +193,10 @@ impl<X: Exchange> Engine<X> {
                 LoginStage::ConnectQuery | LoginStage::Asked(_) => {
                     self.connect_query_message(id, header.code, body, io)
                 }
-                LoginStage::Connecting | LoginStage::Reached | LoginStage::Authenticated => {
+                LoginStage::Connecting
+                | LoginStage::Reached
+                | LoginStage::Authenticated
+                | LoginStage::Refused { .. } => {
                     self.login_message(id, header.code, body, io)
                 }
             };
@@ -235,7 +238,7 @@ impl<X: Exchange> Engine<X> {
         // A login for one client says nothing about the pool.
         let repeats = self.server_login(id).purpose.is_none()
             && self.exchange.pool(pool, |pool| pool.login_refused(&message, now));
-        self.server_login(id).repeats_refusal = repeats;
+        self.server_login(id).stage = LoginStage::Refused { repeats };
         let identity = self.view(pool).identity.clone();
         let name = (identity.database.as_str(), identity.user.as_str());
         io.event(Event::ServerLoginFailed { name, message: &message, repeats });
