@@ -87,9 +87,7 @@ fn key<T: Keyed>(text: &mut String, target: &T, name: &str, written: &mut Vec<&'
 
 /// Writes the other keys that have not the default of a `weir.toml`.
 fn rest<T: Keyed>(text: &mut String, target: &T, written: &[&str]) {
-    let is_left = |row: &&Row<T>| {
-        row.key.name != NOT_CONVERTED && !written.contains(&row.key.name)
-    };
+    let is_left = |row: &&Row<T>| row.key.name != NOT_CONVERTED && !written.contains(&row.key.name);
     target.changed(Source::Toml).filter(is_left).for_each(|row| pair(text, target, row));
 }
 

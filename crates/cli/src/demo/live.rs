@@ -75,9 +75,8 @@ fn introduce(cluster: &Cluster, running: &Running) {
 /// The change between two looks at the counters.
 fn line(before: &PoolFigures, now: &PoolFigures, elapsed: Duration) -> String {
     let counted = now.stats - before.stats;
-    let p99 = |now: &Histogram, before: &Histogram| {
-        now.since(before).per_mille(990) as f64 / 1_000.0
-    };
+    let p99 =
+        |now: &Histogram, before: &Histogram| now.since(before).per_mille(990) as f64 / 1_000.0;
     let (durations, earlier) = (&now.durations, &before.durations);
     format!(
         "clients {:>5}  waiting {:>5}  servers {:>3}, pinned {:>3}  {:>7.0} tx/s  p99 {:.2} ms  \

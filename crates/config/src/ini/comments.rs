@@ -100,7 +100,8 @@ impl Reader<'_> {
             let begun = self.comments.items.iter_mut().filter(|item| item.section == name);
             for item in begun.filter(|item| !item.name.is_empty()) {
                 let (key, before) = (std::mem::take(&mut item.name), &item.place);
-                let why = format!("{before}: {key} is left out: [pgbouncer] begins again at {place}");
+                let why =
+                    format!("{before}: {key} is left out: [pgbouncer] begins again at {place}");
                 self.comments.dropped.push(why);
             }
         }
@@ -134,9 +135,10 @@ impl Reader<'_> {
     fn add(&mut self, name: String, keys: Vec<String>, place: String) {
         let mut comments = std::mem::take(&mut self.pending);
         let all = &mut self.comments;
-        let before = all.items.iter_mut().find(|item| {
-            !name.is_empty() && item.section == self.section && item.name == name
-        });
+        let before = all
+            .items
+            .iter_mut()
+            .find(|item| !name.is_empty() && item.section == self.section && item.name == name);
         if let Some(before) = before {
             let (earlier, later) = (std::mem::replace(&mut before.place, place), &before.place);
             all.dropped.push(format!("{earlier}: {name} is left out: it is set again at {later}"));

@@ -126,7 +126,8 @@ conffile = other.ini
 ";
 
 /// A file that the other one includes.
-const MORE: &str = "; Of the other file.\nlog_connections = 0\n[users]\n; Bob.\nbob = pool_size=3\n";
+const MORE: &str =
+    "; Of the other file.\nlog_connections = 0\n[users]\n; Bob.\nbob = pool_size=3\n";
 
 fn more(path: &Path) -> std::io::Result<String> {
     if path == "more.ini" { Ok(MORE.to_owned()) } else { crate::no_file(path) }

@@ -196,9 +196,7 @@ impl<X: Exchange> Engine<X> {
                 LoginStage::Connecting
                 | LoginStage::Reached
                 | LoginStage::Authenticated
-                | LoginStage::Refused { .. } => {
-                    self.login_message(id, header.code, body, io)
-                }
+                | LoginStage::Refused { .. } => self.login_message(id, header.code, body, io),
             };
             match step {
                 Step::Continue => {}

@@ -72,7 +72,9 @@ pub enum LoginStage {
     /// A probe asks what `connect_query` has set.
     Asked(Probe),
     /// The server has refused it. `repeats`: for the same reason as the pool's login before.
-    Refused { repeats: bool },
+    Refused {
+        repeats: bool,
+    },
 }
 
 /// The protocol version on a new server: 3 and this minor number.

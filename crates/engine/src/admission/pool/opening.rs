@@ -3,9 +3,7 @@
 
 use config::LoadBalanceHosts;
 
-use super::{
-    CONNECT_PAUSE_MIN, Failure, Gate, OPENING_MAX, OPENING_PATIENCE, Pool, Refusals,
-};
+use super::{CONNECT_PAUSE_MIN, Failure, Gate, OPENING_MAX, OPENING_PATIENCE, Pool, Refusals};
 use crate::ids::{Micros, Waiter, WorkerId};
 use crate::settings::PoolSettings;
 
