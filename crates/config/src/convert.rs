@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use crate::config::Config;
-use crate::ini::{Comments, Item};
+use crate::ini::Comments;
 use crate::key::{Key, Keyed, Row};
 use crate::source::Source;
 use crate::value::Kind;
@@ -59,7 +59,7 @@ fn tables<T: Keyed>(text: &mut String, section: &str, all: &[(String, &T)], comm
         }
         table(text, section, name, target, keys);
     }
-    items.for_each(|item: &Item| comment(text, &item.comments));
+    items.for_each(|item| comment(text, &item.comments));
 }
 
 fn table<T: Keyed>(text: &mut String, section: &str, name: &str, target: &T, keys: &[String]) {

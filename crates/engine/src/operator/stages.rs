@@ -210,6 +210,8 @@ impl Message {
         match input.len() {
             33..=64 => self.keep_halves::<32>(input),
             65..=SHORT_LEN_MAX => self.keep_halves::<64>(input),
+            17..=32 => self.keep_halves::<16>(input),
+            8..=16 => self.keep_halves::<8>(input),
             _ => self.keep_other(input),
         }
     }
@@ -223,7 +225,6 @@ impl Message {
         self.short_len = input.len();
     }
 
-    #[cold]
     #[inline(never)]
     fn keep_other(&mut self, input: &[u8]) {
         if let Some(short) = self.short.get_mut(..input.len()) {

@@ -207,7 +207,7 @@ fn equal_refusals_are_told_once_and_counted() {
     assert_eq!([told(false, "starting up"), told(true, "starting up")], [1, 2]);
     assert_eq!([told(false, "in recovery"), told(true, "in recovery")], [1, 1]);
     // The lines about the closed connections say which ones repeat it.
-    assert_eq!(rig.times_logged("failed: false, repeats: true"), 3);
+    assert_eq!(rig.times_logged("failed: true, repeats: true"), 3);
     assert!(rig.logged("refused: 5, after:"));
 }
 
