@@ -21,6 +21,8 @@ use crate::traffic::{Protocol, Traffic, Work};
 pub(crate) struct Steps {
     pub(crate) name: &'static str,
     pool_mode: &'static str,
+    /// Further keys of the configuration.
+    keys: &'static str,
     clients: usize,
     work: Work,
     /// Units of work that are counted: transactions, logins or results.
@@ -39,7 +41,12 @@ const SERVER_PORT: u16 = 5_432;
 
 const fn query(name: &'static str, clients: usize, protocol: Protocol) -> Steps {
     let pool_mode = "transaction";
-    Steps { name, pool_mode, clients, work: Work::Query(protocol), count: 2_000 }
+    Steps { name, pool_mode, keys: "", clients, work: Work::Query(protocol), count: 2_000 }
+}
+
+/// Simple queries with texts that are watched.
+const fn watched(name: &'static str, keys: &'static str) -> Steps {
+    Steps { keys, ..query(name, 10, Protocol::Simple) }
 }
 
 /// The same in auto mode, with no state in any session.
@@ -47,7 +54,7 @@ const fn auto(name: &'static str, protocol: Protocol) -> Steps {
     Steps { pool_mode: "auto", ..query(name, 10, protocol) }
 }
 
-pub(crate) static ALL: [Steps; 10] = [
+pub(crate) static ALL: [Steps; 12] = [
     query("simple-1", 1, Protocol::Simple),
     query("simple-10", 10, Protocol::Simple),
     query("simple-200", 200, Protocol::Simple),
@@ -56,9 +63,12 @@ pub(crate) static ALL: [Steps; 10] = [
     auto("auto-simple-10", Protocol::Simple),
     auto("auto-extended-10", Protocol::Extended),
     auto("auto-prepared-10", Protocol::Prepared),
+    watched("fingerprints-10", "fingerprints = 1"),
+    watched("advise-10", "advise = 1"),
     Steps {
         name: "login-trust",
         pool_mode: "transaction",
+        keys: "",
         clients: 1,
         work: Work::Login,
         count: 500,
@@ -66,6 +76,7 @@ pub(crate) static ALL: [Steps; 10] = [
     Steps {
         name: "bulk-100",
         pool_mode: "transaction",
+        keys: "",
         clients: 1,
         work: Work::Bulk { row_bytes: 100, total_bytes: RESULT_BYTES },
         count: 20,
@@ -75,7 +86,8 @@ pub(crate) static ALL: [Steps; 10] = [
 /// Floods of so many messages each, `count` of them in all.
 pub(crate) fn floods(pattern: Pattern, messages: u64, count: u64) -> Steps {
     let work = Work::Flood { pattern, messages };
-    Steps { name: pattern.name(), pool_mode: "transaction", clients: 1, work, count }
+    let (name, pool_mode) = (pattern.name(), "transaction");
+    Steps { name, pool_mode, keys: "", clients: 1, work, count }
 }
 
 /// The one of that name. That of a flood is followed by the length of each and the messages in all.
@@ -156,8 +168,9 @@ impl Steps {
              max_prepared_statements = 200\n\
              log_connections = 0\n\
              log_disconnections = 0\n\
-             log_stats = 0\n",
-            self.pool_mode,
+             log_stats = 0\n\
+             {}\n",
+            self.pool_mode, self.keys,
         );
         let path = folder.0.join("pgbouncer.ini");
         fs::write(&path, text)?;

@@ -349,3 +349,46 @@ impl From<bool> for Value<'_> {
         Self::Number(holds.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page about so many pools with one transaction each.
+    fn page_of(pools: usize) -> String {
+        let pool = |number: usize| {
+            let database = format!("database{number:04}");
+            let mut pool = PoolMeasures { database, user: "app".into(), ..Default::default() };
+            pool.figures.stats.transactions = 1;
+            pool
+        };
+        let measures = Measures {
+            config: Arc::default(),
+            workers: 1,
+            switches: Switches::default(),
+            clients: ClientCounts::default(),
+            failures: Failures::default(),
+            certificates: Vec::new(),
+            pools: (0..pools).map(pool).collect(),
+            statements: (0, 0),
+            dns: (0, 0, 0),
+            reload_succeeded: true,
+            reload_success_at: 0,
+        };
+        measures.page(Exposition::Text)
+    }
+
+    #[test]
+    fn pools_beyond_the_limit_are_added_up() {
+        let page = page_of(POOLS_MAX + 100);
+        let name = "weir_pool_transactions_total{";
+        let rows: Vec<_> = page.lines().filter(|line| line.starts_with(name)).collect();
+        assert_eq!(rows.len(), POOLS_MAX + 1);
+        let other = rows.iter().find(|row| row.contains("database=\"other\",user=\"other\""));
+        assert!(other.is_some_and(|row| row.ends_with(" 100")), "{other:?}");
+        assert!(page.contains("\nweir_pools 600\n"), "all of them are counted");
+        // However many pools there are, the page has the same number of lines.
+        assert_eq!(page_of(20 * POOLS_MAX).lines().count(), page.lines().count());
+        assert!(page_of(POOLS_MAX).lines().count() < page.lines().count());
+    }
+}

@@ -16,7 +16,7 @@ use crate::{
     checks::{self, Finding, Level},
     console, daemon, metrics, pidfile,
     pidfile::Pidfile,
-    privileges, report, sys,
+    privileges, report, serve, sys,
 };
 
 /// `weir CONFIG`. Failures are logged; the exit status is 1.
@@ -25,7 +25,7 @@ pub(crate) fn run(options: &RunOptions, config_path: &Path) -> ExitCode {
     match Config::load(config_path) {
         Ok(config) => {
             let global = config.global.clone();
-            let ended = start_and_wait(options, config);
+            let ended = start_and_wait(options, config, || ());
             let has_failed = ended.is_err();
             let code = exit_code(ended);
             if has_failed {
@@ -50,7 +50,10 @@ pub(crate) fn run(options: &RunOptions, config_path: &Path) -> ExitCode {
 pub(crate) fn serve(options: &RunOptions, url: &str) -> ExitCode {
     log::init(true, options.verbose);
     let config = Config::from_url(url).map_err(anyhow::Error::from);
-    exit_code(config.and_then(|config| start_and_wait(options, config)))
+    exit_code(config.and_then(|config| {
+        let shown = config.clone();
+        start_and_wait(options, config, || serve::introduce(shown, options.quiet))
+    }))
 }
 
 /// Writes the lines of a start that has failed to the log file too, unless it is open already. Root
@@ -74,7 +77,12 @@ fn exit_code(ended: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
+/// `started` is called when clients can connect.
+fn start_and_wait(
+    options: &RunOptions,
+    config: Config,
+    started: impl FnOnce(),
+) -> anyhow::Result<()> {
     log::set_format(config.global.log_format);
     log::init(!options.quiet, options.verbose);
     checks::before_start(&config).iter().for_each(report);
@@ -147,6 +155,7 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
             Err(reason) => warning!("{reason:#}"),
         }
     }
+    started();
     pooler.wait();
     drop(own_pidfile);
     Ok(())

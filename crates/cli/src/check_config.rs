@@ -1,6 +1,6 @@
 //! `weir check-config FILE`: problems first, on stderr; then the configuration as it was understood.
 
-mod connect;
+pub(crate) mod connect;
 
 use std::{
     io::{self, Write as _},

@@ -19,11 +19,17 @@ pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// `weir convert FILE`: the same configuration as a `weir.toml`.
+/// `weir convert FILE`: the same configuration as a `weir.toml`. The lines that it does not have are
+/// named on stderr.
 pub(crate) fn convert(file: &Path) -> anyhow::Result<ExitCode> {
     of_file(file, |config| {
         let origin = file.display().to_string().replace(char::is_control, "?");
-        print(&format!("# Made from {origin} by `weir convert`.\n\n{}", config::to_toml(config)))
+        let comments = Config::comments(file).with_context(|| origin.clone())?;
+        for dropped in &comments.dropped {
+            let _ = writeln!(io::stderr(), "{}", dropped.replace(char::is_control, "?"));
+        }
+        let text = config::to_toml(config, &comments);
+        print(&format!("# Made from {origin} by `weir convert`.\n\n{text}"))
     })
 }
 

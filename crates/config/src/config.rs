@@ -101,6 +101,12 @@ impl Config {
         kept
     }
 
+    /// Returns the database at which PostgreSQL judges passwords for the console
+    /// ([`AccessPolicy::ProvenByServer`]): the one of the URL, else one that every PostgreSQL has.
+    pub fn proof_database(&self) -> &str {
+        self.databases.keys().next().map_or("postgres", String::as_str)
+    }
+
     /// Returns the database that clients call `name`: its entry, or one made from the entry `*`.
     ///
     /// Every call makes a new one from `*`; to use the same one again, keep it.

@@ -1,47 +1,118 @@
-//! The output of `weir convert`: a configuration as a `weir.toml` with the same meaning. Comments
-//! and `%include` are lost. Unset keys stay unset, unless the default of a `weir.toml` differs.
-//! Secrets are written as they are in the source file.
+//! The output of `weir convert`: a configuration as a `weir.toml` with the same meaning, with the
+//! comments of the `pgbouncer.ini`. Keys stand in the order of the file. Unset keys stay unset, unless
+//! the default of a `weir.toml` differs. Secrets are written as they are in the source file.
 
 use std::fmt::Write;
 
 use crate::config::Config;
+use crate::ini::Comments;
 use crate::key::{Key, Keyed, Row};
 use crate::source::Source;
 use crate::value::Kind;
 
 // Writing to a String cannot fail, so the results of `write!` are dropped throughout.
 
+/// This key names the file for a reload, which is another one now.
+const NOT_CONVERTED: &str = "conffile";
+
 /// Returns the text of a `weir.toml` with the same meaning.
-pub fn to_toml(config: &Config) -> String {
+pub fn to_toml(config: &Config, comments: &Comments) -> String {
     let mut text = String::new();
-    // This key names the file for a reload, which is another one now.
-    rows(&mut text, &config.global, |row| row.key.name != "conffile");
-    for database in config.databases.values().chain(&config.fallback) {
-        table(&mut text, "databases", &database.name, &**database);
+    comment(&mut text, &comments.first);
+    let mut written = Vec::new();
+    for item in comments.of_section("pgbouncer") {
+        comment(&mut text, &item.comments);
+        key(&mut text, &config.global, &item.name, &mut written);
     }
-    for (user, settings) in &config.users {
-        table(&mut text, "users", user, settings);
-    }
-    for (id, peer) in &config.peers {
-        table(&mut text, "peers", &id.to_string(), peer);
+    rest(&mut text, &config.global, &written);
+    let databases = config.databases.values().chain(&config.fallback);
+    let databases: Vec<_> = databases.map(|one| (one.name.clone(), &**one)).collect();
+    tables(&mut text, "databases", &databases, comments);
+    let users: Vec<_> = config.users.iter().map(|(name, one)| (name.clone(), one)).collect();
+    tables(&mut text, "users", &users, comments);
+    let peers: Vec<_> = config.peers.iter().map(|(id, one)| (id.to_string(), one)).collect();
+    tables(&mut text, "peers", &peers, comments);
+    if !comments.last.is_empty() {
+        empty_line(&mut text);
+        comment(&mut text, &comments.last);
     }
     text
 }
 
-fn table<T: Keyed>(text: &mut String, section: &str, name: &str, target: &T) {
+/// Writes the tables of a section: first those of the file, in its order.
+fn tables<T: Keyed>(text: &mut String, section: &str, all: &[(String, &T)], comments: &Comments) {
+    let place = |name: &str| comments.of_section(section).position(|item| item.name == name);
+    let mut all: Vec<_> = all.iter().map(|(name, target)| (place(name), name, *target)).collect();
+    all.sort_by_key(|(place, ..)| place.unwrap_or(usize::MAX));
+    let mut items = comments.of_section(section);
+    for (place, name, target) in all {
+        let mut keys: &[String] = &[];
+        if place.is_some() {
+            // Comments of the section, and of entries that are gone, are kept.
+            for item in items.by_ref() {
+                comment(text, &item.comments);
+                if item.name == *name {
+                    keys = &item.keys;
+                    break;
+                }
+            }
+        }
+        table(text, section, name, target, keys);
+    }
+    items.for_each(|item| comment(text, &item.comments));
+}
+
+fn table<T: Keyed>(text: &mut String, section: &str, name: &str, target: &T, keys: &[String]) {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let is_bare = !name.is_empty() && name.chars().all(is_bare);
     let name = if is_bare { name.to_owned() } else { quoted(name) };
-    let _ = writeln!(text, "\n[{section}.{name}]");
-    rows(text, target, |_| true);
+    let is_commented = text.lines().next_back().is_some_and(|line| line.starts_with('#'));
+    if !is_commented {
+        empty_line(text);
+    }
+    let _ = writeln!(text, "[{section}.{name}]");
+    let mut written = Vec::new();
+    keys.iter().for_each(|name| key(text, target, name, &mut written));
+    rest(text, target, &written);
 }
 
-fn rows<T: Keyed>(text: &mut String, target: &T, wanted: impl Fn(&Row<T>) -> bool) {
-    for row in target.changed(Source::Toml).filter(|row| wanted(row)) {
-        // A key that is unset and has a default cannot be written, and cannot come out of a file.
-        if let Some(value) = (row.exact)(target) {
-            let _ = writeln!(text, "{} = {}", row.key.name, native(&row.key, &value));
+/// Writes a key of the file, even if it has its default.
+fn key<T: Keyed>(text: &mut String, target: &T, name: &str, written: &mut Vec<&'static str>) {
+    let row = T::row(name).filter(|row| row.key.name != NOT_CONVERTED);
+    if let Some(row) = row.filter(|row| !written.contains(&row.key.name)) {
+        pair(text, target, row);
+        written.push(row.key.name);
+    }
+}
+
+/// Writes the other keys that have not the default of a `weir.toml`.
+fn rest<T: Keyed>(text: &mut String, target: &T, written: &[&str]) {
+    let is_left = |row: &&Row<T>| row.key.name != NOT_CONVERTED && !written.contains(&row.key.name);
+    target.changed(Source::Toml).filter(is_left).for_each(|row| pair(text, target, row));
+}
+
+fn pair<T: Keyed>(text: &mut String, target: &T, row: &Row<T>) {
+    // A key that is unset and has a default cannot be written, and cannot come out of a file.
+    if let Some(value) = (row.exact)(target) {
+        let _ = writeln!(text, "{} = {}", row.key.name, native(&row.key, &value));
+    }
+}
+
+fn comment(text: &mut String, lines: &[String]) {
+    for line in lines {
+        match line.as_str() {
+            "" => empty_line(text),
+            line => {
+                let _ = writeln!(text, "{line}");
+            }
         }
+    }
+}
+
+/// Writes an empty line, unless one is there or nothing is.
+fn empty_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with("\n\n") {
+        text.push('\n');
     }
 }
 

@@ -5,6 +5,10 @@
 //! its line without surrounding blanks: no quotes, no escapes, no continuation. An unusual key is
 //! put in single quotes. PgBouncer stops at the first mistake; this parser reports all of them.
 
+mod comments;
+
+pub use comments::Comments;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,7 +63,7 @@ impl Reader<'_> {
     /// Reads one file. Returns true if it, or a file that it includes, has a `[pgbouncer]` section.
     fn read(&mut self, text: &str, file: &Arc<str>, depth: usize) -> bool {
         let mut main_seen = false;
-        let mut cursor = Cursor { rest: text, line: 1 };
+        let mut cursor = Cursor::new(text);
         while let Some(line) = cursor.line() {
             let section = self.section.clone().unwrap_or_default();
             let place = Place::new(file, line.number, &section, "");
@@ -188,16 +192,29 @@ struct Cursor<'a> {
     rest: &'a str,
     /// The line on which `rest` begins.
     line: usize,
+    /// The comments before the last line that was returned; an empty one stands for empty lines.
+    comments: Vec<&'a str>,
 }
 
 impl<'a> Cursor<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { rest: text, line: 1, comments: Vec::new() }
+    }
+
     /// Returns the next line that is not empty or a comment.
     fn line(&mut self) -> Option<Line<'a>> {
+        self.comments.clear();
         loop {
             let blank = self.rest.len() - self.rest.trim_start_matches(is_space).len();
-            self.take(blank);
+            // The first line end is that of the line before.
+            if self.take(blank).bytes().filter(|byte| *byte == b'\n').count() > 1 {
+                self.comments.push("");
+            }
             match self.rest.as_bytes().first()? {
-                b';' | b'#' => drop(self.take_line()),
+                b';' | b'#' => {
+                    let comment = self.take_line();
+                    self.comments.push(comment);
+                }
                 _ => break,
             }
         }

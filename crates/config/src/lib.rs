@@ -73,6 +73,7 @@ pub use crate::describe::describe;
 pub use crate::error::{ConfigError, Mistake, in_words};
 pub use crate::help::{UnknownKey, help, markdown};
 pub use crate::host::{Host, Ports};
+pub use crate::ini::Comments;
 pub use crate::key::{Key, Scope};
 pub use crate::load::read_file;
 pub use crate::network::Network;

@@ -14,6 +14,7 @@ use crate::build::Place;
 use crate::config::Config;
 use crate::error::{ConfigError, Mistake, in_words};
 use crate::hba::{Hba, IdentMaps};
+use crate::ini::Comments;
 use crate::ldap::LdapOptions;
 use crate::reason::Reason;
 use crate::table::Database;
@@ -52,6 +53,19 @@ impl Config {
         config.read_ldap_options();
         config.check_auth_queries();
         Ok(config)
+    }
+
+    /// Returns the comments of a file that can be loaded, and what a `weir.toml` does not have.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn comments(path: &Path) -> io::Result<Comments> {
+        let file = path.display().to_string();
+        let text = read_text(path)?;
+        Ok(match path.extension().is_some_and(|extension| extension == "toml") {
+            true => Comments::of_toml(&text, &file),
+            false => Comments::of_ini(&text, &file, &read_text),
+        })
     }
 
     /// Sets a global key, as SET on the console does; a key that is only read at start is not

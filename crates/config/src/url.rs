@@ -33,7 +33,8 @@ const GLOBAL_WORDS: [(&str, &str); 5] = [
 impl Config {
     /// Returns the configuration for `weir serve URL`. It listens on 127.0.0.1:6432 in mode auto.
     /// It has the database of the URL by its name, and every other database of the server by the
-    /// entry `*`. [`Config::access`] tells who may log in.
+    /// entry `*`. [`Config::access`] tells who may log in. A user of the URL is an admin of the
+    /// console, unless the URL has `admin_users`.
     ///
     /// # Errors
     /// What is wrong with the URL; its password is never repeated.
@@ -61,6 +62,9 @@ impl Config {
         if let AccessPolicy::UrlUser { user, password } = &access {
             // One user and one password; the ordinary login uses them.
             config.auth_file = AuthFile { users: [(user.clone(), password.clone())].into() };
+            if !parts.global.iter().any(|(key, _)| key == "admin_users") {
+                config.global.admin_users = vec![user.clone()];
+            }
         }
         config.access = access;
         Ok(config)

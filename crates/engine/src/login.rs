@@ -14,6 +14,7 @@ pub mod guesses;
 mod patience;
 mod prove;
 mod sasl;
+pub(crate) mod server_login;
 pub mod server_secret;
 mod startup;
 pub(crate) mod steps;

@@ -18,6 +18,7 @@ pub use crate::lifecycle::close_reason::CloseReason;
 pub use crate::lifecycle::preparation::Preparation;
 use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth_answer::AuthAnswer;
+pub use crate::login::server_login::{LoginStage, ProtocolVersion, ServerLogin, ServerPurpose};
 use crate::operator::stages::Stages;
 use crate::relay::kept_request::{KeptRequest, Outline};
 use crate::relay::ledger::Ledger;
@@ -33,10 +34,6 @@ use crate::session::state::{Numbers, Traces};
 use crate::session::text_history::{CANDIDATES_MAX, Called};
 use crate::values::Values;
 use crate::vars::{CLIENT_ENCODING, Welcome};
-
-mod login;
-
-pub use login::{LoginStage, ProtocolVersion, ServerLogin, ServerPurpose};
 
 /// The state of a server: what it waits for.
 #[derive(Debug)]
@@ -253,10 +250,14 @@ impl Server {
         [Numbers::Nobodys, Numbers::Of(client)].contains(&self.session.numbers)
     }
 
-    /// Notes the signs of a text that is about to run.
-    pub fn suspect(&mut self, signs: Signs, called: Called, fingerprint: u64) {
+    /// Notes the signs of a text that is about to run. `text` is empty if the text is not known, and
+    /// None if the text was noted before.
+    pub fn suspect(&mut self, signs: Signs, called: Called, text: Option<&[u8]>) {
         self.remember_vars();
-        self.session.traces.add(signs, called, fingerprint);
+        self.session.traces.add(signs, called);
+        if let Some(text) = text {
+            self.session.traces.knows_text = self.session.text.keep(text);
+        }
     }
 
     /// Returns the letters that a probe can contain, whatever the clients' encodings are.

@@ -362,6 +362,8 @@ pub enum Event<'a> {
         age: u64,
         /// The server was lost, or had to be closed.
         failed: bool,
+        /// Its login was refused for the same reason as the one before.
+        repeats: bool,
     },
     /// A cancel request is about to be sent to a server of this name.
     CancelOpening {
@@ -377,6 +379,21 @@ pub enum Event<'a> {
         message: &'a str,
     },
     ServerLoginFailed {
+        name: (&'a str, &'a str),
         message: &'a str,
+        /// The pool's login before was refused for the same reason.
+        repeats: bool,
+    },
+    /// The first login of a pool that succeeds after refused ones.
+    ServerLoginWorks {
+        name: (&'a str, &'a str),
+        /// The refused logins, and the time since the first of them in microseconds.
+        refused: u64,
+        after: u64,
+    },
+    /// A client keeps its server from now on, for this reason.
+    Pinned {
+        name: (&'a str, &'a str),
+        reason: &'a str,
     },
 }

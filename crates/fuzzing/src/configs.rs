@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::io;
 use std::path::Path;
 
-use config::{AccessPolicy, Config, ConfigError, Key, Scope, describe, show};
+use config::{AccessPolicy, Comments, Config, ConfigError, Key, Scope, describe, show};
 
 /// Includes of includes multiply.
 const LEN_MAX: usize = 16_384;
@@ -79,7 +79,7 @@ fn check(read: Result<Config, ConfigError>) {
 
 /// What `weir convert` prints is read as the very same.
 fn convert(config: &Config) {
-    let text = config::to_toml(config);
+    let text = config::to_toml(config, &Comments::default());
     let again = match Config::parse_toml(&text, "converted.toml") {
         Ok(again) => again,
         Err(error) => panic!("what was converted is refused: {error}\n{text}"),

@@ -357,7 +357,9 @@ fn a_kept_server_is_counted_and_its_client_shown_with_the_reason() {
         client.read_to_ready();
     }
     kept(4);
-    let told = support::direct(&database).value(&format!("SELECT left(md5('{TEXT}'), 16)"));
+    // Of the text as SHOW FINGERPRINTS writes it.
+    let normal = "create temp table mine(a int)";
+    let told = support::direct(&database).value(&format!("SELECT left(md5('{normal}'), 16)"));
     let shown = own("SHOW CLIENTS");
     let pins = own("SHOW PINS");
     assert_eq!(pins.column("fingerprint"), [&*told; 4]);
@@ -367,6 +369,9 @@ fn a_kept_server_is_counted_and_its_client_shown_with_the_reason() {
         assert_eq!(client.only("pin_fingerprint"), told);
         assert!(client.only("pin_age").parse::<u32>().is_ok());
     }
+    let events = own("SHOW EVENTS").with("event", "pin");
+    let text = format!("temporary object, fingerprint {told}");
+    assert_eq!((&*events.only("text"), &*events.only("count")), (&*text, "4"));
     clients[1].rows("DROP TABLE mine");
     kept(3);
     clients.truncate(2);

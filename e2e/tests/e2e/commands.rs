@@ -8,8 +8,8 @@ mod demo;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::{self, only_weir, run_any};
-use testkit::{Pooler, Postgres, Role, ServerAuth, pooler_binary};
+use crate::support::{self, only_weir, run, run_any};
+use testkit::{Pooler, Postgres, Role, ServerAuth, pooler_binary, postgres_program};
 
 fn weir(arguments: &[&str]) -> Output {
     run_any(Command::new(pooler_binary()).args(arguments))
@@ -162,8 +162,15 @@ fn convert_prints_a_file_with_which_weir_does_the_same() {
     }
     let (pooler, _) = support::pooler("transaction");
     let before = pooler.configuration();
+    let ini = std::fs::read_to_string(&before).expect("the configuration");
+    let main = "[pgbouncer]\n; Who may do what.\nconffile = other.ini\n";
+    std::fs::write(&before, ini.replace("[pgbouncer]\n", main)).expect("our own file");
     let output = weir(&["convert", &before.to_string_lossy()]);
     assert!(output.status.success(), "{output:?}");
+    assert!(stdout(&output).contains("\n# Who may do what.\n"), "{output:?}");
+    let line = 1 + ini.lines().position(|line| line == "[pgbouncer]").expect("the section") + 2;
+    let place = format!("{}:{line}: conffile is left out", before.display());
+    assert!(stderr(&output).contains(&place), "{output:?}");
     let after = testkit::open_folder("converted").join("weir.toml");
     std::fs::write(&after, &output.stdout).expect("our own folder");
     let meanings = [before, after].map(|file| {
@@ -244,5 +251,77 @@ fn serve_refuses_clients_whose_password_the_server_did_not_ask_for() {
             let error = pooler.login(&role.name, &database, password).expect_err("a refusal");
             assert_eq!(error.severity(), "FATAL");
         }
+    }
+}
+
+#[test]
+fn serve_tells_how_to_connect_and_whether_the_server_answers() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let pooler = Pooler::serve(postgres, &postgres.url(&database));
+    let answers = format!("server 127.0.0.1, port {} answers: logged in as app", postgres.port());
+    pooler.log_contains(&answers);
+    // The lines can be copied as they are.
+    let log = pooler.log();
+    let lines: Vec<&str> = log.lines().filter_map(|line| line.strip_prefix("    psql ")).collect();
+    let [to_database, to_console] = lines[..] else { panic!("{log}") };
+    for (line, sql, expected) in [
+        (to_database, "SELECT current_database()", &*database),
+        (to_console, "SHOW VERSION", "PgBouncer 1."),
+        // The user of the URL is an admin.
+        (to_console, "SET query_wait_timeout = 7", "SET"),
+    ] {
+        let mut psql = Command::new(postgres_program("psql"));
+        psql.args(line.split(' ')).args(["-X", "-A", "-t", "-c", sql]);
+        let answer = run(psql.env("PGPASSWORD", Role::APP_PASSWORD));
+        assert!(answer.starts_with(expected), "{line}: {answer}");
+    }
+    assert!(pooler.login(Role::APP, "pgbouncer", "wrong").is_err());
+}
+
+#[test]
+fn serve_says_why_its_server_cannot_be_used() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let closed = testkit::free_port();
+    let refused = format!("postgresql://app:wrong@127.0.0.1:{}/postgres", postgres.port());
+    for (url, why) in [
+        (format!("postgresql://127.0.0.1:{closed}/app"), "Connection refused"),
+        (refused, "password authentication failed for user"),
+    ] {
+        let pooler = Pooler::serve(postgres, &url);
+        pooler.log_contains("Weir tries again when a client connects");
+        let log = pooler.log();
+        let line = log.lines().find(|line| line.contains("cannot be used: connection to server"));
+        assert!(line.is_some_and(|line| line.contains(why)), "{log}");
+    }
+}
+
+#[test]
+fn serve_lets_the_server_judge_who_uses_the_console() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let url = format!("postgresql://127.0.0.1:{}/{database}", postgres.port());
+    let pooler = Pooler::serve(postgres, &url);
+    pooler.log_contains("answers, and asks clients for their passwords");
+    let [usual, superuser] = [(); 2].map(|()| postgres.role(ServerAuth::Scram));
+    postgres.sql("postgres", &format!("ALTER ROLE {} SUPERUSER", superuser.name));
+    let console = |role: &Role, password: &str| pooler.login(&role.name, "pgbouncer", password);
+    let mut client = console(&usual, &usual.password).expect("the password is right");
+    assert_eq!(client.query("SHOW POOLS").tags, ["SHOW"]);
+    let refused = client.query("SET query_wait_timeout = 7").error.expect("SHOW only");
+    assert_eq!(refused.message(), "admin access needed");
+    let mut client = console(&superuser, &superuser.password).expect("the password is right");
+    assert_eq!(client.query("SET query_wait_timeout = 7").tags, ["SET"]);
+    for wrong in ["wrong", "", &superuser.password] {
+        assert!(console(&usual, wrong).is_err());
     }
 }

@@ -26,10 +26,9 @@ pub(super) static PINS: Table<Line> = Table {
         text(
             "fingerprint",
             |line| fingerprint(&line.pin).into(),
-            "Fingerprint of the text that caused the pin; empty if the text is not known. It is \
-             the last text of the transaction that may have left session state. The fingerprint \
-             is PostgreSQL's `left(md5(text), 16)` of the first 4,096 bytes, including a \
-             semicolon at the end. Equal texts always have the same fingerprint.",
+            "Fingerprint of the text that caused the pin, as in SHOW FINGERPRINTS; empty if the \
+             text is not known. It is the last text of the transaction that may have left session \
+             state.",
         ),
     ],
     rows: |view| {

@@ -69,8 +69,7 @@ pub(super) static SLOW: Table<Slow> = Table {
             "fingerprint",
             |line| fingerprint(&line.transaction).into(),
             "The fingerprint of SHOW FINGERPRINTS, for the query that took longest, together with \
-             the client's pause after it. Empty if the query is not known. For a text of more than \
-             4 KB, SHOW FINGERPRINTS may show another one.",
+             the client's pause after it. Empty if the query is not known.",
         ),
     ],
     rows: slow,
@@ -117,8 +116,8 @@ pub(super) static RECORDER: Table<Line> = Table {
 
 pub(super) static EVENTS: Table<Event> = Table {
     name: "EVENTS",
-    about: "The events of the last hour, the oldest first: at most 512 errors, and 512 others. Equal \
-            errors within 10 seconds are one row. Weir's own.",
+    about: "The events of the last hour, the oldest first: at most 512 errors, 512 pins, and 512 others. \
+            Equal errors within 10 seconds are one row, and equal pins within a minute. Weir's own.",
     columns: &[
         text("time", |line| (&line.time).into(), "When it happened, or for the first time."),
         int8("epoch", |line| seconds(line.epoch), "The same, in seconds since 1970."),
@@ -129,8 +128,9 @@ pub(super) static EVENTS: Table<Event> = Table {
             |line| line.entry.kind.words().into(),
             "The kind of the event. `restart`: the process has taken over from another one. `order`: a \
              command of the console, or a signal. The others are `start`, `shutdown`, `reload`, \
-             `reload failed`, `server down` and `server up`. Errors are `client error` (Weir has ended \
-             a client), `login failed`, `server failed` and `server login failed`.",
+             `reload failed`, `server down` and `server up`. `pin`: a client keeps its server from now \
+             on, as SHOW PINS tells. Errors are `client error` (Weir has ended a client), `login \
+             failed`, `server failed` and `server login failed`.",
         ),
         text(
             "database",
@@ -141,7 +141,8 @@ pub(super) static EVENTS: Table<Event> = Table {
         text(
             "text",
             |line| (&*line.entry.text).into(),
-            "The text of the log line, cut to 200 bytes.",
+            "The text of the log line, cut to 200 bytes. Of a pin: the reasons, and the fingerprint of the \
+             text.",
         ),
     ],
     rows: events,

@@ -31,8 +31,8 @@ pub(super) static FINGERPRINTS: Table<Line<fingerprints::Row>> = Table {
         text(
             "fingerprint",
             |line| format!("{:016x}", line.row.text.fingerprint).into(),
-            "`left(md5(TEXT), 16)` of the text without its literals. It is not the fingerprint of \
-             SHOW PINS, which is that of the text itself.",
+            "`left(md5(TEXT), 16)` of the text without its literals, as the column `text` shows it. \
+             SHOW PINS and SHOW SLOW have the same fingerprint for the same text.",
         ),
         int8("count", |line| line.row.count.into(), "Requests that were counted."),
         int8(

@@ -136,13 +136,17 @@ fn pools(config: &Config, database: &Database) -> Pools {
     pools
 }
 
-/// Logs in and returns the line to print, and the connections that the server allows.
-fn ask(
+/// Logs in as a pool of the database would, and asks for the connections that the server allows.
+/// Returns the user, and the answer.
+///
+/// # Errors
+/// Why no server answered, or what it said.
+pub(crate) fn dial(
     config: &Config,
     database: &Database,
     (host, port): (&str, u16),
     tls: &TlsContexts,
-) -> Result<(String, Option<u64>), String> {
+) -> Result<(String, Answer), String> {
     let (user, password) = login(config, database);
     let timeout = config.global.server_connect_timeout;
     let probe = Probe {
@@ -154,7 +158,19 @@ fn ask(
         tls: CallerTls::of_pooler(tls, host),
         timeout: (!timeout.is_zero()).then_some(timeout),
     };
-    Ok(match probe.ask(CAPACITY)? {
+    let answer = probe.ask(CAPACITY)?;
+    Ok((user, answer))
+}
+
+/// Logs in and returns the line to print, and the connections that the server allows.
+fn ask(
+    config: &Config,
+    database: &Database,
+    (host, port): (&str, u16),
+    tls: &TlsContexts,
+) -> Result<(String, Option<u64>), String> {
+    let (user, answer) = dial(config, database, (host, port), tls)?;
+    Ok(match answer {
         Answer::WantsPassword => {
             let line = format!(
                 "{host}, port {port} answers; the login as {user} is not tried, since no plain \

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::bail;
-use proxy::Totals;
+use engine::{figures::PoolFigures, histogram::Histogram};
 
 use super::{
     child::TICK,
@@ -73,16 +73,21 @@ fn introduce(cluster: &Cluster, running: &Running) {
 }
 
 /// The change between two looks at the counters.
-fn line(before: &Totals, now: &Totals, elapsed: Duration) -> String {
-    let xacts = now.xacts.saturating_sub(before.xacts);
-    let wait_us = now.wait_us.saturating_sub(before.wait_us);
+fn line(before: &PoolFigures, now: &PoolFigures, elapsed: Duration) -> String {
+    let counted = now.stats - before.stats;
+    let p99 =
+        |now: &Histogram, before: &Histogram| now.since(before).per_mille(990) as f64 / 1_000.0;
+    let (durations, earlier) = (&now.durations, &before.durations);
     format!(
-        "clients {:>5}   waiting {:>5}   servers {:>3}   {:>8.0} tx/s   average wait {:.3} ms",
-        now.clients,
-        now.waiting,
-        now.servers,
-        xacts as f64 / elapsed.as_secs_f64(),
-        wait_us as f64 / xacts.max(1) as f64 / 1000.0,
+        "clients {:>5}  waiting {:>5}  servers {:>3}, pinned {:>3}  {:>7.0} tx/s  p99 {:.2} ms  \
+         wait p99 {:.2} ms",
+        now.clients.logged_in(),
+        now.clients.waiting,
+        now.servers.all(),
+        now.servers.pinned,
+        counted.transactions as f64 / elapsed.as_secs_f64(),
+        p99(&durations.transaction, &earlier.transaction),
+        p99(&durations.wait, &earlier.wait),
     )
 }
 
@@ -102,19 +107,20 @@ mod tests {
 
     #[test]
     fn the_line_is_about_the_last_period_only() {
-        let before = Totals { xacts: 1000, wait_us: 5_000_000, ..Totals::default() };
-        let now = Totals {
-            clients: 20,
-            servers: 3,
-            waiting: 17,
-            xacts: 1500,
-            wait_us: 6_000_000,
-            ..before
-        };
+        let mut before = PoolFigures::default();
+        before.stats.transactions = 1_000;
+        before.durations.transaction.record(10_000_000);
+        let mut now = before.clone();
+        (now.clients.active, now.clients.waiting) = (3, 17);
+        (now.servers.active, now.servers.idle, now.servers.pinned) = (3, 1, 2);
+        now.stats.transactions = 1_500;
+        now.durations.transaction.record_all(1_500, 500);
+        now.durations.wait.record_all(500, 500);
         assert_eq!(
             line(&before, &now, Duration::from_millis(500)),
-            "clients    20   waiting    17   servers   3       1000 tx/s   average wait 2.000 ms"
+            "clients    20  waiting    17  servers   4, pinned   2     1000 tx/s  p99 2.04 ms  \
+             wait p99 0.51 ms"
         );
-        assert!(line(&now, &now, PERIOD).ends_with("0 tx/s   average wait 0.000 ms"));
+        assert!(line(&now, &now, PERIOD).ends_with("0 tx/s  p99 0.00 ms  wait p99 0.00 ms"));
     }
 }

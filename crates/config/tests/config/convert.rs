@@ -1,6 +1,8 @@
 //! The output of `weir convert`.
 
-use config::to_toml;
+use std::path::Path;
+
+use config::{Comments, to_toml};
 
 use crate::{ini, toml};
 
@@ -57,7 +59,7 @@ pool_size = 3
 [peers.1]
 host = ["/run/other"]
 "#;
-    assert_eq!(to_toml(&before), expected);
+    assert_eq!(to_toml(&before, &Comments::default()), expected);
     let after = toml(expected);
     let mut global = before.global.clone();
     global.conffile = None;
@@ -88,11 +90,111 @@ fn unset_keys_of_an_ini_file_keep_their_meaning() {
         ),
     ] {
         let before = ini(before);
-        let text = to_toml(&before);
+        let text = to_toml(&before, &Comments::default());
         assert_eq!(text, expected);
         assert_eq!(toml(&text).global.pool_mode, before.global.pool_mode);
     }
     // An empty weir.toml stays empty.
-    assert_eq!(to_toml(&toml("")), "");
-    assert_eq!(to_toml(&toml("pool_mode = \"session\"")), "pool_mode = \"session\"\n");
+    assert_eq!(to_toml(&toml(""), &Comments::default()), "");
+    let one = "pool_mode = \"session\"\n";
+    assert_eq!(to_toml(&toml(one), &Comments::default()), one);
+}
+
+const COMMENTED: &str = "\
+; The pooler of the shop.
+
+[databases]
+; The shop's own, \u{7}beside
+;;; the others.
+shop = host=a port=5432 reserve_pool=1
+all = host=b
+* = host=c
+
+[pgbouncer]
+# Where clients come in.
+listen_port = 6432
+
+; Limits
+;max_client_conn = 100
+default_pool_size = 10
+pool_mode = session
+; More of them.
+default_pool_size = 20
+conffile = other.ini
+%include more.ini
+; the end
+";
+
+/// A file that the other one includes.
+const MORE: &str =
+    "; Of the other file.\nlog_connections = 0\n[users]\n; Bob.\nbob = pool_size=3\n";
+
+fn more(path: &Path) -> std::io::Result<String> {
+    if path == "more.ini" { Ok(MORE.to_owned()) } else { crate::no_file(path) }
+}
+
+#[test]
+fn comments_stay_with_what_follows_them() {
+    let config = config::Config::parse_ini(COMMENTED, "shop.ini", &more).unwrap();
+    let comments = Comments::of_ini(COMMENTED, "shop.ini", &more);
+    let text = to_toml(&config, &comments);
+    let expected = "\
+# The pooler of the shop.
+
+# Where clients come in.
+listen_port = 6432
+
+# Limits
+#max_client_conn = 100
+# More of them.
+default_pool_size = 20
+pool_mode = \"session\"
+# Of the other file.
+log_connections = false
+error_codes = \"pgbouncer\"
+metrics_port = 0
+
+# The shop's own, ?beside
+### the others.
+[databases.shop]
+host = [\"a\"]
+port = 5432
+reserve_pool_size = 1
+
+[databases.all]
+host = [\"b\"]
+
+[databases.\"*\"]
+host = [\"c\"]
+
+# Bob.
+[users.bob]
+pool_size = 3
+
+# the end
+";
+    assert_eq!(text, expected);
+    let mut after = toml(&text);
+    after.global.conffile.clone_from(&config.global.conffile);
+    assert_eq!(after.global, config.global);
+    assert_eq!((after.databases, after.users), (config.databases, config.users));
+    assert_eq!(
+        comments.dropped,
+        [
+            "shop.ini:17: default_pool_size is left out: it is set again at shop.ini:20",
+            "shop.ini:21: conffile is left out: it names the file for a reload",
+            "shop.ini:22: %include is left out: the keys of more.ini are in the output",
+        ]
+    );
+}
+
+#[test]
+fn keys_before_a_second_main_section_are_named() {
+    let text = "[pgbouncer]\n; Gone.\npool_mode = session\n[pgbouncer]\nmax_client_conn = 7\n";
+    let comments = Comments::of_ini(text, "a.ini", &crate::no_file);
+    let expected = "# Gone.\nmax_client_conn = 7\npool_mode = \"session\"\nerror_codes = \
+                    \"pgbouncer\"\nmetrics_port = 0\n";
+    assert_eq!(to_toml(&ini(text), &comments), expected);
+    let why = "a.ini:3: pool_mode is left out: [pgbouncer] begins again at a.ini:4";
+    assert_eq!(comments.dropped, [why]);
 }

@@ -29,6 +29,20 @@ fn user_and_password_are_the_only_way_in_and_the_way_on() {
 }
 
 #[test]
+fn the_user_of_the_url_is_an_admin_of_the_console() {
+    assert_eq!(url("postgresql://bob:secret@h/app").global.admin_users, ["bob"]);
+    let named = url("postgresql://bob:secret@h/app?admin_users=alice");
+    assert_eq!(named.global.admin_users, ["alice"]);
+    assert!(url("postgresql://h/app").global.admin_users.is_empty());
+}
+
+#[test]
+fn the_console_is_judged_at_the_database_of_the_url() {
+    assert_eq!(url("postgresql://h/app").proof_database(), "app");
+    assert_eq!(url("postgresql://h").proof_database(), "postgres");
+}
+
+#[test]
 fn without_a_user_the_server_proves_the_password() {
     let config = url("postgres://localhost");
     assert_eq!(config.access, AccessPolicy::ProvenByServer);

@@ -103,6 +103,15 @@ pub struct Failure {
     pub pause: Micros,
 }
 
+/// Logins that PostgreSQL has refused one after the other.
+#[derive(Debug)]
+pub struct Refusals {
+    /// The reason of the last one.
+    message: String,
+    pub count: u64,
+    pub since: Micros,
+}
+
 /// `T` is a server's transport, see [`Parked`].
 #[derive(Debug)]
 pub struct Pool<T> {
@@ -116,6 +125,8 @@ pub struct Pool<T> {
     /// A verifier of the password that PostgreSQL accepted from a client (see `AccessPolicy`).
     pub proven: Option<ScramVerifier>,
     pub failure: Option<Failure>,
+    /// The refused logins since the last one that succeeded.
+    pub refusals: Option<Refusals>,
     /// New servers are asked to speak protocol 3.`minor_version`.
     pub minor_version: u16,
     /// New servers may be asked to report the state of their sessions (`state_report.rs`).
@@ -172,6 +183,7 @@ impl<T> Pool<T> {
             proven: None,
             was_entered: false,
             failure: None,
+            refusals: None,
             minor_version: wire::startup::MINOR_VERSION,
             may_ask_report: true,
             is_told: false,

@@ -20,7 +20,7 @@ use crate::operator::waits::WaitDetail;
 use crate::own_error::{Cause, OwnError, login_failing};
 use crate::relay::kept_request::QUESTIONS_MAX;
 use crate::relay::resend::Resend;
-use crate::server::{Preparation, Server, ServerPhase, ServerPurpose};
+use crate::server::{LoginStage, Preparation, Server, ServerPhase, ServerPurpose};
 use crate::shell::{Event, Exchange, Io, Mail, Weight};
 
 /// Told to a client that is refused for a reason that only the log contains.
@@ -529,12 +529,15 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let identity = self.view(server.pool).identity.clone();
+        let repeats = matches!(&server.phase, ServerPhase::Login(login)
+            if matches!(login.stage, LoginStage::Refused { repeats: true }));
         io.event(Event::ServerClosing {
             server: id,
             name: (&identity.database, &identity.user),
             reason: reason.text(),
             age: io.now().saturating_sub(server.times.connected_at),
             failed: reason.is_failure(),
+            repeats,
         });
     }
 }

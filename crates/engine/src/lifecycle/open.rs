@@ -13,7 +13,7 @@ use wire::sqlstate::{FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION};
 use wire::{Header, backend, frontend, md5};
 
 use crate::admission::limits::Limits;
-use crate::admission::pool::{OPENING_MAX, Pool};
+use crate::admission::pool::{OPENING_MAX, Pool, Refusals};
 use crate::admission::seat::Opening;
 use crate::engine::Engine;
 use crate::ids::{PoolId, ServerId};
@@ -193,9 +193,10 @@ impl<X: Exchange> Engine<X> {
                 LoginStage::ConnectQuery | LoginStage::Asked(_) => {
                     self.connect_query_message(id, header.code, body, io)
                 }
-                LoginStage::Connecting | LoginStage::Reached | LoginStage::Authenticated => {
-                    self.login_message(id, header.code, body, io)
-                }
+                LoginStage::Connecting
+                | LoginStage::Reached
+                | LoginStage::Authenticated
+                | LoginStage::Refused { .. } => self.login_message(id, header.code, body, io),
             };
             match step {
                 Step::Continue => {}
@@ -230,7 +231,15 @@ impl<X: Exchange> Engine<X> {
             return self.open_again(id, why, |pool| pool.minor_version = 0, io);
         }
         let message = format!("{} {}", String::from_utf8_lossy(error.severity()), error.message());
-        io.event(Event::ServerLoginFailed { message: &message });
+        let now = io.now();
+        let pool = self.server(id).pool;
+        // A login for one client says nothing about the pool.
+        let repeats = self.server_login(id).purpose.is_none()
+            && self.exchange.pool(pool, |pool| pool.login_refused(&message, now));
+        self.server_login(id).stage = LoginStage::Refused { repeats };
+        let identity = self.view(pool).identity.clone();
+        let name = (identity.database.as_str(), identity.user.as_str());
+        io.event(Event::ServerLoginFailed { name, message: &message, repeats });
         let why = error.message().into_owned();
         self.open_failed(id, CloseReason::Said(&why), Some(error), io);
     }
@@ -389,7 +398,7 @@ impl<X: Exchange> Engine<X> {
             )
         });
         let mut welcome = Arc::new(welcome);
-        self.exchange.pool(pool, |pool| {
+        let refusals = self.exchange.pool(pool, |pool| {
             pool.opened(epoch);
             pool.is_told |= reports;
             match &pool.welcome {
@@ -405,7 +414,14 @@ impl<X: Exchange> Engine<X> {
             if server_secret.is_some() {
                 pool.server_secret = server_secret;
             }
+            pool.refusals.take()
         });
+        if let Some(Refusals { count, since, .. }) = refusals {
+            let identity = self.view(pool).identity.clone();
+            let name = (identity.database.as_str(), identity.user.as_str());
+            let after = now.saturating_sub(since);
+            io.event(Event::ServerLoginWorks { name, refused: count, after });
+        }
         let server = self.server_mut(id);
         server.vars = welcome.vars.clone();
         server.welcome = welcome;
@@ -427,7 +443,7 @@ impl<X: Exchange> Engine<X> {
         self.client_mut(client).server = None;
         if proven {
             self.begin_use(id, rest, io);
-            self.enter_pool(client, pool, io);
+            self.proven(client, pool, io);
         } else {
             let why = "the server did not ask for a password, so its login does not check one; \
                        to allow this, set auth_type = trust in a configuration file";

@@ -11,7 +11,8 @@
 //!                         └─ a place ──► login …
 //! ```
 //!
-//! Until a password was found right, the pool opens servers only to prove one.
+//! Until a password was found right, the pool opens servers only to prove one. For the console, the
+//! password is proven at the database of the URL.
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::server::Settling;
@@ -23,17 +24,20 @@ use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{ClientId, PoolId, ServerId, Waiter};
 use crate::login::auth::{LoginStep, Proving};
-use crate::login::steps::{Step, no_database, not_allowed};
+use crate::login::steps::{Step, no_database};
 use crate::server::{ServerPhase, ServerPurpose};
 use crate::shell::{Exchange, Io, Mail};
+
+/// The parameter that a server reports to a superuser.
+const SUPERUSER: (&[u8], &[u8]) = (b"is_superuser", b"on");
 
 impl<X: Exchange> Engine<X> {
     /// Checks the client's password.
     pub(crate) fn prove(&mut self, id: ClientId, password: &[u8], io: &mut impl Io<X>) -> Step {
         let login = self.login_mut(id);
-        let (database, user) = (login.database.clone(), login.user.clone());
+        let (mut database, user) = (login.database.clone(), login.user.clone());
         if self.is_console(&database) {
-            return Step::Refuse(not_allowed());
+            self.config.proof_database().clone_into(&mut database);
         }
         let Some(pool) = self.find_pool(&database, &user) else {
             return Step::Refuse(no_database(&database));
@@ -49,6 +53,28 @@ impl<X: Exchange> Engine<X> {
             self.queue_proof(id, pool, io);
         }
         Step::Done
+    }
+
+    /// The server that was opened for it has proven the client's password.
+    pub(crate) fn proven(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
+        let database = self.login_mut(id).database.clone();
+        if !self.is_console(&database) {
+            return self.enter_pool(id, pool, io);
+        }
+        let step = self.authenticated(id, io);
+        self.go_on_login(id, step, io);
+    }
+
+    /// May this user, whose password PostgreSQL has accepted, change things on the console? A
+    /// superuser can do anything to the only server behind it anyway.
+    pub(crate) fn is_superuser(&mut self, user: &str) -> bool {
+        let database = self.config.proof_database().to_owned();
+        let Some(pool) = self.find_pool(&database, user) else { return false };
+        let welcome = self.exchange.pool(pool, |pool| pool.welcome.clone());
+        welcome.is_some_and(|welcome| {
+            let is_it = |(name, value): &(Vec<u8>, Vec<u8>)| (&name[..], &value[..]) == SUPERUSER;
+            welcome.fixed().iter().any(is_it)
+        })
     }
 
     /// Was this password found right before?

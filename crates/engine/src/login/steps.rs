@@ -205,13 +205,15 @@ impl<X: Exchange> Engine<X> {
 
     /// May this user change things on the console (true), only SHOW (false), or not log in there
     /// (None)?
-    fn console_rights(&self, user: &str) -> Option<bool> {
+    fn console_rights(&mut self, user: &str) -> Option<bool> {
+        let is_proven = self.config.access == AccessPolicy::ProvenByServer;
+        let rules = is_proven && self.is_superuser(user);
         let global = &self.config.global;
         let listed = |list: &[String]| list.iter().any(|known| known == user);
         let any =
             global.auth_type == AuthType::Any && self.config.access == AccessPolicy::Configured;
-        let admin = listed(&global.admin_users);
-        (admin || listed(&global.stats_users) || any).then_some(admin)
+        let admin = rules || listed(&global.admin_users);
+        (admin || listed(&global.stats_users) || any || is_proven).then_some(admin)
     }
 
     /// Challenges the client to prove that it is this user. If there is no credential, the user

@@ -65,6 +65,11 @@ impl ClientCounts {
         }
     }
 
+    /// Clients that are logged in.
+    pub fn logged_in(&self) -> u64 {
+        self.idle + self.waiting + self.active
+    }
+
     /// Clients in any state.
     pub fn all(&self) -> u64 {
         self.login + self.idle + self.waiting + self.active + self.canceling

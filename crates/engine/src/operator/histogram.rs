@@ -50,6 +50,16 @@ impl Histogram {
         0
     }
 
+    /// Returns those that were recorded after `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut later = *self;
+        for (own, before) in later.0.iter_mut().zip(earlier.0) {
+            *own = own.saturating_sub(before);
+        }
+        later
+    }
+
     /// All of them.
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
@@ -106,6 +116,12 @@ mod tests {
         assert!((127..=128).contains(&histogram.per_mille(990)));
         assert_eq!(histogram.per_mille(1_000), 8_192);
         assert_eq!(of(&[u64::MAX]).per_mille(990), u64::MAX);
+    }
+
+    #[test]
+    fn durations_since_an_earlier_moment_leave_out_those_before() {
+        let before = of(&[1, 70]);
+        assert_eq!(of(&[1, 70, 70, 1_000]).since(&before), of(&[70, 1_000]));
     }
 
     #[test]

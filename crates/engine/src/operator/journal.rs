@@ -1,16 +1,18 @@
-//! The events of the last hour, for the flight recorder: orders of the operator, and errors. Memory is
-//! fixed: there are at most so many entries, and their texts are cut.
+//! The events of the last hour, for the flight recorder: orders of the operator, errors, and pins. Memory
+//! is fixed: there are at most so many entries, and their texts are cut.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::ids::Micros;
 
-/// Entries of each of the two kinds. Errors do not push out orders.
+/// Entries of each class. Errors and pins do not push out orders.
 const ENTRIES_MAX: usize = 512;
 const HOUR: Micros = 3_600_000_000;
 /// Equal errors within this time are one entry.
-const MERGED: Micros = 10_000_000;
+const ERRORS_MERGED: Micros = 10_000_000;
+/// The same for pins, which are no accident: some clients are pinned in each of their transactions.
+const PINS_MERGED: Micros = 60_000_000;
 /// Of so many last entries, an equal one is looked for.
 const LOOKED_AT: usize = 64;
 const TEXT_LEN_MAX: usize = 200;
@@ -40,6 +42,15 @@ pub enum EventKind {
     ServerDown,
     /// It does so again.
     ServerUp,
+    /// A client keeps its server from now on (auto mode).
+    Pin,
+}
+
+/// The events that share a limit.
+enum Class {
+    Order,
+    Error,
+    Pin,
 }
 
 impl EventKind {
@@ -57,15 +68,17 @@ impl EventKind {
             Self::ServerLoginFailed => "server login failed",
             Self::ServerDown => "server down",
             Self::ServerUp => "server up",
+            Self::Pin => "pin",
         }
     }
 
-    pub fn is_error(self) -> bool {
+    fn class(self) -> Class {
         match self {
             Self::ClientError
             | Self::LoginFailed
             | Self::ServerFailed
-            | Self::ServerLoginFailed => true,
+            | Self::ServerLoginFailed => Class::Error,
+            Self::Pin => Class::Pin,
             Self::Start
             | Self::Restart
             | Self::Shutdown
@@ -73,7 +86,7 @@ impl EventKind {
             | Self::Reload
             | Self::ReloadFailed
             | Self::ServerDown
-            | Self::ServerUp => false,
+            | Self::ServerUp => Class::Order,
         }
     }
 }
@@ -104,6 +117,7 @@ pub struct ErrorCount {
 pub struct Journal {
     orders: VecDeque<Entry>,
     errors: VecDeque<Entry>,
+    pins: VecDeque<Entry>,
     counts: Vec<ErrorCount>,
 }
 
@@ -111,16 +125,20 @@ impl Journal {
     pub fn note(&mut self, kind: EventKind, name: (&str, &str), text: &str, now: Micros) {
         let name = (cut(name.0, NAME_LEN_MAX), cut(name.1, NAME_LEN_MAX));
         let text = cut(text, TEXT_LEN_MAX);
-        if kind.is_error() {
-            self.count(name);
-        }
-        let entries = if kind.is_error() { &mut self.errors } else { &mut self.orders };
+        let (entries, merged) = match kind.class() {
+            Class::Order => (&mut self.orders, 0),
+            Class::Error => {
+                self.count(name);
+                (&mut self.errors, ERRORS_MERGED)
+            }
+            Class::Pin => (&mut self.pins, PINS_MERGED),
+        };
         let same = entries.iter_mut().rev().take(LOOKED_AT).find(|entry| {
-            now.saturating_sub(entry.first_at) < MERGED
+            now.saturating_sub(entry.first_at) < merged
                 && entry.kind == kind
                 && (&*entry.database, &*entry.user, &*entry.text) == (name.0, name.1, text)
         });
-        if let Some(same) = same.filter(|_| kind.is_error()) {
+        if let Some(same) = same {
             same.count += 1;
             same.last_at = now;
             return;
@@ -163,7 +181,7 @@ impl Journal {
 
     /// Returns the entries of the last hour, the oldest first.
     pub fn entries(&self, now: Micros) -> Vec<Entry> {
-        let all = self.orders.iter().chain(&self.errors);
+        let all = self.orders.iter().chain(&self.errors).chain(&self.pins);
         let mut all: Vec<_> =
             all.filter(|entry| now.saturating_sub(entry.last_at) <= HOUR).cloned().collect();
         all.sort_by_key(|entry| entry.first_at);
@@ -208,6 +226,24 @@ mod tests {
         assert_eq!(counts.len(), COUNTED_MAX + 1);
         assert_eq!(counts.iter().map(|own| own.count).sum::<u32>(), 10_000);
         assert!(journal.take_counts().is_empty());
+    }
+
+    #[test]
+    fn pins_have_their_own_limit_and_are_counted_for_a_minute() {
+        let mut journal = Journal::default();
+        journal.note(EventKind::ClientError, APP, "query_wait_timeout", 1);
+        for second in [1, 2, 60, 61, 62] {
+            journal.note(EventKind::Pin, APP, "advisory lock", second * 1_000_000);
+        }
+        let counts: Vec<_> =
+            journal.entries(62_000_000).iter().map(|entry| (entry.kind, entry.count)).collect();
+        let pin = EventKind::Pin;
+        assert_eq!(counts, [(EventKind::ClientError, 1), (pin, 3), (pin, 2)]);
+        assert_eq!(journal.take_counts().len(), 1, "a pin is no error");
+        for number in 0..10_000_u64 {
+            journal.note(EventKind::Pin, APP, &format!("fingerprint {number}"), 63_000_000);
+        }
+        assert_eq!(journal.entries(63_000_000).len(), 1 + ENTRIES_MAX);
     }
 
     #[test]

@@ -12,7 +12,6 @@ use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::server::{Server, ServerPhase};
-use crate::session::pins::Pinned;
 use crate::shell::{Exchange, Io};
 use crate::vars::APPLICATION_NAME;
 
@@ -173,14 +172,8 @@ impl<X: Exchange> Engine<X> {
         let seconds = io.now().saturating_sub(since) / 1_000_000;
         let address = io.client_address(holder.client);
         let mut text = format!("{name} ({address}) {} {seconds} s", activity.words());
-        if let Some(Pinned { pins, fingerprint, .. }) =
-            self.server(holder.server).session.pinned.as_deref()
-        {
-            let reasons: Vec<_> = pins.words().collect();
-            let _ = write!(text, ", pinned, {}", reasons.join(", "));
-            if *fingerprint != 0 {
-                let _ = write!(text, ", fingerprint {fingerprint:016x}");
-            }
+        if let Some(pinned) = self.server(holder.server).session.pinned.as_deref() {
+            let _ = write!(text, ", pinned, {pinned}");
         }
         text
     }

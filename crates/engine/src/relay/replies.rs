@@ -187,20 +187,21 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The server owes its client nothing more. If the transaction is over as well, ends it.
+    /// The server owes its client nothing more. If the transaction is over as well, ends it. The
+    /// server may have sent something that answers no query, such as a NOTICE.
     pub(crate) fn query_done(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
         let server = &mut *self.servers[on.0 as usize];
         let Some(id) = server.client else { return };
         let Some(view) = self.pools.get_mut(server.pool) else { return };
         let client = &mut self.clients[id.0 as usize];
-        let taken = now.saturating_sub(client.request_at);
-        view.query_done(taken);
-        if let Some(watch) = &mut self.watch {
-            watch.done(on, server.pool, client.serial, taken, server.status == b'I');
+        if let Some(taken) = server.stages.answer(now) {
+            view.query_done(taken);
+            if let Some(watch) = &mut self.watch {
+                watch.done(on, server.pool, client.serial, taken, server.status == b'I');
+            }
+            client.request_at = now;
         }
-        server.stages.answer(now);
-        client.request_at = now;
         let mut awaits_answer = false;
         if let Some(own) = &mut client.extended {
             own.renewed = false;

@@ -1,6 +1,7 @@
 //! The state of the session on a server (`pool_mode = auto`): plain data. Most of it concerns the
 //! current transaction of the server's client.
 
+use crate::relay::text::KeptText;
 use crate::session::pins::Pinned;
 use crate::session::resets::Resets;
 use crate::session::scanning::Scanning;
@@ -14,6 +15,8 @@ use crate::values::Values;
 pub struct ServerSession {
     /// Traces of the client's current transaction in the session. A probe clears them.
     pub traces: Traces,
+    /// The last text that may have left some, if [`Traces::knows_text`].
+    pub text: KeptText,
     /// The session's values before that transaction, or before the first of its parameters changed.
     pub before: Option<Values>,
     /// The scan of the client's current message, if its text is long.

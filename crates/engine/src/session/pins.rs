@@ -1,6 +1,7 @@
 //! Why a client keeps its server between transactions (`pool_mode = auto`): its state on that
 //! server cannot be carried to another one.
 
+use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
 use serde::{Deserialize, Serialize};
@@ -117,6 +118,18 @@ pub struct Pinned {
     pub since: Micros,
     /// Fingerprint of the last text of the transaction that caused the pin; 0 if unknown.
     pub fingerprint: u64,
+}
+
+impl fmt::Display for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = self.pins.words();
+        f.write_str(words.next().unwrap_or_default())?;
+        words.try_for_each(|word| write!(f, ", {word}"))?;
+        match self.fingerprint {
+            0 => Ok(()),
+            fingerprint => write!(f, ", fingerprint {fingerprint:016x}"),
+        }
+    }
 }
 
 #[cfg(test)]

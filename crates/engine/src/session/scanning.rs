@@ -6,9 +6,10 @@ use sql::{Scanner, Seen};
 
 use crate::encoding::Letters;
 use crate::session::setting_names::{Finder, SettingNames};
+use crate::watch::texts::NORMALIZED_LEN_MAX;
 
-/// The fingerprint of a text covers so many bytes.
-pub(crate) const HEAD_LEN_MAX: usize = 4_096;
+/// One byte more than the fingerprint of a text covers, to tell whether the text is longer.
+pub(crate) const HEAD_LEN_MAX: usize = NORMALIZED_LEN_MAX + 1;
 /// A searched word may have this many bytes, and is found even if a cut divides it.
 const OVERLAP: usize = 4_096;
 
@@ -149,7 +150,7 @@ mod tests {
 
     #[test]
     fn no_more_than_the_beginning_is_kept() {
-        let piece = vec![b' '; 3_000];
+        let piece = vec![b' '; 6_000];
         let (signs, head) = seen(&[&piece, &piece, &piece, b"LOAD 'x'\0"]);
         assert_eq!((signs, head.len()), (Signs::LOAD, HEAD_LEN_MAX));
     }

@@ -120,8 +120,8 @@ pub struct Traces {
     /// The functions that may have left it, if they are the functions of one text and nothing else
     /// may have.
     pub called: Called,
-    /// Fingerprint of the last text; 0 if unknown.
-    pub fingerprint: u64,
+    /// Is the last text known (`ServerSession::text`)?
+    pub knows_text: bool,
     /// Did a text call a function of `pin_functions`?
     pub named: bool,
     /// May there be a setting whose name the probe cannot contain?
@@ -185,7 +185,7 @@ impl Traces {
         !self.is_empty() && !self.put_off
     }
 
-    pub fn add(&mut self, signs: Signs, called: Called, fingerprint: u64) {
+    pub fn add(&mut self, signs: Signs, called: Called) {
         if self.is_empty() {
             // Command tags of earlier transactions, which had no signs, do not count.
             *self = Self { called, ..Self::default() };
@@ -197,7 +197,6 @@ impl Traces {
         }
         self.put_off = false;
         self.signs |= signs;
-        self.fingerprint = fingerprint;
     }
 
     /// Notes that the server has reported what the transaction left.

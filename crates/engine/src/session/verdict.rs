@@ -36,7 +36,7 @@ use crate::session::sequences::DrawnNumbers;
 use crate::session::state::{AllLent, Numbers, Traces};
 use crate::session::state_report;
 use crate::session::text_history::CANDIDATES_MAX;
-use crate::shell::{Exchange, Io};
+use crate::shell::{Event, Exchange, Io};
 use crate::values::Values;
 use crate::vars::{Slots, TrackedNames, Vars};
 
@@ -245,7 +245,7 @@ impl<X: Exchange> Engine<X> {
             self.server_mut(on).session.pinned = None;
             return self.unlink(id, on, io);
         }
-        self.pin(on, pins, traces.fingerprint, now);
+        self.pin(on, pins, traces.knows_text, io);
         if self.prepare(id, on, io) == Readable::Now {
             self.tell_untold(id, io);
             if self.clients.contains(id.0 as usize) && !self.pass_channels(id, on, io) {
@@ -328,14 +328,21 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn pin(&mut self, on: ServerId, pins: Pins, fingerprint: u64, now: Micros) {
+    /// Pins the server to its client, or changes the reasons.
+    fn pin(&mut self, on: ServerId, pins: Pins, knows_text: bool, io: &mut impl Io<X>) {
+        let since = io.now();
         let server = self.server_mut(on);
-        match &mut server.session.pinned {
-            Some(pinned) => pinned.pins = pins,
-            None => {
-                server.session.pinned = Some(Box::new(Pinned { pins, since: now, fingerprint }))
-            }
+        if let Some(pinned) = &mut server.session.pinned {
+            pinned.pins = pins;
+            return;
         }
+        let fingerprint = if knows_text { server.session.text.fingerprint() } else { 0 };
+        let pinned = Pinned { pins, since, fingerprint };
+        server.session.pinned = Some(Box::new(pinned));
+        let pool = server.pool;
+        let identity = self.view(pool).identity.clone();
+        let name = (identity.database.as_str(), identity.user.as_str());
+        io.event(Event::Pinned { name, reason: &pinned.to_string() });
     }
 
     /// The state that the server reports becomes the state of client and server. Returns true if

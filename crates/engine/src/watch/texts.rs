@@ -11,7 +11,7 @@ use crate::settings::PoolSettings;
 /// Signs are looked for in so many bytes of a text.
 pub(super) const HEAD_LEN_MAX: usize = 65_536;
 /// The normal form is that of so many bytes of a text, and has at most so many.
-const NORMALIZED_LEN_MAX: usize = 16_384;
+pub(crate) const NORMALIZED_LEN_MAX: usize = 16_384;
 const NORMAL_LEN_MAX: usize = 4_096;
 /// So many characters of a normal form are shown.
 pub const SAMPLE_CHARS_MAX: usize = 200;

@@ -182,6 +182,35 @@ fn starting_up_is_no_refusal() {
     client.expect_welcome(&[]);
 }
 
+/// A start of PostgreSQL takes many attempts. The log has a line for the first refusal of a kind, and
+/// one with the count when a login succeeds.
+#[test]
+fn equal_refusals_are_told_once_and_counted() {
+    let rig = Rig::of_size(1).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let said = ["starting up", "starting up", "starting up", "in recovery", "in recovery"];
+    for (attempt, text) in said.iter().enumerate() {
+        while rig.servers() == attempt {
+            rig.wait_ms(200);
+        }
+        let server = rig.server(attempt);
+        server.connect();
+        server.send([fatal("57P03", text)]);
+    }
+    rig.set_automatic(true);
+    rig.wait(15);
+    client.expect_welcome(&[]);
+    let told = |repeats: bool, text: &str| {
+        rig.times_logged(&format!("message: \"FATAL {text}\", repeats: {repeats}"))
+    };
+    assert_eq!([told(false, "starting up"), told(true, "starting up")], [1, 2]);
+    assert_eq!([told(false, "in recovery"), told(true, "in recovery")], [1, 1]);
+    // The lines about the closed connections say which ones repeat it.
+    assert_eq!(rig.times_logged("failed: true, repeats: true"), 3);
+    assert!(rig.logged("refused: 5, after:"));
+}
+
 #[test]
 fn talking_nonsense_during_login() {
     let nonsense: [Message; 4] = [

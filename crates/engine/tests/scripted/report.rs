@@ -4,7 +4,7 @@ use engine::report::{ClientState, Report, ServerState};
 use engine::stats::Stats;
 
 use crate::messages::*;
-use crate::rig::Rig;
+use crate::rig::{Client, Rig, Server};
 
 fn stats(rig: &Rig) -> Stats {
     rig.report(0).stats[0].1
@@ -61,6 +61,36 @@ fn a_burst_is_one_query_and_each_commit_a_transaction() {
     assert_eq!(after.query_time - before.query_time, 500);
     let sent = [query("begin"), query("select 1"), query("commit"), query("select 2")].concat();
     assert_eq!(after.received - before.received, sent.len() as u64);
+}
+
+#[test]
+fn a_notice_that_answers_nothing_is_no_query() {
+    let (session, transaction) = (Rig::session(), Rig::transaction());
+    let in_transaction = |rig: &Rig, client: &Client, server: &Server| {
+        client.send([query("begin")]);
+        server.send([complete("BEGIN"), ready('T')]);
+        rig.later(1_000);
+    };
+    for (rig, begins) in [(session, false), (transaction, true)] {
+        let (client, server) = (rig.client(), rig.server(0));
+        if begins {
+            in_transaction(&rig, &client, &server);
+        } else {
+            client.send([query("select 1")]);
+            server.send([done("SELECT 1")]);
+        }
+        let before = stats(&rig);
+        rig.later(1_000_000);
+        server.send([notice("hear")]);
+        rig.later(1_000_000);
+        server.send([notice("again")]);
+        let after = stats(&rig);
+        assert_eq!((after.queries, after.query_time), (before.queries, before.query_time));
+        client.send([query("rollback")]);
+        rig.later(700);
+        server.send([done("ROLLBACK")]);
+        assert_eq!(stats(&rig).query_time - before.query_time, 700);
+    }
 }
 
 #[test]

@@ -360,7 +360,11 @@ impl Rig {
 
     /// Was a line with these words logged?
     pub(crate) fn logged(&self, words: &str) -> bool {
-        self.0.borrow().net.log.iter().any(|line| line.contains(words))
+        self.times_logged(words) > 0
+    }
+
+    pub(crate) fn times_logged(&self, words: &str) -> usize {
+        self.0.borrow().net.log.iter().filter(|line| line.contains(words)).count()
     }
 
     pub(crate) fn clients_in_tables(&self) -> usize {

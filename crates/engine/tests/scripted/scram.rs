@@ -9,7 +9,7 @@ use wire::messages::{AuthenticationRequest, SaslInitialResponse};
 use wire::scram::{MECHANISM, ScramClient, ScramSecret, ScramServer, ScramVerifier};
 
 use crate::messages::*;
-use crate::rig::{Client, Rig, Server, server_welcome};
+use crate::rig::{Client, Rig, Server, server_welcome, server_welcome_with};
 
 fn verifier(secret: &str) -> ScramVerifier {
     ScramVerifier::from_password(secret.as_bytes(), b"salt salt salt!!", 4096)
@@ -305,6 +305,48 @@ fn the_server_itself_decides_which_clients_log_in() {
     let again = asked(&rig, "secret");
     again.expect_welcome(&[]);
     assert_eq!(rig.servers(), 2, "what is proven is proven");
+}
+
+/// A user that wants the console. PostgreSQL is asked at the database of the URL, here the only one.
+#[test]
+fn the_server_decides_who_uses_the_console_too() {
+    let rig = proving();
+    let asks = |secret: &str| {
+        let client = rig.connect_from(0, local());
+        client.say_hello_as("alice", "pgbouncer");
+        client.expect([b"R\0\0\0\x08\0\0\0\x03".to_vec()]);
+        client.send([password(secret)]);
+        client
+    };
+    let rights = || rig.consoles().iter().map(|login| login.admin).collect::<Vec<_>>();
+    let wrong = asks("wrong");
+    judge(&rig);
+    wrong.expect([fatal("28P01", "password authentication failed for user \"alice\"")]);
+    assert_eq!(rights(), []);
+    asks("secret");
+    assert_eq!(rights(), [], "nothing is proven yet");
+    judge(&rig);
+    assert_eq!(rights(), [false], "SHOW only");
+    // The verifier that was kept proves it now.
+    let servers = rig.servers();
+    asks("secret");
+    assert_eq!((rights(), rig.servers()), (vec![false], servers));
+}
+
+#[test]
+fn a_superuser_is_an_admin_of_the_console() {
+    let rig = proving();
+    let client = rig.connect_from(0, local());
+    client.say_hello_as("alice", "weir");
+    client.take();
+    client.send([password("secret")]);
+    let server = rig.server(0);
+    server.connect();
+    server.take();
+    server.send([b"R\0\0\0\x0c\0\0\0\x05salt".to_vec()]);
+    server.take();
+    server.send([server_welcome_with(0, &[("is_superuser", "on")])]);
+    assert_eq!(rig.consoles().iter().map(|login| login.admin).collect::<Vec<_>>(), [true]);
 }
 
 #[test]

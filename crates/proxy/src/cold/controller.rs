@@ -80,25 +80,6 @@ pub struct Snapshot {
     pub watched: Vec<Watched>,
 }
 
-/// A summary of a [`Snapshot`]. Counters start with the pooler.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Clients that are logged in.
-    pub clients: u64,
-    /// Server connections in any state.
-    pub servers: u64,
-    /// Clients that wait for a server.
-    pub waiting: u64,
-    pub xacts: u64,
-    pub queries: u64,
-    /// Microseconds that clients have waited for a server.
-    pub wait_us: u64,
-    /// Bytes from clients.
-    pub received: u64,
-    /// Bytes from servers.
-    pub sent: u64,
-}
-
 /// The result of the last reload; the start counts as one.
 #[derive(Clone, Copy, Debug)]
 pub struct ReloadResult {
@@ -213,10 +194,6 @@ impl Controller {
         reports.map_or_else(Snapshot::default, |reports| self.assemble(reports))
     }
 
-    pub async fn totals(&self) -> Totals {
-        self.snapshot().await.totals()
-    }
-
     /// Returns the answers of all workers; `None` when the pooler has ended.
     pub(crate) async fn ask<T>(
         &self,
@@ -292,29 +269,5 @@ impl Controller {
         let mut seen = HashSet::new();
         all.servers.retain(|server| server.pointer == 0 || seen.insert(server.pointer));
         all
-    }
-}
-
-impl Snapshot {
-    #[must_use]
-    pub fn totals(&self) -> Totals {
-        let mut totals = Totals {
-            clients: self
-                .clients
-                .iter()
-                .filter(|client| client.row.state != ClientState::Login)
-                .count() as u64,
-            ..Totals::default()
-        };
-        for pool in &self.pools {
-            totals.servers += u64::from(pool.servers);
-            totals.waiting += u64::from(pool.waiting);
-            totals.xacts += pool.stats.transactions;
-            totals.queries += pool.stats.queries;
-            totals.wait_us += pool.stats.wait_time;
-            totals.received += pool.stats.received;
-            totals.sent += pool.stats.sent;
-        }
-        totals
     }
 }

@@ -102,6 +102,14 @@ impl Controller {
         })
     }
 
+    /// Returns the figures of all pools together; they are zero when the pooler has ended.
+    pub async fn totals(&self) -> PoolFigures {
+        let measures = self.measures().await;
+        let mut totals = PoolFigures::default();
+        measures.iter().flat_map(|all| &all.pools).for_each(|pool| totals += &pool.figures);
+        totals
+    }
+
     /// Why clients cannot be served now; `None` if they can.
     pub(crate) fn unready_because(&self) -> Option<&'static str> {
         let switches = self.0.shared.hub.switches();

@@ -17,11 +17,12 @@ pub(crate) use self::start::files_expected;
 use std::{fmt, io, path::PathBuf, thread::JoinHandle};
 
 use config::Config;
+use engine::figures::PoolFigures;
 
 use crate::{
     Service,
     cold::{
-        controller::{Controller, Shutdown, Totals},
+        controller::{Controller, Shutdown},
         http::MetricsPage,
         listen::ListenError,
         takeover::receive::Handover,
@@ -129,16 +130,16 @@ impl Pooler {
         listeners.iter().map(|listener| listener.address().clone()).collect()
     }
 
-    /// Asks all workers and waits for their answers. All values are zero if the pooler has ended,
+    /// Asks all workers and waits for the figures of all pools together. They are zero if the pooler has ended,
     /// or if the system has no descriptors left.
     ///
     /// # Panics
     /// Inside a tokio runtime: use [`Controller::totals`] there.
     #[must_use]
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> PoolFigures {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.map_or_else(
-            |_| Totals::default(),
+            |_| PoolFigures::default(),
             |runtime| runtime.block_on(self.controller.totals()),
         )
     }

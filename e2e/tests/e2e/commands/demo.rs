@@ -39,6 +39,9 @@ fn the_demo_shows_a_way_in_and_leaves_nothing() {
     let pools = run(psql.args(["-X", "-A", "-t", "-c", "SHOW POOLS", &console]));
     let pool = pools.lines().find(|line| line.starts_with("demo|")).expect("the pool just used");
     assert!(pool.contains("|auto|"), "{pools}");
+    let is_live =
+        |line: String| ["pinned", "tx/s  p99 ", "wait p99 "].iter().all(|word| line.contains(word));
+    assert!(lines.any(is_live), "no line tells what the pooler does");
 
     run(Command::new("sh").args(["-c", "kill -INT \"$1\"", "kill", &demo.id().to_string()]));
     let reader = std::thread::spawn(move || lines.count());

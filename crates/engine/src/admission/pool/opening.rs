@@ -3,7 +3,7 @@
 
 use config::LoadBalanceHosts;
 
-use super::{CONNECT_PAUSE_MIN, Failure, Gate, OPENING_MAX, OPENING_PATIENCE, Pool};
+use super::{CONNECT_PAUSE_MIN, Failure, Gate, OPENING_MAX, OPENING_PATIENCE, Pool, Refusals};
 use crate::ids::{Micros, Waiter, WorkerId};
 use crate::settings::PoolSettings;
 
@@ -91,6 +91,18 @@ impl<T> Pool<T> {
         self.opening -= 1;
         self.current += u32::from(epoch == self.epoch);
         self.failure = None;
+    }
+
+    /// Counts a refused login. Returns whether the one before was refused for the same reason.
+    pub fn login_refused(&mut self, message: &str, now: Micros) -> bool {
+        let new = || Refusals { message: String::new(), count: 0, since: now };
+        let refusals = self.refusals.get_or_insert_with(new);
+        refusals.count += 1;
+        let repeats = refusals.message == message;
+        if !repeats {
+            message.clone_into(&mut refusals.message);
+        }
+        repeats
     }
 
     /// Releases a reserved place that was not used.

@@ -40,9 +40,9 @@ fn stages_are_told_from_the_request_for_a_server() {
     client.transaction_at = 4_000;
     stages.reply(6_000);
     stages.reply(7_000);
-    stages.answer(7_000);
+    assert_eq!(stages.answer(7_000), Some(3_000));
     // Of a notice.
-    stages.answer(8_000);
+    assert_eq!(stages.answer(8_000), None);
     let done = stages.finish(&client, PoolId(3), true, 9_000).expect("a slow one");
     let expected = Transaction {
         client: 7,
@@ -120,6 +120,24 @@ fn a_long_message_is_cut() {
     let text = [&b"SELECT "[..], &[b'x'; 1 << 20]].concat();
     let mut stages = Stages::default();
     stages.send(&query(&text), &client(), 1);
-    assert_eq!(stages.message.len(), KEPT_LEN_MAX);
+    assert_eq!(stages.message.bytes().len(), KEPT_LEN_MAX);
     assert_ne!(fingerprint_of(&mut client(), &query(&text)), 0);
+}
+
+#[test]
+fn a_message_of_any_length_is_kept() {
+    let mut message = Message::default();
+    let bytes: Vec<u8> = (0..=255).cycle().take(300).collect();
+    for len in (1..bytes.len()).chain([200, 50, 100, 10, 128, 64, 1]) {
+        message.keep(&bytes[..len]);
+        assert_eq!(message.bytes(), &bytes[..len]);
+    }
+}
+
+#[test]
+fn the_query_of_a_client_that_has_left_is_not_the_next_clients() {
+    let (mut stages, client) = (Stages::default(), client());
+    stages.send(&query(b"SELECT 1"), &client, 4_000);
+    stages.link(9_000, 9_000);
+    assert_eq!(stages.answer(10_000), None);
 }

@@ -83,8 +83,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         frontend::parse(self.out.insert(), name, sql, types);
         self.stats.server_parses += 1;
-        let fingerprint = self.server.session.traces.fingerprint;
-        self.server.suspect(Signs::PREPARED, Called::default(), fingerprint);
+        self.server.suspect(Signs::PREPARED, Called::default(), None);
         if is_executed && statement.seen().signs.intersects(Signs::SETTINGS | Signs::OPAQUE) {
             self.server.note_settings(|names| names.note(&statement.sql, true));
         }

@@ -177,7 +177,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
         if self.is_prepared_by_sql(named.name) {
             self.client.session_mut();
-            self.server.suspect(Signs::PREPARED, Called::default(), 0);
+            self.server.suspect(Signs::PREPARED, Called::default(), Some(b""));
             self.owe(entry);
             return Ok(MessageAction::Pass);
         }

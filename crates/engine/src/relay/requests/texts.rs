@@ -16,7 +16,7 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::relay::ledger::{Entry, Expect, Reply, Verb};
 use crate::relay::parse_context::{self, ParseContext};
 use crate::relay::prepared::Statement;
-use crate::relay::text::{fingerprint, text_of};
+use crate::relay::text::text_of;
 use crate::session::scanning::{Scanning, Searched};
 use crate::session::text_history::{Called, TextHistory};
 use crate::shell::Exchange;
@@ -250,7 +250,7 @@ impl<X: Exchange> Requests<'_, X> {
         self.leaves(seen, &head, if parse == 0 { Sent::Query } else { Sent::Parse });
         if found.pinned && !self.server.session.traces.named {
             self.client.session_mut();
-            self.server.suspect(Signs::OPAQUE, Called::default(), fingerprint(&head));
+            self.server.suspect(Signs::OPAQUE, Called::default(), Some(&head));
             self.server.session.traces.named = true;
         }
         if seen.signs.intersects(MAY_SET) {
@@ -422,7 +422,7 @@ impl<X: Exchange> Requests<'_, X> {
             signs |= Signs::LOAD;
         }
         self.client.session_mut();
-        self.server.suspect(signs, called, fingerprint(text));
+        self.server.suspect(signs, called, Some(text));
         if signs.intersects(Signs::SETTINGS | Signs::DISCARD) || text.is_empty() {
             self.server.session.resets.note(text);
         }

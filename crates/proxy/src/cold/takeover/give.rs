@@ -99,7 +99,7 @@ pub(crate) async fn give(controller: Controller, connection: ConsoleConnection) 
                 Ok((successor, handed)) => {
                     let took = began.elapsed().as_millis();
                     log!("process {successor} has taken over");
-                    let stay = controller.totals().await.clients;
+                    let stay = controller.totals().await.clients.logged_in();
                     log!("handed {handed} to {successor} in {took} ms; {stay} stay");
                     return give_rest(&controller, stream, successor).await;
                 }

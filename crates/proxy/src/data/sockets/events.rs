@@ -25,7 +25,7 @@ use crate::{
 use net::sys::{Address, socket};
 
 impl Sockets {
-    /// Notes an error for the flight recorder.
+    /// Notes an error or a pin for the flight recorder.
     pub(super) fn note_event(&self, event: &Event<'_>) {
         let (kind, name, text) = match *event {
             Event::ClientClosing { name, reason, error: true, .. } => {
@@ -37,9 +37,10 @@ impl Sockets {
             Event::ServerClosing { name, reason, failed: true, .. } => {
                 (EventKind::ServerFailed, name, reason)
             }
-            Event::ServerLoginFailed { message } => {
-                (EventKind::ServerLoginFailed, ("", ""), message)
+            Event::ServerLoginFailed { name, message, .. } => {
+                (EventKind::ServerLoginFailed, name, message)
             }
+            Event::Pinned { name, reason } => (EventKind::Pin, name, reason),
             Event::ClientClosing { .. }
             | Event::ServerClosing { .. }
             | Event::LoginAttempt { .. }
@@ -48,6 +49,7 @@ impl Sockets {
             | Event::ServerOpening { .. }
             | Event::CancelOpening { .. }
             | Event::ReserveTaken { .. }
+            | Event::ServerLoginWorks { .. }
             | Event::ConnectQueryFailed { .. } => return,
         };
         lock(&self.shared.journal).note(kind, name, text, self.now);
@@ -98,13 +100,13 @@ impl Sockets {
                 self.cancel_name = Some((database.to_owned(), user.to_owned()));
             }
             Event::ServerOpening { server, name } if connections => self.name_server(server, name),
-            Event::ServerClosing { server, name, reason, age, .. } => {
+            Event::ServerClosing { server, name, reason, age, repeats, .. } => {
                 let is_unreached = reason == CONNECT_FAILED;
                 if is_unreached {
                     self.note_silence(server);
                 }
                 // Each attempt has a line in PgBouncer's log. Weir's has one for the outage.
-                let level = match is_unreached && self.config.source != Source::Ini {
+                let level = match (is_unreached || repeats) && self.config.source != Source::Ini {
                     true => Level::Debug,
                     false => Level::Log,
                 };
@@ -122,14 +124,26 @@ impl Sockets {
             Event::ReserveTaken { client: None, name: (database, user) } => {
                 warning!("{database}/{user}: taking connection from reserve_pool");
             }
-            Event::ServerLoginFailed { message } => warning!("server login failed: {message}"),
+            Event::ServerLoginFailed { message, repeats: false, .. } => {
+                warning!("server login failed: {message}");
+            }
+            Event::ServerLoginWorks { name: (database, user), refused, after } => {
+                let seconds = after as f64 / 1_000_000.0;
+                let plural = if refused == 1 { "" } else { "s" };
+                log!(
+                    "server login of {database}/{user} succeeds again, {seconds:.1} s and {refused} \
+                     refused attempt{plural} after the first refusal"
+                );
+            }
             // PgBouncer's text, with the key's old name.
             Event::ConnectQueryFailed { message } => {
                 error!("S: error while executing exec_on_query: {message}");
             }
             Event::LoginAttempt { .. }
             | Event::LoginFailed { .. }
-            | Event::ServerOpening { .. } => {}
+            | Event::ServerOpening { .. }
+            | Event::ServerLoginFailed { repeats: true, .. }
+            | Event::Pinned { .. } => {}
         }
     }
 

@@ -1,4 +1,5 @@
-//! A login to PostgreSQL in progress, as plain data. `lifecycle/open.rs` carries it out.
+//! A login to PostgreSQL in progress, as plain data, and the purpose of a server that is not opened for
+//! the pool's queue. `lifecycle/open.rs` handles both.
 
 use wire::scram::ScramClient;
 
@@ -70,6 +71,10 @@ pub enum LoginStage {
     ConnectQuery,
     /// A probe asks what `connect_query` has set.
     Asked(Probe),
+    /// The server has refused it. `repeats`: for the same reason as the pool's login before.
+    Refused {
+        repeats: bool,
+    },
 }
 
 /// The protocol version on a new server: 3 and this minor number.
