@@ -3,7 +3,7 @@
 //!
 //! This is a test of the crate `weir-mutants`, as `sim/mutants.rs` is.
 
-#![allow(dead_code, reason = "the other tests need the rest")]
+#![allow(dead_code, unused_imports, reason = "the other tests need the rest")]
 
 mod cancel;
 mod judged;

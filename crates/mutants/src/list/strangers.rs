@@ -53,10 +53,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "The answer to a cancel request counts for the requester that has the slot now",
         seen_in: "",
         noticed_by: "cancel::the_answers_to_a_requester_that_has_left_do_not_count_for_another",
-        changes: &[change(
-            "cancel/requests.rs",
-            "if «client.serial != serial» { return;",
-            "false",
-        )],
+        changes: &[change("cancel/requests.rs", "if «client.serial != serial» { return;", "false")],
     },
 ];

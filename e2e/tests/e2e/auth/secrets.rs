@@ -121,8 +121,7 @@ fn a_corrected_password_is_tried_at_once_behind_a_reload() {
     let mut pooler = setup.secret(&role.name, "wrong").set("server_login_retry", 600).start();
     let why = format!("password authentication failed for user \"{}\"", role.name);
     let failures = || postgres.log().matches(&format!("FATAL:  {why}")).count();
-    let cached =
-        format!("server login has been failing, cached error: {why} (server_login_retry)");
+    let cached = format!("server login has been failing, cached error: {why} (server_login_retry)");
     assert_eq!(refusal(&pooler, &role, &database), why);
     assert_eq!(refusal(&pooler, &role, &database), cached);
     pooler.reload();

@@ -490,16 +490,14 @@ fn a_changed_secret_is_tried_at_once_and_an_unchanged_one_is_not() {
         }
         Arc::new(PoolSettings::new(&config, &config::Database::default(), "alice"))
     };
-    let verifier = |password: &str| {
-        ScramVerifier::from_password(password.as_bytes(), b"salt", 1).to_string()
-    };
-    let keys = |byte| {
-        ServerSecret::Scram(ScramKeys { client_key: [byte; 32], server_key: [byte; 32] })
-    };
+    let verifier =
+        |password: &str| ScramVerifier::from_password(password.as_bytes(), b"salt", 1).to_string();
+    let keys =
+        |byte| ServerSecret::Scram(ScramKeys { client_key: [byte; 32], server_key: [byte; 32] });
     let [first, second] = ["first", "second"].map(verifier);
     let asked = || ServerSecret::Password("asked".into());
     let tried = |learnt: Option<ServerSecret>, before: Option<&str>, now: Option<&str>| {
-        let mut pool = self::pool("");
+        let mut pool = pool("");
         pool.set_settings(settings(before));
         pool.server_secret = learnt;
         pool.failure = Some(failure(100));
@@ -513,7 +511,7 @@ fn a_changed_secret_is_tried_at_once_and_an_unchanged_one_is_not() {
     assert_eq!(tried(Some(keys(1)), Some(&first), Some(&second)), (false, true), "no new keys");
     assert_eq!(tried(Some(keys(1)), Some(&first), Some("right")), (true, true));
     for (learnt, expected) in [(keys(1), false), (keys(2), true), (asked(), true)] {
-        let mut pool = self::pool("");
+        let mut pool = pool("");
         pool.server_secret = Some(keys(1));
         pool.failure = Some(failure(100));
         pool.learn_secret(learnt);
