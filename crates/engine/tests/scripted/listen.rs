@@ -566,7 +566,7 @@ fn an_unneeded_listener_makes_room() {
 
 /// The next client has the slot of the first one. It listens to a channel of that name in another database.
 #[test]
-pub(crate) fn a_notification_for_a_client_that_has_left_is_not_for_the_next_in_its_place() {
+pub(crate) fn a_notification_is_not_for_the_next_client_in_a_slot() {
     let rig = Rig::with_workers(2, |config| {
         add_others(config);
         config.global.pool_mode = PoolMode::Auto;

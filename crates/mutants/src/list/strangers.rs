@@ -8,7 +8,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "TellsNewcomers",
         wrong: "Auto mode: a client gets notifications for the client that had its slot before",
         seen_in: "",
-        noticed_by: "listen::a_notification_for_a_client_that_has_left_is_not_for_the_next_in_its_place",
+        noticed_by: "listen::a_notification_is_not_for_the_next_client_in_a_slot",
         changes: &[change(
             "notify/listen.rs",
             "self.clients.get_mut(id.0 as usize).filter(|one| «one.serial == serial»)",
@@ -39,7 +39,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "EndsOthersCancels",
-        wrong: "The end of a cancel request counts for the server that has the slot now",
+        wrong: "Ends of cancel requests count for other servers",
         seen_in: "",
         noticed_by: "cancel::the_end_of_a_request_for_a_lost_server_does_not_count_for_another",
         changes: &[change(
@@ -50,7 +50,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "AnswersNewcomers",
-        wrong: "The answer to a cancel request counts for the requester that has the slot now",
+        wrong: "Answers to cancel requests count for newcomers",
         seen_in: "",
         noticed_by: "cancel::the_answers_to_a_requester_that_has_left_do_not_count_for_another",
         changes: &[change("cancel/requests.rs", "if «client.serial != serial» { return;", "false")],
