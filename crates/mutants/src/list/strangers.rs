@@ -6,7 +6,7 @@ use super::{Mutant, change};
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "TellsNewcomers",
-        wrong: "Auto mode: a client gets notifications for the client that had its slot before",
+        wrong: "Auto mode: notifications reach the next client in a slot",
         seen_in: "",
         noticed_by: "listen::a_notification_is_not_for_the_next_client_in_a_slot",
         changes: &[change(
