@@ -62,10 +62,10 @@ pub(crate) const VERBS: [Verb; 14] = [
         form: "RELOAD",
         about: "Reads the configuration again, as SIGHUP does. If the file is wrong, the old \
                 configuration stays active and the log says why. If only the users, the HBA rules \
-                or the TLS files cannot be used, the old ones stay active and everything else is \
-                new. The answer is then an error, and a notice names the part. Servers whose \
-                host, port, database or user has changed are replaced. Clients of removed \
-                databases are disconnected.",
+                or the TLS files cannot be used, the old ones and the old `auth_type` stay active \
+                and everything else is new. The answer is then an error, and a notice names the \
+                part. Servers whose host, port, database or user has changed are replaced. \
+                Clients of removed databases are disconnected.",
     },
     Verb {
         form: "PAUSE [<db>]",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::CONSOLE_USER;
 use crate::auth_file::AuthFile;
-use crate::choice::PoolMode;
+use crate::choice::{AuthType, PoolMode};
 use crate::error::Mistake;
 use crate::hba::Hba;
 use crate::host::Host;
@@ -18,6 +18,11 @@ use crate::places::Places;
 use crate::source::Source;
 use crate::table::{Database, Global, Peer, UserSettings};
 use crate::weight::Weight;
+
+/// The answer to RELOAD and SET if the rules stay as they were.
+pub const HBA_KEPT: &str = "auth_hba_file or auth_ident_file could not be read, keeping the rules";
+/// The answer to RELOAD and SET if `auth_ldap_options` stay as they were.
+pub const LDAP_KEPT: &str = "auth_ldap_options are invalid, keeping the old ones";
 
 /// The whole configuration: plain data, replaced as a whole on reload.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,7 +42,7 @@ pub struct Config {
     pub auth_file_unread: bool,
     /// The rules of `auth_hba_file`, with the maps of `auth_ident_file`.
     pub hba: Hba,
-    /// Set if one of the two could not be read.
+    /// Set if one of the two could not be read, or has no valid line among invalid ones.
     pub hba_unread: bool,
     /// `auth_ldap_options`, if they are valid.
     pub ldap: Option<Arc<LdapOptions>>,
@@ -83,20 +88,38 @@ impl Config {
         kept
     }
 
-    /// Keeps the content of a file that can no longer be read, perhaps because it is just being
-    /// replaced. This concerns the users of `auth_file`, as in PgBouncer, and the rules of
-    /// `auth_hba_file`, without which no client could log in. Returns the messages about it.
+    /// Keeps the content of a file that cannot be used, perhaps because it is just being replaced:
+    /// the users of `auth_file`, as in PgBouncer, the rules of `auth_hba_file`, and
+    /// `auth_ldap_options`. An `auth_type` that needs the file stays as it was, too, or nobody could
+    /// log in. Returns the messages about it.
     pub fn keep_unread(&mut self, running: &Self) -> Vec<String> {
         let mut kept = Vec::new();
+        let keeps_type = match self.global.auth_type {
+            AuthType::Any | AuthType::Pam => false,
+            AuthType::Hba => self.auth_file_unread || self.hba_unread,
+            AuthType::Ldap => self.auth_file_unread || self.ldap_is_unusable(),
+            AuthType::Trust
+            | AuthType::Plain
+            | AuthType::Md5
+            | AuthType::ScramSha256
+            | AuthType::Cert => self.auth_file_unread,
+        };
         if self.auth_file_unread {
             self.auth_file = running.auth_file.clone();
             kept.push("auth_file could not be read, keeping its users".to_owned());
         }
-        if self.hba_unread {
+        if self.hba_unread && self.global.auth_type == AuthType::Hba {
             self.hba = running.hba.clone();
-            kept.push(
-                "auth_hba_file or auth_ident_file could not be read, keeping the rules".to_owned(),
-            );
+            kept.push(HBA_KEPT.to_owned());
+        }
+        if self.ldap_is_unusable() && self.global.auth_type == AuthType::Ldap {
+            self.ldap = running.ldap.clone();
+            self.global.auth_ldap_options.clone_from(&running.global.auth_ldap_options);
+            kept.push(LDAP_KEPT.to_owned());
+        }
+        if keeps_type && self.global.auth_type != running.global.auth_type {
+            self.global.auth_type = running.global.auth_type;
+            kept.push(format!("auth_type is still {}", running.global.auth_type.word()));
         }
         kept
     }
@@ -105,6 +128,12 @@ impl Config {
     /// ([`AccessPolicy::ProvenByServer`]): the one of the URL, else one that every PostgreSQL has.
     pub fn proof_database(&self) -> &str {
         self.databases.keys().next().map_or("postgres", String::as_str)
+    }
+
+    /// Is `auth_ldap_options` invalid? Then `auth_type = ldap` lets no client in.
+    pub fn ldap_is_unusable(&self) -> bool {
+        let text = self.global.auth_ldap_options.as_deref().unwrap_or_default();
+        self.ldap.is_none() && !text.is_empty()
     }
 
     /// Returns the database that clients call `name`: its entry, or one made from the entry `*`.

@@ -67,7 +67,7 @@ pub use crate::choice::{
     AuthType, ErrorCodes, LoadBalanceHosts, LogFormat, MetricsNames, PoolMode, SessionSchedule,
     SslMode, Unsupported,
 };
-pub use crate::config::{AccessPolicy, Config};
+pub use crate::config::{AccessPolicy, Config, HBA_KEPT, LDAP_KEPT};
 pub use crate::convert::to_toml;
 pub use crate::describe::describe;
 pub use crate::error::{ConfigError, Mistake, in_words};

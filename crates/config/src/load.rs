@@ -11,6 +11,7 @@ use std::{fs, io};
 use crate::auth_file::AuthFile;
 use crate::auth_query::needs_no_search_path;
 use crate::build::Place;
+use crate::choice::AuthType;
 use crate::config::Config;
 use crate::error::{ConfigError, Mistake, in_words};
 use crate::hba::{Hba, IdentMaps};
@@ -78,6 +79,8 @@ impl Config {
         match key {
             "auth_file" => self.load_auth_file(|name| read_file(Path::new(&name))),
             "auth_hba_file" | "auth_ident_file" => self.load_hba(read_text),
+            // The files may have been unreadable when the configuration was read.
+            "auth_type" if self.global.auth_type == AuthType::Hba => self.load_hba(read_text),
             "auth_ldap_options" => self.read_ldap_options(),
             _ => {}
         }
@@ -85,7 +88,8 @@ impl Config {
     }
 
     /// As in PgBouncer, an unreadable file or an invalid line is a warning: clients that only it
-    /// would let in are refused. On a reload, [`Self::keep_unread`] keeps the old content.
+    /// would let in are refused. On a reload, [`Self::keep_unread`] keeps the old rules if the new
+    /// ones would let in nobody by mistake.
     fn load_hba(&mut self, read: impl Fn(&Path) -> io::Result<String>) {
         let mut warnings = Vec::new();
         let mut open = |name: &str, key: &'static str| {
@@ -106,8 +110,9 @@ impl Config {
         let lacks = Cell::new(!warnings.is_empty());
         let further = |name: &str| read(&folder.join(name)).inspect_err(|_| lacks.set(true)).ok();
         let (hba, odder) = Hba::parse(&content, &Arc::from(name.as_str()), &maps, &further);
+        // Without any rule, nobody could log in.
+        self.hba_unread = lacks.get() || hba.rules.is_empty() && !odder.is_empty();
         self.hba = hba;
-        self.hba_unread = lacks.get();
         self.warnings.extend(warnings.into_iter().chain(odd).chain(odder));
     }
 

@@ -21,7 +21,7 @@ fn main() {
     }
     let mut misfits: Vec<Option<String>> = list::mutants().map(lacks_file).collect();
     copy_dir(Path::new(ENGINE), &copy, Path::new(""), &mut misfits);
-    let mut tests = String::new();
+    let (mut tests, mut scripted) = (String::new(), String::new());
     for (at, mutant) in list::mutants().enumerate() {
         let name = mutant.name;
         let outcome = match &misfits[at] {
@@ -29,11 +29,16 @@ fn main() {
                 println!("cargo:warning={why}");
                 format!("panic!(\"{{}}\", {why:?})")
             }
-            None => format!("crate::caught_mutant({at})"),
+            None => match mutant.script() {
+                Some(script) => format!("crate::caught_mutant({at}, crate::{script})"),
+                None => format!("crate::caught_mutant({at})"),
+            },
         };
+        let tests = if mutant.script().is_some() { &mut scripted } else { &mut tests };
         let _ = writeln!(tests, "#[test]\nfn {name}() {{\n    {outcome}\n}}");
     }
     fs::write(out.join("tests.rs"), tests).expect("OUT_DIR can be written");
+    fs::write(out.join("scripted_tests.rs"), scripted).expect("OUT_DIR can be written");
 }
 
 /// Returns an error text if a file that the mutant changes does not exist.

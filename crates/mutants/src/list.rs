@@ -1,5 +1,6 @@
 //! The list of mutants: engines that are broken on purpose, each in one way. The simulator must
-//! notice each of them, by the check that its entry names.
+//! notice each of them, by the check that its entry names. If the simulator cannot, a scripted test
+//! must.
 //!
 //! To add a mutant, add an entry to one of the files beside this one: the fault, its place, and the
 //! check that must notice it (`CHECKS` in `crates/engine/tests/sim/mutants.rs`). Its name becomes a
@@ -14,6 +15,7 @@ mod replies;
 mod routing;
 mod sessions;
 mod statements;
+mod strangers;
 
 /// An engine that is broken in one way.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub struct Mutant {
     pub wrong: &'static str,
     /// Poolers that had this fault, or empty.
     pub seen_in: &'static str,
-    /// The check that must notice it.
+    /// The check of the simulator that must notice it, or a scripted test with its module.
     pub noticed_by: &'static str,
     pub changes: &'static [Change],
 }
@@ -55,6 +57,14 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         sessions::MUTANTS,
         listening::MUTANTS,
         routing::MUTANTS,
+        strangers::MUTANTS,
     ];
     topics.into_iter().flatten()
+}
+
+impl Mutant {
+    /// Returns the scripted test that must notice it; None if the simulator must.
+    pub fn script(&self) -> Option<&'static str> {
+        self.noticed_by.contains("::").then_some(self.noticed_by)
+    }
 }

@@ -286,6 +286,40 @@ fn rules_hold_on_while_their_files_cannot_be_read() {
 }
 
 #[test]
+fn a_reload_whose_files_cannot_be_used_keeps_the_way_to_log_in() {
+    let folder = Folder::new();
+    let odd = folder.write("odd.conf", "host all all nonsense md5\n").display().to_string();
+    let pooler = start(&folder, 1, None);
+    let controller = pooler.controller();
+    let ini = fs::read_to_string(folder.0.join("weir.ini")).unwrap();
+    let still = "auth_type is still trust";
+    for (auth_type, key, value, kept) in [
+        ("hba", "auth_hba_file", "/no/such/file", Some(config::HBA_KEPT)),
+        ("hba", "auth_hba_file", odd.as_str(), Some(config::HBA_KEPT)),
+        ("ldap", "auth_ldap_options", "nonsense", Some(config::LDAP_KEPT)),
+        ("md5", "auth_file", "/no/such", Some("auth_file could not be read, keeping its users")),
+        // Files that the new way does not need are no reason to keep the old one.
+        ("md5", "auth_hba_file", "/no/such/file", None),
+    ] {
+        folder.write("weir.ini", &format!("{ini}auth_type = {auth_type}\n{key} = {value}\n"));
+        let told = controller.reload().map(|_| ()).map_err(|error| error.to_string());
+        assert_eq!(told, kept.map_or(Ok(()), |kept| Err(format!("{kept}, {still}"))));
+        let now = controller.config().global.auth_type.word();
+        assert_eq!(now, if kept.is_some() { "trust" } else { auth_type }, "{key} = {value}");
+    }
+    // The file could not be read, and no rule is known.
+    let refused = controller.set("auth_type", "hba").unwrap_err();
+    assert_eq!(refused, config::HBA_KEPT);
+    assert_eq!(controller.config().global.auth_type.word(), "md5");
+    let refused = controller.set("auth_ldap_options", "nonsense").unwrap_err();
+    assert_eq!(refused, config::LDAP_KEPT);
+    fs::write(&odd, "host all all nonsense md5\nlocal all all trust\n").unwrap();
+    controller.set("auth_hba_file", &odd).unwrap();
+    controller.set("auth_type", "hba").unwrap();
+    assert_eq!(controller.config().hba.rules.len(), 1);
+}
+
+#[test]
 fn unusable_tls_values_are_not_set() {
     let folder = Folder::new();
     let pooler = start(&folder, 1, None);
@@ -304,7 +338,7 @@ fn each_set_tells_what_it_has_found_odd_and_no_more() {
     let folder = Folder::new();
     let pooler = start(&folder, 1, None);
     let controller = pooler.controller();
-    let odd = folder.write("hba.conf", "nonsense\n").display().to_string();
+    let odd = folder.write("hba.conf", "nonsense\nlocal all all trust\n").display().to_string();
     for _ in 0..2 {
         controller.set("auth_hba_file", &odd).unwrap();
         assert_eq!(controller.config().warnings.len(), 1);

@@ -134,6 +134,36 @@ fn a_kill_drops_everybody_and_leaves_the_database_paused() {
     assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
 }
 
+/// As in PgBouncer 1.25: KILL without a name is for the databases that have a pool, and each of them is
+/// resumed by its name. Debian 12's PgBouncer requires a name.
+#[test]
+fn a_kill_without_a_name_is_undone_database_by_database() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let setup = setup.database("other", &format!("dbname={database}"));
+    let pooler = setup.database("*", "").start();
+    let names = [database.as_str(), "postgres"];
+    let mut clients = names.map(|name| pooler.client(name));
+    // Its client has left, and its pool is still there.
+    assert_eq!(pooler.client("other").value("SELECT 1"), "1");
+    let mut console = pooler.console();
+    assert_eq!(console.query("KILL").tags, ["KILL"]);
+    for client in &mut clients {
+        assert_eq!(last_words(client), "database removed");
+    }
+    let text = "pooler is not paused/suspended";
+    assert_eq!(error(&console.query("RESUME")), ("ERROR", "08P01", text));
+    for name in names.into_iter().chain(["other"]) {
+        assert_eq!(console.query(&format!("RESUME {name}")).tags, ["RESUME"], "{name}");
+        assert_eq!(pooler.client(name).value("SELECT 1"), "1", "{name}");
+        let refused = console.query(&format!("RESUME {name}"));
+        let text = format!("database {name} is not paused");
+        assert_eq!(error(&refused), ("ERROR", "08P01", text.as_str()));
+    }
+}
+
 #[test]
 fn one_client_is_dropped_by_its_id() {
     if !support::only_weir() {

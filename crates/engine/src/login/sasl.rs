@@ -68,7 +68,7 @@ impl<X: Exchange> Engine<X> {
         self.exchange.pool(pool, |pool| {
             // A forced user has its own credentials.
             if !pool.settings.forced_user {
-                pool.server_secret = Some(server_secret);
+                pool.learn_secret(server_secret);
             }
         });
     }
@@ -116,7 +116,7 @@ impl<X: Exchange> Engine<X> {
             })
         });
         if let Some(keys) = found {
-            self.exchange.pool(pool, |pool| pool.server_secret = Some(ServerSecret::Scram(keys)));
+            self.exchange.pool(pool, |pool| pool.learn_secret(ServerSecret::Scram(keys)));
         }
     }
 

@@ -3,7 +3,7 @@
 use wire::scram::ScramKeys;
 
 /// A secret for logins to servers, learnt from a client's login.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum ServerSecret {
     /// The password that `auth_query` returned and the client has proven.
     Password(String),

@@ -106,7 +106,7 @@ fn the_server_is_not_given_out_before_the_cancel_request_is_over() {
 
 /// The first request was for a server that has died. Another server now has its slot.
 #[test]
-fn the_end_of_a_request_for_a_lost_server_does_not_count_for_another() {
+pub(crate) fn the_end_of_a_request_for_a_lost_server_does_not_count_for_another() {
     let rig = Rig::of_size(1);
     let (_client, key, server) = busy(&rig, 0);
     asks(&rig, 0, &key);
@@ -172,7 +172,7 @@ fn a_requester_that_leaves_has_asked_all_the_same() {
 }
 
 #[test]
-fn the_answers_to_a_requester_that_has_left_do_not_count_for_another() {
+pub(crate) fn the_answers_to_a_requester_that_has_left_do_not_count_for_another() {
     let rig = Rig::with_workers(3, |_| {});
     let (_one, key, _) = busy(&rig, 0);
     let (_two, other_key, _) = busy(&rig, 0);

@@ -112,15 +112,23 @@ fn pam_checks_users_without_auth_query() {
     assert!(rig.logged("PAM can't be used together with database authentication"));
 }
 
+/// The next client has the slot of the one that was asked about.
 #[test]
-fn an_answer_is_for_the_question_that_was_asked() {
-    let rig = rig(|_| {});
-    let client = asked(&rig, "alice");
-    client.send([password("it")]);
-    let (id, serial, _) = rig.check();
-    client.leave();
-    let next = asked(&rig, "alice");
-    rig.answer_check(id, serial, &Checked::Password(true));
-    next.expect([]);
-    assert!(next.is_open());
+pub(crate) fn an_answer_is_for_the_question_that_was_asked() {
+    for has_answered in [false, true] {
+        let rig = rig(|_| {});
+        let client = asked(&rig, "alice");
+        client.send([password("it")]);
+        let (id, serial, _) = rig.check();
+        client.leave();
+        let next = asked(&rig, "alice");
+        if has_answered {
+            next.send([password("wrong")]);
+            assert_eq!(rig.check().0, id);
+        }
+        rig.answer_check(id, serial, &Checked::Password(true));
+        assert_eq!(rig.servers(), 0);
+        next.expect([]);
+        assert!(next.is_open());
+    }
 }

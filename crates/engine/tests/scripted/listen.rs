@@ -563,3 +563,29 @@ fn an_unneeded_listener_makes_room() {
     bob.expect_welcome(&[]);
     assert!(rig.logged("evicted"));
 }
+
+/// The next client has the slot of the first one. It listens to a channel of that name in another database.
+#[test]
+pub(crate) fn a_notification_is_not_for_the_next_client_in_a_slot() {
+    let rig = Rig::with_workers(2, |config| {
+        add_others(config);
+        config.global.pool_mode = PoolMode::Auto;
+    });
+    let (client, _, first_listener, _) = listening(&rig, 1);
+    // The first listener's worker does not know yet that the client has left.
+    rig.hold_mail_of(0);
+    client.leave();
+    let next = rig.client_of(1, "alice", "other");
+    let server = rig.server(2);
+    listen(&next, &server);
+    let listener = rig.server(3);
+    let mark = begin(&listener, "LISTEN \"news\";");
+    let token = handing_over(&server, &mark);
+    let marked = told(5, &mark, &token);
+    server.send([complete("LISTEN"), complete("NOTIFY"), marked.clone(), ready('I')]);
+    server.send([done("UNLISTEN")]);
+    listener.send([marked, told(5, "news", "its own")]);
+    next.expect([told(5, "news", "its own")]);
+    first_listener.send([told(5, "news", "of the other database")]);
+    next.expect([]);
+}

@@ -118,6 +118,11 @@ impl Rig {
         self.0.borrow_mut().pump();
     }
 
+    /// From now on this worker reads no mail.
+    pub(crate) fn hold_mail_of(&self, worker: usize) {
+        self.0.borrow_mut().inattentive = Some(worker);
+    }
+
     /// Delivers so many letters although mail is held.
     pub(crate) fn deliver_letters(&self, count: usize) {
         self.0.borrow_mut().letters_let_through = count;

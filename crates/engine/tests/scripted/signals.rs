@@ -377,7 +377,7 @@ fn a_client_of_another_postgresql_server_is_not_signaled() {
 }
 
 #[test]
-fn a_later_client_in_its_place_is_not_hit() {
+pub(crate) fn a_later_client_in_its_place_is_not_hit() {
     let rig = auto(2, |_| {});
     let (target, pid, server) = busy(&rig, 0);
     let requester = rig.client_at(1);

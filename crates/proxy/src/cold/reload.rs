@@ -119,12 +119,19 @@ impl Controller {
         config.errors.clear();
         (config.auth_file_unread, config.hba_unread) = (false, false);
         config.set(key, value).map_err(|reason| reason.to_string())?;
-        let kept = config.keep_unread(&running);
-        // Invalid rules are refused. Unusable users are accepted, as in PgBouncer.
-        if config.hba_unread {
+        // Rules and LDAP options that let nobody in are refused. Unusable users are accepted, as in
+        // PgBouncer.
+        let concerns_ldap = matches!(key, "auth_type" | "auth_ldap_options");
+        let unusable = match () {
+            () if config.hba_unread => Some(config::HBA_KEPT),
+            () if concerns_ldap && config.ldap_is_unusable() => Some(config::LDAP_KEPT),
+            () => None,
+        };
+        if let Some(reason) = unusable {
             report(&config);
-            return Err(kept.join(", "));
+            return Err(reason.to_owned());
         }
+        config.keep_unread(&running);
         let mut notice = None;
         if Global::concerns_tls(key) {
             match TlsContexts::load(&config.global) {

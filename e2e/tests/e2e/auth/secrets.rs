@@ -106,3 +106,30 @@ fn a_changed_password_is_told_at_once_behind_a_reconnect() {
     assert_eq!(told.message(), why);
     assert_eq!(busy.query("COMMIT").tags, ["COMMIT"]);
 }
+
+/// As soon as `auth_file` is corrected, and not after `server_login_retry`. A RELOAD that changes nothing
+/// tries nothing, because repeated failures may lock the user.
+#[test]
+fn a_corrected_password_is_tried_at_once_behind_a_reload() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::start();
+    let role = postgres.role(ServerAuth::Scram);
+    let database = postgres.database();
+    let setup = Pooler::before(&postgres).database(&database, "").set("auth_type", "trust");
+    let mut pooler = setup.secret(&role.name, "wrong").set("server_login_retry", 600).start();
+    let why = format!("password authentication failed for user \"{}\"", role.name);
+    let failures = || postgres.log().matches(&format!("FATAL:  {why}")).count();
+    let cached = format!("server login has been failing, cached error: {why} (server_login_retry)");
+    assert_eq!(refusal(&pooler, &role, &database), why);
+    assert_eq!(refusal(&pooler, &role, &database), cached);
+    pooler.reload();
+    assert_eq!(refusal(&pooler, &role, &database), cached);
+    assert_eq!(failures(), 1);
+    pooler.reconfigure(|ini| ini.secret(&role.name, &role.password));
+    pooler.reload();
+    let client = RawClient::login(pooler.port(), &role.name, &database, &role.password);
+    assert_eq!(client.expect("the right password").value("SELECT current_user"), role.name);
+    assert_eq!(failures(), 1);
+}

@@ -9,6 +9,7 @@ use super::{Parked, Pool};
 use crate::ids::{Waiter, WorkerId};
 use crate::login::server_secret::ServerSecret;
 use crate::settings::PoolSettings;
+use wire::secret::Secret;
 
 /// May clients be given servers?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +79,32 @@ impl<T> Pool<T> {
             self.replace_servers();
             self.is_told = false;
         }
+        self.review_secret(&settings);
         self.settings = settings;
+    }
+
+    /// After a refused login, a changed password is tried at once. An unchanged one is not, because
+    /// repeated failures may lock the user.
+    fn review_secret(&mut self, new: &PoolSettings) {
+        if self.settings.secret == new.secret {
+            return;
+        }
+        match (&self.server_secret, &self.settings.secret, &new.secret) {
+            // The keys of a new verifier are known when a client has shown them.
+            (Some(ServerSecret::Scram(_)), Some(_), Some(Secret::Scram(_))) => return,
+            // The secret came from `auth_query`, which is not asked about users of `auth_file`.
+            (Some(_), None, Some(_)) => self.server_secret = None,
+            (Some(_), _, None) | (Some(_), Some(_), Some(_)) | (None, _, _) => {}
+        }
+        self.failure = None;
+    }
+
+    /// Keeps a secret for further logins to PostgreSQL. If it is a new one, it is tried at once.
+    pub fn learn_secret(&mut self, secret: ServerSecret) {
+        if self.server_secret.as_ref() != Some(&secret) {
+            self.server_secret = Some(secret);
+            self.failure = None;
+        }
     }
 
     /// Uses a reserved place. Returns the secret for the login, and the epoch of the new server.

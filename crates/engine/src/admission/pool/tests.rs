@@ -11,6 +11,7 @@ use crate::routing::Place;
 use crate::server::{Server, ServerLogin};
 use crate::values::Values;
 use crate::vars::Vars;
+use wire::scram::{ScramKeys, ScramVerifier};
 
 /// Here a server's connection is its serial number.
 type Pool = super::Pool<u64>;
@@ -478,6 +479,44 @@ fn settings_that_lead_elsewhere_replace_the_servers() {
     };
     assert!(!changed("pool_size=3") && !changed("password=secret") && !changed("timezone=UTC"));
     assert!(changed("port=1") && changed("dbname=other") && changed("user=alice"));
+}
+
+#[test]
+fn a_changed_secret_is_tried_at_once_and_an_unchanged_one_is_not() {
+    let settings = |secret: Option<&str>| {
+        let mut config = Config::default();
+        if let Some(secret) = secret {
+            config.auth_file.users.insert("alice".into(), secret.into());
+        }
+        Arc::new(PoolSettings::new(&config, &config::Database::default(), "alice"))
+    };
+    let verifier =
+        |password: &str| ScramVerifier::from_password(password.as_bytes(), b"salt", 1).to_string();
+    let keys =
+        |byte| ServerSecret::Scram(ScramKeys { client_key: [byte; 32], server_key: [byte; 32] });
+    let [first, second] = ["first", "second"].map(verifier);
+    let asked = || ServerSecret::Password("asked".into());
+    let tried = |learnt: Option<ServerSecret>, before: Option<&str>, now: Option<&str>| {
+        let mut pool = pool("");
+        pool.set_settings(settings(before));
+        pool.server_secret = learnt;
+        pool.failure = Some(failure(100));
+        pool.set_settings(settings(now));
+        (pool.failure.is_none(), pool.server_secret.is_some())
+    };
+    assert_eq!(tried(None, Some("wrong"), Some("wrong")), (false, false));
+    assert_eq!(tried(None, Some("wrong"), Some("right")), (true, false));
+    assert_eq!(tried(None, Some("wrong"), None), (true, false));
+    assert_eq!(tried(Some(asked()), None, Some("right")), (true, false), "no longer asked for");
+    assert_eq!(tried(Some(keys(1)), Some(&first), Some(&second)), (false, true), "no new keys");
+    assert_eq!(tried(Some(keys(1)), Some(&first), Some("right")), (true, true));
+    for (learnt, expected) in [(keys(1), false), (keys(2), true), (asked(), true)] {
+        let mut pool = pool("");
+        pool.server_secret = Some(keys(1));
+        pool.failure = Some(failure(100));
+        pool.learn_secret(learnt);
+        assert_eq!(pool.failure.is_none(), expected);
+    }
 }
 
 #[test]

@@ -36,6 +36,8 @@ pub(crate) struct World {
     /// The number of bytes that one read returns.
     pub(crate) chunk: usize,
     pub(crate) mail_is_held: bool,
+    /// The worker that reads no mail.
+    pub(crate) inattentive: Option<usize>,
     /// So many letters are delivered although mail is held.
     pub(crate) letters_let_through: usize,
     /// Are events of servers' sockets held back?
@@ -56,6 +58,7 @@ impl World {
             automatic: true,
             chunk: usize::MAX,
             mail_is_held: false,
+            inattentive: None,
             letters_let_through: 0,
             servers_are_held: false,
         }
@@ -128,7 +131,8 @@ impl World {
     }
 
     fn next_mail(&mut self, worker: usize) -> Option<engine::shell::Mail<Transport>> {
-        if self.mail_is_held && self.letters_let_through == 0 {
+        let is_held = self.mail_is_held && self.letters_let_through == 0;
+        if is_held || self.inattentive == Some(worker) {
             return None;
         }
         let mail = self.shared.state(|state| state.mail[worker].pop_front())?;
