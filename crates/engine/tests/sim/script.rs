@@ -1,6 +1,7 @@
 //! The script of one simulated client, composed at random in advance. It does not know the outcome,
 //! which the reference knows.
 
+mod firing;
 mod lasting;
 mod listening;
 mod meanings;
@@ -11,6 +12,7 @@ use config::PoolMode;
 use wire::frontend;
 
 use crate::rng::Rng;
+use crate::setup::Fleet;
 use crate::sql::Tag;
 
 #[derive(Clone, Debug)]
@@ -57,6 +59,8 @@ pub(crate) struct Author<'a> {
     /// It uses no statement names, and the unnamed statement only in the batch of its Parse.
     pub(crate) plain: bool,
     pub(crate) listens: bool,
+    /// What stands in place of the library on the servers.
+    pub(crate) fleet: Fleet,
     /// The mode may change to session mode and back.
     pub(crate) alternates: bool,
     /// Does a reload of the servers change the default of a setting?
@@ -106,6 +110,7 @@ impl<'a> Author<'a> {
             draws,
             plain,
             listens: false,
+            fleet: Fleet::None,
             alternates: false,
             restyles: false,
             mixes: false,
@@ -189,6 +194,11 @@ impl<'a> Author<'a> {
         }
         if self.listens && self.rng.once_in(2) {
             return self.listening();
+        }
+        match self.fleet {
+            Fleet::Reports if self.rng.once_in(3) => return self.firing(),
+            Fleet::Forged if self.rng.once_in(6) => return self.forging(),
+            Fleet::Reports | Fleet::Forged | Fleet::Mixed | Fleet::None => {}
         }
         if self.mode == PoolMode::Auto && self.rng.once_in(5) {
             return self.lasting();
