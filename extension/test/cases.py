@@ -354,7 +354,7 @@ def case_after_a_failed_restoration_nothing_runs(run):
         for text in requests:
             session.send(b"Q", fails.encode() + b"\0")
             if pipelined:
-                answers = session.pipeline([text.split(";")[0], "INSERT INTO effects VALUES (2)"], 1)
+                answers = session.pipeline([text if "$$" in text else text.split(";")[0], "INSERT INTO effects VALUES (2)"], 1)
             else:
                 session.send(b"Q", text.encode() + b"\0")
                 session.send(b"Q", b"INSERT INTO effects VALUES (2)\0")
