@@ -25,6 +25,7 @@ use crate::relay::kept_request::{KeptRequest, Outline};
 use crate::relay::ledger::Ledger;
 use crate::relay::prepared::ServerStatements;
 use crate::relay::stream::Stream;
+use crate::session::ahead::Key;
 use crate::session::carried::Carried;
 use crate::session::on_server::ServerSession;
 use crate::session::pins::Pins;
@@ -158,6 +159,7 @@ pub struct ServerLogin {
     /// The server is asked to report its session's state.
     pub asks_report: bool,
     pub state_report: Option<StateReport>,
+    pub key: Key,
 }
 
 /// How far a login to PostgreSQL has come.
@@ -348,6 +350,7 @@ impl Server {
     /// Unlinks the client, which has this serial number.
     pub fn lose_client(&mut self, serial: u64) {
         self.client = None;
+        self.session.ahead.iter_mut().for_each(|ahead| drop(ahead.take()));
         self.session.before = None;
         self.session.deallocations.clear();
         (self.session.context_changed, self.session.may_set) = (false, false);
@@ -429,7 +432,12 @@ impl Server {
         }
         let Some(report) = &mut self.session.state_report else { return };
         report.hear(value, is_clients);
+        let is_ahead = matches!(self.phase, ServerPhase::Preparing(Preparation::Ahead(_)));
         if is_clients {
+            self.session.traces.note_report();
+        } else if is_ahead && !report.is_known() {
+            // The request is under way, so it is judged by the next report.
+            report.resume();
             self.session.traces.note_report();
         } else if !report.is_known() {
             // The report is not understood, so later ones would not show a client's state either.

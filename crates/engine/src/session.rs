@@ -4,6 +4,7 @@
 //! client carries, or state that pins the server. The other files are plain data: signs of texts, the
 //! probe, state reports, pins. It never forwards a client's message.
 
+pub mod ahead;
 pub(crate) mod carried;
 mod holding;
 pub(crate) mod on_server;

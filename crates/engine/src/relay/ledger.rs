@@ -241,6 +241,15 @@ impl Ledger {
         self.push(entry);
     }
 
+    /// Enters a message that was sent before all those whose replies are owed.
+    pub fn owe_first(&mut self, entry: Entry) {
+        let behind = std::mem::take(&mut self.owed);
+        self.latest.leave(behind.len());
+        self.undo_bytes = 0;
+        self.push(entry);
+        behind.into_iter().for_each(|entry| self.push(entry));
+    }
+
     #[inline]
     fn push(&mut self, entry: Entry) {
         self.latest.enter(&entry, self.owed.len());

@@ -36,6 +36,8 @@ const WHOLE_LEN_MAX: usize = 1 << 20;
 /// Why the reading of an input stopped.
 enum Stop {
     Incomplete,
+    /// The settings that were sent ahead of the request are answered.
+    Ahead,
     /// The server broke the protocol.
     Violation(String),
     /// The client has begun a transaction, which statement mode forbids.
@@ -73,6 +75,7 @@ impl<X: Exchange> Engine<X> {
             settings: &view.settings,
             refused: false,
             farewell: false,
+            ahead_answered: false,
             schema_changed: false,
             transaction_ended: false,
             notified: Vec::new(),
@@ -111,6 +114,12 @@ impl<X: Exchange> Engine<X> {
                     self.spread(on, &notified);
                 }
                 self.after_replies(on, io);
+            }
+            Stop::Ahead => {
+                if used < input.len() {
+                    server.stream.hold_rest(joined, bytes, used);
+                }
+                self.ahead_answered(on, io);
             }
             Stop::Violation(why) => self.lose_server(on, CloseReason::Said(&why), io),
             Stop::TransactionBlock => {
@@ -306,6 +315,8 @@ struct Replies<'a> {
     refused: bool,
     /// The server ends, and its client is told.
     farewell: bool,
+    /// The settings that were sent ahead of the client's request are answered.
+    ahead_answered: bool,
     /// The schema has changed, so texts may have another meaning from now on.
     schema_changed: bool,
     transaction_ended: bool,
@@ -363,6 +374,9 @@ impl Replies<'_> {
             self.server.stream.dropping = !to_client;
             if self.farewell {
                 return Stop::Farewell;
+            }
+            if self.ahead_answered {
+                return Stop::Ahead;
             }
             self.write_due();
             rows_pass = self.rows_pass();
@@ -465,6 +479,9 @@ impl Replies<'_> {
                     return Err(Stop::Violation("malformed ReadyForQuery".into()));
                 }
                 self.server.status = status;
+                let is_ahead =
+                    matches!(self.server.phase, ServerPhase::Preparing(Preparation::Ahead(_)));
+                self.ahead_answered = is_ahead && settled.owner == Owner::Nobody;
                 if status == b'I' {
                     self.transaction_ended |= settled.owner == Owner::Client;
                     // A statement that was prepared in between may have seen either schema, and the

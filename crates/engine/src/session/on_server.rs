@@ -1,6 +1,7 @@
 //! The state of the session on a server (`pool_mode = auto`): plain data. Most of it concerns the
 //! current transaction of the server's client.
 
+use crate::session::ahead::Ahead;
 use crate::session::pins::Pinned;
 use crate::session::resets::Resets;
 use crate::session::scanning::Scanning;
@@ -41,4 +42,6 @@ pub struct ServerSession {
     pub last_draw: u32,
     /// The server's reports of its session, if it sends state reports.
     pub state_report: Option<Box<StateReport>>,
+    /// Set if settings and a request can be sent in one write.
+    pub ahead: Option<Box<Ahead>>,
 }

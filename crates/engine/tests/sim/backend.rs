@@ -80,6 +80,11 @@ pub(crate) enum Busy {
 pub(crate) const FOLLOWS: &str = "^";
 pub(crate) const NOTICED: &str = "~";
 
+/// The library's refusal.
+fn not_restored() -> Error {
+    Error("55000", "the client's settings were not restored, so nothing runs here".into())
+}
+
 /// PostgreSQL gathers so many bytes before it writes.
 const OUTPUT_BUFFER_LEN: usize = 8192;
 
@@ -387,6 +392,24 @@ impl Backend {
             self.complaints.push(format!("message of unknown type {code:#x}"));
             return self.die(Some(("08P01", "invalid frontend message type")));
         }
+        if self.refuses_message(code, body) && !self.skipping {
+            match code {
+                frontend::QUERY | frontend::FUNCTION_CALL => {
+                    self.fail(&not_restored());
+                    return self.ready();
+                }
+                frontend::PARSE
+                | frontend::BIND
+                | frontend::DESCRIBE
+                | frontend::EXECUTE
+                | frontend::CLOSE => {
+                    self.fail(&not_restored());
+                    self.skipping = true;
+                    return;
+                }
+                _ => {}
+            }
+        }
         match code {
             frontend::TERMINATE => self.phase = Phase::Gone,
             frontend::SYNC => {
@@ -434,6 +457,7 @@ impl Backend {
     }
 
     fn fail(&mut self, error: &Error) {
+        self.note_error();
         let mut fields = ErrorFields::new("ERROR", error.0, &error.1);
         fields.fields.insert(1, (b'V', b"ERROR".to_vec()));
         if error.0 == extended::CHANGED {

@@ -42,7 +42,7 @@ impl Fleet {
             Self::Reports => Library::Loaded,
             Self::Mixed => match rng.below(8) {
                 0..=2 => Library::Loaded,
-                3 => Library::Unsure,
+                3 => rng.pick(&[Library::Unsure, Library::Older]),
                 4 => Library::Newer,
                 5 if rng.once_in(3) => Library::Refused,
                 _ => Library::Absent,

@@ -54,6 +54,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "SendsRequestsAheadToOldLibraries",
+        wrong: "Auto mode: a request follows settings at once on a server that would run it without them",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change("session/state_report.rs", "«self.version >= REFUSING_VERSION»", "true")],
+    },
+    Mutant {
+        name: "AnswersWithRefusal",
+        wrong: "Auto mode: a client gets the refusal of a request that followed refused settings",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "lifecycle/ahead.rs",
+            "if «server.own_error.take().is_some()» { return self.move_request",
+            "{ server.own_error = None; false }",
+        )],
+    },
+    Mutant {
         name: "KeepsEvents",
         wrong: "Auto mode: the events of a transaction also count for later ones",
         seen_in: "",

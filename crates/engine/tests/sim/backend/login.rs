@@ -6,7 +6,7 @@ use wire::scram::{self, ScramServer, ScramVerifier};
 use wire::startup::{self, StartupRequest};
 use wire::{HEADER_LEN, Header, backend, md5};
 
-use super::reports::{ASK, Library};
+use super::reports::{ASK, KEY, Library};
 use super::{Backend, Phase};
 use crate::settings::{NAMES, PATH, Settings};
 
@@ -94,6 +94,7 @@ impl Backend {
                     return Err((sqlstate, "go away".into()));
                 }
                 self.reporter.is_asked = packet.get(ASK).is_some();
+                self.reporter.key = packet.get(KEY).unwrap_or_default().to_vec();
                 if self.reporter.is_asked && self.reporter.library == Library::Refused {
                     return Err(("08P01", format!("unsupported startup parameter: {ASK}")));
                 }

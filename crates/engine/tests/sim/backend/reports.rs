@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use wire::backend;
+use wire::{backend, frontend};
 
 use super::{Backend, Block};
 use crate::settings::{CURSOR, FORGED, LOCK, OBJECT};
@@ -11,6 +11,9 @@ use crate::settings::{CURSOR, FORGED, LOCK, OBJECT};
 /// The name of the reported parameter, and of the startup parameter that asks for reports.
 const NAME: &[u8] = b"weir.state";
 pub(super) const ASK: &str = "weir.report";
+/// The startup parameter whose first half marks texts that restore settings.
+pub(super) const KEY: &str = "weir.key";
+const HALF_LEN: usize = 16;
 
 /// A server whose library is `Unsure` cannot tell the state in every such report.
 const UNSURE_EVERY: usize = 5;
@@ -21,6 +24,8 @@ pub(crate) enum Library {
     #[default]
     Absent,
     Loaded,
+    /// Version 1.0, which runs requests after a text that failed to restore settings.
+    Older,
     /// It is loaded, and sometimes cannot tell the state.
     Unsure,
     /// It sends items that Weir does not know.
@@ -45,11 +50,20 @@ pub(super) struct Reporter {
     number: usize,
     /// The number of reports, including those that were left out since nothing had changed.
     count: usize,
+    pub(super) key: Vec<u8>,
+    /// Is the current message a text that restores settings?
+    is_restoring: bool,
+    /// Has the last such text failed?
+    refuses: bool,
 }
 
 impl Reporter {
     fn is_on(&self) -> bool {
-        self.is_asked && matches!(self.library, Library::Loaded | Library::Unsure | Library::Newer)
+        self.is_asked
+            && match self.library {
+                Library::Loaded | Library::Older | Library::Unsure | Library::Newer => true,
+                Library::Absent | Library::Refused | Library::Forged => false,
+            }
     }
 
     /// Has it reported that the state is unknown?
@@ -65,6 +79,24 @@ impl Backend {
             self.reporter.events.remove("lastval");
         }
         self.reporter.events.insert(event);
+    }
+
+    /// A message begins. Is it refused, because the last text that restores settings has failed?
+    pub(super) fn refuses_message(&mut self, code: u8, body: &[u8]) -> bool {
+        let reporter = &mut self.reporter;
+        let half = reporter.key.get(..HALF_LEN).unwrap_or_default();
+        let mark = [b"/*weir ", half, b"*/"].concat();
+        let guards = reporter.is_on() && reporter.library != Library::Older && !half.is_empty();
+        reporter.is_restoring = guards && code == frontend::QUERY && body.starts_with(&mark);
+        if reporter.is_restoring {
+            reporter.refuses = false;
+        }
+        reporter.refuses
+    }
+
+    /// An error goes out.
+    pub(super) fn note_error(&mut self) {
+        self.reporter.refuses |= self.reporter.is_restoring;
     }
 
     /// Writes the report that precedes ReadyForQuery, if one is due.
@@ -90,7 +122,16 @@ impl Backend {
         let mut report = state.clone();
         reporter.last = state;
         if is_first {
-            report.extend_from_slice(b";w:1.0");
+            let version: &[u8] = match reporter.library {
+                Library::Older => b";w:1.0",
+                Library::Newer => b";w:2.0",
+                Library::Absent
+                | Library::Loaded
+                | Library::Unsure
+                | Library::Refused
+                | Library::Forged => b";w:1.1",
+            };
+            report.extend_from_slice(version);
         }
         if !reporter.events.is_empty() {
             reporter.number += 1;
