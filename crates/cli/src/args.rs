@@ -25,10 +25,7 @@ pub(crate) enum Invocation {
         options: RunOptions,
         url: String,
     },
-    /// With `bench_seconds`, the lab instead of the live demo.
-    Demo {
-        bench_seconds: Option<u32>,
-    },
+    Demo(demo::Options),
     Bench(Box<load::Options>),
     CheckConfig {
         file: PathBuf,
@@ -134,7 +131,7 @@ pub(crate) struct RunOptions {
 const FORMS: &str = "\
 weir [OPTION]... CONFIG
        weir [OPTION]... serve URL
-       weir demo [--bench SECONDS]
+       weir demo [--bench SECONDS] [--library[=FILE]]
        weir bench [OPTION]... [DBNAME]
        weir ctl [-c FILE | -h HOST -p PORT -U USER] [--json] COMMAND...
        weir report [-c FILE | -h HOST -p PORT -U USER] [-o FILE]
@@ -189,11 +186,20 @@ enum Command {
         url: String,
     },
     /// Start a throw-away PostgreSQL with Weir before it
-    #[command(override_usage = "weir demo [--bench SECONDS]")]
+    #[command(override_usage = "weir demo [--bench SECONDS] [--library[=FILE]]")]
     Demo {
         /// Measure instead: pgbench direct and through each pool mode, so long for each
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
         bench: Option<u32>,
+        /// The server loads the library weir, and a client holds a lock that only the library shows
+        #[arg(
+            long,
+            value_name = "FILE",
+            num_args = 0..=1,
+            require_equals = true,
+            default_missing_value = "extension/weir.so"
+        )]
+        library: Option<PathBuf>,
     },
     /// Put load on a PostgreSQL or a pooler, as pgbench does, with any number of clients
     #[command(
@@ -292,7 +298,9 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
     }
     Ok(match command {
         Command::Serve { url } => Invocation::Serve { options, url },
-        Command::Demo { bench } => Invocation::Demo { bench_seconds: bench },
+        Command::Demo { bench, library } => {
+            Invocation::Demo(demo::Options { bench_seconds: bench, library })
+        }
         Command::Bench(options) => Invocation::Bench(options),
         Command::CheckConfig { file, how } => Invocation::CheckConfig { file, how },
         Command::Advise(options) => Invocation::Advise(options),
