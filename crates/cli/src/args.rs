@@ -25,7 +25,7 @@ pub(crate) enum Invocation {
         options: RunOptions,
         url: String,
     },
-    Demo(demo::Options),
+    Demo(DemoOptions),
     Bench(Box<load::Options>),
     CheckConfig {
         file: PathBuf,
@@ -126,6 +126,15 @@ pub(crate) struct RunOptions {
     pub(crate) user: Option<String>,
     /// How many times `-v` was given.
     pub(crate) verbose: u8,
+}
+
+/// What the demo shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DemoOptions {
+    /// The lab, with so many seconds a row.
+    pub(crate) bench_seconds: Option<u32>,
+    /// The library `weir`, which the server loads.
+    pub(crate) library: Option<PathBuf>,
 }
 
 const FORMS: &str = "\
@@ -299,7 +308,7 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
     Ok(match command {
         Command::Serve { url } => Invocation::Serve { options, url },
         Command::Demo { bench, library } => {
-            Invocation::Demo(demo::Options { bench_seconds: bench, library })
+            Invocation::Demo(DemoOptions { bench_seconds: bench, library })
         }
         Command::Bench(options) => Invocation::Bench(options),
         Command::CheckConfig { file, how } => Invocation::CheckConfig { file, how },

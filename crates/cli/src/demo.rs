@@ -15,27 +15,18 @@ mod secret;
 mod table;
 mod terminal;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 
 use self::{binaries::Binaries, cluster::Cluster, pooler::WayIn, terminal::say};
-use crate::{privileges, sys};
-
-/// What the demo shows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Options {
-    /// The lab, with so many seconds a row.
-    pub(crate) bench_seconds: Option<u32>,
-    /// The library `weir`, which the server loads.
-    pub(crate) library: Option<PathBuf>,
-}
+use crate::{args::DemoOptions, privileges, sys};
 
 /// Runs the demo until it is interrupted, or the lab.
 ///
 /// # Errors
 /// When PostgreSQL is not there or does not start, or when the pooler does not.
-pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(options: &DemoOptions) -> anyhow::Result<ExitCode> {
     sys::remember_termination().context("could not watch for Ctrl-C")?;
     let outcome = start_and_run(options);
     match outcome {
@@ -47,7 +38,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn start_and_run(options: &Options) -> anyhow::Result<ExitCode> {
+fn start_and_run(options: &DemoOptions) -> anyhow::Result<ExitCode> {
     let binaries = Binaries::find()?;
     let library = options.library.as_deref().map(library::read).transpose()?;
     if let Some(user) = privileges::leave_root()? {

@@ -114,7 +114,7 @@ fn commands_are_told_from_files() {
     let serve = Invocation::Serve { options, url: url.into() };
     assert_eq!(parsed(&format!("weir -v serve {url}")), Ok(serve));
     let demo = |bench_seconds, library: Option<&str>| {
-        Ok(Invocation::Demo(demo::Options { bench_seconds, library: library.map(PathBuf::from) }))
+        Ok(Invocation::Demo(DemoOptions { bench_seconds, library: library.map(PathBuf::from) }))
     };
     assert_eq!(parsed("weir demo"), demo(None, None));
     assert_eq!(parsed("weir demo --bench 5"), demo(Some(5), None));

@@ -78,7 +78,9 @@ pub(super) fn show(cluster: &Cluster, port: u16) -> anyhow::Result<Holder> {
         if pins.contains(REASON) {
             say("The server loads the library weir. A client has inserted a row:\n");
             say(&format!("    {INSERT}\n"));
-            say("A trigger has taken an advisory lock of the session. The text does not show that,");
+            say(
+                "A trigger has taken an advisory lock of the session. The text does not show that,",
+            );
             say("but the server's report does. So the client keeps its server (SHOW PINS):\n");
             say(&pins);
             return Ok(holder);

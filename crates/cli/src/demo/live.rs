@@ -35,8 +35,7 @@ pub(super) fn run(
     loads_library: bool,
 ) -> anyhow::Result<ExitCode> {
     introduce(cluster, running);
-    let _holder =
-        loads_library.then(|| library::show(cluster, running.port)).transpose()?;
+    let _holder = loads_library.then(|| library::show(cluster, running.port)).transpose()?;
     let terminal = io::stdout().is_terminal();
     let mut before = running.pooler.totals();
     let mut then = Instant::now();
