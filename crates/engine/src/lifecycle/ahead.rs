@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::relay::kept_request::KEPT_LEN_MAX;
-use crate::relay::ledger::{Entry, Expect, Verb};
+use crate::relay::ledger::Expect;
 use crate::server::{Preparation, ServerPhase};
 use crate::shell::{Exchange, Io};
 
@@ -94,13 +94,6 @@ impl<X: Exchange> Engine<X> {
         self.go_on(id, io);
         self.reply_bytes(on, &[], io);
     }
-}
-
-/// The entry of the settings, before those of the request.
-pub(crate) fn settings_entry(serial: u64) -> Entry {
-    let mut entry = Entry::new(Expect::Query, Verb::Internal);
-    entry.serial = serial;
-    entry
 }
 
 /// Is this one request and nothing else: a Query, a FunctionCall, or a batch with its Sync?

@@ -39,7 +39,7 @@ mod statements;
 mod texts;
 
 use keeping::Keeping;
-use restoring::Restoring;
+use restoring::{Preface, Restoring};
 pub(crate) use signals::call_of;
 use texts::{NotPassed, Texts};
 
@@ -98,8 +98,9 @@ enum MessageAction {
 
 impl<X: Exchange> Engine<X> {
     pub(crate) fn request_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
+        let Some(on) = self.client(id).server else { return };
+        let address = self.address_to_show(id, on, io);
         let client = &mut self.clients[id.0 as usize];
-        let Some(on) = client.server else { return };
         let server = &mut *self.servers[on.0 as usize];
         let Some(view) = self.pools.get_mut(server.pool) else { return };
         view.stats.received += bytes.len() as u64;
@@ -119,8 +120,10 @@ impl<X: Exchange> Engine<X> {
                 client.stream.hold_rest(joined, bytes, 0);
                 return self.apply_first(id, on, &sql, io);
             }
-            restoring = Some(Restoring::begin(sql, client, server, &mut self.serial));
+            restoring = Some(Restoring::begin(sql, client, server));
         }
+        let serial = &mut self.serial;
+        let preface = Preface::new(restoring.as_ref(), address.as_deref(), server, serial);
         let texts = (server.mode == PoolMode::Auto)
             .then_some(Texts { cache: &mut self.texts, history: &mut view.history });
         let mut requests = Requests {
@@ -160,11 +163,16 @@ impl<X: Exchange> Engine<X> {
         requests.show(on, &mut self.watch);
         let begun_at = requests.keep();
         let (mut ahead, mut sent) = (None, true);
-        if let Some(restoring) = &restoring {
-            if let Some(messages) = restoring.precede(&mut requests, &stop) {
-                (ahead, sent) = (Some(input[..used].to_vec()), io.send_server(on, &messages));
+        let prefaced = preface.and_then(|preface| preface.precede(&mut requests, &stop));
+        if let Some(messages) = prefaced {
+            if address.is_some()
+                && let Some(ahead) = &mut requests.server.session.ahead
+            {
+                ahead.note_shown(requests.client.serial);
             }
-        } else {
+            ahead = restoring.is_some().then(|| input[..used].to_vec());
+            sent = io.send_server(on, &messages);
+        } else if restoring.is_none() {
             let out = requests.out.finish();
             sent = out.is_empty() || io.send_server(on, out);
         }

@@ -39,13 +39,15 @@ pub struct Ahead {
     /// The SQL that restores the settings of the client, which has the server but has not sent a
     /// request yet.
     pending: Option<Vec<u8>>,
+    /// Serial number of the client whose address the server shows; 0 = none.
+    shown: u64,
 }
 
 impl Ahead {
     /// None if the server's library does not refuse requests after a failure.
     pub(crate) fn of_login(login: &ServerLogin) -> Option<Box<Self>> {
         let refuses = login.state_report.as_ref().is_some_and(StateReport::refuses_requests);
-        refuses.then(|| Box::new(Self { key: login.key, pending: None }))
+        refuses.then(|| Box::new(Self { key: login.key, pending: None, shown: 0 }))
     }
 
     /// The client may be read: its settings go out with its request.
@@ -55,6 +57,20 @@ impl Ahead {
 
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
         self.pending.take()
+    }
+
+    /// Does the server show the address of the client with this serial number?
+    pub(crate) fn shows(&self, serial: u64) -> bool {
+        self.shown == serial
+    }
+
+    pub(crate) fn note_shown(&mut self, serial: u64) {
+        self.shown = serial;
+    }
+
+    /// Returns the value of `weir.client` for an address as `Io::client_address` writes it.
+    pub(crate) fn of_address(&self, address: &str) -> Vec<u8> {
+        [&self.key.0[..], b" ", address.as_bytes()].concat()
     }
 
     /// Marks a text as one that restores settings.

@@ -1,5 +1,6 @@
-//! A client's settings go out in one write with its request (`lifecycle/ahead.rs`). The request is
-//! handled as if the server had the settings already.
+//! Messages of Weir's own that go out in one write with a client's request: the client's settings
+//! (`lifecycle/ahead.rs`) and its address. The request is handled as if the server had the settings
+//! already.
 
 use wire::frontend;
 
@@ -7,33 +8,26 @@ use super::{Requests, Stop};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
-use crate::lifecycle::ahead::settings_entry;
+use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::server::Server;
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
+
+/// The address is a parameter, because other sessions of the same user can read the text.
+const SHOW_ADDRESS: &[u8] = b"SELECT pg_catalog.set_config('weir.client',$1,false)";
 
 /// The settings of the client whose request is handled.
 #[derive(Debug)]
 pub(super) struct Restoring {
     sql: Vec<u8>,
-    /// Serial number of the message with the settings.
-    serial: u64,
     /// The server's values before.
     before: Values,
 }
 
 impl Restoring {
-    pub(super) fn begin(
-        sql: Vec<u8>,
-        client: &Client,
-        server: &mut Server,
-        serial: &mut u64,
-    ) -> Self {
-        *serial += 1;
-        // A simple Query drops the unnamed statement.
-        server.unnamed = 0;
+    pub(super) fn begin(sql: Vec<u8>, client: &Client, server: &mut Server) -> Self {
         let before = std::mem::replace(&mut server.vars, client.vars.clone());
-        Self { sql, serial: *serial, before }
+        Self { sql, before }
     }
 
     /// The settings were not sent. Returns their SQL.
@@ -41,26 +35,91 @@ impl Restoring {
         server.vars = self.before;
         self.sql
     }
+}
 
-    /// Writes the settings before `request`. Returns None if nothing can be sent yet.
-    pub(super) fn precede<X>(
-        &self,
-        requests: &mut Requests<'_, X>,
-        stop: &Stop,
-    ) -> Option<Vec<u8>> {
+/// Messages before the request, and their entries in the ledger.
+#[derive(Debug, Default)]
+pub(super) struct Preface {
+    messages: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+impl Preface {
+    /// Writes what the server must know before the request. `address` is the client's, if the
+    /// server has to show it.
+    pub(super) fn new(
+        restoring: Option<&Restoring>,
+        address: Option<&str>,
+        server: &mut Server,
+        serial: &mut u64,
+    ) -> Option<Self> {
+        let ahead = server.session.ahead.as_ref()?;
+        let mut preface = Self::default();
+        if let Some(restoring) = restoring {
+            frontend::query(&mut preface.messages, &ahead.marked(&restoring.sql));
+            preface.expect(Expect::Query, serial);
+        }
+        if let Some(address) = address {
+            let value = ahead.of_address(address);
+            let messages = &mut preface.messages;
+            frontend::parse(messages, b"", SHOW_ADDRESS, frontend::NO_TYPES);
+            frontend::bind_text(messages, b"", &[Some(&value)]);
+            frontend::execute(messages, b"", 0);
+            frontend::sync(messages);
+            for expect in [Expect::Parse, Expect::Bind, Expect::Execute, Expect::Sync] {
+                preface.expect(expect, serial);
+            }
+        }
+        if preface.entries.is_empty() {
+            return None;
+        }
+        // All of these messages drop the unnamed statement.
+        server.unnamed = 0;
+        Some(preface)
+    }
+
+    fn expect(&mut self, expect: Expect, serial: &mut u64) {
+        *serial += 1;
+        let mut entry = Entry::new(expect, Verb::Internal);
+        entry.serial = *serial;
+        self.entries.push(entry);
+    }
+
+    /// Returns these messages and the request. None if the request is not sent now.
+    pub(super) fn precede<X>(self, requests: &mut Requests<'_, X>, stop: &Stop) -> Option<Vec<u8>> {
         let Stop::Incomplete = stop else { return None };
         let request = requests.out.finish();
-        let ahead = requests.server.session.ahead.as_ref().filter(|_| !request.is_empty())?;
-        let mut messages = Vec::with_capacity(self.sql.len() + request.len() + 64);
-        frontend::query(&mut messages, &ahead.marked(&self.sql));
+        if request.is_empty() {
+            return None;
+        }
+        let Self { mut messages, entries } = self;
         messages.extend_from_slice(request);
-        requests.server.ledger.owe_first(settings_entry(self.serial));
+        let ledger = &mut requests.server.ledger;
+        entries.into_iter().rev().for_each(|entry| ledger.owe_first(entry));
         Some(messages)
     }
 }
 
 impl<X: Exchange> Engine<X> {
-    /// Nothing was sent: the request has to wait, or needs no server. What is left of it is held.
+    /// Returns the client's address, if its request is the first on this server and the server is
+    /// to show it.
+    pub(super) fn address_to_show(
+        &self,
+        id: ClientId,
+        on: ServerId,
+        io: &impl Io<X>,
+    ) -> Option<String> {
+        let (client, server) = (self.client(id), self.server(on));
+        let ahead = server.session.ahead.as_ref()?;
+        let is_due = self.config.global.server_client_address
+            && !ahead.shows(client.serial)
+            && server.status == b'I'
+            && server.ledger.is_at_rest();
+        is_due.then(|| io.client_address(id))
+    }
+
+    /// The settings were not sent: the request has to wait, or needs no server. What is left of it
+    /// is held.
     pub(super) fn restore_later(
         &mut self,
         id: ClientId,
