@@ -128,7 +128,7 @@ pub(crate) struct RunOptions {
     pub(crate) verbose: u8,
 }
 
-/// What the demo shows.
+/// Options of the demo.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DemoOptions {
     /// The lab, with so many seconds a row.

@@ -6,6 +6,7 @@
 
 pub mod ahead;
 pub(crate) mod carried;
+mod hearing;
 mod holding;
 pub(crate) mod on_server;
 pub mod pins;

@@ -17,6 +17,7 @@ use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
 use crate::relay::kept_request::KEPT_LEN_MAX;
 use crate::relay::ledger::Expect;
 use crate::server::{Preparation, ServerPhase};
@@ -75,24 +76,25 @@ impl<X: Exchange> Engine<X> {
         self.client_mut(id).enter(ClientPhase::Preparing(waiter));
     }
 
-    /// The server has answered the settings. The replies to the request follow.
-    pub(crate) fn ahead_answered(&mut self, on: ServerId, io: &mut impl Io<X>) {
+    /// The server has answered the settings. Now if the replies to the request follow.
+    pub(crate) fn ahead_answered(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
         let server = self.server_mut(on);
         let (Some(id), ServerPhase::Preparing(Preparation::Ahead(request))) =
             (server.client, &mut server.phase)
         else {
-            return;
+            return Readable::NotYet;
         };
         let request = std::mem::take(request);
         if server.own_error.take().is_some() {
-            return self.move_request(id, on, request, CloseReason::SettingsRefused, io);
+            self.move_request(id, on, request, CloseReason::SettingsRefused, io);
+            return Readable::NotYet;
         }
         // If a reload has changed a default, the request has seen the new one.
         self.applied(id, on, io);
         self.server_mut(on).enter(ServerPhase::Linked);
         self.client_mut(id).enter(ClientPhase::Linked);
         self.go_on(id, io);
-        self.reply_bytes(on, &[], io);
+        Readable::Now
     }
 }
 

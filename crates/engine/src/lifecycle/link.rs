@@ -232,7 +232,8 @@ impl<X: Exchange> Engine<X> {
             Preparation::AwaitCancel if server.cancel.is_some() => return,
             Preparation::AwaitCancel => return self.judge(id, on, io),
             Preparation::Probe(_) => return self.probed(on, io),
-            Preparation::Ahead(_) => return self.ahead_answered(on, io),
+            // `reply_bytes` goes on.
+            Preparation::Ahead(_) => return,
             Preparation::HandOver => self.handed_over(id, on, io),
             Preparation::Signal(_) => return self.may_signal(id, on, io),
             Preparation::Unwind => return self.renew(on, Preparation::Renew, io),

@@ -35,6 +35,7 @@ use self::ready_count::ReadyCount;
 pub use self::settled::{Owner, Settled, Unexpected};
 
 mod entry;
+mod first;
 mod input;
 mod latest;
 mod part;
@@ -239,15 +240,6 @@ impl Ledger {
         }
         self.in_batch |= entry.opens_batch();
         self.push(entry);
-    }
-
-    /// Enters a message that was sent before all those whose replies are owed.
-    pub fn owe_first(&mut self, entry: Entry) {
-        let behind = std::mem::take(&mut self.owed);
-        self.latest.leave(behind.len());
-        self.undo_bytes = 0;
-        self.push(entry);
-        behind.into_iter().for_each(|entry| self.push(entry));
     }
 
     #[inline]

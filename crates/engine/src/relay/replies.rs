@@ -2,6 +2,7 @@
 //! being looked at.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
 use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
@@ -27,7 +28,10 @@ use config::PoolMode;
 
 mod commands;
 mod parameters;
+mod readers;
 mod statements;
+
+use readers::reader_and_hearer;
 
 /// Messages that Weir reads as a whole are gathered up to this length. A longer ErrorResponse is
 /// passed on without being read.
@@ -48,13 +52,29 @@ enum Stop {
     Unheard,
 }
 
+/// How far an input was passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passed {
+    All,
+    /// The rest is held: it answers the request behind the settings.
+    UpToRequest,
+}
+
 impl<X: Exchange> Engine<X> {
     pub(crate) fn reply_bytes(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
+        if self.pass_replies(on, bytes, io) == Passed::UpToRequest
+            && self.ahead_answered(on, io) == Readable::Now
+        {
+            self.pass_replies(on, &[], io);
+        }
+    }
+
+    fn pass_replies(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) -> Passed {
         let now = io.now();
         let server = &mut *self.servers[on.0 as usize];
         let id = server.client;
         let client = id.and_then(|id| self.clients.get_mut(id.0 as usize));
-        let Some(view) = self.pools.get_mut(server.pool) else { return };
+        let Some(view) = self.pools.get_mut(server.pool) else { return Passed::All };
         view.stats.sent += bytes.len() as u64;
         if let Some(watch) = &mut self.watch {
             watch.replied(on, bytes.len());
@@ -119,7 +139,7 @@ impl<X: Exchange> Engine<X> {
                 if used < input.len() {
                     server.stream.hold_rest(joined, bytes, used);
                 }
-                self.ahead_answered(on, io);
+                return Passed::UpToRequest;
             }
             Stop::Violation(why) => self.lose_server(on, CloseReason::Said(&why), io),
             Stop::TransactionBlock => {
@@ -128,6 +148,7 @@ impl<X: Exchange> Engine<X> {
             Stop::Unheard => self.lose_server(on, CloseReason::Lost, io),
             Stop::Farewell => self.server_left(on, io),
         }
+        Passed::All
     }
 
     /// All received bytes are handled. Decides what the server does next.
@@ -268,35 +289,6 @@ impl<X: Exchange> Engine<X> {
         if client.is_some_and(|client| matches!(client.phase, ClientPhase::Linked)) {
             self.go_on(id, io);
         }
-    }
-}
-
-/// Returns the client that reads the server's replies, or the client that is held back. A client
-/// that is held back gets notifications only: PostgreSQL may send these at any time.
-#[inline(always)]
-fn reader_and_hearer<'a>(
-    server: &Server,
-    client: Option<&'a mut Client>,
-) -> (Option<&'a mut Client>, Option<&'a mut Client>) {
-    match server.phase {
-        ServerPhase::Linked
-        | ServerPhase::Preparing(
-            Preparation::AwaitCancel
-            | Preparation::Probe(_)
-            | Preparation::HandOver
-            | Preparation::Signal(_),
-        ) => (client, None),
-        ServerPhase::Preparing(Preparation::Unwind | Preparation::Renew | Preparation::Confirm) => {
-            (None, client)
-        }
-        ServerPhase::Preparing(_) if server.session.pinned.is_some() => (None, client),
-        ServerPhase::Connecting(_)
-        | ServerPhase::Login(_)
-        | ServerPhase::Parked
-        | ServerPhase::Preparing(_)
-        | ServerPhase::Finishing
-        | ServerPhase::Settling(_)
-        | ServerPhase::Listening => (None, None),
     }
 }
 

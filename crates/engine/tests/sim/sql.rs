@@ -46,7 +46,7 @@ impl fmt::Display for Tag {
     }
 }
 
-/// What a trigger does to the session.
+/// The effect of a trigger on the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
     /// Sets `work_mem`.

@@ -31,11 +31,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "server.rs",
+            "session/hearing.rs",
             "if is_clients { «self.remember_vars();» } let Some(report) = &mut",
             "self.remember_vars();
                 if self.session.state_report.is_none() {
-                    self.session.state_report = StateReport::at_login(value).map(Box::new);
+                    let report = crate::session::state_report::StateReport::at_login(value);
+                    self.session.state_report = report.map(Box::new);
                 }",
         )],
     },

@@ -118,8 +118,8 @@ impl<X: Exchange> Engine<X> {
         is_due.then(|| io.client_address(id))
     }
 
-    /// The settings were not sent: the request has to wait, or needs no server. What is left of it
-    /// is held.
+    /// The settings were not sent: the request has to wait, or needs no server. Its rest is
+    /// held.
     pub(super) fn restore_later(
         &mut self,
         id: ClientId,

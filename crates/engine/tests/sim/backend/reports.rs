@@ -18,7 +18,7 @@ const HALF_LEN: usize = 16;
 /// A server whose library is `Unsure` cannot tell the state in every such report.
 const UNSURE_EVERY: usize = 5;
 
-/// What a server has in place of the library.
+/// A server's library, or its substitute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Library {
     #[default]
