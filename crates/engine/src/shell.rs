@@ -126,7 +126,7 @@ pub trait Io<X: Exchange> {
     fn client_origin(&self, client: ClientId) -> String;
 
     /// Returns the client's address and port with a space between them, or `unix`.
-    fn client_address(&self, client: ClientId) -> String;
+    fn client_place(&self, client: ClientId) -> String;
 
     /// Passes an event to the log.
     fn event(&mut self, event: Event<'_>);

@@ -68,7 +68,7 @@ impl Ahead {
         self.shown = serial;
     }
 
-    /// Returns the value of `weir.client` for an address as `Io::client_address` writes it.
+    /// Returns the value of `weir.client` for an address as `Io::client_place` writes it.
     pub(crate) fn of_address(&self, address: &str) -> Vec<u8> {
         [&self.key.0[..], b" ", address.as_bytes()].concat()
     }

@@ -426,7 +426,7 @@ impl Io<SimExchange> for SimIo<'_> {
         "sim".to_owned()
     }
 
-    fn client_address(&self, _client: ClientId) -> String {
+    fn client_place(&self, _client: ClientId) -> String {
         "10.0.0.7 5000".to_owned()
     }
 

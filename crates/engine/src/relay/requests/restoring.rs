@@ -115,7 +115,7 @@ impl<X: Exchange> Engine<X> {
             && !ahead.shows(client.serial)
             && server.status == b'I'
             && server.ledger.is_at_rest();
-        is_due.then(|| io.client_address(id))
+        is_due.then(|| io.client_place(id))
     }
 
     /// The settings were not sent: the request has to wait, or needs no server. Its rest is

@@ -255,7 +255,7 @@ impl Io<Shared> for FakeIo<'_> {
         "10.0.0.7:5000".to_owned()
     }
 
-    fn client_address(&self, _client: ClientId) -> String {
+    fn client_place(&self, _client: ClientId) -> String {
         "10.0.0.7 5000".to_owned()
     }
 

@@ -245,7 +245,7 @@ impl Io<ShellExchange> for Sockets {
         self.peer(client).origin(self.config.global.listen_port)
     }
 
-    fn client_address(&self, client: ClientId) -> String {
+    fn client_place(&self, client: ClientId) -> String {
         self.peer(client).address_and_port()
     }
 
