@@ -16,26 +16,36 @@ fn done_with(state: &str) -> Message {
     [complete("OK"), status("weir.state", state), ready('I')].concat()
 }
 
-fn log_in(rig: &Rig, at: usize, version: &str) -> Server {
-    let server = rig.server(at);
-    server.connect();
-    server.take();
-    server.send([server_welcome_with(at, &[("weir.state", &format!("v1;w:{version}"))])]);
-    server
+/// A server with the library, and the key that it was sent.
+struct Loaded {
+    server: Server,
+    key: String,
 }
 
-fn key_of(server: &Server) -> String {
-    let startup = String::from_utf8_lossy(&server.startup()).into_owned();
-    startup.split_once("weir.key\0").expect("it is sent a key").1[..32].to_owned()
+impl std::ops::Deref for Loaded {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+fn log_in(rig: &Rig, at: usize, version: &str) -> Loaded {
+    let server = rig.server(at);
+    server.connect();
+    let startup = String::from_utf8_lossy(&server.take()).into_owned();
+    let key = startup.split_once("weir.key\0").expect("it is sent a key").1[..32].to_owned();
+    server.send([server_welcome_with(at, &[("weir.state", &format!("v1;w:{version}"))])]);
+    Loaded { server, key }
 }
 
 /// A text that restores settings on this server.
-fn marked(server: &Server, sql: &str) -> Message {
-    query(&format!("/*weir {}*/{sql}", &key_of(server)[..16]))
+fn marked(server: &Loaded, sql: &str) -> Message {
+    query(&format!("/*weir {}*/{sql}", &server.key[..16]))
 }
 
 /// A client that has set `work_mem`, and a server that another client has used since.
-fn with_setting(change: impl FnOnce(&mut Config), version: &str) -> (Rig, Client, Server) {
+fn with_setting(change: impl FnOnce(&mut Config), version: &str) -> (Rig, Client, Loaded) {
     let rig = auto(change).manual();
     let client = rig.connect();
     client.say_hello(&[]);
@@ -51,7 +61,7 @@ fn with_setting(change: impl FnOnce(&mut Config), version: &str) -> (Rig, Client
 
 /// Another client's transaction: its settings, then its request.
 #[track_caller]
-fn another_uses(rig: &Rig, server: &Server) {
+fn another_uses(rig: &Rig, server: &Loaded) {
     let other = rig.client();
     other.send([query("SELECT 2")]);
     server.expect([marked(server, RESETS), query("SELECT 2")]);
@@ -149,7 +159,7 @@ fn the_server_is_told_the_clients_address_once() {
     client.expect_welcome(&[]);
     rig.set_automatic(true);
     let mut value = Vec::new();
-    let address = format!("{} 10.0.0.7 5000", key_of(&server));
+    let address = format!("{} 10.0.0.7 5000", server.key);
     frontend::bind_text(&mut value, b"", &[Some(address.as_bytes())]);
     let introduces = || [parse("", SHOWS), value.clone(), execute(), sync()];
     let introduced = || [parsed(), bound(), row("10.0.0.7 5000"), complete("SELECT 1"), ready('I')];
