@@ -168,8 +168,10 @@ object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId, voi
 {
     if (next_object_access != NULL)
         next_object_access(access, classId, objectId, subId, arg);
-    if (access == OAT_FUNCTION_EXECUTE && classId == ProcedureRelationId)
+    if (access == OAT_FUNCTION_EXECUTE && classId == ProcedureRelationId) {
+        apply_check();
         function_called(objectId);
+    }
 }
 
 static void
@@ -181,6 +183,7 @@ utility(PlannedStmt *planned, const char *query, bool readOnlyTree, ProcessUtili
     bool forgets_numbers = false;
     bool forgets_statements = false;
 
+    apply_check();
     switch (nodeTag(statement)) {
         case T_PrepareStmt:
             statements_note(((PrepareStmt *) statement)->name);

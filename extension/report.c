@@ -53,6 +53,7 @@ report_install(void)
         return;
     events_install();
     objects_install();
+    apply_install();
     core = PqCommMethods;
     ours = *core;
     ours.putmessage = put_message;
@@ -68,6 +69,8 @@ report_is_on(void)
 static int
 put_message(char type, const char *body, size_t len)
 {
+    if (type == 'E')
+        apply_note_error();
     if (type == 'Z' && len == 1 && body[0] == 'I')
         for (int i = 0; i < WEIR_REPEAT; i++)
             report_send();

@@ -15,7 +15,7 @@
 
 #include "utils/guc.h"
 
-#define WEIR_VERSION "1.0"
+#define WEIR_VERSION "1.1"
 
 /* The highest form of the report that this library can send. */
 #define WEIR_REPORT_FORM 1
@@ -77,6 +77,11 @@ extern void objects_install(void);
 extern bool objects_write(Text *out);
 extern void slots_note(void);
 extern bool slots_held(void);
+
+/* apply.c */
+extern void apply_install(void);
+extern void apply_note_error(void);
+extern void apply_check(void);
 
 /* client.c */
 extern bool client_check(char **newval, void **extra, GucSource source);

@@ -2,6 +2,7 @@
 //! data and plans nothing. It answers what the load generator asks, and what a pooler asks of its
 //! own accord, with the messages PostgreSQL 15 would send.
 
+mod report;
 mod statement;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::bulk::Rows;
 use crate::frame::{Fields, Frame, put};
+use crate::run::Setting;
 pub(crate) use statement::{ABALANCE_ROW, BULK_ROW};
 use statement::{Kind, Portal, Statements};
 
@@ -58,6 +60,8 @@ pub(crate) struct Session {
     /// values.
     settings: BTreeMap<Vec<u8>, Vec<u8>>,
     bulk: Option<Bulk>,
+    /// The state that was last reported, if the session reports.
+    reported: Option<Vec<u8>>,
 }
 
 /// A large result on its way.
@@ -78,6 +82,7 @@ impl Session {
             portal: None,
             settings: BTreeMap::new(),
             bulk: None,
+            reported: None,
         }
     }
 
@@ -127,6 +132,7 @@ impl Session {
             version => {
                 ensure!(version >> 16 == 3, "startup with protocol version {version:#x}");
                 let mut application_name: &[u8] = b"";
+                let (mut asks, mut can) = (false, false);
                 loop {
                     let name = fields.string()?;
                     if name.is_empty() {
@@ -136,7 +142,10 @@ impl Session {
                     if name == b"application_name" {
                         application_name = value;
                     }
+                    asks |= name == report::ASK;
+                    can |= name == b"database" && value == Setting::REPORTING.as_bytes();
                 }
+                self.reported = (asks && can).then(Vec::new);
                 self.welcome(application_name, out);
             }
         }
@@ -196,6 +205,7 @@ impl Session {
     }
 
     fn simple_query(&mut self, text: &[u8], out: &mut Vec<u8>) {
+        let text = report::without_mark(text);
         self.statements.remove(b"");
         let mut any = false;
         for text in statement::split(text) {
@@ -357,7 +367,8 @@ impl Session {
         }
     }
 
-    fn ready(&self, out: &mut Vec<u8>) {
+    fn ready(&mut self, out: &mut Vec<u8>) {
+        self.report(out);
         put(out, b'Z', &[&[self.status]]);
     }
 }

@@ -31,12 +31,12 @@ def case_the_table_has_enough_steps(run):
 
 def case_the_first_report_names_the_version(run):
     session = run.session()
-    assert session.greeting.reports == ["v1;w:1.0"], session.greeting.reports
+    assert session.greeting.reports == ["v1;w:1.1"], session.greeting.reports
     assert session.greeting.is_last
 
 
 def case_a_pooler_that_reads_newer_forms_gets_this_one(run):
-    assert run.session(weir__report=7).greeting.reports == ["v1;w:1.0"]
+    assert run.session(weir__report=7).greeting.reports == ["v1;w:1.1"]
 
 
 def case_a_session_that_does_not_ask_gets_nothing(run):
@@ -80,7 +80,7 @@ def case_a_role_that_was_given_the_setting_without_the_library_gets_no_report(ru
 
 def case_options_of_the_startup_packet_ask_as_well(run):
     session = Session(run.cluster.port, options="-c weir.report=1 -c work_mem=2MB")
-    assert session.greeting.reports == ["v1;w:1.0"]
+    assert session.greeting.reports == ["v1;w:1.1"]
 
 
 def case_without_the_library_the_settings_are_placeholders(run):
@@ -91,7 +91,7 @@ def case_without_the_library_the_settings_are_placeholders(run):
 
 def case_forged_startup_parameters_are_removed(run):
     session = run.session(weir__state="v1;k", weir__nothing="1")
-    assert session.greeting.reports == ["v1;w:1.0"]
+    assert session.greeting.reports == ["v1;w:1.1"]
     assert len(session.greeting.notices) == 2, session.greeting.notices
     assert session.query("SHOW weir.state").errors
 
@@ -99,7 +99,7 @@ def case_forged_startup_parameters_are_removed(run):
 def case_a_library_that_is_loaded_late_reports_from_then_on(run):
     session = run.session(options="-c session_preload_libraries=")
     answer = ok(session.query("LOAD 'weir'"))
-    assert answer.reports == ["v1;w:1.0"], answer.reports
+    assert answer.reports == ["v1;w:1.1"], answer.reports
     set_late = Session(run.cluster.port, options="-c session_preload_libraries=")
     ok(set_late.query("SET weir.report = 1"))
     answer = ok(set_late.query("LOAD 'weir'"))
@@ -247,7 +247,7 @@ def case_a_login_trigger_is_in_the_first_report(run):
     ))
     try:
         session = run.session()
-        assert session.greeting.reports == ["v1;s:app.login=yes;w:1.0;e:1:setseed"], session.greeting
+        assert session.greeting.reports == ["v1;s:app.login=yes;w:1.1;e:1:setseed"], session.greeting
     finally:
         ok(admin.query("DROP EVENT TRIGGER login; DROP FUNCTION on_login()"))
 
@@ -325,6 +325,88 @@ def case_without_a_key_or_without_reports_the_address_is_the_connections(run):
             assert ok(watcher.query(query)).value() == "127.0.0.1"
 
 
+KEY = "0123456789abcdef" + "f" * 16
+MARK = "/*weir 0123456789abcdef*/"
+NOT_RESTORED = ("55000", "the client's settings were not restored, so nothing runs here")
+
+
+def case_after_a_failed_restoration_nothing_runs(run):
+    """The text that restores settings and the request are sent at once, as Weir does."""
+    watcher = Session(run.cluster.port)
+    ok(watcher.query("CREATE TABLE effects (a int)"))
+    ok(watcher.query("CREATE FUNCTION effect() RETURNS int LANGUAGE sql AS "
+                     "'INSERT INTO effects VALUES (1) RETURNING a'"))
+    fails = MARK + "SELECT set_config('work_mem', 'much', false) IS NULL;"
+    requests = [
+        "INSERT INTO effects VALUES (1)", "BEGIN; INSERT INTO effects VALUES (1); COMMIT",
+        "ROLLBACK; INSERT INTO effects VALUES (1)", "COMMIT", "ROLLBACK", "VACUUM effects",
+        "COPY effects FROM STDIN", "COPY effects TO STDOUT", "SELECT effect()", "DISCARD ALL",
+        "DO $$ BEGIN INSERT INTO effects VALUES (1); COMMIT; END $$", "SET work_mem = '3MB'",
+        "EXECUTE old", "PREPARE new AS SELECT 1", "LISTEN a", "EXPLAIN ANALYZE SELECT effect()",
+        "CREATE DATABASE effect", "SHOW work_mem", "SELECT pg_advisory_lock(1)",
+    ]
+    for pipelined in (False, True):
+        session = run.session(weir__key=KEY)
+        ok(session.query("PREPARE old AS INSERT INTO effects VALUES (1)"))
+        ok(session.prepare("named", "SELECT effect()"))
+        ok(session.prepare("utility", "SET work_mem = '4MB'"))
+        before = list(session.state)
+        for text in requests:
+            session.send(b"Q", fails.encode() + b"\0")
+            if pipelined:
+                answers = session.pipeline([text if "$$" in text else text.split(";")[0], "INSERT INTO effects VALUES (2)"], 1)
+            else:
+                session.send(b"Q", text.encode() + b"\0")
+                session.send(b"Q", b"INSERT INTO effects VALUES (2)\0")
+                answers = [session.take(session.until_ready()) for _ in range(3)]
+            assert answers[0].errors[0][0] == "22023", answers[0]
+            for answer in answers[1:]:
+                assert answer.errors == [NOT_RESTORED] and answer.status == "I", (text, answer)
+        for name in ("named", "utility"):
+            session.send(b"Q", fails.encode() + b"\0")
+            session.send(b"B", b"\0" + name.encode() + b"\0\0\0\0\0\0\0")
+            session.send(b"E", b"\0\0\0\0\0")
+            session.send(b"S", b"")
+            answers = [session.take(session.until_ready()) for _ in range(2)]
+            assert answers[1].errors == [NOT_RESTORED], (name, answers)
+        oid = ok(watcher.query("SELECT 'effect'::regproc::oid")).value()
+        session.send(b"F", int(oid).to_bytes(4, "big") + b"\0\0\0\0\0\0")
+        assert session.take(session.until_ready()).errors == [NOT_RESTORED]
+        assert ok(watcher.query("SELECT count(*) FROM effects")).value() == "0"
+        assert session.state == before
+        answer = ok(session.query(MARK + "SELECT set_config('work_mem', '2MB', false) IS NULL;"))
+        assert "s:work_mem=2MB" in session.state, answer
+        assert ok(session.query("SHOW work_mem")).value() == "2MB"
+    ok(watcher.query("DROP FUNCTION effect; DROP TABLE effects"))
+
+
+def case_a_restoration_is_marked_by_the_key(run):
+    wrong = ["", "/*weir 0123456789abcdee*/", "/*weir */", "/*weir 0123456789abcdef", " " + MARK]
+    for mark in wrong:
+        session = run.session(weir__key=KEY)
+        assert session.query(mark + "SELECT 1/0").errors
+        assert mark.endswith("def") or ok(session.query("SELECT 1"))
+    short = run.session(weir__key=KEY[:31])
+    assert short.query(MARK + "SELECT 1/0").errors
+    ok(short.query("SELECT 1"))
+    session = run.session(weir__key=KEY)
+    assert session.query(MARK + "not SQL at all").errors[0][0] == "42601"
+    assert session.query("SELECT 1").errors == [NOT_RESTORED], "the parser's errors count as well"
+    assert session.query("not SQL at all").errors[0][0] == "42601"
+    assert session.query(MARK + "SELECT 1/0").errors[0][0] == "22012"
+    assert session.query("SELECT 1").errors == [NOT_RESTORED]
+    ok(session.query(MARK + "RESET work_mem"))
+    assert session.query("SELECT 1/0").errors[0][0] == "22012"
+    ok(session.query("SELECT 1"))
+
+
+def case_a_restoration_that_times_out_has_failed(run):
+    session = run.session(weir__key=KEY)
+    ok(session.query("SET statement_timeout = '100ms'"))
+    assert session.query(MARK + "SELECT pg_sleep(30)").errors[0][0] == "57014"
+    assert session.query("SELECT 1").errors == [NOT_RESTORED]
+
+
 def case_dblink_is_an_event(run):
     session = run.session()
     if session.query("CREATE EXTENSION dblink").errors:
@@ -378,7 +460,7 @@ def case_the_library_can_be_replaced_while_it_runs(run):
     os.replace(new, run.library / "weir.so")
     ok(old.query("SET work_mem = '2MB'"))
     assert old.state == ["s:work_mem=2MB"]
-    assert run.session().greeting.reports == ["v1;w:1.0"]
+    assert run.session().greeting.reports == ["v1;w:1.1"]
     ok(old.query("SELECT setseed(0.5)"))
 
 
@@ -413,7 +495,7 @@ def case_the_server_has_not_crashed(run):
 
 
 def preloaded_library_reports_to_who_asks_only(run):
-    assert run.session().greeting.reports == ["v1;w:1.0"]
+    assert run.session().greeting.reports == ["v1;w:1.1"]
     plain = Session(run.cluster.port)
     assert not plain.greeting.reports and not ok(plain.query("SET work_mem = '2MB'")).reports
     assert ok(plain.query("SHOW weir.report")).value() == "0"

@@ -49,14 +49,15 @@ class Session:
         self.send(b"Q", text.encode(encoding) + b"\0")
         return self.take(self.until_ready())
 
-    def pipeline(self, texts):
-        """Sends all at once, with a Sync behind each; an answer for each."""
+    def pipeline(self, texts, earlier=0):
+        """Sends all at once, with a Sync behind each; an answer for each, and for `earlier` requests
+        that were sent before."""
         for text in texts:
             self.send(b"P", b"\0" + text.encode() + b"\0\0\0")
             self.send(b"B", b"\0\0\0\0\0\0\0\0")
             self.send(b"E", b"\0\0\0\0\0")
             self.send(b"S", b"")
-        return [self.take(self.until_ready()) for _ in texts]
+        return [self.take(self.until_ready()) for _ in range(earlier + len(texts))]
 
     def prepare(self, name, text):
         self.send(b"P", name.encode() + b"\0" + text.encode() + b"\0\0\0")

@@ -36,6 +36,7 @@ impl Stage {
             tls: row.tls,
             pool_mode: "transaction",
             other: true,
+            reports: false,
             servers,
             // And the few that come besides.
             clients_max: (clients + 100).max(Setting::CLIENTS_MAX),

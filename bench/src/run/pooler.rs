@@ -165,6 +165,8 @@ pub(crate) struct Setting {
     pub(crate) pool_mode: &'static str,
     /// A second database, with a user of its own.
     pub(crate) other: bool,
+    /// The servers report what sessions hold.
+    pub(crate) reports: bool,
     /// `default_pool_size`.
     pub(crate) servers: u32,
     /// `max_client_conn`.
@@ -194,6 +196,8 @@ pub(crate) struct Cores {
 impl Setting {
     pub(crate) const USER: &str = "bench";
     pub(crate) const DATABASE: &str = "bench";
+    /// The servers' database in place of the first, if they report.
+    pub(crate) const REPORTING: &str = "reporting";
     /// The second database and its user.
     pub(crate) const OTHER: &str = "other";
     pub(crate) const PASSWORD: &str = "a password of the benchmark";
@@ -214,9 +218,10 @@ impl Setting {
         let mut databases = vec![(Self::DATABASE, Self::USER)];
         databases.extend(self.other.then_some((Self::OTHER, Self::OTHER)));
         for (database, user) in databases {
+            let there = if self.reports { Self::REPORTING } else { database };
             let _ = writeln!(
                 text,
-                "{database} = host={host} port={server_port} dbname={database} user={user}"
+                "{database} = host={host} port={server_port} dbname={there} user={user}"
             );
         }
         let _ = write!(
@@ -398,6 +403,7 @@ mod tests {
             tls: Tls::None,
             pool_mode: "transaction",
             other: true,
+            reports: false,
             servers: Setting::SERVERS,
             clients_max: Setting::CLIENTS_MAX,
             workers: Workers::Two("random"),

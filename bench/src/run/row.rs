@@ -16,6 +16,8 @@ pub(super) struct Row {
     pub(super) job: Job,
     pub(super) tls: Tls,
     pub(super) contest: Contest,
+    /// Do the servers report what sessions hold, as with the library?
+    pub(super) reports: bool,
     /// Measured only when named.
     extra: bool,
 }
@@ -85,7 +87,8 @@ const fn unix(name: &'static str, clients: usize) -> Row {
 }
 
 const fn row(name: &'static str, job: Job) -> Row {
-    Row { name, job, tls: Tls::None, contest: Contest::Poolers, extra: false }
+    let (contest, reports) = (Contest::Poolers, false);
+    Row { name, job, tls: Tls::None, contest, reports, extra: false }
 }
 
 const fn auto(name: &'static str, clients: usize, protocol: Protocol, modes: Sessions) -> Row {
@@ -95,6 +98,11 @@ const fn auto(name: &'static str, clients: usize, protocol: Protocol, modes: Ses
 /// Two hundred clients in so many groups of equal settings.
 const fn values(name: &'static str, groups: usize, at_work: usize) -> Row {
     auto(name, 200, Protocol::Simple, Sessions { groups, at_work })
+}
+
+/// The same before servers with the library.
+const fn reported(name: &'static str, groups: usize, at_work: usize) -> Row {
+    Row { reports: true, ..values(name, groups, at_work) }
 }
 
 /// Two hundred clients before one worker and before two.
@@ -133,7 +141,7 @@ const fn secured(row: Row, tls: Tls) -> Row {
 /// Clients at work while others come in a storm.
 pub(super) const AT_WORK: usize = 200;
 
-pub(super) static ROWS: [Row; 59] = [
+pub(super) static ROWS: [Row; 62] = [
     query("cpu-10", 10, Protocol::Simple),
     query("cpu-200", 200, Protocol::Simple),
     query("cpu-1000", 1_000, Protocol::Simple),
@@ -150,6 +158,9 @@ pub(super) static ROWS: [Row; 59] = [
     values("auto-values-eight", 8, 10),
     values("auto-values-own", 200, 10),
     values("auto-values-queue", 7, 0),
+    reported("reported-values-one", 1, 10),
+    reported("reported-values-own", 200, 10),
+    reported("reported-values-queue", 7, 0),
     workers("workers-2", Protocol::Simple, false),
     workers("workers-2-prepared", Protocol::Prepared, false),
     Row { extra: true, ..workers("workers-2-apart", Protocol::Simple, true) },
@@ -317,6 +328,9 @@ impl fmt::Display for Row {
                 let at_work = if at_work == 0 { "all".to_owned() } else { at_work.to_string() };
                 write!(f, ", three settings each, {groups} different, {at_work} at work")?;
             }
+        }
+        if self.reports {
+            write!(f, ", servers with the library")?;
         }
         match self.tls {
             Tls::None => {}

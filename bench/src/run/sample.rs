@@ -129,6 +129,7 @@ impl Bench<'_> {
                 _ => "transaction",
             },
             other: false,
+            reports: row.reports,
             servers: Setting::SERVERS,
             clients_max: match row.job {
                 Job::Storm { coming } => AT_WORK + coming,

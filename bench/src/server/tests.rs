@@ -170,3 +170,16 @@ fn settings_are_in_each_answer_and_in_the_probes_answer() {
     query(&mut session, "DISCARD ALL");
     assert!(contains(&query(&mut session, "SELECT 7"), b"\0\0\0\x017"));
 }
+
+#[test]
+fn a_session_that_is_asked_for_reports_tells_each_change_once() {
+    let mut session = Session::new(7);
+    let mut bytes = Vec::new();
+    put_startup(&mut bytes, &[("user", "bench"), ("database", "reporting"), ("weir.report", "1")]);
+    let mut out = Vec::new();
+    session.handle(&bytes, &mut out).unwrap();
+    assert!(contains(&out, b"weir.state\0v1;w:1.1\0Z"));
+    let applied = "/*weir 0123*/SELECT pg_catalog.set_config('work_mem','1',false) IS NULL;";
+    assert!(contains(&query(&mut session, applied), b"weir.state\0v1;s:work_mem=1\0Z"));
+    assert_eq!(tags(&query(&mut session, "SELECT 7")), "TDCZ");
+}

@@ -25,10 +25,7 @@ pub(crate) enum Invocation {
         options: RunOptions,
         url: String,
     },
-    /// With `bench_seconds`, the lab instead of the live demo.
-    Demo {
-        bench_seconds: Option<u32>,
-    },
+    Demo(DemoOptions),
     Bench(Box<load::Options>),
     CheckConfig {
         file: PathBuf,
@@ -131,10 +128,19 @@ pub(crate) struct RunOptions {
     pub(crate) verbose: u8,
 }
 
+/// Options of the demo.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DemoOptions {
+    /// The lab, with so many seconds a row.
+    pub(crate) bench_seconds: Option<u32>,
+    /// The library `weir`, which the server loads.
+    pub(crate) library: Option<PathBuf>,
+}
+
 const FORMS: &str = "\
 weir [OPTION]... CONFIG
        weir [OPTION]... serve URL
-       weir demo [--bench SECONDS]
+       weir demo [--bench SECONDS] [--library[=FILE]]
        weir bench [OPTION]... [DBNAME]
        weir ctl [-c FILE | -h HOST -p PORT -U USER] [--json] COMMAND...
        weir report [-c FILE | -h HOST -p PORT -U USER] [-o FILE]
@@ -189,11 +195,20 @@ enum Command {
         url: String,
     },
     /// Start a throw-away PostgreSQL with Weir in front of it
-    #[command(override_usage = "weir demo [--bench SECONDS]")]
+    #[command(override_usage = "weir demo [--bench SECONDS] [--library[=FILE]]")]
     Demo {
         /// Measure instead: pgbench directly and through each pool mode, for this time each
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
         bench: Option<u32>,
+        /// The server loads the library weir, and a client holds a lock that only the library shows
+        #[arg(
+            long,
+            value_name = "FILE",
+            num_args = 0..=1,
+            require_equals = true,
+            default_missing_value = "extension/weir.so"
+        )]
+        library: Option<PathBuf>,
     },
     /// Put load on a PostgreSQL or a pooler, as pgbench does, with any number of clients
     #[command(
@@ -292,7 +307,9 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
     }
     Ok(match command {
         Command::Serve { url } => Invocation::Serve { options, url },
-        Command::Demo { bench } => Invocation::Demo { bench_seconds: bench },
+        Command::Demo { bench, library } => {
+            Invocation::Demo(DemoOptions { bench_seconds: bench, library })
+        }
         Command::Bench(options) => Invocation::Bench(options),
         Command::CheckConfig { file, how } => Invocation::CheckConfig { file, how },
         Command::Advise(options) => Invocation::Advise(options),

@@ -5,6 +5,7 @@ mod binaries;
 mod child;
 mod cluster;
 mod lab;
+mod library;
 mod live;
 mod names;
 mod pgbench;
@@ -19,15 +20,15 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 
 use self::{binaries::Binaries, cluster::Cluster, pooler::WayIn, terminal::say};
-use crate::{privileges, sys};
+use crate::{args::DemoOptions, privileges, sys};
 
-/// Runs the demo until it is interrupted, or the lab with so many seconds a row.
+/// Runs the demo until it is interrupted, or the lab.
 ///
 /// # Errors
 /// When PostgreSQL is not there or does not start, or when the pooler does not.
-pub(crate) fn run(bench_seconds: Option<u32>) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(options: &DemoOptions) -> anyhow::Result<ExitCode> {
     sys::remember_termination().context("could not watch for Ctrl-C")?;
-    let outcome = start_and_run(bench_seconds);
+    let outcome = start_and_run(options);
     match outcome {
         Err(_) if sys::terminated() => {
             say("interrupted");
@@ -37,17 +38,18 @@ pub(crate) fn run(bench_seconds: Option<u32>) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn start_and_run(bench_seconds: Option<u32>) -> anyhow::Result<ExitCode> {
+fn start_and_run(options: &DemoOptions) -> anyhow::Result<ExitCode> {
     let binaries = Binaries::find()?;
+    let library = options.library.as_deref().map(library::read).transpose()?;
     if let Some(user) = privileges::leave_root()? {
         say(&format!("continuing as user {user}: neither PostgreSQL nor Weir runs as root"));
     }
-    let mut cluster = Cluster::create(binaries)?;
-    let way_in = if bench_seconds.is_some() { WayIn::Socket } else { WayIn::Tcp };
+    let mut cluster = Cluster::create(binaries, library.as_deref())?;
+    let way_in = if options.bench_seconds.is_some() { WayIn::Socket } else { WayIn::Tcp };
     let pooler = pooler::start(&cluster, way_in)?;
-    let status = match bench_seconds {
+    let status = match options.bench_seconds {
         Some(seconds) => lab::run(&cluster, pooler.port, seconds),
-        None => live::run(&mut cluster, &pooler),
+        None => live::run(&mut cluster, &pooler, library.is_some()),
     };
     say("stopping, and removing everything");
     drop(pooler);

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         Invocation::Print(text) => explain::print(&text),
         Invocation::Run { options, config } => return boot::run(&options, &config),
         Invocation::Serve { options, url } => return boot::serve(&options, &url),
-        Invocation::Demo { bench_seconds } => demo::run(bench_seconds),
+        Invocation::Demo(options) => demo::run(&options),
         Invocation::Bench(options) => return load::run(&options),
         Invocation::CheckConfig { file, how } => check_config::run(&file, how),
         Invocation::Advise(options) => advise::run(&options),

@@ -3,6 +3,7 @@
 //! It changes the phases of clients and servers and asks the exchange for pools. It reads no message
 //! of a client; `relay` does.
 
+pub(crate) mod ahead;
 mod apply;
 mod changed_address;
 mod changed_user;

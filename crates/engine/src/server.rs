@@ -238,6 +238,7 @@ impl Server {
     /// Unlinks the client, which has this serial number.
     pub fn lose_client(&mut self, serial: u64) {
         self.client = None;
+        self.session.ahead.iter_mut().for_each(|ahead| drop(ahead.take()));
         self.session.before = None;
         self.session.deallocations.clear();
         (self.session.context_changed, self.session.may_set) = (false, false);
@@ -305,38 +306,6 @@ impl Server {
         names.letters = letters;
         note(names);
         self.session.traces.incomplete |= names.incomplete;
-    }
-
-    /// Takes a state report.
-    pub fn hear_state(&mut self, value: &[u8]) {
-        let is_clients = match self.phase {
-            ServerPhase::Linked | ServerPhase::Finishing => true,
-            ServerPhase::Preparing(ref step) => step.is_clients(),
-            ServerPhase::Connecting(_)
-            | ServerPhase::Login(_)
-            | ServerPhase::Parked
-            | ServerPhase::Settling(_)
-            | ServerPhase::Listening => false,
-        };
-        if is_clients {
-            self.remember_vars();
-        }
-        let Some(report) = &mut self.session.state_report else { return };
-        report.hear(value, is_clients);
-        if is_clients {
-            self.session.traces.note_report();
-        } else if !report.is_known() {
-            // The report is not understood, so later ones would not show a client's state either.
-            self.session.state_report = None;
-        }
-    }
-
-    /// Notes the change of a tracked parameter that no known text explains.
-    pub fn note_unexplained(&mut self, slot: usize) {
-        self.session.traces.note_report();
-        if let Some(report) = &mut self.session.state_report {
-            report.note_unexplained(slot);
-        }
     }
 
     /// Must Weir decide about more than unchanged state?

@@ -4,7 +4,9 @@
 //! client carries, or state that pins the server. The other files are plain data: signs of texts, the
 //! probe, state reports, pins. It never forwards a client's message.
 
+pub(crate) mod ahead;
 pub(crate) mod carried;
+mod hearing;
 mod holding;
 pub(crate) mod on_server;
 pub mod pins;

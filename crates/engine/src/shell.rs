@@ -125,6 +125,9 @@ pub trait Io<X: Exchange> {
     /// the process and the machine.
     fn client_origin(&self, client: ClientId) -> String;
 
+    /// Returns the client's address and port with a space between them, or `unix`.
+    fn client_place(&self, client: ClientId) -> String;
+
     /// Passes an event to the log.
     fn event(&mut self, event: Event<'_>);
 }

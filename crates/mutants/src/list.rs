@@ -12,6 +12,7 @@ mod listening;
 mod operator;
 mod pools;
 mod replies;
+mod reports;
 mod routing;
 mod sessions;
 mod statements;
@@ -55,6 +56,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         pools::MUTANTS,
         operator::MUTANTS,
         sessions::MUTANTS,
+        reports::MUTANTS,
         listening::MUTANTS,
         routing::MUTANTS,
         strangers::MUTANTS,

@@ -14,7 +14,7 @@ pub fn is_everywhere() -> bool {
 }
 
 /// Returns the file that a server loads.
-pub(crate) fn file() -> &'static Path {
+pub fn file() -> &'static Path {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     FILE.get_or_init(|| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../extension");

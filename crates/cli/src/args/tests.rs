@@ -113,8 +113,13 @@ fn commands_are_told_from_files() {
     let url = "postgresql://h:1/";
     let serve = Invocation::Serve { options, url: url.into() };
     assert_eq!(parsed(&format!("weir -v serve {url}")), Ok(serve));
-    assert_eq!(parsed("weir demo"), Ok(Invocation::Demo { bench_seconds: None }));
-    assert_eq!(parsed("weir demo --bench 5"), Ok(Invocation::Demo { bench_seconds: Some(5) }));
+    let demo = |bench_seconds, library: Option<&str>| {
+        Ok(Invocation::Demo(DemoOptions { bench_seconds, library: library.map(PathBuf::from) }))
+    };
+    assert_eq!(parsed("weir demo"), demo(None, None));
+    assert_eq!(parsed("weir demo --bench 5"), demo(Some(5), None));
+    assert_eq!(parsed("weir demo --library"), demo(None, Some("extension/weir.so")));
+    assert_eq!(parsed("weir demo --library=a.so --bench 5"), demo(Some(5), Some("a.so")));
     assert_eq!(
         parsed("weir check-config a.ini"),
         Ok(Invocation::CheckConfig { file: "a.ini".into(), how: CheckOptions::default() })

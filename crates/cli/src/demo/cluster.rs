@@ -52,11 +52,12 @@ pub(super) struct Cluster {
 struct Server(Child);
 
 impl Cluster {
-    /// Creates and starts it, saying so: on a slow disk this takes a while.
+    /// Creates and starts it, saying so: on a slow disk this takes a while. The server loads
+    /// `library`, if there is one.
     ///
     /// # Errors
     /// When a step fails or the demo is interrupted. Nothing stays behind then either.
-    pub(super) fn create(binaries: Binaries) -> anyhow::Result<Self> {
+    pub(super) fn create(binaries: Binaries, library: Option<&[u8]>) -> anyhow::Result<Self> {
         let scratch = Scratch::create()?;
         say(&format!(
             "creating a PostgreSQL cluster in {} with the programs of {}",
@@ -65,6 +66,9 @@ impl Cluster {
         ));
         let superuser_password = secret::random()?;
         init(&binaries, &scratch, &superuser_password)?;
+        if let Some(library) = library {
+            load(&scratch, library)?;
+        }
         let port = free_port()?;
         say(&format!("starting PostgreSQL on port {port}"));
         let server = Server::start(&binaries, &scratch, port)?;
@@ -146,6 +150,15 @@ fn init(binaries: &Binaries, scratch: &Scratch, superuser_password: &str) -> any
         .arg(data(scratch));
     child::run(command, "")?.success("initdb")?;
     fs::remove_file(password_file).context("could not remove the password file")
+}
+
+/// Makes each session load the library.
+fn load(scratch: &Scratch, library: &[u8]) -> anyhow::Result<()> {
+    let file = scratch.path().join("weir.so");
+    fs::write(&file, library).with_context(|| format!("could not write {}", file.display()))?;
+    let configuration = data(scratch).join("postgresql.auto.conf");
+    let line = format!("session_preload_libraries = '{}'\n", file.display());
+    fs::write(&configuration, line).context("could not write postgresql.auto.conf")
 }
 
 fn data(scratch: &Scratch) -> PathBuf {

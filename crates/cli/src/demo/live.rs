@@ -15,6 +15,7 @@ use engine::{figures::PoolFigures, histogram::Histogram};
 use super::{
     child::TICK,
     cluster::Cluster,
+    library,
     names::{DEMO, LOOPBACK, MODES},
     pooler::Running,
     terminal::say,
@@ -27,9 +28,14 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// down from the console.
 ///
 /// # Errors
-/// When PostgreSQL ends before.
-pub(super) fn run(cluster: &mut Cluster, running: &Running) -> anyhow::Result<ExitCode> {
+/// When PostgreSQL ends before, or the library does not report.
+pub(super) fn run(
+    cluster: &mut Cluster,
+    running: &Running,
+    loads_library: bool,
+) -> anyhow::Result<ExitCode> {
     introduce(cluster, running);
+    let _holder = loads_library.then(|| library::show(cluster, running.port)).transpose()?;
     let terminal = io::stdout().is_terminal();
     let mut before = running.pooler.totals();
     let mut then = Instant::now();

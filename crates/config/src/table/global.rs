@@ -291,6 +291,10 @@ keys! {
     /// pid and message. A line about a connection also has connection, database, user and address.
     /// Weir's own.
     log_format: LogFormat = "pgbouncer", reload, acts;
+    /// Show clients' addresses in PostgreSQL's `pg_stat_activity`, on servers that load the library
+    /// `weir`. PostgreSQL runs one small statement more when a server goes to another client. The key
+    /// has an effect with `pool_mode = auto`. Weir's own.
+    server_client_address: bool = "0", reload, acts;
 }
 
 impl Global {

@@ -144,7 +144,9 @@ impl<X: Exchange> Engine<X> {
         let on = client.server.ok_or(CancelOutcome::Idle)?;
         let server = self.server(on);
         // A query of Weir's own may wait for a lock as long as the client's request would.
-        let renews = matches!(&server.phase, ServerPhase::Preparing(step) if step.renews());
+        let renews = matches!(
+            &server.phase, ServerPhase::Preparing(step) if step.renews() || step.has_sent()
+        );
         let works = renews || matches!(server.phase, ServerPhase::Linked);
         let busy = works && !server.ledger.owes_nothing();
         match (busy, server.cancel.is_some()) {

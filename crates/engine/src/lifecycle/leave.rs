@@ -228,7 +228,9 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         match server.phase {
             // Weir's own query is running, and the client has sent nothing: wait for the reply.
-            ServerPhase::Preparing(ref step) if step.asks() || !server.ledger.owes_nothing() => {
+            ServerPhase::Preparing(ref step)
+                if step.asks() || !(step.has_sent() || server.ledger.owes_nothing()) =>
+            {
                 let (applies, renews) = (step.applies(), step.renews());
                 server.enter(ServerPhase::Settling(Settling::LastAnswer));
                 let is_half = server.has_foreign_settings() || had_settings;

@@ -184,6 +184,12 @@ impl<X: Exchange> Engine<X> {
             self.follow_reports(id, on);
             let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
             if let Some(sql) = self.difference(id, on, client.order()) {
+                if self.may_go_ahead(id, on)
+                    && let Some(ahead) = &mut self.server_mut(on).session.ahead
+                {
+                    ahead.put_off(sql);
+                    return self.ready(id, on, io);
+                }
                 self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Apply));
                 self.send_own_query(on, &sql, io);
                 return Readable::NotYet;
@@ -226,6 +232,8 @@ impl<X: Exchange> Engine<X> {
             Preparation::AwaitCancel if server.cancel.is_some() => return,
             Preparation::AwaitCancel => return self.judge(id, on, io),
             Preparation::Probe(_) => return self.probed(on, io),
+            // `reply_bytes` goes on.
+            Preparation::Ahead(_) => return,
             Preparation::HandOver => self.handed_over(id, on, io),
             Preparation::Signal(_) => return self.may_signal(id, on, io),
             Preparation::Unwind => return self.renew(on, Preparation::Renew, io),

@@ -21,6 +21,7 @@ use crate::lifecycle::replicate::replication_parameters;
 use crate::login::server_secret::ServerSecret;
 use crate::own_error::{Cause, OwnError};
 use crate::server::{LoginStage, ProtocolVersion, Server, ServerLogin, ServerPhase, ServerPurpose};
+use crate::session::ahead::{Ahead, KEY, Key};
 use crate::session::state_report;
 use crate::shell::{Event, Exchange, Io};
 use proof::startup_user;
@@ -98,11 +99,16 @@ impl<X: Exchange> Engine<X> {
         let is_used =
             !matches!(purpose, Some(ServerPurpose::Replication { .. } | ServerPurpose::Listen));
         let asks_report = may_ask && is_used && mode == PoolMode::Auto;
+        let mut random = [0; 16];
+        if asks_report {
+            io.random(&mut random);
+        }
         let login = ServerLogin {
             version: ProtocolVersion::Offered(minor),
             purpose,
             server_secret,
             asks_report,
+            key: Key::new(random),
             ..ServerLogin::default()
         };
         let mut server = Box::new(Server::new(pool, serial, login, io.now()));
@@ -140,7 +146,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn send_startup(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
         let ServerPhase::Connecting(login) = &mut server.phase else { return };
-        let (minor, asks_report) = (login.version.minor(), login.asks_report);
+        let (minor, asks_report, key) = (login.version.minor(), login.asks_report, login.key);
         let replicating = match login.purpose {
             Some(ServerPurpose::Replication { client }) => {
                 server.client.filter(|own| *own == client)
@@ -164,6 +170,7 @@ impl<X: Exchange> Engine<X> {
         }
         if asks_report {
             parameters.push(state_report::ASK);
+            parameters.push((KEY, key.as_bytes()));
             parameters.extend(settings.refuses().then_some(state_report::REFUSE));
         }
         let mut out = Vec::new();
@@ -257,7 +264,7 @@ impl<X: Exchange> Engine<X> {
     /// with another version of the library does.
     fn declines_report(&mut self, id: ServerId, error: &ErrorFields) -> bool {
         let says = |name: &str| error.message().contains(name);
-        let ours = [state_report::ASK.0, state_report::REFUSE.0];
+        let ours = [state_report::ASK.0, state_report::REFUSE.0, KEY];
         self.server_login(id).asks_report && ours.into_iter().any(says)
     }
 
@@ -370,8 +377,10 @@ impl<X: Exchange> Engine<X> {
             return;
         };
         let (pool, epoch) = (server.pool, server.epoch);
+        let ahead = Ahead::of_login(&login);
         let ServerLogin { scram, welcome, purpose, challenged, state_report, .. } = *login;
         let reports = state_report.is_some();
+        server.session.ahead = ahead;
         server.session.state_report = state_report.map(Box::new);
         let taken = now.saturating_sub(server.times.connected_at);
         self.view(pool).server_opened(taken);

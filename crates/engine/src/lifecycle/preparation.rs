@@ -14,6 +14,8 @@ pub enum Preparation {
     Check,
     /// The server accepts the client's values of parameters.
     Apply,
+    /// The same, but this request of the client's was sent in the same write.
+    Ahead(Vec<u8>),
     /// The same in the other order, after the server refused the usual one.
     Reapply,
     /// The server prepares the statements that the client has prepared by SQL.
@@ -50,6 +52,7 @@ impl Preparation {
             Self::Hear
             | Self::Check
             | Self::Apply
+            | Self::Ahead(_)
             | Self::Reapply
             | Self::Statements
             | Self::Unwind
@@ -70,6 +73,7 @@ impl Preparation {
             Self::Hear
             | Self::Check
             | Self::Apply
+            | Self::Ahead(_)
             | Self::Reapply
             | Self::Statements
             | Self::Recount(_)
@@ -83,9 +87,14 @@ impl Preparation {
         }
     }
 
-    /// Does this step certainly send a query?
+    /// Does this step certainly send a query, and nothing of the client's?
     pub fn asks(&self) -> bool {
-        !matches!(self, Self::Signal(_))
+        !matches!(self, Self::Signal(_) | Self::Ahead(_))
+    }
+
+    /// Was the client's request sent to the server?
+    pub fn has_sent(&self) -> bool {
+        matches!(self, Self::Ahead(_))
     }
 
     /// Is this step part of the client's own request?
@@ -95,6 +104,7 @@ impl Preparation {
             Self::Hear
             | Self::Check
             | Self::Apply
+            | Self::Ahead(_)
             | Self::Reapply
             | Self::Statements
             | Self::Recount(_)
@@ -114,6 +124,7 @@ impl Preparation {
             Self::Hear
             | Self::Check
             | Self::Apply
+            | Self::Ahead(_)
             | Self::Reapply
             | Self::Statements
             | Self::Recount(_)
@@ -130,9 +141,12 @@ impl Preparation {
     /// Does this step restore or drop session state of a client?
     pub fn applies(&self) -> bool {
         match self {
-            Self::Apply | Self::Reapply | Self::Statements | Self::Recount(_) | Self::Restore => {
-                true
-            }
+            Self::Apply
+            | Self::Ahead(_)
+            | Self::Reapply
+            | Self::Statements
+            | Self::Recount(_)
+            | Self::Restore => true,
             Self::Hear
             | Self::Check
             | Self::Unwind

@@ -5,6 +5,7 @@ use wire::scram::ScramClient;
 
 use crate::ids::ClientId;
 use crate::login::server_secret::ServerSecret;
+use crate::session::ahead::Key;
 use crate::session::probe::Probe;
 use crate::session::state_report::StateReport;
 use crate::vars::Welcome;
@@ -57,6 +58,7 @@ pub struct ServerLogin {
     /// The server is asked to report its session's state.
     pub asks_report: bool,
     pub state_report: Option<StateReport>,
+    pub key: Key,
 }
 
 /// How far a login to PostgreSQL has come.

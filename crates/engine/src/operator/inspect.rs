@@ -167,6 +167,7 @@ pub fn server_state(server: &Server, check_delay: Micros, now: Micros) -> Server
             Preparation::Unwind
             | Preparation::Renew
             | Preparation::Confirm
+            | Preparation::Ahead(_)
             | Preparation::Signal(_),
         )
         | ServerPhase::Linked => ServerState::Active,

@@ -35,6 +35,7 @@ use self::ready_count::ReadyCount;
 pub use self::settled::{Owner, Settled, Unexpected};
 
 mod entry;
+mod first;
 mod input;
 mod latest;
 mod part;

@@ -2,6 +2,7 @@
 //! being looked at.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
 use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
@@ -27,7 +28,10 @@ use config::PoolMode;
 
 mod commands;
 mod parameters;
+mod readers;
 mod statements;
+
+use readers::reader_and_hearer;
 
 /// Messages that Weir reads as a whole are gathered up to this length. A longer ErrorResponse is
 /// passed on without being read.
@@ -36,6 +40,8 @@ const WHOLE_LEN_MAX: usize = 1 << 20;
 /// Why the reading of an input stopped.
 enum Stop {
     Incomplete,
+    /// The settings that were sent ahead of the request are answered.
+    Ahead,
     /// The server broke the protocol.
     Violation(String),
     /// The client has begun a transaction, which statement mode forbids.
@@ -46,13 +52,29 @@ enum Stop {
     Unheard,
 }
 
+/// How far an input was passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passed {
+    All,
+    /// The rest is held: it answers the request behind the settings.
+    UpToRequest,
+}
+
 impl<X: Exchange> Engine<X> {
     pub(crate) fn reply_bytes(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
+        if self.pass_replies(on, bytes, io) == Passed::UpToRequest
+            && self.ahead_answered(on, io) == Readable::Now
+        {
+            self.pass_replies(on, &[], io);
+        }
+    }
+
+    fn pass_replies(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) -> Passed {
         let now = io.now();
         let server = &mut *self.servers[on.0 as usize];
         let id = server.client;
         let client = id.and_then(|id| self.clients.get_mut(id.0 as usize));
-        let Some(view) = self.pools.get_mut(server.pool) else { return };
+        let Some(view) = self.pools.get_mut(server.pool) else { return Passed::All };
         view.stats.sent += bytes.len() as u64;
         if let Some(watch) = &mut self.watch {
             watch.replied(on, bytes.len());
@@ -73,6 +95,7 @@ impl<X: Exchange> Engine<X> {
             settings: &view.settings,
             refused: false,
             farewell: false,
+            ahead_answered: false,
             schema_changed: false,
             transaction_ended: false,
             notified: Vec::new(),
@@ -112,6 +135,12 @@ impl<X: Exchange> Engine<X> {
                 }
                 self.after_replies(on, io);
             }
+            Stop::Ahead => {
+                if used < input.len() {
+                    server.stream.hold_rest(joined, bytes, used);
+                }
+                return Passed::UpToRequest;
+            }
             Stop::Violation(why) => self.lose_server(on, CloseReason::Said(&why), io),
             Stop::TransactionBlock => {
                 self.lose_server(on, CloseReason::TransactionBlock, io);
@@ -119,6 +148,7 @@ impl<X: Exchange> Engine<X> {
             Stop::Unheard => self.lose_server(on, CloseReason::Lost, io),
             Stop::Farewell => self.server_left(on, io),
         }
+        Passed::All
     }
 
     /// All received bytes are handled. Decides what the server does next.
@@ -263,35 +293,6 @@ impl<X: Exchange> Engine<X> {
     }
 }
 
-/// Returns the client that reads the server's replies, or the client that is held back. A client
-/// that is held back gets notifications only: PostgreSQL may send these at any time.
-#[inline(always)]
-fn reader_and_hearer<'a>(
-    server: &Server,
-    client: Option<&'a mut Client>,
-) -> (Option<&'a mut Client>, Option<&'a mut Client>) {
-    match server.phase {
-        ServerPhase::Linked
-        | ServerPhase::Preparing(
-            Preparation::AwaitCancel
-            | Preparation::Probe(_)
-            | Preparation::HandOver
-            | Preparation::Signal(_),
-        ) => (client, None),
-        ServerPhase::Preparing(Preparation::Unwind | Preparation::Renew | Preparation::Confirm) => {
-            (None, client)
-        }
-        ServerPhase::Preparing(_) if server.session.pinned.is_some() => (None, client),
-        ServerPhase::Connecting(_)
-        | ServerPhase::Login(_)
-        | ServerPhase::Parked
-        | ServerPhase::Preparing(_)
-        | ServerPhase::Finishing
-        | ServerPhase::Settling(_)
-        | ServerPhase::Listening => (None, None),
-    }
-}
-
 /// One input from one server, on its way to the client.
 struct Replies<'a> {
     input: &'a [u8],
@@ -307,6 +308,8 @@ struct Replies<'a> {
     refused: bool,
     /// The server ends, and its client is told.
     farewell: bool,
+    /// The settings that were sent ahead of the client's request are answered.
+    ahead_answered: bool,
     /// The schema has changed, so texts may have another meaning from now on.
     schema_changed: bool,
     transaction_ended: bool,
@@ -364,6 +367,9 @@ impl Replies<'_> {
             self.server.stream.dropping = !to_client;
             if self.farewell {
                 return Stop::Farewell;
+            }
+            if self.ahead_answered {
+                return Stop::Ahead;
             }
             self.write_due();
             rows_pass = self.rows_pass();
@@ -466,6 +472,9 @@ impl Replies<'_> {
                     return Err(Stop::Violation("malformed ReadyForQuery".into()));
                 }
                 self.server.status = status;
+                let is_ahead =
+                    matches!(self.server.phase, ServerPhase::Preparing(Preparation::Ahead(_)));
+                self.ahead_answered = is_ahead && settled.owner == Owner::Nobody;
                 if status == b'I' {
                     self.transaction_ended |= settled.owner == Owner::Client;
                     // A statement that was prepared in between may have seen either schema, and the

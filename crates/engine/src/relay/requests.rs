@@ -13,6 +13,7 @@ use crate::cancel::signaling::Call;
 use crate::client::{Client, Extended, StatementNames};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId};
+use crate::lifecycle::ahead::is_whole_request;
 use crate::lifecycle::leave::Leaving;
 use crate::operator::stats::Stats;
 use crate::relay::kept_request::Used;
@@ -31,12 +32,14 @@ mod lending;
 mod naming;
 mod numbers;
 mod parsing;
+mod restoring;
 mod rewinding;
 mod signals;
 mod statements;
 mod texts;
 
 use keeping::Keeping;
+use restoring::{Preface, Restoring};
 pub(crate) use signals::call_of;
 use texts::{NotPassed, Texts};
 
@@ -95,8 +98,9 @@ enum MessageAction {
 
 impl<X: Exchange> Engine<X> {
     pub(crate) fn request_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
+        let Some(on) = self.client(id).server else { return };
+        let address = self.address_to_show(id, on, io);
         let client = &mut self.clients[id.0 as usize];
-        let Some(on) = client.server else { return };
         let server = &mut *self.servers[on.0 as usize];
         let Some(view) = self.pools.get_mut(server.pool) else { return };
         view.stats.received += bytes.len() as u64;
@@ -107,6 +111,19 @@ impl<X: Exchange> Engine<X> {
         client.await_nothing();
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
+        let mut restoring = None;
+        if let Some(ahead) = &mut server.session.ahead
+            && !input.is_empty()
+            && let Some(sql) = ahead.take()
+        {
+            if !is_whole_request(input) {
+                client.stream.hold_rest(joined, bytes, 0);
+                return self.apply_first(id, on, &sql, io);
+            }
+            restoring = Some(Restoring::begin(sql, client, server));
+        }
+        let serial = &mut self.serial;
+        let preface = Preface::new(restoring.as_ref(), address.as_deref(), server, serial);
         let texts = (server.mode == PoolMode::Auto)
             .then_some(Texts { cache: &mut self.texts, history: &mut view.history });
         let mut requests = Requests {
@@ -145,8 +162,20 @@ impl<X: Exchange> Engine<X> {
         }
         requests.show(on, &mut self.watch);
         let begun_at = requests.keep();
-        let out = requests.out.finish();
-        let sent = out.is_empty() || io.send_server(on, out);
+        let (mut ahead, mut sent) = (None, true);
+        let prefaced = preface.and_then(|preface| preface.precede(&mut requests, &stop));
+        if let Some(messages) = prefaced {
+            if address.is_some()
+                && let Some(ahead) = &mut requests.server.session.ahead
+            {
+                ahead.note_shown(requests.client.serial);
+            }
+            ahead = restoring.is_some().then(|| input[..used].to_vec());
+            sent = io.send_server(on, &messages);
+        } else if restoring.is_none() {
+            let out = requests.out.finish();
+            sent = out.is_empty() || io.send_server(on, out);
+        }
         // These replies come before the request, whichever server the request goes to.
         if !answers.is_empty() {
             io.send_client(id, &answers);
@@ -154,6 +183,23 @@ impl<X: Exchange> Engine<X> {
         if !sent && let Some(begun_at) = begun_at {
             let again = input[begun_at..].to_vec();
             return self.resend(id, on, again, io);
+        }
+        if let Some(restoring) = restoring {
+            match (&stop, ahead) {
+                (Stop::Terminate | Stop::Violation(_), _) => {
+                    restoring.undo(self.server_mut(on));
+                }
+                (Stop::Incomplete | Stop::Outdated(_) | Stop::Signal(_), ahead) => {
+                    let client = &mut self.clients[id.0 as usize];
+                    if used < input.len() {
+                        client.stream.hold_rest(joined, bytes, used);
+                    }
+                    return match ahead {
+                        Some(request) => self.await_ahead(id, on, request, io),
+                        None => self.restore_later(id, on, restoring, io),
+                    };
+                }
+            }
         }
         match stop {
             Stop::Incomplete => {

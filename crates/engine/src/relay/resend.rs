@@ -101,7 +101,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Sends the same bytes to another server.
-    fn move_request(
+    pub(crate) fn move_request(
         &mut self,
         id: ClientId,
         on: ServerId,

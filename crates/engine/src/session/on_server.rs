@@ -2,6 +2,7 @@
 //! current transaction of the server's client.
 
 use crate::relay::text::KeptText;
+use crate::session::ahead::Ahead;
 use crate::session::pins::Pinned;
 use crate::session::resets::Resets;
 use crate::session::scanning::Scanning;
@@ -44,4 +45,6 @@ pub struct ServerSession {
     pub last_draw: u32,
     /// The server's reports of its session, if it sends state reports.
     pub state_report: Option<Box<StateReport>>,
+    /// Set if settings and a request can be sent in one write.
+    pub ahead: Option<Box<Ahead>>,
 }

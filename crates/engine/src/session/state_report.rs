@@ -23,6 +23,8 @@ pub const REFUSE: (&str, &[u8]) = ("weir.unsupported", b"error");
 /// A longer report is not kept and counts as unknown. The library sends at most 61,440 bytes of state
 /// and 256 more.
 const LEN_MAX: usize = 65_536;
+/// From this version on, the library refuses requests after a text that failed to restore settings.
+const REFUSING_VERSION: (u32, u32) = (1, 1);
 /// Stands for a report that cannot be read.
 const UNKNOWN: &[u8] = b"v1;u";
 
@@ -40,6 +42,8 @@ pub struct StateReport {
     number: u64,
     /// Events of the transactions that have no verdict yet.
     events: Events,
+    /// The library's version; 0.0 if it did not say.
+    version: (u32, u32),
     /// Can the last report be read?
     is_known: bool,
     /// Is there a report on which no verdict was taken?
@@ -65,6 +69,7 @@ impl StateReport {
             before: None,
             number: 0,
             events: Events::default(),
+            version: (0, 0),
             is_known: false,
             is_news: false,
             unexplained: Slots::default(),
@@ -76,8 +81,9 @@ impl StateReport {
     /// Takes a report. `is_clients`: a client's statement caused it, not one of Weir's.
     pub fn hear(&mut self, value: &[u8], is_clients: bool) {
         let (value, number, events) = match read(value) {
-            Some(Read { left, number, events }) => {
+            Some(Read { left, number, events, version }) => {
                 self.is_known = left.is_some();
+                self.version = version.unwrap_or(self.version);
                 (value, number, events)
             }
             None => {
@@ -109,6 +115,11 @@ impl StateReport {
             self.events.discards = true;
         }
         self.events.pins |= events.pins;
+    }
+
+    /// Does the library refuse requests after a text that failed to restore settings?
+    pub fn refuses_requests(&self) -> bool {
+        self.version >= REFUSING_VERSION
     }
 
     pub fn is_known(&self) -> bool {
@@ -171,6 +182,7 @@ struct Read {
     left: Option<Left>,
     number: Option<u64>,
     events: Events,
+    version: Option<(u32, u32)>,
 }
 
 /// None if the report is malformed or has another version.
@@ -184,7 +196,7 @@ fn read(value: &[u8]) -> Option<Read> {
     }
     let (mut settings, mut prepared, mut channels) = (Vec::new(), Vec::new(), Vec::new());
     let (mut pins, mut is_known) = (Pins::NONE, true);
-    let (mut number, mut events) = (None, Events::default());
+    let (mut number, mut events, mut version) = (None, Events::default(), None);
     for item in items {
         match item {
             b"t" => pins |= Pins::TEMPORARY,
@@ -201,7 +213,10 @@ fn read(value: &[u8]) -> Option<Read> {
             }
             [b'p', b':', pair @ ..] => prepared.push(pair_of(pair)?),
             [b'l', b':', name @ ..] => channels.push(text(name)?),
-            [b'w', b':', version @ ..] => is_known &= is_version(version),
+            [b'w', b':', written @ ..] => {
+                version = version_of(written);
+                is_known &= version.is_some();
+            }
             [b'e', b':', numbered @ ..] => {
                 let (told, of_report) = numbered_events(numbered)?;
                 (number, events) = (Some(told), of_report);
@@ -211,7 +226,7 @@ fn read(value: &[u8]) -> Option<Read> {
     }
     is_known &= !events.pins.contains(Pins::UNVERIFIED);
     let left = is_known.then(|| Left::of_session(settings, prepared, channels, pins));
-    Some(Read { left, number, events })
+    Some(Read { left, number, events, version })
 }
 
 fn numbered_events(numbered: &[u8]) -> Option<(u64, Events)> {
@@ -235,11 +250,10 @@ fn numbered_events(numbered: &[u8]) -> Option<(u64, Events)> {
     Some((number, events))
 }
 
-fn is_version(version: &[u8]) -> bool {
-    let mut parts = version.split(|byte| *byte == b'.');
-    let is_number =
-        |part: Option<&[u8]>| part.is_some_and(|part| !part.is_empty() && is_digits(part));
-    is_number(parts.next()) && is_number(parts.next()) && parts.next().is_none()
+fn version_of(written: &[u8]) -> Option<(u32, u32)> {
+    let (major, minor) = str::from_utf8(written).ok()?.split_once('.')?;
+    let number = |text: &str| text.parse().ok().filter(|_| is_digits(text.as_bytes()));
+    Some((number(major)?, number(minor)?))
 }
 
 fn is_digits(text: &[u8]) -> bool {

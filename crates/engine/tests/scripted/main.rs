@@ -3,6 +3,7 @@
 
 extern crate weir_engine as engine;
 
+mod ahead;
 mod asking;
 mod backslashes;
 mod cancel;

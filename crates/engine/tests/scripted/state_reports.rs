@@ -78,9 +78,11 @@ fn finds_no_strangers_number(rig: &Rig, server: &Server) {
 
 #[test]
 fn servers_are_asked_for_reports_in_auto_mode_alone() {
-    let asks = [("weir.report", "1"), ("weir.unsupported", "error")];
+    // The key is random, so only its place is compared.
+    let key = "k".repeat(32);
+    let asks = [("weir.report", "1"), ("weir.key", &*key), ("weir.unsupported", "error")];
     for (mode, refuses, asked) in [
-        (PoolMode::Auto, Unsupported::Pin, &asks[..1]),
+        (PoolMode::Auto, Unsupported::Pin, &asks[..2]),
         (PoolMode::Auto, Unsupported::Error, &asks[..]),
         (PoolMode::Transaction, Unsupported::Error, &[]),
         (PoolMode::Session, Unsupported::Pin, &[]),
@@ -90,7 +92,12 @@ fn servers_are_asked_for_reports_in_auto_mode_alone() {
         });
         let _client = rig.client();
         let startup = [ALICE, asked].concat();
-        assert_eq!(show(&rig.server(0).startup()), show(&server_startup(&startup)), "{mode:?}");
+        let mut sent = rig.server(0).startup();
+        let name = b"weir.key\0";
+        if let Some(at) = sent.windows(name.len()).position(|part| part == name) {
+            sent[at + name.len()..][..key.len()].fill(b'k');
+        }
+        assert_eq!(show(&sent), show(&server_startup(&startup)), "{mode:?}");
     }
 }
 
@@ -289,7 +296,8 @@ fn a_server_that_refuses_the_parameter_is_logged_in_to_without_it() {
     client.say_hello(&[]);
     let server = rig.server(0);
     server.connect();
-    server.expect([server_startup(&[ALICE, &[("weir.report", "1")]].concat())]);
+    let asked = String::from_utf8_lossy(&server.take()).into_owned();
+    assert!(asked.contains("weir.report\01\0weir.key\0"), "{asked}");
     server.send([fatal("08P01", "unsupported startup parameter: weir.report")]);
     assert!(!server.is_open());
     // Weir still has to find out the protocol version of the other pooler.

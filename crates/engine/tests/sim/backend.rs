@@ -13,6 +13,7 @@ mod exec;
 mod extended;
 mod lasting;
 mod login;
+mod reports;
 
 use std::collections::HashMap;
 
@@ -22,6 +23,7 @@ use wire::{HEADER_LEN, Header, backend, frontend};
 pub(crate) use self::ears::{Ears, Order};
 pub(crate) use self::exec::CANCELED;
 pub(crate) use self::login::{Account, ServerAuth};
+pub(crate) use self::reports::Library;
 use crate::bus::Bus;
 use crate::router::is_for_readers;
 use crate::schema::{Schema, Table};
@@ -77,6 +79,11 @@ pub(crate) enum Busy {
 /// was sent before the server's change of its default was known.
 pub(crate) const FOLLOWS: &str = "^";
 pub(crate) const NOTICED: &str = "~";
+
+/// The library's refusal.
+fn not_restored() -> Error {
+    Error("55000", "the client's settings were not restored, so nothing runs here".into())
+}
 
 /// PostgreSQL gathers so many bytes before it writes.
 const OUTPUT_BUFFER_LEN: usize = 8192;
@@ -157,6 +164,9 @@ pub(crate) struct Backend {
     drawn: Option<String>,
     /// A number was drawn or asked for, so Weir may keep the server for that.
     pub(crate) has_numbers: bool,
+    /// The series of random numbers that the client has begun: the client, and how many were drawn.
+    seeded: Option<(usize, usize)>,
+    reporter: reports::Reporter,
     /// Offences of Weir that this server has seen.
     pub(crate) complaints: Vec<String>,
 }
@@ -200,6 +210,8 @@ impl Backend {
             marks_defaults: false,
             drawn: None,
             has_numbers: false,
+            seeded: None,
+            reporter: reports::Reporter::default(),
             complaints: Vec::new(),
         }
     }
@@ -246,6 +258,21 @@ impl Backend {
     /// Does it have a role that was revoked afterwards? It keeps the role, but cannot set it again.
     pub(crate) fn has_lost_role(&self) -> bool {
         self.settings.role_of().is_some_and(|of| self.schema.is_revoked(of))
+    }
+
+    /// Decides what stands in the library's place. Called before the login.
+    pub(crate) fn load(&mut self, library: Library) {
+        self.reporter.library = library;
+    }
+
+    /// May its client be kept because the last report could not tell the state?
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.reporter.is_unsure()
+    }
+
+    /// Has it a series of random numbers, which only the end of the session ends?
+    pub(crate) fn is_seeded(&self) -> bool {
+        self.seeded.is_some()
     }
 
     /// Statements that the pooler keeps for its clients.
@@ -365,6 +392,24 @@ impl Backend {
             self.complaints.push(format!("message of unknown type {code:#x}"));
             return self.die(Some(("08P01", "invalid frontend message type")));
         }
+        if self.refuses_message(code, body) && !self.skipping {
+            match code {
+                frontend::QUERY | frontend::FUNCTION_CALL => {
+                    self.fail(&not_restored());
+                    return self.ready();
+                }
+                frontend::PARSE
+                | frontend::BIND
+                | frontend::DESCRIBE
+                | frontend::EXECUTE
+                | frontend::CLOSE => {
+                    self.fail(&not_restored());
+                    self.skipping = true;
+                    return;
+                }
+                _ => {}
+            }
+        }
         match code {
             frontend::TERMINATE => self.phase = Phase::Gone,
             frontend::SYNC => {
@@ -398,6 +443,7 @@ impl Backend {
         for (name, value) in self.settings.changes() {
             backend::parameter_status(&mut self.buffered, name.as_bytes(), value.as_bytes());
         }
+        self.write_report();
         let status = match self.block {
             Block::Idle => b'I',
             Block::Open => b'T',
@@ -411,6 +457,7 @@ impl Backend {
     }
 
     fn fail(&mut self, error: &Error) {
+        self.note_error();
         let mut fields = ErrorFields::new("ERROR", error.0, &error.1);
         fields.fields.insert(1, (b'V', b"ERROR".to_vec()));
         if error.0 == extended::CHANGED {

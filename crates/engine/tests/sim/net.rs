@@ -426,6 +426,10 @@ impl Io<SimExchange> for SimIo<'_> {
         "sim".to_owned()
     }
 
+    fn client_place(&self, _client: ClientId) -> String {
+        "10.0.0.7 5000".to_owned()
+    }
+
     fn event(&mut self, event: Event<'_>) {
         self.net.log(|| format!("worker {}: {event:?}", self.worker));
         if let Event::ClientClosing { client, reason, error: true, .. } = event

@@ -1,6 +1,8 @@
 //! The script of one simulated client, composed at random in advance. It does not know the outcome,
 //! which the reference knows.
 
+mod copying;
+mod firing;
 mod lasting;
 mod listening;
 mod meanings;
@@ -11,6 +13,7 @@ use config::PoolMode;
 use wire::frontend;
 
 use crate::rng::Rng;
+use crate::setup::Fleet;
 use crate::sql::Tag;
 
 #[derive(Clone, Debug)]
@@ -57,6 +60,8 @@ pub(crate) struct Author<'a> {
     /// It uses no statement names, and the unnamed statement only in the batch of its Parse.
     pub(crate) plain: bool,
     pub(crate) listens: bool,
+    /// The libraries of the servers.
+    pub(crate) fleet: Fleet,
     /// The mode may change to session mode and back.
     pub(crate) alternates: bool,
     /// Does a reload of the servers change the default of a setting?
@@ -106,6 +111,7 @@ impl<'a> Author<'a> {
             draws,
             plain,
             listens: false,
+            fleet: Fleet::None,
             alternates: false,
             restyles: false,
             mixes: false,
@@ -189,6 +195,11 @@ impl<'a> Author<'a> {
         }
         if self.listens && self.rng.once_in(2) {
             return self.listening();
+        }
+        match self.fleet {
+            Fleet::Reports if self.rng.once_in(3) => return self.firing(),
+            Fleet::Forged if self.rng.once_in(6) => return self.forging(),
+            Fleet::Reports | Fleet::Forged | Fleet::Mixed | Fleet::None => {}
         }
         if self.mode == PoolMode::Auto && self.rng.once_in(5) {
             return self.lasting();
@@ -498,55 +509,6 @@ impl<'a> Author<'a> {
         frontend::describe_statement(&mut self.out, name.as_bytes());
         frontend::execute(&mut self.out, b"", 0);
         frontend::sync(&mut self.out);
-    }
-
-    fn copy_in(&mut self) {
-        // After a copy that failed in a batch, the client keeps its server and Weir does not probe
-        // it.
-        let extended = self.rng.once_in(2) && !self.goes_back;
-        if extended {
-            let text = format!("/*{}*/ COPYIN", self.tag());
-            if self.rng.once_in(6) {
-                frontend::parse(&mut self.out, b"", b"NONSENSE", frontend::NO_TYPES);
-            }
-            frontend::parse(&mut self.out, b"", text.as_bytes(), frontend::NO_TYPES);
-            frontend::bind(&mut self.out, b"", b"", &[0, 0, 0, 0, 0, 0]);
-            frontend::execute(&mut self.out, b"", 0);
-            // Like libpq: the server reads this Sync during the copy.
-            if self.rng.once_in(2) {
-                frontend::sync(&mut self.out);
-            }
-        } else if self.rng.once_in(5) {
-            self.query("FAIL; COPYIN");
-        } else {
-            self.query("COPYIN");
-        }
-        if self.rng.once_in(2) {
-            self.send();
-            self.steps.push(Step::Think(500));
-        }
-        let mut failed = false;
-        for _ in 0..self.rng.below(4) {
-            let bad = self.rng.once_in(8);
-            failed |= bad;
-            frontend::copy_data(&mut self.out, if bad { b"BAD\n" } else { b"good\n" });
-            if self.rng.once_in(4) {
-                self.send();
-            }
-            if extended && !failed && self.rng.once_in(8) {
-                frontend::sync(&mut self.out);
-            }
-        }
-        if self.rng.once_in(4) {
-            frontend::copy_fail(&mut self.out, b"no more");
-        } else {
-            frontend::copy_done(&mut self.out);
-        }
-        if extended {
-            frontend::sync(&mut self.out);
-            // A later Bind must not find the statement and begin a copy by surprise.
-            self.query("");
-        }
     }
 
     fn sleep(&mut self) {

@@ -12,7 +12,7 @@ pub(crate) const NAMES: [(&str, &str); 5] = [
 ];
 
 /// Other settings. Weir learns their values only by the probe (`pool_mode = auto`).
-const UNREPORTED: [(&str, &str); 8] = [
+const UNREPORTED: [(&str, &str); 9] = [
     (PATH, "public"),
     ("work_mem", "4MB"),
     (OBJECT, NONE),
@@ -21,6 +21,7 @@ const UNREPORTED: [(&str, &str); 8] = [
     (ROLE, "none"),
     (PRIVILEGED, "none"),
     (BUFFERS, "8MB"),
+    (FORGED, ""),
 ];
 
 /// A reload of the servers' configuration may change its default.
@@ -42,6 +43,9 @@ pub(crate) const PRIVILEGED: &str = "log_statement";
 
 /// Weir cannot set it on a server that has had a temporary table.
 pub(crate) const BUFFERS: &str = "temp_buffers";
+
+/// The name of the library's reports, set by a client of a server that lacks the library.
+pub(crate) const FORGED: &str = "weir.state";
 
 /// A temporary table, represented as a setting.
 pub(crate) const OBJECT: &str = "temporary_table";
@@ -217,7 +221,7 @@ impl Settings {
 
     /// All settings, except rare ones that are not set.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let is_rare = |name: &str| [ROLE, PRIVILEGED, BUFFERS].contains(&name);
+        let is_rare = |name: &str| [ROLE, PRIVILEGED, BUFFERS, FORGED].contains(&name);
         let shown = self.values.iter().filter(move |(name, _)| !is_rare(name) || self.is_set(name));
         shown.map(|(name, value)| (*name, value.as_str()))
     }

@@ -7,7 +7,7 @@ use engine::Drain;
 use wire::md5;
 use wire::scram::ScramVerifier;
 
-use crate::backend::{Account, Backend, ServerAuth};
+use crate::backend::{Account, Backend, Library, ServerAuth};
 use crate::bus::{Bus, Hearing};
 use crate::client::{Client, Who};
 use crate::net::Factory;
@@ -21,6 +21,36 @@ pub(crate) const START: u64 = 1_000_000;
 /// A small number, so that deriving keys costs little.
 const ITERATIONS: u32 = 2;
 const CAPACITIES: [&[usize]; 4] = [&[64], &[200, 5000], &[1 << 16], &[100, 1 << 16]];
+
+/// Which servers of a run have the library that reports the state of sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fleet {
+    None,
+    /// All of them. So clients may do what only the reports show.
+    Reports,
+    /// Some of them, in several versions.
+    Mixed,
+    /// None of them, and clients set the parameter of the reports themselves.
+    Forged,
+}
+
+impl Fleet {
+    fn library(self, rng: &mut Rng) -> Library {
+        match self {
+            Self::None => Library::Absent,
+            Self::Reports if rng.once_in(4) => Library::Unsure,
+            Self::Reports => Library::Loaded,
+            Self::Mixed => match rng.below(8) {
+                0..=2 => Library::Loaded,
+                3 => rng.pick(&[Library::Unsure, Library::Older]),
+                4 => Library::Newer,
+                5 if rng.once_in(3) => Library::Refused,
+                _ => Library::Absent,
+            },
+            Self::Forged => Library::Forged,
+        }
+    }
+}
 
 pub(crate) struct Setup {
     pub(crate) mode: PoolMode,
@@ -69,6 +99,9 @@ pub(crate) struct Setup {
     pub(crate) bus: Bus,
     /// Are requests of idle clients read before a pool is chosen?
     pub(crate) routed: Option<Routed>,
+    fleet: Fleet,
+    /// Draws the library of each server, so that the other parts of the run stay the same.
+    fleet_seed: u64,
     auth: ServerAuth,
     client_auth: &'static str,
 }
@@ -141,6 +174,8 @@ impl Setup {
             listens: mode == PoolMode::Auto && !rng.once_in(3),
             bus: Bus::default(),
             routed: None,
+            fleet: Fleet::None,
+            fleet_seed: 0,
             auth,
             client_auth,
         };
@@ -172,6 +207,23 @@ impl Setup {
                 PoolMode::Session | PoolMode::Statement => None,
             };
         }
+    }
+
+    /// Gives servers the library in every third run in auto mode. It is drawn from its own seed, so
+    /// the other runs stay the same.
+    pub(crate) fn draw_fleet(&mut self, seed: u64) {
+        self.fleet_seed = seed ^ 0x0072_6570_6f72_7473;
+        let mut rng = Rng::new(self.fleet_seed);
+        if self.mode != PoolMode::Auto || !rng.once_in(3) {
+            return;
+        }
+        self.fleet = match rng.below(6) {
+            0 => Fleet::Forged,
+            1 | 2 => Fleet::Mixed,
+            // Servers of session mode do not report.
+            _ if self.alternates => Fleet::Mixed,
+            _ => Fleet::Reports,
+        };
     }
 
     /// Changes the configuration file: pool sizes, limits and other keys.
@@ -279,6 +331,7 @@ impl Setup {
         author.plain = self.plain;
         author.listens = self.listens;
         author.restyles = self.reloads_servers;
+        author.fleet = self.fleet;
         (author.alternates, author.mixes) = (self.alternates, self.mixes);
         author.sleepy = self.sleepy;
         author.goes_back = who.has_session && !who.wants.is_empty();
@@ -298,6 +351,7 @@ impl Setup {
         let (auth, stormy) = (self.auth.clone(), self.stormy);
         let (session_mode, is_mixed) = (self.mode == PoolMode::Session, self.is_mixed);
         let (schema, bus) = (Schema::default(), self.bus.clone());
+        let (fleet, mut of_fleet) = (self.fleet, Rng::new(self.fleet_seed.wrapping_add(1)));
         let mut pid = 1000;
         Box::new(move |target, rng| {
             pid += 1;
@@ -307,6 +361,7 @@ impl Setup {
             let shared = (schema.clone(), bus.clone());
             let mut server = Backend::server(pid, account, shared, session_mode);
             server.refuses_reset = refuses_reset;
+            server.load(fleet.library(&mut of_fleet));
             server.is_reader = is_reader(target);
             server.settings.reports_path = is_mixed && rng.once_in(2);
             server

@@ -46,6 +46,19 @@ impl fmt::Display for Tag {
     }
 }
 
+/// The effect of a trigger on the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// Sets `work_mem`.
+    Sets(String),
+    Locks,
+    Unlocks,
+    /// Asks for the last number of a sequence.
+    AsksNumber,
+    /// Begins a series of random numbers.
+    Seeds,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Statement {
     Begin,
@@ -80,6 +93,10 @@ pub(crate) enum Statement {
     Call {
         sets: Option<String>,
     },
+    /// Writes to a table whose trigger changes the session. The text does not show that.
+    Fire(Trigger),
+    /// The next number of the series that the client has begun.
+    Random,
     /// SQL's PREPARE: the name, and the statement after AS.
     Prepare(String, Box<Self>),
     Execute(String),
@@ -148,6 +165,8 @@ impl Statement {
                 | Self::Call { .. }
                 | Self::Meaning
                 | Self::Number { .. }
+                | Self::Random
+                | Self::Fire(Trigger::AsksNumber)
         )
     }
 
@@ -257,6 +276,14 @@ fn statement(text: &str) -> Option<Statement> {
             let (name, prepared) = text.strip_prefix("PREPARE ")?.split_once(" AS ")?;
             Statement::Prepare(name.to_owned(), Box::new(statement(prepared)?))
         }
+        "FIRE" => Statement::Fire(match words.next()? {
+            "lock" => Trigger::Locks,
+            "unlock" => Trigger::Unlocks,
+            "ask" => Trigger::AsksNumber,
+            "seed" => Trigger::Seeds,
+            value => Trigger::Sets(value.to_owned()),
+        }),
+        "RANDOM" => Statement::Random,
         "EXECUTE" => Statement::Execute(words.next()?.to_owned()),
         "ALTER" => Statement::Change { of: number()?, openly: true },
         "DO" => Statement::Change { of: number()?, openly: false },

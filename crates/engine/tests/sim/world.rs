@@ -148,6 +148,7 @@ impl World {
         let mut rng = Rng::new(seed);
         let mut setup = Setup::new(&mut rng);
         setup.draw_routing(seed);
+        setup.draw_fleet(seed);
         let mut shared = Shared::new(setup.workers, Rng::new(rng.next()), sabotage);
         shared.routed = setup.routed;
         let shared = Rc::new(RefCell::new(shared));

@@ -187,5 +187,9 @@ impl Io<Shared> for Net {
         "fuzz".to_owned()
     }
 
+    fn client_place(&self, _client: ClientId) -> String {
+        "10.0.0.7 5000".to_owned()
+    }
+
     fn event(&mut self, _: Event<'_>) {}
 }

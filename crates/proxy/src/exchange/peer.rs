@@ -103,6 +103,15 @@ impl Peer {
         }
     }
 
+    /// Returns the address and the port in the form of the library's `weir.client`.
+    pub(crate) fn address_and_port(&self) -> String {
+        match self {
+            Self::Unix { .. } | Self::Process(_) | Self::Unknown => "unix".to_owned(),
+            Self::V4(ip, port) => format!("{ip} {port}"),
+            Self::V6(address) => format!("{} {}", address.ip().to_canonical(), address.port()),
+        }
+    }
+
     /// Returns the port; `None` for a unix socket.
     #[must_use]
     pub fn port(&self) -> Option<u16> {

@@ -267,3 +267,61 @@ fn a_pooler_in_between_that_refuses_the_parameter_is_logged_in_to_without_it() {
     assert!(outer.admin("SHOW POOLS").column("session_state").contains(&"probe"));
     assert!(inner.log().contains("unsupported startup parameter: weir.report"));
 }
+
+/// A setting that the next server refuses: the client has lost the right to its role.
+#[test]
+fn a_request_does_not_run_without_its_settings() {
+    if !support::only_weir() {
+        return;
+    }
+    let stage = Stage::new(4, "pin");
+    let role = format!("role_of_{}", stage.database);
+    stage.postgres.sql("postgres", &format!("CREATE ROLE {role}; GRANT {role} TO app"));
+    let mut client = stage.client();
+    client.rows("CREATE TABLE effects (a int)");
+    client.rows(&format!("GRANT INSERT ON effects TO {role}"));
+    client.rows(&format!("SET ROLE {role}"));
+    assert_eq!(client.value("SELECT current_user"), role);
+    // Both go out at once: another client has used the server meanwhile.
+    let mut other = stage.client();
+    assert_eq!(other.value("SELECT current_user"), "app");
+    assert_eq!(client.value("SELECT current_user"), role);
+    assert_eq!(other.value("SELECT current_user"), "app");
+    stage.postgres.sql("postgres", &format!("REVOKE {role} FROM app"));
+    client.send(testkit::frontend::query("INSERT INTO effects VALUES (1)"));
+    let error = client.read_to_end().iter().find_map(testkit::Message::error);
+    let error = error.expect("the client is told");
+    assert!(error.message().contains("session settings are refused"), "{}", error.message());
+    assert_eq!(other.value("SELECT count(*) FROM effects"), "0");
+    let log = stage.postgres.log();
+    assert!(log.contains("the client's settings were not restored"), "they were sent at once");
+    stage.nothing_was_asked();
+}
+
+#[test]
+fn pg_stat_activity_shows_the_client() {
+    if !support::only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared_with_library();
+    let database = postgres.database();
+    let setup = Pooler::before(postgres).set("pool_mode", "auto").database(&database, "");
+    let setup = setup.workers(1).set("default_pool_size", 1).set("server_client_address", 1);
+    let pooler = setup.start();
+    let shown = "SELECT host(client_addr), client_port, application_name FROM pg_stat_activity \
+        WHERE pid = pg_backend_pid()";
+    let mut clients = [pooler.client(&database), pooler.client(&database)];
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.rows(&format!("SET application_name = 'client {number}'"));
+    }
+    for _ in 0..3 {
+        for (number, client) in clients.iter_mut().enumerate() {
+            let name = format!("client {number}");
+            let row = client.rows(shown).remove(0);
+            let shown: Vec<_> = row.into_iter().map(Option::unwrap_or_default).collect();
+            let table = pooler.admin("SHOW CLIENTS");
+            let table = table.with("application_name", &name);
+            assert_eq!(shown, ["127.0.0.1", table.only("port"), &name]);
+        }
+    }
+}

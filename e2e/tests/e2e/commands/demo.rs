@@ -69,3 +69,34 @@ fn the_lab_is_done_with_no_failure_in_any_mode() {
         assert!(table.contains(word), "no {word} in\n{table}");
     }
 }
+
+#[test]
+fn with_the_library_the_demo_shows_a_lock_that_no_text_shows() {
+    if !only_weir() {
+        return;
+    }
+    let folder = testkit::open_folder("demo-library");
+    let library = format!("--library={}", testkit::library_file().display());
+    let mut demo = Command::new(pooler_binary())
+        .args(["demo", &library])
+        .env("TMPDIR", &folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the demo starts");
+    let output = BufReader::new(demo.stdout.take().expect("a pipe was asked for"));
+    let mut lines = output.lines().map_while(Result::ok);
+    let pin = lines.find(|line| line.contains("advisory lock") && line.contains('|'));
+    run(Command::new("sh").args(["-c", "kill -INT \"$1\"", "kill", &demo.id().to_string()]));
+    let reader = std::thread::spawn(move || lines.count());
+    let status = poll_until(Duration::from_secs(20), || demo.try_wait().expect("our own child"));
+    if status.is_none() {
+        let _ = demo.kill();
+        let _ = demo.wait();
+    }
+    reader.join().expect("no panic");
+    assert!(pin.expect("SHOW PINS").trim_start().starts_with("demo"));
+    assert_eq!(status.expect("it ends at SIGINT").code(), Some(0));
+    let left: Vec<_> = std::fs::read_dir(&folder).expect("the folder").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}

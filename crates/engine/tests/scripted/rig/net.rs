@@ -255,6 +255,10 @@ impl Io<Shared> for FakeIo<'_> {
         "10.0.0.7:5000".to_owned()
     }
 
+    fn client_place(&self, _client: ClientId) -> String {
+        "10.0.0.7 5000".to_owned()
+    }
+
     fn event(&mut self, event: Event<'_>) {
         self.net.log.push(format!("{event:?}"));
     }

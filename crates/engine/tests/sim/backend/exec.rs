@@ -126,6 +126,8 @@ impl Backend {
             | Statement::Lock { .. }
             | Statement::Call { .. }
             | Statement::Number { .. }
+            | Statement::Fire(_)
+            | Statement::Random
             | Statement::Prepare(..)
             | Statement::Execute(_)
             | Statement::Deallocate(_) => self.lasting(statement, sql, tag)?,
@@ -199,6 +201,7 @@ impl Backend {
         Ok(match statement {
             Statement::DiscardSequences => {
                 self.drawn = None;
+                self.note_event("discard");
                 "DISCARD SEQUENCES".to_owned()
             }
             Statement::DeallocateAll => {
@@ -224,6 +227,7 @@ impl Backend {
         self.settings.drop_pins();
         self.settings.reset(ROLE);
         self.drawn = None;
+        self.note_event("discard");
         self.ears.orders.push(Order::Unlisten(None));
         self.saved = None;
         self.owner = None;

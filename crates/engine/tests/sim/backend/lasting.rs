@@ -6,7 +6,7 @@ use wire::{backend, frontend};
 use super::{Backend, Error, Prepared};
 use crate::schema::Table;
 use crate::settings::CURSOR;
-use crate::sql::{Sql, Statement, Tag};
+use crate::sql::{Sql, Statement, Tag, Trigger};
 
 impl Backend {
     /// `sql` is the whole text.
@@ -41,6 +41,8 @@ impl Backend {
                 self.one_row("called")
             }
             Statement::Number { drawn } => self.number(*drawn, tag)?,
+            Statement::Fire(trigger) => self.fire(trigger, tag)?,
+            Statement::Random => self.random(),
             Statement::Prepare(name, prepared) => {
                 self.prepare(name, prepared, sql, tag)?;
                 "PREPARE"
@@ -62,10 +64,34 @@ impl Backend {
         if drawn {
             let client = tag.map_or(0, |tag| tag.client);
             self.drawn = Some(format!("number {} of {client}", self.schema.draw(client)));
+        } else {
+            self.note_event("lastval");
         }
         let missing = || "lastval and currval are not yet defined in this session".to_owned();
         let last = self.drawn.clone().ok_or_else(|| Error("55000", missing()))?;
         Ok(self.one_row(&last))
+    }
+
+    fn fire(&mut self, trigger: &Trigger, tag: Option<&Tag>) -> Result<&'static str, Error> {
+        match trigger {
+            Trigger::Sets(value) => self.settings.set("work_mem", value),
+            Trigger::Locks => self.settings.set_locks(self.settings.locks() + 1),
+            Trigger::Unlocks => self.settings.set_locks(self.settings.locks().saturating_sub(1)),
+            Trigger::AsksNumber => return self.number(false, tag),
+            Trigger::Seeds => {
+                self.note_event("setseed");
+                self.seeded = Some((tag.map_or(0, |tag| tag.client), 0));
+            }
+        }
+        Ok("UPDATE 1")
+    }
+
+    /// Neither the end of a transaction nor DISCARD ALL changes the series.
+    fn random(&mut self) -> &'static str {
+        let Some((client, count)) = &mut self.seeded else { return self.one_row("any") };
+        *count += 1;
+        let value = format!("random number {count} of {client}");
+        self.one_row(&value)
     }
 
     fn one_row(&mut self, value: &str) -> &'static str {

@@ -6,6 +6,7 @@ use wire::scram::{self, ScramServer, ScramVerifier};
 use wire::startup::{self, StartupRequest};
 use wire::{HEADER_LEN, Header, backend, md5};
 
+use super::reports::{ASK, KEY, Library};
 use super::{Backend, Phase};
 use crate::settings::{NAMES, PATH, Settings};
 
@@ -92,6 +93,11 @@ impl Backend {
                 if let Some(sqlstate) = login.account.refuse {
                     return Err((sqlstate, "go away".into()));
                 }
+                self.reporter.is_asked = packet.get(ASK).is_some();
+                self.reporter.key = packet.get(KEY).unwrap_or_default().to_vec();
+                if self.reporter.is_asked && self.reporter.library == Library::Refused {
+                    return Err(("08P01", format!("unsupported startup parameter: {ASK}")));
+                }
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 self.ears.database = text(packet.get("database").unwrap_or_default());
                 login.user = text(packet.get("user").unwrap_or_default());
@@ -151,6 +157,7 @@ impl Backend {
             backend::parameter_status(&mut self.buffered, name.as_bytes(), value.as_bytes());
         }
         backend::backend_key_data(&mut self.buffered, self.pid, &self.secret);
+        self.write_report();
         backend::ready_for_query(&mut self.buffered, b'I');
     }
 }

@@ -123,6 +123,7 @@ impl World {
                 && self.taking_over.is_none()
                 && !client.reference.backend.copy_failed
                 && !client.reference.backend.has_numbers
+                && !client.reference.backend.is_seeded()
                 && !client.reference.backend.settings.has_pins()
                 && client.reference.backend.ears.channels().is_empty()
                 && socket.up.data.is_empty();
@@ -139,7 +140,7 @@ impl World {
             // It may have unread bytes, or Weir may be querying it. It is also kept until a cancel
             // request for it is over.
             let idle = server.backend.is_at_rest() && server.stalled_until <= self.net.now;
-            let idle = idle && !self.is_canceling(socket.worker);
+            let idle = idle && !server.backend.is_unsure() && !self.is_canceling(socket.worker);
             if idle && server.up.data.is_empty() && server.down.data.is_empty() {
                 return Err(format!("client {at} holds a server for nothing"));
             }

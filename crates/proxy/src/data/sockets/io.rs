@@ -245,6 +245,10 @@ impl Io<ShellExchange> for Sockets {
         self.peer(client).origin(self.config.global.listen_port)
     }
 
+    fn client_place(&self, client: ClientId) -> String {
+        self.peer(client).address_and_port()
+    }
+
     fn event(&mut self, event: Event<'_>) {
         self.note_event(&event);
         self.log_event(&event);

@@ -24,6 +24,7 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             ("*", "+ row key=fingerprints *"),
             ("*", "+ row key=advise *"),
             ("*", "+ row key=log_format *"),
+            ("*", "+ row key=server_client_address *"),
             ("*", "+ log * server * is *"),
             ("*", "+ column sv_pinned 23"),
             ("*", "+ column session_state 25"),

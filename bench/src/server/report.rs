@@ -1,0 +1,36 @@
+//! The reports of the library `weir`, whose form `extension/README.md` has: settings only.
+
+use super::Session;
+use crate::frame::put;
+
+/// The startup parameter that asks for reports.
+pub(super) const ASK: &[u8] = b"weir.report";
+const NAME: &[u8] = b"weir.state\0";
+/// How a text begins that restores settings.
+const MARK: &[u8] = b"/*weir ";
+
+/// The text without its mark.
+pub(super) fn without_mark(text: &[u8]) -> &[u8] {
+    let end = text.windows(2).position(|pair| pair == b"*/").filter(|_| text.starts_with(MARK));
+    end.map_or(text, |end| &text[end + 2..])
+}
+
+impl Session {
+    /// Reports the state if it has changed. Names and values need no escapes here.
+    pub(super) fn report(&mut self, out: &mut Vec<u8>) {
+        let Some(last) = &mut self.reported else { return };
+        if self.status != b'I' {
+            return;
+        }
+        let mut state = b"v1".to_vec();
+        for (name, value) in &self.settings {
+            state.extend([b";s:", &name[..], b"=", value].concat());
+        }
+        if *last == state {
+            return;
+        }
+        let version: &[u8] = if last.is_empty() { b";w:1.1" } else { b"" };
+        put(out, b'S', &[NAME, &state, version, b"\0"]);
+        *last = state;
+    }
+}

@@ -1,0 +1,144 @@
+//! Restores a client's settings in one write with its request (`session/ahead.rs`).
+//!
+//! ```text
+//!  prepare ─► Linked, the settings are pending ─┬─ a whole request ─► Ahead: settings, request
+//!                                               └─ part of one ─► Apply (`apply.rs`)
+//!  Ahead ─┬─ taken ─► Linked: the replies to the request follow
+//!         └─ refused ─► the server is closed; another one gets the settings first, then the request
+//! ```
+//!
+//! In the step `Ahead` the client is not read, and replies belong to the settings. If the server
+//! refuses them, its library refuses the request, too. So the request has not run and can be sent
+//! again.
+
+use wire::{Header, frontend};
+
+use crate::client::ClientPhase;
+use crate::engine::Engine;
+use crate::ids::{ClientId, ServerId, Waiter};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
+use crate::relay::kept_request::KEPT_LEN_MAX;
+use crate::relay::ledger::Expect;
+use crate::server::{Preparation, ServerPhase};
+use crate::shell::{Exchange, Io};
+
+impl<X: Exchange> Engine<X> {
+    /// May the client's settings go out with its request? They must be all that differs.
+    pub(crate) fn may_go_ahead(&self, id: ClientId, on: ServerId) -> bool {
+        let (client, server) = (self.client(id), self.server(on));
+        let is_new = client.session.as_ref().is_none_or(|own| !own.renews) && !client.resent;
+        let (own, there) = (&client.vars, &server.vars);
+        server.session.ahead.is_some()
+            && is_new
+            && client.is_welcomed()
+            && client.replication.is_none()
+            && !server.has_traces()
+            && server.is_clean()
+            && own.prepared == there.prepared
+            && own.channels.is_empty()
+            && there.channels.is_empty()
+    }
+
+    /// Restores the settings before the request is handled, which is held.
+    pub(crate) fn apply_first(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        sql: &[u8],
+        io: &mut impl Io<X>,
+    ) {
+        let now = io.now();
+        let server = self.server_mut(on);
+        let waiter = Waiter::served(id, server.pool, now);
+        server.enter(ServerPhase::Preparing(Preparation::Apply));
+        (server.own_error, server.times.asked_at, server.unnamed) = (None, now, 0);
+        self.client_mut(id).enter(ClientPhase::Preparing(waiter));
+        let mut messages = Vec::new();
+        frontend::query(&mut messages, sql);
+        self.ask(on, &[Expect::Query], 0, &messages, io);
+    }
+
+    /// The settings and this request were sent. The client is held back until the settings are
+    /// accepted.
+    pub(crate) fn await_ahead(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        request: Vec<u8>,
+        io: &mut impl Io<X>,
+    ) {
+        let now = io.now();
+        let server = self.server_mut(on);
+        let waiter = Waiter::served(id, server.pool, now);
+        (server.own_error, server.times.asked_at) = (None, now);
+        server.enter(ServerPhase::Preparing(Preparation::Ahead(request)));
+        self.client_mut(id).enter(ClientPhase::Preparing(waiter));
+    }
+
+    /// The server has answered the settings. Now if the replies to the request follow.
+    pub(crate) fn ahead_answered(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
+        let server = self.server_mut(on);
+        let (Some(id), ServerPhase::Preparing(Preparation::Ahead(request))) =
+            (server.client, &mut server.phase)
+        else {
+            return Readable::NotYet;
+        };
+        let request = std::mem::take(request);
+        if server.own_error.take().is_some() {
+            self.move_request(id, on, request, CloseReason::SettingsRefused, io);
+            return Readable::NotYet;
+        }
+        // If a reload has changed a default, the request has seen the new one.
+        self.applied(id, on, io);
+        self.server_mut(on).enter(ServerPhase::Linked);
+        self.client_mut(id).enter(ClientPhase::Linked);
+        self.go_on(id, io);
+        Readable::Now
+    }
+}
+
+/// Is this one request and nothing else: a Query, a FunctionCall, or a batch with its Sync?
+pub(crate) fn is_whole_request(mut input: &[u8]) -> bool {
+    if input.len() > KEPT_LEN_MAX {
+        return false;
+    }
+    loop {
+        let Ok(Some(header)) = Header::parse(input) else { return false };
+        let Some((_, rest)) = input.split_at_checked(header.total) else { return false };
+        match header.code {
+            frontend::QUERY | frontend::FUNCTION_CALL | frontend::SYNC => return rest.is_empty(),
+            frontend::PARSE
+            | frontend::BIND
+            | frontend::DESCRIBE
+            | frontend::EXECUTE
+            | frontend::CLOSE => input = rest,
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_whole_up_to_its_query_or_sync() {
+        let (mut query, mut sync, mut parse) = (Vec::new(), Vec::new(), Vec::new());
+        frontend::query(&mut query, b"SELECT 1");
+        frontend::sync(&mut sync);
+        frontend::parse(&mut parse, b"", b"SELECT 1", frontend::NO_TYPES);
+        let batch = [&parse[..], &sync].concat();
+        assert!(is_whole_request(&query) && is_whole_request(&sync) && is_whole_request(&batch));
+        let half = &query[..query.len() - 1];
+        let two = [&query[..], &query].concat();
+        let mut long = Vec::new();
+        frontend::query(&mut long, &[b' '; KEPT_LEN_MAX]);
+        for other in [&[][..], half, &two, &parse, &[&batch[..], &parse].concat(), &long] {
+            assert!(!is_whole_request(other), "{other:?}");
+        }
+        let mut copy = Vec::new();
+        frontend::copy_data(&mut copy, b"1\n");
+        assert!(!is_whole_request(&copy));
+    }
+}

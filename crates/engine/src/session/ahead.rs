@@ -1,0 +1,80 @@
+//! Settings that are restored in one write with the client's request (`lifecycle/ahead.rs`). Only
+//! the library `weir` 1.1 and later makes that safe: after a text that failed to restore settings,
+//! the server refuses everything (`extension/apply.c`).
+
+use crate::server::ServerLogin;
+use crate::session::state_report::StateReport;
+
+/// The startup parameter with the key.
+pub(crate) const KEY: &str = "weir.key";
+const KEY_LEN: usize = 32;
+/// So much of the key is in the mark of a text. The rest stays unknown to other sessions, which can
+/// read texts in pg_stat_activity.
+const MARK_LEN: usize = 16;
+
+/// A secret that Weir shares with one server.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Key([u8; KEY_LEN]);
+
+impl Key {
+    /// Writes random bytes as digits.
+    pub(crate) fn new(random: [u8; KEY_LEN / 2]) -> Self {
+        let digit = |value: u8| b"0123456789abcdef"[usize::from(value & 15)];
+        let mut key = [0; KEY_LEN];
+        for (pair, byte) in key.chunks_exact_mut(2).zip(random) {
+            pair.copy_from_slice(&[digit(byte >> 4), digit(byte)]);
+        }
+        Self(key)
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A server that can be sent settings and a request in one write.
+#[derive(Debug)]
+pub struct Ahead {
+    key: Key,
+    /// The SQL that restores the settings of the client, which has the server but has not sent a
+    /// request yet.
+    pending: Option<Vec<u8>>,
+    /// Serial number of the client whose address the server shows; 0 = none.
+    shown: u64,
+}
+
+impl Ahead {
+    /// None if the server's library does not refuse requests after a failure.
+    pub(crate) fn of_login(login: &ServerLogin) -> Option<Box<Self>> {
+        let refuses = login.state_report.as_ref().is_some_and(StateReport::refuses_requests);
+        refuses.then(|| Box::new(Self { key: login.key, pending: None, shown: 0 }))
+    }
+
+    /// The client may be read: its settings go out with its request.
+    pub(crate) fn put_off(&mut self, sql: Vec<u8>) {
+        self.pending = Some(sql);
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
+        self.pending.take()
+    }
+
+    /// Does the server show the address of the client with this serial number?
+    pub(crate) fn shows(&self, serial: u64) -> bool {
+        self.shown == serial
+    }
+
+    pub(crate) fn note_shown(&mut self, serial: u64) {
+        self.shown = serial;
+    }
+
+    /// Returns the value of `weir.client` for an address as `Io::client_place` writes it.
+    pub(crate) fn of_address(&self, address: &str) -> Vec<u8> {
+        [&self.key.0[..], b" ", address.as_bytes()].concat()
+    }
+
+    /// Marks a text as one that restores settings.
+    pub(crate) fn marked(&self, sql: &[u8]) -> Vec<u8> {
+        [b"/*weir ", &self.key.0[..MARK_LEN], b"*/", sql].concat()
+    }
+}

@@ -1,0 +1,43 @@
+//! State reports as they arrive from a server (`state_report.rs`): whose they are, and when they cannot
+//! be used.
+
+use crate::server::{Preparation, Server, ServerPhase};
+
+impl Server {
+    /// Takes a state report.
+    pub fn hear_state(&mut self, value: &[u8]) {
+        let is_clients = match self.phase {
+            ServerPhase::Linked | ServerPhase::Finishing => true,
+            ServerPhase::Preparing(ref step) => step.is_clients(),
+            ServerPhase::Connecting(_)
+            | ServerPhase::Login(_)
+            | ServerPhase::Parked
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening => false,
+        };
+        if is_clients {
+            self.remember_vars();
+        }
+        let Some(report) = &mut self.session.state_report else { return };
+        report.hear(value, is_clients);
+        let is_ahead = matches!(self.phase, ServerPhase::Preparing(Preparation::Ahead(_)));
+        if is_clients {
+            self.session.traces.note_report();
+        } else if is_ahead && !report.is_known() {
+            // The request is under way, so it is judged by the next report.
+            report.resume();
+            self.session.traces.note_report();
+        } else if !report.is_known() {
+            // The report is not understood, so later ones would not show a client's state either.
+            self.session.state_report = None;
+        }
+    }
+
+    /// Notes the change of a tracked parameter that no known text explains.
+    pub fn note_unexplained(&mut self, slot: usize) {
+        self.session.traces.note_report();
+        if let Some(report) = &mut self.session.state_report {
+            report.note_unexplained(slot);
+        }
+    }
+}

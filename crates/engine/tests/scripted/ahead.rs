@@ -1,0 +1,182 @@
+//! Servers with version 1.1 of the library `weir`: settings and request go out in one write.
+
+use config::Config;
+use wire::frontend;
+
+use crate::carried::auto;
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server, server_welcome_with};
+
+const WORK_MEM: &str = "SELECT pg_catalog.set_config('work_mem','5MB',false) IS NULL;";
+const RESETS: &str = "RESET \"work_mem\";";
+const SHOWS: &str = "SELECT pg_catalog.set_config('weir.client',$1,false)";
+
+/// An answer, followed by a state report.
+fn done_with(state: &str) -> Message {
+    [complete("OK"), status("weir.state", state), ready('I')].concat()
+}
+
+/// A server with the library, and the key that it was sent.
+struct Loaded {
+    server: Server,
+    key: String,
+}
+
+impl std::ops::Deref for Loaded {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+fn log_in(rig: &Rig, at: usize, version: &str) -> Loaded {
+    let server = rig.server(at);
+    server.connect();
+    let startup = String::from_utf8_lossy(&server.take()).into_owned();
+    let key = startup.split_once("weir.key\0").expect("it is sent a key").1[..32].to_owned();
+    server.send([server_welcome_with(at, &[("weir.state", &format!("v1;w:{version}"))])]);
+    Loaded { server, key }
+}
+
+/// A text that restores settings on this server.
+fn marked(server: &Loaded, sql: &str) -> Message {
+    query(&format!("/*weir {}*/{sql}", &server.key[..16]))
+}
+
+/// A client that has set `work_mem`, and a server that another client has used since.
+fn with_setting(change: impl FnOnce(&mut Config), version: &str) -> (Rig, Client, Loaded) {
+    let rig = auto(change).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let server = log_in(&rig, 0, version);
+    client.expect_welcome(&[]);
+    rig.set_automatic(true);
+    client.send([query("SET work_mem = '5MB'")]);
+    server.take();
+    server.send([done_with("v1;s:work_mem=5MB")]);
+    client.expect([done("OK")]);
+    (rig, client, server)
+}
+
+/// Another client's transaction: its settings, then its request.
+#[track_caller]
+fn another_uses(rig: &Rig, server: &Loaded) {
+    let other = rig.client();
+    other.send([query("SELECT 2")]);
+    server.expect([marked(server, RESETS), query("SELECT 2")]);
+    server.send([done_with("v1"), done("OK")]);
+    other.expect([done("OK")]);
+}
+
+#[test]
+fn settings_and_request_are_sent_at_once() {
+    let (rig, client, server) = with_setting(|_| {}, "1.1");
+    another_uses(&rig, &server);
+    let batch = || [parse("", "SELECT 3"), bind(""), execute(), sync()];
+    client.send(batch());
+    server.expect(std::iter::once(marked(&server, WORK_MEM)).chain(batch()));
+    // The replies may come in pieces.
+    server.send([done_with("v1;s:work_mem=5MB"), parsed()]);
+    client.expect([parsed()]);
+    server.send([bound(), complete("OK"), ready('I')]);
+    client.expect([bound(), complete("OK"), ready('I')]);
+    assert!(server.is_parked());
+    client.send([query("SELECT 4")]);
+    server.answers("SELECT 4");
+    client.expect([done("OK")]);
+}
+
+#[test]
+fn an_older_library_gets_the_settings_first() {
+    let (rig, client, server) = with_setting(|_| {}, "1.0");
+    let other = rig.client();
+    other.send([query("SELECT 2")]);
+    server.expect([query(RESETS)]);
+    server.send([done_with("v1")]);
+    server.answers("SELECT 2");
+    client.send([query("SELECT 3")]);
+    server.answers(WORK_MEM);
+    server.answers("SELECT 3");
+}
+
+#[test]
+fn so_does_a_request_that_is_not_whole() {
+    let (rig, client, server) = with_setting(|_| {}, "1.1");
+    another_uses(&rig, &server);
+    let [first, second] = [query("SELECT 3"), query("SELECT 4")];
+    client.send([first.clone(), second.clone()]);
+    server.expect([query(WORK_MEM)]);
+    server.send([done_with("v1;s:work_mem=5MB")]);
+    server.expect([first, second]);
+    server.send([done("OK"), done("OK")]);
+    client.expect([done("OK"), done("OK")]);
+}
+
+#[test]
+fn a_refused_request_goes_to_another_server_behind_its_settings() {
+    let (rig, client, server) = with_setting(|_| {}, "1.1");
+    another_uses(&rig, &server);
+    rig.set_automatic(false);
+    client.send([query("INSERT INTO t VALUES (1)")]);
+    server.expect([marked(&server, WORK_MEM), query("INSERT INTO t VALUES (1)")]);
+    let refusal = || [error("55000", "the client's settings were not restored"), ready('I')];
+    server.send([error("42501", "permission denied"), ready('I')].into_iter().chain(refusal()));
+    client.expect([]);
+    assert!(!server.is_open());
+    let next = log_in(&rig, 1, "1.1");
+    next.answers(WORK_MEM);
+    next.answers("INSERT INTO t VALUES (1)");
+    client.expect([done("OK")]);
+}
+
+#[test]
+fn if_the_server_is_lost_the_request_may_have_run() {
+    let (rig, client, server) = with_setting(|_| {}, "1.1");
+    another_uses(&rig, &server);
+    client.send([query("INSERT INTO t VALUES (1)")]);
+    server.take();
+    server.die();
+    client.expect_fatal("server conn crashed?");
+}
+
+#[test]
+fn a_client_that_leaves_meanwhile_takes_its_server_along() {
+    let (rig, client, server) = with_setting(|_| {}, "1.1");
+    another_uses(&rig, &server);
+    client.send([query("SELECT 3")]);
+    server.take();
+    client.leave();
+    assert!(!server.is_open(), "its request is running");
+}
+
+#[test]
+fn the_server_is_told_the_clients_address_once() {
+    let rig = auto(|config| config.global.server_client_address = true).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let server = log_in(&rig, 0, "1.1");
+    client.expect_welcome(&[]);
+    rig.set_automatic(true);
+    let mut value = Vec::new();
+    let address = format!("{} 10.0.0.7 5000", server.key);
+    frontend::bind_text(&mut value, b"", &[Some(address.as_bytes())]);
+    let introduces = || [parse("", SHOWS), value.clone(), execute(), sync()];
+    let introduced = || [parsed(), bound(), row("10.0.0.7 5000"), complete("SELECT 1"), ready('I')];
+    client.send([query("SET work_mem = '5MB'")]);
+    server.expect(introduces().into_iter().chain([query("SET work_mem = '5MB'")]));
+    server.send(introduced().into_iter().chain([done_with("v1;s:work_mem=5MB")]));
+    client.expect([done("OK")]);
+    client.send([query("SELECT 3")]);
+    server.answers("SELECT 3");
+    client.expect([done("OK")]);
+    let other = rig.client();
+    other.send([query("SELECT 2")]);
+    let first = std::iter::once(marked(&server, RESETS)).chain(introduces());
+    server.expect(first.chain([query("SELECT 2")]));
+    server.send([done_with("v1")].into_iter().chain(introduced()).chain([done("OK")]));
+    other.expect([done("OK")]);
+    other.send([query("SELECT 4")]);
+    server.answers("SELECT 4");
+    other.expect([done("OK")]);
+}

@@ -1,0 +1,86 @@
+//! State reports of the library `weir`, in auto mode.
+
+use super::{Mutant, change};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "TakesReportForTheNextTransactions",
+        wrong: "Auto mode: a report counts for the transaction after its own",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "session/state_report.rs",
+            "pub fn state(&self) -> Option<Left> { read(«&self.value»)",
+            "self.before.as_ref().unwrap_or(&self.value)",
+        )],
+    },
+    Mutant {
+        name: "LosesReport",
+        wrong: "Auto mode: the reports of a server that is in use are lost",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "relay/replies/parameters.rs",
+            "«self.server.hear_state(status.value);» return Owner::Nobody;",
+            "",
+        )],
+    },
+    Mutant {
+        name: "BelievesClientsReport",
+        wrong: "Auto mode: a client's own setting of the report's name counts as a report",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "session/hearing.rs",
+            "if is_clients { «self.remember_vars();» } let Some(report) = &mut",
+            "self.remember_vars();
+                if self.session.state_report.is_none() {
+                    let report = crate::session::state_report::StateReport::at_login(value);
+                    self.session.state_report = report.map(Box::new);
+                }",
+        )],
+    },
+    Mutant {
+        name: "MergesEvents",
+        wrong: "Auto mode: the events of several transactions lose their order",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "session/state_report.rs",
+            "self.events.discards = true; } «self.events.pins |= events.pins;»",
+            "self.events.pins |= events.pins;
+                if self.events.discards {
+                    self.events.pins = self.events.pins.without(Pins::SEQUENCE);
+                }",
+        )],
+    },
+    Mutant {
+        name: "SendsRequestsAheadToOldLibraries",
+        wrong: "Auto mode: a request follows settings at once on a server that would run it without them",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change("session/state_report.rs", "«self.version >= REFUSING_VERSION»", "true")],
+    },
+    Mutant {
+        name: "AnswersWithRefusal",
+        wrong: "Auto mode: a client gets the refusal of a request that followed refused settings",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "lifecycle/ahead.rs",
+            "if «server.own_error.take().is_some()» { return self.move_request",
+            "{ server.own_error = None; false }",
+        )],
+    },
+    Mutant {
+        name: "KeepsEvents",
+        wrong: "Auto mode: the events of a transaction also count for later ones",
+        seen_in: "",
+        noticed_by: "rest",
+        changes: &[change(
+            "session/state_report.rs",
+            "self.before = None; «self.events = Events::default();» self.is_news",
+            "",
+        )],
+    },
+];
