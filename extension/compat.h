@@ -7,6 +7,8 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "libpq/hba.h"
+#include "storage/fd.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
@@ -171,6 +173,41 @@ compat_setting(const char *name)
         if (strcmp(all[i]->name, name) == 0)
             return all[i];
     return NULL;
+#endif
+}
+
+/* A function that SQL can call: the Makefile hides everything else. */
+#define PG_FUNCTION_INFO_V1_VISIBLE(name)                 \
+    extern WEIR_EXPORT Datum name(PG_FUNCTION_ARGS);      \
+    extern WEIR_EXPORT const Pg_finfo_record *CppConcat(pg_finfo_, name)(void); \
+    PG_FUNCTION_INFO_V1(name)
+
+/* Opens pg_hba.conf and splits it into lines and words, which are valid until it is closed. */
+static inline FILE *
+compat_hba_open(const char *name, List **tokens)
+{
+#if PG_VERSION_NUM >= 160000
+    char *error = NULL;
+    FILE *file = open_auth_file(name, LOG, 0, &error);
+
+    if (file != NULL)
+        tokenize_auth_file(name, file, tokens, DEBUG1, 0);
+#else
+    FILE *file = AllocateFile(name, "r");
+
+    if (file != NULL)
+        tokenize_auth_file(name, file, tokens, DEBUG1);
+#endif
+    return file;
+}
+
+static inline void
+compat_hba_close(FILE *file)
+{
+#if PG_VERSION_NUM >= 160000
+    free_auth_file(file, 0);
+#else
+    FreeFile(file);
 #endif
 }
 
