@@ -178,7 +178,7 @@ child_listen(Child *child)
     if (strncmp(text, EXEC_FAILED, strlen(EXEC_FAILED)) == 0)
         complain("cannot start the pooler: %s", strerror(atoi(text + strlen(EXEC_FAILED))));
     else
-        complain("weir.binary is not a pooler of this library's version: it says \"%.40s\", not \"%s...\"",
+        complain("weir.program is not a pooler of this library's version: it says \"%.40s\", not \"%s...\"",
                  text, HELLO);
     child_signal(child, SIGKILL);
 }
@@ -186,8 +186,12 @@ child_listen(Child *child)
 void
 child_signal(Child *child, int signal)
 {
-    if (child->pid > 0)
-        kill(child->pid, signal);
+    if (child->pid <= 0)
+        return;
+    /* With its own children, if it has any: they have the sockets, too. */
+    if (signal == SIGKILL)
+        kill(-child->pid, SIGKILL);
+    kill(child->pid, signal);
 }
 
 /* Whether the child has ended. */

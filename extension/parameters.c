@@ -17,7 +17,7 @@ int weir_idle_pool_worker_timeout;
 bool weir_restart_pooler_on_reload = false;
 char *weir_pool_mode = NULL;
 char *weir_config_file = NULL;
-char *weir_binary = NULL;
+char *weir_program = NULL;
 bool weir_create_extension = true;
 
 static bool proxying_gucs = false;
@@ -124,10 +124,10 @@ parameters_define(void)
                                "Its lines follow the generated ones, in the form of pgbouncer.ini.",
                                &weir_config_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
                                check_path, NULL, NULL);
-    DefineCustomStringVariable("weir.binary",
+    DefineCustomStringVariable("weir.program",
                                "The program of the pooler.",
                                "Empty: weir beside the server's programs, or in /usr/bin or /usr/local/bin.",
-                               &weir_binary, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+                               &weir_program, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
                                check_path, NULL, NULL);
     DefineCustomBoolVariable("weir.create_extension",
                              "Whether the server creates the extension weir in the database postgres.",

@@ -7,8 +7,8 @@
  *           ^                                        |
  *           +------- the pooler has ended -----------+
  *
- * While it waits, it tries again after a pause, which doubles from 0.1 s to 10 s. The pause begins
- * anew after a pooler that has served for ten seconds. The first restart has no pause.
+ * While it waits, it tries again after a pause, which doubles from 0.1 s to 10 s. After a pooler
+ * that has served, the pause is at most 0.5 s, and none if that was for ten seconds.
  */
 #include "weir.h"
 #include "supervisor.h"
@@ -44,6 +44,8 @@
 #define PAUSE_MAX_MS 10000
 /* A pooler that has served for so long has not failed to start. */
 #define STABLE_MS 10000
+/* The longest pause after a pooler that has served, however shortly. */
+#define PAUSE_SERVED_MS 500
 /* How long a start may take. */
 #define READY_PATIENCE_MS 10000
 #define RECONNECT_PATIENCE_MS 1000
@@ -195,10 +197,10 @@ find_binary(void)
     char *beside = pstrdup(my_exec_path);
     char *slash = strrchr(beside, '/');
 
-    if (weir_binary[0] != '\0') {
-        if (access(weir_binary, X_OK) == 0)
-            return pstrdup(weir_binary);
-        complain("cannot start the pooler: weir.binary \"%s\": %s", weir_binary, strerror(errno));
+    if (weir_program[0] != '\0') {
+        if (access(weir_program, X_OK) == 0)
+            return pstrdup(weir_program);
+        complain("cannot start the pooler: weir.program \"%s\": %s", weir_program, strerror(errno));
         return NULL;
     }
     if (slash != NULL)
@@ -209,7 +211,7 @@ find_binary(void)
         if (access(path, X_OK) == 0)
             return path;
     }
-    complain("cannot start the pooler: there is no program weir in %s, %s or %s, and weir.binary is "
+    complain("cannot start the pooler: there is no program weir in %s, %s or %s, and weir.program is "
              "not set", beside, folders[0], folders[1]);
     return NULL;
 }
@@ -255,6 +257,8 @@ note_end(int status)
         return;
     if (was_stable)
         pause_ms = 0;
+    else if (was_ready)
+        pause_ms = Min(pause_ms, PAUSE_SERVED_MS);
     if (was_ready)
         ereport(LOG, (errmsg("weir: the pooler has ended: %s", how),
                       errdetail("It is started again in %d ms.", pause_ms)));
@@ -302,8 +306,10 @@ reload(void)
     if (weir_restart_pooler_on_reload && child.ready)
         console_order("RECONNECT", RECONNECT_PATIENCE_MS);
     /* Perhaps the reason why it does not start was mended. */
-    if (child.pid == 0)
+    if (child.pid == 0) {
+        pause_ms = 0;
         plan_next(0);
+    }
 }
 
 static void
@@ -391,6 +397,22 @@ weir_supervise(Datum argument)
     proc_exit(1);
 }
 
+static bool
+finds(const char *query)
+{
+    return SPI_execute(query, true, 1) == SPI_OK_SELECT && SPI_processed > 0;
+}
+
+static void
+create_extension(void)
+{
+    if (!finds("SELECT FROM pg_catalog.pg_available_extensions() WHERE name = 'weir'"))
+        ereport(LOG, (errmsg("weir: there is no pg_pooler_state(), because the files of the extension weir "
+                             "are not installed")));
+    else if (SPI_execute("CREATE EXTENSION weir", false, 0) == SPI_OK_UTILITY)
+        ereport(LOG, (errmsg("weir: created the extension weir in the database postgres")));
+}
+
 /* Creates the extension in the database postgres, for pg_pooler_state() and its like. */
 void
 weir_create(Datum argument)
@@ -400,11 +422,8 @@ weir_create(Datum argument)
     StartTransactionCommand();
     SPI_connect();
     PushActiveSnapshot(GetTransactionSnapshot());
-    if (SPI_execute("SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'weir'", true, 1) ==
-            SPI_OK_SELECT &&
-        SPI_processed == 0 &&
-        SPI_execute("CREATE EXTENSION weir", false, 0) == SPI_OK_UTILITY)
-        ereport(LOG, (errmsg("weir: created the extension weir in the database postgres")));
+    if (!finds("SELECT FROM pg_catalog.pg_extension WHERE extname = 'weir'"))
+        create_extension();
     SPI_finish();
     PopActiveSnapshot();
     CommitTransactionCommand();

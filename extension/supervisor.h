@@ -31,7 +31,7 @@ extern int weir_idle_pool_worker_timeout;
 extern bool weir_restart_pooler_on_reload;
 extern char *weir_pool_mode;
 extern char *weir_config_file;
-extern char *weir_binary;
+extern char *weir_program;
 extern bool weir_create_extension;
 
 extern void parameters_define(void);
