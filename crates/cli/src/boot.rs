@@ -16,7 +16,9 @@ use crate::{
     checks::{self, Finding, Level},
     console, daemon, metrics, pidfile,
     pidfile::Pidfile,
-    privileges, report, sys,
+    privileges, report,
+    supervised::Supervisor,
+    sys,
 };
 
 /// `weir CONFIG`. Failures are logged; the exit status is 1.
@@ -128,6 +130,7 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
     let config_path = config.path.clone();
     let console = Some(console::handler());
     let service = Service::from_environment()?;
+    let supervisor = options.supervised.map(Supervisor::adopt).transpose()?;
     let options = StartOptions {
         config_path,
         console,
@@ -146,6 +149,9 @@ fn start_and_wait(options: &RunOptions, config: Config) -> anyhow::Result<()> {
             Ok(replaced) => own_pidfile = Some(replaced),
             Err(reason) => warning!("{reason:#}"),
         }
+    }
+    if let Some(supervisor) = supervisor {
+        supervisor.follow(pooler.controller())?;
     }
     pooler.wait();
     drop(own_pidfile);

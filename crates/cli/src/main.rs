@@ -15,6 +15,7 @@ mod moment;
 mod pidfile;
 mod privileges;
 mod report;
+mod supervised;
 mod sys;
 
 use std::{

@@ -30,7 +30,7 @@ pub use net::{
 pub use crate::{
     cold::{
         controller::{
-            Controller, PoolInfo, ReloadResult, Shutdown, Snapshot, Totals,
+            Controller, PoolInfo, ReloadResult, Shutdown, Snapshot, Totals, WorkerInfo,
             orders::{Order, OrderError},
         },
         dns::names::{HostInfo, NamesInfo, ZoneInfo},
