@@ -10,7 +10,8 @@ LAB := --bench 5
 
 help:
 	@echo "make demo    a throw-away PostgreSQL with Weir before it; Ctrl-C removes both"
-	@echo "             (ARGS='--bench 5': pgbench direct and through each pool mode, 5 s a row)"
+	@echo "             (ARGS='--bench 5': pgbench direct and through each pool mode, 5 s a row;"
+	@echo "             ARGS=--builtin: a PostgreSQL that runs Weir itself)"
 	@echo "make test    formatting, lints, unit and end-to-end tests"
 	@echo "make test-full  one part of the longer suites, another one each day (SHARD=2/16: that one)"
 	@echo "make nightly all of the longer suites: some hours"
@@ -33,8 +34,10 @@ help:
 	@echo
 	@echo "Missing Debian packages are installed when root or by sudo, else named."
 
-demo: setup-demo release
-	@if [ -n "$(strip $(ARGS))" ] || [ -t 1 ]; then \
+demo: setup-demo release $(if $(filter --builtin,$(ARGS)),setup-extension)
+	@if [ "$(strip $(ARGS))" = --builtin ]; then \
+		WEIR=$(BUILT)/release/weir scripts/demo-builtin; \
+	elif [ -n "$(strip $(ARGS))" ] || [ -t 1 ]; then \
 		cargo run -q --locked --release -p weir-cli -- demo $(ARGS); \
 	else \
 		cargo run -q --locked --release -p weir-cli -- demo $(LAB); \

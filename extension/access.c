@@ -59,7 +59,8 @@ access_watch(void)
 void
 access_read_rules(void)
 {
-    MemoryContext context = AllocSetContextCreate(TopMemoryContext, "weir rules", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext context =
+        AllocSetContextCreate(TopMemoryContext, "weir rules", ALLOCSET_DEFAULT_SIZES);
     MemoryContext before = MemoryContextSwitchTo(context);
     List *read;
 
@@ -156,7 +157,8 @@ write_roles(const Catalog *catalog)
         appendStringInfoChar(&users, '\n');
         if (role->limit > 0) {
             text_quoted(&limits, role->name, '\'');
-            appendStringInfo(&limits, " = max_user_client_connections=%d max_user_connections=%d\n",
+            appendStringInfo(&limits,
+                             " = max_user_client_connections=%d max_user_connections=%d\n",
                              role->limit, role->limit);
         }
     }
@@ -167,7 +169,8 @@ static bool
 listens_on_loopback(void)
 {
     return strstr(ListenAddresses, "localhost") != NULL || strchr(ListenAddresses, '*') != NULL ||
-           strstr(ListenAddresses, "127.0.0.1") != NULL || strstr(ListenAddresses, "0.0.0.0") != NULL;
+           strstr(ListenAddresses, "127.0.0.1") != NULL ||
+           strstr(ListenAddresses, "0.0.0.0") != NULL;
 }
 
 /* Where the pooler logs in: over the unix socket, unless that asks for the system's user. */

@@ -46,7 +46,8 @@ environment(int sockets)
     all[at++] = psprintf("LISTEN_FDS=%d", sockets);
     for (int i = 0; i < count; i++) {
         /* The service manager waits for the server's messages, not for the pooler's. */
-        if (strncmp(environ[i], "LISTEN_", 7) != 0 && strncmp(environ[i], "NOTIFY_SOCKET=", 14) != 0)
+        if (strncmp(environ[i], "LISTEN_", 7) != 0 &&
+            strncmp(environ[i], "NOTIFY_SOCKET=", 14) != 0)
             all[at++] = environ[i];
     }
     all[at] = NULL;
@@ -178,8 +179,8 @@ child_listen(Child *child)
     if (strncmp(text, EXEC_FAILED, strlen(EXEC_FAILED)) == 0)
         complain("cannot start the pooler: %s", strerror(atoi(text + strlen(EXEC_FAILED))));
     else
-        complain("weir.program is not a pooler of this library's version: it says \"%.40s\", not \"%s...\"",
-                 text, HELLO);
+        complain("weir.program is not a pooler of this library's version: it says \"%.40s\", not "
+                 "\"%s...\"", text, HELLO);
     child_signal(child, SIGKILL);
 }
 

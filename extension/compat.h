@@ -8,6 +8,8 @@
 
 #include "fmgr.h"
 #include "libpq/hba.h"
+#include "mb/pg_wchar.h"
+#include "regex/regex.h"
 #include "storage/fd.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
@@ -208,6 +210,33 @@ compat_hba_close(FILE *file)
     free_auth_file(file, 0);
 #else
     FreeFile(file);
+#endif
+}
+
+/* A word of pg_hba.conf that is a regular expression. There are none before 16. */
+static inline bool
+compat_is_regex(const AuthToken *token)
+{
+#if PG_VERSION_NUM >= 160000
+    return token->regex != NULL;
+#else
+    return false;
+#endif
+}
+
+static inline bool
+compat_regex_matches(const AuthToken *token, const char *name)
+{
+#if PG_VERSION_NUM >= 160000
+    int len = strlen(name);
+    pg_wchar *wide = palloc((len + 1) * sizeof(pg_wchar));
+    int wide_len = pg_mb2wchar_with_len(name, wide, len);
+    int result = pg_regexec(token->regex, wide, wide_len, 0, NULL, 0, NULL, 0);
+
+    pfree(wide);
+    return result == REG_OKAY;
+#else
+    return false;
 #endif
 }
 

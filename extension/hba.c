@@ -16,8 +16,6 @@
 #include "common/ip.h"
 #include "libpq/hba.h"
 #include "libpq/ifaddr.h"
-#include "mb/pg_wchar.h"
-#include "regex/regex.h"
 #include "utils/acl.h"
 #include "utils/memutils.h"
 
@@ -70,33 +68,6 @@ is_keyword(const AuthToken *token, const char *word)
     return !token->quoted && strcmp(token->string, word) == 0;
 }
 
-static bool
-matches_regex(const AuthToken *token, const char *name)
-{
-#if PG_VERSION_NUM >= 160000
-    if (token->regex != NULL) {
-        int len = strlen(name);
-        pg_wchar *wide = palloc((len + 1) * sizeof(pg_wchar));
-        int wide_len = pg_mb2wchar_with_len(name, wide, len);
-        int result = pg_regexec(token->regex, wide, wide_len, 0, NULL, 0, NULL, 0);
-
-        pfree(wide);
-        return result == REG_OKAY;
-    }
-#endif
-    return false;
-}
-
-static bool
-is_regex(const AuthToken *token)
-{
-#if PG_VERSION_NUM >= 160000
-    return token->regex != NULL;
-#else
-    return false;
-#endif
-}
-
 /* As the server's check_role(). */
 static bool
 role_matches(const AuthToken *token, const Role *role)
@@ -108,8 +79,8 @@ role_matches(const AuthToken *token, const Role *role)
     }
     if (is_keyword(token, "all"))
         return true;
-    return is_regex(token) ? matches_regex(token, role->name)
-                           : strcmp(token->string, role->name) == 0;
+    return compat_is_regex(token) ? compat_regex_matches(token, role->name)
+                                  : strcmp(token->string, role->name) == 0;
 }
 
 static void
@@ -166,9 +137,9 @@ databases_of(const HbaLine *line, const Catalog *catalog)
             appendStringInfo(&list, "%s%s", list.len > 0 ? "," : "", token->string);
         else if (is_keyword(token, "samerole") || is_keyword(token, "samegroup"))
             continue;
-        else if (is_regex(token)) {
+        else if (compat_is_regex(token)) {
             foreach (cell, catalog->databases) {
-                if (matches_regex(token, lfirst(cell)))
+                if (compat_regex_matches(token, lfirst(cell)))
                     item(&list, lfirst(cell));
             }
         }
@@ -379,11 +350,11 @@ rules(StringInfo out, const HbaLine *line, const char *databases, const char *us
         if (method != NULL)
             appendStringInfoString(out, method);
         else if (unknown)
-            appendStringInfo(out, "reject \"line %d of %s has a host name, which Weir does not look up\"",
-                             line->linenumber, FILE_NAME);
+            appendStringInfo(out, "reject \"line %d of %s has a host name, which Weir does not "
+                             "look up\"", line->linenumber, FILE_NAME);
         else
-            appendStringInfo(out, "reject \"the method \"\"%s\"\" of line %d of %s, or one of its options, "
-                             "does not work through Weir\"",
+            appendStringInfo(out, "reject \"the method \"\"%s\"\" of line %d of %s, or one of its "
+                             "options, does not work through Weir\"",
                              hba_authname(line->auth_method), line->linenumber, FILE_NAME);
         appendStringInfoChar(out, '\n');
     }
@@ -428,7 +399,7 @@ is_for_all(const List *tokens)
     return false;
 }
 
-/* Whether the server asks most users of the unix socket for their system's name, as Debian's does. */
+/* Whether the server asks users of the unix socket for their system's name, as Debian's does. */
 bool
 hba_local_needs_peer(const List *lines)
 {

@@ -101,36 +101,36 @@ parameters_define(void)
                             &weir_idle_pool_worker_timeout, 0, 0, INT_MAX,
                             PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
     DefineCustomBoolVariable("weir.restart_pooler_on_reload",
-                             "Whether a reload of the server closes the pooler's server connections.",
+                             "Whether a reload of the server replaces the server connections.",
                              "A connection that is in use is closed when its client releases it.",
                              &weir_restart_pooler_on_reload, false, PGC_SIGHUP, 0,
                              NULL, NULL, NULL);
     DefineCustomBoolVariable("weir.proxying_gucs",
-                             "Has no effect: with weir.pool_mode = auto, SET is always kept for its client.",
+                             "Has no effect: in auto mode, each client keeps its SET.",
                              NULL,
                              &proxying_gucs, false, PGC_SIGHUP, 0, NULL, NULL, NULL);
     DefineCustomBoolVariable("weir.multitenant_proxy",
-                             "Must be off: Weir does not share server connections between roles.",
+                             "Must be off: roles do not share server connections.",
                              NULL,
                              &multitenant_proxy, false, PGC_SIGHUP, 0,
                              check_multitenant, NULL, NULL);
     DefineCustomStringVariable("weir.pool_mode",
-                               "When a server connection is released: auto, session, transaction or statement.",
-                               NULL,
+                               "When a server connection is released.",
+                               "auto, session, transaction or statement.",
                                &weir_pool_mode, "auto", PGC_SIGHUP, 0,
                                check_pool_mode, NULL, NULL);
     DefineCustomStringVariable("weir.config_file",
                                "A file with further settings of the pooler.",
-                               "Its lines follow the generated ones, in the form of pgbouncer.ini.",
+                               "Its lines have the form of pgbouncer.ini.",
                                &weir_config_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
                                check_path, NULL, NULL);
     DefineCustomStringVariable("weir.program",
                                "The program of the pooler.",
-                               "Empty: weir beside the server's programs, or in /usr/bin or /usr/local/bin.",
+                               "Empty: weir in the folder of postgres, /usr/bin or /usr/local/bin.",
                                &weir_program, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
                                check_path, NULL, NULL);
     DefineCustomBoolVariable("weir.create_extension",
-                             "Whether the server creates the extension weir in the database postgres.",
+                             "Whether the database postgres gets the extension weir.",
                              NULL,
                              &weir_create_extension, true, PGC_POSTMASTER, 0, NULL, NULL, NULL);
 }

@@ -61,7 +61,8 @@ listen_on(int fd, const struct sockaddr *address, socklen_t len, const char *sho
 static bool
 open_inet(const char *host)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
     char port[16];
     char shown[NI_MAXHOST + 32];
@@ -111,6 +112,7 @@ open_unix(const char *path, mode_t mode)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     bool is_file = path[0] != '@';
+    socklen_t len;
     int fd;
 
     if (strlen(path) >= sizeof(address.sun_path)) {
@@ -128,9 +130,8 @@ open_unix(const char *path, mode_t mode)
     else
         address.sun_path[0] = '\0';
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || !listen_on(fd, (struct sockaddr *) &address,
-                             offsetof(struct sockaddr_un, sun_path) + strlen(path) + (is_file ? 1 : 0),
-                             path))
+    len = offsetof(struct sockaddr_un, sun_path) + strlen(path) + (is_file ? 1 : 0);
+    if (fd < 0 || !listen_on(fd, (struct sockaddr *) &address, len, path))
         return false;
     if (is_file) {
         chmod(path, mode);

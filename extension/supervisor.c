@@ -129,8 +129,8 @@ check_config_file(void)
         fits = strncmp(line + strspn(line, " \t"), "[pgbouncer]", 11) != 0;
     fclose(file);
     if (!fits)
-        complain("weir.config_file \"%s\" must not have the header [pgbouncer]: its lines follow the "
-                 "server's own in that section", weir_config_file);
+        complain("weir.config_file \"%s\" must not have the header [pgbouncer]: its lines follow "
+                 "the server's own in that section", weir_config_file);
     return fits;
 }
 
@@ -143,7 +143,7 @@ write_config(StringInfo out)
     int spare = number("max_connections") - number("superuser_reserved_connections") -
                 number("reserved_connections");
 
-    appendStringInfoString(out, "; made by the library weir from the server's parameters\n[pgbouncer]\n");
+    appendStringInfoString(out, "; made by the library weir\n[pgbouncer]\n");
     appendStringInfo(out, "listen_port = %d\nlisten_addr =\nunix_socket_dir =\n", weir_proxy_port);
     appendStringInfo(out, "workers = %d\nsession_schedule = %s\n", weir_connection_proxies,
                      schedules[weir_session_schedule]);
@@ -211,8 +211,8 @@ find_binary(void)
         if (access(path, X_OK) == 0)
             return path;
     }
-    complain("cannot start the pooler: there is no program weir in %s, %s or %s, and weir.program is "
-             "not set", beside, folders[0], folders[1]);
+    complain("cannot start the pooler: there is no program weir in %s, %s or %s, and weir.program "
+             "is not set", beside, folders[0], folders[1]);
     return NULL;
 }
 
@@ -267,7 +267,7 @@ note_end(int status)
     back_off();
 }
 
-/* Whether the server waits for its last clients (pg_ctl stop -m smart). The supervisor is not told. */
+/* Whether the server waits for its last clients (pg_ctl stop -m smart). It does not tell us. */
 static bool
 server_is_stopping(void)
 {
@@ -329,7 +329,8 @@ look_around(void)
     }
     if (!is_stopping && server_is_stopping()) {
         is_stopping = true;
-        ereport(LOG, (errmsg("weir: the server is shutting down, so the pooler closes its idle connections")));
+        ereport(LOG, (errmsg("weir: the pooler closes its idle connections"),
+                      errdetail("The server waits for its clients to leave.")));
         child_signal(&child, SIGINT);
     }
     if (child.pid == 0 && !is_stopping && GetCurrentTimestamp() >= next_at)
@@ -360,7 +361,8 @@ wait_for_something(void)
     if (child.pid == 0 && !is_stopping)
         ms = Max(Min(ms, TimestampDifferenceMilliseconds(GetCurrentTimestamp(), next_at)), 1);
     if (child.control >= 0)
-        WaitLatchOrSocket(MyLatch, events | WL_SOCKET_READABLE, child.control, ms, PG_WAIT_EXTENSION);
+        WaitLatchOrSocket(MyLatch, events | WL_SOCKET_READABLE, child.control, ms,
+                          PG_WAIT_EXTENSION);
     else
         WaitLatch(MyLatch, events, ms, PG_WAIT_EXTENSION);
     ResetLatch(MyLatch);
@@ -407,8 +409,8 @@ static void
 create_extension(void)
 {
     if (!finds("SELECT FROM pg_catalog.pg_available_extensions() WHERE name = 'weir'"))
-        ereport(LOG, (errmsg("weir: there is no pg_pooler_state(), because the files of the extension weir "
-                             "are not installed")));
+        ereport(LOG, (errmsg("weir: there is no pg_pooler_state(), because the files of the "
+                             "extension weir are not installed")));
     else if (SPI_execute("CREATE EXTENSION weir", false, 0) == SPI_OK_UTILITY)
         ereport(LOG, (errmsg("weir: created the extension weir in the database postgres")));
 }
