@@ -11,8 +11,11 @@
 
 #include "lib/stringinfo.h"
 
-/* The socket of the console, in the data folder: the working folder of every server process. */
-#define WEIR_CONSOLE_SOCKET "weir.sock"
+/*
+ * The socket of the console. The data folder is the working folder of every server process, and
+ * pg_basebackup leaves out what is in this folder of it.
+ */
+#define WEIR_CONSOLE_SOCKET "pg_stat_tmp/weir.sock"
 
 /* parameters.c */
 
