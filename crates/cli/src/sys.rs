@@ -102,13 +102,7 @@ pub(crate) fn adopt_socket(fd: i32) -> io::Result<UnixStream> {
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: both pointers are to this frame, and `len` is the size of what the first one is to.
     let asked = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_TYPE,
-            (&raw mut kind).cast(),
-            &raw mut len,
-        )
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut len)
     };
     checked(asked)?;
     // SAFETY: takes integers only.

@@ -76,8 +76,7 @@ fn the_size_of_a_pool_is_that_of_all_workers_together() {
     if !support::only_weir() {
         return;
     }
-    let server =
-        Builtin::serving("weir.connection_proxies = 2\nweir.session_pool_size = 1\n");
+    let server = Builtin::serving("weir.connection_proxies = 2\nweir.session_pool_size = 1\n");
     let mut clients: Vec<_> = (0..6).map(|_| server.client("postgres")).collect();
     for client in &mut clients[..2] {
         client.rows("BEGIN");

@@ -20,8 +20,8 @@ use engine::{
     settings::PoolKey,
 };
 use proxy::{
-    CancelInfo, ClientInfo, Controller, HostInfo, Peer, PoolInfo, ServerInfo, WorkerInfo,
-    ZoneInfo, log,
+    CancelInfo, ClientInfo, Controller, HostInfo, Peer, PoolInfo, ServerInfo, WorkerInfo, ZoneInfo,
+    log,
 };
 
 use crate::moment::Moment;

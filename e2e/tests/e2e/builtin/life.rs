@@ -61,8 +61,11 @@ fn a_terminated_supervisor_starts_again() {
     }
     let server = Builtin::serving("");
     let before = server.pooler_pid();
-    server.sql("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                            WHERE backend_type = 'weir supervisor'");
+    server.sql(
+        "postgres",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                            WHERE backend_type = 'weir supervisor'",
+    );
     assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
     assert!(!server.has_crashed());
 }

@@ -83,7 +83,8 @@ fn the_gauges_count_clients_and_servers() {
     let mut superuser = server.superuser("postgres");
     assert_eq!(superuser.value("SELECT count(*) FROM weir_clients"), "4");
     assert_eq!(superuser.value("SELECT reason FROM weir_pins"), "temporary object");
-    let joined = "SELECT count(*) FROM weir_servers s JOIN pg_stat_activity a ON a.pid = s.remote_pid";
+    let joined =
+        "SELECT count(*) FROM weir_servers s JOIN pg_stat_activity a ON a.pid = s.remote_pid";
     assert_eq!(superuser.value(joined), "2");
     assert_eq!(superuser.value("SELECT sv_pinned FROM weir_pools WHERE \"user\" = 'app'"), "1");
     drop(clients);
@@ -119,8 +120,14 @@ fn orders_reach_the_pooler() {
     let error = outcome.error.expect("there is none");
     assert_eq!(error.code(), "08000");
     assert!(error.message().contains("PAUSE \"no such database\" failed"), "{error:?}");
-    assert_eq!(superuser.query("SELECT * FROM weir_show('X; SHUTDOWN') AS t(a text)")
-        .error.expect("it is no word").code(), "22023");
+    assert_eq!(
+        superuser
+            .query("SELECT * FROM weir_show('X; SHUTDOWN') AS t(a text)")
+            .error
+            .expect("it is no word")
+            .code(),
+        "22023"
+    );
 }
 
 #[test]
@@ -131,10 +138,20 @@ fn only_superusers_give_orders_and_only_monitors_look() {
     let server = server("");
     let mut superuser = server.superuser("postgres");
     superuser.rows("CREATE ROLE watcher LOGIN PASSWORD 'x' IN ROLE pg_monitor");
-    let reads = ["SELECT * FROM pg_pooler_state()", "SELECT * FROM weir_pools",
-        "SELECT * FROM weir_clients", "SELECT * FROM weir_servers", "SELECT * FROM weir_pins"];
-    let orders = ["SELECT weir_pause('x')", "SELECT weir_resume()", "SELECT weir_reload()",
-        "SELECT weir_reconnect()", "SELECT weir_order('SHUTDOWN', NULL)"];
+    let reads = [
+        "SELECT * FROM pg_pooler_state()",
+        "SELECT * FROM weir_pools",
+        "SELECT * FROM weir_clients",
+        "SELECT * FROM weir_servers",
+        "SELECT * FROM weir_pins",
+    ];
+    let orders = [
+        "SELECT weir_pause('x')",
+        "SELECT weir_resume()",
+        "SELECT weir_reload()",
+        "SELECT weir_reconnect()",
+        "SELECT weir_order('SHUTDOWN', NULL)",
+    ];
     for (role, may_read) in [("watcher", true), ("app", false)] {
         superuser.rows(&format!("SET SESSION AUTHORIZATION {role}"));
         for sql in reads {

@@ -32,8 +32,14 @@ fn programs_that_are_no_pooler_get_one_line() {
     let server = Builtin::start(Version::Installed, "weir.program = '/nonexistent/weir'");
     for (program, line) in [
         ("", "weir.program \"/nonexistent/weir\": No such file or directory"),
-        ("/bin/true", "the pooler has ended before it served: child process exited with exit code 0"),
-        ("/bin/false", "the pooler has ended before it served: child process exited with exit code 1"),
+        (
+            "/bin/true",
+            "the pooler has ended before it served: child process exited with exit code 0",
+        ),
+        (
+            "/bin/false",
+            "the pooler has ended before it served: child process exited with exit code 1",
+        ),
         (&nothing, "cannot start the pooler: Exec format error"),
         (&speaker, "it says \"weir 2 x\", not \"weir 1 ...\""),
         ("/etc/passwd", "weir.program \"/etc/passwd\": Permission denied"),
@@ -90,7 +96,8 @@ fn a_file_of_settings_is_read_and_its_mistakes_are_named() {
     // It would undo the settings before it, such as those of the authentication.
     write("[pgbouncer]\nquery_wait_timeout = 7\n");
     server.log_contains(&["weir.config_file", "must not have the header [pgbouncer]"]);
-    write("query_wait_timeout = 7\n[databases]\nother = dbname=postgres\n");
+    let other = format!("other = host=127.0.0.1 port={} dbname=postgres", server.port());
+    write(&format!("query_wait_timeout = 7\n[databases]\n{other}\n"));
     server.wait_until_serving();
     let mut other = server.client("other");
     assert_eq!(other.value("SELECT current_database()"), "postgres");
