@@ -233,6 +233,13 @@ access_limits(void)
     return limits.data;
 }
 
+/* Whether the pooler should use TLS on its way to the server, although that is on this machine. */
+bool
+access_needs_tls(void)
+{
+    return hba_asks_for_tls(lines);
+}
+
 const char *
 access_server_host(void)
 {

@@ -399,6 +399,19 @@ is_for_all(const List *tokens)
     return false;
 }
 
+/* Whether some rule is for connections with TLS only: Weir's own may be one of them. */
+bool
+hba_asks_for_tls(const List *lines)
+{
+    ListCell *cell;
+
+    foreach (cell, lines) {
+        if (((const HbaLine *) lfirst(cell))->conntype == ctHostSSL)
+            return true;
+    }
+    return false;
+}
+
 /* Whether the server asks users of the unix socket for their system's name, as Debian's does. */
 bool
 hba_local_needs_peer(const List *lines)

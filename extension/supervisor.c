@@ -157,7 +157,8 @@ write_config(StringInfo out)
                      is_on("log_connections"), is_on("log_disconnections"));
     appendStringInfo(out, "auth_type = hba\nauth_file = %s\nauth_hba_file = %s\n",
                      path_of(users_fd), path_of(rules_fd));
-    appendStringInfoString(out, "server_tls_sslmode = disable\n");
+    appendStringInfo(out, "server_tls_sslmode = %s\n",
+                     EnableSSL && access_needs_tls() ? "prefer" : "disable");
     if (EnableSSL) {
         appendStringInfo(out, "client_tls_sslmode = prefer\nclient_tls_cert_file = %s\n"
                          "client_tls_key_file = %s\n", ssl_cert_file, ssl_key_file);

@@ -60,6 +60,7 @@ extern const char *access_users(void);
 extern const char *access_rules(void);
 extern const char *access_limits(void);
 extern const char *access_server_host(void);
+extern bool access_needs_tls(void);
 
 /* hba.c: one line of pg_hba.conf. */
 
@@ -79,6 +80,7 @@ typedef struct Catalog {
 extern bool hba_load(List **lines);
 extern void hba_write(StringInfo out, const List *lines, const Catalog *catalog);
 extern bool hba_local_needs_peer(const List *lines);
+extern bool hba_asks_for_tls(const List *lines);
 extern void text_quoted(StringInfo out, const char *text, char quote);
 
 /* child.c: the process of the pooler. */
