@@ -4,12 +4,14 @@ use std::fs;
 use std::io::Write;
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use super::{Postgres, append};
 use crate::binaries::{Version, pooler_binary};
 use crate::wait::eventually;
-use crate::{RawClient, Role, ServerError, library, scratch};
+use crate::{RawClient, Role, ServerError, guest, library, scratch};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -39,6 +41,40 @@ impl Builtin {
         let own = Self::start(Version::Installed, settings);
         own.wait_until_serving();
         own
+    }
+
+    /// Makes and starts a standby of this cluster, with a pooler of its own.
+    pub fn standby(&self) -> Self {
+        append(&self.data().join("pg_hba.conf"), "local replication postgres trust\n");
+        self.reload();
+        let folder = scratch::folder("standby");
+        let data = folder.join("data");
+        let copied = guest::command(self.postgres.version.program("pg_basebackup"))
+            .args(["-R", "-X", "stream", "--checkpoint=fast", "--no-sync", "-U", "postgres"])
+            .args(["-p", &self.port().to_string(), "-h"])
+            .arg(self.socket_folder())
+            .arg("-D")
+            .arg(&data)
+            .current_dir(&folder)
+            .output()
+            .expect("cannot run pg_basebackup");
+        let said = String::from_utf8_lossy(&copied.stderr).into_owned();
+        assert!(copied.status.success() && said.is_empty(), "pg_basebackup: {said}");
+        let (port, pooler_port) = (scratch::free_port(), scratch::free_port());
+        let lines = format!(
+            "port = {port}\nunix_socket_directories = '{}'\nweir.proxy_port = {pooler_port}\n",
+            folder.display()
+        );
+        append(&data.join("postgresql.conf"), &lines);
+        let postgres = Postgres {
+            version: self.postgres.version,
+            folder,
+            port,
+            supervisor: Mutex::new(None),
+            names: AtomicU32::new(0),
+        };
+        postgres.launch();
+        Self { postgres, pooler_port }
     }
 
     /// Returns the port of the pooler.

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::{Builtin, Role, eventually};
+use testkit::{Authority, Builtin, Postgres, Role, eventually};
 
 use crate::support;
 
@@ -176,6 +176,28 @@ fn rules_with_mistakes_change_nothing() {
     server.sql("postgres", "CREATE ROLE late LOGIN PASSWORD 'x'");
     until(&server, "a new role", "late", "x", true);
     assert!(server.login(Role::APP, "postgres", Role::APP_PASSWORD).is_ok());
+}
+
+#[test]
+fn the_servers_certificate_is_the_poolers() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    server.offer_tls(&Authority::new("weir test").server());
+    server.set_rules("hostssl all all 127.0.0.1/32 scram-sha-256");
+    let psql = |mode: &str| {
+        support::run_any(
+            Postgres::client_program("psql", server.pooler_port(), "postgres")
+                .env("PGSSLMODE", mode)
+                .args(["-XAtc", "SELECT 'in'"]),
+        )
+    };
+    eventually("a client with TLS is let in", Duration::from_secs(10), || {
+        psql("require").status.success().then_some(())
+    });
+    let refused = String::from_utf8_lossy(&psql("disable").stderr).into_owned();
+    assert!(refused.contains("no authentication method is found"), "{refused}");
 }
 
 #[test]

@@ -167,6 +167,26 @@ fn the_server_starts_twice_with_the_same_port() {
 }
 
 #[test]
+fn a_standby_serves_and_goes_on_through_its_promotion() {
+    if !support::only_weir() {
+        return;
+    }
+    let primary = Builtin::serving("");
+    let standby = primary.standby();
+    let mut client = standby.wait_until_serving();
+    let pooler = standby.pooler_pid();
+    assert_eq!(client.value("SELECT pg_is_in_recovery()"), "t");
+    // Roles are those of the primary.
+    primary.sql("postgres", "CREATE ROLE late LOGIN PASSWORD 'x'");
+    eventually("the standby's pooler knows the role", Duration::from_secs(10), || {
+        standby.login("late", "postgres", "x").ok()
+    });
+    standby.sql("postgres", "SELECT pg_promote()");
+    client.rows("CREATE TEMP TABLE written (a int)");
+    assert_eq!(standby.pooler_pid(), pooler);
+}
+
+#[test]
 fn a_reload_closes_the_servers_if_it_should() {
     if !support::only_weir() {
         return;
