@@ -56,6 +56,8 @@ pub struct PoolRow {
 /// The share of one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerRow {
+    /// Weir's, which is that of all workers.
+    pub process_id: u32,
     pub clients: usize,
     pub tls_clients: usize,
     pub idle_clients: usize,

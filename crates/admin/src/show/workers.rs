@@ -9,11 +9,7 @@ pub(super) static WORKERS: Table<WorkerRow> = Table {
     about: "A row for each worker thread. `pg_pooler_state()` shows the same \
             ([Built into the server](built-in.md)). Weir's own.",
     columns: &[
-        int4(
-            "pid",
-            |_| std::process::id().into(),
-            "Weir's process; it is that of all its workers.",
-        ),
+        int4("pid", |row| row.process_id.into(), "Weir's process; it is that of all its workers."),
         int4("n_clients", |row| row.clients.into(), "Clients that are logged in."),
         int4("n_ssl_clients", |row| row.tls_clients.into(), "Those of them with TLS."),
         int4("n_pools", |row| row.pools.into(), "Pools with a client or a server of this worker."),

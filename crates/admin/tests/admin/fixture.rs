@@ -222,6 +222,7 @@ pub(crate) fn snapshot() -> Snapshot {
         watched: Vec::new(),
         workers: vec![
             WorkerRow {
+                process_id: 4711,
                 clients: 4,
                 tls_clients: 1,
                 idle_clients: 2,
@@ -232,6 +233,7 @@ pub(crate) fn snapshot() -> Snapshot {
                 stats: stats(7),
             },
             WorkerRow {
+                process_id: 4711,
                 clients: 0,
                 tls_clients: 0,
                 idle_clients: 0,

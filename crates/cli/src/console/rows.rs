@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     net::{SocketAddr, TcpStream},
     os::fd::{AsRawFd as _, OwnedFd},
+    process,
     sync::Arc,
 };
 
@@ -100,6 +101,7 @@ fn cancel(cancel: &CancelInfo) -> Cancel {
 
 fn worker_row(worker: &WorkerInfo) -> WorkerRow {
     WorkerRow {
+        process_id: process::id(),
         clients: worker.clients,
         tls_clients: worker.tls_clients,
         idle_clients: worker.idle_clients,
