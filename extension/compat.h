@@ -7,6 +7,10 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "libpq/hba.h"
+#include "mb/pg_wchar.h"
+#include "regex/regex.h"
+#include "storage/fd.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
@@ -171,6 +175,68 @@ compat_setting(const char *name)
         if (strcmp(all[i]->name, name) == 0)
             return all[i];
     return NULL;
+#endif
+}
+
+/* A function that SQL can call: the Makefile hides everything else. */
+#define PG_FUNCTION_INFO_V1_VISIBLE(name)                 \
+    extern WEIR_EXPORT Datum name(PG_FUNCTION_ARGS);      \
+    extern WEIR_EXPORT const Pg_finfo_record *CppConcat(pg_finfo_, name)(void); \
+    PG_FUNCTION_INFO_V1(name)
+
+/* Opens pg_hba.conf and splits it into lines and words, which are valid until it is closed. */
+static inline FILE *
+compat_hba_open(const char *name, List **tokens)
+{
+#if PG_VERSION_NUM >= 160000
+    char *error = NULL;
+    FILE *file = open_auth_file(name, LOG, 0, &error);
+
+    if (file != NULL)
+        tokenize_auth_file(name, file, tokens, DEBUG1, 0);
+#else
+    FILE *file = AllocateFile(name, "r");
+
+    if (file != NULL)
+        tokenize_auth_file(name, file, tokens, DEBUG1);
+#endif
+    return file;
+}
+
+static inline void
+compat_hba_close(FILE *file)
+{
+#if PG_VERSION_NUM >= 160000
+    free_auth_file(file, 0);
+#else
+    FreeFile(file);
+#endif
+}
+
+/* A word of pg_hba.conf that is a regular expression. There are none before 16. */
+static inline bool
+compat_is_regex(const AuthToken *token)
+{
+#if PG_VERSION_NUM >= 160000
+    return token->regex != NULL;
+#else
+    return false;
+#endif
+}
+
+static inline bool
+compat_regex_matches(const AuthToken *token, const char *name)
+{
+#if PG_VERSION_NUM >= 160000
+    int len = strlen(name);
+    pg_wchar *wide = palloc((len + 1) * sizeof(pg_wchar));
+    int wide_len = pg_mb2wchar_with_len(name, wide, len);
+    int result = pg_regexec(token->regex, wide, wide_len, 0, NULL, 0, NULL, 0);
+
+    pfree(wide);
+    return result == REG_OKAY;
+#else
+    return false;
 #endif
 }
 

@@ -6,6 +6,7 @@
  */
 #include "weir.h"
 #include "compat.h"
+#include "supervisor.h"
 
 #include <limits.h>
 
@@ -132,5 +133,9 @@ _PG_init(void)
                                "A key, an address and a port, as Weir sets them.",
                                &client, "", PGC_USERSET, GUC_NO_RESET_ALL | GUC_NOT_IN_SAMPLE,
                                client_check, client_assign, NULL);
+    if (process_shared_preload_libraries_in_progress)
+        parameters_define();
     MarkGUCPrefixReserved("weir");
+    if (process_shared_preload_libraries_in_progress)
+        supervisor_register();
 }

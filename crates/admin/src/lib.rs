@@ -32,7 +32,7 @@ pub use crate::measures::{Exposition, Measures, PoolMeasures, docs::metrics_mark
 pub use crate::recording::Recording;
 pub use crate::snapshot::{
     Address, Buffers, Cancel, ClientRow, ClientState, Connection, DnsHost, DnsZone, Doing,
-    Listener, Memory, Pin, PoolRow, ServerRow, ServerState, Snapshot,
+    Listener, Memory, Pin, PoolRow, ServerRow, ServerState, Snapshot, WorkerRow,
 };
 
 /// Names of the virtual database of the console.

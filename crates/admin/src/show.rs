@@ -22,6 +22,7 @@ mod users;
 mod version;
 mod waits;
 mod watched;
+mod workers;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,7 +33,7 @@ use crate::recording::Recording;
 use crate::snapshot::{ClientRow, Snapshot};
 
 /// Every SHOW that gives rows, in the order of the documentation.
-pub(crate) static ALL: [&dyn Show; 30] = [
+pub(crate) static ALL: [&dyn Show; 31] = [
     &version::VERSION,
     &state::STATE,
     &config::CONFIG,
@@ -63,6 +64,7 @@ pub(crate) static ALL: [&dyn Show; 30] = [
     &stats::STATS_AVERAGES,
     &totals::TOTALS,
     &mem::MEM,
+    &workers::WORKERS,
 ];
 
 /// Returns the SHOW of this name, in upper case.

@@ -34,6 +34,7 @@ pub struct Snapshot {
     pub memory: Memory,
     /// The findings of each worker's watch.
     pub watched: Vec<Watched>,
+    pub workers: Vec<WorkerRow>,
     /// Formats a time, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
     pub local_time: fn(i64) -> String,
 }
@@ -49,6 +50,22 @@ pub struct PoolRow {
     pub pool_mode: PoolMode,
     /// How long the first client in the queue has waited, in microseconds; 0 = no client waits.
     pub oldest_wait: u64,
+    pub stats: Stats,
+}
+
+/// The share of one worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerRow {
+    /// Weir's, which is that of all workers.
+    pub process_id: u32,
+    pub clients: usize,
+    pub tls_clients: usize,
+    pub idle_clients: usize,
+    pub pools: usize,
+    pub servers: usize,
+    /// Those that a client keeps between transactions.
+    pub pinned_servers: usize,
+    pub idle_servers: usize,
     pub stats: Stats,
 }
 

@@ -126,6 +126,8 @@ pub(crate) struct RunOptions {
     pub(crate) user: Option<String>,
     /// How many times `-v` was given.
     pub(crate) verbose: u8,
+    /// The descriptor that connects Weir to its supervisor in PostgreSQL.
+    pub(crate) supervised: Option<i32>,
 }
 
 /// Options of the demo.
@@ -176,6 +178,9 @@ struct Typed {
     /// Log more; may be repeated
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
+    /// Started by the library in PostgreSQL: end when this descriptor reaches its end of file
+    #[arg(long, value_name = "FD", hide = true, value_parser = clap::value_parser!(i32).range(3..))]
+    supervised: Option<i32>,
     /// Show the version
     #[arg(short = 'V', long)]
     version: bool,
@@ -295,15 +300,22 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
         reboot: typed.reboot,
         user: typed.user,
         verbose: typed.verbose,
+        supervised: typed.supervised,
     };
     let Some(command) = typed.command else {
         // PgBouncer says the same of too many files as of none.
         let [config] = <[PathBuf; 1]>::try_from(typed.config)
             .map_err(|_| "no configuration file specified")?;
+        if options.supervised.is_some() && (options.daemon || options.reboot) {
+            return Err("--supervised excludes -d and -R");
+        }
         return Ok(Invocation::Run { options, config });
     };
     if options.daemon || options.reboot {
         return Err("-d and -R need a configuration file");
+    }
+    if options.supervised.is_some() {
+        return Err("--supervised needs a configuration file");
     }
     Ok(match command {
         Command::Serve { url } => Invocation::Serve { options, url },

@@ -16,7 +16,9 @@ use crate::{
     checks::{self, Finding, Level},
     console, daemon, metrics, pidfile,
     pidfile::Pidfile,
-    privileges, report, serve, sys,
+    privileges, report, serve,
+    supervised::Supervisor,
+    sys,
 };
 
 /// `weir CONFIG`. Failures are logged; the exit status is 1.
@@ -136,6 +138,7 @@ fn start_and_wait(
     let config_path = config.path.clone();
     let console = Some(console::handler());
     let service = Service::from_environment()?;
+    let supervisor = options.supervised.map(Supervisor::adopt).transpose()?;
     let options = StartOptions {
         config_path,
         console,
@@ -156,6 +159,9 @@ fn start_and_wait(
         }
     }
     started();
+    if let Some(supervisor) = supervisor {
+        supervisor.follow(pooler.controller())?;
+    }
     pooler.wait();
     drop(own_pidfile);
     Ok(())

@@ -16,6 +16,7 @@ mod pidfile;
 mod privileges;
 mod report;
 mod serve;
+mod supervised;
 mod sys;
 
 use std::{

@@ -7,7 +7,10 @@ use std::{
     ffi::CString,
     fs::OpenOptions,
     io,
-    os::{fd::AsRawFd as _, unix::process::CommandExt as _},
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _},
+        unix::{net::UnixStream, process::CommandExt as _},
+    },
     process::{Child, Command},
     ptr,
     sync::atomic::{AtomicBool, Ordering},
@@ -87,6 +90,25 @@ pub(crate) fn detach() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Takes a socket that the process which executed us has passed, for the first time. It is closed
+/// when we execute something.
+///
+/// # Errors
+/// When the descriptor is not an open socket.
+pub(crate) fn adopt_socket(fd: i32) -> io::Result<UnixStream> {
+    let mut kind: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: both pointers are to this frame, and `len` is the size of what the first one is to.
+    let asked = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut len)
+    };
+    checked(asked)?;
+    // SAFETY: takes integers only.
+    checked(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    // SAFETY: it is open, as the calls above showed, and the caller knows of no other owner.
+    Ok(unsafe { UnixStream::from_raw_fd(fd) })
 }
 
 /// Points standard input, output and error at `/dev/null`.

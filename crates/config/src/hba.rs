@@ -73,6 +73,9 @@ pub enum Address {
 pub enum Method {
     Trust,
     Reject,
+    /// The same, with a text for the client: `reject "TEXT"`. Weir's own; the library in the server
+    /// writes it for rules of `pg_hba.conf` that Weir cannot judge.
+    Refuse(Arc<str>),
     /// Or SCRAM, where the secret is a SCRAM verifier.
     Md5,
     Password,

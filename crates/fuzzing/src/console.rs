@@ -187,6 +187,7 @@ fn snapshot() -> Snapshot {
         dns_queries: 0,
         averages: Arc::new(Averages::new(0)),
         watched: Vec::new(),
+        workers: Vec::new(),
         memory: Memory::default(),
         local_time: |moment| moment.to_string(),
     }

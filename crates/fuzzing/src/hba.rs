@@ -60,6 +60,8 @@ fn written(rule: &Rule) -> Option<String> {
         Method::Pam => " pam",
         // Its options are not kept as they were written.
         Method::Ldap(_) => return None,
+        // Nor is its text.
+        Method::Refuse(_) => return None,
     });
     Some(line)
 }

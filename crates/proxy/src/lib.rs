@@ -30,7 +30,7 @@ pub use net::{
 pub use crate::{
     cold::{
         controller::{
-            Controller, PoolInfo, ReloadResult, Shutdown, Snapshot,
+            Controller, PoolInfo, ReloadResult, Shutdown, Snapshot, WorkerInfo,
             orders::{Order, OrderError},
         },
         dns::names::{HostInfo, NamesInfo, ZoneInfo},

@@ -1,10 +1,10 @@
-//! The library `weir` for the installed PostgreSQL, built from a copy of `extension/`.
+//! The library `weir` for PostgreSQL, built from a copy of `extension/`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use crate::binaries::postgres_program;
+use crate::binaries::Version;
 use crate::scratch;
 
 /// Do all servers of the installed PostgreSQL load the library (`WEIR_LIBRARY=1`)? Weir then probes
@@ -13,18 +13,34 @@ pub fn is_everywhere() -> bool {
     std::env::var_os("WEIR_LIBRARY").is_some_and(|value| value == "1")
 }
 
-/// Returns the file that a server loads.
-pub fn file() -> &'static Path {
-    static FILE: OnceLock<PathBuf> = OnceLock::new();
-    FILE.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../extension");
-        let copy = scratch::root().join("extension");
-        run(Command::new("cp").arg("-R").arg(&source).arg(&copy));
-        let pg_config = format!("PG_CONFIG={}", postgres_program("pg_config").display());
-        // Objects for another server may be in the folder of the sources.
-        run(Command::new("make").args(["-s", "-B", "-C"]).arg(&copy).arg(pg_config).arg("weir.so"));
-        copy.join("weir.so")
-    })
+/// Returns the file that a server of this version loads.
+pub fn file(version: Version) -> &'static Path {
+    static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
+    static EIGHTEEN: OnceLock<PathBuf> = OnceLock::new();
+    match version {
+        Version::Installed => INSTALLED.get_or_init(|| build(version, "extension")),
+        Version::Eighteen => EIGHTEEN.get_or_init(|| build(version, "extension18")),
+    }
+}
+
+fn build(version: Version, folder: &str) -> PathBuf {
+    let copy = scratch::root().join(folder);
+    run(Command::new("cp").arg("-R").arg(source()).arg(&copy));
+    let pg_config = format!("PG_CONFIG={}", version.program("pg_config").display());
+    // Objects for another server may be in the folder of the sources.
+    run(Command::new("make").args(["-s", "-B", "-C"]).arg(&copy).arg(pg_config).arg("weir.so"));
+    copy.join("weir.so")
+}
+
+/// Returns the statements of `CREATE EXTENSION weir`, for a server that loads this file.
+pub(crate) fn statements(version: Version) -> String {
+    let text = std::fs::read_to_string(source().join("weir--1.0.sql")).expect("the script");
+    let own = text.lines().filter(|line| !line.starts_with('\\')).collect::<Vec<_>>().join("\n");
+    own.replace("MODULE_PATHNAME", &file(version).display().to_string())
+}
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../extension")
 }
 
 fn run(command: &mut Command) {

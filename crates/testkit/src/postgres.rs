@@ -3,6 +3,7 @@
 //! Starting one costs seconds, so tests share [`Postgres::shared`] and use their own databases and
 //! roles. Only a test that stops or breaks the server starts another one.
 
+mod builtin;
 mod role;
 
 use std::fs;
@@ -18,6 +19,7 @@ use crate::pki::Identity;
 use crate::pooler::send_signal;
 use crate::wait::eventually;
 use crate::{RawClient, guest, library, scratch};
+pub use builtin::Builtin;
 pub use role::{Role, ServerAuth, Verifier};
 
 /// Runs the server until its standard input ends, which happens when the test process does. A line
@@ -62,7 +64,9 @@ impl Postgres {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
         match library::is_everywhere() {
             true => Self::shared(),
-            false => SHARED.get_or_init(|| Self::start_as(Version::Installed, true)),
+            false => SHARED.get_or_init(|| {
+                Self::start_as(Version::Installed, &session_library(Version::Installed))
+            }),
         }
     }
 
@@ -79,10 +83,12 @@ impl Postgres {
 
     /// Makes and starts a cluster of this version.
     pub fn start_version(version: Version) -> Self {
-        Self::start_as(version, library::is_everywhere() && version == Version::Installed)
+        let has_library = library::is_everywhere() && version == Version::Installed;
+        let loads = if has_library { session_library(version) } else { String::new() };
+        Self::start_as(version, &loads)
     }
 
-    fn start_as(version: Version, has_library: bool) -> Self {
+    fn start_as(version: Version, settings: &str) -> Self {
         let folder = scratch::folder("pg");
         let data = folder.join("data");
         let output = guest::command(version.program("initdb"))
@@ -98,11 +104,7 @@ impl Postgres {
         let port = scratch::free_port();
         let socket = format!("port = {port}\nunix_socket_directories = '{}'\n", folder.display());
         append(&data.join("postgresql.conf"), &format!("{SETTINGS}{socket}"));
-        if has_library {
-            let file = library::file().display();
-            let loads = format!("session_preload_libraries = '{file}'\n");
-            append(&data.join("postgresql.conf"), &loads);
-        }
+        append(&data.join("postgresql.conf"), settings);
         fs::write(data.join("pg_hba.conf"), role::HBA).expect("cannot write pg_hba.conf");
 
         let (supervisor, names) = (Mutex::new(None), AtomicU32::new(0));
@@ -286,6 +288,10 @@ impl Drop for Postgres {
 /// Returns a connection string for drivers, as role `app` to `port` of 127.0.0.1.
 pub(crate) fn url(port: u16, database: &str) -> String {
     format!("postgresql://{}:{}@127.0.0.1:{port}/{database}", Role::APP, Role::APP_PASSWORD)
+}
+
+fn session_library(version: Version) -> String {
+    format!("session_preload_libraries = '{}'\n", library::file(version).display())
 }
 
 fn append(path: &Path, text: &str) {

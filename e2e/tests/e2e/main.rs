@@ -8,6 +8,7 @@ mod auth;
 mod auto;
 mod backpressure;
 mod bench;
+mod builtin;
 mod cancel;
 mod commands;
 mod console;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use admin::{
     Address, Boxed, Buffers, Cancel, ClientRow, ClientState, Connection, Control, DnsHost, DnsZone,
     Doing, Listener, Memory, NotReloaded, Order, Pin, PoolRow, Recording, ServerRow, ServerState,
-    Shutdown, Snapshot,
+    Shutdown, Snapshot, WorkerRow,
 };
 use config::{Config, ErrorCodes, PoolMode};
 use engine::averages::Averages;
@@ -220,6 +220,30 @@ pub(crate) fn snapshot() -> Snapshot {
             .collect(),
         averages: Arc::new(averages),
         watched: Vec::new(),
+        workers: vec![
+            WorkerRow {
+                process_id: 4711,
+                clients: 4,
+                tls_clients: 1,
+                idle_clients: 2,
+                pools: 2,
+                servers: 5,
+                pinned_servers: 1,
+                idle_servers: 3,
+                stats: stats(7),
+            },
+            WorkerRow {
+                process_id: 4711,
+                clients: 0,
+                tls_clients: 0,
+                idle_clients: 0,
+                pools: 0,
+                servers: 1,
+                pinned_servers: 0,
+                idle_servers: 1,
+                stats: stats(1),
+            },
+        ],
         memory: Memory { free_clients: 10, statements: 2, statement_bytes: 500 },
         local_time,
     }

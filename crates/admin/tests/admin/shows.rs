@@ -12,7 +12,7 @@ use crate::peer::{Peer, Reply};
 
 /// Without `CONFIG`, whose rows the config crate checks, and `MEM`, whose sizes change with every
 /// field of the counted structs.
-const SHOWS: [&str; 18] = [
+const SHOWS: [&str; 19] = [
     "VERSION",
     "STATE",
     "DATABASES",
@@ -31,6 +31,7 @@ const SHOWS: [&str; 18] = [
     "STATS_TOTALS",
     "STATS_AVERAGES",
     "TOTALS",
+    "WORKERS",
 ];
 
 /// Prints one line per column, with its values, which is easier to compare than wide rows.

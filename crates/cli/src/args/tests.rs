@@ -38,6 +38,22 @@ fn pgbouncers_convention_works() {
 }
 
 #[test]
+fn a_supervised_start_names_a_descriptor() {
+    let supervised = RunOptions { supervised: Some(7), ..RunOptions::default() };
+    assert_eq!(parsed("weir --supervised 7 a.ini"), run(supervised));
+    for line in [
+        "weir --supervised 2 a.ini",
+        "weir --supervised x a.ini",
+        "weir --supervised 7",
+        "weir --supervised 7 -d a.ini",
+        "weir --supervised 7 -R a.ini",
+        "weir --supervised 7 demo",
+    ] {
+        assert!(parsed(line).is_err(), "{line}");
+    }
+}
+
+#[test]
 fn no_file_and_two_files_get_pgbouncers_text() {
     for line in ["/usr/bin/weir -d", "/usr/bin/weir a.ini b.ini"] {
         assert_eq!(

@@ -5,12 +5,13 @@ use std::{
     collections::HashMap,
     net::{SocketAddr, TcpStream},
     os::fd::{AsRawFd as _, OwnedFd},
+    process,
     sync::Arc,
 };
 
 use admin::{
     Address, Buffers, Cancel, ClientRow, ClientState, Connection, DnsHost, DnsZone, Doing,
-    Listener, Memory, Pin, PoolRow, Recording, ServerRow,
+    Listener, Memory, Pin, PoolRow, Recording, ServerRow, WorkerRow,
 };
 use engine::{
     facts::Facts,
@@ -20,7 +21,8 @@ use engine::{
     settings::PoolKey,
 };
 use proxy::{
-    CancelInfo, ClientInfo, Controller, HostInfo, Peer, PoolInfo, ServerInfo, ZoneInfo, log,
+    CancelInfo, ClientInfo, Controller, HostInfo, Peer, PoolInfo, ServerInfo, WorkerInfo, ZoneInfo,
+    log,
 };
 
 use crate::moment::Moment;
@@ -67,6 +69,7 @@ pub(super) fn snapshot(
             statement_bytes: facts.statements.1,
         },
         watched: facts.watched,
+        workers: facts.workers.iter().map(worker_row).collect(),
         local_time: log::local_time,
         config,
     }
@@ -94,6 +97,20 @@ fn dns_zone(zone: ZoneInfo) -> DnsZone {
 
 fn cancel(cancel: &CancelInfo) -> Cancel {
     Cancel { to: cancel.row.to, sent: cancel.sent }
+}
+
+fn worker_row(worker: &WorkerInfo) -> WorkerRow {
+    WorkerRow {
+        process_id: process::id(),
+        clients: worker.clients,
+        tls_clients: worker.tls_clients,
+        idle_clients: worker.idle_clients,
+        pools: worker.pools,
+        servers: worker.servers,
+        pinned_servers: worker.pinned_servers,
+        idle_servers: worker.idle_servers,
+        stats: worker.stats,
+    }
 }
 
 fn pool_row(pool: &PoolInfo, now: Moment) -> PoolRow {

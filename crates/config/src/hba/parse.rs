@@ -196,7 +196,13 @@ fn method(words: &mut Words<'_>) -> Result<Method, HbaError> {
     let word = bare(words, "method")?;
     Ok(match word.as_str() {
         "trust" => Method::Trust,
-        "reject" => Method::Reject,
+        "reject" => match words.peek() {
+            Ok(Some(Word::Quoted(text))) => {
+                next(words)?;
+                Method::Refuse(text.into())
+            }
+            _ => Method::Reject,
+        },
         "md5" => Method::Md5,
         "password" => Method::Password,
         "scram-sha-256" => Method::ScramSha256,

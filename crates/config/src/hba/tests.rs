@@ -54,6 +54,16 @@ fn a_quoted_keyword_is_a_name() {
 }
 
 #[test]
+fn a_rule_may_refuse_with_a_text() {
+    let (hba, warnings) = parse("host all all all reject \"the method \"\"gss\"\" of line 3\"\n");
+    assert_eq!(warnings, Vec::<String>::new());
+    assert_eq!(hba.rules[0].method, Method::Refuse("the method \"gss\" of line 3".into()));
+    let (hba, warnings) = parse("host all all all reject \"a\" \"b\"\n");
+    assert!(hba.rules.is_empty(), "{hba:?}");
+    assert_eq!(warnings.len(), 1);
+}
+
+#[test]
 fn keywords_for_databases_are_names_among_users() {
     let (hba, warnings) = parse(
         "local all replication,samerole reject\nlocal all @more,sameuser trust\nlocal all all md5\n",

@@ -391,6 +391,9 @@ impl Method {
         match &rule.method {
             hba::Method::Trust => Self::Trust,
             hba::Method::Reject => Self::Rejected(OwnError::new(Cause::Rule, "login rejected")),
+            hba::Method::Refuse(text) => {
+                Self::Rejected(OwnError::new(Cause::Rule, text.to_string()))
+            }
             hba::Method::Md5 => Self::Md5,
             hba::Method::Password => Self::Password,
             hba::Method::ScramSha256 => Self::ScramSha256,

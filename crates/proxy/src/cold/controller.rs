@@ -3,9 +3,13 @@
 //! its tables.
 //!
 //! * `orders.rs`: PAUSE and similar orders
+//! * `workers.rs`: the share of each worker
 //! * `cold/reload.rs`: a new configuration
 
 pub(crate) mod orders;
+mod workers;
+
+pub use self::workers::WorkerInfo;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -78,6 +82,8 @@ pub struct Snapshot {
     pub statements: (usize, usize),
     /// One for each worker.
     pub watched: Vec<Watched>,
+    /// By number.
+    pub workers: Vec<WorkerInfo>,
 }
 
 /// The result of the last reload; the start counts as one.
@@ -228,9 +234,12 @@ impl Controller {
             all.cancels.extend(report.cancels);
             all.free_clients += report.free_clients;
             all.watched.push(report.watched);
+            let mut own = Stats::default();
             for (pool, counted) in report.stats {
                 *stats.entry(pool).or_default() += counted;
+                own += counted;
             }
+            all.workers.push(WorkerInfo::new(report.worker, own));
         }
         let shared = &self.0.shared;
         all.switches = shared.hub.switches();
@@ -268,6 +277,9 @@ impl Controller {
         // A server that was parked or moved between two answers is counted once.
         let mut seen = HashSet::new();
         all.servers.retain(|server| server.pointer == 0 || seen.insert(server.pointer));
+        for worker in &mut all.workers {
+            worker.count(&all.clients, &all.servers);
+        }
         all
     }
 }

@@ -1,0 +1,201 @@
+//! The pooler's process, the supervisor and the server end and start in any order.
+
+use std::time::{Duration, Instant};
+
+use testkit::{Builtin, RawClient, eventually};
+
+use crate::support;
+
+/// Waits until the pooler serves again, in another process than `before`.
+fn until_replaced(server: &Builtin, before: u32) -> RawClient {
+    eventually("another pooler serves", Duration::from_secs(20), || {
+        (server.pooler_pid() != before).then_some(())
+    });
+    server.wait_until_serving()
+}
+
+#[test]
+fn a_killed_pooler_is_back_within_a_second_and_no_session_notices() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    let mut direct = server.superuser("postgres");
+    let backend = direct.value("SELECT pg_backend_pid()");
+    for _ in 0..3 {
+        let before = server.pooler_pid();
+        support::kill9(before);
+        let began = Instant::now();
+        until_replaced(&server, before);
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(1), "it took {took:?}");
+    }
+    assert_eq!(direct.value("SELECT pg_backend_pid()"), backend);
+    assert!(!server.has_crashed());
+    server.log_contains(&["weir: the pooler has ended", "signal 9"]);
+}
+
+#[test]
+fn a_client_that_connects_while_there_is_no_pooler_waits_for_the_next_one() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    let program = server.sql("postgres", "SHOW weir.program")[0][0].clone().expect("a path");
+    server.set("weir.program", "/nonexistent/weir");
+    support::kill9(server.pooler_pid());
+    server.log_contains(&["/nonexistent/weir", "No such file"]);
+    let client = RawClient::connect(server.pooler_port());
+    server.set("weir.program", &program);
+    let mut client = client;
+    client
+        .authenticate(&[("user", "app"), ("database", "postgres")], "app-secret")
+        .expect("the next pooler lets it in");
+    assert_eq!(client.value("SELECT 1"), "1");
+}
+
+#[test]
+fn a_terminated_supervisor_starts_again() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    let before = server.pooler_pid();
+    server.sql(
+        "postgres",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                            WHERE backend_type = 'weir supervisor'",
+    );
+    assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
+    assert!(!server.has_crashed());
+}
+
+#[test]
+fn a_killed_supervisor_takes_the_pooler_with_it_and_both_come_back() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    let before = server.pooler_pid();
+    support::kill9(server.supervisor_pid().expect("it runs"));
+    assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
+    let gone = std::fs::metadata(format!("/proc/{before}")).is_err();
+    assert!(gone, "the first pooler has not ended");
+}
+
+#[test]
+fn the_pooler_is_back_after_a_crash_of_a_backend() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    let before = server.pooler_pid();
+    let mut direct = server.superuser("postgres");
+    let backend = direct.value("SELECT pg_backend_pid()").parse().expect("a number");
+    support::kill9(backend);
+    assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
+    assert!(server.has_crashed());
+}
+
+#[test]
+fn no_pooler_is_left_when_the_postmaster_is_killed() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    let before = server.pooler_pid();
+    server.kill9();
+    eventually("the pooler has ended", Duration::from_secs(10), || {
+        std::fs::metadata(format!("/proc/{before}")).is_err().then_some(())
+    });
+    server.launch();
+    assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
+}
+
+#[test]
+fn a_fast_stop_takes_no_time_with_many_clients() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    let mut clients: Vec<_> = (0..300).map(|_| server.client("postgres")).collect();
+    for client in clients.iter_mut().take(5) {
+        client.rows("BEGIN");
+    }
+    let took = server.stop_by("INT");
+    assert!(took < Duration::from_secs(2), "it took {took:?}");
+    assert!(!server.has_crashed());
+}
+
+#[test]
+fn a_fast_stop_does_not_wait_for_a_stopped_pooler() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    let pid = server.pooler_pid().to_string();
+    support::run(std::process::Command::new("sh").args(["-c", "kill -STOP \"$1\"", "kill", &pid]));
+    // Its clients' backends are those of the server and end with it.
+    assert_eq!(server.superuser("postgres").value("SELECT 1"), "1");
+    let took = server.stop_by("INT");
+    assert!(took < Duration::from_secs(2), "it took {took:?}");
+}
+
+#[test]
+fn a_smart_stop_does_not_wait_for_idle_clients() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    let mut clients: Vec<_> = (0..50).map(|_| server.client("postgres")).collect();
+    clients.iter_mut().for_each(|client| drop(client.rows("SELECT 1")));
+    let took = server.stop_by("TERM");
+    assert!(took < Duration::from_secs(5), "it took {took:?}");
+}
+
+#[test]
+fn the_server_starts_twice_with_the_same_port() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    let before = server.pooler_pid();
+    server.stop_by("INT");
+    assert!(RawClient::try_connect(server.pooler_port()).is_err(), "it listens still");
+    server.launch();
+    assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
+}
+
+#[test]
+fn a_standby_serves_and_goes_on_through_its_promotion() {
+    if !support::only_weir() {
+        return;
+    }
+    let primary = Builtin::serving("");
+    let standby = primary.standby();
+    let mut client = standby.wait_until_serving();
+    let pooler = standby.pooler_pid();
+    assert_eq!(client.value("SELECT pg_is_in_recovery()"), "t");
+    // Roles are those of the primary.
+    primary.sql("postgres", "CREATE ROLE late LOGIN PASSWORD 'x'");
+    eventually("the standby's pooler knows the role", Duration::from_secs(10), || {
+        standby.login("late", "postgres", "x").ok()
+    });
+    standby.sql("postgres", "SELECT pg_promote()");
+    client.rows("CREATE TEMP TABLE written (a int)");
+    assert_eq!(standby.pooler_pid(), pooler);
+}
+
+#[test]
+fn a_reload_closes_the_servers_if_it_should() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("weir.restart_pooler_on_reload = on");
+    let mut client = server.client("postgres");
+    let before = client.value("SELECT pg_backend_pid()");
+    server.reload();
+    eventually("another backend serves", Duration::from_secs(10), || {
+        (client.value("SELECT pg_backend_pid()") != before).then_some(())
+    });
+}

@@ -1,0 +1,195 @@
+//! `pg_pooler_state()` and the other functions and views of the extension.
+
+use std::time::Duration;
+
+use testkit::{Builtin, Postgres, eventually};
+
+use crate::support;
+
+fn server(settings: &str) -> Builtin {
+    let server = Builtin::serving(settings);
+    server.create_functions("postgres");
+    server
+}
+
+fn sum(server: &Builtin, column: &str) -> u64 {
+    let sql = format!("SELECT sum({column}) FROM pg_pooler_state()");
+    server.superuser("postgres").value(&sql).parse().expect("a number")
+}
+
+#[test]
+fn the_state_has_eleven_columns_and_a_row_for_each_worker() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = server("weir.connection_proxies = 3");
+    let mut superuser = server.superuser("postgres");
+    let outcome = superuser.query("SELECT * FROM pg_pooler_state()");
+    let columns = "SELECT string_agg(n, ' ' ORDER BY i) FROM pg_proc, \
+                   unnest(proargnames) WITH ORDINALITY AS names(n, i) \
+                   WHERE proname = 'pg_pooler_state'";
+    assert_eq!(
+        superuser.value(columns),
+        "pid n_clients n_ssl_clients n_pools n_backends n_dedicated_backends n_idle_backends \
+         n_idle_clients tx_bytes rx_bytes n_transactions"
+    );
+    assert_eq!(outcome.rows.len(), 3);
+    let pid = server.pooler_pid().to_string();
+    assert!(outcome.rows.iter().all(|row| row[0].as_deref() == Some(pid.as_str())), "{outcome:?}");
+}
+
+#[test]
+fn the_counters_are_exact() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = server("weir.connection_proxies = 2");
+    let database = server.database();
+    support::run(
+        Postgres::client_program("pgbench", server.port(), &database).args(["-i", "-q", "-n"]),
+    );
+    eventually("no client is left", Duration::from_secs(10), || {
+        (sum(&server, "n_clients") == 0).then_some(())
+    });
+    let before = sum(&server, "n_transactions");
+    support::run(
+        Postgres::client_program("pgbench", server.pooler_port(), &database)
+            .args(["-S", "-n", "-t", "1000", "-c", "10"]),
+    );
+    eventually("no client is left", Duration::from_secs(10), || {
+        (sum(&server, "n_clients") == 0).then_some(())
+    });
+    let after = sum(&server, "n_transactions");
+    // Before it begins, pgbench counts its branches and looks for partitions.
+    assert_eq!(after - before, 10_002);
+    assert!(sum(&server, "tx_bytes") > 0 && sum(&server, "rx_bytes") > 0);
+}
+
+#[test]
+fn the_gauges_count_clients_and_servers() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = server("weir.connection_proxies = 2");
+    let mut clients: Vec<_> = (0..4).map(|_| server.client("postgres")).collect();
+    clients[0].rows("CREATE TEMP TABLE t (a int)");
+    clients[1].rows("BEGIN");
+    eventually("the figures", Duration::from_secs(10), || {
+        let figures = ["n_clients", "n_idle_clients", "n_backends", "n_dedicated_backends"]
+            .map(|column| sum(&server, column));
+        (figures == [4, 2, 2, 1]).then_some(())
+    });
+    let mut superuser = server.superuser("postgres");
+    assert_eq!(superuser.value("SELECT count(*) FROM weir_clients"), "4");
+    assert_eq!(superuser.value("SELECT reason FROM weir_pins"), "temporary object");
+    let joined =
+        "SELECT count(*) FROM weir_servers s JOIN pg_stat_activity a ON a.pid = s.remote_pid";
+    assert_eq!(superuser.value(joined), "2");
+    assert_eq!(superuser.value("SELECT sv_pinned FROM weir_pools WHERE \"user\" = 'app'"), "1");
+    drop(clients);
+    eventually("all have left", Duration::from_secs(10), || {
+        (sum(&server, "n_clients") + sum(&server, "n_dedicated_backends") == 0).then_some(())
+    });
+}
+
+#[test]
+fn orders_reach_the_pooler() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = server("");
+    let database = server.database();
+    let mut client = server.client(&database);
+    let backend = client.value("SELECT pg_backend_pid()");
+    let mut superuser = server.superuser("postgres");
+    superuser.rows(&format!("SELECT weir_pause('{database}')"));
+    assert!(server.backends(&database).is_empty());
+    client.send(testkit::frontend::query("SELECT pg_backend_pid()"));
+    superuser.rows(&format!("SELECT weir_resume('{database}')"));
+    let rows: Vec<_> = client.read_to_ready();
+    let answer = rows.iter().find(|message| message.tag == b'D').expect("a row").row();
+    let second = answer[0].clone().expect("a number");
+    assert_ne!(second, backend);
+    superuser.rows("SELECT weir_reconnect()");
+    eventually("another backend serves", Duration::from_secs(10), || {
+        (client.value("SELECT pg_backend_pid()") != second).then_some(())
+    });
+    superuser.rows("SELECT weir_reload()");
+    let error = superuser.query("SELECT weir_order('PAUSES', 'app')").error.expect("no command");
+    assert_eq!(error.code(), "08000");
+    assert!(error.message().contains("PAUSES \"app\" failed"), "{error:?}");
+    assert_eq!(
+        superuser
+            .query("SELECT * FROM weir_show('X; SHUTDOWN') AS t(a text)")
+            .error
+            .expect("it is no word")
+            .code(),
+        "22023"
+    );
+}
+
+#[test]
+fn only_superusers_give_orders_and_only_monitors_look() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = server("");
+    let mut superuser = server.superuser("postgres");
+    superuser.rows("CREATE ROLE watcher LOGIN PASSWORD 'x' IN ROLE pg_monitor");
+    let reads = [
+        "SELECT * FROM pg_pooler_state()",
+        "SELECT * FROM weir_pools",
+        "SELECT * FROM weir_clients",
+        "SELECT * FROM weir_servers",
+        "SELECT * FROM weir_pins",
+    ];
+    let orders = [
+        "SELECT weir_pause('x')",
+        "SELECT weir_resume()",
+        "SELECT weir_reload()",
+        "SELECT weir_reconnect()",
+        "SELECT weir_order('SHUTDOWN', NULL)",
+    ];
+    for (role, may_read) in [("watcher", true), ("app", false)] {
+        superuser.rows(&format!("SET SESSION AUTHORIZATION {role}"));
+        for sql in reads {
+            assert_eq!(superuser.query(sql).error.is_none(), may_read, "{role}: {sql}");
+        }
+        for sql in orders {
+            let error = superuser.query(sql).error.expect("it is refused");
+            assert_eq!(error.code(), "42501", "{role}: {sql}");
+        }
+        superuser.rows("RESET SESSION AUTHORIZATION");
+    }
+}
+
+#[test]
+fn every_object_has_a_comment() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = server("");
+    let bare = "SELECT count(*) FROM (SELECT obj_description(oid, 'pg_proc') FROM pg_proc \
+                WHERE proname ~ '^(weir_|pg_pooler_state)' UNION ALL \
+                SELECT obj_description(oid, 'pg_class') FROM pg_class WHERE relname ~ '^weir_') \
+                AS all_objects(comment)";
+    let mut superuser = server.superuser("postgres");
+    assert_eq!(superuser.value(bare), "11");
+    assert_eq!(superuser.value(&format!("{bare} WHERE comment IS NULL")), "0");
+}
+
+#[test]
+fn without_a_pooler_the_functions_say_so() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = server("");
+    server.set("weir.program", "/nonexistent/weir");
+    support::kill9(server.pooler_pid());
+    server.log_contains(&["/nonexistent/weir", "No such file"]);
+    let mut superuser = server.superuser("postgres");
+    superuser.rows("SET statement_timeout = '2s'");
+    // The socket of the console is open, so it waits; a timeout ends that.
+    let error = superuser.query("SELECT * FROM pg_pooler_state()").error.expect("there is none");
+    assert_eq!(error.code(), "57014");
+}

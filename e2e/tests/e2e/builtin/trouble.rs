@@ -1,0 +1,126 @@
+//! What keeps the pooler from starting gets one line in the server's log, and hurts nobody.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use testkit::{Builtin, Version, eventually, folder, give_away};
+
+use crate::support;
+
+/// How often a text is in the server's log.
+fn count(server: &Builtin, text: &str) -> usize {
+    server.log().matches(text).count()
+}
+
+#[test]
+fn programs_that_are_no_pooler_get_one_line() {
+    if !support::only_weir() {
+        return;
+    }
+    let scratch = folder("programs");
+    let script = |name: &str, text: &str| {
+        let path = scratch.join(name);
+        fs::write(&path, text).expect("cannot write a script");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("cannot make it run");
+        give_away(&path);
+        path.display().to_string()
+    };
+    let speaker = script("other", "#!/bin/sh\neval \"echo 'weir 2 x' >&$2\"\nexec sleep 60\n");
+    let nothing = script("nothing", "no program\n");
+    let server = Builtin::start(Version::Installed, "weir.program = '/nonexistent/weir'");
+    for (program, line) in [
+        ("", "weir.program \"/nonexistent/weir\": No such file or directory"),
+        (
+            "/bin/true",
+            "the pooler has ended before it served: child process exited with exit code 0",
+        ),
+        (
+            "/bin/false",
+            "the pooler has ended before it served: child process exited with exit code 1",
+        ),
+        (&nothing, "cannot start the pooler: Exec format error"),
+        (&speaker, "it says \"weir 2 x\", not \"weir 1 ...\""),
+        ("/etc/passwd", "weir.program \"/etc/passwd\": Permission denied"),
+    ] {
+        if !program.is_empty() {
+            server.set("weir.program", program);
+        }
+        server.log_contains(&["weir: ", line]);
+        // It is tried again and again, but said once.
+        let now = server.log().len();
+        eventually("some more tries", Duration::from_secs(10), || {
+            let mut superuser = server.superuser("postgres");
+            superuser.rows("SELECT pg_sleep(0.5)");
+            Some(())
+        });
+        let later = server.log();
+        assert!(!later[now..].contains(line), "{line} is said twice");
+    }
+    assert!(!server.has_crashed());
+    server.set("weir.program", &testkit::pooler_binary().display().to_string());
+    assert_eq!(server.wait_until_serving().value("SELECT 1"), "1");
+}
+
+#[test]
+fn a_busy_port_is_tried_again() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    server.stop_by("INT");
+    let other = TcpListener::bind(("127.0.0.1", server.pooler_port())).expect("it is free");
+    server.launch();
+    server.log_contains(&["weir: cannot listen on", "Address already in use"]);
+    assert_eq!(server.superuser("postgres").value("SELECT 1"), "1");
+    assert_eq!(count(&server, "Address already in use"), 1);
+    drop(other);
+    assert_eq!(server.wait_until_serving().value("SELECT 1"), "1");
+}
+
+#[test]
+fn a_file_of_settings_is_read_and_its_mistakes_are_named() {
+    if !support::only_weir() {
+        return;
+    }
+    let file = folder("settings").join("weir.ini");
+    let path = file.display().to_string();
+    let server = Builtin::start(Version::Installed, &format!("weir.config_file = '{path}'"));
+    server.log_contains(&["weir: cannot read weir.config_file", &path, "No such file"]);
+    let write = |text: &str| {
+        fs::write(&file, text).expect("cannot write the file");
+        give_away(&file);
+        server.reload();
+    };
+    // It would undo the settings before it, such as those of the authentication.
+    write("[pgbouncer]\nquery_wait_timeout = 7\n");
+    server.log_contains(&["weir.config_file", "must not have the header [pgbouncer]"]);
+    let other = format!("other = host=127.0.0.1 port={} dbname=postgres", server.port());
+    write(&format!("query_wait_timeout = 7\n[databases]\n{other}\n"));
+    server.wait_until_serving();
+    let mut other = server.client("other");
+    assert_eq!(other.value("SELECT current_database()"), "postgres");
+    // A running pooler keeps what it has.
+    let before = server.pooler_pid();
+    fs::remove_file(&file).expect("it is there");
+    let said = count(&server, "cannot read weir.config_file");
+    server.reload();
+    eventually("the file is missed", Duration::from_secs(10), || {
+        (count(&server, "cannot read weir.config_file") > said).then_some(())
+    });
+    assert_eq!(other.value("SELECT current_database()"), "postgres");
+    assert_eq!(server.pooler_pid(), before);
+}
+
+#[test]
+fn two_clusters_run_side_by_side() {
+    if !support::only_weir() {
+        return;
+    }
+    let (one, two) = (Builtin::serving(""), Builtin::serving(""));
+    for server in [&one, &two] {
+        let port = server.port().to_string();
+        assert_eq!(server.client("postgres").value("SHOW port"), port);
+    }
+}

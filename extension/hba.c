@@ -1,0 +1,428 @@
+/*
+ * hba.c: pg_hba.conf for the pooler. The server's own parser reads the file. Each line is then
+ * written in the language of Weir's auth_hba_file, with names in place of groups, regular
+ * expressions and keywords.
+ *
+ * Rule: a line must never become wider or vanish. What Weir cannot judge becomes a rule that
+ * refuses all clients for which the line might be meant, with a text that names the line.
+ */
+#include "weir.h"
+#include "compat.h"
+#include "supervisor.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include "common/ip.h"
+#include "libpq/hba.h"
+#include "libpq/ifaddr.h"
+#include "utils/acl.h"
+#include "utils/memutils.h"
+
+#define FILE_NAME "pg_hba.conf"
+
+/* LDAP_SCOPE_SUBTREE of ldap.h, which not every server is built with. */
+#define LDAP_SUBTREE 2
+
+/* Reads the file into lines of the current memory context. False: it has mistakes. */
+bool
+hba_load(List **lines)
+{
+    List *tokens = NIL;
+    FILE *file = compat_hba_open(HbaFileName, &tokens);
+    ListCell *cell;
+
+    *lines = NIL;
+    if (file == NULL)
+        return false;
+    foreach (cell, tokens) {
+        TokenizedAuthLine *line = (TokenizedAuthLine *) lfirst(cell);
+        HbaLine *parsed = line->err_msg == NULL ? parse_hba_line(line, DEBUG1) : NULL;
+
+        if (parsed == NULL) {
+            *lines = NIL;
+            break;
+        }
+        *lines = lappend(*lines, parsed);
+    }
+    compat_hba_close(file);
+    return *lines != NIL;
+}
+
+/* The text between two quotes. A quote in it is doubled. */
+void
+text_quoted(StringInfo out, const char *text, char quote)
+{
+    appendStringInfoChar(out, quote);
+    for (; *text != '\0'; text++) {
+        if (*text == quote)
+            appendStringInfoChar(out, quote);
+        appendStringInfoChar(out, *text);
+    }
+    appendStringInfoChar(out, quote);
+}
+
+static bool
+is_keyword(const AuthToken *token, const char *word)
+{
+    return !token->quoted && strcmp(token->string, word) == 0;
+}
+
+/* As the server's check_role(). */
+static bool
+role_matches(const AuthToken *token, const Role *role)
+{
+    if (!token->quoted && token->string[0] == '+') {
+        Oid group = get_role_oid(token->string + 1, true);
+
+        return OidIsValid(group) && is_member_of_role_nosuper(role->oid, group);
+    }
+    if (is_keyword(token, "all"))
+        return true;
+    return compat_is_regex(token) ? compat_regex_matches(token, role->name)
+                                  : strcmp(token->string, role->name) == 0;
+}
+
+static void
+item(StringInfo list, const char *name)
+{
+    if (list->len > 0)
+        appendStringInfoChar(list, ',');
+    text_quoted(list, name, '"');
+}
+
+/* The roles of a line, and of those only the members of `group` if it is valid. */
+static char *
+users_of(const HbaLine *line, const Catalog *catalog, Oid group)
+{
+    StringInfoData list;
+    ListCell *cell;
+    ListCell *at;
+
+    initStringInfo(&list);
+    foreach (at, line->roles) {
+        if (is_keyword(lfirst(at), "all") && !OidIsValid(group))
+            return pstrdup("all");
+    }
+    foreach (cell, catalog->roles) {
+        const Role *role = lfirst(cell);
+
+        if (OidIsValid(group) && !is_member_of_role_nosuper(role->oid, group))
+            continue;
+        foreach (at, line->roles) {
+            if (role_matches(lfirst(at), role)) {
+                item(&list, role->name);
+                break;
+            }
+        }
+    }
+    return list.data;
+}
+
+/* The databases of a line, without those that depend on the role. */
+static char *
+databases_of(const HbaLine *line, const Catalog *catalog)
+{
+    StringInfoData list;
+    ListCell *cell;
+    ListCell *at;
+
+    initStringInfo(&list);
+    foreach (at, line->databases) {
+        const AuthToken *token = lfirst(at);
+
+        if (is_keyword(token, "all"))
+            appendStringInfo(&list, "%sall", list.len > 0 ? "," : "");
+        else if (is_keyword(token, "sameuser") || is_keyword(token, "replication"))
+            appendStringInfo(&list, "%s%s", list.len > 0 ? "," : "", token->string);
+        else if (is_keyword(token, "samerole") || is_keyword(token, "samegroup"))
+            continue;
+        else if (compat_is_regex(token)) {
+            foreach (cell, catalog->databases) {
+                if (compat_regex_matches(token, lfirst(cell)))
+                    item(&list, lfirst(cell));
+            }
+        }
+        else
+            item(&list, token->string);
+    }
+    return list.data;
+}
+
+static bool
+depends_on_role(const HbaLine *line)
+{
+    ListCell *at;
+
+    foreach (at, line->databases) {
+        if (is_keyword(lfirst(at), "samerole") || is_keyword(lfirst(at), "samegroup"))
+            return true;
+    }
+    return false;
+}
+
+/* A network in numbers, with the bits behind the mask cleared. */
+static void
+network(StringInfo out, const struct sockaddr *address, const struct sockaddr *mask, bool single)
+{
+    char shown[INET6_ADDRSTRLEN];
+    char shown_mask[INET6_ADDRSTRLEN];
+    unsigned char bytes[16];
+    unsigned char mask_bytes[16];
+    int family = address->sa_family;
+    int len = family == AF_INET ? 4 : 16;
+    const void *from = family == AF_INET
+                           ? (const void *) &((const struct sockaddr_in *) address)->sin_addr
+                           : (const void *) &((const struct sockaddr_in6 *) address)->sin6_addr;
+    const void *mask_from = family == AF_INET
+                                ? (const void *) &((const struct sockaddr_in *) mask)->sin_addr
+                                : (const void *) &((const struct sockaddr_in6 *) mask)->sin6_addr;
+
+    memcpy(bytes, from, len);
+    if (single)
+        memset(mask_bytes, 0xff, len);
+    else
+        memcpy(mask_bytes, mask_from, len);
+    for (int i = 0; i < len; i++)
+        bytes[i] &= mask_bytes[i];
+    inet_ntop(family, bytes, shown, sizeof(shown));
+    inet_ntop(family, mask_bytes, shown_mask, sizeof(shown_mask));
+    appendStringInfo(out, "%s %s\n", shown, shown_mask);
+}
+
+typedef struct Networks {
+    StringInfoData text; /* one a line */
+    bool single;
+} Networks;
+
+static void
+note_interface(struct sockaddr *address, struct sockaddr *mask, void *into)
+{
+    Networks *all = into;
+
+    if (address->sa_family == AF_INET || address->sa_family == AF_INET6)
+        network(&all->text, address, mask, all->single);
+}
+
+/* The addresses of a line, one a line. */
+static char *
+addresses_of(const HbaLine *line, bool *unknown)
+{
+    Networks all = {.single = line->ip_cmp_method == ipCmpSameHost};
+
+    *unknown = false;
+    initStringInfo(&all.text);
+    if (line->conntype == ctLocal) {
+        appendStringInfoString(&all.text, "\n");
+        return all.text.data;
+    }
+    switch (line->ip_cmp_method) {
+    case ipCmpAll:
+        appendStringInfoString(&all.text, "all\n");
+        break;
+    case ipCmpSameHost:
+    case ipCmpSameNet:
+        /* On failure there is no network, so what comes next must not be reached. */
+        if (pg_foreach_ifaddr(note_interface, &all) < 0) {
+            *unknown = true;
+            appendStringInfoString(&all.text, "all\n");
+        }
+        break;
+    case ipCmpMask:
+        if (line->hostname != NULL) {
+            *unknown = true;
+            appendStringInfoString(&all.text, "all\n");
+        }
+        else
+            network(&all.text, (const struct sockaddr *) &line->addr,
+                    (const struct sockaddr *) &line->mask, false);
+        break;
+    }
+    return all.text.data;
+}
+
+static void
+option(StringInfo out, const char *name, const char *value)
+{
+    if (value == NULL)
+        return;
+    appendStringInfo(out, " %s=", name);
+    text_quoted(out, value, '"');
+}
+
+/* Only what Weir can judge as the server does; NULL otherwise. */
+static char *
+ldap_of(const HbaLine *line)
+{
+    StringInfoData out;
+    char number[16];
+
+    if (line->ldapserver == NULL || line->ldapserver[0] == '\0')
+        return NULL;
+    if (line->ldapbasedn != NULL && line->ldapscope != LDAP_SUBTREE)
+        return NULL;
+    if (line->ldapbasedn == NULL && line->ldapprefix == NULL && line->ldapsuffix == NULL)
+        return NULL;
+    initStringInfo(&out);
+    appendStringInfoString(&out, "ldap");
+    option(&out, "ldapscheme", line->ldapscheme);
+    option(&out, "ldapserver", line->ldapserver);
+    snprintf(number, sizeof(number), "%d", line->ldapport);
+    if (line->ldapport != 0)
+        option(&out, "ldapport", number);
+    if (line->ldaptls)
+        option(&out, "ldaptls", "1");
+    option(&out, "ldapbinddn", line->ldapbinddn);
+    option(&out, "ldapbindpasswd", line->ldapbindpasswd);
+    option(&out, "ldapbasedn", line->ldapbasedn);
+    option(&out, "ldapsearchattribute", line->ldapsearchattribute);
+    option(&out, "ldapsearchfilter", line->ldapsearchfilter);
+    option(&out, "ldapprefix", line->ldapprefix);
+    option(&out, "ldapsuffix", line->ldapsuffix);
+    return strpbrk(out.data, "\r\n") == NULL ? out.data : NULL;
+}
+
+/* The method in Weir's words, or NULL. */
+static char *
+method_of(const HbaLine *line)
+{
+    bool mapped = line->usermap != NULL;
+
+    /* A certificate as a second proof is not known to Weir's rules. */
+    if (line->auth_method != uaCert && line->clientcert != clientCertOff)
+        return NULL;
+    switch (line->auth_method) {
+    case uaTrust:
+        return "trust";
+    case uaReject:
+    case uaImplicitReject:
+        return "reject";
+    case uaPassword:
+        return "password";
+    case uaMD5:
+        return "md5";
+    case uaSCRAM:
+        return "scram-sha-256";
+    case uaPeer:
+        return mapped ? NULL : "peer";
+    case uaCert:
+        return mapped || line->clientcertname != clientCertCN ? NULL : "cert";
+    case uaLDAP:
+        return ldap_of(line);
+    default:
+        return NULL;
+    }
+}
+
+static const char *
+connection_of(const HbaLine *line)
+{
+    switch (line->conntype) {
+    case ctLocal:
+        return "local";
+    case ctHost:
+    case ctHostNoGSS:
+        return "host";
+    case ctHostSSL:
+        return "hostssl";
+    case ctHostNoSSL:
+        return "hostnossl";
+    case ctHostGSS:
+        /* Weir has no clients with GSSAPI encryption. */
+        return NULL;
+    }
+    return NULL;
+}
+
+static void
+rules(StringInfo out, const HbaLine *line, const char *databases, const char *users)
+{
+    const char *connection = connection_of(line);
+    bool unknown;
+    char *addresses = addresses_of(line, &unknown);
+    char *method = unknown ? NULL : method_of(line);
+
+    if (connection == NULL || databases[0] == '\0' || users[0] == '\0')
+        return;
+    for (char *at = addresses, *end; *at != '\0'; at = end + 1) {
+        end = strchr(at, '\n');
+        appendStringInfo(out, "%s %s %s %.*s ", connection, databases, users, (int) (end - at), at);
+        if (method != NULL)
+            appendStringInfoString(out, method);
+        else if (unknown)
+            appendStringInfo(out, "reject \"line %d of %s has a host name, which Weir does not "
+                             "look up\"", line->linenumber, FILE_NAME);
+        else
+            appendStringInfo(out, "reject \"the method \"\"%s\"\" of line %d of %s, or one of its "
+                             "options, does not work through Weir\"",
+                             hba_authname(line->auth_method), line->linenumber, FILE_NAME);
+        appendStringInfoChar(out, '\n');
+    }
+}
+
+void
+hba_write(StringInfo out, const List *lines, const Catalog *catalog)
+{
+    ListCell *cell;
+    ListCell *at;
+
+    foreach (cell, lines) {
+        const HbaLine *line = lfirst(cell);
+
+        rules(out, line, databases_of(line, catalog), users_of(line, catalog, InvalidOid));
+        if (!depends_on_role(line))
+            continue;
+        /* A database with the name of a role, for the members of that role. */
+        foreach (at, catalog->databases) {
+            const char *name = lfirst(at);
+            Oid group = get_role_oid(name, true);
+            StringInfoData database;
+
+            if (!OidIsValid(group))
+                continue;
+            initStringInfo(&database);
+            item(&database, name);
+            rules(out, line, database.data, users_of(line, catalog, group));
+        }
+    }
+}
+
+static bool
+is_for_all(const List *tokens)
+{
+    ListCell *at;
+
+    foreach (at, tokens) {
+        if (is_keyword(lfirst(at), "all"))
+            return true;
+    }
+    return false;
+}
+
+/* Whether some rule is for connections with TLS only: Weir's own may be one of them. */
+bool
+hba_asks_for_tls(const List *lines)
+{
+    ListCell *cell;
+
+    foreach (cell, lines) {
+        if (((const HbaLine *) lfirst(cell))->conntype == ctHostSSL)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the server asks users of the unix socket for their system's name, as Debian's does. */
+bool
+hba_local_needs_peer(const List *lines)
+{
+    ListCell *cell;
+
+    foreach (cell, lines) {
+        const HbaLine *line = lfirst(cell);
+
+        if (line->conntype == ctLocal && is_for_all(line->databases) && is_for_all(line->roles))
+            return line->auth_method == uaPeer && line->usermap == NULL;
+    }
+    return true;
+}

@@ -1,0 +1,470 @@
+/*
+ * supervisor.c: the background worker that starts the pooler and keeps it running.
+ *
+ *      +---------+   sockets, configuration,    +---------+
+ *      | waiting | --- program: all there ----> | serving |
+ *      +---------+                              +---------+
+ *           ^                                        |
+ *           +------- the pooler has ended -----------+
+ *
+ * While it waits, it tries again after a pause, which doubles from 0.1 s to 10 s. After a pooler
+ * that has served, the pause is at most 0.5 s, and none if that was for ten seconds.
+ */
+#include "weir.h"
+#include "supervisor.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "libpq/libpq.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "postmaster/postmaster.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/pidfile.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "compat.h"
+
+/* How often the catalogs and postmaster.pid are looked at. */
+#define TICK_MS 300
+#define PAUSE_MIN_MS 100
+#define PAUSE_MAX_MS 10000
+/* A pooler that has served for so long has not failed to start. */
+#define STABLE_MS 10000
+/* The longest pause after a pooler that has served, however shortly. */
+#define PAUSE_SERVED_MS 500
+/* How long a start may take. */
+#define READY_PATIENCE_MS 10000
+#define RECONNECT_PATIENCE_MS 1000
+#define POOL_SIZE_MAX 1000000
+
+extern WEIR_EXPORT void weir_supervise(Datum argument);
+extern WEIR_EXPORT void weir_create(Datum argument);
+
+static Child child = {.control = -1};
+static TimestampTz started_at;
+static TimestampTz next_at = 0;
+static int pause_ms = 0;
+static bool is_stopping = false; /* a smart shutdown has begun */
+
+/* Files in memory. The child opens them as /proc/PID/fd/N, with the supervisor's PID. */
+static int config_fd = -1;
+static int users_fd = -1;
+static int rules_fd = -1;
+
+/* Puts a new file in the place of an old one, in one step: a reader gets all of one of them. */
+static bool
+publish(int *fd, const char *name, const char *text)
+{
+    int fresh = memfd_create(name, MFD_CLOEXEC);
+    size_t len = strlen(text);
+
+    if (fresh < 0 || write(fresh, text, len) != (ssize_t) len) {
+        complain("cannot write the configuration of the pooler: %s", strerror(errno));
+        if (fresh >= 0)
+            close(fresh);
+        return false;
+    }
+    if (*fd < 0) {
+        *fd = fresh;
+        return true;
+    }
+    dup3(fresh, *fd, O_CLOEXEC);
+    close(fresh);
+    return true;
+}
+
+static char *
+path_of(int fd)
+{
+    return psprintf("/proc/%d/fd/%d", (int) getpid(), fd);
+}
+
+static bool
+is_on(const char *setting)
+{
+    const char *value = GetConfigOption(setting, true, false);
+
+    return value != NULL && value[0] != '\0' && strcmp(value, "off") != 0;
+}
+
+static int
+number(const char *setting)
+{
+    const char *value = GetConfigOption(setting, true, false);
+
+    return value == NULL ? 0 : atoi(value);
+}
+
+/* Only names that the pooler's own lines cannot be confused with. */
+static bool
+check_config_file(void)
+{
+    FILE *file;
+    char line[1024];
+    bool fits = true;
+
+    if (weir_config_file[0] == '\0')
+        return true;
+    file = fopen(weir_config_file, "re");
+    if (file == NULL) {
+        complain("cannot read weir.config_file \"%s\": %s", weir_config_file, strerror(errno));
+        return false;
+    }
+    /* A second such header would reset every setting before it, the authentication included. */
+    while (fits && fgets(line, sizeof(line), file) != NULL)
+        fits = strncmp(line + strspn(line, " \t"), "[pgbouncer]", 11) != 0;
+    fclose(file);
+    if (!fits)
+        complain("weir.config_file \"%s\" must not have the header [pgbouncer]: its lines follow "
+                 "the server's own in that section", weir_config_file);
+    return fits;
+}
+
+static void
+write_config(StringInfo out)
+{
+    static const char *const schedules[] = {"random", "round-robin", "load-balancing"};
+    int64 pool = (int64) weir_connection_proxies * weir_session_pool_size;
+    int64 clients = (int64) weir_connection_proxies * weir_max_sessions;
+    int spare = number("max_connections") - number("superuser_reserved_connections") -
+                number("reserved_connections");
+
+    appendStringInfoString(out, "; made by the library weir\n[pgbouncer]\n");
+    appendStringInfo(out, "listen_port = %d\nlisten_addr =\nunix_socket_dir =\n", weir_proxy_port);
+    appendStringInfo(out, "workers = %d\nsession_schedule = %s\n", weir_connection_proxies,
+                     schedules[weir_session_schedule]);
+    appendStringInfo(out, "pool_mode = %s\n", weir_pool_mode);
+    appendStringInfo(out, "default_pool_size = %d\n", (int) Min(pool, POOL_SIZE_MAX));
+    appendStringInfo(out, "max_client_conn = %d\n", (int) Min(clients, INT_MAX / 2));
+    appendStringInfo(out, "max_server_connections = %d\n", Max(spare, 1));
+    appendStringInfo(out, "server_idle_timeout = %.3f\n", weir_idle_pool_worker_timeout / 1000.0);
+    appendStringInfoString(out, "server_lifetime = 86400\nerror_codes = weir\nlog_stats = 0\n");
+    appendStringInfo(out, "log_connections = %d\nlog_disconnections = %d\n",
+                     is_on("log_connections"), is_on("log_disconnections"));
+    appendStringInfo(out, "auth_type = hba\nauth_file = %s\nauth_hba_file = %s\n",
+                     path_of(users_fd), path_of(rules_fd));
+    appendStringInfo(out, "server_tls_sslmode = %s\n",
+                     EnableSSL && access_needs_tls() ? "prefer" : "disable");
+    if (EnableSSL) {
+        appendStringInfo(out, "client_tls_sslmode = prefer\nclient_tls_cert_file = %s\n"
+                         "client_tls_key_file = %s\n", ssl_cert_file, ssl_key_file);
+        if (ssl_ca_file != NULL && ssl_ca_file[0] != '\0')
+            appendStringInfo(out, "client_tls_ca_file = %s\n", ssl_ca_file);
+    }
+    if (weir_config_file[0] != '\0')
+        appendStringInfo(out, "%%include %s\n", weir_config_file);
+    appendStringInfo(out, "[databases]\n* = host='%s' port=%d\n[users]\n%s", access_server_host(),
+                     PostPortNumber, access_limits());
+}
+
+/* Writes the files of the pooler. False: it must not be started, and it is not told. */
+static bool
+publish_all(void)
+{
+    StringInfoData config;
+    bool done;
+
+    if (!check_config_file())
+        return false;
+    if (!publish(&users_fd, "weir-users", access_users()) ||
+        !publish(&rules_fd, "weir-rules", access_rules()))
+        return false;
+    initStringInfo(&config);
+    write_config(&config);
+    done = publish(&config_fd, "weir.ini", config.data);
+    pfree(config.data);
+    return done;
+}
+
+/* The program of the pooler, or NULL. */
+static char *
+find_binary(void)
+{
+    static const char *const folders[] = {"/usr/bin", "/usr/local/bin"};
+    char *beside = pstrdup(my_exec_path);
+    char *slash = strrchr(beside, '/');
+
+    if (weir_program[0] != '\0') {
+        if (access(weir_program, X_OK) == 0)
+            return pstrdup(weir_program);
+        complain("cannot start the pooler: weir.program \"%s\": %s", weir_program, strerror(errno));
+        return NULL;
+    }
+    if (slash != NULL)
+        *slash = '\0';
+    for (int i = -1; i < lengthof(folders); i++) {
+        char *path = psprintf("%s/weir", i < 0 ? beside : folders[i]);
+
+        if (access(path, X_OK) == 0)
+            return path;
+    }
+    complain("cannot start the pooler: there is no program weir in %s, %s or %s, and weir.program "
+             "is not set", beside, folders[0], folders[1]);
+    return NULL;
+}
+
+static void
+plan_next(int ms)
+{
+    next_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms);
+}
+
+static void
+back_off(void)
+{
+    plan_next(pause_ms);
+    pause_ms = pause_ms == 0 ? PAUSE_MIN_MS : Min(pause_ms * 2, PAUSE_MAX_MS);
+}
+
+static void
+try_to_start(void)
+{
+    char *binary;
+
+    if (!sockets_open() || !publish_all() || (binary = find_binary()) == NULL) {
+        /* It is not the pooler that fails, so the pause stays short. */
+        plan_next(1000);
+        return;
+    }
+    started_at = GetCurrentTimestamp();
+    if (!child_start(&child, binary, path_of(config_fd)))
+        back_off();
+}
+
+/* Deals with the end of the pooler. */
+static void
+note_end(int status)
+{
+    char *how = wait_result_to_str(status);
+    bool was_ready = child.ready;
+    bool was_stable = was_ready &&
+                      TimestampDifferenceExceeds(started_at, GetCurrentTimestamp(), STABLE_MS);
+
+    if (is_stopping)
+        return;
+    if (was_stable)
+        pause_ms = 0;
+    else if (was_ready)
+        pause_ms = Min(pause_ms, PAUSE_SERVED_MS);
+    if (was_ready)
+        ereport(LOG, (errmsg("weir: the pooler has ended: %s", how),
+                      errdetail("It is started again in %d ms.", pause_ms)));
+    else if (!child.failed)
+        complain("the pooler has ended before it served: %s", how);
+    back_off();
+}
+
+/* Whether the server waits for its last clients (pg_ctl stop -m smart). It does not tell us. */
+static bool
+server_is_stopping(void)
+{
+    char text[1024];
+    int fd = open("postmaster.pid", O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    char *line = text;
+
+    if (fd >= 0)
+        close(fd);
+    if (len <= 0)
+        return false;
+    text[len] = '\0';
+    for (int i = 1; line != NULL && i < LOCK_FILE_LINE_PM_STATUS; i++) {
+        line = strchr(line, '\n');
+        line = line == NULL ? NULL : line + 1;
+    }
+    return line != NULL && strncmp(line, PM_STATUS_STOPPING, strlen("stopping")) == 0;
+}
+
+static void
+tell_of_changes(void)
+{
+    if (child.pid > 0 && publish_all())
+        child_signal(&child, SIGHUP);
+}
+
+static void
+reload(void)
+{
+    ConfigReloadPending = false;
+    ProcessConfigFile(PGC_SIGHUP);
+    access_read_rules();
+    access_refresh();
+    tell_of_changes();
+    if (weir_restart_pooler_on_reload && child.ready)
+        console_order("RECONNECT", RECONNECT_PATIENCE_MS);
+    /* Perhaps the reason why it does not start was mended. */
+    if (child.pid == 0) {
+        pause_ms = 0;
+        plan_next(0);
+    }
+}
+
+static void
+look_around(void)
+{
+    int status;
+
+    child_listen(&child);
+    if (child_reap(&child, &status))
+        note_end(status);
+    if (child.pid > 0 && !child.ready && !child.failed &&
+        TimestampDifferenceExceeds(started_at, GetCurrentTimestamp(), READY_PATIENCE_MS)) {
+        child.failed = true;
+        complain("the pooler has not served within %d s of its start and is ended",
+                 READY_PATIENCE_MS / 1000);
+        child_signal(&child, SIGKILL);
+    }
+    if (!is_stopping && server_is_stopping()) {
+        is_stopping = true;
+        ereport(LOG, (errmsg("weir: the pooler closes its idle connections"),
+                      errdetail("The server waits for its clients to leave.")));
+        child_signal(&child, SIGINT);
+    }
+    if (child.pid == 0 && !is_stopping && GetCurrentTimestamp() >= next_at)
+        try_to_start();
+}
+
+static void
+end_child(int code, Datum argument)
+{
+    child_end(&child);
+}
+
+static void
+wake(SIGNAL_ARGS)
+{
+    int saved = errno;
+
+    SetLatch(MyLatch);
+    errno = saved;
+}
+
+static void
+wait_for_something(void)
+{
+    long ms = TICK_MS;
+    int events = WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH;
+
+    if (child.pid == 0 && !is_stopping)
+        ms = Max(Min(ms, TimestampDifferenceMilliseconds(GetCurrentTimestamp(), next_at)), 1);
+    if (child.control >= 0)
+        WaitLatchOrSocket(MyLatch, events | WL_SOCKET_READABLE, child.control, ms,
+                          PG_WAIT_EXTENSION);
+    else
+        WaitLatch(MyLatch, events, ms, PG_WAIT_EXTENSION);
+    ResetLatch(MyLatch);
+    CHECK_FOR_INTERRUPTS();
+}
+
+void
+weir_supervise(Datum argument)
+{
+    MemoryContext own;
+
+    pqsignal(SIGHUP, SignalHandlerForConfigReload);
+    pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+    pqsignal(SIGCHLD, wake);
+    BackgroundWorkerUnblockSignals();
+    BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+    before_shmem_exit(end_child, (Datum) 0);
+    access_watch();
+    access_read_rules();
+    own = AllocSetContextCreate(TopMemoryContext, "weir supervisor", ALLOCSET_DEFAULT_SIZES);
+    access_refresh();
+    while (!ShutdownRequestPending) {
+        MemoryContextSwitchTo(own);
+        MemoryContextReset(own);
+        if (ConfigReloadPending)
+            reload();
+        else if (access_refresh())
+            tell_of_changes();
+        MemoryContextSwitchTo(own);
+        look_around();
+        wait_for_something();
+    }
+    /* 1: the server starts it again, unless the server is what stops it. */
+    proc_exit(1);
+}
+
+static bool
+finds(const char *query)
+{
+    return SPI_execute(query, true, 1) == SPI_OK_SELECT && SPI_processed > 0;
+}
+
+static void
+create_extension(void)
+{
+    if (!finds("SELECT FROM pg_catalog.pg_available_extensions() WHERE name = 'weir'"))
+        ereport(LOG, (errmsg("weir: there is no pg_pooler_state(), because the files of the "
+                             "extension weir are not installed")));
+    else if (SPI_execute("CREATE EXTENSION weir", false, 0) == SPI_OK_UTILITY)
+        ereport(LOG, (errmsg("weir: created the extension weir in the database postgres")));
+}
+
+/* Creates the extension in the database postgres, for pg_pooler_state() and its like. */
+void
+weir_create(Datum argument)
+{
+    BackgroundWorkerUnblockSignals();
+    BackgroundWorkerInitializeConnection("postgres", NULL, 0);
+    StartTransactionCommand();
+    SPI_connect();
+    PushActiveSnapshot(GetTransactionSnapshot());
+    if (!finds("SELECT FROM pg_catalog.pg_extension WHERE extname = 'weir'"))
+        create_extension();
+    SPI_finish();
+    PopActiveSnapshot();
+    CommitTransactionCommand();
+    proc_exit(0);
+}
+
+/* The path from which this library was loaded; "weir" if a worker could not be told that. */
+static void
+name_library(char *into, size_t size)
+{
+    Dl_info info;
+
+    if (dladdr((void *) weir_supervise, &info) == 0 || info.dli_fname == NULL ||
+        strlcpy(into, info.dli_fname, size) >= size)
+        strlcpy(into, "weir", size);
+}
+
+void
+supervisor_register(void)
+{
+    BackgroundWorker worker = {0};
+
+    if (weir_connection_proxies == 0)
+        return;
+    worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+    name_library(worker.bgw_library_name, sizeof(worker.bgw_library_name));
+    strlcpy(worker.bgw_name, "weir supervisor", sizeof(worker.bgw_name));
+    strlcpy(worker.bgw_type, "weir supervisor", sizeof(worker.bgw_type));
+    strlcpy(worker.bgw_function_name, "weir_supervise", sizeof(worker.bgw_function_name));
+    worker.bgw_start_time = BgWorkerStart_ConsistentState;
+    worker.bgw_restart_time = 1;
+    RegisterBackgroundWorker(&worker);
+    if (!weir_create_extension)
+        return;
+    strlcpy(worker.bgw_name, "weir extension", sizeof(worker.bgw_name));
+    strlcpy(worker.bgw_type, "weir extension", sizeof(worker.bgw_type));
+    strlcpy(worker.bgw_function_name, "weir_create", sizeof(worker.bgw_function_name));
+    worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+    worker.bgw_restart_time = BGW_NEVER_RESTART;
+    RegisterBackgroundWorker(&worker);
+}

@@ -1,0 +1,104 @@
+/*
+ * supervisor.h: what the files share that start the pooler and keep it running.
+ *
+ * They run in one background worker, the supervisor, which has one thread. No line of them runs in
+ * a client's backend.
+ */
+#ifndef WEIR_SUPERVISOR_H
+#define WEIR_SUPERVISOR_H
+
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+
+/*
+ * The socket of the console. The data folder is the working folder of every server process, and
+ * pg_basebackup leaves out what is in this folder of it.
+ */
+#define WEIR_CONSOLE_SOCKET "pg_stat_tmp/weir.sock"
+
+/* parameters.c */
+
+typedef enum Schedule {
+    SCHEDULE_RANDOM,
+    SCHEDULE_ROUND_ROBIN,
+    SCHEDULE_LOAD_BALANCING
+} Schedule;
+
+extern int weir_connection_proxies;
+extern int weir_session_pool_size;
+extern int weir_proxy_port;
+extern int weir_max_sessions;
+extern int weir_session_schedule;
+extern int weir_idle_pool_worker_timeout;
+extern bool weir_restart_pooler_on_reload;
+extern char *weir_pool_mode;
+extern char *weir_config_file;
+extern char *weir_program;
+extern bool weir_create_extension;
+
+extern void parameters_define(void);
+
+/* supervisor.c */
+extern void supervisor_register(void);
+
+/* complain.c: a problem gets one line in the log, and no second one until it changes. */
+extern void complain(const char *format, ...) pg_attribute_printf(1, 2);
+extern void complain_no_more(void);
+
+/* sockets.c: the listening sockets. They stay open while the pooler is started again. */
+#define WEIR_SOCKETS_MAX 64
+
+extern bool sockets_open(void);
+extern int sockets_list(int *fds);
+
+/* access.c: the roles that may log in, and pg_hba.conf in the words of Weir's auth_hba_file. */
+extern void access_watch(void);
+extern void access_read_rules(void);
+extern bool access_refresh(void);
+extern const char *access_users(void);
+extern const char *access_rules(void);
+extern const char *access_limits(void);
+extern const char *access_server_host(void);
+extern bool access_needs_tls(void);
+
+/* hba.c: one line of pg_hba.conf. */
+
+typedef struct Role {
+    Oid oid;
+    char *name;
+    char *verifier; /* empty: none that is valid */
+    int limit;      /* of connections; -1: none */
+    bool can_login;
+} Role;
+
+typedef struct Catalog {
+    List *roles;     /* of Role */
+    List *databases; /* of char */
+} Catalog;
+
+extern bool hba_load(List **lines);
+extern void hba_write(StringInfo out, const List *lines, const Catalog *catalog);
+extern bool hba_local_needs_peer(const List *lines);
+extern bool hba_asks_for_tls(const List *lines);
+extern void text_quoted(StringInfo out, const char *text, char quote);
+
+/* child.c: the process of the pooler. */
+
+typedef struct Child {
+    pid_t pid;   /* 0: there is none */
+    int control; /* our end of the pair; -1: closed */
+    bool ready;  /* it has said that it serves */
+    bool failed; /* it is ended, since it did not behave as a pooler */
+} Child;
+
+extern bool child_start(Child *child, const char *binary, const char *config_path);
+extern void child_listen(Child *child);
+extern void child_signal(Child *child, int signal);
+extern bool child_reap(Child *child, int *status);
+extern void child_end(Child *child);
+
+/* console.c */
+extern bool console_order(const char *text, int timeout_ms);
+
+#endif /* WEIR_SUPERVISOR_H */
