@@ -371,7 +371,7 @@ fn a_kept_server_is_counted_and_its_client_shown_with_the_reason() {
     }
     let events = own("SHOW EVENTS").with("event", "pin");
     let text = format!("temporary object, fingerprint {told}");
-    assert_eq!((&*events.only("text"), &*events.only("count")), (&*text, "4"));
+    assert_eq!((events.only("text"), events.only("count")), (&*text, "4"));
     clients[1].rows("DROP TABLE mine");
     kept(3);
     clients.truncate(2);

@@ -425,11 +425,8 @@ impl<X: Exchange> Engine<X> {
             }
             pool.refusals.take()
         });
-        if let Some(Refusals { count, since, .. }) = refusals {
-            let identity = self.view(pool).identity.clone();
-            let name = (identity.database.as_str(), identity.user.as_str());
-            let after = now.saturating_sub(since);
-            io.event(Event::ServerLoginWorks { name, refused: count, after });
+        if let Some(refusals) = refusals {
+            self.logins_work_again(pool, &refusals, io);
         }
         let server = self.server_mut(id);
         server.vars = welcome.vars.clone();
@@ -459,6 +456,13 @@ impl<X: Exchange> Engine<X> {
             self.disconnect(client, why, io);
             self.close_server(id, CloseReason::NothingProven, io);
         }
+    }
+
+    fn logins_work_again(&mut self, pool: PoolId, refusals: &Refusals, io: &mut impl Io<X>) {
+        let identity = self.view(pool).identity.clone();
+        let name = (identity.database.as_str(), identity.user.as_str());
+        let after = io.now().saturating_sub(refusals.since);
+        io.event(Event::ServerLoginWorks { name, refused: refusals.count, after });
     }
 
     pub(crate) fn begin_use(&mut self, id: ServerId, rest: &[u8], io: &mut impl Io<X>) {

@@ -2,7 +2,7 @@
 //! the library `weir` 1.1 and later makes that safe: after a text that failed to restore settings,
 //! the server refuses everything (`extension/apply.c`).
 
-use crate::server::ServerLogin;
+use crate::login::server_login::ServerLogin;
 use crate::session::state_report::StateReport;
 
 /// The startup parameter with the key.

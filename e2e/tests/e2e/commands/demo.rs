@@ -76,7 +76,8 @@ fn with_the_library_the_demo_shows_a_lock_that_no_text_shows() {
         return;
     }
     let folder = testkit::open_folder("demo-library");
-    let library = format!("--library={}", testkit::library_file().display());
+    let library =
+        format!("--library={}", testkit::library_file(testkit::Version::Installed).display());
     let mut demo = Command::new(pooler_binary())
         .args(["demo", &library])
         .env("TMPDIR", &folder)
