@@ -40,8 +40,8 @@ fn programs_that_are_no_pooler_get_one_line() {
             "/bin/false",
             "the pooler has ended before it served: child process exited with exit code 1",
         ),
-        (&nothing, "cannot start the pooler: Exec format error"),
-        (&speaker, "it says \"weir 2 x\", not \"weir 1 ...\""),
+        (nothing.as_str(), "cannot start the pooler: Exec format error"),
+        (speaker.as_str(), "it says \"weir 2 x\", not \"weir 1 ...\""),
         ("/etc/passwd", "weir.program \"/etc/passwd\": Permission denied"),
     ] {
         if !program.is_empty() {
