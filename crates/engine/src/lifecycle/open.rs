@@ -398,14 +398,8 @@ impl<X: Exchange> Engine<X> {
             io.random(&mut salt);
             ScramVerifier::from_password(password, &salt, self.config.global.scram_iterations)
         });
-        // After the password itself is forgotten, this secret opens further servers.
-        let server_secret = proven.map(|password| {
-            let derived = scram.as_ref().and_then(ScramClient::derived);
-            derived.map_or_else(
-                || ServerSecret::Md5(md5::hash(startup_user(settings).as_bytes(), password)),
-                |(_, _, keys)| ServerSecret::Scram(keys),
-            )
-        });
+        let server_secret =
+            proven.map(|password| proven_secret(password, scram.as_ref(), startup_user(settings)));
         let mut welcome = Arc::new(welcome);
         let refusals = self.exchange.pool(pool, |pool| {
             pool.opened(epoch);
@@ -486,4 +480,12 @@ impl<X: Exchange> Engine<X> {
             }
         }
     }
+}
+
+/// Returns the secret that opens further servers after the password itself is forgotten.
+fn proven_secret(password: &[u8], scram: Option<&ScramClient>, user: &str) -> ServerSecret {
+    scram.and_then(ScramClient::derived).map_or_else(
+        || ServerSecret::Md5(md5::hash(user.as_bytes(), password)),
+        |(_, _, keys)| ServerSecret::Scram(keys),
+    )
 }
