@@ -19,7 +19,6 @@ use engine::{
     ids::{Micros, PoolId},
     pool::Parked,
     recorder::Recorder,
-    report::ClientState,
     server_row,
     settings::{PoolKey, PoolSettings},
     stats::Stats,
