@@ -50,6 +50,9 @@ fn tables<T: Keyed>(text: &mut String, section: &str, all: &[(String, &T)], comm
         if place.is_some() {
             // Comments of the section, and of entries that are gone, are kept.
             for item in items.by_ref() {
+                if !item.comments.is_empty() {
+                    empty_line(text);
+                }
                 comment(text, &item.comments);
                 if item.name == *name {
                     keys = &item.keys;

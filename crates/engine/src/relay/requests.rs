@@ -5,6 +5,7 @@
 //! change or remember it.
 
 use config::PoolMode;
+use thin_vec::ThinVec;
 use wire::error_fields::ErrorFields;
 use wire::sqlstate::FEATURE_NOT_SUPPORTED;
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
@@ -13,7 +14,6 @@ use crate::cancel::signaling::Call;
 use crate::client::{Client, Extended, StatementNames};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId};
-use crate::lifecycle::ahead::is_whole_request;
 use crate::lifecycle::leave::Leaving;
 use crate::operator::stats::Stats;
 use crate::relay::kept_request::Used;
@@ -39,7 +39,7 @@ mod statements;
 mod texts;
 
 use keeping::Keeping;
-use restoring::{Preface, Restoring};
+use restoring::Preface;
 pub(crate) use signals::call_of;
 use texts::{NotPassed, Texts};
 
@@ -65,6 +65,31 @@ enum Stop {
     Outdated(Used),
     /// The message in front signals another client. Weir finds out the answer first.
     Signal(Call),
+}
+
+/// What a client has sent: `joined` has these bytes after those that were held.
+struct Input<'a> {
+    joined: Option<ThinVec<u8>>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    fn take(client: &mut Client, bytes: &'a [u8]) -> Self {
+        Self { joined: client.stream.take_joined(bytes), bytes }
+    }
+
+    fn all(&self) -> &[u8] {
+        self.joined.as_deref().unwrap_or(self.bytes)
+    }
+}
+
+/// An input that was handled.
+struct Ran {
+    stop: Stop,
+    /// How many of its bytes.
+    used: usize,
+    /// Have the messages gone out with a preface?
+    prefaced: bool,
 }
 
 /// A message that no client may send.
@@ -99,31 +124,36 @@ enum MessageAction {
 impl<X: Exchange> Engine<X> {
     pub(crate) fn request_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         let Some(on) = self.client(id).server else { return };
-        let address = self.address_to_show(id, on, io);
+        if self.servers[on.0 as usize].session.ahead.is_some() {
+            return self.request_after_preface(id, on, bytes, io);
+        }
+        let input = Input::take(&mut self.clients[id.0 as usize], bytes);
+        if let Some(ran) = self.run_requests(id, on, &input, None, io) {
+            self.follow_stop(id, on, ran, input, io);
+        }
+    }
+
+    /// Handles an input and sends the messages to the server, with `preface` before them. None if the
+    /// server is lost, so that the requests are sent again to another one.
+    #[inline(always)]
+    fn run_requests(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        input: &Input<'_>,
+        preface: Option<Preface>,
+        io: &mut impl Io<X>,
+    ) -> Option<Ran> {
         let client = &mut self.clients[id.0 as usize];
         let server = &mut *self.servers[on.0 as usize];
-        let Some(view) = self.pools.get_mut(server.pool) else { return };
-        view.stats.received += bytes.len() as u64;
+        let view = self.pools.get_mut(server.pool)?;
+        view.stats.received += input.bytes.len() as u64;
+        let input = input.all();
         server.times.heard_at = io.now();
         let begins = server.ledger.is_at_rest();
         let keeping = Keeping::go_on(server);
         let may_keep = server.session.traces.is_empty();
         client.await_nothing();
-        let joined = client.stream.take_joined(bytes);
-        let input = joined.as_deref().unwrap_or(bytes);
-        let mut restoring = None;
-        if let Some(ahead) = &mut server.session.ahead
-            && !input.is_empty()
-            && let Some(sql) = ahead.take()
-        {
-            if !is_whole_request(input) {
-                client.stream.hold_rest(joined, bytes, 0);
-                return self.apply_first(id, on, &sql, io);
-            }
-            restoring = Some(Restoring::begin(sql, client, server));
-        }
-        let serial = &mut self.serial;
-        let preface = Preface::new(restoring.as_ref(), address.as_deref(), server, serial);
         let texts = (server.mode == PoolMode::Auto)
             .then_some(Texts { cache: &mut self.texts, history: &mut view.history });
         let mut requests = Requests {
@@ -162,65 +192,58 @@ impl<X: Exchange> Engine<X> {
         }
         requests.show(on, &mut self.watch);
         let begun_at = requests.keep();
-        let (mut ahead, mut sent) = (None, true);
-        let prefaced = preface.and_then(|preface| preface.precede(&mut requests, &stop));
-        if let Some(messages) = prefaced {
-            if address.is_some()
-                && let Some(ahead) = &mut requests.server.session.ahead
-            {
-                ahead.note_shown(requests.client.serial);
+        let (prefaced, sent) = match preface {
+            Some(preface) => preface.send(&mut requests, &stop, on, io),
+            None => {
+                let out = requests.out.finish();
+                (false, out.is_empty() || io.send_server(on, out))
             }
-            ahead = restoring.is_some().then(|| input[..used].to_vec());
-            sent = io.send_server(on, &messages);
-        } else if restoring.is_none() {
-            let out = requests.out.finish();
-            sent = out.is_empty() || io.send_server(on, out);
-        }
+        };
         // These replies come before the request, whichever server the request goes to.
         if !answers.is_empty() {
             io.send_client(id, &answers);
         }
         if !sent && let Some(begun_at) = begun_at {
             let again = input[begun_at..].to_vec();
-            return self.resend(id, on, again, io);
+            self.resend(id, on, again, io);
+            return None;
         }
-        if let Some(restoring) = restoring {
-            match (&stop, ahead) {
-                (Stop::Terminate | Stop::Violation(_), _) => {
-                    restoring.undo(self.server_mut(on));
-                }
-                (Stop::Incomplete | Stop::Outdated(_) | Stop::Signal(_), ahead) => {
-                    let client = &mut self.clients[id.0 as usize];
-                    if used < input.len() {
-                        client.stream.hold_rest(joined, bytes, used);
-                    }
-                    return match ahead {
-                        Some(request) => self.await_ahead(id, on, request, io),
-                        None => self.restore_later(id, on, restoring, io),
-                    };
-                }
-            }
-        }
-        match stop {
+        Some(Ran { stop, used, prefaced })
+    }
+
+    #[inline(always)]
+    fn follow_stop(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        ran: Ran,
+        input: Input<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        match ran.stop {
             Stop::Incomplete => {
-                let client = &mut self.clients[id.0 as usize];
-                if used < input.len() {
-                    client.stream.hold_rest(joined, bytes, used);
-                }
+                self.hold_unused(id, ran.used, input);
                 self.give_back_unused(id, on, io);
             }
             Stop::Outdated(of) => {
-                let client = &mut self.clients[id.0 as usize];
-                client.stream.hold_rest(joined, bytes, used);
+                self.hold_unused(id, ran.used, input);
                 self.confirm_shape(id, on, of, io);
             }
             Stop::Signal(call) => {
-                let client = &mut self.clients[id.0 as usize];
-                client.stream.hold_rest(joined, bytes, used);
+                self.hold_unused(id, ran.used, input);
                 self.begin_signal(id, on, call, io);
             }
             Stop::Terminate => self.drop_client(id, Leaving::Goodbye, io),
             Stop::Violation(violation) => self.violated(id, violation, io),
+        }
+    }
+
+    /// The rest of an input is held until it can be handled.
+    #[inline(always)]
+    fn hold_unused(&mut self, id: ClientId, used: usize, input: Input<'_>) {
+        if used < input.all().len() {
+            let Input { joined, bytes } = input;
+            self.clients[id.0 as usize].stream.hold_rest(joined, bytes, used);
         }
     }
 

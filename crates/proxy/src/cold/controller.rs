@@ -23,7 +23,6 @@ use engine::{
     ids::{Micros, PoolId},
     pool::Parked,
     recorder::Recorder,
-    report::ClientState,
     server_row,
     settings::{PoolKey, PoolSettings},
     stats::Stats,

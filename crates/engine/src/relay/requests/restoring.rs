@@ -4,10 +4,11 @@
 
 use wire::frontend;
 
-use super::{Requests, Stop};
+use super::{Input, Requests, Stop};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
+use crate::lifecycle::ahead::is_whole_request;
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::server::Server;
 use crate::shell::{Exchange, Io};
@@ -42,6 +43,10 @@ impl Restoring {
 pub(super) struct Preface {
     messages: Vec<u8>,
     entries: Vec<Entry>,
+    /// Does it restore settings?
+    restores: bool,
+    /// Does it show the client's address?
+    shows: bool,
 }
 
 impl Preface {
@@ -58,8 +63,10 @@ impl Preface {
         if let Some(restoring) = restoring {
             frontend::query(&mut preface.messages, &ahead.marked(&restoring.sql));
             preface.expect(Expect::Query, serial);
+            preface.restores = true;
         }
         if let Some(address) = address {
+            preface.shows = true;
             let value = ahead.of_address(address);
             let messages = &mut preface.messages;
             frontend::parse(messages, b"", SHOW_ADDRESS, frontend::NO_TYPES);
@@ -85,30 +92,84 @@ impl Preface {
         self.entries.push(entry);
     }
 
-    /// Returns these messages and the request. None if the request is not sent now.
-    pub(super) fn precede<X>(self, requests: &mut Requests<'_, X>, stop: &Stop) -> Option<Vec<u8>> {
-        let Stop::Incomplete = stop else { return None };
+    /// Sends these messages and the request. Tells whether they have gone out, and whether the server
+    /// still takes bytes. If the request is not sent now, only a client without settings to restore
+    /// can have anything to send.
+    pub(super) fn send<X: Exchange>(
+        self,
+        requests: &mut Requests<'_, X>,
+        stop: &Stop,
+        on: ServerId,
+        io: &mut impl Io<X>,
+    ) -> (bool, bool) {
+        let Self { mut messages, entries, restores, shows } = self;
         let request = requests.out.finish();
         if request.is_empty() {
-            return None;
+            return (false, true);
         }
-        let Self { mut messages, entries } = self;
+        if !matches!(stop, Stop::Incomplete) {
+            return (false, restores || io.send_server(on, request));
+        }
         messages.extend_from_slice(request);
-        let ledger = &mut requests.server.ledger;
-        entries.into_iter().rev().for_each(|entry| ledger.owe_first(entry));
-        Some(messages)
+        let server = &mut *requests.server;
+        entries.into_iter().rev().for_each(|entry| server.ledger.owe_first(entry));
+        if shows && let Some(ahead) = &mut server.session.ahead {
+            ahead.note_shown(requests.client.serial);
+        }
+        (true, io.send_server(on, &messages))
     }
 }
 
 impl<X: Exchange> Engine<X> {
-    /// Returns the client's address, if its request is the first on this server and the server is
-    /// to show it.
-    pub(super) fn address_to_show(
-        &self,
+    /// Handles an input, and sends the client's settings and address before it where they are due.
+    #[inline(never)]
+    pub(super) fn request_after_preface(
+        &mut self,
         id: ClientId,
         on: ServerId,
-        io: &impl Io<X>,
-    ) -> Option<String> {
+        bytes: &[u8],
+        io: &mut impl Io<X>,
+    ) {
+        let address = self.address_to_show(id, on, io);
+        let client = &mut self.clients[id.0 as usize];
+        let server = &mut *self.servers[on.0 as usize];
+        let input = Input::take(client, bytes);
+        let mut restoring = None;
+        if !input.all().is_empty()
+            && let Some(ahead) = &mut server.session.ahead
+            && let Some(sql) = ahead.take()
+        {
+            if !is_whole_request(input.all()) {
+                self.hold_unused(id, 0, input);
+                return self.apply_first(id, on, &sql, io);
+            }
+            restoring = Some(Restoring::begin(sql, client, server));
+        }
+        let preface =
+            Preface::new(restoring.as_ref(), address.as_deref(), server, &mut self.serial);
+        let Some(ran) = self.run_requests(id, on, &input, preface, io) else { return };
+        let Some(restoring) = restoring else {
+            return self.follow_stop(id, on, ran, input, io);
+        };
+        match ran.stop {
+            Stop::Terminate | Stop::Violation(_) => {
+                restoring.undo(self.server_mut(on));
+                self.follow_stop(id, on, ran, input, io);
+            }
+            Stop::Incomplete | Stop::Outdated(_) | Stop::Signal(_) => {
+                let request = ran.prefaced.then(|| input.all()[..ran.used].to_vec());
+                self.hold_unused(id, ran.used, input);
+                match request {
+                    Some(request) => self.await_ahead(id, on, request, io),
+                    None => self.restore_later(id, on, restoring, io),
+                }
+            }
+        }
+    }
+
+    /// Returns the client's address, if its request is the first on this server and the server is
+    /// to show it.
+    fn address_to_show(&self, id: ClientId, on: ServerId, io: &impl Io<X>) -> Option<String> {
         let (client, server) = (self.client(id), self.server(on));
         let ahead = server.session.ahead.as_ref()?;
         let is_due = self.config.global.server_client_address
@@ -120,7 +181,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The settings were not sent: the request has to wait, or needs no server. Its rest is
     /// held.
-    pub(super) fn restore_later(
+    fn restore_later(
         &mut self,
         id: ClientId,
         on: ServerId,
