@@ -348,7 +348,7 @@ impl<X: Exchange> Engine<X> {
                 login.version.settle();
                 Step::Continue
             }
-            Ok(_) => Step::Failed("the server declines an option that was not requested".into()),
+            Ok(_) => Step::Failed("the server negotiated an option not requested".into()),
             Err(error) => Step::Failed(error.to_string()),
         }
     }
