@@ -118,15 +118,15 @@ fn a_refused_request_goes_to_another_server_behind_its_settings() {
     let (rig, client, server) = with_setting(|_| {}, "1.1");
     another_uses(&rig, &server);
     rig.set_automatic(false);
-    client.send([query("INSERT INTO t VALUES (1)")]);
-    server.expect([marked(&server, WORK_MEM), query("INSERT INTO t VALUES (1)")]);
+    client.send([query("UPDATE t SET a = 1")]);
+    server.expect([marked(&server, WORK_MEM), query("UPDATE t SET a = 1")]);
     let refusal = || [error("55000", "the client's settings were not restored"), ready('I')];
     server.send([error("42501", "permission denied"), ready('I')].into_iter().chain(refusal()));
     client.expect([]);
     assert!(!server.is_open());
     let next = log_in(&rig, 1, "1.1");
     next.answers(WORK_MEM);
-    next.answers("INSERT INTO t VALUES (1)");
+    next.answers("UPDATE t SET a = 1");
     client.expect([done("OK")]);
 }
 
@@ -137,7 +137,7 @@ fn if_the_server_is_lost_the_request_may_have_run() {
     client.send([query("INSERT INTO t VALUES (1)")]);
     server.take();
     server.die();
-    client.expect_fatal("server conn crashed?");
+    client.expect_lost();
 }
 
 #[test]

@@ -221,8 +221,10 @@ impl Settings {
 
     /// All settings, except rare ones that are not set.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let is_rare = |name: &str| [ROLE, PRIVILEGED, BUFFERS, FORGED].contains(&name);
-        let shown = self.values.iter().filter(move |(name, _)| !is_rare(name) || self.is_set(name));
+        let is_rare = |name: &str| [ROLE, PRIVILEGED, BUFFERS].contains(&name);
+        // Weir does not carry settings with its own prefix.
+        let values = self.values.iter().filter(|(name, _)| **name != FORGED);
+        let shown = values.filter(move |(name, _)| !is_rare(name) || self.is_set(name));
         shown.map(|(name, value)| (*name, value.as_str()))
     }
 

@@ -38,7 +38,6 @@ impl Fleet {
     fn library(self, rng: &mut Rng) -> Library {
         match self {
             Self::None => Library::Absent,
-            Self::Reports if rng.once_in(4) => Library::Unsure,
             Self::Reports => Library::Loaded,
             Self::Mixed => match rng.below(8) {
                 0..=2 => Library::Loaded,

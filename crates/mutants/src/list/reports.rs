@@ -68,7 +68,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "lifecycle/ahead.rs",
-            "if «server.own_error.take().is_some()» { return self.move_request",
+            "if «server.own_error.take().is_some()» { self.move_request",
             "{ server.own_error = None; false }",
         )],
     },
