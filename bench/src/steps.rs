@@ -21,8 +21,6 @@ use crate::traffic::{Protocol, Traffic, Work};
 pub(crate) struct Steps {
     pub(crate) name: &'static str,
     pool_mode: &'static str,
-    /// Further keys of the configuration.
-    keys: &'static str,
     clients: usize,
     work: Work,
     /// Units of work that are counted: transactions, logins or results.
@@ -41,12 +39,7 @@ const SERVER_PORT: u16 = 5_432;
 
 const fn query(name: &'static str, clients: usize, protocol: Protocol) -> Steps {
     let pool_mode = "transaction";
-    Steps { name, pool_mode, keys: "", clients, work: Work::Query(protocol), count: 2_000 }
-}
-
-/// Simple queries with texts that are watched.
-const fn watched(name: &'static str, keys: &'static str) -> Steps {
-    Steps { keys, ..query(name, 10, Protocol::Simple) }
+    Steps { name, pool_mode, clients, work: Work::Query(protocol), count: 2_000 }
 }
 
 /// The same in auto mode, with no state in any session.
@@ -54,7 +47,7 @@ const fn auto(name: &'static str, protocol: Protocol) -> Steps {
     Steps { pool_mode: "auto", ..query(name, 10, protocol) }
 }
 
-pub(crate) static ALL: [Steps; 12] = [
+pub(crate) static ALL: [Steps; 10] = [
     query("simple-1", 1, Protocol::Simple),
     query("simple-10", 10, Protocol::Simple),
     query("simple-200", 200, Protocol::Simple),
@@ -63,12 +56,9 @@ pub(crate) static ALL: [Steps; 12] = [
     auto("auto-simple-10", Protocol::Simple),
     auto("auto-extended-10", Protocol::Extended),
     auto("auto-prepared-10", Protocol::Prepared),
-    watched("fingerprints-10", "fingerprints = 1"),
-    watched("advise-10", "advise = 1"),
     Steps {
         name: "login-trust",
         pool_mode: "transaction",
-        keys: "",
         clients: 1,
         work: Work::Login,
         count: 500,
@@ -76,7 +66,6 @@ pub(crate) static ALL: [Steps; 12] = [
     Steps {
         name: "bulk-100",
         pool_mode: "transaction",
-        keys: "",
         clients: 1,
         work: Work::Bulk { row_bytes: 100, total_bytes: RESULT_BYTES },
         count: 20,
@@ -86,8 +75,7 @@ pub(crate) static ALL: [Steps; 12] = [
 /// Floods of so many messages each, `count` of them in all.
 pub(crate) fn floods(pattern: Pattern, messages: u64, count: u64) -> Steps {
     let work = Work::Flood { pattern, messages };
-    let (name, pool_mode) = (pattern.name(), "transaction");
-    Steps { name, pool_mode, keys: "", clients: 1, work, count }
+    Steps { name: pattern.name(), pool_mode: "transaction", clients: 1, work, count }
 }
 
 /// The one of that name. That of a flood is followed by the length of each and the messages in all.
@@ -168,9 +156,8 @@ impl Steps {
              max_prepared_statements = 200\n\
              log_connections = 0\n\
              log_disconnections = 0\n\
-             log_stats = 0\n\
-             {}\n",
-            self.pool_mode, self.keys,
+             log_stats = 0\n",
+            self.pool_mode,
         );
         let path = folder.0.join("pgbouncer.ini");
         fs::write(&path, text)?;
