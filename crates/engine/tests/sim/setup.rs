@@ -38,6 +38,7 @@ impl Fleet {
     fn library(self, rng: &mut Rng) -> Library {
         match self {
             Self::None => Library::Absent,
+            Self::Reports if rng.once_in(3) => Library::Older,
             Self::Reports => Library::Loaded,
             Self::Mixed => match rng.below(8) {
                 0..=2 => Library::Loaded,
