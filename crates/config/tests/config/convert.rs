@@ -181,9 +181,9 @@ pool_size = 3
     assert_eq!(
         comments.dropped,
         [
-            "shop.ini:17: default_pool_size is left out: it is set again at shop.ini:20",
-            "shop.ini:21: conffile is left out: it names the file for a reload",
-            "shop.ini:22: %include is left out: the keys of more.ini are in the output",
+            "shop.ini:16: default_pool_size is left out: it is set again at shop.ini:19",
+            "shop.ini:20: conffile is left out: it names the file for a reload",
+            "shop.ini:21: %include is left out: the keys of more.ini are in the output",
         ]
     );
 }
