@@ -84,6 +84,18 @@ impl<X: Exchange> Engine<X> {
         purpose: Option<ServerPurpose>,
         io: &mut impl Io<X>,
     ) {
+        self.connect_in_place(pool, None, purpose, io);
+    }
+
+    /// `epoch` is that of the connection whose place the new one takes; None if the place is only
+    /// reserved.
+    fn connect_in_place(
+        &mut self,
+        pool: PoolId,
+        epoch: Option<u64>,
+        purpose: Option<ServerPurpose>,
+        io: &mut impl Io<X>,
+    ) {
         let serial = self.exchange.next_connection();
         let settings = self.view(pool).settings.clone();
         self.learn_from_other_pools(pool);
@@ -93,7 +105,9 @@ impl<X: Exchange> Engine<X> {
                 // older.
                 let mode = pool.settings.mode;
                 let target = pool.choose_target();
-                (pool.minor_version, pool.may_ask_report, target, mode, pool.begin_opening())
+                let epoch = epoch.unwrap_or_else(|| pool.begin_opening());
+                let secret = pool.server_secret.clone();
+                (pool.minor_version, pool.may_ask_report, target, mode, (secret, epoch))
             });
         let client = purpose.as_ref().and_then(ServerPurpose::client);
         let is_used =
@@ -288,7 +302,8 @@ impl<X: Exchange> Engine<X> {
         self.log_server_closing(id, &server, CloseReason::Said(why), io);
         io.close_server(id);
         self.exchange.pool(server.pool, remember);
-        self.connect_server(server.pool, purpose, io);
+        // If the pool's servers were replaced meanwhile, no client may get the new one either.
+        self.connect_in_place(server.pool, Some(server.epoch), purpose, io);
     }
 
     fn login_message(&mut self, id: ServerId, code: u8, body: &[u8], io: &mut impl Io<X>) -> Step {

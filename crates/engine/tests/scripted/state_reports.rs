@@ -1,6 +1,7 @@
 //! Servers with the library `weir`, which report the state of their sessions. Weir does not probe
 //! them.
 
+use engine::pool::Pool;
 use std::path::Path;
 
 use config::{Config, PoolMode, Unsupported};
@@ -319,6 +320,29 @@ fn a_server_that_refuses_the_parameter_is_logged_in_to_without_it() {
         client.expect([done("OK")]);
         rig.hand_over();
     }
+}
+
+#[test]
+fn no_client_gets_such_a_server_if_servers_were_to_be_replaced_meanwhile() {
+    let rig = auto(|config| config.global.default_pool_size = 2).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let server = rig.server(0);
+    server.connect();
+    server.take();
+    // This worker has not heard of it yet.
+    rig.pool(Pool::replace_servers);
+    server.send([fatal("08P01", "unsupported startup parameter: weir.report")]);
+    let again = rig.server(1);
+    again.connect();
+    again.expect([server_startup(ALICE)]);
+    again.send([server_welcome_with(1, &[])]);
+    assert!(!again.is_open());
+    let next = rig.server(2);
+    next.connect();
+    next.expect([server_startup(ALICE)]);
+    next.send([server_welcome_with(2, &[])]);
+    client.expect_welcome(&[]);
 }
 
 #[test]

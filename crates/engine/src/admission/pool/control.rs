@@ -107,10 +107,10 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Uses a reserved place. Returns the secret for the login, and the epoch of the new server.
-    pub fn begin_opening(&mut self) -> (Option<ServerSecret>, u64) {
+    /// Uses a reserved place. Returns the epoch of the new server.
+    pub fn begin_opening(&mut self) -> u64 {
         self.unbegun = self.unbegun.saturating_sub(1);
-        (self.server_secret.clone(), self.epoch)
+        self.epoch
     }
 
     /// Returns the present epoch. Servers of other epochs are to be replaced.

@@ -452,14 +452,14 @@ fn servers_of_an_earlier_epoch_are_counted_until_they_have_gone() {
     let mut pool = pool("pool_size=9");
     let open = |pool: &mut Pool| {
         pool.reserve_unasked();
-        pool.begin_opening().1
+        pool.begin_opening()
     };
     let (old, older_login) = (open(&mut pool), open(&mut pool));
     pool.opened(pool.epoch());
     pool.reserve_unasked();
     pool.replace_servers();
     assert_eq!(pool.obsolete(), 2, "one place has no server yet");
-    let (_, new) = pool.begin_opening();
+    let new = pool.begin_opening();
     assert_ne!(old, new);
     assert_eq!(pool.release(A, old, false, 0), Next::Close(CloseReason::CloseNeeded));
     pool.server_gone(old);
