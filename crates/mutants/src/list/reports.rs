@@ -55,13 +55,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        name: "SendsRequestsAheadToOldLibraries",
-        wrong: "Auto mode: a request follows settings at once on a server that would run it without them",
-        seen_in: "",
-        noticed_by: "answers",
-        changes: &[change("session/state_report.rs", "«self.version >= REFUSING_VERSION»", "true")],
-    },
-    Mutant {
         name: "AnswersWithRefusal",
         wrong: "Auto mode: a client gets the refusal of a request that followed refused settings",
         seen_in: "",
