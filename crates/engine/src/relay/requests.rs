@@ -122,7 +122,6 @@ enum MessageAction {
 }
 
 impl<X: Exchange> Engine<X> {
-    #[expect(clippy::too_many_lines, reason = "it borrows most fields of the engine at once")]
     pub(crate) fn request_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         let Some(on) = self.client(id).server else { return };
         if self.servers[on.0 as usize].session.ahead.is_some() {
