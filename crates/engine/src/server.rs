@@ -308,6 +308,11 @@ impl Server {
         self.session.traces.incomplete |= names.incomplete;
     }
 
+    /// Do settings of its client go out with the next request?
+    pub fn awaits_settings(&self) -> bool {
+        self.session.ahead.as_ref().is_some_and(|ahead| ahead.is_pending())
+    }
+
     /// Must Weir decide about more than unchanged state?
     pub fn needs_verdict(&self) -> bool {
         let Traces { signs, named, deallocates, resets, .. } = self.session.traces;

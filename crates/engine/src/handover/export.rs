@@ -157,17 +157,21 @@ impl RecordWriter {
 
 impl<X: Exchange> Engine<X> {
     /// May Weir stop reading from this client, so that it comes to rest? In the middle of a
-    /// message, a batch or a COPY its server would wait for the rest.
+    /// message, a batch or a COPY its server would wait for the rest. Settings that go out with the
+    /// next request wait for that request.
     pub fn client_can_stop(&self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id.0 as usize) else { return true };
         match client.phase {
             ClientPhase::Login(_) | ClientPhase::Canceling { .. } => false,
             ClientPhase::Idle | ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => true,
             ClientPhase::Linked => {
-                let ledger = client.server.map(|on| &self.server(on).ledger);
+                let can_stop = |server: &Server| {
+                    let ledger = &server.ledger;
+                    !server.awaits_settings() && (ledger.is_settled() || ledger.ends_by_itself())
+                };
                 client.stream.remaining == 0
                     && !client.awaits_answer()
-                    && ledger.is_none_or(|ledger| ledger.is_settled() || ledger.ends_by_itself())
+                    && client.server.is_none_or(|on| can_stop(self.server(on)))
             }
         }
     }
@@ -204,6 +208,7 @@ impl<X: Exchange> Engine<X> {
             && server.ledger.is_settled()
             && server.stream.at_boundary()
             && server.cancel.is_none()
+            && !server.awaits_settings()
     }
 
     /// Has every logged-in server come to rest or been released? Servers of clients that stay are

@@ -13,7 +13,7 @@ use wire::sqlstate::{FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION};
 use wire::{Header, backend, frontend, md5};
 
 use crate::admission::limits::Limits;
-use crate::admission::pool::{OPENING_MAX, Pool, Refusals};
+use crate::admission::pool::{Gate, OPENING_MAX, Pool, Refusals};
 use crate::admission::seat::Opening;
 use crate::engine::Engine;
 use crate::ids::{PoolId, ServerId};
@@ -293,8 +293,10 @@ impl<X: Exchange> Engine<X> {
     ) {
         let purpose = self.server_login(id).purpose.take();
         let was_for = purpose.as_ref().and_then(ServerPurpose::client);
-        if was_for.is_some() && self.server(id).client.is_none() {
-            // The client that the server was opened for has left.
+        let server = self.server(id);
+        let has_left = was_for.is_some() && server.client.is_none();
+        let is_closed = |pool: &mut Pool<_>| matches!(pool.gate(), Gate::Closed(_));
+        if has_left || self.exchange.pool(server.pool, is_closed) {
             self.server_login(id).purpose = purpose;
             return self.open_failed(id, CloseReason::Said(why), None, io);
         }

@@ -67,7 +67,7 @@ enum Stop {
     Signal(Call),
 }
 
-/// What a client has sent: `joined` has these bytes after those that were held.
+/// Bytes from a client. `joined` has them after those that were held.
 struct Input<'a> {
     joined: Option<ThinVec<u8>>,
     bytes: &'a [u8],

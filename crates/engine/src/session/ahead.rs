@@ -55,6 +55,10 @@ impl Ahead {
         self.pending = Some(sql);
     }
 
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
         self.pending.take()
     }
