@@ -30,6 +30,9 @@ impl Server {
         } else if !report.is_known() {
             // The report is not understood, so later ones would not show a client's state either.
             self.session.state_report = None;
+            if let Some(Some(probe)) = self.phase.probe() {
+                probe.doubt();
+            }
         }
     }
 

@@ -47,7 +47,7 @@ pub struct Probe {
     lent: Vec<Box<[u8]>>,
     channels: Vec<Box<[u8]>>,
     pins: Pins,
-    malformed: bool,
+    incomplete: bool,
 }
 
 /// The content of a session.
@@ -236,14 +236,14 @@ impl Probe {
             lent: Vec::new(),
             channels: Vec::new(),
             pins: Pins::NONE,
-            malformed: false,
+            incomplete: false,
         }
     }
 
     /// Takes one message of the answer.
     pub fn message(&mut self, code: u8, body: &[u8]) {
         if code == backend::DATA_ROW {
-            self.malformed |= self.row(body).is_none();
+            self.incomplete |= self.row(body).is_none();
         }
     }
 
@@ -301,13 +301,18 @@ impl Probe {
         Pins::NONE
     }
 
-    /// Returns None if the messages were no answer to the query.
+    /// Not all of the session's state was asked for, since the server was to report it.
+    pub fn doubt(&mut self) {
+        self.incomplete = true;
+    }
+
+    /// Returns None if the messages were no answer to the query, or not a complete one.
     pub fn finish(self) -> Option<Left> {
-        let Self { topics, settings, settings_len: _, prepared, lent, channels, pins, malformed } =
+        let Self { topics, settings, settings_len: _, prepared, lent, channels, pins, incomplete } =
             self;
         let left = Left::new(topics, settings, prepared, channels, pins);
         let left = Left { lent, ..left };
-        (!malformed).then_some(left)
+        (!incomplete).then_some(left)
     }
 }
 

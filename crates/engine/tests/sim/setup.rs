@@ -159,11 +159,7 @@ impl Setup {
             alternates: false,
             mixes: false,
             sleepy: rng.once_in(6),
-            drain: match rng.below(20) {
-                0 => Some(Drain::WaitForServers),
-                1 => Some(Drain::WaitForClients),
-                _ => None,
-            },
+            drain: drain(rng),
             proves: client_auth == "plain" && !matches!(auth, ServerAuth::Cleartext),
             sluggish: rng.once_in(3),
             stormy: rng.once_in(3),
@@ -382,6 +378,14 @@ const PASSWORD: &str = "secret";
 
 fn hash(user: usize) -> String {
     md5::hash(format!("u{user}").as_bytes(), PASSWORD.as_bytes())
+}
+
+fn drain(rng: &mut Rng) -> Option<Drain> {
+    match rng.below(20) {
+        0 => Some(Drain::WaitForServers),
+        1 => Some(Drain::WaitForClients),
+        _ => None,
+    }
 }
 
 /// The methods of servers and of clients, and the content of auth_file.

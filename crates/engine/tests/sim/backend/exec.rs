@@ -88,6 +88,13 @@ impl Backend {
         backend::row_description(&mut self.buffered, &[column]);
     }
 
+    fn show(&mut self, name: &str, tag: Option<&Tag>) -> String {
+        let value = self.settings.get(name).unwrap_or_default();
+        let answer = format!("{}|{},", shown(tag), self.shown(name, value));
+        backend::data_row(&mut self.buffered, &[Some(answer.as_bytes())]);
+        "SHOW".to_owned()
+    }
+
     /// `several`: the statement is one of several in one string.
     pub(super) fn run(
         &mut self,
@@ -140,12 +147,7 @@ impl Backend {
                 self.tell_what_is_left(*settings, *objects, lent)
             }
             Statement::Raise(code, text) => return Err(Error(code, text.clone())),
-            Statement::Show(name) => {
-                let value = self.settings.get(name).unwrap_or_default();
-                let answer = format!("{}|{},", shown(tag), self.shown(name, value));
-                backend::data_row(&mut self.buffered, &[Some(answer.as_bytes())]);
-                "SHOW".to_owned()
-            }
+            Statement::Show(name) => self.show(name, tag),
             Statement::Select { rows, len } => {
                 self.rows(sql, tag, 0..*rows, *len);
                 format!("SELECT {rows}")

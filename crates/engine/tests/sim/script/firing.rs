@@ -61,9 +61,11 @@ impl Author<'_> {
         self.pause();
         if self.rng.once_in(2) {
             // All three are judged together, and the order of their events matters.
+            self.query("BEGIN");
             self.query("DISCARD SEQUENCES");
             self.query("SELECT nextval('mine')");
             self.query("FIRE ask");
+            self.query("COMMIT");
         }
         for _ in 0..self.rng.range(0, 2) {
             self.pause();

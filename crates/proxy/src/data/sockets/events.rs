@@ -101,20 +101,7 @@ impl Sockets {
             }
             Event::ServerOpening { server, name } if connections => self.name_server(server, name),
             Event::ServerClosing { server, name, reason, age, repeats, .. } => {
-                let is_unreached = reason == CONNECT_FAILED;
-                if is_unreached {
-                    self.note_silence(server);
-                }
-                // Each attempt has a line in PgBouncer's log. Weir's has one for the outage.
-                let level = match (is_unreached || repeats) && self.config.source != Source::Ini {
-                    true => Level::Debug,
-                    false => Level::Log,
-                };
-                if disconnections {
-                    self.server_line(server, name, |label| {
-                        log_at!(of label, level, "closing because: {reason} (age={}s)", age / 1_000_000);
-                    });
-                }
+                self.log_server_closing(server, name, (reason, age, repeats));
             }
             Event::ReserveTaken { client: Some(client), name } => {
                 self.client_line(client, name, |label| {
@@ -144,6 +131,28 @@ impl Sockets {
             | Event::ServerOpening { .. }
             | Event::ServerLoginFailed { repeats: true, .. }
             | Event::Pinned { .. } => {}
+        }
+    }
+
+    fn log_server_closing(
+        &mut self,
+        server: ServerId,
+        name: (&str, &str),
+        (reason, age, repeats): (&str, u64, bool),
+    ) {
+        let is_unreached = reason == CONNECT_FAILED;
+        if is_unreached {
+            self.note_silence(server);
+        }
+        // Each attempt has a line in PgBouncer's log. Weir's has one for the outage.
+        let level = match (is_unreached || repeats) && self.config.source != Source::Ini {
+            true => Level::Debug,
+            false => Level::Log,
+        };
+        if self.config.global.log_disconnections {
+            self.server_line(server, name, |label| {
+                log_at!(of label, level, "closing because: {reason} (age={}s)", age / 1_000_000);
+            });
         }
     }
 
