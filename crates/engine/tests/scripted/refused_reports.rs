@@ -16,7 +16,7 @@ fn a_server_that_refuses_the_parameter_is_logged_in_to_without_it() {
     let server = rig.server(0);
     server.connect();
     let asked = String::from_utf8_lossy(&server.take()).into_owned();
-    assert!(asked.contains("weir.report\01\0weir.key\0"), "{asked}");
+    assert!(asked.contains("weir.report\x001\0weir.key\0"), "{asked}");
     server.send([fatal("08P01", "unsupported startup parameter: weir.report")]);
     assert!(!server.is_open());
     // Weir still has to find out the protocol version of the other pooler.

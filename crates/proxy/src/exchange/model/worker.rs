@@ -167,7 +167,7 @@ impl Worker {
         if early.is_some() {
             thread::yield_now();
         }
-        let (_, epoch) = self.exchange.pool(pool, Pool::begin_opening);
+        let epoch = self.exchange.pool(pool, Pool::begin_opening);
         let place = early.unwrap_or_else(|| self.stage.place());
         thread::yield_now();
         (epoch, place)
