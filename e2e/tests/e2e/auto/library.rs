@@ -291,7 +291,7 @@ fn a_request_does_not_run_without_its_settings() {
     client.send(testkit::frontend::query("INSERT INTO effects VALUES (1)"));
     let error = client.read_to_end().iter().find_map(testkit::Message::error);
     let error = error.expect("the client is told");
-    assert!(error.message().contains("session settings are refused"), "{}", error.message());
+    assert!(error.message().contains("refused session settings"), "{}", error.message());
     assert_eq!(other.value("SELECT count(*) FROM effects"), "0");
     let log = stage.postgres.log();
     assert!(log.contains("the client's settings were not restored"), "they were sent at once");

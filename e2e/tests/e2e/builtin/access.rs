@@ -115,7 +115,8 @@ fn the_first_rule_for_the_clients_address_decides() {
         return;
     }
     let server = Builtin::serving("");
-    server.sql("postgres", "CREATE ROLE kin; GRANT kin TO app; CREATE DATABASE kin");
+    server.sql("postgres", "CREATE ROLE kin; GRANT kin TO app");
+    server.sql("postgres", "CREATE DATABASE kin");
     let login = |database: &str| server.login(Role::APP, database, Role::APP_PASSWORD);
     let rules_are = |rules: &str, code: &str| {
         server.set_rules(rules);
