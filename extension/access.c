@@ -15,6 +15,7 @@
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
+#include "libpq/crypt.h"
 #include "mb/pg_wchar.h"
 #include "postmaster/postmaster.h"
 #include "utils/builtins.h"
@@ -24,6 +25,8 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
+
+#define VERIFIER_LEN_MAX 512
 
 static bool stale = true;         /* a catalog or the file has changed */
 static TimestampTz expires_at = 0; /* when the next password becomes invalid; 0: none does */
@@ -84,6 +87,16 @@ can_write(const char *name)
                                                 (int) strlen(name);
 }
 
+/* A role can give itself a verifier of any length. No password fits such a one. */
+static char *
+usable(char *verifier)
+{
+    return strlen(verifier) > VERIFIER_LEN_MAX ||
+                   get_password_type(verifier) == PASSWORD_TYPE_PLAINTEXT
+               ? ""
+               : verifier;
+}
+
 static Role *
 role_of(HeapTuple tuple, TupleDesc desc, TimestampTz now)
 {
@@ -99,7 +112,7 @@ role_of(HeapTuple tuple, TupleDesc desc, TimestampTz now)
     role->name = pstrdup(NameStr(form->rolname));
     role->limit = form->rolsuper ? -1 : form->rolconnlimit;
     role->can_login = form->rolcanlogin && role->limit != 0;
-    role->verifier = no_verifier || (!is_endless && end < now) ? "" : TextDatumGetCString(verifier);
+    role->verifier = no_verifier || (!is_endless && end < now) ? "" : usable(TextDatumGetCString(verifier));
     if (!is_endless && end >= now && !TIMESTAMP_NOT_FINITE(end) &&
         (expires_at == 0 || end < expires_at))
         expires_at = end;
@@ -191,10 +204,13 @@ choose_host(void)
 bool
 access_refresh(void)
 {
+    MemoryContext caller = CurrentMemoryContext;
     bool changed = false;
 
     /* Its start receives the invalidations of other processes. */
     StartTransactionCommand();
+    /* A standby has no serializable transactions. */
+    XactIsoLevel = XACT_READ_COMMITTED;
     if (stale || (expires_at != 0 && expires_at < GetCurrentTimestamp())) {
         Catalog catalog = {NIL, NIL};
         char *before = psprintf("%s%s%s", users.data, rules.data, limits.data);
@@ -212,6 +228,7 @@ access_refresh(void)
         explicit_bzero(now, strlen(now));
     }
     CommitTransactionCommand();
+    MemoryContextSwitchTo(caller);
     return changed;
 }
 

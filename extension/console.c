@@ -344,6 +344,9 @@ weir_order(PG_FUNCTION_ARGS)
     StringInfoData command;
     char *error;
 
+    if (PG_ARGISNULL(0))
+        ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+                        errmsg("weir: the order must not be null")));
     initStringInfo(&command);
     appendStringInfoString(&command, text_to_cstring(PG_GETARG_TEXT_PP(0)));
     if (!PG_ARGISNULL(1)) {

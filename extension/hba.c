@@ -91,9 +91,12 @@ item(StringInfo list, const char *name)
     text_quoted(list, name, '"');
 }
 
-/* The roles of a line, and of those only the members of `group` if it is valid. */
+/*
+ * The roles of a line, and of those only the members of `group` if it is valid. `by_name`: only roles
+ * that may log in, each by its name.
+ */
 static char *
-users_of(const HbaLine *line, const Catalog *catalog, Oid group)
+users_of(const HbaLine *line, const Catalog *catalog, Oid group, bool by_name)
 {
     StringInfoData list;
     ListCell *cell;
@@ -101,13 +104,15 @@ users_of(const HbaLine *line, const Catalog *catalog, Oid group)
 
     initStringInfo(&list);
     foreach (at, line->roles) {
-        if (is_keyword(lfirst(at), "all") && !OidIsValid(group))
+        if (is_keyword(lfirst(at), "all") && !OidIsValid(group) && !by_name)
             return pstrdup("all");
     }
     foreach (cell, catalog->roles) {
         const Role *role = lfirst(cell);
 
         if (OidIsValid(group) && !is_member_of_role_nosuper(role->oid, group))
+            continue;
+        if (by_name && !role->can_login)
             continue;
         foreach (at, line->roles) {
             if (role_matches(lfirst(at), role)) {
@@ -282,14 +287,17 @@ ldap_of(const HbaLine *line)
     return strpbrk(out.data, "\r\n") == NULL ? out.data : NULL;
 }
 
-/* The method in Weir's words, or NULL. */
+/*
+ * The method in Weir's words, or NULL. `cert` is not among them: Weir accepts alternative names of a
+ * certificate, and has no lists of revoked ones.
+ */
 static char *
 method_of(const HbaLine *line)
 {
     bool mapped = line->usermap != NULL;
 
     /* A certificate as a second proof is not known to Weir's rules. */
-    if (line->auth_method != uaCert && line->clientcert != clientCertOff)
+    if (line->clientcert != clientCertOff)
         return NULL;
     switch (line->auth_method) {
     case uaTrust:
@@ -305,8 +313,6 @@ method_of(const HbaLine *line)
         return "scram-sha-256";
     case uaPeer:
         return mapped ? NULL : "peer";
-    case uaCert:
-        return mapped || line->clientcertname != clientCertCN ? NULL : "cert";
     case uaLDAP:
         return ldap_of(line);
     default:
@@ -335,12 +341,13 @@ connection_of(const HbaLine *line)
 }
 
 static void
-rules(StringInfo out, const HbaLine *line, const char *databases, const char *users)
+rules(StringInfo out, const HbaLine *line, const char *databases, const char *users,
+      const char *known_method)
 {
     const char *connection = connection_of(line);
     bool unknown;
     char *addresses = addresses_of(line, &unknown);
-    char *method = unknown ? NULL : method_of(line);
+    const char *method = unknown ? NULL : known_method;
 
     if (connection == NULL || databases[0] == '\0' || users[0] == '\0')
         return;
@@ -360,6 +367,20 @@ rules(StringInfo out, const HbaLine *line, const char *databases, const char *us
     }
 }
 
+/* Weir asks an LDAP server about names that are no roles, too, so those are refused here. */
+static void
+rules_for(StringInfo out, const HbaLine *line, const Catalog *catalog, const char *databases,
+          Oid group)
+{
+    char *method = method_of(line);
+
+    if (method != NULL && line->auth_method == uaLDAP) {
+        rules(out, line, databases, users_of(line, catalog, group, true), method);
+        method = "reject \"the role does not exist, or may not log in\"";
+    }
+    rules(out, line, databases, users_of(line, catalog, group, false), method);
+}
+
 void
 hba_write(StringInfo out, const List *lines, const Catalog *catalog)
 {
@@ -369,7 +390,7 @@ hba_write(StringInfo out, const List *lines, const Catalog *catalog)
     foreach (cell, lines) {
         const HbaLine *line = lfirst(cell);
 
-        rules(out, line, databases_of(line, catalog), users_of(line, catalog, InvalidOid));
+        rules_for(out, line, catalog, databases_of(line, catalog), InvalidOid);
         if (!depends_on_role(line))
             continue;
         /* A database with the name of a role, for the members of that role. */
@@ -382,7 +403,7 @@ hba_write(StringInfo out, const List *lines, const Catalog *catalog)
                 continue;
             initStringInfo(&database);
             item(&database, name);
-            rules(out, line, database.data, users_of(line, catalog, group));
+            rules_for(out, line, catalog, database.data, group);
         }
     }
 }

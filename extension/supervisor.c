@@ -59,6 +59,8 @@ static TimestampTz started_at;
 static TimestampTz next_at = 0;
 static int pause_ms = 0;
 static bool is_stopping = false; /* a smart shutdown has begun */
+static bool is_untold = false;    /* something has changed, and the pooler was not told */
+static bool is_published = false; /* the users and rules of now can be read */
 
 /* Files in memory. The child opens them as /proc/PID/fd/N, with the supervisor's PID. */
 static int config_fd = -1;
@@ -143,7 +145,10 @@ write_config(StringInfo out)
     int spare = number("max_connections") - number("superuser_reserved_connections") -
                 number("reserved_connections");
 
-    appendStringInfoString(out, "; made by the library weir\n[pgbouncer]\n");
+    /* What weir.config_file says comes last, so that it wins. */
+    appendStringInfo(out, "; made by the library weir\n[databases]\n* = host='%s' port=%d\n",
+                     access_server_host(), PostPortNumber);
+    appendStringInfo(out, "[users]\n%s[pgbouncer]\n", access_limits());
     appendStringInfo(out, "listen_port = %d\nlisten_addr =\nunix_socket_dir =\n", weir_proxy_port);
     appendStringInfo(out, "workers = %d\nsession_schedule = %s\n", weir_connection_proxies,
                      schedules[weir_session_schedule]);
@@ -167,21 +172,23 @@ write_config(StringInfo out)
     }
     if (weir_config_file[0] != '\0')
         appendStringInfo(out, "%%include %s\n", weir_config_file);
-    appendStringInfo(out, "[databases]\n* = host='%s' port=%d\n[users]\n%s", access_server_host(),
-                     PostPortNumber, access_limits());
 }
 
-/* Writes the files of the pooler. False: it must not be started, and it is not told. */
+/*
+ * Writes the files of the pooler. Who may log in does not depend on weir.config_file: with a mistake
+ * there, a running pooler keeps its other settings. False: none must be started.
+ */
 static bool
 publish_all(void)
 {
     StringInfoData config;
     bool done;
 
-    if (!check_config_file())
-        return false;
     if (!publish(&users_fd, "weir-users", access_users()) ||
         !publish(&rules_fd, "weir-rules", access_rules()))
+        return false;
+    is_published = true;
+    if (!check_config_file())
         return false;
     initStringInfo(&config);
     write_config(&config);
@@ -241,6 +248,7 @@ try_to_start(void)
         return;
     }
     started_at = GetCurrentTimestamp();
+    is_untold = false;
     if (!child_start(&child, binary, path_of(config_fd)))
         back_off();
 }
@@ -289,11 +297,18 @@ server_is_stopping(void)
     return line != NULL && strncmp(line, PM_STATUS_STOPPING, strlen("stopping")) == 0;
 }
 
+/* A pooler that is starting does not heed SIGHUP yet. It is told as soon as it serves. */
 static void
 tell_of_changes(void)
 {
-    if (child.pid > 0 && publish_all())
+    if (child.pid <= 0 || !child.ready)
+        return;
+    is_published = false;
+    publish_all();
+    if (is_published) {
+        is_untold = false;
         child_signal(&child, SIGHUP);
+    }
 }
 
 static void
@@ -303,6 +318,7 @@ reload(void)
     ProcessConfigFile(PGC_SIGHUP);
     access_read_rules();
     access_refresh();
+    is_untold = true;
     tell_of_changes();
     if (weir_restart_pooler_on_reload && child.ready)
         console_order("RECONNECT", RECONNECT_PATIENCE_MS);
@@ -390,8 +406,11 @@ weir_supervise(Datum argument)
         MemoryContextReset(own);
         if (ConfigReloadPending)
             reload();
-        else if (access_refresh())
-            tell_of_changes();
+        else {
+            is_untold |= access_refresh();
+            if (is_untold)
+                tell_of_changes();
+        }
         MemoryContextSwitchTo(own);
         look_around();
         wait_for_something();
@@ -412,7 +431,7 @@ create_extension(void)
     if (!finds("SELECT FROM pg_catalog.pg_available_extensions() WHERE name = 'weir'"))
         ereport(LOG, (errmsg("weir: there is no pg_pooler_state(), because the files of the "
                              "extension weir are not installed")));
-    else if (SPI_execute("CREATE EXTENSION weir", false, 0) == SPI_OK_UTILITY)
+    else if (SPI_execute("CREATE EXTENSION weir SCHEMA public", false, 0) == SPI_OK_UTILITY)
         ereport(LOG, (errmsg("weir: created the extension weir in the database postgres")));
 }
 
@@ -422,7 +441,10 @@ weir_create(Datum argument)
 {
     BackgroundWorkerUnblockSignals();
     BackgroundWorkerInitializeConnection("postgres", NULL, 0);
+    /* The owner of the database may have given it another one. */
+    SetConfigOption("search_path", "pg_catalog", PGC_USERSET, PGC_S_OVERRIDE);
     StartTransactionCommand();
+    XactIsoLevel = XACT_READ_COMMITTED;
     SPI_connect();
     PushActiveSnapshot(GetTransactionSnapshot());
     if (!finds("SELECT FROM pg_catalog.pg_extension WHERE extname = 'weir'"))

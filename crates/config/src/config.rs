@@ -91,7 +91,7 @@ impl Config {
     /// Keeps the content of a file that cannot be used, perhaps because it is just being replaced:
     /// the users of `auth_file`, as in PgBouncer, the rules of `auth_hba_file`, and
     /// `auth_ldap_options`. An `auth_type` that needs the file stays as it was, too, or nobody could
-    /// log in. Returns the messages about it.
+    /// log in; but not one that asks for no password. Returns the messages about it.
     pub fn keep_unread(&mut self, running: &Self) -> Vec<String> {
         let mut kept = Vec::new();
         let keeps_type = match self.global.auth_type {
@@ -117,7 +117,8 @@ impl Config {
             self.global.auth_ldap_options.clone_from(&running.global.auth_ldap_options);
             kept.push(LDAP_KEPT.to_owned());
         }
-        if keeps_type && self.global.auth_type != running.global.auth_type {
+        let asks_nothing = matches!(running.global.auth_type, AuthType::Trust | AuthType::Any);
+        if keeps_type && !asks_nothing && self.global.auth_type != running.global.auth_type {
             self.global.auth_type = running.global.auth_type;
             kept.push(format!("auth_type is still {}", running.global.auth_type.word()));
         }

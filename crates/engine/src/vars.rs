@@ -301,6 +301,11 @@ impl Welcome {
     }
 
     /// Returns the untracked parameters.
+    /// Has a server with this welcome told the same?
+    pub fn is(&self, other: &Self) -> bool {
+        self.vars == other.vars && self.fixed == other.fixed
+    }
+
     pub fn fixed(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.fixed
     }

@@ -292,7 +292,16 @@ fn a_reload_whose_files_cannot_be_used_keeps_the_way_to_log_in() {
     let pooler = start(&folder, 1, None);
     let controller = pooler.controller();
     let ini = fs::read_to_string(folder.0.join("weir.ini")).unwrap();
-    let still = "auth_type is still trust";
+    let reloaded = |lines: &str| {
+        folder.write("weir.ini", &format!("{ini}{lines}"));
+        controller.reload().map(|_| ()).map_err(|error| error.to_string())
+    };
+    // A reload never keeps clients from being asked.
+    let told = reloaded("auth_type = hba\nauth_hba_file = /no/such/file\n");
+    assert_eq!(told, Err(config::HBA_KEPT.to_owned()));
+    assert_eq!(controller.config().global.auth_type.word(), "hba");
+    assert_eq!(reloaded("auth_type = plain\n"), Ok(()));
+    let still = "auth_type is still plain";
     for (auth_type, key, value, kept) in [
         ("hba", "auth_hba_file", "/no/such/file", Some(config::HBA_KEPT)),
         ("hba", "auth_hba_file", odd.as_str(), Some(config::HBA_KEPT)),
@@ -301,11 +310,10 @@ fn a_reload_whose_files_cannot_be_used_keeps_the_way_to_log_in() {
         // Files that the new way does not need are no reason to keep the old one.
         ("md5", "auth_hba_file", "/no/such/file", None),
     ] {
-        folder.write("weir.ini", &format!("{ini}auth_type = {auth_type}\n{key} = {value}\n"));
-        let told = controller.reload().map(|_| ()).map_err(|error| error.to_string());
+        let told = reloaded(&format!("auth_type = {auth_type}\n{key} = {value}\n"));
         assert_eq!(told, kept.map_or(Ok(()), |kept| Err(format!("{kept}, {still}"))));
         let now = controller.config().global.auth_type.word();
-        assert_eq!(now, if kept.is_some() { "trust" } else { auth_type }, "{key} = {value}");
+        assert_eq!(now, if kept.is_some() { "plain" } else { auth_type }, "{key} = {value}");
     }
     // The file could not be read, and no rule is known.
     let refused = controller.set("auth_type", "hba").unwrap_err();

@@ -79,22 +79,36 @@ impl<X: Exchange> Engine<X> {
     /// The server has answered the settings. Now if the replies to the request follow.
     pub(crate) fn ahead_answered(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
         let server = self.server_mut(on);
-        let (Some(id), ServerPhase::Preparing(Preparation::Ahead(request))) =
-            (server.client, &mut server.phase)
-        else {
-            return Readable::NotYet;
-        };
-        let request = std::mem::take(request);
-        if server.own_error.take().is_some() {
-            self.move_request(id, on, request, CloseReason::SettingsRefused, io);
+        if server.own_error.is_some() {
+            self.move_ahead(on, CloseReason::SettingsRefused, io);
             return Readable::NotYet;
         }
+        let Some(id) = server.client else { return Readable::NotYet };
         // If a reload has changed a default, the request has seen the new one.
         self.applied(id, on, io);
         self.server_mut(on).enter(ServerPhase::Linked);
         self.client_mut(id).enter(ClientPhase::Linked);
         self.go_on(id, io);
         Readable::Now
+    }
+}
+
+impl<X: Exchange> Engine<X> {
+    /// Sends the request to another server, since this one has not run it.
+    pub(crate) fn move_ahead(
+        &mut self,
+        on: ServerId,
+        reason: CloseReason<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        let server = self.server_mut(on);
+        let (Some(id), ServerPhase::Preparing(Preparation::Ahead(request))) =
+            (server.client, &mut server.phase)
+        else {
+            return;
+        };
+        let request = std::mem::take(request);
+        self.move_request(id, on, request, reason, io);
     }
 }
 

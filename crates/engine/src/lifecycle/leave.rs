@@ -315,6 +315,12 @@ impl<X: Exchange> Engine<X> {
                     self.ask_again(client, pool, was_idle, io);
                 }
             }
+            // The server has ended during the settings, so the request behind them has not run.
+            ServerPhase::Preparing(Preparation::Ahead(_))
+                if server.own_error.is_some() && server.client.is_some() =>
+            {
+                self.move_ahead(id, reason, io);
+            }
             ServerPhase::Linked | ServerPhase::Preparing(_) => {
                 // If a limit ended the request, another server must not run it again.
                 let is_limited =

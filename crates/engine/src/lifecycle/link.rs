@@ -184,7 +184,9 @@ impl<X: Exchange> Engine<X> {
             self.follow_reports(id, on);
             let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
             if let Some(sql) = self.difference(id, on, client.order()) {
-                if self.may_go_ahead(id, on)
+                // The library does not notice a text that is invalid in the client's encoding.
+                if sql.is_ascii()
+                    && self.may_go_ahead(id, on)
                     && let Some(ahead) = &mut self.server_mut(on).session.ahead
                 {
                     ahead.put_off(sql);

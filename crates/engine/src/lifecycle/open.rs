@@ -423,7 +423,7 @@ impl<X: Exchange> Engine<X> {
             pool.is_told |= reports;
             match &pool.welcome {
                 // Equal values are shared, so that linking compares pointers.
-                Some(known) if known.vars == welcome.vars => welcome = known.clone(),
+                Some(known) if known.is(&welcome) => welcome = known.clone(),
                 // The server may have been opened at an earlier address of the pool.
                 _ if pool.epoch() != epoch => {}
                 _ => pool.welcome = Some(welcome.clone()),

@@ -88,6 +88,8 @@ struct Ran {
     stop: Stop,
     /// How many of its bytes.
     used: usize,
+    /// Where the request begins that was kept, if it begins in this input.
+    begun_at: Option<usize>,
     /// Have the messages gone out with a preface?
     prefaced: bool,
 }
@@ -208,7 +210,7 @@ impl<X: Exchange> Engine<X> {
             self.resend(id, on, again, io);
             return None;
         }
-        Some(Ran { stop, used, prefaced })
+        Some(Ran { stop, used, begun_at, prefaced })
     }
 
     #[inline(always)]

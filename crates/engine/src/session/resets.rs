@@ -9,6 +9,8 @@ const LEN_MAX: usize = 4_096;
 #[derive(Debug, Default)]
 pub struct Resets {
     all: bool,
+    /// A text may have reset a setting that it does not name.
+    unnamed: bool,
     /// The statements as [`bare`] writes them (`RESET TIME ZONE` is about TimeZone).
     texts: Vec<u8>,
 }
@@ -40,10 +42,10 @@ impl Resets {
                 }
                 _ => contains(&own, b"setconfig") && contains(&own, b"null"),
             };
-            // A parameter may be null, and an update of pg_settings calls set_config.
-            let is_unknown = contains(&own, b"setconfig") && contains(&own, b"$")
+            // The value may be null, and an update of pg_settings calls set_config.
+            self.unnamed |= contains(&own, b"setconfig") && contains(&own, b"$")
                 || contains(&own, b"pgsettings");
-            self.all |= is_unknown || resets && contains(&own, b"u&");
+            self.all |= resets && contains(&own, b"u&");
             if resets {
                 self.texts.extend_from_slice(&own);
                 self.texts.push(b';');
@@ -51,7 +53,13 @@ impl Resets {
         }
     }
 
+    /// May the texts have reset this setting?
     pub fn may_include(&self, name: &[u8]) -> bool {
+        self.unnamed || self.include(name)
+    }
+
+    /// Has a text that resets settings named this one?
+    pub fn include(&self, name: &[u8]) -> bool {
         let name = bare(name);
         let is_named = contains(&self.texts, &name);
         self.all || is_named || name == *b"clientencoding" && contains(&self.texts, b"names")

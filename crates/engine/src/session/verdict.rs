@@ -372,7 +372,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(channels) = &left.channels {
             now_there.channels = self.portable_channels(id, on, channels, left.pins);
         }
-        let is_reset = |name: &str| traces.resets && resets.may_include(name.as_bytes());
+        let is_reset = |name: &str| traces.resets && resets.include(name.as_bytes());
         let mut own = now_there.clone();
         let had = &self.client(id).vars.prepared;
         let prepared = match traces.deallocates {
@@ -511,7 +511,7 @@ impl<X: Exchange> Engine<X> {
 fn keep_cleared(there: &mut Vars, startup: &Vars, before: &Vars, resets: &Resets) {
     let names = startup.carried.all().iter().map(|setting| &setting.name);
     let cleared = names.filter(|name| before.carried.get(name).is_some());
-    let cleared = cleared.filter(|name| !resets.may_include(name)).filter_map(|name| {
+    let cleared = cleared.filter(|name| !resets.include(name)).filter_map(|name| {
         let value: &[u8] = match &**name {
             ROLE => b"none",
             name if name.contains(&b'.') => b"",

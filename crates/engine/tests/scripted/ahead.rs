@@ -130,6 +130,58 @@ fn a_refused_request_goes_to_another_server_behind_its_settings() {
     client.expect([done("OK")]);
 }
 
+/// The server has the statement already, so Weir itself answers the Parse.
+#[test]
+fn a_refused_batch_prepares_its_statement_once() {
+    let (rig, client, server) = with_setting(|_| {}, "1.1");
+    let other = rig.client();
+    other.send([parse("b", "SELECT 3"), sync()]);
+    server.take();
+    server.send([done_with("v1"), parsed(), ready('I')]);
+    other.expect([parsed(), ready('I')]);
+    rig.set_automatic(false);
+    client.send([parse("a", "SELECT 3"), bind("a"), execute(), sync()]);
+    server.expect([marked(&server, WORK_MEM), bind("weir_1"), execute(), sync()]);
+    server.send([error("42501", "permission denied"), ready('I')]);
+    client.expect([parsed()]);
+    let next = log_in(&rig, 1, "1.1");
+    next.answers(WORK_MEM);
+    next.expect([parse("weir_1", "SELECT 3"), bind("weir_1"), execute(), sync()]);
+    next.send([parsed(), bound(), complete("OK"), ready('I')]);
+    client.expect([bound(), complete("OK"), ready('I')]);
+}
+
+/// PostgreSQL reads a text that is invalid in the client's encoding before the library sees it.
+#[test]
+fn settings_with_other_letters_go_first() {
+    let (rig, client, server) = with_setting(|_| {}, "1.1");
+    another_uses(&rig, &server);
+    let other = rig.connect();
+    other.say_hello(&[("application_name", "Bücher")]);
+    other.take();
+    other.send([query("SELECT 3")]);
+    server.expect([query("SET application_name = 'Bücher';")]);
+    server.send([done("SET")]);
+    server.answers("SELECT 3");
+    drop(client);
+}
+
+#[test]
+fn a_server_that_ends_during_the_settings_has_not_run_the_request() {
+    let (rig, client, server) = with_setting(|_| {}, "1.1");
+    another_uses(&rig, &server);
+    rig.set_automatic(false);
+    client.send([query("INSERT INTO t VALUES (1)")]);
+    server.take();
+    server.send([fatal("57P01", "terminating connection due to administrator command")]);
+    server.die();
+    client.expect([]);
+    let next = log_in(&rig, 1, "1.1");
+    next.answers(WORK_MEM);
+    next.answers("INSERT INTO t VALUES (1)");
+    client.expect([done("OK")]);
+}
+
 #[test]
 fn if_the_server_is_lost_the_request_may_have_run() {
     let (rig, client, server) = with_setting(|_| {}, "1.1");

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use config::{Config, ConfigError, Global};
+use config::{AuthType, Config, ConfigError, Global};
 use engine::journal::EventKind;
 
 use crate::{
@@ -121,7 +121,8 @@ impl Controller {
         config.set(key, value).map_err(|reason| reason.to_string())?;
         // Rules and LDAP options that let nobody in are refused. Unusable users are accepted, as in
         // PgBouncer.
-        let concerns_ldap = matches!(key, "auth_type" | "auth_ldap_options");
+        let concerns_ldap = key == "auth_ldap_options"
+            || key == "auth_type" && config.global.auth_type == AuthType::Ldap;
         let unusable = match () {
             () if config.hba_unread => Some(config::HBA_KEPT),
             () if concerns_ldap && config.ldap_is_unusable() => Some(config::LDAP_KEPT),

@@ -5,7 +5,7 @@ use std::fmt;
 use subtle::ConstantTimeEq;
 
 use super::attributes::{decode, decode_key, encode};
-use super::exchange::MECHANISM;
+use super::exchange::{ITERATIONS_MAX, MECHANISM};
 use super::keys::{ScramKeys, hmac, sha256};
 
 /// The value of PostgreSQL's `pg_authid.rolpassword`. It suffices to check a client's proof, but
@@ -73,6 +73,10 @@ impl ScramVerifier {
     /// Was the verifier made from this password? Deriving the keys takes time.
     #[must_use]
     pub fn verify_password(&self, password: &[u8]) -> bool {
+        // Roles choose their own verifiers in PostgreSQL, and each iteration takes time here.
+        if self.iterations > ITERATIONS_MAX {
+            return false;
+        }
         let keys = ScramKeys::from_password(password, &self.salt, self.iterations);
         self.verify_client_key(&keys.client_key)
     }

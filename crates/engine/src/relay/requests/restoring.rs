@@ -140,6 +140,9 @@ impl<X: Exchange> Engine<X> {
             && let Some(sql) = ahead.take()
         {
             if !is_whole_request(input.all()) {
+                if let Some(view) = self.pools.get_mut(server.pool) {
+                    view.stats.received += input.bytes.len() as u64;
+                }
                 self.hold_unused(id, 0, input);
                 return self.apply_first(id, on, &sql, io);
             }
@@ -157,7 +160,9 @@ impl<X: Exchange> Engine<X> {
                 self.follow_stop(id, on, ran, input, io);
             }
             Stop::Incomplete | Stop::Outdated(_) | Stop::Signal(_) => {
-                let request = ran.prefaced.then(|| input.all()[..ran.used].to_vec());
+                // What comes before the first message that the server answers is answered already.
+                let from = ran.begun_at.unwrap_or_default();
+                let request = ran.prefaced.then(|| input.all()[from..ran.used].to_vec());
                 self.hold_unused(id, ran.used, input);
                 match request {
                     Some(request) => self.await_ahead(id, on, request, io),

@@ -111,7 +111,9 @@ impl Sockets {
             Event::ReserveTaken { client: None, name: (database, user) } => {
                 warning!("{database}/{user}: taking connection from reserve_pool");
             }
-            Event::ServerLoginFailed { message, repeats: false, .. } => {
+            Event::ServerLoginFailed { message, repeats, .. }
+                if !repeats || self.config.source == Source::Ini =>
+            {
                 warning!("server login failed: {message}");
             }
             Event::ServerLoginWorks { name: (database, user), refused, after } => {
@@ -129,7 +131,7 @@ impl Sockets {
             Event::LoginAttempt { .. }
             | Event::LoginFailed { .. }
             | Event::ServerOpening { .. }
-            | Event::ServerLoginFailed { repeats: true, .. }
+            | Event::ServerLoginFailed { .. }
             | Event::Pinned { .. } => {}
         }
     }
