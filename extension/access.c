@@ -112,7 +112,9 @@ role_of(HeapTuple tuple, TupleDesc desc, TimestampTz now)
     role->name = pstrdup(NameStr(form->rolname));
     role->limit = form->rolsuper ? -1 : form->rolconnlimit;
     role->can_login = form->rolcanlogin && role->limit != 0;
-    role->verifier = no_verifier || (!is_endless && end < now) ? "" : usable(TextDatumGetCString(verifier));
+    role->verifier = "";
+    if (!no_verifier && (is_endless || end >= now))
+        role->verifier = usable(TextDatumGetCString(verifier));
     if (!is_endless && end >= now && !TIMESTAMP_NOT_FINITE(end) &&
         (expires_at == 0 || end < expires_at))
         expires_at = end;

@@ -92,8 +92,8 @@ item(StringInfo list, const char *name)
 }
 
 /*
- * The roles of a line, and of those only the members of `group` if it is valid. `by_name`: only roles
- * that may log in, each by its name.
+ * The roles of a line, and of those only the members of `group` if it is valid. `by_name`: only
+ * roles that may log in, each by its name.
  */
 static char *
 users_of(const HbaLine *line, const Catalog *catalog, Oid group, bool by_name)
@@ -288,8 +288,8 @@ ldap_of(const HbaLine *line)
 }
 
 /*
- * The method in Weir's words, or NULL. `cert` is not among them: Weir accepts alternative names of a
- * certificate, and has no lists of revoked ones.
+ * The method in Weir's words, or NULL. `cert` is not among them: Weir accepts alternative names of
+ * a certificate, and has no lists of revoked ones.
  */
 static char *
 method_of(const HbaLine *line)

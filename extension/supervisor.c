@@ -175,8 +175,8 @@ write_config(StringInfo out)
 }
 
 /*
- * Writes the files of the pooler. Who may log in does not depend on weir.config_file: with a mistake
- * there, a running pooler keeps its other settings. False: none must be started.
+ * Writes the files of the pooler. Who may log in does not depend on weir.config_file: with a
+ * mistake there, a running pooler keeps its other settings. False: none must be started.
  */
 static bool
 publish_all(void)

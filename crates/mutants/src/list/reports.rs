@@ -61,7 +61,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "lifecycle/ahead.rs",
-            "if «server.own_error.take().is_some()» { self.move_request",
+            "if «server.own_error.is_some()» { self.move_ahead",
             "{ server.own_error = None; false }",
         )],
     },

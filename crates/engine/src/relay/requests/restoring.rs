@@ -160,7 +160,7 @@ impl<X: Exchange> Engine<X> {
                 self.follow_stop(id, on, ran, input, io);
             }
             Stop::Incomplete | Stop::Outdated(_) | Stop::Signal(_) => {
-                // What comes before the first message that the server answers is answered already.
+                // The messages before the first one that the server answers have their replies.
                 let from = ran.begun_at.unwrap_or_default();
                 let request = ran.prefaced.then(|| input.all()[from..ran.used].to_vec());
                 self.hold_unused(id, ran.used, input);
