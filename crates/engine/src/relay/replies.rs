@@ -62,13 +62,16 @@ enum Passed {
 
 impl<X: Exchange> Engine<X> {
     pub(crate) fn reply_bytes(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
-        if self.pass_replies(on, bytes, io) == Passed::UpToRequest
+        let mut bytes = bytes;
+        while self.pass_replies(on, bytes, io) == Passed::UpToRequest
             && self.ahead_answered(on, io) == Readable::Now
         {
-            self.pass_replies(on, &[], io);
+            // The replies to the request are held.
+            bytes = &[];
         }
     }
 
+    #[inline(always)]
     fn pass_replies(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) -> Passed {
         let now = io.now();
         let server = &mut *self.servers[on.0 as usize];

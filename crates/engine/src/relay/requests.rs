@@ -39,7 +39,7 @@ mod statements;
 mod texts;
 
 use keeping::Keeping;
-use restoring::Preface;
+use restoring::{Due, Preface};
 pub(crate) use signals::call_of;
 use texts::{NotPassed, Texts};
 
@@ -126,12 +126,20 @@ enum MessageAction {
 impl<X: Exchange> Engine<X> {
     pub(crate) fn request_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         let Some(on) = self.client(id).server else { return };
-        if self.servers[on.0 as usize].session.ahead.is_some() {
-            return self.request_after_preface(id, on, bytes, io);
-        }
         let input = Input::take(&mut self.clients[id.0 as usize], bytes);
-        if let Some(ran) = self.run_requests(id, on, &input, None, io) {
-            self.follow_stop(id, on, ran, input, io);
+        let mut preface = None;
+        if self.servers[on.0 as usize].session.ahead.is_some() {
+            match self.preface(id, on, &input, io) {
+                Due::Now(due) => preface = due,
+                Due::First(sql) => return self.restore_first(id, on, &sql, input, io),
+            }
+        }
+        let Some(ran) = self.run_requests(id, on, &input, preface.as_deref_mut(), io) else {
+            return;
+        };
+        match preface.and_then(|preface| preface.restoring()) {
+            None => self.follow_stop(id, on, ran, input, io),
+            Some(restoring) => self.follow_restoring(id, on, ran, input, restoring, io),
         }
     }
 
@@ -143,7 +151,7 @@ impl<X: Exchange> Engine<X> {
         id: ClientId,
         on: ServerId,
         input: &Input<'_>,
-        preface: Option<Preface>,
+        preface: Option<&mut Preface>,
         io: &mut impl Io<X>,
     ) -> Option<Ran> {
         let client = &mut self.clients[id.0 as usize];

@@ -4,11 +4,12 @@
 
 use wire::frontend;
 
-use super::{Input, Requests, Stop};
+use super::{Input, Ran, Requests, Stop};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::ahead::is_whole_request;
+use crate::lifecycle::leave::Leaving;
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::server::Server;
 use crate::shell::{Exchange, Io};
@@ -38,13 +39,20 @@ impl Restoring {
     }
 }
 
+/// The settings of a client with a request.
+pub(super) enum Due {
+    /// They and the address go out with the request; None if neither is due.
+    Now(Option<Box<Preface>>),
+    /// This SQL restores them before the request, which is not whole.
+    First(Vec<u8>),
+}
+
 /// Messages before the request, and their entries in the ledger.
 #[derive(Debug, Default)]
 pub(super) struct Preface {
     messages: Vec<u8>,
     entries: Vec<Entry>,
-    /// Does it restore settings?
-    restores: bool,
+    restoring: Option<Restoring>,
     /// Does it show the client's address?
     shows: bool,
 }
@@ -52,19 +60,19 @@ pub(super) struct Preface {
 impl Preface {
     /// Writes what the server must know before the request. `address` is the client's, if the
     /// server has to show it.
-    pub(super) fn new(
-        restoring: Option<&Restoring>,
+    fn new(
+        restoring: Option<Restoring>,
         address: Option<&str>,
         server: &mut Server,
         serial: &mut u64,
-    ) -> Option<Self> {
+    ) -> Option<Box<Self>> {
         let ahead = server.session.ahead.as_ref()?;
         let mut preface = Self::default();
-        if let Some(restoring) = restoring {
+        if let Some(restoring) = &restoring {
             frontend::query(&mut preface.messages, &ahead.marked(&restoring.sql));
             preface.expect(Expect::Query, serial);
-            preface.restores = true;
         }
+        preface.restoring = restoring;
         if let Some(address) = address {
             preface.shows = true;
             let value = ahead.of_address(address);
@@ -82,7 +90,11 @@ impl Preface {
         }
         // All of these messages drop the unnamed statement.
         server.unnamed = 0;
-        Some(preface)
+        Some(Box::new(preface))
+    }
+
+    pub(super) fn restoring(self: Box<Self>) -> Option<Restoring> {
+        self.restoring
     }
 
     fn expect(&mut self, expect: Expect, serial: &mut u64) {
@@ -92,78 +104,105 @@ impl Preface {
         self.entries.push(entry);
     }
 
-    /// Sends these messages and the request. Tells whether they have gone out, and whether the server
-    /// still takes bytes. If the request is not sent now, only a client without settings to restore
-    /// can have anything to send.
+    /// Sends these messages and the request. Returns whether they have gone out, and whether the
+    /// server still takes bytes. If the request cannot go out yet, the settings wait with it.
     pub(super) fn send<X: Exchange>(
-        self,
+        &mut self,
         requests: &mut Requests<'_, X>,
         stop: &Stop,
         on: ServerId,
         io: &mut impl Io<X>,
     ) -> (bool, bool) {
-        let Self { mut messages, entries, restores, shows } = self;
         let request = requests.out.finish();
         if request.is_empty() {
             return (false, true);
         }
         if !matches!(stop, Stop::Incomplete) {
-            return (false, restores || io.send_server(on, request));
+            return (false, self.restoring.is_some() || io.send_server(on, request));
         }
-        messages.extend_from_slice(request);
+        self.messages.extend_from_slice(request);
         let server = &mut *requests.server;
+        let entries = std::mem::take(&mut self.entries);
         entries.into_iter().rev().for_each(|entry| server.ledger.owe_first(entry));
-        if shows && let Some(ahead) = &mut server.session.ahead {
+        if self.shows
+            && let Some(ahead) = &mut server.session.ahead
+        {
             ahead.note_shown(requests.client.serial);
         }
-        (true, io.send_server(on, &messages))
+        (true, io.send_server(on, &self.messages))
     }
 }
 
 impl<X: Exchange> Engine<X> {
-    /// Handles an input, and sends the client's settings and address before it where they are due.
+    /// Returns what the server must know before this input.
     #[inline(never)]
-    pub(super) fn request_after_preface(
+    pub(super) fn preface(
         &mut self,
         id: ClientId,
         on: ServerId,
-        bytes: &[u8],
-        io: &mut impl Io<X>,
-    ) {
+        input: &Input<'_>,
+        io: &impl Io<X>,
+    ) -> Due {
         let address = self.address_to_show(id, on, io);
-        let client = &mut self.clients[id.0 as usize];
+        let client = &self.clients[id.0 as usize];
         let server = &mut *self.servers[on.0 as usize];
-        let input = Input::take(client, bytes);
         let mut restoring = None;
         if !input.all().is_empty()
             && let Some(ahead) = &mut server.session.ahead
             && let Some(sql) = ahead.take()
         {
             if !is_whole_request(input.all()) {
-                if let Some(view) = self.pools.get_mut(server.pool) {
-                    view.stats.received += input.bytes.len() as u64;
-                }
-                self.hold_unused(id, 0, input);
-                return self.apply_first(id, on, &sql, io);
+                return Due::First(sql);
             }
             restoring = Some(Restoring::begin(sql, client, server));
         }
-        let preface =
-            Preface::new(restoring.as_ref(), address.as_deref(), server, &mut self.serial);
-        let Some(ran) = self.run_requests(id, on, &input, preface, io) else { return };
-        let Some(restoring) = restoring else {
-            return self.follow_stop(id, on, ran, input, io);
-        };
-        match ran.stop {
-            Stop::Terminate | Stop::Violation(_) => {
+        Due::Now(Preface::new(restoring, address.as_deref(), server, &mut self.serial))
+    }
+
+    /// Restores the settings, and holds the request.
+    #[inline(never)]
+    pub(super) fn restore_first(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        sql: &[u8],
+        input: Input<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        let pool = self.server(on).pool;
+        if let Some(view) = self.pools.get_mut(pool) {
+            view.stats.received += input.bytes.len() as u64;
+        }
+        self.hold_unused(id, 0, input);
+        self.apply_first(id, on, sql, io);
+    }
+
+    /// Continues after an input with settings before it.
+    #[inline(never)]
+    pub(super) fn follow_restoring(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        ran: Ran,
+        input: Input<'_>,
+        restoring: Restoring,
+        io: &mut impl Io<X>,
+    ) {
+        let Ran { stop, used, begun_at, prefaced } = ran;
+        match stop {
+            Stop::Terminate => {
                 restoring.undo(self.server_mut(on));
-                self.follow_stop(id, on, ran, input, io);
+                self.drop_client(id, Leaving::Goodbye, io);
+            }
+            Stop::Violation(violation) => {
+                restoring.undo(self.server_mut(on));
+                self.violated(id, violation, io);
             }
             Stop::Incomplete | Stop::Outdated(_) | Stop::Signal(_) => {
                 // The messages before the first one that the server answers have their replies.
-                let from = ran.begun_at.unwrap_or_default();
-                let request = ran.prefaced.then(|| input.all()[from..ran.used].to_vec());
-                self.hold_unused(id, ran.used, input);
+                let from = begun_at.unwrap_or_default();
+                let request = prefaced.then(|| input.all()[from..used].to_vec());
+                self.hold_unused(id, used, input);
                 match request {
                     Some(request) => self.await_ahead(id, on, request, io),
                     None => self.restore_later(id, on, restoring, io),
