@@ -87,6 +87,16 @@ impl Config {
         Ok(())
     }
 
+    /// Reads the users and rules again, from the files that are named now. Earlier warnings and
+    /// errors are dropped.
+    pub fn reread_access(&mut self) {
+        self.warnings.clear();
+        self.errors.clear();
+        (self.auth_file_unread, self.hba_unread) = (false, false);
+        self.load_auth_file(|name| read_file(Path::new(&name)));
+        self.load_hba(read_text);
+    }
+
     /// As in PgBouncer, an unreadable file or an invalid line is a warning: clients that only it
     /// would let in are refused. On a reload, [`Self::keep_unread`] keeps the old rules if the new
     /// ones would let in nobody by mistake.

@@ -328,6 +328,23 @@ fn a_reload_whose_files_cannot_be_used_keeps_the_way_to_log_in() {
 }
 
 #[test]
+fn a_reload_with_mistakes_still_reads_the_users() {
+    let folder = Folder::new();
+    let users = folder.write("own.txt", "\"alice\" \"one\"\n").display().to_string();
+    let pooler = start(&folder, 1, None);
+    let controller = pooler.controller();
+    let ini = fs::read_to_string(folder.0.join("weir.ini")).unwrap();
+    folder.write("weir.ini", &format!("{ini}auth_type = md5\nauth_file = {users}\n"));
+    controller.reload().unwrap();
+    assert!(controller.config().auth_file.users.contains_key("alice"));
+    folder.write("own.txt", "\"bob\" \"two\"\n");
+    folder.write("weir.ini", &format!("{ini}auth_file = /no/such/file\nnonsense = 1\n"));
+    assert!(controller.reload().is_err());
+    let names: Vec<_> = controller.config().auth_file.users.keys().cloned().collect();
+    assert_eq!(names, ["bob"]);
+}
+
+#[test]
 fn unusable_tls_values_are_not_set() {
     let folder = Folder::new();
     let pooler = start(&folder, 1, None);

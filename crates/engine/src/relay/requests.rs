@@ -137,7 +137,7 @@ impl<X: Exchange> Engine<X> {
         let Some(ran) = self.run_requests(id, on, &input, preface.as_deref_mut(), io) else {
             return;
         };
-        match preface.and_then(|preface| preface.restoring()) {
+        match preface.and_then(|preface| (*preface).restoring()) {
             None => self.follow_stop(id, on, ran, input, io),
             Some(restoring) => self.follow_restoring(id, on, ran, input, restoring, io),
         }

@@ -33,7 +33,8 @@ impl Controller {
     /// thread that must not wait for the disk. Returns what has changed, a line for each.
     ///
     /// # Errors
-    /// When there is no file or it has mistakes, the old configuration stays in force. When an
+    /// When there is no file or it has mistakes, the old configuration stays in force, but users and
+    /// rules are read again, so that a role which was locked out does not stay. When an
     /// additional file cannot be used, its old content stays in force, and everything else is
     /// applied. The reasons have been logged.
     pub fn reload(&self) -> Result<Vec<String>, ReloadError> {
@@ -66,6 +67,7 @@ impl Controller {
                     mistakes.mistakes.iter().for_each(|mistake| error!("{mistake}"));
                 }
                 warning!("{error}");
+                reread_access(control, &running);
                 return Err(error);
             }
         };
@@ -150,6 +152,16 @@ impl Controller {
         let log_kept = put_in_force(control, Arc::new(config));
         Ok(notice.or(log_kept))
     }
+}
+
+/// Reads the files with users and rules again, which an old configuration names.
+fn reread_access(control: &Control, running: &Config) {
+    let mut config = Config::clone(running);
+    config.reread_access();
+    let kept = config.keep_unread(running);
+    report(&config);
+    kept.iter().for_each(|line| warning!("{line}"));
+    let _already_an_error = put_in_force(control, Arc::new(config));
 }
 
 fn report(config: &Config) {

@@ -46,6 +46,26 @@ fn only_the_right_password_of_a_known_role_lets_in() {
     assert_ne!(refusal(&server, "auth_trust", ""), Default::default());
 }
 
+/// A role may choose its own verifier.
+#[test]
+fn a_verifier_of_any_length_harms_nobody_else() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    let zeros = "A".repeat(43);
+    let salt = "A".repeat(100_000);
+    let long = format!("ALTER ROLE app PASSWORD 'SCRAM-SHA-256$4096:{salt}${zeros}=:{zeros}='");
+    let kept = "SELECT rolpassword FROM pg_authid WHERE rolname = 'app'";
+    let before = server.sql("postgres", kept)[0][0].clone().expect("it has one");
+    server.sql("postgres", &long);
+    server.sql("postgres", "CREATE ROLE later LOGIN PASSWORD 'one'");
+    until(&server, "a role behind it", "later", "one", true);
+    until(&server, "its own password", Role::APP, Role::APP_PASSWORD, false);
+    server.sql("postgres", &format!("ALTER ROLE app PASSWORD '{before}'"));
+    until(&server, "its own password again", Role::APP, Role::APP_PASSWORD, true);
+}
+
 #[test]
 fn changes_of_a_role_are_seen_within_a_second() {
     if !support::only_weir() {

@@ -104,6 +104,8 @@ fn orders_reach_the_pooler() {
     let mut client = server.client(&database);
     let backend = client.value("SELECT pg_backend_pid()");
     let mut superuser = server.superuser("postgres");
+    let refused = superuser.query("SELECT weir_order(NULL, NULL)").error.expect("no order");
+    assert_eq!(refused.code(), "22004");
     superuser.rows(&format!("SELECT weir_pause('{database}')"));
     assert!(server.backends(&database).is_empty());
     client.send(testkit::frontend::query("SELECT pg_backend_pid()"));
@@ -187,6 +189,7 @@ fn without_a_pooler_the_functions_say_so() {
     }
     let server = server("");
     server.set("weir.program", "/nonexistent/weir");
+    server.log_contains(&["got SIGHUP, re-reading config"]);
     support::kill9(server.pooler_pid());
     server.log_contains(&["/nonexistent/weir", "No such file"]);
     let mut superuser = server.superuser("postgres");

@@ -93,7 +93,7 @@ impl Preface {
         Some(Box::new(preface))
     }
 
-    pub(super) fn restoring(self: Box<Self>) -> Option<Restoring> {
+    pub(super) fn restoring(self) -> Option<Restoring> {
         self.restoring
     }
 
