@@ -175,7 +175,7 @@ write_config(StringInfo out)
 }
 
 /*
- * Writes the files of the pooler. Who may log in does not depend on weir.config_file: with a
+ * Writes the files of the pooler. Logins do not depend on weir.config_file: with a
  * mistake there, a running pooler keeps its other settings. False: none must be started.
  */
 static bool

@@ -48,12 +48,8 @@ impl<X: Exchange> Engine<X> {
         sql: &[u8],
         io: &mut impl Io<X>,
     ) {
-        let now = io.now();
-        let server = self.server_mut(on);
-        let waiter = Waiter::served(id, server.pool, now);
-        server.enter(ServerPhase::Preparing(Preparation::Apply));
-        (server.own_error, server.times.asked_at, server.unnamed) = (None, now, 0);
-        self.client_mut(id).enter(ClientPhase::Preparing(waiter));
+        self.await_settings(id, on, Preparation::Apply, io);
+        self.server_mut(on).unnamed = 0;
         let mut messages = Vec::new();
         frontend::query(&mut messages, sql);
         self.ask(on, &[Expect::Query], 0, &messages, io);
@@ -68,15 +64,19 @@ impl<X: Exchange> Engine<X> {
         request: Vec<u8>,
         io: &mut impl Io<X>,
     ) {
+        self.await_settings(id, on, Preparation::Ahead(request), io);
+    }
+
+    fn await_settings(&mut self, id: ClientId, on: ServerId, step: Preparation, io: &impl Io<X>) {
         let now = io.now();
         let server = self.server_mut(on);
         let waiter = Waiter::served(id, server.pool, now);
         (server.own_error, server.times.asked_at) = (None, now);
-        server.enter(ServerPhase::Preparing(Preparation::Ahead(request)));
+        server.enter(ServerPhase::Preparing(step));
         self.client_mut(id).enter(ClientPhase::Preparing(waiter));
     }
 
-    /// The server has answered the settings. Now if the replies to the request follow.
+    /// The server has answered the settings. Returns Now if replies to the request follow.
     pub(crate) fn ahead_answered(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
         let server = self.server_mut(on);
         if server.own_error.is_some() {
@@ -91,9 +91,7 @@ impl<X: Exchange> Engine<X> {
         self.go_on(id, io);
         Readable::Now
     }
-}
 
-impl<X: Exchange> Engine<X> {
     /// Sends the request to another server, since this one has not run it.
     pub(crate) fn move_ahead(
         &mut self,

@@ -5,7 +5,6 @@
 //! change or remember it.
 
 use config::PoolMode;
-use thin_vec::ThinVec;
 use wire::error_fields::ErrorFields;
 use wire::sqlstate::FEATURE_NOT_SUPPORTED;
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
@@ -27,6 +26,7 @@ use crate::vars::TrackedNames;
 use crate::watch::{Sent as Watchable, Watch};
 
 mod doubt;
+mod input;
 mod keeping;
 mod lending;
 mod naming;
@@ -38,6 +38,7 @@ mod signals;
 mod statements;
 mod texts;
 
+use input::Input;
 use keeping::Keeping;
 use restoring::{Due, Preface};
 pub(crate) use signals::call_of;
@@ -65,22 +66,6 @@ enum Stop {
     Outdated(Used),
     /// The message in front signals another client. Weir finds out the answer first.
     Signal(Call),
-}
-
-/// Bytes from a client. `joined` has them after those that were held.
-struct Input<'a> {
-    joined: Option<ThinVec<u8>>,
-    bytes: &'a [u8],
-}
-
-impl<'a> Input<'a> {
-    fn take(client: &mut Client, bytes: &'a [u8]) -> Self {
-        Self { joined: client.stream.take_joined(bytes), bytes }
-    }
-
-    fn all(&self) -> &[u8] {
-        self.joined.as_deref().unwrap_or(self.bytes)
-    }
 }
 
 /// An input that was handled.
@@ -251,10 +236,7 @@ impl<X: Exchange> Engine<X> {
     /// The rest of an input is held until it can be handled.
     #[inline(always)]
     fn hold_unused(&mut self, id: ClientId, used: usize, input: Input<'_>) {
-        if used < input.all().len() {
-            let Input { joined, bytes } = input;
-            self.clients[id.0 as usize].stream.hold_rest(joined, bytes, used);
-        }
+        input.hold_rest(&mut self.clients[id.0 as usize], used);
     }
 
     #[cold]

@@ -111,7 +111,7 @@ fn a_file_of_settings_is_read_and_its_mistakes_are_named() {
     });
     assert_eq!(other.value("SELECT current_database()"), "postgres");
     assert_eq!(server.pooler_pid(), before);
-    // Who may log in does not depend on the file.
+    // Logins do not depend on the file.
     server.sql("postgres", "CREATE ROLE late LOGIN PASSWORD 'one'");
     eventually("a role that is made meanwhile can log in", Duration::from_secs(10), || {
         server.login("late", "postgres", "one").ok().map(drop)
