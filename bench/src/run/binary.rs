@@ -69,7 +69,7 @@ fn find_pgbouncer() -> Result<PathBuf> {
 }
 
 impl Binary {
-    /// Asks the program what it is: Weir says first which PgBouncer it equals, then its own version.
+    /// Asks the program for its version.
     fn new(workplace: &Workplace, program: &Path) -> Result<Self> {
         let path = within_reach(workplace, program)?;
         let output = Command::new(&path)
@@ -80,10 +80,7 @@ impl Binary {
         let first = text.lines().next().unwrap_or_default().trim();
         let make = parse_version(first)
             .with_context(|| format!("{} -V says {first:?}", program.display()))?;
-        Ok(match text.lines().find(|line| line.starts_with("Weir")) {
-            Some(own) => Self { path, label: own.to_owned(), make: Make::Weir },
-            None => Self { path, label: first.to_owned(), make },
-        })
+        Ok(Self { path, label: first.to_owned(), make })
     }
 
     /// Whether named prepared statements work in transaction mode; PgBouncer's do from 1.21 on.
@@ -129,8 +126,13 @@ fn within_reach(workplace: &Workplace, program: &Path) -> Result<PathBuf> {
 }
 
 /// `PgBouncer 1.18.0` and what may follow.
+/// Weir names the PgBouncer that it equals, and its own version in parentheses.
 fn parse_version(line: &str) -> Option<Make> {
-    let mut numbers = line.strip_prefix("PgBouncer ")?.split('.').map(str::parse);
+    let release = line.strip_prefix("PgBouncer ")?;
+    if release.contains("(Weir ") {
+        return Some(Make::Weir);
+    }
+    let mut numbers = release.split('.').map(str::parse);
     Some(Make::PgBouncer(numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
@@ -142,6 +144,7 @@ mod tests {
     fn a_version_is_read_from_either_pooler() {
         assert_eq!(parse_version("PgBouncer 1.18.0"), Some(Make::PgBouncer(1, 18)));
         assert_eq!(parse_version("PgBouncer 1.25.2"), Some(Make::PgBouncer(1, 25)));
+        assert_eq!(parse_version(&config::version()), Some(Make::Weir));
         assert_eq!(parse_version("weir 0.1.0"), None);
     }
 }
