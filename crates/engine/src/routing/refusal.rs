@@ -8,7 +8,7 @@ use wire::{HEADER_LEN, Header, backend};
 /// No more bytes of a reader's replies are held. A standby's error is shorter.
 const HELD_LEN_MAX: usize = 65_536;
 
-/// What a reader's replies to a request say so far.
+/// The verdict on a reader's replies to a request, as far as they have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// Nothing that depends on the outcome.

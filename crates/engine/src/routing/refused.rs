@@ -15,7 +15,7 @@ use crate::routing::refusal::{Word, word};
 use crate::server::{Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
-/// What becomes of a reader's first replies.
+/// The treatment of a reader's first replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judged {
     /// They are held until more of them arrives.
