@@ -5,6 +5,8 @@
 use wire::error_fields::ErrorFields;
 use wire::{HEADER_LEN, Header, backend};
 
+use crate::relay::kept_request::is_changed_result;
+
 /// No more bytes of a reader's replies are held. A standby's error is shorter.
 const HELD_LEN_MAX: usize = 65_536;
 
@@ -28,33 +30,39 @@ pub(super) fn word(replies: &[u8]) -> Word {
     loop {
         let rest = &replies[at..];
         let header = match Header::parse(rest) {
+            Ok(Some(header)) if depends_on_outcome(header.code, refuses) => return Word::Answers,
             Ok(Some(header)) if header.total <= rest.len() => header,
             // The rest is not there yet.
             Ok(_) if replies.len() < HELD_LEN_MAX => return Word::Open,
             Ok(_) | Err(_) => return Word::Answers,
         };
         match header.code {
-            backend::READY_FOR_QUERY if refuses => return Word::Refuses,
-            backend::ERROR if !refuses => {
+            backend::READY_FOR_QUERY => return Word::Refuses,
+            backend::ERROR => {
                 let body = &rest[HEADER_LEN..header.total];
                 let Ok(error) = ErrorFields::decode(body) else { return Word::Answers };
                 if error.ends_session() {
                     return Word::Leaves;
                 }
-                if !is_refusal(error.sqlstate()) {
+                // A client that was told other columns gets the error from the writer, too.
+                if !is_refusal(error.sqlstate()) || is_changed_result(&error) {
                     return Word::Answers;
                 }
                 refuses = true;
             }
-            code if depends_on_outcome(code) => return Word::Answers,
             _ => {}
         }
         at += header.total;
     }
 }
 
-/// Does PostgreSQL send this message only if it executes the request?
-fn depends_on_outcome(code: u8) -> bool {
+/// Does PostgreSQL send this message only if it executes the request, or after it has refused it?
+fn depends_on_outcome(code: u8, refuses: bool) -> bool {
+    match code {
+        backend::ERROR => return refuses,
+        backend::READY_FOR_QUERY => return !refuses,
+        _ => {}
+    }
     !matches!(
         code,
         backend::PARSE_COMPLETE
@@ -136,6 +144,21 @@ mod tests {
             assert_eq!(word(&replies), Word::Answers, "{code}");
         }
         let replies = [preface(), error("ERROR", "22012"), ready()].concat();
+        assert_eq!(word(&replies), Word::Answers);
+    }
+
+    #[test]
+    fn a_row_is_an_answer_before_all_of_it_is_there() {
+        let row = message(b'D', &vec![0; HELD_LEN_MAX]);
+        assert_eq!(word(&[preface(), row[..5].to_vec()].concat()), Word::Answers);
+    }
+
+    #[test]
+    fn a_changed_result_is_an_answer() {
+        let mut fields = ErrorFields::new("ERROR", "0A000", "cached plan must not change ...");
+        fields.replace(b'R', b"RevalidateCachedQuery".as_slice());
+        let mut replies = Vec::new();
+        backend::error(&mut replies, &fields);
         assert_eq!(word(&replies), Word::Answers);
     }
 
