@@ -44,7 +44,7 @@ pub(super) fn word(replies: &[u8]) -> Word {
                 if error.ends_session() {
                     return Word::Leaves;
                 }
-                // A client that was told other columns gets the error from the writer, too.
+                // The writer, too, refuses a statement whose result has changed.
                 if !is_refusal(error.sqlstate()) || is_changed_result(&error) {
                     return Word::Answers;
                 }
