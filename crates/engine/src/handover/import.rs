@@ -20,6 +20,7 @@ use crate::handover::records::{
     WorkerRecords,
 };
 use crate::ids::{ClientId, Identity, ServerId};
+use crate::login::auth::{Login, Peer};
 use crate::notify::listening::{Listening, News};
 use crate::relay::prepared::{DOUBTFUL, Statement};
 use crate::server::{Server, ServerLogin, ServerPhase};
@@ -205,7 +206,8 @@ impl<X: Exchange> Engine<X> {
             self.keys.insert(record.key, id);
         }
         let serial = self.exchange.next_connection();
-        let mut client = Client::new(serial, Default::default(), record.connected_at, identity);
+        let login = Login::new(Peer::default(), identity);
+        let mut client = Client::new(serial, login, record.connected_at);
         client.enter(if on.is_some() { ClientPhase::Linked } else { ClientPhase::Idle });
         client.counted = record.is_counted;
         client.pool = pool;

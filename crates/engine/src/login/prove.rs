@@ -35,12 +35,14 @@ impl<X: Exchange> Engine<X> {
     /// Checks the client's password.
     pub(crate) fn prove(&mut self, id: ClientId, password: &[u8], io: &mut impl Io<X>) -> Step {
         let login = self.login_mut(id);
-        let (mut database, user) = (login.database.clone(), login.user.clone());
-        if self.is_console(&database) {
-            self.config.proof_database().clone_into(&mut database);
-        }
-        let Some(pool) = self.find_pool(&database, &user) else {
-            return Step::Refuse(no_database(&database));
+        let requested = login.requested.clone();
+        let config = self.config.clone();
+        let database = match self.is_console(&requested.database) {
+            true => config.proof_database(),
+            false => &requested.database,
+        };
+        let Some(pool) = self.find_pool(database, &requested.user) else {
+            return Step::Refuse(no_database(database));
         };
         if self.is_proven(pool, password) {
             return self.authenticated(id, io);
@@ -57,8 +59,8 @@ impl<X: Exchange> Engine<X> {
 
     /// The server that was opened for it has proven the client's password.
     pub(crate) fn proven(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
-        let database = self.login_mut(id).database.clone();
-        if !self.is_console(&database) {
+        let requested = self.login_mut(id).requested.clone();
+        if !self.is_console(&requested.database) {
             return self.enter_pool(id, pool, io);
         }
         let step = self.authenticated(id, io);
