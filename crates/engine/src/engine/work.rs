@@ -22,6 +22,8 @@ pub(crate) enum Work {
     Join(Joining),
     /// Give the server to the client, which wants to prove its password.
     Prove { server: ServerId, serial: u64, client: ClientId },
+    /// Let the client in, whose password is known to be right.
+    Admit { client: ClientId, serial: u64 },
     /// Decide what happens to a server whose client has left.
     TakeBack { server: ServerId, serial: u64, left: Left },
     /// Open a server whose place in the pool is reserved.
@@ -111,6 +113,12 @@ impl<X: Exchange> Engine<X> {
                         true => self.prove_by(client, server, io),
                         false => self.place(server, io),
                     }
+                }
+            }
+            Work::Admit { client, serial } => {
+                let found = self.clients.get(client.0 as usize);
+                if found.is_some_and(|found| found.serial == serial) {
+                    self.admit(client, io);
                 }
             }
             Work::TakeBack { server, serial, left } => {
