@@ -6,14 +6,14 @@ use sql::{Seen, Signs};
 use crate::client::Client;
 use crate::relay::ledger::{Entry, Undo};
 use crate::relay::prepared::ServerStatements;
-use crate::session::state::AllLent;
+use crate::session::on_server::SessionBox;
 
 /// A sent message has had no effect. Restores the records from before it.
 pub(crate) fn undo(
     entry: Entry,
     statements: &mut ServerStatements,
     unnamed: &mut u64,
-    lent: &mut AllLent,
+    session: &mut SessionBox,
     client: Option<&mut Client>,
 ) {
     let Some(undo) = entry.undo else { return };
@@ -29,7 +29,9 @@ pub(crate) fn undo(
             }
         }
         Undo::Close { name, statement, since, lent: was_lent } => {
-            lent.extend(was_lent.map(|lent| (name.clone(), lent)));
+            if let Some(lent) = was_lent {
+                session.own().lent.insert(name.clone(), lent);
+            }
             if let Some(client) = client {
                 client.statements.restore(name, statement, since);
             }
@@ -59,8 +61,8 @@ pub(crate) fn undo(
         Undo::PrepareUnnamed if *unnamed > entry.serial => {}
         Undo::PrepareUnnamed => *unnamed = 0,
         Undo::Lend { name } => {
-            if lent.get(&name).is_some_and(|lent| lent.since == entry.serial) {
-                lent.remove(&name);
+            if session.lent.get(&name).is_some_and(|lent| lent.since == entry.serial) {
+                session.own().lent.remove(&name);
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::lifecycle::link::Readable;
 use crate::server::Settling;
 use std::collections::{BTreeSet, HashSet};
 
-use config::Unsupported;
+use config::{PoolMode, Unsupported};
 use sql::Signs;
 use wire::{backend, frontend};
 
@@ -51,18 +51,19 @@ impl<X: Exchange> Engine<X> {
         let is_held = matches!(self.client(id).phase, ClientPhase::Preparing(_));
         let server = self.server_mut(on);
         let signs = server.session.traces.signs;
-        (server.session.context_changed, server.session.may_set) =
-            (server.session.traces.put_off, server.session.traces.put_off);
+        server.context_changed = server.session.traces.put_off;
+        server.session.own().may_set = server.context_changed;
         if server.session.state_report.is_some() && !server.needs_verdict() && !is_held {
             // The session contains what it contained before, and nothing else.
-            (server.session.traces, server.session.resets) = (Traces::default(), Resets::default());
+            let session = server.session.own();
+            (session.traces, session.resets) = (Traces::default(), Resets::default());
             if !server.has_traces() {
-                server.session.before = None;
+                server.session.own().before = None;
                 return self.unlink(id, on, io);
             }
         }
         if server.session.traces.is_empty() {
-            server.session.before = None;
+            server.session.own().before = None;
         }
         if !server.session.traces.are_due() {
             self.tell_untold(id, io);
@@ -112,7 +113,7 @@ impl<X: Exchange> Engine<X> {
     /// behind, a reload has changed the server's default, and the probe shows that.
     #[inline(always)]
     pub(crate) fn doubt_changed_values(&mut self, id: ClientId, on: ServerId) {
-        if self.servers[on.0 as usize].session.before.is_some() {
+        if self.servers[on.0 as usize].session.get().is_some_and(|own| own.before.is_some()) {
             self.compare_values(id, on);
         }
     }
@@ -203,17 +204,18 @@ impl<X: Exchange> Engine<X> {
         let traces = server.session.traces;
         match left {
             Some(_) => {
-                server.session.traces = Traces::default();
-                server.session.setting_names = None;
+                let session = server.session.own();
+                (session.traces, session.setting_names) = (Traces::default(), None);
             }
             // The probe failed, so nothing is known about the change, and no trace may be
             // forgotten.
             None => {
-                server.session.traces.put_off = true;
-                (server.session.context_changed, server.session.may_set) = (true, true);
+                server.context_changed = true;
+                let session = server.session.own();
+                (session.may_set, session.traces.put_off) = (true, true);
             }
         }
-        let lent = std::mem::take(&mut server.session.lent);
+        let lent = std::mem::take(&mut server.session.own().lent);
         let mut pins = unseen;
         if !server.session.drawn.is_empty() {
             pins |= Pins::DRAWN;
@@ -242,7 +244,7 @@ impl<X: Exchange> Engine<X> {
             }
         }
         if pins.is_empty() {
-            self.server_mut(on).session.pinned = None;
+            self.server_mut(on).session.own().pinned = None;
             return self.unlink(id, on, io);
         }
         self.pin(on, pins, traces.knows_text, io);
@@ -260,15 +262,16 @@ impl<X: Exchange> Engine<X> {
         let serial = self.client(id).serial;
         let server = self.server_mut(on);
         let (mut pins, pool) = (server.unseen_pins(), server.pool);
-        let Some(report) = &mut server.session.state_report else { return pins };
+        let session = server.session.own();
+        let Some(report) = &mut session.state_report else { return pins };
         let events = report.events();
         match is_known {
             true => report.judged(),
             false => report.put_off(),
         }
         if events.discards {
-            server.session.numbers = Numbers::Of(serial);
-            if let Some(pinned) = &mut server.session.pinned {
+            session.numbers = Numbers::Of(serial);
+            if let Some(pinned) = &mut session.pinned {
                 pinned.pins = pinned.pins.without(Pins::SEQUENCE);
             }
         }
@@ -332,13 +335,13 @@ impl<X: Exchange> Engine<X> {
     fn pin(&mut self, on: ServerId, pins: Pins, knows_text: bool, io: &mut impl Io<X>) {
         let since = io.now();
         let server = self.server_mut(on);
-        if let Some(pinned) = &mut server.session.pinned {
+        if let Some(pinned) = server.pinned_mut() {
             pinned.pins = pins;
             return;
         }
         let fingerprint = if knows_text { server.session.text.fingerprint() } else { 0 };
         let pinned = Pinned { pins, since, fingerprint };
-        server.session.pinned = Some(Box::new(pinned));
+        server.session.own().pinned = Some(Box::new(pinned));
         let pool = server.pool;
         let identity = self.view(pool).identity.clone();
         let name = (identity.database.as_str(), identity.user.as_str());
@@ -359,8 +362,8 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let reports = server.session.state_report.is_some();
         let there = server.vars.clone();
-        let before = server.session.before.take().unwrap_or_else(|| there.clone());
-        let resets = std::mem::take(&mut server.session.resets);
+        let before = server.session.own().before.take().unwrap_or_else(|| there.clone());
+        let resets = std::mem::take(&mut server.session.own().resets);
         // If every message has failed, the texts have reset nothing.
         let resets = if traces.outcome.ran { resets } else { Resets::default() };
         let is_opaque = traces.outcome.ran && traces.signs.intersects(Signs::OPAQUE);
@@ -482,7 +485,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The client has left. Its session state is discarded.
     pub(crate) fn forget_session(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let pins = self.server(on).session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        let pins = self.server(on).pins();
         if !(pins | self.server(on).unseen_pins()).lasting().is_empty() {
             return self.close_server(on, CloseReason::StateCannotBeDiscarded, io);
         }
@@ -493,14 +496,18 @@ impl<X: Exchange> Engine<X> {
     /// The session state is discarded.
     pub(crate) fn session_forgotten(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
-        server.session.traces = Traces::default();
-        server.session.pinned = None;
-        server.session.drawn = DrawnNumbers::default();
-        server.session.lent.clear();
-        server.session.resets = Resets::default();
-        server.session.setting_names = None;
-        server.session.state_report.take_if(|report| !report.is_known());
-        server.session.state_report.iter_mut().for_each(|report| report.judged());
+        let session = server.session.own();
+        session.traces = Traces::default();
+        session.pinned = None;
+        session.drawn = DrawnNumbers::default();
+        session.lent.clear();
+        session.resets = Resets::default();
+        session.setting_names = None;
+        session.state_report.take_if(|report| !report.is_known());
+        session.state_report.iter_mut().for_each(|report| report.judged());
+        if server.mode != PoolMode::Auto {
+            server.session.end();
+        }
         server.drop_foreign_settings();
         self.settled(on, io);
     }
