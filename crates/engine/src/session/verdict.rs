@@ -23,12 +23,13 @@ use config::{PoolMode, Unsupported};
 use sql::Signs;
 use wire::{backend, frontend};
 
-use crate::client::{Client, ClientPhase};
+use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::relay::ledger::Expect;
 use crate::server::{Preparation, ServerPhase};
-use crate::session::carried::{Carried, ROLE, Setting};
+use crate::session::carried::Carried;
+use crate::session::new_values::{Ended, NewValues};
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::{self, Left, Probe, Topics};
 use crate::session::resets::Resets;
@@ -38,7 +39,7 @@ use crate::session::state_report;
 use crate::session::text_history::CANDIDATES_MAX;
 use crate::shell::{Event, Exchange, Io};
 use crate::values::Values;
-use crate::vars::{Slots, TrackedNames, Vars};
+use crate::vars::{Slots, Vars};
 
 const FORGET: &[u8] = b"DISCARD ALL";
 
@@ -358,72 +359,37 @@ impl<X: Exchange> Engine<X> {
         left: &Left,
         io: &mut impl Io<X>,
     ) -> bool {
-        self.client_mut(id).session_mut();
-        let server = self.server_mut(on);
-        let reports = server.session.state_report.is_some();
-        let there = server.vars.clone();
-        let before = server.session.own().before.take().unwrap_or_else(|| there.clone());
-        let resets = std::mem::take(&mut server.session.own().resets);
-        // If every message has failed, the texts have reset nothing.
-        let resets = if traces.outcome.ran { resets } else { Resets::default() };
-        let is_opaque = traces.outcome.ran && traces.signs.intersects(Signs::OPAQUE);
-        let names = self.names.clone();
-        let mut now_there = Vars::clone(&there);
-        if let Some(prepared) = &left.prepared {
-            now_there.prepared = prepared.clone();
-        }
-        if let Some(channels) = &left.channels {
-            now_there.channels = self.portable_channels(id, on, channels, left.pins);
-        }
-        let is_reset = |name: &str| traces.resets && resets.include(name.as_bytes());
-        let mut own = now_there.clone();
-        let had = &self.client(id).vars.prepared;
-        let prepared = match traces.deallocates {
-            true => now_there.prepared.clone(),
-            // Also the statements that the server could not prepare when the client was linked.
-            false => now_there.prepared.with(had.without(&before.prepared)),
-        };
         if let Some(settings) = &left.settings {
             self.learn_customs(on, settings);
-            // The server has never reported this parameter, so Weir cannot track it.
-            let untracked = |setting: &&Setting| {
-                names.slot(&setting.name).is_none_or(|slot| there.get(slot).is_none())
-            };
-            let carried = settings.all().iter().filter(untracked).cloned().collect();
-            now_there.carried = Carried::new(carried);
-            let session = self.client(id).session.as_deref();
-            let startup = session.map(|session| session.startup.clone()).unwrap_or_default();
-            // A report shows which of the two cases it is.
-            if !reports && !is_opaque {
-                keep_cleared(&mut now_there, &startup, &before, &resets);
-            }
-            own = now_there.clone();
-            go_back(&mut own, &startup, &before, settings);
-            go_back_tracked(&mut own, &startup, &before, is_reset, settings, &names);
-            let client = self.client_mut(id);
-            let is_set = settings.all().iter().filter_map(|one| names.slot(&one.name));
-            is_set.for_each(|slot| client.given.add(slot));
         }
-        stay_as_given(&mut own, self.client(id), &there, &names);
-        // A report tells which of the two cases it is.
-        if let Some(settings) = left.settings.as_ref().filter(|_| !reports) {
-            // A setting that an unseen reset may have changed has the server's default value.
-            let default = &self.server(on).welcome.vars;
-            let may_be_reset = |slot: usize| {
-                resets.may_include(names.name(slot).as_bytes())
-                    || is_opaque && there.get(slot) == default.get(slot)
-            };
-            let given = self.client(id).given;
-            let changed = |slot: usize| before.get(slot) != there.get(slot);
-            let is_kept = |slot: usize| given.has(slot) && changed(slot) && !may_be_reset(slot);
-            keep_given(&mut own, &before, is_kept, settings, &names);
-        }
-        own.prepared = prepared;
-        let changed = now_there != *there;
-        let now_there = self.shared_vars.share(Values::new(now_there));
+        let channels = left.channels.as_ref();
+        let channels = channels.map(|there| self.portable_channels(id, on, there, left.pins));
+        let client = &mut self.clients[id.0 as usize];
+        let startup = client.session_mut().startup.clone();
+        let server = &mut *self.servers[on.0 as usize];
+        let session = server.session.own();
+        let before = session.before.take().unwrap_or_else(|| server.vars.clone());
+        let ended = Ended {
+            names: &self.names,
+            left,
+            channels,
+            traces,
+            resets: std::mem::take(&mut session.resets),
+            reports: session.state_report.is_some(),
+            there: &server.vars,
+            before: &before,
+            at_login: &server.welcome.vars,
+            given: client.given,
+            startup: &startup,
+            own: &client.vars,
+        };
+        let NewValues { there, own, given } = ended.values();
+        let changed = there != *server.vars;
+        client.given = given;
+        let there = self.shared_vars.share(Values::new(there));
         let own = self.shared_vars.share(Values::new(own));
-        self.report_changes(id, &now_there, &own, io);
-        self.server_mut(on).vars = now_there;
+        self.report_changes(id, &there, &own, io);
+        self.server_mut(on).vars = there;
         self.client_mut(id).vars = own;
         changed
     }
@@ -510,90 +476,5 @@ impl<X: Exchange> Engine<X> {
         }
         server.drop_foreign_settings();
         self.settled(on, io);
-    }
-}
-
-/// An empty role or application setting looks like one that was reset. If no text reset it, the
-/// empty value is the client's value where the startup packet has another one.
-fn keep_cleared(there: &mut Vars, startup: &Vars, before: &Vars, resets: &Resets) {
-    let names = startup.carried.all().iter().map(|setting| &setting.name);
-    let cleared = names.filter(|name| before.carried.get(name).is_some());
-    let cleared = cleared.filter(|name| !resets.include(name)).filter_map(|name| {
-        let value: &[u8] = match &**name {
-            ROLE => b"none",
-            name if name.contains(&b'.') => b"",
-            _ => return None,
-        };
-        Some(Setting { name: name.clone(), value: value.into() })
-    });
-    let cleared: Vec<_> = cleared.collect();
-    there.carried = there.carried.with(cleared.iter());
-}
-
-/// RESET returns a setting to its value at the session's start. For the server that is its own
-/// login; for the client it is its startup packet, which the server has not seen. `before`: the
-/// server's values when the transaction began.
-fn go_back(own: &mut Vars, startup: &Vars, before: &Vars, there: &Carried) {
-    let mut settings = own.carried.all().to_vec();
-    for setting in startup.carried.all() {
-        let was_there = before.carried.get(&setting.name).is_some();
-        let is_missing =
-            there.get(&setting.name).is_none() && own.carried.get(&setting.name).is_none();
-        if was_there && is_missing {
-            settings.push(setting.clone());
-        }
-    }
-    own.carried = Carried::new(settings);
-}
-
-/// Keeps the client's value where the server itself has changed a parameter that the client does
-/// not follow (`replies/parameters.rs`).
-fn stay_as_given(own: &mut Vars, client: &Client, there: &Vars, names: &TrackedNames) {
-    for slot in 0..names.len() {
-        if let Some(value) = client.vars.get(slot)
-            && there.get(slot) != Some(value)
-            && client.given.has(slot)
-        {
-            own.set(slot, value);
-        }
-    }
-}
-
-/// Keeps the client's own values that no text has reset. If the session does not count such a value
-/// as set, it equals the old default of the server, which a reload has changed.
-fn keep_given(
-    own: &mut Vars,
-    before: &Vars,
-    is_kept: impl Fn(usize) -> bool,
-    there: &Carried,
-    names: &TrackedNames,
-) {
-    for slot in (0..names.len()).filter(|slot| is_kept(*slot)) {
-        let is_set = there.all().iter().any(|one| names.slot(&one.name) == Some(slot));
-        if let Some(value) = before.get(slot)
-            && !is_set
-        {
-            own.set(slot, value);
-        }
-    }
-}
-
-/// A tracked parameter was reset if the session no longer sets it and its value has changed. If the
-/// old value was the server's default, it was reset only if a text reset it by name.
-fn go_back_tracked(
-    own: &mut Vars,
-    startup: &Vars,
-    before: &Vars,
-    resets: impl Fn(&str) -> bool,
-    there: &Carried,
-    names: &TrackedNames,
-) {
-    for slot in 0..names.len() {
-        let is_set = there.all().iter().any(|one| names.slot(&one.name) == Some(slot));
-        let changed = before.get(slot) != own.get(slot);
-        let is_reset = !is_set && (changed || resets(names.name(slot)));
-        if let (Some(value), true) = (startup.get(slot), is_reset) {
-            own.set(slot, value);
-        }
     }
 }

@@ -69,8 +69,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "session/verdict.rs",
-            "go_back(&mut own, &startup, &before, settings);",
+            "session/new_values.rs",
+            "go_back(&mut own, self.startup, self.before, settings);",
             "",
         )],
     },
