@@ -69,14 +69,14 @@ pub(crate) fn guard(options: &GuardOptions) -> Result<()> {
     );
     fs::create_dir_all(&options.profiles)?;
     let mut worse = Vec::new();
-    println!("{:<16} {:>12} {:>9}", "row", "instructions", "change");
+    println!("{:<24} {:>12} {:>9}", "row", "instructions", "change");
     let (rows, patterns) = select(&options.rows)?;
     for steps in rows {
         let cost = count(&steps, steps.name, &options.profiles)?;
         let known = record.instructions.insert(steps.name.to_owned(), cost);
         let change = known.map(|known| (cost / known - 1.0) * 100.0);
         let shown = change.map_or_else(|| "new".to_owned(), |change| format!("{change:+.2} %"));
-        println!("{:<16} {cost:>12.1} {shown:>9}", steps.name);
+        println!("{:<24} {cost:>12.1} {shown:>9}", steps.name);
         if change.is_none_or(|change| change > TOLERANCE) {
             worse.push(steps.name);
         }

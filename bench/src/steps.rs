@@ -21,6 +21,8 @@ use crate::traffic::{Protocol, Traffic, Work};
 pub(crate) struct Steps {
     pub(crate) name: &'static str,
     pool_mode: &'static str,
+    /// A further line of the configuration.
+    line: &'static str,
     clients: usize,
     work: Work,
     /// Units of work that are counted: transactions, logins or results.
@@ -39,7 +41,7 @@ const SERVER_PORT: u16 = 5_432;
 
 const fn query(name: &'static str, clients: usize, protocol: Protocol) -> Steps {
     let pool_mode = "transaction";
-    Steps { name, pool_mode, clients, work: Work::Query(protocol), count: 2_000 }
+    Steps { name, pool_mode, line: "", clients, work: Work::Query(protocol), count: 2_000 }
 }
 
 /// The same in auto mode, with no state in any session.
@@ -47,7 +49,12 @@ const fn auto(name: &'static str, protocol: Protocol) -> Steps {
     Steps { pool_mode: "auto", ..query(name, 10, protocol) }
 }
 
-pub(crate) static ALL: [Steps; 10] = [
+/// The same while texts are watched, by this line of the configuration.
+const fn watched(name: &'static str, line: &'static str, protocol: Protocol) -> Steps {
+    Steps { line, ..query(name, 10, protocol) }
+}
+
+pub(crate) static ALL: [Steps; 14] = [
     query("simple-1", 1, Protocol::Simple),
     query("simple-10", 10, Protocol::Simple),
     query("simple-200", 200, Protocol::Simple),
@@ -56,9 +63,14 @@ pub(crate) static ALL: [Steps; 10] = [
     auto("auto-simple-10", Protocol::Simple),
     auto("auto-extended-10", Protocol::Extended),
     auto("auto-prepared-10", Protocol::Prepared),
+    watched("fingerprints-simple-10", "fingerprints = 1", Protocol::Simple),
+    watched("fingerprints-prepared-10", "fingerprints = 1", Protocol::Prepared),
+    watched("advise-simple-10", "advise = 1", Protocol::Simple),
+    watched("advise-prepared-10", "advise = 1", Protocol::Prepared),
     Steps {
         name: "login-trust",
         pool_mode: "transaction",
+        line: "",
         clients: 1,
         work: Work::Login,
         count: 500,
@@ -66,6 +78,7 @@ pub(crate) static ALL: [Steps; 10] = [
     Steps {
         name: "bulk-100",
         pool_mode: "transaction",
+        line: "",
         clients: 1,
         work: Work::Bulk { row_bytes: 100, total_bytes: RESULT_BYTES },
         count: 20,
@@ -75,7 +88,7 @@ pub(crate) static ALL: [Steps; 10] = [
 /// Floods of so many messages each, `count` of them in all.
 pub(crate) fn floods(pattern: Pattern, messages: u64, count: u64) -> Steps {
     let work = Work::Flood { pattern, messages };
-    Steps { name: pattern.name(), pool_mode: "transaction", clients: 1, work, count }
+    Steps { name: pattern.name(), pool_mode: "transaction", line: "", clients: 1, work, count }
 }
 
 /// The one of that name. That of a flood is followed by the length of each and the messages in all.
@@ -156,8 +169,9 @@ impl Steps {
              max_prepared_statements = 200\n\
              log_connections = 0\n\
              log_disconnections = 0\n\
-             log_stats = 0\n",
-            self.pool_mode,
+             log_stats = 0\n\
+             {}\n",
+            self.pool_mode, self.line,
         );
         let path = folder.0.join("pgbouncer.ini");
         fs::write(&path, text)?;

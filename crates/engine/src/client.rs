@@ -185,7 +185,8 @@ impl Extended {
 }
 
 impl Client {
-    pub fn new(serial: u64, login: Login, now: Micros, nobody: Arc<Identity>) -> Self {
+    pub fn new(serial: u64, login: Login, now: Micros) -> Self {
+        let nobody = login.requested.clone();
         Self {
             phase: ClientPhase::Login(Box::new(login)),
             serial,

@@ -23,7 +23,7 @@ use crate::operator::stats::Stats;
 use crate::operator::transactions::Transactions;
 use crate::server::Server;
 use crate::session::text_history::TextHistory;
-use crate::settings::PoolSettings;
+use crate::settings::{PoolKey, PoolSettings};
 use crate::shell::{Exchange, Io};
 use crate::values::SharedVars;
 use crate::vars::TrackedNames;
@@ -63,6 +63,8 @@ pub struct Engine<X> {
     pub(crate) credentials: Credentials,
     /// A database made from `*` that has just got its first pool, until this is logged.
     pub(crate) new_autodb: Option<String>,
+    /// The key of the pool that was looked up last; kept for its memory.
+    pub(crate) sought: PoolKey,
     pub(crate) shared_vars: SharedVars,
     pub(crate) transactions: Transactions,
     /// The signs of known texts (`pool_mode = auto`).
@@ -116,6 +118,7 @@ impl<X: Exchange> Engine<X> {
             servers: Slab::new(),
             pools: PoolViews::default(),
             credentials: Credentials::default(),
+            sought: PoolKey::default(),
             shared_vars: SharedVars::default(),
             transactions: Transactions::default(),
             texts: sql::Cache::new(

@@ -223,6 +223,12 @@ pub(crate) fn login_failing(
     error
 }
 
+/// Does PostgreSQL's error say that it does not accept the user or the password? That is class 28 of the
+/// SQLSTATEs.
+pub(crate) fn judges_user(error: &ErrorFields) -> bool {
+    error.sqlstate().starts_with(b"28")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

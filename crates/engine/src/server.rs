@@ -24,9 +24,10 @@ use crate::relay::kept_request::{KeptRequest, Outline};
 use crate::relay::ledger::Ledger;
 use crate::relay::prepared::ServerStatements;
 use crate::relay::stream::Stream;
+use crate::session::ahead::Ahead;
 use crate::session::carried::Carried;
-use crate::session::on_server::ServerSession;
-use crate::session::pins::Pins;
+use crate::session::on_server::SessionBox;
+use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::Probe;
 use crate::session::sequences::DrawnNumbers;
 use crate::session::setting_names::SettingNames;
@@ -149,9 +150,9 @@ pub struct Server {
     pub own_error: Option<String>,
     /// The present transaction has changed the schema.
     pub changes_schema: bool,
-    pub session: ServerSession,
-    /// It has sent a notification for a client that has left it.
-    pub disturbed: bool,
+    /// May the present transaction have changed the parse context?
+    pub context_changed: bool,
+    pub session: SessionBox,
     /// Set if it speaks the replication protocol: it is used by one client only, and closed with
     /// it.
     pub replication: Option<ReplicationKind>,
@@ -182,8 +183,8 @@ impl Server {
             doomed: None,
             own_error: None,
             changes_schema: false,
-            session: ServerSession::default(),
-            disturbed: false,
+            context_changed: false,
+            session: SessionBox::default(),
             replication: None,
         }
     }
@@ -205,6 +206,14 @@ impl Server {
         }
     }
 
+    /// Begins to use the server in this mode.
+    pub fn use_in(&mut self, mode: PoolMode) {
+        self.mode = mode;
+        if mode == PoolMode::Auto {
+            self.session.own();
+        }
+    }
+
     /// Returns the mode in which the server is used, if the pool's mode is `pool` now. The server
     /// keeps its own mode, because no other mode knows what its client has left there. Exception:
     /// in transaction and statement mode, a session of session mode ends with the transaction.
@@ -217,8 +226,28 @@ impl Server {
 
     /// May a text have another meaning here, for a reason that the client's settings do not show?
     pub fn has_own_meanings(&self) -> bool {
-        let pins = self.session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
-        self.session.context_changed || pins.contains(Pins::TEMPORARY)
+        self.context_changed || self.pins().contains(Pins::TEMPORARY)
+    }
+
+    /// Returns the reasons for which its client keeps the server.
+    #[inline]
+    pub fn pins(&self) -> Pins {
+        let pinned = self.session.get().and_then(|own| own.pinned.as_deref());
+        pinned.map_or(Pins::NONE, |pinned| pinned.pins)
+    }
+
+    #[inline]
+    pub fn is_pinned(&self) -> bool {
+        self.session.get().is_some_and(|own| own.pinned.is_some())
+    }
+
+    pub fn pinned_mut(&mut self) -> Option<&mut Pinned> {
+        self.session.get_mut()?.pinned.as_deref_mut()
+    }
+
+    /// Returns what is known about sending settings and a request in one write, if that is possible.
+    pub fn ahead_mut(&mut self) -> Option<&mut Ahead> {
+        self.session.get_mut()?.ahead.as_deref_mut()
     }
 
     /// Prepares it for another worker, where this worker's serial numbers mean nothing.
@@ -230,20 +259,20 @@ impl Server {
         }
         self.unnamed = 0;
         // The clients' serial numbers mean nothing there.
-        if self.session.numbers != Numbers::Nobodys {
-            self.session.numbers = Numbers::Strangers;
+        if let Some(session) = self.session.get_mut()
+            && session.numbers != Numbers::Nobodys
+        {
+            session.numbers = Numbers::Strangers;
         }
     }
 
     /// Unlinks the client, which has this serial number.
     pub fn lose_client(&mut self, serial: u64) {
         self.client = None;
-        self.session.ahead.iter_mut().for_each(|ahead| drop(ahead.take()));
-        self.session.before = None;
-        self.session.deallocations.clear();
-        (self.session.context_changed, self.session.may_set) = (false, false);
-        self.session.last_draw = 0;
-        self.session.numbers = self.session.numbers.after(serial);
+        self.context_changed = false;
+        if let Some(session) = self.session.get_mut() {
+            session.lose_client(serial);
+        }
     }
 
     /// Has no other client drawn the numbers that `lastval` would return?
@@ -255,9 +284,10 @@ impl Server {
     /// None if the text was noted before.
     pub fn suspect(&mut self, signs: Signs, called: Called, text: Option<&[u8]>) {
         self.remember_vars();
-        self.session.traces.add(signs, called);
+        let session = self.session.own();
+        session.traces.add(signs, called);
         if let Some(text) = text {
-            self.session.traces.knows_text = self.session.text.keep(text);
+            session.traces.knows_text = session.text.keep(text);
         }
     }
 
@@ -301,11 +331,11 @@ impl Server {
             return;
         }
         let letters = self.letters_of_client();
-        let names =
-            self.session.setting_names.get_or_insert_with(|| SettingNames::new(letters).into());
+        let session = self.session.own();
+        let names = session.setting_names.get_or_insert_with(|| SettingNames::new(letters).into());
         names.letters = letters;
         note(names);
-        self.session.traces.incomplete |= names.incomplete;
+        session.traces.incomplete |= names.incomplete;
     }
 
     /// Do settings of its client go out with the next request?
@@ -338,16 +368,19 @@ impl Server {
     /// Remembers the values from before the transaction, when something may change them for the
     /// first time.
     pub fn remember_vars(&mut self) {
-        if self.session.traces.is_empty() && self.session.before.is_none() {
-            self.session.before = Some(self.vars.clone());
+        if let Some(session) = self.session.get_mut()
+            && session.traces.is_empty()
+            && session.before.is_none()
+        {
+            session.before = Some(self.vars.clone());
         }
     }
 
     /// Notes that the server has changed a parameter by itself, and its client has another value.
     pub fn has_changed_by_itself(&mut self) {
         // Texts that are parsed until the end of the transaction have the server's meaning.
-        self.session.context_changed = true;
-        if self.session.pinned.is_some() {
+        self.context_changed = true;
+        if self.is_pinned() {
             // A pinned server is not linked again, so it is probed.
             self.doubt_settings();
         }
@@ -355,15 +388,15 @@ impl Server {
 
     /// Has the server state of its client that another client must not see?
     pub fn has_traces(&self) -> bool {
-        self.session.pinned.is_some()
-            || !self.session.traces.is_empty()
-            || !self.session.drawn.is_empty()
+        self.session.get().is_some_and(|session| {
+            session.pinned.is_some() || !session.traces.is_empty() || !session.drawn.is_empty()
+        })
     }
 
     /// Is the server pinned because its client has asked for a drawn number?
     pub fn keeps_numbers(&self) -> bool {
         let asks = self.session.traces.signs.intersects(Signs::SEQUENCE);
-        asks || self.session.pinned.as_ref().is_some_and(|one| one.pins.contains(Pins::SEQUENCE))
+        asks || self.pins().contains(Pins::SEQUENCE)
     }
 
     /// Has its client asked for a drawn number without a text that shows it?
@@ -374,17 +407,17 @@ impl Server {
 
     /// Ends the hold for drawn numbers. Returns these numbers.
     pub fn take_hold(&mut self) -> DrawnNumbers {
-        if let Some(pinned) = &mut self.session.pinned {
+        let session = self.session.own();
+        if let Some(pinned) = &mut session.pinned {
             pinned.pins = pinned.pins.without(Pins::DRAWN);
         }
-        self.session.pinned.take_if(|pinned| pinned.pins.is_empty());
-        std::mem::take(&mut self.session.drawn)
+        session.pinned.take_if(|pinned| pinned.pins.is_empty());
+        std::mem::take(&mut session.drawn)
     }
 
     /// Is the server held because its client may ask for a drawn number?
     pub fn is_held(&self) -> bool {
-        let pins = self.session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
-        !self.session.drawn.is_empty() || pins.contains(Pins::DRAWN)
+        !self.session.drawn.is_empty() || self.pins().contains(Pins::DRAWN)
     }
 
     /// Has the server settings of a client that PostgreSQL does not report?
@@ -394,12 +427,14 @@ impl Server {
 
     /// Notes that the settings are unknown: no other client may see them.
     pub fn doubt_settings(&mut self) {
-        self.session.traces.signs |= Signs::SETTINGS | Signs::PREPARED;
+        self.session.own().traces.signs |= Signs::SETTINGS | Signs::PREPARED;
     }
 
     /// Notes a RESET, perhaps of `all` settings. In auto mode, a probe finds out what is left.
     pub fn was_reset(&mut self, all: bool, mode: PoolMode) {
-        self.session.traces.resets = true;
+        if let Some(session) = self.session.get_mut() {
+            session.traces.resets = true;
+        }
         match mode {
             PoolMode::Auto => {}
             PoolMode::Session | PoolMode::Transaction | PoolMode::Statement if all => {

@@ -15,7 +15,7 @@ use crate::routing::Place;
 const AUTO_STATEMENTS_MAX: u32 = 200;
 
 /// A pool's key: the database as clients name it, the user that servers log in as, and its place.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolKey {
     pub database: String,
     pub user: String,

@@ -328,9 +328,9 @@ fn signal_step(client: &mut Client) -> Option<&mut Step> {
 fn is_login_user(client: &Client, server: Option<&Server>) -> bool {
     let is_known = server.is_none_or(|server| {
         let may_differ = Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE | Signs::LOCAL;
-        let pins = server.session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        let pins = server.pins();
         !server.session.traces.signs.intersects(may_differ)
-            && !server.session.context_changed
+            && !server.context_changed
             && !pins.contains(Pins::UNVERIFIED)
     });
     let is_itself =

@@ -25,9 +25,9 @@ impl<X: Exchange> Engine<X> {
     /// Adds a new connection. Returns None if the table is full; then no error can be sent.
     pub fn accept(&mut self, peer: Peer, connected_at: Micros) -> Option<ClientId> {
         let id = ClientId(u32::try_from(self.clients.vacant_key()).ok()?);
-        let login = Login { peer, ..Login::default() };
+        let login = Login::new(peer, self.nobody.clone());
         let serial = self.exchange.next_connection();
-        self.clients.insert(Client::new(serial, login, connected_at, self.nobody.clone()));
+        self.clients.insert(Client::new(serial, login, connected_at));
         Some(id)
     }
 

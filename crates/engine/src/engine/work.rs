@@ -22,6 +22,8 @@ pub(crate) enum Work {
     Join(Joining),
     /// Give the server to the client, which wants to prove its password.
     Prove { server: ServerId, serial: u64, client: ClientId },
+    /// Let the client in, whose password is known to be right.
+    Admit { client: ClientId, serial: u64 },
     /// Decide what happens to a server whose client has left.
     TakeBack { server: ServerId, serial: u64, left: Left },
     /// Open a server whose place in the pool is reserved.
@@ -95,9 +97,8 @@ impl<X: Exchange> Engine<X> {
 
     fn join_later(&mut self, joining: Joining, io: &mut impl Io<X>) {
         let Joining { server, serial, waiter } = joining;
-        if self.is_without_client(server, serial) {
-            self.join_or_place(waiter, server, io);
-        }
+        self.assert_free(server, serial);
+        self.join_or_place(waiter, server, io);
     }
 
     fn work_on(&mut self, work: Work, io: &mut impl Io<X>) {
@@ -106,13 +107,19 @@ impl<X: Exchange> Engine<X> {
             Work::Route(id) => self.route_held(id, io),
             Work::Join(joining) => self.join_later(joining, io),
             Work::Prove { server, serial, client } => {
-                if self.is_without_client(server, serial) {
-                    match self.clients.contains(client.0 as usize) && self.proves(client) {
-                        true => self.prove_by(client, server, io),
-                        false => self.place(server, io),
-                    }
+                self.assert_free(server, serial);
+                match self.clients.contains(client.0 as usize) && self.proves(client) {
+                    true => self.prove_by(client, server, io),
+                    false => self.place(server, io),
                 }
             }
+            Work::Admit { client, serial } => {
+                let found = self.clients.get(client.0 as usize);
+                if found.is_some_and(|found| found.serial == serial) {
+                    self.admit(client, io);
+                }
+            }
+            // `Engine::refused` disconnects a client and closes its server, too.
             Work::TakeBack { server, serial, left } => {
                 if self.is_without_client(server, serial) {
                     self.take_back(server, left, io);
@@ -123,6 +130,13 @@ impl<X: Exchange> Engine<X> {
             }
             Work::Connect(pool) => self.connect_seated(pool, io),
         }
+    }
+
+    /// Nothing has happened to a server since it was chosen for a waiting client. Only the rest of one
+    /// event has run since then. That closes servers with a client, in a login, with an overdue reply
+    /// or in the pool. This one is none of these. KILL closes all, but empties the queue first.
+    fn assert_free(&self, server: ServerId, serial: u64) {
+        debug_assert!(self.is_without_client(server, serial), "the server has changed hands");
     }
 
     /// Does this server exist, without a client?

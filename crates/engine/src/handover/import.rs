@@ -20,10 +20,12 @@ use crate::handover::records::{
     WorkerRecords,
 };
 use crate::ids::{ClientId, Identity, ServerId};
+use crate::login::auth::{Login, Peer};
 use crate::notify::listening::{Listening, News};
 use crate::relay::prepared::{DOUBTFUL, Statement};
 use crate::server::{Server, ServerLogin, ServerPhase};
 use crate::session::carried::{Carried, Setting};
+use crate::session::on_server::ServerSession;
 use crate::session::pins::Pins;
 use crate::session::state::{Lent, Numbers, Session};
 use crate::shell::{Exchange, Io};
@@ -205,7 +207,8 @@ impl<X: Exchange> Engine<X> {
             self.keys.insert(record.key, id);
         }
         let serial = self.exchange.next_connection();
-        let mut client = Client::new(serial, Default::default(), record.connected_at, identity);
+        let login = Login::new(Peer::default(), identity);
+        let mut client = Client::new(serial, login, record.connected_at);
         client.enter(if on.is_some() { ClientPhase::Linked } else { ClientPhase::Idle });
         client.counted = record.is_counted;
         client.pool = pool;
@@ -235,8 +238,8 @@ impl<X: Exchange> Engine<X> {
             server.client = Some(id);
             server.enter(ServerPhase::Linked);
             server.replication = replicates;
-            if has_numbers {
-                server.session.numbers = Numbers::Of(serial);
+            if let Some(session) = server.session.get_mut().filter(|_| has_numbers) {
+                session.numbers = Numbers::Of(serial);
             }
         }
         (id, on)
@@ -254,7 +257,7 @@ impl<X: Exchange> Engine<X> {
     /// `unnamed`: the serial number here of its client's unnamed statement.
     fn import_server(
         &mut self,
-        record: ServerRecord,
+        mut record: ServerRecord,
         unnamed: u64,
         tables: &ImportTables,
     ) -> Option<ServerId> {
@@ -273,30 +276,20 @@ impl<X: Exchange> Engine<X> {
         let mut server = Server::new(pool, serial, ServerLogin::default(), record.connected_at);
         server.enter(ServerPhase::Settling(Settling::Fresh));
         server.epoch = epoch;
-        server.mode = PoolMode::of_word(&record.mode).unwrap_or(self.settings(pool).mode);
+        server.use_in(PoolMode::of_word(&record.mode).unwrap_or(self.settings(pool).mode));
         server.status = record.status;
         server.process_id = record.process_id;
-        server.secret = record.secret.into();
+        server.secret = std::mem::take(&mut record.secret).into();
         server.welcome = tables.welcome(record.welcome);
         server.vars = tables.vars(record.vars);
         server.unnamed = if record.unnamed_is_clients { unnamed } else { 0 };
-        server.session.pinned = record.pinned.map(Box::new);
-        server.session.state_report = record.state_report.map(Box::new);
         let is_unverified = record.pinned.is_some_and(|one| one.pins.contains(Pins::UNVERIFIED));
-        if (record.status != b'I' || is_unverified) && server.mode == PoolMode::Auto {
-            // The records do not contain what else its transaction has done.
-            server.session.traces.signs = Signs::of_bits(record.signs) | Signs::OPAQUE;
-            server.session.traces.outcome.ran = true;
-            server.session.traces.named = record.pins_by_name;
-            server.session.state_report.iter_mut().for_each(|report| report.resume());
-            (server.session.context_changed, server.session.may_set) = (true, true);
+        let is_in_doubt = record.status != b'I' || is_unverified;
+        if let Some(session) = server.session.get_mut() {
+            import_session(&mut record, is_in_doubt, session);
+            server.context_changed = is_in_doubt;
         }
-        server.session.numbers = Numbers::Strangers;
         server.changes_schema = record.changes_schema;
-        // Older than all later messages.
-        let lent = Lent { since: 0, is_placeholder: false };
-        server.session.lent =
-            record.lent.iter().map(|name| (name.as_slice().into(), lent)).collect();
         server.times.released_at = record.released_at;
         server.times.asked_at = record.asked_at;
         server.times.replied_at = record.replied_at;
@@ -352,6 +345,23 @@ impl<X: Exchange> Engine<X> {
             }
         }
     }
+}
+
+/// `is_in_doubt`: the records do not contain everything that its transaction has done.
+fn import_session(record: &mut ServerRecord, is_in_doubt: bool, session: &mut ServerSession) {
+    session.pinned = record.pinned.map(Box::new);
+    session.state_report = record.state_report.take().map(Box::new);
+    if is_in_doubt {
+        session.traces.signs = Signs::of_bits(record.signs) | Signs::OPAQUE;
+        session.traces.outcome.ran = true;
+        session.traces.named = record.pins_by_name;
+        session.state_report.iter_mut().for_each(|report| report.resume());
+        session.may_set = true;
+    }
+    session.numbers = Numbers::Strangers;
+    // Older than all later messages.
+    let lent = Lent { since: 0, is_placeholder: false };
+    session.lent = record.lent.iter().map(|name| (name.as_slice().into(), lent)).collect();
 }
 
 fn extended(record: ExtendedRecord, unnamed: u64, tables: &ImportTables) -> Box<Extended> {

@@ -17,7 +17,7 @@ use crate::engine::work::{Left, Work};
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::operator::failures::ServerFailure;
 use crate::operator::waits::WaitDetail;
-use crate::own_error::{Cause, OwnError, login_failing};
+use crate::own_error::{Cause, OwnError, judges_user, login_failing};
 use crate::relay::kept_request::QUESTIONS_MAX;
 use crate::relay::resend::Resend;
 use crate::server::{LoginStage, Preparation, Server, ServerPhase, ServerPurpose};
@@ -508,11 +508,18 @@ impl<X: Exchange> Engine<X> {
                 if error.sqlstate() == INVALID_PASSWORD.as_bytes() {
                     self.note_wrong_proof(client, now);
                 }
-                self.refuse_client(client, &error, io);
+                match purpose.password() {
+                    Some(password) => self.not_proven(client, pool, password, &error, io),
+                    None => self.refuse_client(client, &error, io),
+                }
             }
             return;
         }
         let waiters = self.exchange.pool(pool, |pool| {
+            if judges_user(&error) {
+                // The secret that was learnt with that password is no longer right.
+                pool.proven = None;
+            }
             let (retry_at, pause) = pool.next_attempt(refused, now);
             let failure =
                 Failure { error: cached, names_user: names_user(&error), retry_at, pause };

@@ -187,7 +187,7 @@ impl<X: Exchange> Engine<X> {
                 // The library does not notice a text that is invalid in the client's encoding.
                 if sql.is_ascii()
                     && self.may_go_ahead(id, on)
-                    && let Some(ahead) = &mut self.server_mut(on).session.ahead
+                    && let Some(ahead) = self.server_mut(on).ahead_mut()
                 {
                     ahead.put_off(sql);
                     return self.ready(id, on, io);
@@ -515,7 +515,9 @@ impl<X: Exchange> Engine<X> {
                 false => self.forget_session(on, io),
             };
         }
-        if std::mem::take(&mut server.disturbed) && !server.vars.channels.is_empty() {
+        let session = server.session.get_mut();
+        let was_disturbed = session.is_some_and(|own| std::mem::take(&mut own.disturbed));
+        if was_disturbed && !server.vars.channels.is_empty() {
             server.vars.change(|vars| vars.channels = Carried::default());
             server.enter(ServerPhase::Settling(Settling::Unlisten));
             return self.send_own_query(on, b"UNLISTEN *", io);

@@ -127,7 +127,8 @@ impl<X: Exchange> Engine<X> {
         };
         let mut server = Box::new(Server::new(pool, serial, login, io.now()));
         server.client = client;
-        (server.epoch, server.mode) = (epoch, mode);
+        server.epoch = epoch;
+        server.use_in(mode);
         let id = ServerId(self.servers.insert(server) as u32);
         if let Some(client) = client {
             self.client_mut(client).server = Some(id);
@@ -397,8 +398,9 @@ impl<X: Exchange> Engine<X> {
         let ahead = Ahead::of_login(&login);
         let ServerLogin { scram, welcome, purpose, challenged, state_report, .. } = *login;
         let reports = state_report.is_some();
-        server.session.ahead = ahead;
-        server.session.state_report = state_report.map(Box::new);
+        if let Some(session) = server.session.get_mut() {
+            (session.ahead, session.state_report) = (ahead, state_report.map(Box::new));
+        }
         let taken = now.saturating_sub(server.times.connected_at);
         self.view(pool).server_opened(taken);
         self.opening_ended();

@@ -14,14 +14,14 @@ use config::{AccessPolicy, AuthType, Config};
 use wire::scram::{ScramServer, ScramVerifier};
 use wire::secret::Secret;
 
-use crate::ids::{Micros, PoolId, Waiter};
+use crate::ids::{Identity, Micros, PoolId, Waiter};
 use crate::lifecycle::replication::Replication;
 use crate::login::server_secret::ServerSecret;
 use crate::own_error::{Cause, OwnError};
 use crate::vars::Vars;
 
 /// A login in progress.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Login {
     pub peer: Peer,
     pub step: LoginStep,
@@ -40,8 +40,7 @@ pub struct Login {
     /// that an external service accepted, or the SCRAM keys.
     pub proven: Option<Box<ServerSecret>>,
     /// The database and user that the client requested.
-    pub database: String,
-    pub user: String,
+    pub requested: Arc<Identity>,
 }
 
 /// The origin of a client, as far as it matters for its rights.
@@ -195,6 +194,23 @@ impl std::fmt::Debug for Proving {
 }
 
 impl Login {
+    /// `nobody` stands for the database and the user until the client has named them.
+    pub fn new(peer: Peer, nobody: Arc<Identity>) -> Self {
+        Self {
+            peer,
+            step: LoginStep::default(),
+            buffer: Vec::new(),
+            vars: Vars::default(),
+            replication: None,
+            credential: None,
+            held: false,
+            challenged_at: 0,
+            asked: false,
+            proven: None,
+            requested: nobody,
+        }
+    }
+
     /// Returns the client's place in a pool's queue, if it waits there.
     pub fn wait(&self) -> Option<Waiter> {
         match &self.step {

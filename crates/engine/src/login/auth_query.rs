@@ -105,7 +105,8 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn ask_about_user(&mut self, id: ClientId, io: &mut impl Io<X>) -> Option<Step> {
         let now = io.now();
         let ClientPhase::Login(login) = &self.client(id).phase else { return None };
-        let (database, user) = (&login.database, &login.user);
+        let requested = login.requested.clone();
+        let Identity { database, user } = &*requested;
         let is_console = self.is_console(database);
         if self.config.global.auth_type == AuthType::Pam && !is_console {
             let entry = self.config.database(database);
@@ -129,7 +130,7 @@ impl<X: Exchange> Engine<X> {
             user: question.auth_user.clone(),
             place: Place::Writer,
         };
-        let pool = self.pool_of(&entry, key);
+        let pool = self.pool_of(&entry, &key);
         if self.exchange.pool(pool, |pool| pool.disabled) {
             let why = format!("authentication database \"{}\" is disabled", question.shown);
             return Some(Step::Refuse(OwnError::new(Cause::DisabledDatabase, why)));
@@ -232,7 +233,7 @@ impl<X: Exchange> Engine<X> {
             steps.extend([Expect::Parse, Expect::Bind, Expect::Execute]);
         }
         frontend::parse(&mut out, b"", asking.query.as_bytes(), frontend::NO_TYPES);
-        frontend::bind_text(&mut out, b"", &[Some(login.user.as_bytes())]);
+        frontend::bind_text(&mut out, b"", &[Some(login.requested.user.as_bytes())]);
         frontend::describe_portal(&mut out, b"");
         frontend::execute(&mut out, b"", 0);
         frontend::sync(&mut out);
@@ -282,10 +283,11 @@ impl<X: Exchange> Engine<X> {
         let credential = self.credentials.of_secret(&user, secret.as_deref());
         let login = self.login_mut(id);
         login.asked = true;
-        if login.user != user {
-            let identity = Identity { database: login.database.clone(), user: user.clone() };
-            login.user = user;
-            if let Err(why) = self.recount_client(id, Arc::new(identity)) {
+        if login.requested.user != user {
+            let database = login.requested.database.clone();
+            let identity = Arc::new(Identity { database, user });
+            login.requested = identity.clone();
+            if let Err(why) = self.recount_client(id, identity) {
                 return self.disconnect(id, why, io);
             }
         }

@@ -5,7 +5,7 @@ use config::hba::IdentMap;
 
 use super::steps::Step;
 use crate::engine::Engine;
-use crate::ids::ClientId;
+use crate::ids::{ClientId, Identity};
 use crate::login::auth::Login;
 use crate::own_error::{Cause, OwnError};
 use crate::shell::{Event, Exchange, Io, Weight};
@@ -20,7 +20,8 @@ impl<X: Exchange> Engine<X> {
         let login = self.login_mut(id);
         let trouble = trouble(login, map);
         if let Some(message) = &trouble {
-            let name = (login.database.as_str(), login.user.as_str());
+            let Identity { database, user } = &*login.requested;
+            let name = (database.as_str(), user.as_str());
             io.event(Event::ClientRemark { client: id, name, weight: Weight::Error, message });
         }
         let accepted = trouble.is_none() && login.credential.is_some();
@@ -37,9 +38,9 @@ fn trouble(login: &Login, map: Option<&IdentMap>) -> Option<String> {
     }
     let is_named = |wanted: &str| secured.names.iter().any(|name| name == wanted);
     match map {
-        None if is_named(&login.user) => None,
+        None if is_named(&login.requested.user) => None,
         None => Some("TLS certificate name mismatch".into()),
-        Some(map) if map.who_may_be(&login.user).any(is_named) => None,
+        Some(map) if map.who_may_be(&login.requested.user).any(is_named) => None,
         Some(map) => Some(format!("ident map: {} does not have a match", map.name)),
     }
 }

@@ -47,7 +47,7 @@ impl<X: Exchange> Engine<X> {
         let Ok(password) = str::from_utf8(password).map(|text| Password(text.to_owned())) else {
             return Step::Refuse(judge.refusal());
         };
-        let user = self.login_mut(id).user.clone();
+        let user = self.login_mut(id).requested.user.clone();
         let check = Check::Password { judge: judge.clone(), user, password: password.clone() };
         self.check(id, Checking::Password { judge, password }, check, io)
     }
@@ -80,7 +80,7 @@ impl<X: Exchange> Engine<X> {
         let LoginStep::Checking(checking) = std::mem::take(&mut login.step) else { return };
         let (fits, refusal) = match (checking, checked) {
             (Checking::Peer(map), Checked::PeerName(name)) => {
-                let user = &login.user;
+                let user = &login.requested.user;
                 let fits = name.as_ref().is_some_and(|name| match &map {
                     Some(map) => map.who_may_be(user).any(|other| other == name),
                     None => name == user,

@@ -38,16 +38,17 @@ impl<X: Exchange> Engine<X> {
     /// Is this the user's password? The check takes as long for an unknown user.
     pub(super) fn accepts_cleartext(&mut self, id: ClientId, password: &[u8]) -> bool {
         let login = self.login_mut(id);
-        let user = login.user.clone();
+        let requested = login.requested.clone();
+        let user = &requested.user;
         match login.credential.clone() {
-            Some(known) => known.accepts(&user, password),
+            Some(known) => known.accepts(user, password),
             None => {
-                let secret = match self.decoy_secret(&user) {
-                    Some(Secret::Scram(_)) => Secret::Scram(self.decoy_verifier(&user)),
+                let secret = match self.decoy_secret(user) {
+                    Some(Secret::Scram(_)) => Secret::Scram(self.decoy_verifier(user)),
                     Some(other) => other,
                     None => Secret::Plain(String::new()),
                 };
-                let _ = Credential::new(secret).accepts(&user, password);
+                let _ = Credential::new(secret).accepts(user, password);
                 false
             }
         }

@@ -30,7 +30,7 @@ impl<X: Exchange> Engine<X> {
             return true;
         }
         let ClientPhase::Login(login) = &self.clients[id.0 as usize].phase else { return true };
-        let (origin, user) = (Origin::new(login.peer.address), login.user.as_str());
+        let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
         let may = self.exchange.limits(|limits| limits.guesses.may_try(origin, user, delay, now));
         self.login_mut(id).held = !may;
         may
@@ -40,7 +40,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn note_wrong_proof(&mut self, id: ClientId, now: Micros) {
         let delay = self.failure_delay();
         let ClientPhase::Login(login) = &self.clients[id.0 as usize].phase else { return };
-        let (origin, user) = (Origin::new(login.peer.address), login.user.as_str());
+        let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
         self.exchange.limits(|limits| limits.guesses.failed(origin, user, delay, now));
     }
 

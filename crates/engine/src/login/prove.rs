@@ -11,20 +11,25 @@
 //!                         └─ a place ──► login …
 //! ```
 //!
-//! Until a password was found right, the pool opens servers only to prove one. For the console, the
-//! password is proven at the database of the URL.
+//! Until a password was found right, the pool opens servers only to prove one.
+//!
+//! For the console, the password is proven at the database of the URL, and each time again: the
+//! password or the user's rights may have changed. Only if PostgreSQL cannot be asked now, a
+//! password that is known to be right is accepted.
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::server::Settling;
 use config::AccessPolicy;
+use wire::error_fields::ErrorFields;
 
-use crate::admission::pool::{Grant, Pool};
+use crate::admission::pool::{Grant, Parked, Pool};
 use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{ClientId, PoolId, ServerId, Waiter};
 use crate::login::auth::{LoginStep, Proving};
 use crate::login::steps::{Step, no_database};
+use crate::own_error::judges_user;
 use crate::server::{ServerPhase, ServerPurpose};
 use crate::shell::{Exchange, Io, Mail};
 
@@ -35,18 +40,22 @@ impl<X: Exchange> Engine<X> {
     /// Checks the client's password.
     pub(crate) fn prove(&mut self, id: ClientId, password: &[u8], io: &mut impl Io<X>) -> Step {
         let login = self.login_mut(id);
-        let (mut database, user) = (login.database.clone(), login.user.clone());
-        if self.is_console(&database) {
-            self.config.proof_database().clone_into(&mut database);
-        }
-        let Some(pool) = self.find_pool(&database, &user) else {
-            return Step::Refuse(no_database(&database));
+        let requested = login.requested.clone();
+        let config = self.config.clone();
+        let database = match self.is_console(&requested.database) {
+            true => config.proof_database(),
+            false => &requested.database,
+        };
+        let Some(pool) = self.find_pool(database, &requested.user) else {
+            return Step::Refuse(no_database(database));
         };
         if self.is_proven(pool, password) {
-            return self.authenticated(id, io);
+            return match self.wants_console(id) {
+                true => self.prove_again(id, pool, password, io),
+                false => self.authenticated(id, io),
+            };
         }
-        let proving = Proving { pool, password: password.to_vec(), waiter: None };
-        self.login_mut(id).step = LoginStep::Proving(proving);
+        self.begin_proof(id, pool, password);
         if self.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
             self.connect_proof(id, io);
         } else {
@@ -55,14 +64,71 @@ impl<X: Exchange> Engine<X> {
         Step::Done
     }
 
+    fn begin_proof(&mut self, id: ClientId, pool: PoolId, password: &[u8]) {
+        let proving = Proving { pool, password: password.to_vec(), waiter: None };
+        self.login_mut(id).step = LoginStep::Proving(proving);
+    }
+
+    /// Checks a password once more that was right before. An idle server gives up its place, so that
+    /// logins to the console do not fill the pool. If there is no place now, the earlier answer of
+    /// PostgreSQL counts: an operator needs the console most while the pool is full or paused.
+    fn prove_again(
+        &mut self,
+        id: ClientId,
+        pool: PoolId,
+        password: &[u8],
+        io: &mut impl Io<X>,
+    ) -> Step {
+        let worker = self.worker;
+        if let Some(idle) = self.exchange.pool(pool, |pool| pool.take_open(worker, None)) {
+            self.begin_proof(id, pool, password);
+            self.prove_soon(id, idle, io);
+        } else if self.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
+            self.begin_proof(id, pool, password);
+            self.connect_proof(id, io);
+        } else {
+            return self.authenticated(id, io);
+        }
+        Step::Done
+    }
+
     /// The server that was opened for it has proven the client's password.
     pub(crate) fn proven(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
-        let database = self.login_mut(id).database.clone();
-        if !self.is_console(&database) {
+        if !self.wants_console(id) {
             return self.enter_pool(id, pool, io);
         }
+        self.admit(id, io);
+    }
+
+    /// The login that should prove the client's password has failed.
+    pub(crate) fn not_proven(
+        &mut self,
+        id: ClientId,
+        pool: PoolId,
+        password: &[u8],
+        error: &ErrorFields,
+        io: &mut impl Io<X>,
+    ) {
+        if self.is_proven(pool, password) {
+            if judges_user(error) {
+                self.exchange.pool(pool, |pool| pool.proven = None);
+            } else if self.wants_console(id) {
+                let serial = self.client(id).serial;
+                return self.work.push_back(Work::Admit { client: id, serial });
+            }
+        }
+        self.refuse_client(id, error, io);
+    }
+
+    /// The client's password counts as right.
+    pub(crate) fn admit(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let step = self.authenticated(id, io);
         self.go_on_login(id, step, io);
+    }
+
+    fn wants_console(&self, id: ClientId) -> bool {
+        matches!(&self.client(id).phase, ClientPhase::Login(login)
+            if self.is_console(&login.requested.database))
     }
 
     /// May this user, whose password PostgreSQL has accepted, change things on the console? A
@@ -87,11 +153,7 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let worker = self.worker;
         match self.exchange.pool(pool, |pool| pool.request(worker, id, None, now)) {
-            Grant::Server(server) => {
-                let on = self.attach(server, io);
-                let serial = self.server(on).serial;
-                self.work.push_back(Work::Prove { server: on, serial, client: id });
-            }
+            Grant::Server(server) => self.prove_soon(id, server, io),
             Grant::Queued { ticket, open } => {
                 if let LoginStep::Proving(proving) = &mut self.login_mut(id).step {
                     let pool = proving.pool;
@@ -106,6 +168,12 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
+    fn prove_soon(&mut self, id: ClientId, server: Parked<X::Transport>, io: &mut impl Io<X>) {
+        let on = self.attach(server, io);
+        let serial = self.server(on).serial;
+        self.work.push_back(Work::Prove { server: on, serial, client: id });
+    }
+
     /// Does this client wait to prove its password?
     pub(crate) fn proves(&self, id: ClientId) -> bool {
         matches!(&self.client(id).phase, ClientPhase::Login(login)
@@ -118,13 +186,12 @@ impl<X: Exchange> Engine<X> {
         let LoginStep::Proving(proving) = &mut self.login_mut(id).step else { return };
         proving.waiter = None;
         let (pool, password) = (proving.pool, proving.password.clone());
-        if self.is_proven(pool, &password) {
+        if !self.wants_console(id) && self.is_proven(pool, &password) {
             self.server_mut(on).enter(ServerPhase::Settling(Settling::Fresh));
             // The server is placed first, so the client may find it in the pool.
             self.place(on, io);
             io.resume_client(id);
-            let step = self.authenticated(id, io);
-            return self.go_on_login(id, step, io);
+            return self.admit(id, io);
         }
         let purpose = ServerPurpose::Proof { client: id, password };
         self.replace_server(on, CloseReason::Evicted, purpose, io);

@@ -84,8 +84,14 @@ impl<X: Exchange> Engine<X> {
             LoginTarget { replicates: replication.is_some(), database: &database, user: &user };
         let vars = self.startup_vars(id, packet, target, io)?;
         let known_as = self.user_of_all(&database);
-        let user_told = known_as.clone().ok().flatten().unwrap_or_else(|| user.clone());
-        let identity = Arc::new(Identity { database: database.clone(), user: user_told });
+        let requested = Arc::new(Identity { database, user });
+        let identity = match &known_as {
+            Ok(Some(known_as)) => {
+                let database = requested.database.clone();
+                Arc::new(Identity { database, user: known_as.clone() })
+            }
+            Ok(None) | Err(_) => requested.clone(),
+        };
         let counts = self.count_client(id, &identity);
         if counts.process > self.config.global.max_client_conn && !is_console {
             self.uncount_client(id, &identity);
@@ -108,8 +114,7 @@ impl<X: Exchange> Engine<X> {
         let login = self.login_mut(id);
         login.vars = vars;
         login.replication = replication;
-        login.database = database;
-        login.user = user;
+        login.requested = requested;
         self.refuse_beyond(counts, &identity)
     }
 

@@ -16,7 +16,7 @@ use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 use crate::admission::pool::{Gate, Pool};
 use crate::client::ClientPhase;
 use crate::engine::{Drain, Engine};
-use crate::ids::{ClientId, Micros, PoolId};
+use crate::ids::{ClientId, Identity, Micros, PoolId};
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth::{Awaited, Challenge, Credential, Login, LoginStep, Method, challenge};
@@ -161,20 +161,18 @@ impl<X: Exchange> Engine<X> {
 
     /// Finds the user's credential, and challenges the client.
     fn begin_challenge(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
-        let user = self.login_mut(id).user.clone();
-        let mut out = Vec::new();
         let login = self.login_mut(id);
-        if login.peer.same_user && user == "pgbouncer" {
-            let database = login.database.clone();
-            if self.is_console(&database) {
-                // The user that runs Weir may use the console.
-                return self.enter_console(id, true, io);
-            }
+        let requested = login.requested.clone();
+        let Identity { database, user } = &*requested;
+        if login.peer.same_user && user == "pgbouncer" && self.is_console(database) {
+            // The user that runs Weir may use the console.
+            return self.enter_console(id, true, io);
         }
         if self.config.access == AccessPolicy::ProvenByServer {
             if !self.login_mut(id).peer.loopback {
                 return Step::Refuse(OwnError::new(Cause::Rule, "login rejected"));
             }
+            let mut out = Vec::new();
             backend::authentication_cleartext(&mut out);
             let login = self.login_mut(id);
             (login.step, login.challenged_at) = (LoginStep::ExpectCleartext, io.now());
@@ -184,7 +182,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(step) = self.ask_about_user(id, io) {
             return step;
         }
-        let credential = self.credentials.of_user(&self.config, &user);
+        let credential = self.credentials.of_user(&self.config, user);
         if credential.is_none() && self.config.access == AccessPolicy::Configured {
             self.remark_unknown(id, io);
         }
@@ -197,8 +195,9 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let login = self.login_mut(id);
-        let message = format!("no such user: {}", login.user);
-        let name = (login.database.as_str(), "(nouser)");
+        let message = format!("no such user: {}", login.requested.user);
+        let requested = login.requested.clone();
+        let name = (requested.database.as_str(), "(nouser)");
         let weight = Weight::Log;
         io.event(Event::ClientRemark { client: id, name, weight, message: &message });
     }
@@ -227,22 +226,22 @@ impl<X: Exchange> Engine<X> {
         self.login_mut(id).credential.clone_from(&credential);
         let mut out = Vec::new();
         let login = self.login_mut(id);
-        let user = login.user.clone();
-        let database = login.database.clone();
+        let requested = login.requested.clone();
+        let Identity { database, user } = &*requested;
         let kind = login.replication.as_ref().map(|asked| asked.kind);
-        let alias = self.other_name_of_console(&database);
+        let alias = self.other_name_of_console(database);
         let login = self.login_mut(id);
         let visitor = Visitor {
             address: login.peer.rule_address(),
             tls: login.peer.secured.is_some(),
             replication: kind == Some(ReplicationKind::Physical),
-            database: &database,
+            database,
             alias,
-            user: &user,
+            user,
         };
         let mut challenge = challenge(Method::new(&self.config, &visitor), credential.as_deref());
         if credential.is_none() {
-            challenge = self.decoy_challenge(&user, challenge);
+            challenge = self.decoy_challenge(user, challenge);
         }
         let step = match challenge {
             Challenge::None => return self.authenticated(id, io),
@@ -264,9 +263,9 @@ impl<X: Exchange> Engine<X> {
                 LoginStep::ExpectMd5 { salt }
             }
             Challenge::Scram => {
-                let salt = self.salt_of(&user);
+                let salt = self.salt_of(user);
                 let verifier = credential.and_then(|known| known.verifier(&self.config, salt));
-                let verifier = verifier.unwrap_or_else(|| self.decoy_verifier(&user));
+                let verifier = verifier.unwrap_or_else(|| self.decoy_verifier(user));
                 let mut nonce = [0; 18];
                 io.random(&mut nonce);
                 let mut server = ScramServer::new(verifier, nonce);
@@ -332,7 +331,7 @@ impl<X: Exchange> Engine<X> {
                 let accepted = login
                     .credential
                     .as_ref()
-                    .is_some_and(|known| known.accepts_md5(&login.user, salt, body));
+                    .is_some_and(|known| known.accepts_md5(&login.requested.user, salt, body));
                 self.verdict(id, accepted, wrong_password(), io)
             }
             LoginStep::ExpectSaslInitial(server) => self.sasl_initial(id, server, body, io),
@@ -380,24 +379,24 @@ impl<X: Exchange> Engine<X> {
     }
 
     pub(crate) fn log_login_failed(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let login = self.login_mut(id);
-        let (database, user) = (login.database.clone(), login.user.clone());
-        io.event(Event::LoginFailed { client: id, database: &database, user: &user });
+        let requested = self.login_mut(id).requested.clone();
+        let Identity { database, user } = &*requested;
+        io.event(Event::LoginFailed { client: id, database, user });
     }
 
     /// Continues with an authenticated client: to the console or to a pool.
     pub(crate) fn authenticated(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
-        let login = self.login_mut(id);
-        let (database, user) = (login.database.clone(), login.user.clone());
-        if self.is_console(&database) {
-            return match self.console_rights(&user) {
+        let requested = self.login_mut(id).requested.clone();
+        let Identity { database, user } = &*requested;
+        if self.is_console(database) {
+            return match self.console_rights(user) {
                 Some(admin) => self.enter_console(id, admin, io),
                 None => Step::Refuse(not_allowed()),
             };
         }
-        let Some(pool) = self.find_pool(&database, &user) else {
+        let Some(pool) = self.find_pool(database, user) else {
             self.log_login_failed(id, io);
-            return Step::Refuse(no_database(&database));
+            return Step::Refuse(no_database(database));
         };
         self.remark_autodb(id, pool, io);
         let disabled = self.exchange.pool(pool, |pool| pool.disabled);
@@ -463,7 +462,7 @@ impl<X: Exchange> Engine<X> {
         let login = ConsoleLogin {
             process_id: u32::from_be_bytes([p0, p1, p2, p3]) & 0x7fff_ffff,
             secret,
-            database: std::mem::take(&mut login.database),
+            database: login.requested.database.clone(),
             user: client.identity.user.clone(),
             counted: client.counted.then(|| client.identity.clone()),
             admin,
@@ -503,16 +502,22 @@ impl<X: Exchange> Engine<X> {
     ) -> Option<PoolId> {
         let entry = self.config.database(database)?;
         let user = entry.user.as_deref().unwrap_or(user);
-        let key = PoolKey { database: entry.name.clone(), user: user.to_owned(), place };
-        Some(self.pool_of(&entry, key))
+        // Each login looks its pool up. The key keeps its memory.
+        let mut key = std::mem::take(&mut self.sought);
+        entry.name.clone_into(&mut key.database);
+        user.clone_into(&mut key.user);
+        key.place = place;
+        let id = self.pool_of(&entry, &key);
+        self.sought = key;
+        Some(id)
     }
 
     /// Returns the pool with exactly this key, whatever user its clients have.
-    pub(crate) fn pool_of(&mut self, entry: &Database, key: PoolKey) -> PoolId {
+    pub(crate) fn pool_of(&mut self, entry: &Database, key: &PoolKey) -> PoolId {
         let (config, workers) = (&self.config, self.exchange.worker_count());
         let closed = self.drain == Some(Drain::WaitForServers);
         let mut made = false;
-        let id = self.exchange.find_pool(&key, |id| {
+        let id = self.exchange.find_pool(key, |id| {
             made = true;
             let settings = Arc::new(PoolSettings::new(config, entry, &key.user));
             let mut pool = Pool::new(id, key.clone(), settings, workers);

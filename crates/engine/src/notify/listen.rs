@@ -204,7 +204,7 @@ impl<X: Exchange> Engine<X> {
             self.ask_listener(id);
         }
         let server = self.server_mut(on);
-        server.session.pinned = None;
+        server.session.own().pinned = None;
         server.vars.change(|vars| vars.channels = Carried::default());
         if failed {
             server.doomed = Some(CloseReason::UnlistenRefused);

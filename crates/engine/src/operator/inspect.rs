@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use config::PoolMode;
+
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
@@ -115,6 +117,8 @@ impl<X: Exchange> Engine<X> {
         for (slot, server) in &self.servers {
             assert!(!matches!(server.phase, ServerPhase::Parked), "a parked server in the table");
             server.ledger.check_invariants();
+            let has_session = server.mode == PoolMode::Auto || server.has_traces();
+            assert_eq!(server.session.get().is_some(), has_session, "a session in another mode");
             if let Some(id) = server.client {
                 let client = self.clients.get(id.0 as usize).expect("a server of a dead client");
                 assert_eq!(client.server, Some(ServerId(slot as u32)), "a one-sided link");

@@ -259,7 +259,7 @@ impl<X: Exchange> Engine<X> {
         self.doubt_changed_values(id, on);
         let server = self.server_mut(on);
         if server.has_traces() {
-            server.session.traces.put_off = false;
+            server.session.own().traces.put_off = false;
             self.review_hold(on, now);
             if self.server(on).has_traces() {
                 self.judge(id, on, io);
@@ -367,7 +367,7 @@ impl Replies<'_> {
 
     /// A server that replicates or is pinned counts as session mode, whatever the pool's mode.
     fn mode(&self) -> PoolMode {
-        match self.server.replication.is_some() || self.server.session.pinned.is_some() {
+        match self.server.replication.is_some() || self.server.is_pinned() {
             true => PoolMode::Session,
             false => self.server.mode_in(self.settings.mode),
         }
@@ -420,7 +420,9 @@ impl Replies<'_> {
             self.notified.push(body.into());
             return Owner::Nobody;
         }
-        self.server.disturbed |= self.server.client.is_none();
+        if let Some(session) = self.server.session.get_mut() {
+            session.disturbed |= self.server.client.is_none();
+        }
         let is_held_back = self.hearer.is_some();
         let Some(client) = self.client.as_deref_mut().or(self.hearer.as_deref_mut()) else {
             return Owner::Client;
@@ -479,13 +481,15 @@ impl Replies<'_> {
             }
             backend::COMMAND_COMPLETE => {
                 let tag = CommandComplete::decode(body).map_or(&b""[..], |done| done.tag);
-                if settled.owner == Owner::Client && !self.server.session.traces.is_empty() {
-                    self.server.session.traces.outcome.completed(tag);
+                if settled.owner == Owner::Client {
+                    self.server.note_completed(tag);
                 }
                 self.command_complete(tag, settled.serial);
             }
             backend::PORTAL_SUSPENDED | backend::FUNCTION_CALL_RESPONSE => {
-                self.server.session.traces.outcome.ran = true;
+                if let Some(session) = self.server.session.get_mut() {
+                    session.traces.outcome.ran = true;
+                }
             }
             backend::ROW_DESCRIPTION | backend::NO_DATA if settled.statement != 0 => {
                 let shape = match code {
@@ -532,10 +536,7 @@ impl Replies<'_> {
             return Ok(Owner::Nobody);
         }
         self.farewell = ends;
-        let outcome = &mut self.server.session.traces.outcome;
-        outcome.doubtful = true;
-        // A procedure may have committed before it failed.
-        outcome.ran |= is_executed;
+        self.server.note_failed(is_executed);
         if settled.statement != 0
             && let Some(fields) = fields
         {
@@ -551,7 +552,7 @@ impl Replies<'_> {
         let client = &mut self.client;
         ledger
             .reply(code, &mut |entry: Entry| {
-                undo(entry, statements, unnamed, &mut session.lent, client.as_deref_mut())
+                undo(entry, statements, unnamed, session, client.as_deref_mut())
             })
             .map_err(|error| error.to_string())
     }

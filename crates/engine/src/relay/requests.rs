@@ -113,7 +113,7 @@ impl<X: Exchange> Engine<X> {
         let Some(on) = self.client(id).server else { return };
         let input = Input::take(&mut self.clients[id.0 as usize], bytes);
         let mut preface = None;
-        if self.servers[on.0 as usize].session.ahead.is_some() {
+        if self.servers[on.0 as usize].session.get().is_some_and(|own| own.ahead.is_some()) {
             match self.preface(id, on, &input, io) {
                 Due::Now(due) => preface = due,
                 Due::First(sql) => return self.restore_first(id, on, &sql, input, io),
@@ -147,7 +147,7 @@ impl<X: Exchange> Engine<X> {
         server.times.heard_at = io.now();
         let begins = server.ledger.is_at_rest();
         let keeping = Keeping::go_on(server);
-        let may_keep = server.session.traces.is_empty();
+        let may_keep = server.session.get().is_none_or(|own| own.traces.is_empty());
         client.await_nothing();
         let texts = (server.mode == PoolMode::Auto)
             .then_some(Texts { cache: &mut self.texts, history: &mut view.history });

@@ -50,7 +50,7 @@ pub(crate) enum Resend {
 /// May a request move to another server? Not if the client's session, or a pin, belongs to this
 /// one. Not a second time either: the request may be what ended two servers.
 pub(crate) fn may_resend(client: &Client, server: &Server, mode: PoolMode) -> bool {
-    let has_session = mode == PoolMode::Session || server.session.pinned.is_some();
+    let has_session = mode == PoolMode::Session || server.is_pinned();
     !client.resent && client.replication.is_none() && !has_session
 }
 
@@ -120,9 +120,9 @@ impl<X: Exchange> Engine<X> {
             io.send_client(id, &due);
         }
         let statements = &mut server.statements;
-        let (unnamed, lent) = (&mut server.unnamed, &mut server.session.lent);
+        let (unnamed, session) = (&mut server.unnamed, &mut server.session);
         server.ledger.abandon(&mut |entry| {
-            undo(entry, statements, unnamed, lent, Some(client));
+            undo(entry, statements, unnamed, session, Some(client));
         });
         server.client = None;
         client.server = None;

@@ -6,14 +6,14 @@ use sql::{Seen, Signs};
 use crate::client::{Client, Extended};
 use crate::relay::ledger::{Entry, Undo};
 use crate::relay::prepared::ServerStatements;
-use crate::session::state::AllLent;
+use crate::session::on_server::SessionBox;
 
 /// A sent message has had no effect. Restores the records from before it.
 pub(crate) fn undo(
     entry: Entry,
     statements: &mut ServerStatements,
     unnamed: &mut u64,
-    lent: &mut AllLent,
+    session: &mut SessionBox,
     client: Option<&mut Client>,
 ) {
     if let Some(client) = client {
@@ -27,7 +27,9 @@ pub(crate) fn undo(
         }
         Undo::Parse { sent: false, .. } => {}
         Undo::Close { name, lent: was_lent, .. } => {
-            lent.extend(was_lent.map(|lent| (name, lent)));
+            if let Some(lent) = was_lent {
+                session.own().lent.insert(name, lent);
+            }
         }
         Undo::Evict { statement, since } => statements.restore(statement, since),
         // The client's Parse is sent again when it is needed, whatever the server has now. Messages
@@ -38,8 +40,8 @@ pub(crate) fn undo(
             }
         }
         Undo::Lend { name } => {
-            if lent.get(&name).is_some_and(|lent| lent.since == entry.serial) {
-                lent.remove(&name);
+            if session.lent.get(&name).is_some_and(|lent| lent.since == entry.serial) {
+                session.own().lent.remove(&name);
             }
         }
     }

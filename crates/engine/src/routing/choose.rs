@@ -95,7 +95,7 @@ impl<X: Exchange> Engine<X> {
             place,
         };
         let Some(entry) = self.config.database(&key.database) else { return writer };
-        let reader = self.pool_of(&entry, key);
+        let reader = self.pool_of(&entry, &key);
         self.teach_reader(writer, reader);
         self.view(writer).readers.push((place, reader));
         reader

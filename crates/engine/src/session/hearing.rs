@@ -1,5 +1,5 @@
-//! State reports as they arrive from a server (`state_report.rs`): whose they are, and when they cannot
-//! be used.
+//! The replies of a server about its session: the outcome of the client's texts, and state reports
+//! (`state_report.rs`): whose they are, and when they cannot be used.
 
 use crate::server::{Preparation, Server, ServerPhase};
 
@@ -18,28 +18,47 @@ impl Server {
         if is_clients {
             self.remember_vars();
         }
-        let Some(report) = &mut self.session.state_report else { return };
+        let Some(session) = self.session.get_mut() else { return };
+        let Some(report) = &mut session.state_report else { return };
         report.hear(value, is_clients);
         let is_ahead = matches!(self.phase, ServerPhase::Preparing(Preparation::Ahead(_)));
         if is_clients {
-            self.session.traces.note_report();
+            session.traces.note_report();
         } else if is_ahead && !report.is_known() {
             // The request is under way, so it is judged by the next report.
             report.resume();
-            self.session.traces.note_report();
+            session.traces.note_report();
         } else if !report.is_known() {
             // The report is not understood, so later ones would not show a client's state either.
-            self.session.state_report = None;
+            session.state_report = None;
             if let Some(Some(probe)) = self.phase.probe() {
                 probe.doubt();
             }
         }
     }
 
+    /// Notes the tag of a command of the client's that is complete.
+    #[inline]
+    pub fn note_completed(&mut self, tag: &[u8]) {
+        if let Some(session) = self.session.get_mut().filter(|own| !own.traces.is_empty()) {
+            session.traces.outcome.completed(tag);
+        }
+    }
+
+    /// Notes that the client's query has failed. A procedure may have committed before, if it
+    /// `was_executed`.
+    pub fn note_failed(&mut self, was_executed: bool) {
+        if let Some(session) = self.session.get_mut() {
+            session.traces.outcome.doubtful = true;
+            session.traces.outcome.ran |= was_executed;
+        }
+    }
+
     /// Notes the change of a tracked parameter that no known text explains.
     pub fn note_unexplained(&mut self, slot: usize) {
-        self.session.traces.note_report();
-        if let Some(report) = &mut self.session.state_report {
+        let session = self.session.own();
+        session.traces.note_report();
+        if let Some(report) = &mut session.state_report {
             report.note_unexplained(slot);
         }
     }

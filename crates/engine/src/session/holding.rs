@@ -25,14 +25,15 @@ impl<X: Exchange> Engine<X> {
         if server.has_asked_unseen() {
             return self.end_hold_asked(on, now);
         }
-        if !server.session.drawn.end_transaction() {
+        let session = server.session.own();
+        if !session.drawn.end_transaction() {
             return self.end_hold(on);
         }
-        match &mut server.session.pinned {
+        match &mut session.pinned {
             Some(pinned) => pinned.pins |= Pins::DRAWN,
             None => {
                 let pins = Pins::DRAWN;
-                server.session.pinned = Some(Box::new(Pinned { pins, since: now, fingerprint: 0 }));
+                session.pinned = Some(Box::new(Pinned { pins, since: now, fingerprint: 0 }));
             }
         }
     }
@@ -84,7 +85,7 @@ impl<X: Exchange> Engine<X> {
     fn held_too_long(&self, client: &Client, now: Micros) -> Option<ServerId> {
         let on = client.server.filter(|_| matches!(client.phase, ClientPhase::Linked))?;
         let server = self.servers.get(on.0 as usize)?;
-        let pins = server.session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        let pins = server.pins();
         let only_held = pins.without(Pins::LISTEN) == Pins::DRAWN;
         let is_idle = client.transaction_at == 0
             && client.stream.at_boundary()

@@ -1,6 +1,9 @@
 //! The state of the session on a server (`pool_mode = auto`): plain data. Most of it concerns the
 //! current transaction of the server's client.
 
+use std::ops::Deref;
+use std::sync::LazyLock;
+
 use crate::relay::text::KeptText;
 use crate::session::ahead::Ahead;
 use crate::session::pins::Pinned;
@@ -11,6 +14,48 @@ use crate::session::setting_names::SettingNames;
 use crate::session::state::{AllLent, Deallocations, Numbers, Traces};
 use crate::session::state_report::StateReport;
 use crate::values::Values;
+
+/// The session on a server. Only servers of auto mode have one, with one exception: if a client of
+/// another mode leaves settings in an unknown state, its server has one until they are discarded.
+///
+/// Without one, the fields read as those of a session in which nothing was left.
+#[derive(Debug, Default)]
+pub struct SessionBox(Option<Box<ServerSession>>);
+
+impl SessionBox {
+    #[inline]
+    pub fn get(&self) -> Option<&ServerSession> {
+        self.0.as_deref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self) -> Option<&mut ServerSession> {
+        self.0.as_deref_mut()
+    }
+
+    /// Returns the session, to change it. Creates it if there is none.
+    #[inline]
+    pub fn own(&mut self) -> &mut ServerSession {
+        self.0.get_or_insert_default()
+    }
+
+    pub fn end(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Deref for SessionBox {
+    type Target = ServerSession;
+
+    #[inline]
+    fn deref(&self) -> &ServerSession {
+        static NOTHING_LEFT: LazyLock<ServerSession> = LazyLock::new(ServerSession::default);
+        match &self.0 {
+            Some(own) => own,
+            None => &NOTHING_LEFT,
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 pub struct ServerSession {
@@ -26,8 +71,6 @@ pub struct ServerSession {
     pub resets: Resets,
     /// Application settings (`app.tenant`) that the transaction's texts may have set.
     pub setting_names: Option<Box<SettingNames>>,
-    /// May the transaction have changed the parse context?
-    pub context_changed: bool,
     /// Do the transaction's texts say that a tracked parameter may have changed, at least within
     /// the transaction?
     pub may_set: bool,
@@ -47,4 +90,18 @@ pub struct ServerSession {
     pub state_report: Option<Box<StateReport>>,
     /// Set if settings and a request can be sent in one write.
     pub ahead: Option<Box<Ahead>>,
+    /// The server has sent a notification for a client that has left it.
+    pub disturbed: bool,
+}
+
+impl ServerSession {
+    /// The client with this serial number has given the server back.
+    pub fn lose_client(&mut self, serial: u64) {
+        self.ahead.iter_mut().for_each(|ahead| drop(ahead.take()));
+        self.before = None;
+        self.deallocations.clear();
+        self.may_set = false;
+        self.last_draw = 0;
+        self.numbers = self.numbers.after(serial);
+    }
 }

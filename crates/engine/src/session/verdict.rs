@@ -19,16 +19,17 @@ use crate::lifecycle::link::Readable;
 use crate::server::Settling;
 use std::collections::{BTreeSet, HashSet};
 
-use config::Unsupported;
+use config::{PoolMode, Unsupported};
 use sql::Signs;
 use wire::{backend, frontend};
 
-use crate::client::{Client, ClientPhase};
+use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::relay::ledger::Expect;
 use crate::server::{Preparation, ServerPhase};
-use crate::session::carried::{Carried, ROLE, Setting};
+use crate::session::carried::Carried;
+use crate::session::new_values::{Ended, NewValues};
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::{self, Left, Probe, Topics};
 use crate::session::resets::Resets;
@@ -38,7 +39,7 @@ use crate::session::state_report;
 use crate::session::text_history::CANDIDATES_MAX;
 use crate::shell::{Event, Exchange, Io};
 use crate::values::Values;
-use crate::vars::{Slots, TrackedNames, Vars};
+use crate::vars::{Slots, Vars};
 
 const FORGET: &[u8] = b"DISCARD ALL";
 
@@ -51,18 +52,19 @@ impl<X: Exchange> Engine<X> {
         let is_held = matches!(self.client(id).phase, ClientPhase::Preparing(_));
         let server = self.server_mut(on);
         let signs = server.session.traces.signs;
-        (server.session.context_changed, server.session.may_set) =
-            (server.session.traces.put_off, server.session.traces.put_off);
+        server.context_changed = server.session.traces.put_off;
+        server.session.own().may_set = server.context_changed;
         if server.session.state_report.is_some() && !server.needs_verdict() && !is_held {
             // The session contains what it contained before, and nothing else.
-            (server.session.traces, server.session.resets) = (Traces::default(), Resets::default());
+            let session = server.session.own();
+            (session.traces, session.resets) = (Traces::default(), Resets::default());
             if !server.has_traces() {
-                server.session.before = None;
+                server.session.own().before = None;
                 return self.unlink(id, on, io);
             }
         }
         if server.session.traces.is_empty() {
-            server.session.before = None;
+            server.session.own().before = None;
         }
         if !server.session.traces.are_due() {
             self.tell_untold(id, io);
@@ -112,7 +114,7 @@ impl<X: Exchange> Engine<X> {
     /// behind, a reload has changed the server's default, and the probe shows that.
     #[inline(always)]
     pub(crate) fn doubt_changed_values(&mut self, id: ClientId, on: ServerId) {
-        if self.servers[on.0 as usize].session.before.is_some() {
+        if self.servers[on.0 as usize].session.get().is_some_and(|own| own.before.is_some()) {
             self.compare_values(id, on);
         }
     }
@@ -203,17 +205,18 @@ impl<X: Exchange> Engine<X> {
         let traces = server.session.traces;
         match left {
             Some(_) => {
-                server.session.traces = Traces::default();
-                server.session.setting_names = None;
+                let session = server.session.own();
+                (session.traces, session.setting_names) = (Traces::default(), None);
             }
             // The probe failed, so nothing is known about the change, and no trace may be
             // forgotten.
             None => {
-                server.session.traces.put_off = true;
-                (server.session.context_changed, server.session.may_set) = (true, true);
+                server.context_changed = true;
+                let session = server.session.own();
+                (session.may_set, session.traces.put_off) = (true, true);
             }
         }
-        let lent = std::mem::take(&mut server.session.lent);
+        let lent = std::mem::take(&mut server.session.own().lent);
         let mut pins = unseen;
         if !server.session.drawn.is_empty() {
             pins |= Pins::DRAWN;
@@ -242,7 +245,7 @@ impl<X: Exchange> Engine<X> {
             }
         }
         if pins.is_empty() {
-            self.server_mut(on).session.pinned = None;
+            self.server_mut(on).session.own().pinned = None;
             return self.unlink(id, on, io);
         }
         self.pin(on, pins, traces.knows_text, io);
@@ -260,15 +263,16 @@ impl<X: Exchange> Engine<X> {
         let serial = self.client(id).serial;
         let server = self.server_mut(on);
         let (mut pins, pool) = (server.unseen_pins(), server.pool);
-        let Some(report) = &mut server.session.state_report else { return pins };
+        let session = server.session.own();
+        let Some(report) = &mut session.state_report else { return pins };
         let events = report.events();
         match is_known {
             true => report.judged(),
             false => report.put_off(),
         }
         if events.discards {
-            server.session.numbers = Numbers::Of(serial);
-            if let Some(pinned) = &mut server.session.pinned {
+            session.numbers = Numbers::Of(serial);
+            if let Some(pinned) = &mut session.pinned {
                 pinned.pins = pinned.pins.without(Pins::SEQUENCE);
             }
         }
@@ -332,13 +336,13 @@ impl<X: Exchange> Engine<X> {
     fn pin(&mut self, on: ServerId, pins: Pins, knows_text: bool, io: &mut impl Io<X>) {
         let since = io.now();
         let server = self.server_mut(on);
-        if let Some(pinned) = &mut server.session.pinned {
+        if let Some(pinned) = server.pinned_mut() {
             pinned.pins = pins;
             return;
         }
         let fingerprint = if knows_text { server.session.text.fingerprint() } else { 0 };
         let pinned = Pinned { pins, since, fingerprint };
-        server.session.pinned = Some(Box::new(pinned));
+        server.session.own().pinned = Some(Box::new(pinned));
         let pool = server.pool;
         let identity = self.view(pool).identity.clone();
         let name = (identity.database.as_str(), identity.user.as_str());
@@ -355,72 +359,37 @@ impl<X: Exchange> Engine<X> {
         left: &Left,
         io: &mut impl Io<X>,
     ) -> bool {
-        self.client_mut(id).session_mut();
-        let server = self.server_mut(on);
-        let reports = server.session.state_report.is_some();
-        let there = server.vars.clone();
-        let before = server.session.before.take().unwrap_or_else(|| there.clone());
-        let resets = std::mem::take(&mut server.session.resets);
-        // If every message has failed, the texts have reset nothing.
-        let resets = if traces.outcome.ran { resets } else { Resets::default() };
-        let is_opaque = traces.outcome.ran && traces.signs.intersects(Signs::OPAQUE);
-        let names = self.names.clone();
-        let mut now_there = Vars::clone(&there);
-        if let Some(prepared) = &left.prepared {
-            now_there.prepared = prepared.clone();
-        }
-        if let Some(channels) = &left.channels {
-            now_there.channels = self.portable_channels(id, on, channels, left.pins);
-        }
-        let is_reset = |name: &str| traces.resets && resets.include(name.as_bytes());
-        let mut own = now_there.clone();
-        let had = &self.client(id).vars.prepared;
-        let prepared = match traces.deallocates {
-            true => now_there.prepared.clone(),
-            // Also the statements that the server could not prepare when the client was linked.
-            false => now_there.prepared.with(had.without(&before.prepared)),
-        };
         if let Some(settings) = &left.settings {
             self.learn_customs(on, settings);
-            // The server has never reported this parameter, so Weir cannot track it.
-            let untracked = |setting: &&Setting| {
-                names.slot(&setting.name).is_none_or(|slot| there.get(slot).is_none())
-            };
-            let carried = settings.all().iter().filter(untracked).cloned().collect();
-            now_there.carried = Carried::new(carried);
-            let session = self.client(id).session.as_deref();
-            let startup = session.map(|session| session.startup.clone()).unwrap_or_default();
-            // A report shows which of the two cases it is.
-            if !reports && !is_opaque {
-                keep_cleared(&mut now_there, &startup, &before, &resets);
-            }
-            own = now_there.clone();
-            go_back(&mut own, &startup, &before, settings);
-            go_back_tracked(&mut own, &startup, &before, is_reset, settings, &names);
-            let client = self.client_mut(id);
-            let is_set = settings.all().iter().filter_map(|one| names.slot(&one.name));
-            is_set.for_each(|slot| client.given.add(slot));
         }
-        stay_as_given(&mut own, self.client(id), &there, &names);
-        // A report tells which of the two cases it is.
-        if let Some(settings) = left.settings.as_ref().filter(|_| !reports) {
-            // A setting that an unseen reset may have changed has the server's default value.
-            let default = &self.server(on).welcome.vars;
-            let may_be_reset = |slot: usize| {
-                resets.may_include(names.name(slot).as_bytes())
-                    || is_opaque && there.get(slot) == default.get(slot)
-            };
-            let given = self.client(id).given;
-            let changed = |slot: usize| before.get(slot) != there.get(slot);
-            let is_kept = |slot: usize| given.has(slot) && changed(slot) && !may_be_reset(slot);
-            keep_given(&mut own, &before, is_kept, settings, &names);
-        }
-        own.prepared = prepared;
-        let changed = now_there != *there;
-        let now_there = self.shared_vars.share(Values::new(now_there));
+        let channels = left.channels.as_ref();
+        let channels = channels.map(|there| self.portable_channels(id, on, there, left.pins));
+        let client = &mut self.clients[id.0 as usize];
+        let startup = client.session_mut().startup.clone();
+        let server = &mut *self.servers[on.0 as usize];
+        let session = server.session.own();
+        let before = session.before.take().unwrap_or_else(|| server.vars.clone());
+        let ended = Ended {
+            names: &self.names,
+            left,
+            channels,
+            traces,
+            resets: std::mem::take(&mut session.resets),
+            reports: session.state_report.is_some(),
+            there: &server.vars,
+            before: &before,
+            at_login: &server.welcome.vars,
+            given: client.given,
+            startup: &startup,
+            own: &client.vars,
+        };
+        let NewValues { there, own, given } = ended.values();
+        let changed = there != *server.vars;
+        client.given = given;
+        let there = self.shared_vars.share(Values::new(there));
         let own = self.shared_vars.share(Values::new(own));
-        self.report_changes(id, &now_there, &own, io);
-        self.server_mut(on).vars = now_there;
+        self.report_changes(id, &there, &own, io);
+        self.server_mut(on).vars = there;
         self.client_mut(id).vars = own;
         changed
     }
@@ -482,7 +451,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The client has left. Its session state is discarded.
     pub(crate) fn forget_session(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let pins = self.server(on).session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        let pins = self.server(on).pins();
         if !(pins | self.server(on).unseen_pins()).lasting().is_empty() {
             return self.close_server(on, CloseReason::StateCannotBeDiscarded, io);
         }
@@ -493,100 +462,19 @@ impl<X: Exchange> Engine<X> {
     /// The session state is discarded.
     pub(crate) fn session_forgotten(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
-        server.session.traces = Traces::default();
-        server.session.pinned = None;
-        server.session.drawn = DrawnNumbers::default();
-        server.session.lent.clear();
-        server.session.resets = Resets::default();
-        server.session.setting_names = None;
-        server.session.state_report.take_if(|report| !report.is_known());
-        server.session.state_report.iter_mut().for_each(|report| report.judged());
+        let session = server.session.own();
+        session.traces = Traces::default();
+        session.pinned = None;
+        session.drawn = DrawnNumbers::default();
+        session.lent.clear();
+        session.resets = Resets::default();
+        session.setting_names = None;
+        session.state_report.take_if(|report| !report.is_known());
+        session.state_report.iter_mut().for_each(|report| report.judged());
+        if server.mode != PoolMode::Auto {
+            server.session.end();
+        }
         server.drop_foreign_settings();
         self.settled(on, io);
-    }
-}
-
-/// An empty role or application setting looks like one that was reset. If no text reset it, the
-/// empty value is the client's value where the startup packet has another one.
-fn keep_cleared(there: &mut Vars, startup: &Vars, before: &Vars, resets: &Resets) {
-    let names = startup.carried.all().iter().map(|setting| &setting.name);
-    let cleared = names.filter(|name| before.carried.get(name).is_some());
-    let cleared = cleared.filter(|name| !resets.include(name)).filter_map(|name| {
-        let value: &[u8] = match &**name {
-            ROLE => b"none",
-            name if name.contains(&b'.') => b"",
-            _ => return None,
-        };
-        Some(Setting { name: name.clone(), value: value.into() })
-    });
-    let cleared: Vec<_> = cleared.collect();
-    there.carried = there.carried.with(cleared.iter());
-}
-
-/// RESET returns a setting to its value at the session's start. For the server that is its own
-/// login; for the client it is its startup packet, which the server has not seen. `before`: the
-/// server's values when the transaction began.
-fn go_back(own: &mut Vars, startup: &Vars, before: &Vars, there: &Carried) {
-    let mut settings = own.carried.all().to_vec();
-    for setting in startup.carried.all() {
-        let was_there = before.carried.get(&setting.name).is_some();
-        let is_missing =
-            there.get(&setting.name).is_none() && own.carried.get(&setting.name).is_none();
-        if was_there && is_missing {
-            settings.push(setting.clone());
-        }
-    }
-    own.carried = Carried::new(settings);
-}
-
-/// Keeps the client's value where the server itself has changed a parameter that the client does
-/// not follow (`replies/parameters.rs`).
-fn stay_as_given(own: &mut Vars, client: &Client, there: &Vars, names: &TrackedNames) {
-    for slot in 0..names.len() {
-        if let Some(value) = client.vars.get(slot)
-            && there.get(slot) != Some(value)
-            && client.given.has(slot)
-        {
-            own.set(slot, value);
-        }
-    }
-}
-
-/// Keeps the client's own values that no text has reset. If the session does not count such a value
-/// as set, it equals the old default of the server, which a reload has changed.
-fn keep_given(
-    own: &mut Vars,
-    before: &Vars,
-    is_kept: impl Fn(usize) -> bool,
-    there: &Carried,
-    names: &TrackedNames,
-) {
-    for slot in (0..names.len()).filter(|slot| is_kept(*slot)) {
-        let is_set = there.all().iter().any(|one| names.slot(&one.name) == Some(slot));
-        if let Some(value) = before.get(slot)
-            && !is_set
-        {
-            own.set(slot, value);
-        }
-    }
-}
-
-/// A tracked parameter was reset if the session no longer sets it and its value has changed. If the
-/// old value was the server's default, it was reset only if a text reset it by name.
-fn go_back_tracked(
-    own: &mut Vars,
-    startup: &Vars,
-    before: &Vars,
-    resets: impl Fn(&str) -> bool,
-    there: &Carried,
-    names: &TrackedNames,
-) {
-    for slot in 0..names.len() {
-        let is_set = there.all().iter().any(|one| names.slot(&one.name) == Some(slot));
-        let changed = before.get(slot) != own.get(slot);
-        let is_reset = !is_set && (changed || resets(names.name(slot)));
-        if let (Some(value), true) = (startup.get(slot), is_reset) {
-            own.set(slot, value);
-        }
     }
 }

@@ -39,6 +39,7 @@ mod peers;
 mod pooling;
 mod prepared;
 mod protocol;
+mod proven_console;
 mod refused_reports;
 mod relay;
 mod reload;

@@ -233,12 +233,12 @@ fn a_server_that_ends_scram_without_a_proof_is_not_trusted() {
     }
 }
 
-fn proving() -> Rig {
+pub(crate) fn proving() -> Rig {
     proving_in(20)
 }
 
 /// A pool of at most so many servers.
-fn proving_in(size: u32) -> Rig {
+pub(crate) fn proving_in(size: u32) -> Rig {
     proving_on(1, size)
 }
 
@@ -251,11 +251,11 @@ fn proving_on(workers: usize, size: u32) -> Rig {
     .manual()
 }
 
-fn local() -> Peer {
+pub(crate) fn local() -> Peer {
     Peer { loopback: true, ..Peer::default() }
 }
 
-fn asked(rig: &Rig, secret: &str) -> Client {
+pub(crate) fn asked(rig: &Rig, secret: &str) -> Client {
     asked_at(rig, 0, secret)
 }
 
@@ -272,7 +272,7 @@ fn asked_as(rig: &Rig, worker: usize, user: &str, secret: &str) -> Client {
 }
 
 /// The server that was opened last. It asks for SCRAM, and its password is "secret".
-fn judge(rig: &Rig) -> Server {
+pub(crate) fn judge(rig: &Rig) -> Server {
     judge_at(rig, rig.servers() - 1)
 }
 
@@ -305,32 +305,6 @@ fn the_server_itself_decides_which_clients_log_in() {
     let again = asked(&rig, "secret");
     again.expect_welcome(&[]);
     assert_eq!(rig.servers(), 2, "what is proven is proven");
-}
-
-/// A user that wants the console. PostgreSQL is asked at the database of the URL, here the only one.
-#[test]
-fn the_server_decides_who_uses_the_console_too() {
-    let rig = proving();
-    let asks = |secret: &str| {
-        let client = rig.connect_from(0, local());
-        client.say_hello_as("alice", "pgbouncer");
-        client.expect([b"R\0\0\0\x08\0\0\0\x03".to_vec()]);
-        client.send([password(secret)]);
-        client
-    };
-    let rights = || rig.consoles().iter().map(|login| login.admin).collect::<Vec<_>>();
-    let wrong = asks("wrong");
-    judge(&rig);
-    wrong.expect([fatal("28P01", "password authentication failed for user \"alice\"")]);
-    assert_eq!(rights(), []);
-    asks("secret");
-    assert_eq!(rights(), [], "nothing is proven yet");
-    judge(&rig);
-    assert_eq!(rights(), [false], "SHOW only");
-    // The verifier that was kept proves it now.
-    let servers = rig.servers();
-    asks("secret");
-    assert_eq!((rights(), rig.servers()), (vec![false], servers));
 }
 
 #[test]

@@ -107,13 +107,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
                  «server.enter(ServerPhase::Settling(Settling::LastAnswer));»",
                 "let hands_over = matches!(step, Preparation::HandOver); \
                  server.enter(ServerPhase::Settling(Settling::LastAnswer)); \
-                 if hands_over { (server.session.pinned, server.session.traces) = (None, Default::default()); }",
+                 let session = server.session.own(); \
+                 if hands_over { (session.pinned, session.traces) = (None, Default::default()); }",
             ),
-            change(
-                "relay/replies.rs",
-                "self.server.disturbed |= self.server.client.is_none();",
-                "",
-            ),
+            change("relay/replies.rs", "session.disturbed |= self.server.client.is_none();", ""),
         ],
     },
 ];

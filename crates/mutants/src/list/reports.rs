@@ -32,11 +32,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "session/hearing.rs",
-            "if is_clients { «self.remember_vars();» } let Some(report) = &mut",
+            "if is_clients { «self.remember_vars();» } let Some(session)",
             "self.remember_vars();
                 if self.session.state_report.is_none() {
                     let report = crate::session::state_report::StateReport::at_login(value);
-                    self.session.state_report = report.map(Box::new);
+                    self.session.own().state_report = report.map(Box::new);
                 }",
         )],
     },

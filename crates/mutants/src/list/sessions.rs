@@ -51,7 +51,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "session/verdict.rs",
             "if «self.server(on).cancel.is_some()» { return self.await_cancel(id, on, now)",
             "{
-                    self.server_mut(on).session.traces = Traces::default();
+                    self.server_mut(on).session.own().traces = Traces::default();
                     return self.unlink(id, on, io);
                 }",
         )],
@@ -69,8 +69,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[change(
-            "session/verdict.rs",
-            "go_back(&mut own, &startup, &before, settings);",
+            "session/new_values.rs",
+            "go_back(&mut own, self.startup, self.before, settings);",
             "",
         )],
     },
@@ -81,7 +81,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "session/verdict.rs",
-            "if «pins.is_empty()» { self.server_mut(on).session.pinned = None;",
+            "if «pins.is_empty()» { self.server_mut(on).session.own().pinned = None;",
             "true",
         )],
     },
@@ -92,8 +92,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "session/verdict.rs",
-            "let pins = «self.server(on).session.pinned.as_ref().map_or(Pins::NONE, |pinned| \
-                 pinned.pins)»; if !(pins | self",
+            "let pins = «self.server(on).pins()»; if !(pins | self",
             "return self.session_forgotten(on, io)",
         )],
     },
@@ -163,7 +162,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
              «server.enter(ServerPhase::Settling(Settling::LastAnswer));»",
             "let probes = matches!(step, Preparation::Probe(_)); \
              server.enter(ServerPhase::Settling(Settling::LastAnswer)); \
-             if probes { (server.session.pinned, server.session.traces) = (None, Default::default()); }",
+             let session = server.session.own(); \
+             if probes { (session.pinned, session.traces) = (None, Default::default()); }",
         )],
     },
     Mutant {

@@ -22,8 +22,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "relay/replies/commands.rs",
             "fn statements_discarded(&mut self, serial: u64) { \
-                 «self.server.session.traces.deallocates = true;»",
-            "self.server.session.traces.deallocates = true;
+                 «self.server.statements.discard_before(serial);»",
+            "if let Some(session) = self.server.session.get_mut() {
+                    session.traces.deallocates = true;
+                }
                 return;",
         )],
     },

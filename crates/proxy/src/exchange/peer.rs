@@ -42,8 +42,12 @@ impl Peer {
         }
     }
 
-    /// Returns the part of it that matters for a client's rights.
-    pub(crate) fn to_auth(&self, secured: Option<Arc<Secured>>) -> engine::auth::Peer {
+    /// Returns the part of it that matters for a client's rights. `seat` counts the login.
+    pub(crate) fn to_auth(
+        &self,
+        secured: Option<Arc<Secured>>,
+        seat: Arc<()>,
+    ) -> engine::auth::Peer {
         let loopback = match self {
             Self::Unix { .. } => true,
             Self::V4(ip, _) => ip.is_loopback(),
@@ -67,7 +71,7 @@ impl Peer {
             },
             uid,
             secured,
-            seat: Arc::default(),
+            seat,
         }
     }
 
@@ -167,7 +171,7 @@ mod tests {
             uid: Some(process::effective_uid()),
             ..engine::auth::Peer::default()
         };
-        assert_eq!(peer.to_auth(None), own);
+        assert_eq!(peer.to_auth(None, Arc::default()), own);
         assert_eq!(peer.to_string(), format!("unix({})", std::process::id()));
         let origin = peer.origin(6432);
         let begin = format!("unix({}@", std::process::id());
@@ -183,10 +187,10 @@ mod tests {
             ("[fe80::1]:5", false),
         ] {
             let peer = Peer::new(-1, &Address::Inet(address.parse().unwrap()));
-            assert_eq!(peer.to_auth(None).loopback, loopback, "{address}");
+            assert_eq!(peer.to_auth(None, Arc::default()).loopback, loopback, "{address}");
             assert_eq!(peer.to_string(), address);
             assert_eq!(peer.origin(6432), address);
-            assert!(!peer.to_auth(None).local);
+            assert!(!peer.to_auth(None, Arc::default()).local);
         }
         assert!(size_of::<Peer>() <= 16, "{} bytes", size_of::<Peer>());
     }

@@ -20,7 +20,8 @@ const SEARCHED_MAX: usize = 64;
 const SPARED_MAX: usize = 16;
 
 impl<T> Pool<T> {
-    pub(super) fn take_open(
+    /// Takes an idle server for a client of `worker`, if servers are given out now.
+    pub(crate) fn take_open(
         &mut self,
         worker: WorkerId,
         values: Option<Digest>,

@@ -1,6 +1,6 @@
 use crate::client::Extended;
 use crate::ids::Identity;
-use crate::login::auth::Login;
+use crate::login::auth::{Login, Peer};
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn fingerprint(text: &[u8]) -> u64 {
 
 fn client() -> Client {
     let identity = Identity { database: "app".into(), user: "alice".into() };
-    Client::new(7, Login::default(), 0, identity.into())
+    Client::new(7, Login::new(Peer::default(), identity.into()), 0)
 }
 
 fn query(text: &[u8]) -> Vec<u8> {

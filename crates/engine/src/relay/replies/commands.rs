@@ -20,14 +20,14 @@ impl Replies<'_> {
             b"RESET" => self.server.was_reset(false, self.mode()),
             b"DISCARD SEQUENCES" => {
                 self.numbers_discarded();
-                if let Some(pinned) = &mut self.server.session.pinned {
+                if let Some(pinned) = self.server.pinned_mut() {
                     pinned.pins = pinned.pins.without(Pins::SEQUENCE);
                 }
             }
             b"DISCARD ALL" => {
                 self.numbers_discarded();
                 self.server.was_reset(true, self.mode());
-                if let Some(pinned) = &mut self.server.session.pinned {
+                if let Some(pinned) = self.server.pinned_mut() {
                     pinned.pins = pinned.pins.lasting();
                 }
                 self.statements_discarded(serial);
@@ -46,7 +46,8 @@ impl Replies<'_> {
         if !is_late || !self.server.ledger.only_awaits_ready() {
             return;
         }
-        self.server.mode = PoolMode::Auto;
+        self.server.use_in(PoolMode::Auto);
+        self.numbers_discarded();
         if let Some(client) = &mut self.client {
             client.vars = self.server.vars.clone();
         }
@@ -55,8 +56,9 @@ impl Replies<'_> {
     /// Message `serial` has deallocated a statement by its name. If the statement was lent to the
     /// server, the client has lost it.
     fn statement_deallocated(&mut self, serial: u64) {
-        let Some(name) = self.server.session.deallocations.take(serial) else { return };
-        self.server.session.lent.remove(&name);
+        let Some(session) = self.server.session.get_mut() else { return };
+        let Some(name) = session.deallocations.take(serial) else { return };
+        session.lent.remove(&name);
         let extended = self.client.as_mut().and_then(|client| client.extended.as_mut());
         let own = extended.map(|extended| &mut extended.statements);
         if let Some(own) = own
@@ -69,9 +71,11 @@ impl Replies<'_> {
     /// All statements are gone, except those that were prepared after the message with that serial
     /// number.
     fn statements_discarded(&mut self, serial: u64) {
-        self.server.session.traces.deallocates = true;
         self.server.statements.discard_before(serial);
-        self.server.session.lent.retain(|_, lent| lent.since > serial);
+        if let Some(session) = self.server.session.get_mut() {
+            session.traces.deallocates = true;
+            session.lent.retain(|_, lent| lent.since > serial);
+        }
         if let Some(extended) = self.client.as_mut().and_then(|client| client.extended.as_mut()) {
             extended.statements.discard_before(serial);
         }
@@ -80,7 +84,9 @@ impl Replies<'_> {
     /// `currval` now returns only numbers that this client draws from here on.
     fn numbers_discarded(&mut self) {
         let own = self.client.as_ref().map(|client| Numbers::Of(client.serial));
-        self.server.session.numbers = own.unwrap_or_default();
+        if let Some(session) = self.server.session.get_mut() {
+            session.numbers = own.unwrap_or_default();
+        }
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn reader_and_hearer<'a>(
         ServerPhase::Preparing(Preparation::Unwind | Preparation::Renew | Preparation::Confirm) => {
             (None, client)
         }
-        ServerPhase::Preparing(_) if server.session.pinned.is_some() => (None, client),
+        ServerPhase::Preparing(_) if server.is_pinned() => (None, client),
         ServerPhase::Connecting(_)
         | ServerPhase::Login(_)
         | ServerPhase::Parked

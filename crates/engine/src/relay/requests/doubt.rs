@@ -126,7 +126,9 @@ impl<X: Exchange> Requests<'_, X> {
 
     fn note_deallocation(&mut self, by: u64, name: Option<Arc<[u8]>>) {
         let first = self.server.ledger.first().unwrap_or(by);
-        self.server.session.deallocations.note(by, name, first);
+        if let Some(session) = self.server.session.get_mut() {
+            session.deallocations.note(by, name, first);
+        }
     }
 
     /// The names that the text deallocates one by one; None for a name that the client has not

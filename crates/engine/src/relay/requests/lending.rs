@@ -90,7 +90,7 @@ impl<X: Exchange> Requests<'_, X> {
         let since = self.next_serial();
         let is_placeholder = !is_executed && !text.contains(&b'\\');
         let undo = Undo::Lend { name: found.name.clone() };
-        self.server.session.lent.insert(found.name, Lent { since, is_placeholder });
+        self.server.session.own().lent.insert(found.name, Lent { since, is_placeholder });
         if has_open_batch {
             // If the Parse fails, the client's message would have failed, too.
             return self.owe(Entry::new(Expect::Parse, ReplyVerb::Swallow).undo(undo));

@@ -185,7 +185,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
         // that does not exist is no error.
         let own = self.client.extended.as_ref();
         let is_own = own.is_some_and(|own| own.statements.find(named.name).is_some());
-        let lent = if is_own { self.server.session.lent.remove(named.name) } else { None };
+        let session = self.server.session.get_mut().filter(|_| is_own);
+        let lent = session.and_then(|session| session.lent.remove(named.name));
         let mut entry = match lent.is_some() || self.server.ledger.owes_many() {
             false => Entry::new(Expect::Close, Verb::Synthesize(Reply::CloseComplete)),
             true => {
@@ -209,7 +210,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
     fn is_prepared_by_sql(&self, name: &[u8]) -> bool {
         let by_sql = Signs::PREPARED | Signs::OPAQUE;
         let own = self.client.extended.as_ref();
-        let pins = self.server.session.pinned.as_ref().map_or(Pins::NONE, |pinned| pinned.pins);
+        let pins = self.server.pins();
         self.texts.is_some()
             && !name.starts_with(SERVER_NAME_PREFIX)
             && own.is_none_or(|own| own.statements.find(name).is_none())

@@ -59,16 +59,16 @@ impl<X: Exchange> Requests<'_, X> {
         let Some(texts) = &mut self.texts else { return };
         let asks = seen.signs.intersects(Signs::SEQUENCE);
         if asks {
-            let drawn = std::mem::take(&mut self.server.session.drawn);
+            let drawn = std::mem::take(&mut self.server.session.own().drawn);
             texts.history.sequences.note_question(&drawn, self.server.session.last_draw, self.now);
         }
         if seen.draws != 0 {
-            self.server.session.last_draw = seen.draws;
+            self.server.session.own().last_draw = seen.draws;
             let pins = self.settings.auto_unsupported == Unsupported::Pin;
             // A client that asks keeps its server in any case.
             let is_kept = asks || self.server.keeps_numbers();
             if pins && !is_kept && texts.is_watched(seen) {
-                self.server.session.drawn.add(seen.draws);
+                self.server.session.own().drawn.add(seen.draws);
             }
         }
     }
@@ -87,7 +87,7 @@ impl<X: Exchange> Requests<'_, X> {
             entry.serial = *self.serial;
             self.server.ledger.owe(entry);
         }
-        self.server.session.numbers = Numbers::Of(self.client.serial);
+        self.server.session.own().numbers = Numbers::Of(self.client.serial);
     }
 
     /// Could a text with these signs return another client's numbers?

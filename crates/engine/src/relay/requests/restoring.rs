@@ -125,7 +125,7 @@ impl Preface {
         let entries = std::mem::take(&mut self.entries);
         entries.into_iter().rev().for_each(|entry| server.ledger.owe_first(entry));
         if self.shows
-            && let Some(ahead) = &mut server.session.ahead
+            && let Some(ahead) = server.ahead_mut()
         {
             ahead.note_shown(requests.client.serial);
         }
@@ -148,7 +148,7 @@ impl<X: Exchange> Engine<X> {
         let server = &mut *self.servers[on.0 as usize];
         let mut restoring = None;
         if !input.all().is_empty()
-            && let Some(ahead) = &mut server.session.ahead
+            && let Some(ahead) = server.ahead_mut()
             && let Some(sql) = ahead.take()
         {
             if !is_whole_request(input.all()) {
@@ -239,7 +239,7 @@ impl<X: Exchange> Engine<X> {
             own.rewound = false;
         }
         if server.ledger.owes_nothing() && !client.stream.holds_message() {
-            if let Some(ahead) = &mut server.session.ahead {
+            if let Some(ahead) = server.ahead_mut() {
                 ahead.put_off(sql);
             }
             return self.give_back_unused(id, on, io);

@@ -37,7 +37,7 @@ impl<X: Exchange> Requests<'_, X> {
         }
         let (server, client, stats) = (&mut *self.server, &mut *self.client, &mut *self.stats);
         let statements = &mut server.statements;
-        let (unnamed, lent) = (&mut server.unnamed, &mut server.session.lent);
+        let (unnamed, session) = (&mut server.unnamed, &mut server.session);
         server.ledger.take_back(&mut |entry| {
             let was_ours = entry.verb == Verb::Swallow;
             let was_made_up = matches!(entry.verb, Verb::Synthesize(_));
@@ -46,7 +46,7 @@ impl<X: Exchange> Requests<'_, X> {
                 stats.client_parses -= u64::from(!was_ours);
                 stats.server_parses -= u64::from(!was_made_up);
             }
-            undo(entry, statements, unnamed, lent, Some(client));
+            undo(entry, statements, unnamed, session, Some(client));
         });
         client.extended.get_or_insert_default().rewound = true;
         self.out.clear();

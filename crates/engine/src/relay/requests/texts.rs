@@ -181,7 +181,7 @@ impl<X: Exchange> Requests<'_, X> {
     /// may change it, if only for the transaction.
     fn is_unsure_of_strings(&self) -> bool {
         let signs = self.server.session.traces.signs;
-        self.server.session.context_changed || signs.intersects(Signs::SETTINGS | Signs::OPAQUE)
+        self.server.context_changed || signs.intersects(Signs::SETTINGS | Signs::OPAQUE)
     }
 
     /// Examines a text.
@@ -228,16 +228,16 @@ impl<X: Exchange> Requests<'_, X> {
             scanning.message = Some(before.to_vec());
         }
         scanning.feed(text, |part| self.search(part));
-        self.server.session.scanning = Some(scanning);
+        self.server.session.own().scanning = Some(scanning);
     }
 
     /// Examines the next part. `is_last`: the part ends the message.
     #[cold]
     pub(super) fn go_on_scan(&mut self, part: &[u8], is_last: bool) {
-        let Some(mut scanning) = self.server.session.scanning.take() else { return };
+        let Some(mut scanning) = self.server.session.own().scanning.take() else { return };
         scanning.feed(part, |part| self.search(part));
         if !is_last {
-            self.server.session.scanning = Some(scanning);
+            self.server.session.own().scanning = Some(scanning);
             return;
         }
         let parse = scanning.parse;
@@ -251,7 +251,7 @@ impl<X: Exchange> Requests<'_, X> {
         if found.pinned && !self.server.session.traces.named {
             self.client.session_mut();
             self.server.suspect(Signs::OPAQUE, Called::default(), Some(&head));
-            self.server.session.traces.named = true;
+            self.server.session.own().traces.named = true;
         }
         if seen.signs.intersects(MAY_SET) {
             let sets = seen.signs.intersects(Signs::SETTINGS);
@@ -259,8 +259,10 @@ impl<X: Exchange> Requests<'_, X> {
         }
         if seen.signs.intersects(Signs::SETTINGS | Signs::LOCAL) {
             // Only the beginning was kept, so the rest may set anything.
-            (self.server.session.context_changed, self.server.session.may_set) = (true, true);
-            self.server.session.traces.outcome.doubtful = true;
+            self.server.context_changed = true;
+            let session = self.server.session.own();
+            session.may_set = true;
+            session.traces.outcome.doubtful = true;
         }
         let own = self.client.extended.as_mut().filter(|own| parse != 0 && own.unnamed == parse);
         if let Some(own) = own {
@@ -359,7 +361,7 @@ impl<X: Exchange> Requests<'_, X> {
         if self.looks_at(seen) {
             self.leave_traces(seen, text, sent);
         } else if seen.draws != 0 {
-            self.server.session.last_draw = seen.draws;
+            self.server.session.own().last_draw = seen.draws;
         }
     }
 
@@ -396,9 +398,10 @@ impl<X: Exchange> Requests<'_, X> {
             true => Called::default(),
             false => self.called(seen.functions, moves),
         };
-        self.server.session.traces.outcome.doubtful |= moves;
-        self.server.session.may_set =
+        self.server.session.own().traces.outcome.doubtful |= moves;
+        let may_set =
             self.server.session.may_set || self.may_set(seen.signs, moves, [text, parameters]);
+        self.server.session.own().may_set = may_set;
         let Some(texts) = &mut self.texts else { return };
         let named = self.settings.pins(text);
         if named {
@@ -411,7 +414,7 @@ impl<X: Exchange> Requests<'_, X> {
         let is_unknown = seen.signs.intersects(Signs::OPAQUE) && !is_harmless;
         // A temporary table hides a table of the same name.
         let may_hide = signs.intersects(Signs::TEMPORARY);
-        self.server.session.context_changed |= moves || is_unknown || may_hide;
+        self.server.context_changed |= moves || is_unknown || may_hide;
         if signs.is_empty() || (is_harmless && !named) {
             return;
         }
@@ -424,7 +427,7 @@ impl<X: Exchange> Requests<'_, X> {
         self.client.session_mut();
         self.server.suspect(signs, called, Some(text));
         if signs.intersects(Signs::SETTINGS | Signs::DISCARD) || text.is_empty() {
-            self.server.session.resets.note(text);
+            self.server.session.own().resets.note(text);
         }
         if signs.intersects(MAY_SET) {
             self.note_settings(seen.signs, text, sent);
@@ -433,8 +436,9 @@ impl<X: Exchange> Requests<'_, X> {
                 self.server.doomed.get_or_insert(CloseReason::SettingsUnknown);
             }
         }
-        self.server.session.traces.named |= named;
-        self.server.session.traces.outcome.called |= !matches!(sent, Sent::Parse);
+        let traces = &mut self.server.session.own().traces;
+        traces.named |= named;
+        traces.outcome.called |= !matches!(sent, Sent::Parse);
     }
 
     /// Notes possible names of settings in a text and its parameters.
@@ -472,7 +476,7 @@ impl<X: Exchange> Requests<'_, X> {
         // Functions that are already suspected are suspected of changing that as well.
         let traces = &self.server.session.traces;
         let is_suspect = !traces.is_empty() && traces.called.names == functions;
-        let is_unknown = moves || (self.server.session.context_changed && !is_suspect);
+        let is_unknown = moves || (self.server.context_changed && !is_suspect);
         let here = match functions == 0 || is_unknown {
             true => 0,
             false => ParseContext::of(&self.client.vars, self.names).digest(functions),

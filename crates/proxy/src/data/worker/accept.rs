@@ -138,7 +138,7 @@ impl Worker {
     pub(super) fn adopt_client(&mut self, fd: OwnedFd, peer: Peer) {
         let now = self.sockets.now;
         let seat = self.shared.login_seat(&peer);
-        let origin = engine::auth::Peer { seat, ..peer.to_auth(None) };
+        let origin = peer.to_auth(None, seat);
         let Some(client) = self.engine.accept(origin, now) else {
             self.shared.gauge(self.id).load.leave(false);
             return;
@@ -156,7 +156,7 @@ impl Worker {
         connected_at: Micros,
     ) {
         let SecuredClient { fd, tls, secured, said, seat } = client;
-        let origin = engine::auth::Peer { seat, ..peer.to_auth(Some(secured)) };
+        let origin = peer.to_auth(Some(secured), seat);
         let Some(client) = self.engine.accept(origin, connected_at) else {
             self.shared.gauge(self.id).load.leave(true);
             return;
