@@ -23,6 +23,7 @@ use crate::ids::{ClientId, Identity, ServerId};
 use crate::notify::listening::{Listening, News};
 use crate::relay::prepared::{DOUBTFUL, Statement};
 use crate::server::{Server, ServerLogin, ServerPhase};
+use crate::session::ahead::Ahead;
 use crate::session::carried::{Carried, Setting};
 use crate::session::pins::Pins;
 use crate::session::state::{Lent, Numbers, Session};
@@ -188,6 +189,7 @@ impl<X: Exchange> Engine<X> {
             0
         };
         let has_numbers = on.as_ref().is_some_and(|server| server.numbers_are_clients);
+        let is_shown = on.as_ref().is_some_and(|server| server.shows_client);
         let on = on.and_then(|server| self.import_server(server, unnamed, tables));
         let identity = Arc::new(Identity { database: record.database, user: record.user });
         let identity = pool
@@ -238,6 +240,9 @@ impl<X: Exchange> Engine<X> {
             if has_numbers {
                 server.session.numbers = Numbers::Of(serial);
             }
+            if let (true, Some(ahead)) = (is_shown, &mut server.session.ahead) {
+                ahead.note_shown(serial);
+            }
         }
         (id, on)
     }
@@ -282,6 +287,7 @@ impl<X: Exchange> Engine<X> {
         server.unnamed = if record.unnamed_is_clients { unnamed } else { 0 };
         server.session.pinned = record.pinned.map(Box::new);
         server.session.state_report = record.state_report.map(Box::new);
+        server.session.ahead = record.key.map(Ahead::of_key);
         let is_unverified = record.pinned.is_some_and(|one| one.pins.contains(Pins::UNVERIFIED));
         if (record.status != b'I' || is_unverified) && server.mode == PoolMode::Auto {
             // The records do not contain what else its transaction has done.
