@@ -64,9 +64,7 @@ impl Postgres {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
         match library::is_everywhere() {
             true => Self::shared(),
-            false => SHARED.get_or_init(|| {
-                Self::start_as(Version::Installed, &session_library(Version::Installed))
-            }),
+            false => SHARED.get_or_init(|| Self::start_with_library(Version::Installed)),
         }
     }
 
@@ -86,6 +84,11 @@ impl Postgres {
         let has_library = library::is_everywhere() && version == Version::Installed;
         let loads = if has_library { session_library(version) } else { String::new() };
         Self::start_as(version, &loads)
+    }
+
+    /// Makes and starts a cluster of this version whose servers load the library `weir`.
+    pub fn start_with_library(version: Version) -> Self {
+        Self::start_as(version, &session_library(version))
     }
 
     fn start_as(version: Version, settings: &str) -> Self {
