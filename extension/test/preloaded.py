@@ -1,6 +1,7 @@
 """Cases on a second server: the library is preloaded by the postmaster, postgresql.conf asks for reports
 without effect, and the library fails where app.fault says."""
 
+import cases
 from cases import ok
 from session import Session
 
@@ -56,3 +57,8 @@ def case_preloaded_failures_are_logged_once(run):
         ok(session.query("SELECT 1"))
     log = run.cluster.log.read_text(errors="replace")
     assert log.count("cannot be reported: fault at settings") == before + 1
+
+
+def case_preloaded_replication_is_unharmed(run):
+    """Its workers have the library here."""
+    cases.case_logical_replication_is_unharmed(run)
