@@ -280,22 +280,22 @@ def case_parallel_workers_do_not_report(run):
 def case_functions_that_change_the_session_run_in_the_leader_only(run):
     """set_config and locks are not parallel safe; a session whose plan is parallel still reports them."""
     session = run.session()
-    ok(session.query("CREATE TABLE leading AS SELECT i FROM generate_series(1, 20000) i"))
+    ok(session.query("CREATE TABLE led AS SELECT i FROM generate_series(1, 20000) i"))
     for text in (
         "SET parallel_setup_cost = 0", "SET parallel_tuple_cost = 0",
         "SET min_parallel_table_scan_size = 0",
     ):
         ok(session.query(text))
     before = list(session.state)
-    answer = ok(session.query("SELECT count(*), pg_advisory_lock(9) IS NULL FROM leading"))
+    answer = ok(session.query("SELECT count(*), pg_advisory_lock(9) IS NULL FROM led"))
     assert sorted(session.state) == sorted([*before, "k"]), answer
     ok(session.query("SELECT pg_advisory_unlock_all()"))
     ok(session.query("SET ROLE app; SET app.tenant = 'a'; SET max_parallel_workers_per_gather = 2"))
     told = list(session.state)
     for _ in range(5):
-        ok(session.query("SELECT count(*) FROM leading"))
+        ok(session.query("SELECT count(*) FROM led"))
     assert session.state == told
-    ok(session.query("RESET ROLE; DROP TABLE leading"))
+    ok(session.query("RESET ROLE; DROP TABLE led"))
 
 
 def case_a_login_trigger_is_in_the_first_report(run):
