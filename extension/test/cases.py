@@ -280,7 +280,8 @@ def case_parallel_workers_do_not_report(run):
 def case_functions_that_change_the_session_run_in_the_leader_only(run):
     """set_config and locks are not parallel safe; a session whose plan is parallel still reports them."""
     session = run.session()
-    ok(session.query("CREATE TABLE led AS SELECT i FROM generate_series(1, 20000) i"))
+    ok(session.query("CREATE TABLE led AS SELECT i FROM generate_series(1, 20000) i; "
+                     "GRANT SELECT ON led TO app"))
     for text in (
         "SET parallel_setup_cost = 0", "SET parallel_tuple_cost = 0",
         "SET min_parallel_table_scan_size = 0",
