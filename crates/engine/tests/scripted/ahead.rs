@@ -226,7 +226,8 @@ fn a_request_behind_its_clients_address_is_cancelled_as_well() {
 
 #[test]
 fn without_cancel_lost_queries_the_server_is_closed() {
-    let (rig, client, server) = with_setting(|config| config.global.cancel_lost_queries = false, "1.1");
+    let (rig, client, server) =
+        with_setting(|config| config.global.cancel_lost_queries = false, "1.1");
     another_uses(&rig, &server);
     client.send([query("SELECT 3")]);
     server.take();

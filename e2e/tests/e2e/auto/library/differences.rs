@@ -150,9 +150,8 @@ fn every_client_begins_with_the_settings_of_a_login_trigger() {
     );
     let setup = Pooler::before(&postgres).set("pool_mode", "auto").database(&database, "");
     let pooler = setup.workers(1).set("default_pool_size", 4).start();
-    let values = |client: &mut RawClient| {
-        [client.value("SHOW work_mem"), client.value("SHOW app.login")]
-    };
+    let values =
+        |client: &mut RawClient| [client.value("SHOW work_mem"), client.value("SHOW app.login")];
     let mut client = pooler.client(&database);
     assert_eq!(values(&mut client), ["5MB", "yes"]);
     client.rows("SET work_mem = '7MB'; SET app.login = 'mine'");
@@ -180,7 +179,7 @@ fn in_a_pool_with_and_without_the_library_each_server_is_checked_in_its_way() {
     clients[0].rows("BEGIN");
     assert_eq!(ways(), "report");
     let (database, postgres) = (&stage.database, stage.postgres);
-    let without = format!("ALTER DATABASE {database} SET session_preload_libraries = ''");
+    let without = format!("ALTER DATABASE {database} SET session_preload_libraries = plpgsql");
     postgres.sql("postgres", &without);
     clients[1].rows("BEGIN");
     assert_eq!(ways(), "mixed");
