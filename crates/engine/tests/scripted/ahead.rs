@@ -241,7 +241,7 @@ fn cancel_packet(server: &Loaded) -> Message {
 
 /// A client has waited for its server. Its request has arrived and is not read yet.
 #[test]
-pub(crate) fn settings_that_wait_for_a_request_are_not_handed_over() {
+pub(crate) fn waiting_settings_are_not_handed_over() {
     let (rig, client, server) = with_setting(|_| {}, "1.1");
     let other = rig.client();
     other.send([query("SELECT 2")]);

@@ -67,9 +67,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "RestartLosesPending",
-        wrong: "Auto mode: an online restart loses settings that wait for their client's request",
+        wrong: "Auto mode: an online restart loses settings that wait",
         seen_in: "Weir, until the simulator had it",
-        noticed_by: "ahead::settings_that_wait_for_a_request_are_not_handed_over",
+        noticed_by: "ahead::waiting_settings_are_not_handed_over",
         changes: &[change(
             "handover/export.rs",
             "server.cancel.is_none() && «!server.awaits_settings()» }",
