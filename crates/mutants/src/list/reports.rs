@@ -67,7 +67,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "RestartLosesPending",
-        wrong: "Auto mode: an online restart loses settings that wait",
+        wrong: "Auto mode: a restart loses settings that wait",
         seen_in: "Weir, until the simulator had it",
         noticed_by: "ahead::waiting_settings_are_not_handed_over",
         changes: &[change(
