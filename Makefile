@@ -29,7 +29,7 @@ help:
 	@echo "make extension  the library weir for PostgreSQL, which tells Weir what a session holds"
 	@echo "             (PG_CONFIG=pg_config: of which server; extension/README.md)"
 	@echo "make install-extension  the same, and installs it in that server"
-	@echo "make test-extension  the library on PostgreSQL 15, 16 and 18 (ARGS='--asan 16')"
+	@echo "make test-extension  the library on PostgreSQL 15, 16, 17 and 18 (ARGS='--asan 16')"
 	@echo "make deb     two Debian packages in target/: weir, and the library for PostgreSQL 15"
 	@echo "make help    this list"
 	@echo

@@ -89,20 +89,31 @@ def cached_archive(cache, wanted):
 
 
 def fetch(cache, wanted):
-    """The source package of the wanted version, or the newest there is."""
+    """The source package of the wanted version, or the newest there is. The mirror may list a version
+    whose files it lacks."""
     options = apt_options(cache)
     run_quietly(["apt-get", *options, "update"], cache)
     listing = run_quietly(["apt-cache", *options, "showsrc", "--only-source", PACKAGE], cache)
     offered = re.findall(r"^Version: (\S+)$", listing, re.MULTILINE)
     if not offered:
         raise SystemExit(f"regress: Debian offers no source of {PACKAGE}")
-    version = wanted if wanted in offered else newest(offered)
-    folder = cache / f"archive-{version}"
-    folder.mkdir(exist_ok=True)
-    say(f"fetching the source of {PACKAGE} {version}")
-    source = ["apt-get", *options, "source", "--download-only", f"{PACKAGE}={version}"]
-    run_quietly(source, folder)
-    return version, next(folder.glob("*.orig.tar.*"))
+    failure = None
+    while offered:
+        version = wanted if wanted in offered else newest(offered)
+        offered = [other for other in offered if other != version]
+        if cached := cached_archive(cache, version):
+            return cached
+        folder = cache / f"archive-{version}"
+        folder.mkdir(exist_ok=True)
+        say(f"fetching the source of {PACKAGE} {version}")
+        source = ["apt-get", *options, "source", "--download-only", f"{PACKAGE}={version}"]
+        try:
+            run_quietly(source, folder)
+        except SystemExit as error:
+            failure = failure or error
+            continue
+        return version, next(folder.glob("*.orig.tar.*"))
+    raise failure
 
 
 def newest(versions):

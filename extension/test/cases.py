@@ -193,6 +193,47 @@ def case_other_encodings(run):
     assert session.state == [r"s:app.a=\374"], "of a LATIN1 database"
 
 
+def case_encodings_that_only_clients_have(run):
+    """A second byte of GBK and of SJIS may be a backslash in ASCII."""
+    for encoding, codec, letter in (("GBK", "gbk", "\u8aa0"), ("SJIS", "shift_jis", "\u8868")):
+        session = run.session(client_encoding=encoding)
+        raw = letter.encode(codec)
+        assert b"\\" in raw, (encoding, raw)
+        ok(session.query(f"SELECT set_config('app.a', '{letter}', false)", codec))
+        told = "s:app.a=" + "".join(f"\\{byte:03o}" for byte in letter.encode())
+        assert session.state == [told], (encoding, session.state)
+        ok(session.query(f"PREPARE \"{letter}\" AS SELECT 1", codec))
+        assert len(session.state) == 2 and session.state[0].startswith("p:" + told[8:])
+
+
+def case_a_report_is_ascii_whatever_it_holds(run):
+    session = run.session()
+    every = "".join(chr(code) for code in range(1, 256)).replace("'", "''")
+    ok(session.query(f"SELECT set_config('app.a', '{every}', false)"))
+    plain = [c for c in map(chr, range(32, 127)) if c not in "\\;="]
+    item = session.state[0].removeprefix("s:app.a=")
+    assert item.isascii() and item.isprintable()
+    assert len(item) == len(plain) + 4 * (len(every.replace("''", "'").encode()) - len(plain))
+
+
+def case_forged_names_cannot_be_set_later(run):
+    """What a client of Weir's sends reaches the server as SQL only."""
+    session = run.session(weir__key="0" * 32)
+    for text in (
+        "SET weir.state = 'v1;k'", "SELECT set_config('weir.state', 'v1;k', false)",
+        "SET weir.other = '1'", "SELECT set_config('weir.unsupported', 'error', true)",
+        "UPDATE pg_settings SET setting = 'x' WHERE name = 'weir.key'",
+        "CREATE FUNCTION f() RETURNS int LANGUAGE sql SET weir.report = 0 AS 'SELECT 1'",
+        "ALTER DATABASE postgres SET weir.report = 0", "ALTER ROLE postgres SET weir.state = 'a'",
+    ):
+        answer = session.query(text)
+        assert answer.errors or not answer.rows and "UPDATE" in text, text
+        assert "weir.state" not in answer.parameters and session.state == [], text
+    assert ok(session.query("SELECT current_setting('weir.key')")).value() == ""
+    rows = ok(session.query("SELECT name, setting FROM pg_settings WHERE name ~ '^weir.'")).texts()
+    assert not any("0" * 32 in row for row in rows), rows
+
+
 def case_serializable_deferrable_by_default_does_not_wait(run):
     writer = Session(run.cluster.port)
     ok(writer.query("BEGIN ISOLATION LEVEL SERIALIZABLE; INSERT INTO asked (a, b) VALUES (1, 2)"))
@@ -234,6 +275,28 @@ def case_parallel_workers_do_not_report(run):
     assert answer.texts() == [["20000", "seven"]] and not answer.reports
     assert session.state == before
     ok(session.query("DROP TABLE parallel"))
+
+
+def case_functions_that_change_the_session_run_in_the_leader_only(run):
+    """set_config and locks are not parallel safe; a session whose plan is parallel still reports them."""
+    session = run.session()
+    ok(session.query("CREATE TABLE led AS SELECT i FROM generate_series(1, 20000) i; "
+                     "GRANT SELECT ON led TO app"))
+    for text in (
+        "SET parallel_setup_cost = 0", "SET parallel_tuple_cost = 0",
+        "SET min_parallel_table_scan_size = 0",
+    ):
+        ok(session.query(text))
+    before = list(session.state)
+    answer = ok(session.query("SELECT count(*), pg_advisory_lock(9) IS NULL FROM led"))
+    assert sorted(session.state) == sorted([*before, "k"]), answer
+    ok(session.query("SELECT pg_advisory_unlock_all()"))
+    ok(session.query("SET ROLE app; SET app.tenant = 'a'; SET max_parallel_workers_per_gather = 2"))
+    told = list(session.state)
+    for _ in range(5):
+        ok(session.query("SELECT count(*) FROM led"))
+    assert session.state == told
+    ok(session.query("RESET ROLE; DROP TABLE led"))
 
 
 def case_a_login_trigger_is_in_the_first_report(run):
@@ -464,6 +527,27 @@ def case_the_library_can_be_replaced_while_it_runs(run):
     ok(old.query("SELECT setseed(0.5)"))
 
 
+def case_a_replaced_library_serves_all_that_comes(run):
+    """Sessions of both files side by side, with everything that the library keeps for them."""
+    old = run.session(weir__key=KEY)
+    ok(old.query("PREPARE a AS SELECT 1; LISTEN b; CREATE TEMP TABLE c (d int)"))
+    ok(old.query(f"SET weir.client = '{KEY} 10.1.2.3 4567'"))
+    told = list(old.state)
+    for _ in range(3):
+        copy = run.library / "weir.so.new"
+        shutil.copy(run.library / "weir.so", copy)
+        os.replace(copy, run.library / "weir.so")
+        new = run.session(weir__key=KEY)
+        ok(new.query("SET work_mem = '2MB'"))
+        assert new.query(MARK + "SELECT 1/0").errors and new.query("SELECT 1").errors == [NOT_RESTORED]
+        assert not ok(old.query("SELECT 1")).reports and old.state == told
+    assert ok(old.query("SHOW weir.client")).value() == "10.1.2.3 4567"
+    assert old.query(MARK + "SELECT 1/0").errors and old.query("SELECT 1").errors == [NOT_RESTORED]
+    ok(old.query(MARK + "SELECT 1"))
+    ok(old.query("DEALLOCATE a; UNLISTEN b; DROP TABLE c"))
+    assert old.state == []
+
+
 def case_installcheck(run):
     pg_regress = run.installation.pg_regress()
     if pg_regress is None:
@@ -488,60 +572,3 @@ def case_the_server_has_not_crashed(run):
     log = run.cluster.log.read_text(errors="replace")
     assert "terminated by signal" not in log and "PANIC" not in log, log[-2000:]
     assert "weir: the session's state cannot be reported" not in log
-
-
-# On a second server: the library is preloaded by the postmaster, postgresql.conf asks for reports
-# without effect, and the library fails where app.fault says.
-
-
-def preloaded_library_reports_to_who_asks_only(run):
-    assert run.session().greeting.reports == ["v1;w:1.1"]
-    plain = Session(run.cluster.port)
-    assert not plain.greeting.reports and not ok(plain.query("SET work_mem = '2MB'")).reports
-    assert ok(plain.query("SHOW weir.report")).value() == "0"
-    workers = run.session()
-    for text in (
-        "SET debug_parallel_query = on" if run.major >= 16 else "SET force_parallel_mode = on",
-        "CREATE TEMP TABLE mine (a int)", "SELECT count(*) FROM pg_class",
-    ):
-        ok(workers.query(text))
-    assert "t" in workers.state, workers.state
-
-
-def preloaded_library_refuses_a_name_of_its_own_prefix(run):
-    try:
-        run.session(weir__nothing="1")
-    except ConnectionError as error:
-        assert "invalid configuration parameter name" in str(error), error
-    else:
-        raise AssertionError("let in")
-
-
-def preloaded_failures_are_reported_and_leave_nothing(run):
-    for place, text in (
-        ("settings", "SELECT 1"), ("channels", "LISTEN a"), ("temporary", "CREATE TEMP TABLE m (a int)"),
-    ):
-        session = run.session()
-        ok(session.query(f"SET app.fault = '{place}'"))
-        ok(session.query(text))
-        assert session.state == ["u"], (place, session.state)
-        answer = ok(session.query("SELECT setseed(0.1)"))
-        assert answer.reports == ["v1;u;e:1:setseed"], (place, answer.reports)
-        for _ in range(200):
-            ok(session.query("SELECT 1"))
-        answer = ok(session.query("SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid()"))
-        assert int(answer.value()) <= 3, "those of the question itself"
-        ok(session.query("RESET app.fault"))
-        expected = {"settings": [], "channels": ["l:a"], "temporary": ["t"]}[place]
-        assert session.state == expected, (place, session.state)
-
-
-def preloaded_failures_are_logged_once(run):
-    log = run.cluster.log.read_text(errors="replace")
-    before = log.count("cannot be reported: fault at settings")
-    session = run.session()
-    ok(session.query("SET app.fault = 'settings'"))
-    for _ in range(10):
-        ok(session.query("SELECT 1"))
-    log = run.cluster.log.read_text(errors="replace")
-    assert log.count("cannot be reported: fault at settings") == before + 1

@@ -26,13 +26,13 @@ class Run:
     def all(self):
         for group in TABLE:
             self.one(f"table: {group.name}", lambda group=group: steps(self, group))
-        self.at(self.cluster, "case_")
+        self.at(self.cluster, cases)
 
-    def at(self, cluster, prefix):
-        """The cases whose names begin so, on that server."""
+    def at(self, cluster, module):
+        """The cases of a module, on that server."""
         self.cluster = cluster
-        for name, case in inspect.getmembers(cases, inspect.isfunction):
-            if case.__module__ == cases.__name__ and name.startswith(prefix):
+        for name, case in inspect.getmembers(module, inspect.isfunction):
+            if case.__module__ == module.__name__ and name.startswith("case_"):
                 self.one(name.removeprefix("case_"), lambda case=case: case(self))
 
     def one(self, name, test):

@@ -14,27 +14,31 @@ class Tool:
     flags: list = field(default_factory=list)
     wrapper: list = field(default_factory=list)
 
+    def findings(self, cluster):
+        """What the tool has written into the log of the cluster that is an error of ours."""
+        return []
+
     def judge(self, run, cluster):
-        """Nothing to look for."""
+        run.failures += self.findings(cluster)
 
 
 class Asan(Tool):
     """Only the library is instrumented: what it writes to, and what it reads through libc."""
 
-    def judge(self, run, cluster):
-        found = re.findall(r"ERROR: AddressSanitizer.*|runtime error:.*", cluster.log.read_text())
-        run.failures += found
+    def findings(self, cluster):
+        log = cluster.log.read_text(errors="replace")
+        return re.findall(r"ERROR: AddressSanitizer.*|runtime error:.*", log)
 
 
 class Valgrind(Tool):
     """What is found counts if the library's own code is in the stack. PostgreSQL writes bytes that
     it has not set; that is none of ours."""
 
-    def judge(self, run, cluster):
+    def findings(self, cluster):
         files = "|".join(path.stem for path in EXTENSION.glob("*.c"))
         ours = re.compile(rf"weir\.so|\(({files})\.c:")
         blocks = re.split(r"^==\d+== $", cluster.log.read_text(errors="replace"), flags=re.MULTILINE)
-        run.failures += [block.strip() for block in blocks if "==" in block and ours.search(block)]
+        return [block.strip() for block in blocks if "==" in block and ours.search(block)]
 
 
 def tool(options, work):

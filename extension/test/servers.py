@@ -75,6 +75,7 @@ def installations(work, wanted):
     candidates = {
         15: lambda: Path("/usr/lib/postgresql/15/bin/pg_config"),
         16: lambda: brought_by("postgres16", work),
+        17: lambda: brought_by("postgres17", work),
         18: lambda: brought_by("postgres18", work),
     }
     if unknown := set(wanted) - candidates.keys():

@@ -60,6 +60,8 @@ CREATE FUNCTION seeds() RETURNS void LANGUAGE plpgsql AS
     $$ BEGIN PERFORM setseed(0.5); END $$;
 CREATE FUNCTION loads() RETURNS void LANGUAGE plpgsql AS
     $$ BEGIN LOAD 'plpgsql'; END $$;
+CREATE TABLE deferred (a int UNIQUE DEFERRABLE INITIALLY DEFERRED);
+CREATE TABLE lobs (a oid);
 CREATE PROCEDURE commits() LANGUAGE plpgsql AS
     $$ BEGIN PERFORM set_config('work_mem', '13MB', false); COMMIT;
              PERFORM currval('numbers'); COMMIT; END $$;
@@ -136,6 +138,28 @@ TABLE = [
         ("BEGIN; SET work_mem = '7MB'; PREPARE TRANSACTION 'two'", W + "7MB", ""),
         ("ROLLBACK PREPARED 'two'", SAME, ""),
         ("CALL commits()", W + "13MB", "currval", ERROR),
+    ]),
+    Group("ends of transactions", [
+        ("BEGIN; SET work_mem = '1MB'; COMMIT AND CHAIN", SAME, ""),
+        ("ROLLBACK", W + "1MB", ""),
+        ("BEGIN; SAVEPOINT a; SET work_mem = '2MB'; SAVEPOINT b; SET work_mem = '3MB'; "
+         "ROLLBACK TO b; RELEASE a; COMMIT", W + "2MB", ""),
+        ("BEGIN; SET work_mem = '4MB'; INSERT INTO deferred VALUES (1), (1); COMMIT", SAME, "", ERROR),
+        ("SET work_mem = '4MB'; COMMIT", W + "4MB", ""),
+        ("SET work_mem = '5MB'; ROLLBACK", SAME, ""),
+        ("DO $$ BEGIN SET work_mem = '6MB'; COMMIT; SET work_mem = '7MB'; ROLLBACK; END $$",
+         W + "6MB", ""),
+        ("BEGIN; SET work_mem = '7MB'; SET work_mem = 'much'", SAME, "", ERROR),
+        ("COMMIT", SAME, ""),
+        ("BEGIN READ ONLY; SET work_mem = '8MB'; COMMIT", W + "8MB", ""),
+        ("COPY deferred TO STDOUT", SAME, ""),
+        ("INSERT INTO lobs SELECT lo_create(0)", SAME, ""),
+        ("BEGIN; SELECT lo_open(a, 131072) FROM lobs; COMMIT", SAME, ""),
+        ("BEGIN; SELECT pg_export_snapshot() IS NULL; COMMIT", SAME, ""),
+        ("VACUUM deferred", SAME, ""),
+        ("", SAME, ""),
+        ("RESET ALL; BEGIN", SAME, ""),
+        ("COMMIT", "", ""),
     ]),
     Group("settings that functions make", [
         ("SELECT sets('work_mem', '2MB')", W + "2MB", ""),
@@ -229,6 +253,21 @@ TABLE = [
         ("DO $$ BEGIN DROP TABLE mine; END $$", "", ""),
         ("SELECT * INTO TEMP other FROM generate_series(1, 3)", "t", ""),
         ("BEGIN; TRUNCATE other; DROP TABLE other; COMMIT", "", ""),
+        ("BEGIN; SAVEPOINT a; CREATE TEMP TABLE x (a int); ROLLBACK TO a; COMMIT", SAME, ""),
+        ("BEGIN; CREATE TEMP TABLE x (a int); SAVEPOINT a; DROP TABLE x; ROLLBACK TO a; COMMIT", "t", ""),
+        ("ALTER TABLE x ADD b int", SAME, ""),
+        ("ALTER TABLE x SET SCHEMA public", SAME, "", ERROR),
+        ("CREATE TEMP TABLE y (a int) ON COMMIT DELETE ROWS; DROP TABLE x", SAME, ""),
+        ("DROP TABLE y", "", ""),
+        ("CREATE TYPE pg_temp.e AS ENUM ('a')", "t", ""),
+        ("DROP TYPE pg_temp.e", "", ""),
+        ("CREATE COLLATION pg_temp.c FROM \"C\"", "t", ""),
+        ("DROP COLLATION pg_temp.c", "", ""),
+        ("CREATE TEMP TABLE m (a int) PARTITION BY RANGE (a)", "t", ""),
+        ("CREATE TEMP TABLE p PARTITION OF m DEFAULT", SAME, ""),
+        ("DROP TABLE m", "", ""),
+        ("CREATE TABLE public.plain (a int); CREATE TEMP VIEW v AS TABLE public.plain", "t", ""),
+        ("DROP TABLE public.plain CASCADE", "", ""),
     ]),
     Group("locks", [
         ("SELECT pg_advisory_lock(1)", "k", ""),
@@ -243,6 +282,12 @@ TABLE = [
         ("BEGIN; LOCK TABLE triggered; COMMIT", SAME, ""),
         ("DO $$ BEGIN PERFORM pg_try_advisory_lock(5); END $$", "k", ""),
         ("SELECT pg_advisory_unlock(5)", "", ""),
+        ("SELECT pg_advisory_lock(6), 1 / (SELECT 0)", "k", "", ERROR),
+        ("SELECT pg_advisory_unlock(6)", "", ""),
+        ("BEGIN; SAVEPOINT a; SELECT pg_advisory_lock(7); ROLLBACK TO a; COMMIT", "k", ""),
+        ("SELECT pg_advisory_lock(7)", SAME, ""),
+        ("SELECT pg_advisory_unlock(7)", SAME, ""),
+        ("SELECT pg_advisory_unlock(7)", "", ""),
     ]),
     Group("cursors", [
         ("BEGIN; DECLARE a CURSOR FOR SELECT 1; COMMIT", SAME, ""),
@@ -253,6 +298,12 @@ TABLE = [
         ("BEGIN; DECLARE a CURSOR WITH HOLD FOR SELECT 1; ROLLBACK", SAME, ""),
         ("DO $$ BEGIN EXECUTE 'DECLARE b CURSOR WITH HOLD FOR SELECT 2'; END $$", "c", ""),
         ("CLOSE ALL", "", ""),
+        ("BEGIN; DECLARE a CURSOR WITH HOLD FOR SELECT 1 / (i - 2) FROM generate_series(1, 2) i; COMMIT",
+         SAME, "", ERROR),
+        ("DECLARE a CURSOR WITH HOLD FOR SELECT 1", "c", ""),
+        ("BEGIN; CLOSE a; ROLLBACK", "", ""),
+        ("DECLARE a CURSOR WITH HOLD FOR SELECT 1", "c", ""),
+        ("DISCARD ALL", "", "discard"),
     ]),
     Group("channels", [
         ("LISTEN a", "l:a", ""),
@@ -264,6 +315,10 @@ TABLE = [
         ("UNLISTEN *", "", ""),
         ("DO $$ BEGIN EXECUTE 'LISTEN e'; END $$", "l:e", ""),
         ("NOTIFY e", SAME, ""),
+        ("BEGIN; LISTEN f; UNLISTEN *; LISTEN g; COMMIT", "l:g", ""),
+        ("LISTEN g; NOTIFY g", SAME, ""),
+        ("BEGIN; UNLISTEN *; SAVEPOINT a; LISTEN h; ROLLBACK TO a; COMMIT", "", ""),
+        ("LISTEN g", "l:g", ""),
         ("DISCARD ALL", "", "discard"),
     ]),
     Group("prepared statements", [

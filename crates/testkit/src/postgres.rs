@@ -64,9 +64,7 @@ impl Postgres {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
         match library::is_everywhere() {
             true => Self::shared(),
-            false => SHARED.get_or_init(|| {
-                Self::start_as(Version::Installed, &session_library(Version::Installed))
-            }),
+            false => SHARED.get_or_init(|| Self::start_with_library(Version::Installed)),
         }
     }
 
@@ -88,6 +86,11 @@ impl Postgres {
         Self::start_as(version, &loads)
     }
 
+    /// Makes and starts a cluster of this version whose servers load the library `weir`.
+    pub fn start_with_library(version: Version) -> Self {
+        Self::start_as(version, &session_library(version))
+    }
+
     fn start_as(version: Version, settings: &str) -> Self {
         let folder = scratch::folder("pg");
         let data = folder.join("data");
@@ -105,6 +108,9 @@ impl Postgres {
         let socket = format!("port = {port}\nunix_socket_directories = '{}'\n", folder.display());
         append(&data.join("postgresql.conf"), &format!("{SETTINGS}{socket}"));
         append(&data.join("postgresql.conf"), settings);
+        if kept_logs().is_some() {
+            append(&data.join("postgresql.conf"), "log_statement = 'all'\n");
+        }
         fs::write(data.join("pg_hba.conf"), role::HBA).expect("cannot write pg_hba.conf");
 
         let (supervisor, names) = (Mutex::new(None), AtomicU32::new(0));
@@ -265,7 +271,8 @@ impl Postgres {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.folder.join("log")
+        let Some(logs) = kept_logs() else { return self.folder.join("log") };
+        logs.join(format!("{}-{}.log", std::process::id(), self.port))
     }
 
     fn log_tail(&self) -> String {
@@ -288,6 +295,11 @@ impl Drop for Postgres {
 /// Returns a connection string for drivers, as role `app` to `port` of 127.0.0.1.
 pub(crate) fn url(port: u16, database: &str) -> String {
     format!("postgresql://{}:{}@127.0.0.1:{port}/{database}", Role::APP, Role::APP_PASSWORD)
+}
+
+/// With `WEIR_SERVER_LOGS`, servers log each statement to files in this folder, which stay there.
+fn kept_logs() -> Option<PathBuf> {
+    std::env::var_os("WEIR_SERVER_LOGS").map(PathBuf::from)
 }
 
 fn session_library(version: Version) -> String {

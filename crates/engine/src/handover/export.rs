@@ -22,6 +22,7 @@ use crate::handover::records::{
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::relay::prepared::Statement;
 use crate::server::{Server, ServerPhase};
+use crate::session::ahead::Ahead;
 use crate::session::state::Session;
 use crate::session::text_history::CustomsRecord;
 use crate::shell::Exchange;
@@ -126,6 +127,8 @@ impl RecordWriter {
         let statements = server.statements.by_use();
         let unnamed =
             client.and_then(|client| client.extended.as_ref()).map_or(0, |own| own.unnamed);
+        let ahead = server.session.ahead.as_deref();
+        let shows = |serial| ahead.is_some_and(|ahead| ahead.shows(serial));
         ServerRecord {
             pool: server.pool.0,
             mode: server.mode.word().to_owned(),
@@ -147,6 +150,8 @@ impl RecordWriter {
             signs: server.session.traces.signs.bits(),
             pins_by_name: server.session.traces.named || server.has_too_many_names(),
             state_report: server.session.state_report.as_deref().cloned(),
+            key: ahead.map(Ahead::key),
+            shows_client: client.is_some_and(|client| shows(client.serial)),
             connected_at: server.times.connected_at,
             released_at: server.times.released_at,
             asked_at: server.times.asked_at,

@@ -24,6 +24,7 @@ use crate::login::auth::{Login, Peer};
 use crate::notify::listening::{Listening, News};
 use crate::relay::prepared::{DOUBTFUL, Statement};
 use crate::server::{Server, ServerLogin, ServerPhase};
+use crate::session::ahead::Ahead;
 use crate::session::carried::{Carried, Setting};
 use crate::session::on_server::ServerSession;
 use crate::session::pins::Pins;
@@ -190,6 +191,7 @@ impl<X: Exchange> Engine<X> {
             0
         };
         let has_numbers = on.as_ref().is_some_and(|server| server.numbers_are_clients);
+        let is_shown = on.as_ref().is_some_and(|server| server.shows_client);
         let on = on.and_then(|server| self.import_server(server, unnamed, tables));
         let identity = Arc::new(Identity { database: record.database, user: record.user });
         let identity = pool
@@ -240,6 +242,10 @@ impl<X: Exchange> Engine<X> {
             server.replication = replicates;
             if let Some(session) = server.session.get_mut().filter(|_| has_numbers) {
                 session.numbers = Numbers::Of(serial);
+            }
+            let session = server.session.get_mut().filter(|_| is_shown);
+            if let Some(ahead) = session.and_then(|session| session.ahead.as_deref_mut()) {
+                ahead.note_shown(serial);
             }
         }
         (id, on)
@@ -351,6 +357,7 @@ impl<X: Exchange> Engine<X> {
 fn import_session(record: &mut ServerRecord, is_in_doubt: bool, session: &mut ServerSession) {
     session.pinned = record.pinned.map(Box::new);
     session.state_report = record.state_report.take().map(Box::new);
+    session.ahead = record.key.map(Ahead::of_key);
     if is_in_doubt {
         session.traces.signs = Signs::of_bits(record.signs) | Signs::OPAQUE;
         session.traces.outcome.ran = true;

@@ -19,6 +19,7 @@ use crate::lifecycle::replication::{Replication, ReplicationKind};
 use crate::login::server_secret::ServerSecret;
 use crate::relay::prepared::Statement;
 use crate::routing::Place;
+use crate::session::ahead::Key;
 use crate::session::carried::Setting;
 use crate::session::pins::Pinned;
 use crate::session::state_report::StateReport;
@@ -27,7 +28,7 @@ use crate::vars::{Slots, Vars, Welcome};
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 15;
+pub const FORMAT: u32 = 16;
 
 /// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -213,6 +214,10 @@ pub struct ServerRecord {
     pub pins_by_name: bool,
     /// The latest state report, if the server sends any.
     pub state_report: Option<StateReport>,
+    /// The key of its login, if it can be sent settings and a request in one write.
+    pub key: Option<Key>,
+    /// Does it show the address of the present client?
+    pub shows_client: bool,
     pub connected_at: Micros,
     pub released_at: Micros,
     pub asked_at: Micros,

@@ -248,9 +248,11 @@ impl<X: Exchange> Engine<X> {
             }
             _ if server.is_clean() && !in_message => self.free(on, io),
             _ if cancels && server.ledger.works_on_the_last_request() => {
-                // The server can be used again only if it will reply to everything.
+                // The server can be used again only if it will reply to everything, and if the
+                // cancel request cannot hit a message of Weir's own.
                 let whole = !in_message && io.server_flushed(on);
-                if !whole || !server.ledger.ends_by_itself() {
+                let ledger = &server.ledger;
+                if !whole || !ledger.ends_by_itself() || ledger.owes_weir() {
                     server.doomed = Some(CloseReason::NotReady);
                 }
                 server.enter(ServerPhase::Finishing);

@@ -12,6 +12,7 @@ use wire::{HEADER_LEN, frontend};
 use crate::client::Client;
 use crate::ids::{Micros, PoolId};
 use crate::operator::transactions::{Name, REMEMBERED_FROM, Transaction};
+use crate::relay::text::replace;
 use crate::vars::APPLICATION_NAME;
 use crate::watch::texts::{NORMALIZED_LEN_MAX, with_normal_form};
 
@@ -233,8 +234,7 @@ impl Message {
             return;
         }
         self.short_len = 0;
-        self.long.clear();
-        self.long.extend_from_slice(&input[..input.len().min(KEPT_LEN_MAX)]);
+        replace(&mut self.long, &input[..input.len().min(KEPT_LEN_MAX)]);
     }
 
     fn bytes(&self) -> &[u8] {

@@ -2,6 +2,8 @@
 //! the library `weir` 1.1 and later makes that safe: after a text that failed to restore settings,
 //! the server refuses everything (`extension/apply.c`).
 
+use serde::{Deserialize, Serialize};
+
 use crate::login::server_login::ServerLogin;
 use crate::session::state_report::StateReport;
 
@@ -13,7 +15,7 @@ const KEY_LEN: usize = 32;
 const MARK_LEN: usize = 16;
 
 /// A secret that Weir shares with one server.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key([u8; KEY_LEN]);
 
 impl Key {
@@ -47,7 +49,16 @@ impl Ahead {
     /// None if the server's library does not refuse requests after a failure.
     pub(crate) fn of_login(login: &ServerLogin) -> Option<Box<Self>> {
         let refuses = login.state_report.as_ref().is_some_and(StateReport::refuses_requests);
-        refuses.then(|| Box::new(Self { key: login.key, pending: None, shown: 0 }))
+        refuses.then(|| Self::of_key(login.key))
+    }
+
+    /// A server that was sent this key at its login, and shows no client's address.
+    pub(crate) fn of_key(key: Key) -> Box<Self> {
+        Box::new(Self { key, pending: None, shown: 0 })
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        self.key
     }
 
     /// The client may be read: its settings go out with its request.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::vars::quote_bytes;
+use crate::vars::{quote_bytes, quote_literal};
 
 /// The settings that decide which role the session acts as. They come first, since the role decides
 /// which other settings may be set.
@@ -122,7 +122,15 @@ impl Carried {
     }
 
     fn set_missing(&self, have: &Self, sql: &mut Vec<u8>) {
-        let mut missing = self.without(have).filter(|one| !is_who(&one.name)).peekable();
+        let missing = || self.without(have).filter(|one| !is_who(&one.name));
+        for Setting { name, value } in missing().filter(|one| is_hidden(one)) {
+            sql.extend_from_slice(b"SET ");
+            quote_name(name, sql);
+            sql.extend_from_slice(b" = ");
+            quote_literal(value, sql);
+            sql.push(b';');
+        }
+        let mut missing = missing().filter(|one| !is_hidden(one)).peekable();
         if missing.peek().is_none() {
             return;
         }
@@ -199,6 +207,14 @@ impl Carried {
 
 /// PostgreSQL truncates an identifier to this many bytes (`NAMEDATALEN` less one).
 const IDENTIFIER_LEN_MAX: usize = 63;
+
+/// Settings that a session can change, but that PostgreSQL hides from most users.
+pub(crate) const HIDDEN: [&[u8]; 2] = [b"dynamic_library_path", b"extension_control_path"];
+
+/// `set_config` fails for these, because it returns the value. They are no lists.
+fn is_hidden(one: &Setting) -> bool {
+    HIDDEN.contains(&&*one.name) && one.value.is_ascii()
+}
 
 fn is_who(name: &[u8]) -> bool {
     name == ROLE || name == SESSION_AUTHORIZATION
@@ -284,6 +300,19 @@ mod tests {
         assert_eq!(
             sql(&[("a", "1"), ("b", "it's")], &[("a", "2")]),
             "SELECT pg_catalog.set_config('a','1',false) IS NULL,pg_catalog.set_config('b','it''s',false) IS NULL;"
+        );
+    }
+
+    #[test]
+    fn hidden_settings_are_set_without_being_shown() {
+        assert_eq!(
+            sql(&[("a", "1"), ("dynamic_library_path", "$libdir:/it's")], &[]),
+            "SET \"dynamic_library_path\" = '$libdir:/it''s';\
+             SELECT pg_catalog.set_config('a','1',false) IS NULL;"
+        );
+        assert_eq!(
+            sql(&[("dynamic_library_path", "/a")], &[("dynamic_library_path", "/b")]),
+            "SET \"dynamic_library_path\" = '/a';"
         );
     }
 

@@ -192,29 +192,108 @@ fn if_the_server_is_lost_the_request_may_have_run() {
     client.expect_lost();
 }
 
+/// The cancel request may hit the settings. Then the library refuses everything, so the server
+/// cannot be used again.
 #[test]
-fn a_client_that_leaves_meanwhile_takes_its_server_along() {
-    let (rig, client, server) = with_setting(|_| {}, "1.1");
+fn the_request_of_a_client_that_is_lost_meanwhile_is_cancelled() {
+    for answered in [false, true] {
+        let (rig, client, server) = with_setting(|_| {}, "1.1");
+        another_uses(&rig, &server);
+        client.send([query("SELECT 3")]);
+        server.take();
+        client.leave();
+        assert_eq!(rig.cancels(), [(0, cancel_packet(&server))]);
+        if answered {
+            let refusal = [error("55000", "the client's settings were not restored"), ready('I')];
+            let cancelled = [error("57014", "canceling statement"), ready('I')];
+            server.send(cancelled.into_iter().chain(refusal));
+        }
+        rig.finish_cancel();
+        assert!(!server.is_open(), "answered: {answered}");
+    }
+}
+
+#[test]
+fn a_request_behind_its_clients_address_is_cancelled_as_well() {
+    let (rig, client, server) = with_address();
+    client.send([query("SELECT 3")]);
+    assert!(!server.take().is_empty());
+    client.leave();
+    assert_eq!(rig.cancels(), [(0, cancel_packet(&server))]);
+    rig.finish_cancel();
+    assert!(!server.is_open());
+}
+
+#[test]
+fn without_cancel_lost_queries_the_server_is_closed() {
+    let (rig, client, server) =
+        with_setting(|config| config.global.cancel_lost_queries = false, "1.1");
     another_uses(&rig, &server);
     client.send([query("SELECT 3")]);
     server.take();
     client.leave();
-    assert!(!server.is_open(), "its request is running");
+    assert_eq!((rig.cancels(), server.is_open()), (vec![], false));
 }
 
+fn cancel_packet(server: &Loaded) -> Message {
+    cancel_request(server.pid(), &server.pid().to_be_bytes())
+}
+
+/// A client has waited for its server. Its request has arrived and is not read yet.
 #[test]
-fn the_server_is_told_the_clients_address_once() {
+pub(crate) fn waiting_settings_are_not_handed_over() {
+    let (rig, client, server) = with_setting(|_| {}, "1.1");
+    let other = rig.client();
+    other.send([query("SELECT 2")]);
+    client.send([query("SELECT 3")]);
+    server.expect([marked(&server, RESETS), query("SELECT 2")]);
+    rig.hold_clients(true);
+    server.send([done_with("v1"), done("OK")]);
+    other.expect([done("OK")]);
+    assert_eq!((other.can_move(), client.can_move()), ((true, true), (false, false)));
+    let exported = rig.export();
+    assert_eq!((exported[0].clients.len(), exported[0].parked.len()), (1, 0));
+    rig.hold_clients(false);
+    server.expect([marked(&server, WORK_MEM), query("SELECT 3")]);
+    server.send([done_with("v1;s:work_mem=5MB"), done("OK")]);
+    client.expect([done("OK")]);
+    assert_eq!(client.can_move(), (true, true));
+    rig.hand_over();
+    other.send([query("SELECT 4")]);
+    server.expect([marked(&server, RESETS), query("SELECT 4")]);
+    server.send([done_with("v1"), done("OK")]);
+    other.expect([done("OK")]);
+    client.send([query("SELECT 5")]);
+    server.expect([marked(&server, WORK_MEM), query("SELECT 5")]);
+}
+
+/// With `server_client_address`: a client, and a server that has not been used yet.
+fn with_address() -> (Rig, Client, Loaded) {
     let rig = auto(|config| config.global.server_client_address = true).manual();
     let client = rig.connect();
     client.say_hello(&[]);
     let server = log_in(&rig, 0, "1.1");
     client.expect_welcome(&[]);
     rig.set_automatic(true);
+    (rig, client, server)
+}
+
+/// The messages by which the server is told a client's address.
+fn introduces(server: &Loaded) -> [Message; 4] {
     let mut value = Vec::new();
     let address = format!("{} 10.0.0.7 5000", server.key);
     frontend::bind_text(&mut value, b"", &[Some(address.as_bytes())]);
-    let introduces = || [parse("", SHOWS), value.clone(), execute(), sync()];
-    let introduced = || [parsed(), bound(), row("10.0.0.7 5000"), complete("SELECT 1"), ready('I')];
+    [parse("", SHOWS), value, execute(), sync()]
+}
+
+fn introduced() -> [Message; 5] {
+    [parsed(), bound(), row("10.0.0.7 5000"), complete("SELECT 1"), ready('I')]
+}
+
+#[test]
+fn the_server_is_told_the_clients_address_once() {
+    let (rig, client, server) = with_address();
+    let introduces = || introduces(&server);
     client.send([query("SET work_mem = '5MB'")]);
     server.expect(introduces().into_iter().chain([query("SET work_mem = '5MB'")]));
     server.send(introduced().into_iter().chain([done_with("v1;s:work_mem=5MB")]));
@@ -231,4 +310,29 @@ fn the_server_is_told_the_clients_address_once() {
     other.send([query("SELECT 4")]);
     server.answers("SELECT 4");
     other.expect([done("OK")]);
+}
+
+#[test]
+fn the_next_process_tells_the_address_again_if_the_server_was_idle() {
+    let (rig, client, server) = with_address();
+    for text in ["SELECT 2", "SELECT 3"] {
+        client.send([query(text)]);
+        server.expect(introduces(&server).into_iter().chain([query(text)]));
+        server.send(introduced().into_iter().chain([done("OK")]));
+        client.expect([done("OK")]);
+        rig.hand_over();
+    }
+}
+
+#[test]
+fn the_next_process_does_not_if_the_client_is_pinned() {
+    let (rig, client, server) = with_address();
+    client.send([query("SELECT pg_advisory_lock(1)")]);
+    server.take();
+    server.send(introduced().into_iter().chain([done_with("v1;k")]));
+    client.expect([done("OK")]);
+    rig.hand_over();
+    client.send([query("SELECT 3")]);
+    server.answers("SELECT 3");
+    client.expect([done("OK")]);
 }

@@ -5,7 +5,9 @@
 
 #![allow(dead_code, unused_imports, reason = "the other tests need the rest")]
 
+mod ahead;
 mod cancel;
+mod carried;
 mod judged;
 mod listen;
 mod messages;

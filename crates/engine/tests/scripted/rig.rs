@@ -134,6 +134,11 @@ impl Rig {
         self.0.borrow_mut().pump();
     }
 
+    pub(crate) fn hold_clients(&self, held: bool) {
+        self.0.borrow_mut().clients_are_held = held;
+        self.0.borrow_mut().pump();
+    }
+
     /// A new connection that has sent nothing.
     pub(crate) fn connect(&self) -> Client {
         self.connect_from(0, Peer::default())

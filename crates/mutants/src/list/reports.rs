@@ -66,6 +66,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "RestartLosesPending",
+        wrong: "Auto mode: a restart loses settings that wait",
+        seen_in: "Weir, until the simulator had it",
+        noticed_by: "ahead::waiting_settings_are_not_handed_over",
+        changes: &[change(
+            "handover/export.rs",
+            "server.cancel.is_none() && «!server.awaits_settings()» }",
+            "true",
+        )],
+    },
+    Mutant {
         name: "KeepsEvents",
         wrong: "Auto mode: the events of a transaction also count for later ones",
         seen_in: "",

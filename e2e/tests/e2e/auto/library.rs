@@ -1,6 +1,8 @@
 //! PostgreSQL with the library `weir`, which tells what a session holds: what no text shows is known,
 //! and nothing is asked.
 
+mod differences;
+
 use std::time::Duration;
 
 use testkit::{Pooler, Postgres, RawClient, Role, eventually};
@@ -28,6 +30,21 @@ CREATE FUNCTION sets(pair) RETURNS int LANGUAGE sql AS 'SELECT sets()';
 CREATE CAST (pair AS int) WITH FUNCTION sets(pair);
 CREATE OPERATOR ### (LEFTARG = int, RIGHTARG = int, FUNCTION = sets);
 CREATE FUNCTION abs(pair) RETURNS int LANGUAGE sql AS 'SELECT sets()';
+CREATE TABLE ruling (a int);
+CREATE RULE one AS ON INSERT TO ruling DO ALSO SELECT sets();
+CREATE TABLE policing (a int);
+INSERT INTO policing VALUES (1);
+ALTER TABLE policing ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY one ON policing USING (sets() > 0);
+CREATE AGGREGATE setting(int) (SFUNC = sets, STYPE = int, INITCOND = '0');
+CREATE TABLE attributed (b int);
+INSERT INTO attributed VALUES (1);
+CREATE FUNCTION a(attributed) RETURNS int LANGUAGE sql AS 'SELECT sets()';
+CREATE FUNCTION sets_fixed(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+    'BEGIN PERFORM sets(); RETURN $1; END';
+CREATE TABLE indexing (a int);
+CREATE INDEX ON indexing (sets_fixed(a));
+CREATE TABLE generating (a int, b int GENERATED ALWAYS AS (sets_fixed(a)) STORED);
 CREATE TABLE locking (a int);
 INSERT INTO locking VALUES (7);
 CREATE FUNCTION locks() RETURNS trigger LANGUAGE plpgsql AS
@@ -44,10 +61,12 @@ CREATE FUNCTION loads() RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS
     $$BEGIN EXECUTE 'LOAD ''plpgsql'''; RETURN 1; END$$;
 CREATE VIEW loading AS SELECT loads() AS a;
 GRANT SELECT ON loading TO app;
+CREATE FUNCTION on_ddl() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN PERFORM sets(); END';
+CREATE EVENT TRIGGER one ON ddl_command_end WHEN TAG IN ('COMMENT') EXECUTE FUNCTION on_ddl();
 ";
 
 /// Texts that call `sets`, most of them unseen.
-const SETTING: [&str; 10] = [
+const SETTING: [&str; 17] = [
     "INSERT INTO triggering VALUES (1)",
     "INSERT INTO defaulting (b) VALUES (1)",
     "INSERT INTO checking VALUES (1)",
@@ -56,6 +75,13 @@ const SETTING: [&str; 10] = [
     "SELECT ROW(1, 2)::pair::int",
     "SELECT 1 ### 2",
     "SELECT abs(ROW(1, 2)::pair)",
+    "INSERT INTO ruling VALUES (1)",
+    "TABLE policing",
+    "SELECT setting(1)",
+    "SELECT t.a FROM attributed t",
+    "INSERT INTO indexing VALUES (1)",
+    "INSERT INTO generating (a) VALUES (1)",
+    "COMMENT ON TABLE ruling IS 'one'",
     "SELECT sets()",
     "DO 'BEGIN PERFORM sets(); END'",
 ];

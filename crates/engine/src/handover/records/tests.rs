@@ -58,6 +58,8 @@ fn server() -> impl Strategy<Value = ServerRecord> {
                 signs: process_id,
                 pins_by_name: flags[2],
                 state_report: StateReport::at_login(b"v1;t").filter(|_| flags[1]),
+                key: flags[1].then(|| Key::new([status; 16])),
+                shows_client: flags[0],
                 connected_at: times[0],
                 released_at: times[1],
                 asked_at: times[2],

@@ -125,6 +125,17 @@ fn a_long_message_is_cut() {
 }
 
 #[test]
+fn a_kept_message_takes_no_more_than_the_limit() {
+    let mut message = Message::default();
+    let bytes = vec![b'x'; KEPT_LEN_MAX + 1];
+    for len in [200, KEPT_LEN_MAX / 2 + 1, KEPT_LEN_MAX - 1, bytes.len()] {
+        message.keep(&bytes[..len]);
+        let taken = message.long.capacity();
+        assert!(taken <= KEPT_LEN_MAX, "{len}: {taken}");
+    }
+}
+
+#[test]
 fn a_message_of_any_length_is_kept() {
     let mut message = Message::default();
     let bytes: Vec<u8> = (0..=255).cycle().take(300).collect();

@@ -137,6 +137,11 @@ impl Entry {
         self
     }
 
+    /// Is it a message of Weir's own that concerns no client?
+    pub(super) fn is_weirs(&self) -> bool {
+        self.verb == Verb::Internal
+    }
+
     /// Is it answered with ReadyForQuery?
     pub(super) fn ends_batch(&self) -> bool {
         matches!(self.expect, Expect::Query | Expect::FunctionCall | Expect::Sync)

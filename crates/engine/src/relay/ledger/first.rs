@@ -11,4 +11,9 @@ impl Ledger {
         self.push(entry);
         behind.into_iter().for_each(|entry| self.push(entry));
     }
+
+    /// Does the server owe replies to messages of Weir's own? A cancel request may hit one of them.
+    pub fn owes_weir(&self) -> bool {
+        self.latest.is_internal_owed()
+    }
 }

@@ -17,6 +17,7 @@ use crate::relay::ledger::{Entry, Expect, Reply, Verb};
 use crate::relay::parse_context::{self, ParseContext};
 use crate::relay::prepared::Statement;
 use crate::relay::text::text_of;
+use crate::session::carried::HIDDEN;
 use crate::session::scanning::{Scanning, Searched};
 use crate::session::text_history::{Called, TextHistory};
 use crate::shell::Exchange;
@@ -117,9 +118,6 @@ pub(super) enum NotPassed {
     #[expect(clippy::box_collection, reason = "what is returned for every Query should be small")]
     Replace(Box<Vec<u8>>),
 }
-
-/// Settings that a session can change, but that PostgreSQL hides from most users.
-const HIDDEN: [&[u8]; 2] = [b"dynamic_library_path", b"extension_control_path"];
 
 impl<X: Exchange> Requests<'_, X> {
     /// Examines the Query in front. Ok: it is passed on; what was seen in it.

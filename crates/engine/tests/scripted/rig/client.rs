@@ -123,6 +123,13 @@ impl Client {
         self.end(|end| end.id.is_some())
     }
 
+    /// May an online restart stop reading it, and may it move to the next process now?
+    pub(crate) fn can_move(&self) -> (bool, bool) {
+        let (worker, id) = self.end(|end| (end.worker, end.id.expect("open")));
+        let engine = &self.world.borrow().engines[worker];
+        (engine.client_can_stop(id), engine.may_move(id))
+    }
+
     /// Would SUSPEND regard it as idle?
     pub(crate) fn is_at_rest(&self) -> bool {
         let (worker, id) = self.end(|end| (end.worker, end.id.expect("open")));

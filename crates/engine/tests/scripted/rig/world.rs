@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub(crate) letters_let_through: usize,
     /// Are events of servers' sockets held back?
     pub(crate) servers_are_held: bool,
+    /// Are clients not read?
+    pub(crate) clients_are_held: bool,
 }
 
 impl World {
@@ -61,6 +63,7 @@ impl World {
             inattentive: None,
             letters_let_through: 0,
             servers_are_held: false,
+            clients_are_held: false,
         }
     }
 
@@ -141,6 +144,9 @@ impl World {
     }
 
     fn read_client(&mut self, at: usize) -> bool {
+        if self.clients_are_held {
+            return false;
+        }
         let end = &mut self.net.clients[at];
         let worker = end.worker;
         let Some(id) = end.id else { return false };
