@@ -418,12 +418,14 @@ look_around(void)
 static void
 end_child(int code, Datum argument)
 {
-    if (ShutdownRequestPending || !PostmasterIsAlive() || !child.ready)
-        child_end(&child);
-    else {
+    bool is_serving = child.pid > 0 && child.ready && !child.failed;
+
+    if (is_serving && !ShutdownRequestPending && PostmasterIsAlive()) {
         sockets_leave();
         adopt_leave_door();
     }
+    else
+        child_end(&child);
 }
 
 static void
