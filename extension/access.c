@@ -1,5 +1,6 @@
 /*
- * access.c: who may log in through the pooler, from the server's catalogs and pg_hba.conf.
+ * access.c: who may log in through the pooler, from the server's catalogs, pg_hba.conf and
+ * pg_ident.conf.
  *
  * The texts are for the pooler only and stay in memory. They hold the verifiers of pg_authid, so
  * that the pooler can check a password; a verifier does not open a session by itself.
@@ -18,6 +19,7 @@
 #include "libpq/crypt.h"
 #include "mb/pg_wchar.h"
 #include "postmaster/postmaster.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -27,15 +29,22 @@
 #include "utils/timestamp.h"
 
 #define VERIFIER_LEN_MAX 512
+/* How often the interfaces of the machine are looked at, if a rule depends on them. */
+#define INTERFACES_MS 900
 
 static bool stale = true;         /* a catalog or the file has changed */
 static TimestampTz expires_at = 0; /* when the next password becomes invalid; 0: none does */
 static MemoryContext rules_context = NULL;
-static List *lines = NIL; /* of pg_hba.conf, as of the last reload without mistakes */
+static MemoryContext maps_context = NULL;
+/* As of the last reload without mistakes, of each of the two files. */
+static Rules files = {NIL, NIL};
+static TimestampTz interfaces_at = 0; /* when they are looked at again */
 
 static StringInfoData users;
 static StringInfoData rules;
 static StringInfoData limits;
+static StringInfoData maps;
+static StringInfoData interfaces;
 static char server_host[MAXPGPATH];
 
 static void
@@ -49,39 +58,54 @@ access_watch(void)
 {
     MemoryContext before = MemoryContextSwitchTo(TopMemoryContext);
 
+    /* A worker without a database does not do so by itself, and memberships would never change. */
+    StartTransactionCommand();
+    initialize_acl();
+    CommitTransactionCommand();
+    MemoryContextSwitchTo(TopMemoryContext);
     CacheRegisterSyscacheCallback(AUTHOID, note_change, (Datum) 0);
     CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, note_change, (Datum) 0);
     CacheRegisterSyscacheCallback(DATABASEOID, note_change, (Datum) 0);
     initStringInfo(&users);
     initStringInfo(&rules);
     initStringInfo(&limits);
+    initStringInfo(&maps);
+    initStringInfo(&interfaces);
     MemoryContextSwitchTo(before);
 }
 
-/* Reads pg_hba.conf. With mistakes in it, the rules before stay in force, as in the server. */
-void
-access_read_rules(void)
+/* Reads one of the files. With mistakes in it, what was read before stays in force. */
+static void
+read_file(bool (*load)(List **), List **into, MemoryContext *kept)
 {
     MemoryContext context =
         AllocSetContextCreate(TopMemoryContext, "weir rules", ALLOCSET_DEFAULT_SIZES);
     MemoryContext before = MemoryContextSwitchTo(context);
     List *read;
 
-    if (hba_load(&read)) {
-        if (rules_context != NULL)
-            MemoryContextDelete(rules_context);
-        rules_context = context;
-        lines = read;
+    if (load(&read)) {
+        if (*kept != NULL)
+            MemoryContextDelete(*kept);
+        *kept = context;
+        *into = read;
     }
     else
         MemoryContextDelete(context);
     MemoryContextSwitchTo(before);
+}
+
+/* Reads pg_hba.conf and pg_ident.conf, as the server does. */
+void
+access_read_rules(void)
+{
+    read_file(hba_load, &files.lines, &rules_context);
+    read_file(ident_load, &files.maps, &maps_context);
     stale = true;
 }
 
 /* A name that the pooler's line-based, UTF-8 files can hold. Roles with others cannot log in. */
-static bool
-can_write(const char *name)
+bool
+access_can_write(const char *name)
 {
     return strpbrk(name, "\r\n") == NULL && pg_encoding_verifymbstr(PG_UTF8, name, strlen(name)) ==
                                                 (int) strlen(name);
@@ -111,6 +135,7 @@ role_of(HeapTuple tuple, TupleDesc desc, TimestampTz now)
     role->oid = form->oid;
     role->name = pstrdup(NameStr(form->rolname));
     role->limit = form->rolsuper ? -1 : form->rolconnlimit;
+    role->is_super = form->rolsuper;
     role->can_login = form->rolcanlogin && role->limit != 0;
     role->verifier = "";
     if (!no_verifier && (is_endless || end >= now))
@@ -119,6 +144,21 @@ role_of(HeapTuple tuple, TupleDesc desc, TimestampTz now)
         (expires_at == 0 || end < expires_at))
         expires_at = end;
     return role;
+}
+
+static Database *
+database_of(HeapTuple tuple, TupleDesc desc)
+{
+    Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
+    Database *database = palloc0(sizeof(Database));
+    bool is_default;
+    Datum privileges = heap_getattr(tuple, Anum_pg_database_datacl, desc, &is_default);
+
+    database->name = pstrdup(NameStr(form->datname));
+    database->owner = form->datdba;
+    if (!is_default)
+        database->privileges = DatumGetAclPCopy(privileges);
+    return database;
 }
 
 static void
@@ -136,7 +176,7 @@ read_catalog(Catalog *catalog)
     while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection))) {
         Role *role = role_of(tuple, RelationGetDescr(table), now);
 
-        if (can_write(role->name))
+        if (access_can_write(role->name))
             catalog->roles = lappend(catalog->roles, role);
     }
     table_endscan(scan);
@@ -145,10 +185,10 @@ read_catalog(Catalog *catalog)
     table = table_open(DatabaseRelationId, AccessShareLock);
     scan = table_beginscan_catalog(table, 0, NULL);
     while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection))) {
-        char *name = pstrdup(NameStr(((Form_pg_database) GETSTRUCT(tuple))->datname));
+        Database *database = database_of(tuple, RelationGetDescr(table));
 
-        if (can_write(name))
-            catalog->databases = lappend(catalog->databases, name);
+        if (access_can_write(database->name))
+            catalog->databases = lappend(catalog->databases, database);
     }
     table_endscan(scan);
     table_close(table, AccessShareLock);
@@ -196,10 +236,36 @@ choose_host(void)
     int len = end == NULL ? (int) strlen(Unix_socket_directories)
                           : (int) (end - Unix_socket_directories);
 
-    if (len == 0 || (hba_local_needs_peer(lines) && listens_on_loopback()))
+    if (len == 0 || (hba_local_needs_peer(files.lines) && listens_on_loopback()))
         strlcpy(server_host, "127.0.0.1", sizeof(server_host));
     else
         snprintf(server_host, sizeof(server_host), "%.*s", len, Unix_socket_directories);
+}
+
+/* Rules with samehost or samenet depend on the interfaces of the machine, now. */
+static void
+look_at_interfaces(void)
+{
+    TimestampTz now = GetCurrentTimestamp();
+    char *found;
+
+    if (now < interfaces_at)
+        return;
+    interfaces_at = TimestampTzPlusMilliseconds(now, INTERFACES_MS);
+    found = hba_interfaces(files.lines);
+    if (strcmp(found, interfaces.data) != 0) {
+        resetStringInfo(&interfaces);
+        appendStringInfoString(&interfaces, found);
+        stale = true;
+    }
+    pfree(found);
+}
+
+/* All texts together, to find out whether one has changed. */
+static char *
+all_texts(void)
+{
+    return psprintf("%s%s%s%s", users.data, rules.data, limits.data, maps.data);
 }
 
 /* Reads what has changed. False: nothing has. */
@@ -213,18 +279,21 @@ access_refresh(void)
     StartTransactionCommand();
     /* A standby has no serializable transactions. */
     XactIsoLevel = XACT_READ_COMMITTED;
+    look_at_interfaces();
     if (stale || (expires_at != 0 && expires_at < GetCurrentTimestamp())) {
         Catalog catalog = {NIL, NIL};
-        char *before = psprintf("%s%s%s", users.data, rules.data, limits.data);
+        char *before = all_texts();
         char *now;
 
         stale = false;
         read_catalog(&catalog);
         write_roles(&catalog);
         resetStringInfo(&rules);
-        hba_write(&rules, lines, &catalog);
+        hba_write(&rules, &files, &catalog);
+        resetStringInfo(&maps);
+        ident_write(&maps, files.maps, &catalog);
         choose_host();
-        now = psprintf("%s%s%s", users.data, rules.data, limits.data);
+        now = all_texts();
         changed = strcmp(before, now) != 0;
         explicit_bzero(before, strlen(before));
         explicit_bzero(now, strlen(now));
@@ -247,6 +316,12 @@ access_rules(void)
 }
 
 const char *
+access_maps(void)
+{
+    return maps.data;
+}
+
+const char *
 access_limits(void)
 {
     return limits.data;
@@ -256,7 +331,7 @@ access_limits(void)
 bool
 access_needs_tls(void)
 {
-    return hba_asks_for_tls(lines);
+    return hba_asks_for_tls(files.lines);
 }
 
 const char *

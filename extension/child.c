@@ -2,9 +2,12 @@
  * child.c: the process of the pooler. It is no process of PostgreSQL: it is started by fork and
  * exec, has no shared memory, and the server does not restart when it crashes.
  *
- * One pair of sockets connects it to the supervisor. The pooler says "weir 1 VERSION" on it when it
- * serves. When it reaches its end of file, the supervisor has ended, and the pooler ends as well.
- * A program that does not look at the pair is ended by the kernel (PR_SET_PDEATHSIG).
+ * One pair of sockets connects it to the supervisor. Each message on it is one line. The pooler
+ * says "weir 2 VERSION" when it serves. When the pair reaches its end of file, the supervisor has
+ * ended, and the pooler waits for the next one (adopt.c). It ends when the pipe of the postmaster
+ * does. Until it serves, the kernel ends it with the supervisor (PR_SET_PDEATHSIG).
+ *
+ * crates/cli/src/supervised.rs is the other side.
  */
 #include "weir.h"
 #include "supervisor.h"
@@ -17,14 +20,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the pooler says, up to its version. */
-#define HELLO "weir 1 "
+#include "postmaster/postmaster.h"
+
 /* What a child says that cannot start the program. */
 #define EXEC_FAILED "exec "
 
-/* The first descriptor that a child may be given, and one behind all that it is given. */
+/*
+ * The descriptors of a child: the listening sockets, then these, then its files. ASIDE_FD is behind
+ * all of them.
+ */
 #define FIRST_FD 3
-#define ASIDE_FD (FIRST_FD + WEIR_SOCKETS_MAX + 8)
+
+typedef enum Behind {
+    BEHIND_CONTROL,
+    BEHIND_SERVER, /* a pipe that ends with the postmaster */
+    BEHIND_DOOR,
+    BEHIND_FILES
+} Behind;
+
+#define FDS_MAX (WEIR_SOCKETS_MAX + BEHIND_FILES + WEIR_FILES)
+#define ASIDE_FD (FIRST_FD + FDS_MAX)
 
 /* How long a pooler has for its end before it is killed. */
 #define END_PATIENCE_MS 700
@@ -68,9 +83,9 @@ close_from(int fd)
 /* In the child, which has one thread and no more use of PostgreSQL's memory. Does not return. */
 static void
 become(const char *binary, char **arguments, char **variables, const int *fds, int count,
-       pid_t supervisor)
+       int control, pid_t supervisor)
 {
-    int aside[WEIR_SOCKETS_MAX + 1];
+    int aside[FDS_MAX];
     int devnull = open("/dev/null", O_RDWR);
     int adjust;
     sigset_t none;
@@ -103,40 +118,60 @@ become(const char *binary, char **arguments, char **variables, const int *fds, i
     sigprocmask(SIG_SETMASK, &none, NULL);
     execve(binary, arguments, variables);
     snprintf(text, sizeof(text), EXEC_FAILED "%d\n", errno);
-    if (write(FIRST_FD + count - 1, text, strlen(text)) < 0)
+    if (write(control, text, strlen(text)) < 0)
         _exit(126);
     _exit(127);
 }
 
-bool
-child_start(Child *child, const char *binary, const char *config_path)
+/* The path by which the pooler opens one of its files. */
+char *
+child_path_of(PoolerFile file)
 {
-    int fds[WEIR_SOCKETS_MAX + 1];
-    int count = sockets_list(fds);
+    int fds[WEIR_SOCKETS_MAX];
+
+    return psprintf("/proc/self/fd/%d", FIRST_FD + sockets_list(fds) + BEHIND_FILES + (int) file);
+}
+
+bool
+child_start(Child *child, const char *binary, const int *files)
+{
+    int fds[FDS_MAX];
+    int sockets = sockets_list(fds);
     int pair[2];
-    char lifeline[16];
-    char *arguments[] = {"weir", "--supervised", lifeline, (char *) config_path, NULL};
-    char **variables = environment(count);
+    char control[16];
+    char *arguments[] = {"weir", "--supervised", control, child_path_of(FILE_CONFIG), NULL};
+    char **variables;
+    int door = adopt_open_door();
     pid_t supervisor = getpid();
     sigset_t all;
     sigset_t before;
     pid_t pid;
 
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    if (door < 0)
+        return false;
+    /* Each message is read as a whole, with its descriptors. */
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
         complain("cannot start the pooler: %s", strerror(errno));
+        close(door);
         return false;
     }
+    variables = environment(sockets);
     fcntl(pair[0], F_SETFL, O_NONBLOCK);
-    snprintf(lifeline, sizeof(lifeline), "%d", FIRST_FD + count);
-    fds[count] = pair[1];
+    snprintf(control, sizeof(control), "%d", FIRST_FD + sockets);
+    fds[sockets + BEHIND_CONTROL] = pair[1];
+    fds[sockets + BEHIND_SERVER] = postmaster_alive_fds[POSTMASTER_FD_WATCH];
+    fds[sockets + BEHIND_DOOR] = door;
+    memcpy(fds + sockets + BEHIND_FILES, files, WEIR_FILES * sizeof(int));
     /* A signal in the child must not run a handler of the server. */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
     pid = fork();
     if (pid == 0)
-        become(binary, arguments, variables, fds, count + 1, supervisor);
+        become(binary, arguments, variables, fds, sockets + BEHIND_FILES + WEIR_FILES,
+               FIRST_FD + sockets, supervisor);
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(pair[1]);
+    close(door);
     pfree(variables);
     if (pid < 0) {
         complain("cannot start the pooler: %s", strerror(errno));
@@ -144,7 +179,42 @@ child_start(Child *child, const char *binary, const char *config_path)
         return false;
     }
     *child = (Child){.pid = pid, .control = pair[0]};
+    adopt_tell_cookie(child->control);
     return true;
+}
+
+/*
+ * Gives the pooler new files in place of the old ones; -1: the old one stays. The pooler then reads
+ * them. False: it does not take them now.
+ */
+bool
+child_give(Child *child, const int *files)
+{
+    static const char *const names[WEIR_FILES] = {"config", "users", "rules", "maps"};
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(WEIR_FILES * sizeof(int))];
+    } control = {0};
+    char text[64] = "files";
+    int fds[WEIR_FILES];
+    int count = 0;
+    struct iovec part = {.iov_base = text};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room};
+
+    for (int i = 0; i < WEIR_FILES; i++) {
+        if (files[i] < 0)
+            continue;
+        strlcat(text, " ", sizeof(text));
+        strlcat(text, names[i], sizeof(text));
+        fds[count++] = files[i];
+    }
+    part.iov_len = strlen(text);
+    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(&control.header), fds, count * sizeof(int));
+    return child->control >= 0 && sendmsg(child->control, &message, MSG_NOSIGNAL) > 0;
 }
 
 /* Reads what the child says about itself. */
@@ -168,11 +238,11 @@ child_listen(Child *child)
     text[strcspn(text, "\r\n")] = '\0';
     if (child->ready)
         return;
-    if (strncmp(text, HELLO, strlen(HELLO)) == 0) {
+    if (strncmp(text, WEIR_HELLO, strlen(WEIR_HELLO)) == 0) {
         child->ready = true;
         complain_no_more();
-        ereport(LOG, (errmsg("weir: the pooler %s serves port %d (PID %d)", text + strlen(HELLO),
-                             weir_proxy_port, (int) child->pid)));
+        ereport(LOG, (errmsg("weir: the pooler %s serves port %d (PID %d)",
+                             text + strlen(WEIR_HELLO), weir_proxy_port, (int) child->pid)));
         return;
     }
     child->failed = true;
@@ -180,7 +250,7 @@ child_listen(Child *child)
         complain("cannot start the pooler: %s", strerror(atoi(text + strlen(EXEC_FAILED))));
     else
         complain("weir.program is not a pooler of this library's version: it says \"%.40s\", not "
-                 "\"%s...\"", text, HELLO);
+                 "\"%s...\"", text, WEIR_HELLO);
     child_signal(child, SIGKILL);
 }
 
@@ -195,11 +265,20 @@ child_signal(Child *child, int signal)
     kill(child->pid, signal);
 }
 
-/* Whether the child has ended. */
+/* Whether the child has ended. The status of an adopted one is not known: -1. */
 bool
 child_reap(Child *child, int *status)
 {
-    if (child->pid <= 0 || waitpid(child->pid, status, WNOHANG) != child->pid)
+    if (child->pid <= 0)
+        return false;
+    if (child->adopted) {
+        /* Nothing but its end closes the connection. */
+        child_listen(child);
+        if (child->control >= 0)
+            return false;
+        *status = -1;
+    }
+    else if (waitpid(child->pid, status, WNOHANG) != child->pid)
         return false;
     /* What it said last may explain its end. */
     child_listen(child);
@@ -223,7 +302,7 @@ child_end(Child *child)
         usleep(5000);
     }
     child_signal(child, SIGKILL);
-    if (child->pid > 0)
+    if (child->pid > 0 && !child->adopted)
         waitpid(child->pid, &status, 0);
     child->pid = 0;
 }

@@ -213,6 +213,38 @@ compat_hba_close(FILE *file)
 #endif
 }
 
+/* The parts of a line of pg_ident.conf. */
+static inline const char *
+compat_system_user(const IdentLine *line)
+{
+#if PG_VERSION_NUM >= 160000
+    return line->system_user->string;
+#else
+    return line->ident_user;
+#endif
+}
+
+static inline bool
+compat_system_user_is_regex(const IdentLine *line)
+{
+#if PG_VERSION_NUM >= 160000
+    return line->system_user->regex != NULL;
+#else
+    return line->ident_user[0] == '/';
+#endif
+}
+
+/* Before 16, the role is always a name. */
+static inline AuthToken
+compat_ident_role(const IdentLine *line)
+{
+#if PG_VERSION_NUM >= 160000
+    return *line->pg_user;
+#else
+    return (AuthToken){.string = line->pg_role, .quoted = true};
+#endif
+}
+
 /* A word of pg_hba.conf that is a regular expression. There are none before 16. */
 static inline bool
 compat_is_regex(const AuthToken *token)

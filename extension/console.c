@@ -11,10 +11,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "catalog/namespace.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "libpq/pqformat.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "port/pg_bswap.h"
 #include "storage/latch.h"
@@ -240,6 +242,50 @@ console_order(const char *text, int timeout_ms)
     return error == NULL;
 }
 
+/*
+ * The pooler speaks UTF-8. Characters that the database's encoding does not have become question
+ * marks, so that one name does not hide all rows.
+ */
+static char *
+from_utf8(const char *text, int len)
+{
+    int encoding = GetDatabaseEncoding();
+    StringInfoData out;
+
+    initStringInfo(&out);
+    while (len > 0) {
+        int valid = encoding == PG_SQL_ASCII ? len : pg_encoding_verifymbstr(PG_UTF8, text, len);
+
+        if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
+            appendBinaryStringInfo(&out, text, valid);
+        else if (valid > 0) {
+            int room = valid * MAX_CONVERSION_GROWTH + 1;
+            char *converted = palloc(room);
+            Oid proc = FindDefaultConversionProc(PG_UTF8, encoding);
+
+            valid = OidIsValid(proc)
+                        ? pg_do_encoding_conversion_buf(proc, PG_UTF8, encoding,
+                                                        (unsigned char *) unconstify(char *, text),
+                                                        valid, (unsigned char *) converted, room,
+                                                        true)
+                        : 0;
+            if (valid > 0)
+                appendStringInfoString(&out, converted);
+            pfree(converted);
+        }
+        text += valid;
+        len -= valid;
+        if (len > 0) {
+            int skipped = Min(pg_encoding_mblen(PG_UTF8, text), len);
+
+            appendStringInfoChar(&out, '?');
+            text += skipped;
+            len -= skipped;
+        }
+    }
+    return out.data;
+}
+
 /* Where the rows of an answer go: to the columns of the same names. */
 typedef struct Rows {
     ReturnSetInfo *result;
@@ -287,7 +333,7 @@ take_row(StringInfo message, bool is_header, void *into)
         if (len < 0)
             continue;
         if (i < rows->count && rows->column[i] >= 0)
-            values[rows->column[i]] = pnstrdup(pq_getmsgbytes(message, len), len);
+            values[rows->column[i]] = from_utf8(pq_getmsgbytes(message, len), len);
         else
             (void) pq_getmsgbytes(message, len);
     }
@@ -314,7 +360,7 @@ show(FunctionCallInfo fcinfo, const char *word)
     error = run(command, SHOW_PATIENCE_MS, take_row, &rows);
     if (error != NULL)
         ereport(ERROR, (errcode(ERRCODE_CONNECTION_EXCEPTION),
-                        errmsg("weir: %s failed: %s", command, error)));
+                        errmsg("weir: %s failed: %s", command, from_utf8(error, strlen(error)))));
 }
 
 PG_FUNCTION_INFO_V1_VISIBLE(weir_show);
@@ -342,6 +388,7 @@ Datum
 weir_order(PG_FUNCTION_ARGS)
 {
     StringInfoData command;
+    char *database;
     char *error;
 
     if (PG_ARGISNULL(0))
@@ -351,11 +398,13 @@ weir_order(PG_FUNCTION_ARGS)
     appendStringInfoString(&command, text_to_cstring(PG_GETARG_TEXT_PP(0)));
     if (!PG_ARGISNULL(1)) {
         appendStringInfoChar(&command, ' ');
-        text_quoted(&command, text_to_cstring(PG_GETARG_TEXT_PP(1)), '"');
+        database = text_to_cstring(PG_GETARG_TEXT_PP(1));
+        text_quoted(&command, pg_server_to_any(database, strlen(database), PG_UTF8), '"');
     }
     error = run(command.data, ENDLESS, NULL, NULL);
     if (error != NULL)
         ereport(ERROR, (errcode(ERRCODE_CONNECTION_EXCEPTION),
-                        errmsg("weir: %s failed: %s", command.data, error)));
+                        errmsg("weir: %s failed: %s", from_utf8(command.data, command.len),
+                               from_utf8(error, strlen(error)))));
     PG_RETURN_VOID();
 }

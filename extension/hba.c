@@ -15,7 +15,9 @@
 
 #include "common/ip.h"
 #include "libpq/hba.h"
+#include "libpq/libpq.h"
 #include "libpq/ifaddr.h"
+#include "nodes/parsenodes.h"
 #include "utils/acl.h"
 #include "utils/memutils.h"
 
@@ -69,7 +71,7 @@ is_keyword(const AuthToken *token, const char *word)
 }
 
 /* As the server's check_role(). */
-static bool
+bool
 role_matches(const AuthToken *token, const Role *role)
 {
     if (!token->quoted && token->string[0] == '+') {
@@ -144,8 +146,10 @@ databases_of(const HbaLine *line, const Catalog *catalog)
             continue;
         else if (compat_is_regex(token)) {
             foreach (cell, catalog->databases) {
-                if (compat_regex_matches(token, lfirst(cell)))
-                    item(&list, lfirst(cell));
+                const Database *database = lfirst(cell);
+
+                if (compat_regex_matches(token, database->name))
+                    item(&list, database->name);
             }
         }
         else
@@ -207,6 +211,27 @@ note_interface(struct sockaddr *address, struct sockaddr *mask, void *into)
 
     if (address->sa_family == AF_INET || address->sa_family == AF_INET6)
         network(&all->text, address, mask, all->single);
+}
+
+/* The networks of this machine if a line depends on them, which may change at any time. */
+char *
+hba_interfaces(const List *lines)
+{
+    Networks all = {.single = false};
+    ListCell *cell;
+
+    initStringInfo(&all.text);
+    foreach (cell, lines) {
+        const HbaLine *line = lfirst(cell);
+
+        if (line->conntype == ctLocal || (line->ip_cmp_method != ipCmpSameHost &&
+                                          line->ip_cmp_method != ipCmpSameNet))
+            continue;
+        if (pg_foreach_ifaddr(note_interface, &all) < 0)
+            appendStringInfoString(&all.text, "unknown");
+        break;
+    }
+    return all.text.data;
 }
 
 /* The addresses of a line, one a line. */
@@ -287,17 +312,37 @@ ldap_of(const HbaLine *line)
     return strpbrk(out.data, "\r\n") == NULL ? out.data : NULL;
 }
 
-/*
- * The method in Weir's words, or NULL. `cert` is not among them: Weir accepts alternative names of
- * a certificate, and has no lists of revoked ones.
- */
+/* By a certificate. Weir has no lists of revoked ones, and looks at the common name only. */
 static char *
-method_of(const HbaLine *line)
+cert_of(const HbaLine *line)
 {
-    bool mapped = line->usermap != NULL;
+    if (ssl_crl_file[0] != '\0' || ssl_crl_dir[0] != '\0' ||
+        line->clientcertname != clientCertCN)
+        return NULL;
+    return "cert clientname=CN";
+}
 
+/* By the service that the server would ask. */
+static char *
+pam_of(const HbaLine *line)
+{
+    StringInfoData out;
+
+    /* Weir gives the client's address to PAM, and no name for it. */
+    if (line->pam_use_hostname)
+        return NULL;
+    initStringInfo(&out);
+    appendStringInfoString(&out, "pam");
+    option(&out, "pamservice", line->pamservice != NULL ? line->pamservice : "postgresql");
+    return strpbrk(out.data, "\r\n") == NULL ? out.data : NULL;
+}
+
+/* The method in Weir's words, or NULL. */
+static char *
+known_method_of(const HbaLine *line)
+{
     /* A certificate as a second proof is not known to Weir's rules. */
-    if (line->clientcert != clientCertOff)
+    if (line->clientcert != clientCertOff && line->auth_method != uaCert)
         return NULL;
     switch (line->auth_method) {
     case uaTrust:
@@ -312,12 +357,36 @@ method_of(const HbaLine *line)
     case uaSCRAM:
         return "scram-sha-256";
     case uaPeer:
-        return mapped ? NULL : "peer";
+        return "peer";
+    case uaCert:
+        return cert_of(line);
     case uaLDAP:
         return ldap_of(line);
+    case uaPAM:
+        return pam_of(line);
     default:
         return NULL;
     }
+}
+
+/* The same with the map of the line. */
+static char *
+method_of(const HbaLine *line, const List *maps)
+{
+    char *method = known_method_of(line);
+    int number;
+
+    if (method == NULL || line->usermap == NULL)
+        return method;
+    number = ident_number(maps, line->usermap);
+    return number < 0 ? NULL : psprintf("%s map=%d", method, number);
+}
+
+/* Whether the password is checked by a service that may know names which are no roles. */
+static bool
+is_judged_elsewhere(const HbaLine *line)
+{
+    return line->auth_method == uaLDAP || line->auth_method == uaPAM;
 }
 
 static const char *
@@ -367,35 +436,88 @@ rules(StringInfo out, const HbaLine *line, const char *databases, const char *us
     }
 }
 
-/* Weir asks an LDAP server about names that are no roles, too, so those are refused here. */
+/* Weir asks LDAP servers and PAM about names that are no roles, too, so those are refused here. */
 static void
-rules_for(StringInfo out, const HbaLine *line, const Catalog *catalog, const char *databases,
-          Oid group)
+rules_for(StringInfo out, const HbaLine *line, const List *maps, const Catalog *catalog,
+          const char *databases, Oid group)
 {
-    char *method = method_of(line);
+    char *method = method_of(line, maps);
 
-    if (method != NULL && line->auth_method == uaLDAP) {
+    if (method != NULL && is_judged_elsewhere(line)) {
         rules(out, line, databases, users_of(line, catalog, group, true), method);
         method = "reject \"the role does not exist, or may not log in\"";
     }
     rules(out, line, databases, users_of(line, catalog, group, false), method);
 }
 
+static bool
+all_may_connect(const Database *database)
+{
+    const AclItem *items;
+
+    if (database->privileges == NULL)
+        return true;
+    items = ACL_DAT(database->privileges);
+    for (int i = 0; i < ACL_NUM(database->privileges); i++) {
+        if (items[i].ai_grantee == ACL_ID_PUBLIC &&
+            (ACLITEM_GET_PRIVS(items[i]) & ACL_CONNECT) != 0)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The roles that may connect to a database, unless all may. The server looks at this after the
+ * login, and so does Weir.
+ */
+static void
+reservations(StringInfo out, const Catalog *catalog)
+{
+    ListCell *at;
+    ListCell *cell;
+
+    foreach (at, catalog->databases) {
+        const Database *database = lfirst(at);
+        StringInfoData list;
+
+        if (all_may_connect(database))
+            continue;
+        initStringInfo(&list);
+        foreach (cell, catalog->roles) {
+            const Role *role = lfirst(cell);
+
+            if (role->can_login &&
+                (role->is_super || aclmask(database->privileges, role->oid, database->owner,
+                                           ACL_CONNECT, ACLMASK_ANY) != 0))
+                item(&list, role->name);
+        }
+        /* No role has an empty name. */
+        if (list.len == 0)
+            item(&list, "");
+        appendStringInfoString(out, "only ");
+        text_quoted(out, database->name, '"');
+        appendStringInfo(out, " %s\n", list.data);
+        pfree(list.data);
+    }
+}
+
 void
-hba_write(StringInfo out, const List *lines, const Catalog *catalog)
+hba_write(StringInfo out, const Rules *rules, const Catalog *catalog)
 {
     ListCell *cell;
     ListCell *at;
 
-    foreach (cell, lines) {
+    appendStringInfo(out, "name_len_max %d\n", NAMEDATALEN - 1);
+    reservations(out, catalog);
+    foreach (cell, rules->lines) {
         const HbaLine *line = lfirst(cell);
 
-        rules_for(out, line, catalog, databases_of(line, catalog), InvalidOid);
+        rules_for(out, line, rules->maps, catalog, databases_of(line, catalog), InvalidOid);
         if (!depends_on_role(line))
             continue;
         /* A database with the name of a role, for the members of that role. */
         foreach (at, catalog->databases) {
-            const char *name = lfirst(at);
+            const char *name = ((const Database *) lfirst(at))->name;
             Oid group = get_role_oid(name, true);
             StringInfoData database;
 
@@ -403,7 +525,7 @@ hba_write(StringInfo out, const List *lines, const Catalog *catalog)
                 continue;
             initStringInfo(&database);
             item(&database, name);
-            rules_for(out, line, catalog, database.data, group);
+            rules_for(out, line, rules->maps, catalog, database.data, group);
         }
     }
 }

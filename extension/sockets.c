@@ -9,6 +9,7 @@
 #include "supervisor.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -107,44 +108,109 @@ is_answered(const struct sockaddr_un *address)
     return answered;
 }
 
-static bool
-open_unix(const char *path, mode_t mode)
+/* The group of the sockets' files, as for those of the server. -1: it is not known. */
+static gid_t
+group_of_files(void)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    bool is_file = path[0] != '@';
-    socklen_t len;
-    int fd;
+    char *end;
+    unsigned long number = strtoul(Unix_socket_group, &end, 10);
+    struct group *group;
 
-    if (strlen(path) >= sizeof(address.sun_path)) {
+    if (*end == '\0')
+        return (gid_t) number;
+    group = getgrnam(Unix_socket_group);
+    return group == NULL ? (gid_t) -1 : group->gr_gid;
+}
+
+/* A client may only use a socket that it may use at the server. */
+static bool
+give_file(const char *path, mode_t mode, bool to_group)
+{
+    gid_t group = to_group && Unix_socket_group[0] != '\0' ? group_of_files() : getegid();
+
+    if (group == (gid_t) -1) {
+        complain("cannot listen on %s: the group \"%s\" of unix_socket_group does not exist", path,
+                 Unix_socket_group);
+        return false;
+    }
+    /* Not before the group has the file: the mode may be for the group. */
+    if ((group != getegid() && chown(path, (uid_t) -1, group) != 0) || chmod(path, mode) != 0) {
+        complain("cannot set group and permissions of %s: %s", path, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+/* The address of a unix socket, whose file is removed if it is left over from a crash. */
+static bool
+claim_path(const char *path, struct sockaddr_un *address)
+{
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof(address->sun_path)) {
         complain("cannot listen on %s: the path is too long", path);
         return false;
     }
-    strcpy(address.sun_path, path);
-    if (is_answered(&address)) {
+    strcpy(address->sun_path, path);
+    if (is_answered(address)) {
         complain("cannot listen on %s: another process listens there", path);
         return false;
     }
-    /* Without a process behind it, the file is left over from a crash. */
-    if (is_file)
-        unlink(path);
+    if (path[0] == '@')
+        address->sun_path[0] = '\0';
     else
-        address.sun_path[0] = '\0';
+        unlink(path);
+    return true;
+}
+
+static bool
+open_unix(const char *path, mode_t mode, bool to_group)
+{
+    struct sockaddr_un address;
+    bool is_file = path[0] != '@';
+    socklen_t len = offsetof(struct sockaddr_un, sun_path) + strlen(path) + (is_file ? 1 : 0);
+    int fd;
+
+    if (!claim_path(path, &address))
+        return false;
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    len = offsetof(struct sockaddr_un, sun_path) + strlen(path) + (is_file ? 1 : 0);
     if (fd < 0 || !listen_on(fd, (struct sockaddr *) &address, len, path))
         return false;
-    if (is_file) {
-        chmod(path, mode);
-        files[file_count++] = strdup(path);
+    if (!is_file)
+        return true;
+    files[file_count++] = strdup(path);
+    return give_file(path, mode, to_group);
+}
+
+static void
+close_all_at_exit(void)
+{
+    static bool will_close = false;
+
+    if (!will_close)
+        on_proc_exit(close_at_exit, 0);
+    will_close = true;
+}
+
+/* Takes the sockets of a pooler that runs. */
+void
+sockets_adopt(const int *fds, int number)
+{
+    close_all_at_exit();
+    for (int i = 0; i < number; i++) {
+        struct sockaddr_un address = {.sun_family = AF_UNSPEC};
+        socklen_t len = sizeof(address);
+
+        listening[count++] = fds[i];
+        if (getsockname(fds[i], (struct sockaddr *) &address, &len) == 0 &&
+            address.sun_family == AF_UNIX && address.sun_path[0] != '\0')
+            files[file_count++] = strdup(address.sun_path);
     }
-    return true;
 }
 
 /* Opens the sockets, if they are not open. All or none: the reason of a failure is in the log. */
 bool
 sockets_open(void)
 {
-    static bool will_close = false;
     char *addresses = pstrdup(ListenAddresses);
     char *folders = pstrdup(Unix_socket_directories);
     List *hosts = NIL;
@@ -154,11 +220,8 @@ sockets_open(void)
 
     if (count > 0)
         return true;
-    if (!will_close) {
-        will_close = true;
-        on_proc_exit(close_at_exit, 0);
-    }
-    complete = open_unix(WEIR_CONSOLE_SOCKET, 0600) &&
+    close_all_at_exit();
+    complete = open_unix(WEIR_CONSOLE_SOCKET, 0600, false) &&
                SplitGUCList(addresses, ',', &hosts) &&
                SplitDirectoriesString(folders, ',', &paths);
     foreach (cell, hosts)
@@ -166,7 +229,7 @@ sockets_open(void)
     foreach (cell, paths) {
         char *path = psprintf("%s/.s.PGSQL.%d", (char *) lfirst(cell), weir_proxy_port);
 
-        complete = complete && open_unix(path, Unix_socket_permissions);
+        complete = complete && open_unix(path, Unix_socket_permissions, true);
         pfree(path);
     }
     if (!complete)
@@ -183,4 +246,11 @@ sockets_list(int *fds)
 {
     memcpy(fds, listening, count * sizeof(int));
     return count;
+}
+
+/* Leaves the sockets and their files to the pooler, which goes on without this process. */
+void
+sockets_leave(void)
+{
+    count = file_count = 0;
 }

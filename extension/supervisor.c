@@ -7,7 +7,8 @@
  *           ^                                        |
  *           +------- the pooler has ended -----------+
  *
- * While it waits, it tries again after a pause, which doubles from 0.1 s to 10 s. After a pooler
+ * At its start, it looks for a pooler that has outlived another supervisor (adopt.c). While it
+ * waits, it tries again after a pause, which doubles from 0.1 s to 10 s. After a pooler
  * that has served, the pause is at most 0.5 s, and none if that was for ten seconds.
  */
 #include "weir.h"
@@ -29,6 +30,7 @@
 #include "postmaster/postmaster.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/pmsignal.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/pidfile.h"
@@ -50,6 +52,9 @@
 #define READY_PATIENCE_MS 10000
 #define RECONNECT_PATIENCE_MS 1000
 #define POOL_SIZE_MAX 1000000
+/* As deep as the pooler reads files that name files. */
+#define INCLUDE_DEPTH_MAX 10
+#define BLANKS " \t\r\n\f\v"
 
 extern WEIR_EXPORT void weir_supervise(Datum argument);
 extern WEIR_EXPORT void weir_create(Datum argument);
@@ -62,14 +67,12 @@ static bool is_stopping = false; /* a smart shutdown has begun */
 static bool is_untold = false;    /* something has changed, and the pooler was not told */
 static bool is_published = false; /* the users and rules of now can be read */
 
-/* Files in memory. The child opens them as /proc/PID/fd/N, with the supervisor's PID. */
-static int config_fd = -1;
-static int users_fd = -1;
-static int rules_fd = -1;
+/* Files in memory. The pooler gets descriptors of them, and opens them by child_path_of(). */
+static int files[WEIR_FILES] = {-1, -1, -1, -1};
 
-/* Puts a new file in the place of an old one, in one step: a reader gets all of one of them. */
+/* Makes a new file, which takes the place of the one before. */
 static bool
-publish(int *fd, const char *name, const char *text)
+publish(PoolerFile file, const char *name, const char *text)
 {
     int fresh = memfd_create(name, MFD_CLOEXEC);
     size_t len = strlen(text);
@@ -80,19 +83,10 @@ publish(int *fd, const char *name, const char *text)
             close(fresh);
         return false;
     }
-    if (*fd < 0) {
-        *fd = fresh;
-        return true;
-    }
-    dup3(fresh, *fd, O_CLOEXEC);
-    close(fresh);
+    if (files[file] >= 0)
+        close(files[file]);
+    files[file] = fresh;
     return true;
-}
-
-static char *
-path_of(int fd)
-{
-    return psprintf("/proc/%d/fd/%d", (int) getpid(), fd);
 }
 
 static bool
@@ -111,29 +105,73 @@ number(const char *setting)
     return value == NULL ? 0 : atoi(value);
 }
 
-/* Only names that the pooler's own lines cannot be confused with. */
+/* The file that a line includes, or NULL. A header may stand before it in the line. */
+static char *
+included_by(char *line)
+{
+    char *name = strstr(line, "%include");
+
+    if (name == NULL)
+        return NULL;
+    name += strlen("%include");
+    name += strspn(name, BLANKS);
+    for (size_t len = strlen(name); len > 0 && strchr(BLANKS, name[len - 1]) != NULL; len--)
+        name[len - 1] = '\0';
+    return name;
+}
+
+/*
+ * Whether a file, or one that it includes, has a header [pgbouncer]. It would reset all settings
+ * before it, those of the authentication among them. Files that cannot be read are the pooler's
+ * to name.
+ */
+static bool
+has_header(const char *path, int depth, char **where)
+{
+    FILE *file = depth > INCLUDE_DEPTH_MAX ? NULL : fopen(path, "re");
+    char *line = NULL;
+    size_t room = 0;
+    bool found = false;
+
+    if (file == NULL)
+        return false;
+    while (!found && getline(&line, &room, file) >= 0) {
+        char *start = line + strspn(line, BLANKS);
+        char *name;
+
+        if (*start == ';' || *start == '#')
+            continue;
+        if (strstr(start, "[pgbouncer]") != NULL) {
+            *where = pstrdup(path);
+            found = true;
+        }
+        else if ((name = included_by(start)) != NULL)
+            found = has_header(name, depth + 1, where);
+    }
+    free(line);
+    fclose(file);
+    return found;
+}
+
 static bool
 check_config_file(void)
 {
-    FILE *file;
-    char line[1024];
-    bool fits = true;
+    char *where;
 
     if (weir_config_file[0] == '\0')
         return true;
-    file = fopen(weir_config_file, "re");
-    if (file == NULL) {
+    if (access(weir_config_file, R_OK) != 0) {
         complain("cannot read weir.config_file \"%s\": %s", weir_config_file, strerror(errno));
         return false;
     }
-    /* A second such header would reset every setting before it, the authentication included. */
-    while (fits && fgets(line, sizeof(line), file) != NULL)
-        fits = strncmp(line + strspn(line, " \t"), "[pgbouncer]", 11) != 0;
-    fclose(file);
-    if (!fits)
-        complain("weir.config_file \"%s\" must not have the header [pgbouncer]: its lines follow "
-                 "the server's own in that section", weir_config_file);
-    return fits;
+    if (!has_header(weir_config_file, 0, &where))
+        return true;
+    complain("%s \"%s\" must not have the header [pgbouncer]: its lines follow the server's own in "
+             "that section",
+             strcmp(where, weir_config_file) == 0 ? "weir.config_file"
+                                                  : "the file that weir.config_file includes,",
+             where);
+    return false;
 }
 
 static void
@@ -161,7 +199,8 @@ write_config(StringInfo out)
     appendStringInfo(out, "log_connections = %d\nlog_disconnections = %d\n",
                      is_on("log_connections"), is_on("log_disconnections"));
     appendStringInfo(out, "auth_type = hba\nauth_file = %s\nauth_hba_file = %s\n",
-                     path_of(users_fd), path_of(rules_fd));
+                     child_path_of(FILE_USERS), child_path_of(FILE_RULES));
+    appendStringInfo(out, "auth_ident_file = %s\n", child_path_of(FILE_MAPS));
     appendStringInfo(out, "server_tls_sslmode = %s\n",
                      EnableSSL && access_needs_tls() ? "prefer" : "disable");
     if (EnableSSL) {
@@ -184,15 +223,16 @@ publish_all(void)
     StringInfoData config;
     bool done;
 
-    if (!publish(&users_fd, "weir-users", access_users()) ||
-        !publish(&rules_fd, "weir-rules", access_rules()))
+    if (!publish(FILE_USERS, "weir-users", access_users()) ||
+        !publish(FILE_RULES, "weir-rules", access_rules()) ||
+        !publish(FILE_MAPS, "weir-maps", access_maps()))
         return false;
     is_published = true;
     if (!check_config_file())
         return false;
     initStringInfo(&config);
     write_config(&config);
-    done = publish(&config_fd, "weir.ini", config.data);
+    done = publish(FILE_CONFIG, "weir.ini", config.data);
     pfree(config.data);
     return done;
 }
@@ -237,11 +277,29 @@ back_off(void)
     pause_ms = pause_ms == 0 ? PAUSE_MIN_MS : Min(pause_ms * 2, PAUSE_MAX_MS);
 }
 
+/* Whether there is a pooler already. It gets its files anew, since it had them from another one. */
+static bool
+try_to_adopt(void)
+{
+    static bool has_tried = false;
+
+    if (has_tried)
+        return false;
+    has_tried = true;
+    if (!adopt_pooler(&child))
+        return false;
+    started_at = GetCurrentTimestamp();
+    is_untold = true;
+    return true;
+}
+
 static void
 try_to_start(void)
 {
     char *binary;
 
+    if (try_to_adopt())
+        return;
     if (!sockets_open() || !publish_all() || (binary = find_binary()) == NULL) {
         /* It is not the pooler that fails, so the pause stays short. */
         plan_next(1000);
@@ -249,7 +307,7 @@ try_to_start(void)
     }
     started_at = GetCurrentTimestamp();
     is_untold = false;
-    if (!child_start(&child, binary, path_of(config_fd)))
+    if (!child_start(&child, binary, files))
         back_off();
 }
 
@@ -257,7 +315,8 @@ try_to_start(void)
 static void
 note_end(int status)
 {
-    char *how = wait_result_to_str(status);
+    const char *how = status == -1 ? "another supervisor had started it, so its status is not known"
+                                   : wait_result_to_str(status);
     bool was_ready = child.ready;
     bool was_stable = was_ready &&
                       TimestampDifferenceExceeds(started_at, GetCurrentTimestamp(), STABLE_MS);
@@ -297,7 +356,7 @@ server_is_stopping(void)
     return line != NULL && strncmp(line, PM_STATUS_STOPPING, strlen("stopping")) == 0;
 }
 
-/* A pooler that is starting does not heed SIGHUP yet. It is told as soon as it serves. */
+/* A pooler that is starting does not read its files again. It is told as soon as it serves. */
 static void
 tell_of_changes(void)
 {
@@ -305,10 +364,8 @@ tell_of_changes(void)
         return;
     is_published = false;
     publish_all();
-    if (is_published) {
+    if (is_published && child_give(&child, files))
         is_untold = false;
-        child_signal(&child, SIGHUP);
-    }
 }
 
 static void
@@ -354,10 +411,21 @@ look_around(void)
         try_to_start();
 }
 
+/*
+ * At the end of the supervisor. The pooler ends with it if it was told to, or if the server has
+ * ended. After an error, the pooler stays for the next supervisor.
+ */
 static void
 end_child(int code, Datum argument)
 {
-    child_end(&child);
+    bool is_serving = child.pid > 0 && child.ready && !child.failed;
+
+    if (is_serving && !ShutdownRequestPending && PostmasterIsAlive()) {
+        sockets_leave();
+        adopt_leave_door();
+    }
+    else
+        child_end(&child);
 }
 
 static void
@@ -473,6 +541,7 @@ supervisor_register(void)
 
     if (weir_connection_proxies == 0)
         return;
+    adopt_make_cookie();
     worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
     name_library(worker.bgw_library_name, sizeof(worker.bgw_library_name));
     strlcpy(worker.bgw_name, "weir supervisor", sizeof(worker.bgw_name));

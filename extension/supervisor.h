@@ -10,12 +10,15 @@
 #include "postgres.h"
 
 #include "lib/stringinfo.h"
+#include "libpq/hba.h"
 
 /*
  * The socket of the console. The data folder is the working folder of every server process, and
  * pg_basebackup leaves out what is in this folder of it.
  */
 #define WEIR_CONSOLE_SOCKET "pg_stat_tmp/weir.sock"
+/* The socket by which the next supervisor finds a pooler that runs. */
+#define WEIR_DOOR_SOCKET "pg_stat_tmp/weir.door"
 
 /* parameters.c */
 
@@ -46,23 +49,30 @@ extern void supervisor_register(void);
 extern void complain(const char *format, ...) pg_attribute_printf(1, 2);
 extern void complain_no_more(void);
 
-/* sockets.c: the listening sockets. They stay open while the pooler is started again. */
+/*
+ * sockets.c: the listening sockets. They stay open while the pooler is started again. A pooler that
+ * is adopted brings them along.
+ */
 #define WEIR_SOCKETS_MAX 64
 
 extern bool sockets_open(void);
+extern void sockets_adopt(const int *fds, int count);
 extern int sockets_list(int *fds);
+extern void sockets_leave(void);
 
 /* access.c: the roles that may log in, and pg_hba.conf in the words of Weir's auth_hba_file. */
 extern void access_watch(void);
 extern void access_read_rules(void);
 extern bool access_refresh(void);
+extern bool access_can_write(const char *name);
 extern const char *access_users(void);
 extern const char *access_rules(void);
+extern const char *access_maps(void);
 extern const char *access_limits(void);
 extern const char *access_server_host(void);
 extern bool access_needs_tls(void);
 
-/* hba.c: one line of pg_hba.conf. */
+/* hba.c: the lines of pg_hba.conf; ident.c: those of pg_ident.conf. */
 
 typedef struct Role {
     Oid oid;
@@ -70,33 +80,74 @@ typedef struct Role {
     char *verifier; /* empty: none that is valid */
     int limit;      /* of connections; -1: none */
     bool can_login;
+    bool is_super;
 } Role;
+
+typedef struct Database {
+    char *name;
+    Oid owner;
+    struct ArrayType *privileges; /* NULL: the default ones, with which every role may connect */
+} Database;
 
 typedef struct Catalog {
     List *roles;     /* of Role */
-    List *databases; /* of char */
+    List *databases; /* of Database */
 } Catalog;
 
+/* What the server's parser has made of the two files. */
+typedef struct Rules {
+    List *lines; /* of HbaLine */
+    List *maps;  /* of IdentLine */
+} Rules;
+
 extern bool hba_load(List **lines);
-extern void hba_write(StringInfo out, const List *lines, const Catalog *catalog);
+extern void hba_write(StringInfo out, const Rules *rules, const Catalog *catalog);
+extern char *hba_interfaces(const List *lines);
 extern bool hba_local_needs_peer(const List *lines);
 extern bool hba_asks_for_tls(const List *lines);
 extern void text_quoted(StringInfo out, const char *text, char quote);
+extern bool role_matches(const AuthToken *token, const Role *role);
+extern bool ident_load(List **maps);
+extern int ident_number(const List *maps, const char *name);
+extern void ident_write(StringInfo out, const List *maps, const Catalog *catalog);
 
 /* child.c: the process of the pooler. */
 
+/* What the pooler says when it serves, up to its version. */
+#define WEIR_HELLO "weir 2 "
+
+/* The files of the pooler's configuration, in the order of their descriptors there. */
+typedef enum PoolerFile {
+    FILE_CONFIG,
+    FILE_USERS,
+    FILE_RULES,
+    FILE_MAPS
+} PoolerFile;
+
+#define WEIR_FILES 4
+
 typedef struct Child {
-    pid_t pid;   /* 0: there is none */
-    int control; /* our end of the pair; -1: closed */
-    bool ready;  /* it has said that it serves */
-    bool failed; /* it is ended, since it did not behave as a pooler */
+    pid_t pid;    /* 0: there is none */
+    int control;  /* our end of the connection; -1: closed */
+    bool ready;   /* it has said that it serves */
+    bool failed;  /* it is ended, since it did not behave as a pooler */
+    bool adopted; /* another supervisor has started it, so the system does not tell of its end */
 } Child;
 
-extern bool child_start(Child *child, const char *binary, const char *config_path);
+extern bool child_start(Child *child, const char *binary, const int *files);
+extern char *child_path_of(PoolerFile file);
+extern bool child_give(Child *child, const int *files);
 extern void child_listen(Child *child);
 extern void child_signal(Child *child, int signal);
 extern bool child_reap(Child *child, int *status);
 extern void child_end(Child *child);
+
+/* adopt.c: a pooler that has outlived its supervisor. */
+extern void adopt_make_cookie(void);
+extern int adopt_open_door(void);
+extern void adopt_tell_cookie(int control);
+extern bool adopt_pooler(Child *child);
+extern void adopt_leave_door(void);
 
 /* console.c */
 extern bool console_order(const char *text, int timeout_ms);

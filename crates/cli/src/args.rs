@@ -178,7 +178,8 @@ struct Typed {
     /// Log more; may be repeated
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
-    /// Started by the library in PostgreSQL: end when this descriptor reaches its end of file
+    /// Started by the library in PostgreSQL, which passes descriptors; this is the first one behind
+    /// the listening sockets
     #[arg(long, value_name = "FD", hide = true, value_parser = clap::value_parser!(i32).range(3..))]
     supervised: Option<i32>,
     /// Show the version

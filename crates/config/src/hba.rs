@@ -6,7 +6,7 @@
 //! `auth_ident_file`.
 
 use core::net::IpAddr;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::ldap::LdapOptions;
@@ -21,6 +21,12 @@ pub(crate) mod words;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hba {
     pub rules: Vec<Rule>,
+    /// The databases of PostgreSQL that only these users may use: `only DATABASES USERS`. Weir's own;
+    /// the library in the server writes it for databases that not every role may connect to.
+    pub reserved: BTreeMap<String, BTreeSet<String>>,
+    /// The length in bytes to which PostgreSQL cuts the names of users: `name_len_max NUMBER`. Weir's
+    /// own, from the library as well.
+    pub name_len_max: Option<usize>,
 }
 
 /// One line.
@@ -82,10 +88,23 @@ pub enum Method {
     ScramSha256,
     /// By the name of the operating system's user.
     Peer,
-    Cert,
+    Cert(CertName),
     Ldap(Arc<LdapOptions>),
-    Pam,
+    /// By this service of PAM. `pam pamservice="NAME"` is Weir's own.
+    Pam(Arc<str>),
 }
+
+/// Which names of a certificate may be that of the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertName {
+    /// The common name and the DNS names, as in PgBouncer.
+    Any,
+    /// The common name, as in PostgreSQL: `cert clientname=CN`. Weir's own.
+    Common,
+}
+
+/// The service of PAM if none is named, as for PgBouncer. Existing machines have their rules there.
+pub const PAM_SERVICE: &str = "pgbouncer";
 
 /// The properties of a client that rules examine.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +124,16 @@ impl Hba {
     /// Returns the first matching rule.
     pub fn rule(&self, visitor: &Visitor<'_>) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.fits(visitor))
+    }
+
+    /// Returns the user that PostgreSQL would take a client for.
+    pub fn known_user<'a>(&self, user: &'a str) -> &'a str {
+        &user[..user.floor_char_boundary(self.name_len_max.unwrap_or(usize::MAX))]
+    }
+
+    /// May the user connect to this database of PostgreSQL, once it has proved who it is?
+    pub fn may_connect(&self, database: &str, user: &str) -> bool {
+        self.reserved.get(database).is_none_or(|users| users.contains(user))
     }
 }
 

@@ -10,9 +10,9 @@ use config::ErrorCodes;
 use wire::ErrorFields;
 use wire::sqlstate::{
     ADMIN_SHUTDOWN, CONNECTION_FAILURE, DATABASE_DROPPED, FEATURE_NOT_SUPPORTED,
-    IDLE_IN_TRANSACTION_TIMEOUT, IDLE_SESSION_TIMEOUT, INVALID_AUTHORIZATION, INVALID_CATALOG_NAME,
-    INVALID_PASSWORD, NOT_IN_PREREQUISITE_STATE, PROTOCOL_VIOLATION, QUERY_CANCELED,
-    TOO_MANY_CONNECTIONS, TRANSACTION_TIMEOUT,
+    IDLE_IN_TRANSACTION_TIMEOUT, IDLE_SESSION_TIMEOUT, INSUFFICIENT_PRIVILEGE,
+    INVALID_AUTHORIZATION, INVALID_CATALOG_NAME, INVALID_PASSWORD, NOT_IN_PREREQUISITE_STATE,
+    PROTOCOL_VIOLATION, QUERY_CANCELED, TOO_MANY_CONNECTIONS, TRANSACTION_TIMEOUT,
 };
 
 use crate::lifecycle::close_reason::CloseReason;
@@ -31,6 +31,8 @@ pub enum Cause {
     Proof,
     /// A rule of auth_hba_file refuses the login.
     Rule,
+    /// PostgreSQL would not let this user connect to the database.
+    Privilege,
     UnknownDatabase,
     DisabledDatabase,
     RemovedDatabase,
@@ -58,11 +60,12 @@ pub enum Cause {
 const RETRIES: &str = "Weir tries again by itself; SHOW EVENTS and the log name the cause.";
 
 impl Cause {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Protocol,
         Self::Password,
         Self::Proof,
         Self::Rule,
+        Self::Privilege,
         Self::UnknownDatabase,
         Self::DisabledDatabase,
         Self::RemovedDatabase,
@@ -87,6 +90,7 @@ impl Cause {
             Self::Password => "password",
             Self::Proof => "proof",
             Self::Rule => "rule",
+            Self::Privilege => "privilege",
             Self::UnknownDatabase => "unknown_database",
             Self::DisabledDatabase => "disabled_database",
             Self::RemovedDatabase => "removed_database",
@@ -110,6 +114,7 @@ impl Cause {
             Self::Protocol => PROTOCOL_VIOLATION,
             Self::Password => INVALID_PASSWORD,
             Self::Proof | Self::Rule => INVALID_AUTHORIZATION,
+            Self::Privilege => INSUFFICIENT_PRIVILEGE,
             Self::UnknownDatabase => INVALID_CATALOG_NAME,
             Self::DisabledDatabase => NOT_IN_PREREQUISITE_STATE,
             Self::RemovedDatabase => DATABASE_DROPPED,
@@ -141,6 +146,7 @@ impl Cause {
             Self::Protocol
             | Self::Password
             | Self::Proof
+            | Self::Privilege
             | Self::RemovedDatabase
             | Self::ServerRefusal
             | Self::ShuttingDown
@@ -247,6 +253,7 @@ mod tests {
         for (cause, code) in [
             (Cause::Protocol, "08P01"),
             (Cause::Password, "28P01"),
+            (Cause::Privilege, "42501"),
             (Cause::UnknownDatabase, "3D000"),
             (Cause::QueryWaitTimeout, "53300"),
             (Cause::ServerUnreachable, "08006"),

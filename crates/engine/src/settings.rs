@@ -190,6 +190,12 @@ impl PoolSettings {
         user.map_or("", |(_, user)| user)
     }
 
+    /// Returns the name of the database in PostgreSQL.
+    pub fn database_name(&self) -> &str {
+        let database = self.startup.iter().find(|(name, _)| name == "database");
+        database.map_or("", |(_, database)| database)
+    }
+
     pub fn is_session(&self) -> bool {
         self.mode == PoolMode::Session
     }

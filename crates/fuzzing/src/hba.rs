@@ -5,7 +5,9 @@ use core::net::IpAddr;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use config::hba::{Address, Connection, Hba, IdentMaps, Method, Names, Rule, Visitor};
+use config::hba::{
+    Address, CertName, Connection, Hba, IdentMaps, Method, Names, PAM_SERVICE, Rule, Visitor,
+};
 
 /// The part before the first zero byte is the rules, the rest the maps.
 pub fn hba(data: &[u8]) {
@@ -56,8 +58,11 @@ fn written(rule: &Rule) -> Option<String> {
         Method::Password => " password",
         Method::ScramSha256 => " scram-sha-256",
         Method::Peer => " peer",
-        Method::Cert => " cert",
-        Method::Pam => " pam",
+        Method::Cert(CertName::Any) => " cert",
+        Method::Cert(CertName::Common) => " cert clientname=CN",
+        // A line with another service is read by the tests of `config`.
+        Method::Pam(service) if &**service == PAM_SERVICE => " pam",
+        Method::Pam(_) => return None,
         // Its options are not kept as they were written.
         Method::Ldap(_) => return None,
         // Nor is its text.

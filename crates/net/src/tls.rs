@@ -15,6 +15,7 @@ mod tests;
 mod verify;
 
 pub use self::{
+    certificate::PeerNames,
     context::{ForClients, ForServers, PROTOCOL},
     session::{Progress, Standing},
     verify::{ServerVerifier, reason, system_anchors},

@@ -9,6 +9,7 @@ pub const TRANSACTION_TIMEOUT: &str = "25P04";
 pub const INVALID_AUTHORIZATION: &str = "28000";
 pub const INVALID_PASSWORD: &str = "28P01";
 pub const INVALID_CATALOG_NAME: &str = "3D000";
+pub const INSUFFICIENT_PRIVILEGE: &str = "42501";
 pub const TOO_MANY_CONNECTIONS: &str = "53300";
 pub const NOT_IN_PREREQUISITE_STATE: &str = "55000";
 pub const QUERY_CANCELED: &str = "57014";

@@ -1,13 +1,21 @@
 //! The pooler in the server: `shared_preload_libraries = 'weir'`, and nothing else.
 //!
 //! * `life.rs`: the pooler's process, the supervisor and the server end and start in any order
+//! * `adoption.rs`: a pooler outlives its supervisor, and the next one adopts it
+//! * `state.rs`: what a session holds is its client's alone
+//! * `defects.rs`: faults of the proposed built-in pooler
 //! * `trouble.rs`: what keeps the pooler from starting gets one line in the server's log
 //! * `access.rs`: logins are judged as the server does
+//! * `methods.rs`: methods beside passwords, maps of names, the right to connect
 //! * `sql.rs`: `pg_pooler_state()` and the other functions and views
 
 mod access;
+mod adoption;
+mod defects;
 mod life;
+mod methods;
 mod sql;
+mod state;
 mod trouble;
 
 use testkit::{Builtin, Version};

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use super::words::{Word, Words};
-use super::{Address, Connection, Hba, IdentMaps, Method, Names, Rule};
+use super::{Address, CertName, Connection, Hba, IdentMaps, Method, Names, Rule};
 use crate::error::Mistake;
 use crate::ldap::LdapOptions;
 use crate::reason::{HbaError, Reason};
@@ -36,7 +36,21 @@ impl Hba {
         let mut warnings = Vec::new();
         for (at, line) in content.lines().enumerate() {
             let line_number = at + 1;
-            match rule(line, line_number, maps, read) {
+            if let Some(len) = name_len_max(line) {
+                hba.name_len_max = Some(len);
+                continue;
+            }
+            let read = match reservation(line) {
+                Ok(Some((databases, users))) => {
+                    for database in databases.names {
+                        hba.reserved.entry(database).or_default().extend(users.names.clone());
+                    }
+                    Ok(None)
+                }
+                Ok(None) => rule(line, line_number, maps, read),
+                Err(why) => Err(why),
+            };
+            match read {
                 Ok(rule) => hba.rules.extend(rule),
                 Err(why) => {
                     warnings.push(Mistake::in_file(file, line_number, Reason::Hba(why)));
@@ -44,6 +58,28 @@ impl Hba {
             }
         }
         (hba, warnings)
+    }
+}
+
+/// Reads a line `name_len_max NUMBER`.
+fn name_len_max(line: &str) -> Option<usize> {
+    line.strip_prefix("name_len_max ")?.parse().ok()
+}
+
+/// Reads a line `only DATABASES USERS`; None: it is another line. An empty name is that of no user.
+fn reservation(line: &str) -> Result<Option<(Names, Names)>, HbaError> {
+    let mut words = Words::new(line);
+    match words.next() {
+        Ok(Some(Word::Bare(word))) if word == "only" => {}
+        _ => return Ok(None),
+    }
+    let (mut databases, mut users) = (Names::default(), Names::default());
+    names(&mut words, Of::Databases, &mut databases, &|_| None, 0)?;
+    names(&mut words, Of::Users, &mut users, &|_| None, 0)?;
+    let has_keyword = databases.all || databases.same_user || databases.replication || users.all;
+    match next(&mut words)? {
+        None if !has_keyword => Ok(Some((databases, users))),
+        _ => Err(HbaError::Parameters),
     }
 }
 
@@ -73,11 +109,16 @@ fn rule(
         Connection::Local => Address::All,
         Connection::Host | Connection::HostSsl | Connection::HostNoSsl => address(&mut words)?,
     };
-    let method = method(&mut words)?;
+    let mut method = method(&mut words)?;
     if let Method::Ldap(_) = method {
         let method = Method::Ldap(Arc::new(LdapOptions::parse(words.rest())?));
         let map = None;
         return Ok(Some(Rule { line: number, connection, databases, users, address, method, map }));
+    }
+    if let Method::Pam(service) = &mut method
+        && let Some(named) = pam_service(&mut words)?
+    {
+        *service = named.into();
     }
     let map = map(&mut words, maps)?;
     match next(&mut words)? {
@@ -207,12 +248,31 @@ fn method(words: &mut Words<'_>) -> Result<Method, HbaError> {
         "password" => Method::Password,
         "scram-sha-256" => Method::ScramSha256,
         "peer" => Method::Peer,
-        "cert" => Method::Cert,
-        "pam" => Method::Pam,
+        "cert" => match words.peek() {
+            Ok(Some(Word::Bare(option))) if option == "clientname=CN" => {
+                next(words)?;
+                Method::Cert(CertName::Common)
+            }
+            _ => Method::Cert(CertName::Any),
+        },
+        "pam" => Method::Pam(super::PAM_SERVICE.into()),
         // Its options are read from the rest of the line.
         "ldap" => Method::Ldap(Arc::default()),
         _ => return Err(HbaError::Method(word)),
     })
+}
+
+/// Reads `pamservice="NAME"`, if that comes next.
+fn pam_service(words: &mut Words<'_>) -> Result<Option<String>, HbaError> {
+    match words.peek() {
+        Ok(Some(Word::Bare(word))) if word == "pamservice=" => {}
+        _ => return Ok(None),
+    }
+    next(words)?;
+    match next(words)? {
+        Some(Word::Quoted(name)) if !name.is_empty() => Ok(Some(name)),
+        _ => Err(HbaError::Parameters),
+    }
 }
 
 fn map(words: &mut Words<'_>, maps: &IdentMaps) -> Result<Option<Arc<super::IdentMap>>, HbaError> {

@@ -170,3 +170,58 @@ fn an_invalid_line_of_a_map_is_ignored() {
         assert_eq!((maps, warnings.len()), (IdentMaps::default(), 1), "{text}");
     }
 }
+
+#[test]
+fn a_database_may_be_for_some_users_only() {
+    let (hba, warnings) =
+        parse("only \"a b\",c \"x\",\"all\"\nlocal all all trust\nonly none \"\"\n");
+    assert_eq!((hba.rules.len(), warnings.len()), (1, 0));
+    for (database, user, may) in [
+        ("a b", "x", true),
+        ("a b", "y", false),
+        ("c", "all", true),
+        ("c", "y", false),
+        ("none", "x", false),
+        ("other", "y", true),
+    ] {
+        assert_eq!(hba.may_connect(database, user), may, "{database} {user}");
+    }
+    // A line with a mistake has no effect, and a warning names it.
+    for line in ["only all x", "only a all", "only a", "only a x y", "only sameuser x", "only @f x"]
+    {
+        let (hba, warnings) = parse(line);
+        assert_eq!((hba.reserved.len(), warnings.len()), (0, 1), "{line}");
+    }
+}
+
+#[test]
+fn a_rule_may_name_the_service_of_pam() {
+    let (hba, warnings) = parse("local all all pam\nlocal all all pam pamservice=\"a b\"\n");
+    assert!(warnings.is_empty());
+    assert_eq!(hba.rules[0].method, Method::Pam("pgbouncer".into()));
+    assert_eq!(hba.rules[1].method, Method::Pam("a b".into()));
+    for end in ["pamservice=x", "pamservice=", "pamservice=\"\"", "pamservice=\"a\" x"] {
+        assert_eq!(parse(&format!("local all all pam {end}")).1.len(), 1, "{end}");
+    }
+}
+
+#[test]
+fn a_rule_may_count_the_common_name_only() {
+    let (hba, warnings) =
+        parse("hostssl all all all cert\nhostssl all all all cert clientname=CN\n");
+    assert!(warnings.is_empty());
+    assert_eq!(hba.rules[0].method, Method::Cert(CertName::Any));
+    assert_eq!(hba.rules[1].method, Method::Cert(CertName::Common));
+    assert_eq!(parse("hostssl all all all cert clientname=DN").1.len(), 1);
+}
+
+#[test]
+fn names_may_be_cut_as_postgresql_does() {
+    let (hba, warnings) = parse("name_len_max 4\nlocal all all trust\n");
+    assert_eq!((hba.rules.len(), warnings.len()), (1, 0));
+    for (user, known) in [("ab", "ab"), ("abcd", "abcd"), ("abcde", "abcd"), ("abc\u{e9}", "abc")] {
+        assert_eq!(hba.known_user(user), known);
+    }
+    assert_eq!(parse("").0.known_user("abcde"), "abcde");
+    assert_eq!(parse("name_len_max x\n").1.len(), 1);
+}

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::RandomState;
 
-use config::hba::{self, IdentMap, Visitor};
+use config::hba::{self, CertName, IdentMap, Visitor};
 use config::ldap::LdapOptions;
 use config::{AccessPolicy, AuthType, Config};
 use wire::scram::{ScramServer, ScramVerifier};
@@ -74,8 +74,9 @@ impl Peer {
 /// The properties of a client that TLS has verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Secured {
-    /// The names in the client's certificate, which was verified; empty if none was requested.
-    pub names: Vec<String>,
+    /// The names in the client's certificate, which was verified; none if the client has sent none.
+    pub common_name: Option<String>,
+    pub dns_names: Vec<String>,
     /// `tls-server-end-point` of the connection, for SCRAM with channel binding; empty if there is
     /// none.
     pub end_point: Arc<[u8]>,
@@ -146,7 +147,8 @@ pub enum Checking {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judge {
     Ldap(Arc<LdapOptions>),
-    Pam,
+    /// With the name of the service.
+    Pam(Arc<str>),
 }
 
 impl Judge {
@@ -154,7 +156,7 @@ impl Judge {
     pub(crate) fn refusal(&self) -> OwnError<'static> {
         let text = match self {
             Self::Ldap(_) => "LDAP authentication failed",
-            Self::Pam => "PAM authentication failed",
+            Self::Pam(_) => "PAM authentication failed",
         };
         OwnError::new(Cause::Proof, text)
     }
@@ -366,7 +368,7 @@ pub enum Method {
     Md5,
     ScramSha256,
     Peer(Option<Arc<IdentMap>>),
-    Cert(Option<Arc<IdentMap>>),
+    Cert(CertName, Option<Arc<IdentMap>>),
     /// By a password that an external service checks.
     Judged(Judge),
     /// The client is rejected with this text.
@@ -392,8 +394,8 @@ impl Method {
                 Some(options) => Self::Judged(Judge::Ldap(options.clone())),
                 None => Self::Rejected("auth_ldap_options is null".into()),
             },
-            AuthType::Cert => Self::Cert(None),
-            AuthType::Pam => Self::Judged(Judge::Pam),
+            AuthType::Cert => Self::Cert(CertName::Any, None),
+            AuthType::Pam => Self::Judged(Judge::Pam(hba::PAM_SERVICE.into())),
             AuthType::Hba => match config.hba.rule(visitor) {
                 Some(rule) => Self::of_rule(rule),
                 None => {
@@ -414,9 +416,9 @@ impl Method {
             hba::Method::Password => Self::Password,
             hba::Method::ScramSha256 => Self::ScramSha256,
             hba::Method::Peer => Self::Peer(rule.map.clone()),
-            hba::Method::Cert => Self::Cert(rule.map.clone()),
+            hba::Method::Cert(name) => Self::Cert(*name, rule.map.clone()),
             hba::Method::Ldap(options) => Self::Judged(Judge::Ldap(options.clone())),
-            hba::Method::Pam => Self::Judged(Judge::Pam),
+            hba::Method::Pam(service) => Self::Judged(Judge::Pam(service.clone())),
         }
     }
 }
@@ -433,7 +435,7 @@ pub enum Challenge {
     Scram,
     /// No message: the operating system or the certificate identifies the client.
     Peer(Option<Arc<IdentMap>>),
-    Cert(Option<Arc<IdentMap>>),
+    Cert(CertName, Option<Arc<IdentMap>>),
     /// The client is rejected with this text.
     Refused(OwnError<'static>),
 }
@@ -452,7 +454,7 @@ pub fn challenge(method: Method, credential: Option<&Credential>) -> Challenge {
         Method::Md5 => Challenge::Md5,
         Method::ScramSha256 => Challenge::Scram,
         Method::Peer(map) => Challenge::Peer(map),
-        Method::Cert(map) => Challenge::Cert(map),
+        Method::Cert(name, map) => Challenge::Cert(name, map),
         Method::Judged(judge) => Challenge::Judged(judge),
         Method::Rejected(why) => Challenge::Refused(why),
     }

@@ -1,12 +1,12 @@
 //! The method `cert`: the client's certificate must name its user. TLS has verified the
 //! certificate. Names are compared byte by byte, as in PostgreSQL.
 
-use config::hba::IdentMap;
+use config::hba::{CertName, IdentMap};
 
 use super::steps::Step;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Identity};
-use crate::login::auth::Login;
+use crate::login::auth::{Login, Secured};
 use crate::own_error::{Cause, OwnError};
 use crate::shell::{Event, Exchange, Io, Weight};
 
@@ -14,11 +14,12 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn check_certificate(
         &mut self,
         id: ClientId,
+        name: CertName,
         map: Option<&IdentMap>,
         io: &mut impl Io<X>,
     ) -> Step {
         let login = self.login_mut(id);
-        let trouble = trouble(login, map);
+        let trouble = trouble(login, name, map);
         if let Some(message) = &trouble {
             let Identity { database, user } = &*login.requested;
             let name = (database.as_str(), user.as_str());
@@ -31,12 +32,17 @@ impl<X: Exchange> Engine<X> {
 }
 
 /// Returns the reason for rejecting the client, if there is one.
-fn trouble(login: &Login, map: Option<&IdentMap>) -> Option<String> {
+fn trouble(login: &Login, name: CertName, map: Option<&IdentMap>) -> Option<String> {
     let Some(secured) = &login.peer.secured else { return Some("TLS connection required".into()) };
-    if secured.names.is_empty() {
+    let Secured { common_name, dns_names, .. } = &**secured;
+    if common_name.is_none() && dns_names.is_empty() {
         return Some("TLS client certificate required".into());
     }
-    let is_named = |wanted: &str| secured.names.iter().any(|name| name == wanted);
+    let is_common = |wanted: &str| common_name.as_deref() == Some(wanted);
+    let is_named = |wanted: &str| match name {
+        CertName::Any => is_common(wanted) || dns_names.iter().any(|name| name == wanted),
+        CertName::Common => is_common(wanted),
+    };
     match map {
         None if is_named(&login.requested.user) => None,
         None => Some("TLS certificate name mismatch".into()),

@@ -63,6 +63,7 @@ impl<X: Exchange> Engine<X> {
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let user =
             text(packet.get("user").filter(|user| !user.is_empty()).ok_or("no username supplied")?);
+        let user = self.config.hba.known_user(&user).to_owned();
         let database = packet.get("database").filter(|name| !name.is_empty());
         let mut database = database.map_or_else(|| user.clone(), text);
         // PostgreSQL cuts longer names as well.

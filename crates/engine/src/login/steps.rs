@@ -247,7 +247,9 @@ impl<X: Exchange> Engine<X> {
             Challenge::None => return self.authenticated(id, io),
             Challenge::Refused(why) => return Step::Refuse(why),
             Challenge::Peer(map) => return self.check_peer(id, map, io),
-            Challenge::Cert(map) => return self.check_certificate(id, map.as_deref(), io),
+            Challenge::Cert(name, map) => {
+                return self.check_certificate(id, name, map.as_deref(), io);
+            }
             Challenge::Judged(judge) => {
                 backend::authentication_cleartext(&mut out);
                 LoginStep::ExpectJudged(judge)
@@ -406,10 +408,24 @@ impl<X: Exchange> Engine<X> {
                 format!("database \"{database}\" is disabled"),
             ));
         }
+        if !self.may_connect(pool, &user) {
+            let text = format!("permission denied for database \"{database}\"");
+            return Step::Refuse(OwnError::new(Cause::Privilege, text));
+        }
         self.learn_answer(id, pool);
         self.learn_proof(id, pool);
         self.enter_pool(id, pool, io);
         Step::Done
+    }
+
+    /// May the user connect to the database of this pool's servers? A pool may have servers, so
+    /// PostgreSQL is perhaps not asked.
+    fn may_connect(&mut self, pool: PoolId, user: &str) -> bool {
+        if self.config.hba.reserved.is_empty() {
+            return true;
+        }
+        let database = self.settings(pool).database_name().to_owned();
+        self.config.hba.may_connect(&database, user)
     }
 
     /// Completes the login. If the pool's parameters are known, the client needs no server for its

@@ -155,3 +155,18 @@ fn an_answer_about_a_client_that_has_left_does_not_count_for_the_next() {
     rig.answer_check(id, next_serial, &alice);
     next.expect_welcome(&[]);
 }
+
+#[test]
+fn a_database_may_be_for_some_users_only_which_is_told_after_the_proof() {
+    let rig = ruled("only app bob\nhost all all all trust\n");
+    hello(&rig, far("::1"), "bob").expect_welcome(&[]);
+    hello(&rig, far("::1"), "alice").expect_fatal("permission denied for database \"app\"");
+    let rig = ruled("only app bob\nhost all all all password\n");
+    hello(&rig, far("::1"), "alice").expect([b"R\0\0\0\x08\0\0\0\x03".to_vec()]);
+}
+
+#[test]
+fn a_long_name_is_cut_before_it_is_looked_up() {
+    let rig = ruled("name_len_max 5\nhost all alice all trust\n");
+    hello(&rig, far("::1"), "alice-and-more").expect_welcome(&[]);
+}

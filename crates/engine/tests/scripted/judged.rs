@@ -101,7 +101,7 @@ fn pam_checks_users_without_auth_query() {
     let client = asked(&rig, "alice");
     client.send([password("it")]);
     let (id, serial, check) = rig.check();
-    assert!(matches!(check, Check::Password { judge: Judge::Pam, .. }), "{check:?}");
+    assert!(matches!(check, Check::Password { judge: Judge::Pam(_), .. }), "{check:?}");
     rig.answer_check(id, serial, &Checked::Password(false));
     client.expect_fatal("PAM authentication failed");
 

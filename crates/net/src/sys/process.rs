@@ -38,6 +38,56 @@ pub fn own(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
+/// Takes over a descriptor that the process which executed this one has passed, and that has no
+/// owner yet. It is closed when this process executes something.
+///
+/// # Errors
+/// When it is not open.
+pub fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
+    close_on_exec(fd)?;
+    // SAFETY: it is open, as the call above showed, and the caller knows of no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes the kernel close this descriptor when this process executes something.
+///
+/// # Errors
+/// When it is not open.
+pub fn close_on_exec(fd: RawFd) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    checked(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }).map(drop)
+}
+
+/// Returns another descriptor of the same file.
+///
+/// # Errors
+/// When it is not open.
+pub fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers.
+    let copy = checked(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Makes this descriptor refer to the file of another one, in one step.
+///
+/// # Errors
+/// When the system refuses.
+pub fn replace(fd: RawFd, by: &OwnedFd) -> io::Result<()> {
+    // SAFETY: takes no pointers; whoever owns `fd` owns what it stands for then.
+    checked(unsafe { libc::dup3(by.as_raw_fd(), fd, libc::O_CLOEXEC) }).map(drop)
+}
+
+/// From now on the kernel does not end this process when its parent ends (prctl(2),
+/// `PR_SET_PDEATHSIG`). Call it in the first thread, to which that belongs.
+///
+/// # Errors
+/// Never, on a kernel that Weir supports.
+pub fn outlive_parent() -> io::Result<()> {
+    // SAFETY: takes integers only.
+    checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0, 0, 0, 0) }).map(drop)
+}
+
 /// Makes calls on this descriptor wait.
 pub fn set_blocking(fd: RawFd) -> io::Result<()> {
     // SAFETY: takes no pointers.

@@ -3,21 +3,29 @@
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer as _};
 
-/// Returns the names of a certificate: the common name of its subject, and its DNS names. Of
-/// several common names the first counts, as for PostgreSQL. Others may be common to many users,
-/// such as the folder of a directory (`CN=somebody,CN=Users`).
-pub(crate) fn names(der: &[u8]) -> Vec<String> {
-    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Vec::new() };
-    let subject = certificate.subject().iter_common_name().next();
-    let subject = subject.and_then(|name| name.as_str().ok());
-    let mut names: Vec<String> = subject.map(str::to_owned).into_iter().collect();
-    if let Ok(Some(others)) = certificate.subject_alternative_name() {
-        names.extend(others.value.general_names.iter().filter_map(|name| match name {
-            GeneralName::DNSName(name) => Some((*name).to_owned()),
-            _ => None,
-        }));
+/// The names in a certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerNames {
+    /// The common name of its subject. Of several the first counts, as for PostgreSQL. Others may be
+    /// common to many users, such as the folder of a directory (`CN=somebody,CN=Users`).
+    pub common_name: Option<String>,
+    pub dns_names: Vec<String>,
+}
+
+impl PeerNames {
+    pub(crate) fn of(der: &[u8]) -> Self {
+        let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Self::default() };
+        let subject = certificate.subject().iter_common_name().next();
+        let common_name = subject.and_then(|name| name.as_str().ok()).map(str::to_owned);
+        let mut dns_names = Vec::new();
+        if let Ok(Some(others)) = certificate.subject_alternative_name() {
+            dns_names.extend(others.value.general_names.iter().filter_map(|name| match name {
+                GeneralName::DNSName(name) => Some((*name).to_owned()),
+                _ => None,
+            }));
+        }
+        Self { common_name, dns_names }
     }
-    names
 }
 
 /// Returns the end of a certificate's validity, in seconds since 1970.

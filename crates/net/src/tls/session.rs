@@ -13,7 +13,7 @@ use rustls::{
     unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic},
 };
 
-use super::certificate;
+use super::certificate::{self, PeerNames};
 
 /// Bytes of a record beyond its content, with room to spare.
 const RECORD_OVERHEAD: usize = 64;
@@ -167,12 +167,12 @@ impl Tls {
     ///
     /// # Errors
     /// When the certificate is not valid at that time.
-    pub fn peer_names(&self, unix_seconds: i64) -> Result<Vec<String>, String> {
-        let Some(shown) = self.peer_certificate() else { return Ok(Vec::new()) };
+    pub fn peer_names(&self, unix_seconds: i64) -> Result<PeerNames, String> {
+        let Some(shown) = self.peer_certificate() else { return Ok(PeerNames::default()) };
         if !x509::Certificate::read(shown).is_ok_and(|own| own.is_within_its_dates(unix_seconds)) {
             return Err("TLS client certificate has expired".into());
         }
-        Ok(certificate::names(shown))
+        Ok(PeerNames::of(shown))
     }
 
     /// Returns the peer's certificate in DER, if it has sent one.

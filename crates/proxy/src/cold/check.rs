@@ -61,9 +61,9 @@ async fn find_out(check: Check, host: String, controller: &Controller) -> Checke
                     let asked = LDAP.take_turn("LDAP", ldap::accepts(&options, &user, &password));
                     asked.await.unwrap_or(false)
                 }
-                Judge::Pam => {
+                Judge::Pam(service) => {
                     let folder = controller.config().global.auth_pam_confdir.clone();
-                    let asked = pam::accepts(folder, user, password, host);
+                    let asked = pam::accepts(service, folder, user, password, host);
                     let asked = PAM.take_turn("PAM", asked).await;
                     let (accepted, delay) = asked.unwrap_or_default();
                     // Only this client waits.

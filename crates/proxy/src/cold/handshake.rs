@@ -37,7 +37,7 @@ use crate::{
     log::About,
 };
 use net::sys::Address;
-use net::tls::{ForClients, ForServers, PROTOCOL, Progress, Standing, Tls, reason};
+use net::tls::{ForClients, ForServers, PROTOCOL, PeerNames, Progress, Standing, Tls, reason};
 
 const CANCEL_WAIT_TIMEOUT: &str = "cancel_wait_timeout";
 
@@ -162,7 +162,8 @@ async fn secure_client(arrival: TlsArrival, shared: &Shared) -> Result<SecuredCl
         return Err("direct TLS without the ALPN protocol \"postgresql\"".into());
     }
     let now = UnixTime::now().as_secs().cast_signed();
-    let secured = Arc::new(Secured { names: tls.peer_names(now)?, end_point });
+    let PeerNames { common_name, dns_names } = tls.peer_names(now)?;
+    let secured = Arc::new(Secured { common_name, dns_names, end_point });
     Ok(SecuredClient { fd: into_fd(stream)?, tls: Box::new(tls), secured, said, seat })
 }
 

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::{Builtin, RawClient, eventually};
+use testkit::{Builtin, RawClient, Version, eventually};
 
 use crate::support;
 
 /// Waits until the pooler serves again, in another process than `before`.
-fn until_replaced(server: &Builtin, before: u32) -> RawClient {
+pub(super) fn until_replaced(server: &Builtin, before: u32) -> RawClient {
     eventually("another pooler serves", Duration::from_secs(20), || {
         (server.pooler_pid() != before).then_some(())
     });
@@ -15,7 +15,7 @@ fn until_replaced(server: &Builtin, before: u32) -> RawClient {
 }
 
 /// Has this process ended? In a container without an init process, an orphan stays as a zombie.
-fn has_ended(pid: u32) -> bool {
+pub(super) fn has_ended(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
 }
 
@@ -73,32 +73,6 @@ fn a_terminated_supervisor_starts_again() {
     );
     assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
     assert!(!server.has_crashed());
-}
-
-#[test]
-fn a_killed_supervisor_takes_the_pooler_with_it_and_both_come_back() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    let before = server.pooler_pid();
-    support::kill9(server.supervisor_pid().expect("it runs"));
-    assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
-    assert!(has_ended(before), "the first pooler has not ended");
-}
-
-#[test]
-fn the_pooler_is_back_after_a_crash_of_a_backend() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    let before = server.pooler_pid();
-    let mut direct = server.superuser("postgres");
-    let backend = direct.value("SELECT pg_backend_pid()").parse().expect("a number");
-    support::kill9(backend);
-    assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
-    assert!(server.has_crashed());
 }
 
 #[test]
@@ -200,4 +174,121 @@ fn a_reload_closes_the_servers_if_it_should() {
     eventually("another backend serves", Duration::from_secs(10), || {
         (client.value("SELECT pg_backend_pid()") != before).then_some(())
     });
+}
+
+/// No way in which a process can end is one of the server's.
+#[test]
+fn no_end_of_the_pooler_is_a_crash_of_the_server() {
+    if !support::only_weir() {
+        return;
+    }
+    for version in [Version::Installed, Version::Eighteen] {
+        let server = Builtin::start(version, "");
+        server.wait_until_serving();
+        server.create_functions("postgres");
+        let mut direct = server.superuser("postgres");
+        for signal in ["SEGV", "ABRT", "TERM", "INT", "KILL", "BUS"] {
+            let before = server.pooler_pid();
+            // Again and again: the first SIGSEGV only ends the handler of stack overflows.
+            let command = format!("while kill -{signal} \"$1\" 2>&1; do sleep 0.1; done");
+            let pid = before.to_string();
+            support::run(std::process::Command::new("sh").args(["-c", &command, "kill", &pid]));
+            until_replaced(&server, before);
+            let pid = direct.value("SELECT min(pid) FROM pg_pooler_state()");
+            assert_eq!(pid, server.pooler_pid().to_string(), "{version:?} {signal}");
+        }
+        assert!(!server.has_crashed(), "{version:?}");
+    }
+}
+
+#[test]
+fn of_many_reloads_the_last_one_counts() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    server.create_functions("postgres");
+    let mut client = server.client("postgres");
+    for size in 1..=50 {
+        server.sql("postgres", &format!("ALTER SYSTEM SET weir.session_pool_size = {size}"));
+        server.reload();
+    }
+    let proxies: u32 = server
+        .superuser("postgres")
+        .value("SHOW weir.connection_proxies")
+        .parse()
+        .expect("a number");
+    let size = "SELECT value FROM weir_show('CONFIG') AS t(key text, value text) \
+                WHERE key = 'default_pool_size'";
+    let mut superuser = server.superuser("postgres");
+    eventually("the last size", Duration::from_secs(10), || {
+        (superuser.value(size) == (50 * proxies).to_string()).then_some(())
+    });
+    assert_eq!(client.value("SELECT 1"), "1");
+    let took = server.stop_by("INT");
+    assert!(took < Duration::from_secs(2), "it took {took:?}");
+}
+
+#[test]
+fn a_parameter_without_the_prefix_is_unknown() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::start(Version::Installed, "weir.connection_proxies = 0");
+    let error = server.superuser("postgres").query("ALTER SYSTEM SET proxy_port = 6543").error;
+    let error = error.expect("it is unknown");
+    assert_eq!(error.message(), "unrecognized configuration parameter \"proxy_port\"");
+}
+
+#[test]
+fn a_library_that_is_replaced_on_disk_is_used_from_the_next_start_on() {
+    if !support::only_weir() {
+        return;
+    }
+    let folder = testkit::open_folder("library");
+    let library = folder.join("weir.so");
+    let original = testkit::library_file(Version::Installed).with_extension("so");
+    std::fs::copy(&original, &library).expect("our own folder");
+    let setting = format!("shared_preload_libraries = '{}'", library.display());
+    let server = Builtin::serving(&setting);
+    let pooler = server.pooler_pid();
+    let mut client = server.client("postgres");
+    // As a package does: a new file takes the name of the old one.
+    let broken = folder.join("weir.so.new");
+    std::fs::write(&broken, "no library").expect("our own folder");
+    std::fs::rename(&broken, &library).expect("our own folder");
+    support::kill9(server.supervisor_pid().expect("it runs"));
+    server.log_contains(&["has kept its clients"]);
+    eventually("the server serves", Duration::from_secs(20), || server.is_ready());
+    assert_eq!(client.value("SELECT 1"), "1");
+    support::kill9(pooler);
+    assert_eq!(until_replaced(&server, pooler).value("SELECT 1"), "1");
+    server.stop_by("INT");
+    std::fs::copy(&original, &broken).expect("our own folder");
+    std::fs::rename(&broken, &library).expect("our own folder");
+    let before = server.pooler_pid();
+    server.launch();
+    assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
+}
+
+#[test]
+fn without_the_library_the_server_starts_and_the_port_is_closed() {
+    if !support::only_weir() {
+        return;
+    }
+    for version in [Version::Installed, Version::Eighteen] {
+        let server = Builtin::start(version, "");
+        server.wait_until_serving();
+        server.create_functions("postgres");
+        server.stop_by("INT");
+        // The other parameters stay in the file.
+        server.configure("shared_preload_libraries = ''");
+        server.launch();
+        assert_eq!(server.supervisor_pid(), None);
+        assert!(RawClient::try_connect(server.pooler_port()).is_err(), "{version:?}");
+        let mut superuser = server.superuser("postgres");
+        let error = superuser.query("SELECT * FROM pg_pooler_state()").error.expect("none runs");
+        assert!(error.message().contains("the pooler does not run"), "{version:?}: {error:?}");
+        assert!(!server.data().join("pg_stat_tmp/weir.door").exists(), "{version:?}");
+    }
 }

@@ -45,6 +45,8 @@ fn the_counters_are_exact() {
     }
     let server = server("weir.connection_proxies = 2");
     let database = server.database();
+    // So the log shows what pgbench has asked.
+    server.sql("postgres", "ALTER ROLE app SET log_statement = 'all'");
     support::run(
         Postgres::client_program("pgbench", server.port(), &database).args(["-i", "-q", "-n"]),
     );
@@ -60,8 +62,13 @@ fn the_counters_are_exact() {
         (sum(&server, "n_clients") == 0).then_some(())
     });
     let after = sum(&server, "n_transactions");
-    // Before it begins, pgbench counts its branches and looks for partitions.
-    assert_eq!(after - before, 10_002);
+    let log = server.log();
+    let asked = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    assert_eq!(asked("statement: SELECT abalance FROM pgbench_accounts"), 10_000);
+    // Before it begins, pgbench asks for its scale and for partitions.
+    assert_eq!(asked("statement: select count(*) from pgbench_branches"), 1);
+    assert_eq!(asked("statement: select o.n, p.partstrat"), 1);
+    assert_eq!(after - before, 10_000 + 2);
     assert!(sum(&server, "tx_bytes") > 0 && sum(&server, "rx_bytes") > 0);
 }
 

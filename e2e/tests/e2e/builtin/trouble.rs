@@ -27,7 +27,7 @@ fn programs_that_are_no_pooler_get_one_line() {
         give_away(&path);
         path.display().to_string()
     };
-    let speaker = script("other", "#!/bin/sh\neval \"echo 'weir 2 x' >&$2\"\nexec sleep 60\n");
+    let speaker = script("other", "#!/bin/sh\neval \"echo 'weir 1 x' >&$2\"\nexec sleep 60\n");
     let nothing = script("nothing", "no program\n");
     let server = Builtin::start(Version::Installed, "weir.program = '/nonexistent/weir'");
     for (program, line) in [
@@ -41,7 +41,7 @@ fn programs_that_are_no_pooler_get_one_line() {
             "the pooler has ended before it served: child process exited with exit code 1",
         ),
         (nothing.as_str(), "cannot start the pooler: Exec format error"),
-        (speaker.as_str(), "it says \"weir 2 x\", not \"weir 1 ...\""),
+        (speaker.as_str(), "it says \"weir 1 x\", not \"weir 2 ...\""),
         ("/etc/passwd", "weir.program \"/etc/passwd\": Permission denied"),
     ] {
         if !program.is_empty() {
@@ -96,6 +96,17 @@ fn a_file_of_settings_is_read_and_its_mistakes_are_named() {
     // It would undo the settings before it, such as those of the authentication.
     write("[pgbouncer]\nquery_wait_timeout = 7\n");
     server.log_contains(&["weir.config_file", "must not have the header [pgbouncer]"]);
+    // Nor in a file that it names.
+    let nested = file.with_file_name("nested.ini");
+    fs::write(&nested, "query_wait_timeout = 7\n[users] [pgbouncer]\nauth_type = any\n")
+        .expect("cannot write the file");
+    give_away(&nested);
+    write(&format!("query_wait_timeout = 7\n%include {}\n", nested.display()));
+    server.log_contains(&[
+        "the file that weir.config_file includes",
+        "nested.ini",
+        "must not have the header",
+    ]);
     let other = format!("other = host=127.0.0.1 port={} dbname=postgres", server.port());
     write(&format!("query_wait_timeout = 7\n[databases]\n{other}\n"));
     server.wait_until_serving();

@@ -1,20 +1,17 @@
-//! Asks PAM whether a password is right, and whether its user may log in now. The service is
-//! `pgbouncer`, because existing machines have their rules there.
+//! Asks PAM whether a password is right, and whether its user may log in now.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::task;
 
 use crate::warning;
 use net::sys::pam;
 
-/// The name of the file in `/etc/pam.d` or in `auth_pam_confdir`, as for PgBouncer.
-const SERVICE: &str = "pgbouncer";
-
-/// Checks with the service in that folder whether this is the user's password, and whether the user
-/// may log in from `host`. Also returns how long a refused client must wait, since modules slow
+/// Checks with a service whether this is the user's password, and whether the user
+/// may log in from `host`. The service is a file in `/etc/pam.d` or in `folder`. Also returns how long a refused client must wait, since modules slow
 /// down guessing.
 pub(super) async fn accepts(
+    service: Arc<str>,
     folder: Option<String>,
     user: String,
     password: String,
@@ -23,7 +20,7 @@ pub(super) async fn accepts(
     let asked = task::spawn_blocking(move || {
         let (user, password, host) = (&*user, &*password, &*host);
         let folder = folder.as_deref();
-        pam::ask(&pam::Question { service: SERVICE, folder, user, password, host })
+        pam::ask(&pam::Question { service: &service, folder, user, password, host })
     })
     .await;
     let Ok(pam::Answer { verdict, delay, said }) = asked else { return (false, Duration::ZERO) };
