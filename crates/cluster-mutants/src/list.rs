@@ -104,7 +104,7 @@ static MUTANTS: &[Mutant] = &[
         noticed_by: "writers",
         changes: &[change(
             "node.rs",
-            "(Fact::Unready, _) => { «self.sample = None;» Condition::Unready }",
+            "«self.sample = None;» Condition::Unready",
             "",
         )],
     },
@@ -124,8 +124,8 @@ static MUTANTS: &[Mutant] = &[
         noticed_by: "writers",
         changes: &[change(
             "cluster.rs",
-            "timelines.map(|sample| sample.timeline).«fold(self.newest, u32::max)»;",
-            "fold(0, u32::max)",
+            "«timelines.map(|sample| sample.timeline).fold(self.newest, u32::max)»;",
+            "timelines.map(|sample| sample.timeline).fold(0, u32::max)",
         )],
     },
     Mutant {
@@ -154,8 +154,8 @@ static MUTANTS: &[Mutant] = &[
         noticed_by: "writers",
         changes: &[change(
             "cluster.rs",
-            "self.last.filter(«|last| last.timeline == timeline»)",
-            "|_| false",
+            "self.last.filter(|last| «last.timeline == timeline»)",
+            "last.timeline == timeline && false",
         )],
     },
     Mutant {

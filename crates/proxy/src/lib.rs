@@ -29,6 +29,7 @@ pub use net::{
 
 pub use crate::{
     cold::{
+        cluster::{ClusterInfo, NodeInfo},
         controller::{
             Controller, PoolInfo, ReloadResult, Shutdown, Snapshot, WorkerInfo,
             orders::{Order, OrderError},

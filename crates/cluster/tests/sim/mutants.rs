@@ -40,4 +40,7 @@ fn caught_mutant(number: usize) {
     );
 }
 
-include!(concat!(env!("OUT_DIR"), "/tests.rs"));
+#[expect(non_snake_case, reason = "so that the name of a mutant is the name of its test")]
+mod mutants {
+    include!(concat!(env!("OUT_DIR"), "/tests.rs"));
+}

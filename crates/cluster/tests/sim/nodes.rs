@@ -6,7 +6,7 @@ use cluster::{Fact, Lsn, Obstacle, Receiver, Role, Sample};
 use crate::rng::Rng;
 
 pub(crate) const SYSTEM: u64 = 7_301;
-pub(crate) const OTHER_SYSTEM: u64 = 9_999;
+const OTHER_SYSTEM: u64 = 9_999;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -118,7 +118,7 @@ impl Nodes {
     }
 
     /// Does something that happens to clusters. Returns what.
-    pub(crate) fn disturb(&mut self, rng: &mut Rng) -> String {
+    pub(crate) fn disturb(&mut self, strangers: bool, rng: &mut Rng) -> String {
         let at = rng.below(self.all.len() as u64) as usize;
         match rng.below(14) {
             0 => self.set(self.chosen, State::Dead),
@@ -134,7 +134,7 @@ impl Nodes {
             8 => self.set(at, State::Starting),
             9 | 10 => self.promote(rng),
             11 => self.follow(at),
-            12 => self.restore(at, rng),
+            12 => self.restore(at, strangers, rng),
             _ => {
                 self.backups.push(self.all[self.chosen]);
                 "backup".to_owned()
@@ -185,14 +185,14 @@ impl Nodes {
     }
 
     /// A node is restored from a backup and started as a primary, or belongs to another cluster.
-    fn restore(&mut self, at: usize, rng: &mut Rng) -> String {
+    fn restore(&mut self, at: usize, may_be_stranger: bool, rng: &mut Rng) -> String {
         if at == self.chosen || self.all.len() < 3 {
             return "no restore".to_owned();
         }
         let backup = rng.pick(&self.backups).expect("the first is made at the start");
         // A majority keeps the cluster's identifier.
         let strangers = self.all.iter().filter(|server| server.system != SYSTEM).count();
-        let is_stranger = strangers == 0 && rng.one_in(2);
+        let is_stranger = may_be_stranger && strangers == 0 && rng.one_in(2);
         let system = if is_stranger { OTHER_SYSTEM } else { SYSTEM };
         let timeline = if is_stranger { backup.timeline + 50 } else { backup.timeline };
         self.all[at] = Server {

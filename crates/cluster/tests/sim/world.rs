@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use cluster::{Change, Cluster, Fact, Micros, NodeId, Obstacle, Role, Sample, Settings, Verdict};
 
-use crate::nodes::{Nodes, OTHER_SYSTEM, SYSTEM, State};
+use crate::nodes::{Nodes, SYSTEM, State};
 use crate::rng::Rng;
 
 const INTERVAL: Micros = 1_000_000;
@@ -32,7 +32,11 @@ struct Mail {
 struct Heard {
     asked_at: Micros,
     sample: Option<Sample>,
+    /// Failures one after the other, and the refusals among them.
     failures: u32,
+    refusals: u32,
+    /// When the first of them was asked.
+    failing_since: Micros,
 }
 
 pub(crate) struct World {
@@ -80,7 +84,7 @@ impl World {
     pub(crate) fn run(&mut self) -> Result<(), String> {
         // Some runs begin while something is wrong already.
         for _ in 0..self.rng.below(4) {
-            let event = self.nodes.disturb(&mut self.rng);
+            let event = self.disturb();
             self.say(&event);
         }
         let mut disturb_at = self.rng.below(8_000_000);
@@ -100,7 +104,7 @@ impl World {
                     (self.is_calm, settled_at) = (true, Some(self.now));
                     disturb_at = Micros::MAX;
                 } else {
-                    let event = self.nodes.disturb(&mut self.rng);
+                    let event = self.disturb();
                     self.say(&event);
                     disturb_at = self.now + self.rng.below(6_000_000);
                 }
@@ -111,6 +115,13 @@ impl World {
                 return self.check_end();
             }
         }
+    }
+
+    /// A node of another cluster is only put in when Weir knows its own: it cannot know which of
+    /// two is meant.
+    fn disturb(&mut self) -> String {
+        let knows_its_own = self.cluster.system().is_some();
+        self.nodes.disturb(knows_its_own, &mut self.rng)
     }
 
     fn say(&self, what: &str) {
@@ -190,6 +201,12 @@ impl World {
             return;
         }
         heard.asked_at = asked_at;
+        if matches!(fact, Fact::Refused | Fact::Silent) {
+            if heard.failures == 0 {
+                (heard.failing_since, heard.refusals) = (asked_at, 0);
+            }
+            heard.refusals += u32::from(*fact == Fact::Refused);
+        }
         match fact {
             Fact::Seen(sample) => {
                 (heard.sample, heard.failures) = (Some(*sample), 0);
@@ -222,6 +239,14 @@ impl World {
         if timeline < self.newest {
             let newest = self.newest;
             return Err(format!("writers: n{at} of timeline {timeline}, {newest} was seen"));
+        }
+        let claims = |(other, heard): (usize, &Heard)| {
+            let is_false =
+                matches!(self.cluster.verdict(NodeId(other as u16)), Verdict::FalsePrimary(_));
+            is_false && heard.sample.is_some_and(|sample| sample.timeline == timeline)
+        };
+        if !self.reigns.contains_key(&timeline) && self.heard.iter().enumerate().any(claims) {
+            return Err(format!("writers: n{at} is the primary, and another one claims to be it"));
         }
         if let Some(other) = self.reigns.insert(timeline, primary).filter(|one| *one != primary) {
             return Err(format!("writers: n{at} and {other:?} on timeline {timeline}"));
@@ -264,8 +289,12 @@ impl World {
                 return Err(format!("writers: n{at} is {verdict:?}, the primary is {primary:?}"));
             }
             let is_used = matches!(verdict, Verdict::Writable | Verdict::Readable);
-            if is_used && heard.failures >= 4 {
-                return Err(format!("down: n{at} is {verdict:?} after {} failures", heard.failures));
+            let is_refused = heard.failures >= 2 && heard.refusals > 0;
+            let is_silent = heard.failures > 0
+                && heard.refusals == 0
+                && self.now >= heard.failing_since + 2 * TIMEOUT;
+            if is_used && (is_refused || is_silent) {
+                return Err(format!("down: n{at} is {verdict:?}, and {heard:?}"));
             }
             if is_used && heard.sample.is_some_and(|sample| sample.system != SYSTEM) {
                 return Err(format!("strangers: n{at} of another cluster is {verdict:?}"));
@@ -299,14 +328,16 @@ impl World {
         }
         for (at, server) in self.nodes.all.iter().enumerate() {
             let verdict = self.cluster.verdict(NodeId(at as u16));
+            let is_own = server.system == SYSTEM;
+            // It may also stream from a false primary.
+            let follows = self.nodes.streams(at)
+                && server.timeline == self.nodes.all[self.nodes.chosen].timeline;
             let fits = match verdict {
                 Verdict::Writable => at == self.nodes.chosen,
-                Verdict::Readable => self.nodes.streams(at) && server.system == SYSTEM,
+                Verdict::Readable => follows && is_own,
                 Verdict::Down(_) => server.state == State::Dead,
-                Verdict::FalsePrimary(_) => server.is_primary && server.system == SYSTEM,
-                Verdict::Unfit(_) => {
-                    server.system == OTHER_SYSTEM || !server.is_primary && !self.nodes.streams(at)
-                }
+                Verdict::FalsePrimary(_) => server.is_primary && is_own,
+                Verdict::Unfit(_) => !is_own || !server.is_primary && !follows,
                 Verdict::Unknown(_) => false,
             };
             if !fits {
