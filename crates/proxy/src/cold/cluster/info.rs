@@ -1,7 +1,6 @@
 //! Copies of the clusters' state, for the console and the metrics.
 
 use ::cluster::{Failover, NodeId, Role};
-use engine::ids::Micros;
 
 use crate::{cold::controller::Controller, exchange::hub::lock};
 
@@ -15,8 +14,7 @@ pub struct ClusterInfo {
     pub primary: Result<String, String>,
     /// The highest timeline that was seen; 0 = none.
     pub timeline: u32,
-    /// 0 = not known yet.
-    pub system: u64,
+    pub system: Option<u64>,
     pub nodes: Vec<NodeInfo>,
     /// The oldest first.
     pub failovers: Vec<Failover>,
@@ -33,9 +31,8 @@ pub struct NodeInfo {
     pub reason: String,
     /// `primary` or `standby`, by its last answer; empty if it has not answered.
     pub role: &'static str,
-    /// Those of its last answer; 0 if it has not answered.
+    /// That of its last answer; 0 if it has not answered.
     pub timeline: u32,
-    pub system: u64,
     /// The position in the WAL; empty if it has not answered.
     pub wal: String,
     /// How many bytes of WAL it is behind the primary; none without a primary.
@@ -65,7 +62,6 @@ impl Controller {
                         Role::Standby(_) => "standby",
                     }),
                     timeline: sample.map_or(0, |sample| sample.timeline),
-                    system: sample.map_or(0, |sample| sample.system),
                     wal: sample.map_or_else(String::new, |sample| sample.wal.to_string()),
                     lag_bytes: newest
                         .zip(sample)
@@ -81,17 +77,11 @@ impl Controller {
                     Err(reason) => Err(reason.to_string()),
                 },
                 timeline: cluster.timeline(),
-                system: cluster.system().unwrap_or(0),
+                system: cluster.system(),
                 nodes: nodes.iter().enumerate().map(node).collect(),
                 failovers: cluster.history().entries().cloned().collect(),
             }
         };
         watched.iter().map(info).collect()
-    }
-
-    /// Returns how long ago, in microseconds of the monotonic clock, something happened.
-    #[must_use]
-    pub fn ago(&self, at: Micros) -> Micros {
-        self.now().saturating_sub(at)
     }
 }

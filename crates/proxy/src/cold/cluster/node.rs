@@ -6,7 +6,6 @@
 use std::{future, io, net::IpAddr, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use ::cluster::{Fact, Lsn, NodeId, Obstacle, Receiver, Role, Sample};
-use config::{Host, Node};
 use engine::settings::Target;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -202,7 +201,7 @@ async fn open(controller: &Controller, watched: &Watched, at: usize) -> Result<K
             log_in(controller, watched, stream.map_err(Failure::Io)?).await
         }
         Target::Tcp(host, port) => {
-            let ip = resolve(controller, node, &host).await?;
+            let ip = resolve(controller, &host).await?;
             let mut stream = TcpStream::connect((ip, port)).await.map_err(Failure::Io)?;
             stream.set_nodelay(true).map_err(Failure::Io)?;
             let tls = match controller.0.shared.tls().servers.clone() {
@@ -222,11 +221,10 @@ async fn open(controller: &Controller, watched: &Watched, at: usize) -> Result<K
     }
 }
 
-async fn resolve(controller: &Controller, node: &Node, host: &str) -> Result<IpAddr, Failure> {
+async fn resolve(controller: &Controller, host: &str) -> Result<IpAddr, Failure> {
     if let Ok(ip) = host.parse() {
         return Ok(ip);
     }
-    debug_assert!(matches!(node.host, Host::Tcp(_)));
     let found = controller.0.dns.resolver.lookup_ip(host).await;
     let found = found.map_err(|error| Failure::Unexpected(format!("DNS: {error}")))?;
     found.iter().next().ok_or_else(|| Failure::Unexpected(format!("{host} has no address")))
