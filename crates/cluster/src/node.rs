@@ -1,4 +1,4 @@
-//! What is known of one node, and when it was learnt.
+//! The knowledge of one node, and when it was learnt.
 
 use crate::Micros;
 use crate::fact::{Fact, Sample};
@@ -33,7 +33,7 @@ enum Condition {
     Down(Reason),
 }
 
-/// What a node is, without regard to the others.
+/// The state of a node, without regard to the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Unknown(Reason),

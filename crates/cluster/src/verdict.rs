@@ -1,6 +1,6 @@
 //! The results for one node, each with its reason.
 
-/// What a node may be used for.
+/// The use that a node is fit for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The node has not answered since the start, or since it was down.

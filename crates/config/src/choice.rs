@@ -120,7 +120,7 @@ choices! {
         Weir = "weir",
     }
 
-    /// Who promotes a standby when the primary of a cluster is lost.
+    /// The party that promotes a standby when the primary of a cluster is lost.
     pub enum FailoverKind {
         /// A cluster manager, a managed service or a person. Weir follows.
         #[default]

@@ -27,7 +27,7 @@ struct Mail {
     asked_at: Micros,
 }
 
-/// What the checks know of the facts of one node that have arrived, in the order of questions.
+/// The facts of one node that have arrived, in the order of questions, as the checks know them.
 #[derive(Clone, Debug, Default)]
 struct Heard {
     asked_at: Micros,
@@ -258,7 +258,7 @@ impl World {
         Ok(())
     }
 
-    /// What one fact must not change.
+    /// Checks that a fact has changed nothing that it must not.
     fn check_fact(&self, node: usize, fact: &Fact, before: &Verdict) -> Result<(), String> {
         let after = self.cluster.verdict(NodeId(node as u16));
         let was_down = matches!(before, Verdict::Down(_));
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    /// What holds always.
+    /// Checks rules that hold always.
     fn check_verdicts(&self) -> Result<(), String> {
         let primary = self.cluster.primary().ok();
         for (at, heard) in self.heard.iter().enumerate() {
