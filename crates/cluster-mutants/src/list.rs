@@ -102,11 +102,7 @@ static MUTANTS: &[Mutant] = &[
         name: "KeepsTheRoleOverARestart",
         wrong: "A node that has restarted is taken for what it was before",
         noticed_by: "writers",
-        changes: &[change(
-            "node.rs",
-            "«self.sample = None;» Condition::Unready",
-            "",
-        )],
+        changes: &[change("node.rs", "«self.sample = None;» Condition::Unready", "")],
     },
     Mutant {
         name: "TrustsAnyTimeline",
@@ -162,11 +158,7 @@ static MUTANTS: &[Mutant] = &[
         name: "HurriesAtTheStart",
         wrong: "The first primary that answers is used before the other nodes were heard",
         noticed_by: "early",
-        changes: &[change(
-            "cluster.rs",
-            "if «self.last.is_none()» && let Some(missing)",
-            "false",
-        )],
+        changes: &[change("cluster.rs", "if «self.last.is_none()» && let Some(missing)", "false")],
     },
     Mutant {
         name: "ReadsWithoutAPrimary",

@@ -73,11 +73,7 @@ struct Primary {
 
 impl Cluster {
     /// Returns a cluster of these nodes, of which nothing is known yet.
-    pub fn new(
-        settings: Settings,
-        names: impl IntoIterator<Item = String>,
-        now: Micros,
-    ) -> Self {
+    pub fn new(settings: Settings, names: impl IntoIterator<Item = String>, now: Micros) -> Self {
         let nodes: Vec<_> = names.into_iter().map(Node::new).collect();
         let mut history = History::default();
         history.lost(None, "start".to_owned(), now);
@@ -192,8 +188,9 @@ impl Cluster {
             return;
         }
         let seen: Vec<_> = standings.iter().filter_map(system_of).collect();
-        let has_majority =
-            |system: &u64| seen.iter().filter(|other| *other == system).count() * 2 > standings.len();
+        let has_majority = |system: &u64| {
+            seen.iter().filter(|other| *other == system).count() * 2 > standings.len()
+        };
         let all_agree = || seen.windows(2).all(|pair| pair[0] == pair[1]) && self.all_are_heard();
         self.system = match seen.iter().copied().find(has_majority) {
             Some(system) => Some(system),
@@ -215,10 +212,9 @@ impl Cluster {
     fn own(&self, standing: &Standing) -> Option<Sample> {
         match standing {
             Standing::Present(sample) if Some(sample.system) == self.system => Some(*sample),
-            Standing::Present(_)
-            | Standing::Unknown(_)
-            | Standing::Unready
-            | Standing::Down(_) => None,
+            Standing::Present(_) | Standing::Unknown(_) | Standing::Unready | Standing::Down(_) => {
+                None
+            }
         }
     }
 
@@ -237,7 +233,9 @@ impl Cluster {
                 false => Err(self.lost(last, standings)),
             };
         }
-        if self.last.is_none() && let Some(missing) = self.nodes.iter().find(|node| !node.is_heard) {
+        if self.last.is_none()
+            && let Some(missing) = self.nodes.iter().find(|node| !node.is_heard)
+        {
             // The node that was not heard yet may have a higher timeline.
             return Err(Reason::WaitsFor(missing.name.clone()));
         }

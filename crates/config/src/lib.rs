@@ -65,8 +65,8 @@ pub const CONSOLE_USER: &str = "pgbouncer";
 pub use crate::auth_file::AuthFile;
 pub use crate::auth_query::needs_no_search_path;
 pub use crate::choice::{
-    AuthType, ErrorCodes, FailoverKind, LoadBalanceHosts, LogFormat, MetricsNames, PoolMode, SessionSchedule,
-    SslMode, Unsupported,
+    AuthType, ErrorCodes, FailoverKind, LoadBalanceHosts, LogFormat, MetricsNames, PoolMode,
+    SessionSchedule, SslMode, Unsupported,
 };
 pub use crate::config::{AccessPolicy, Config, HBA_KEPT, LDAP_KEPT};
 pub use crate::convert::to_toml;

@@ -108,9 +108,10 @@ mod tests {
 
     #[test]
     fn lists_without_names_or_with_a_node_twice_are_refused() {
-        for text in ["", " , ", "10.0.0.1", "=h", "a=", "a=h,a=g", "a=h,b=h", "a=h:0", "a=h:x",
-            "a=::1", "a=[::1", "a=[::1]x", "a b=h"]
-        {
+        for text in [
+            "", " , ", "10.0.0.1", "=h", "a=", "a=h,a=g", "a=h,b=h", "a=h:0", "a=h:x", "a=::1",
+            "a=[::1", "a=[::1]x", "a b=h",
+        ] {
             assert_eq!(Vec::<Node>::parse(text), Err(ValueError::Nodes), "{text:?}");
         }
     }

@@ -88,7 +88,10 @@ fn clients_follow_a_promotion_without_an_error() {
     let count = "SELECT count(*), count(DISTINCT node) FROM acts WHERE node IS NOT NULL";
     assert_eq!(b.sql("postgres", count)[0][0].as_deref(), Some("7"));
     assert_eq!(a.sql("postgres", count)[0][0].as_deref(), Some("1"), "nothing went to the old one");
-    assert_eq!(idle.value(&format!("SELECT bool_and(node = {port}) FROM acts WHERE act = 'behind'")), "t");
+    assert_eq!(
+        idle.value(&format!("SELECT bool_and(node = {port}) FROM acts WHERE act = 'behind'")),
+        "t"
+    );
 
     let failovers = pooler.admin("SHOW FAILOVERS");
     assert_eq!(failovers.column("from_node"), ["", "a"]);

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use admin::{
-    Address, Boxed, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, Control, DnsHost,
-    DnsZone, Doing, FailoverRow, Listener, Memory, NodeRow, NotReloaded, Order, Pin, PoolRow, Recording, ServerRow, ServerState,
-    Shutdown, Snapshot, WorkerRow,
+    Address, Boxed, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, Control,
+    DnsHost, DnsZone, Doing, FailoverRow, Listener, Memory, NodeRow, NotReloaded, Order, Pin,
+    PoolRow, Recording, ServerRow, ServerState, Shutdown, Snapshot, WorkerRow,
 };
 use config::{Config, ErrorCodes, PoolMode};
 use engine::averages::Averages;

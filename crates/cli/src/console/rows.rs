@@ -10,8 +10,8 @@ use std::{
 };
 
 use admin::{
-    Address, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, DnsHost, DnsZone, Doing,
-    FailoverRow, Listener, Memory, NodeRow, Pin, PoolRow, Recording, ServerRow, WorkerRow,
+    Address, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, DnsHost, DnsZone,
+    Doing, FailoverRow, Listener, Memory, NodeRow, Pin, PoolRow, Recording, ServerRow, WorkerRow,
 };
 use engine::{
     facts::Facts,
@@ -21,8 +21,8 @@ use engine::{
     settings::PoolKey,
 };
 use proxy::{
-    CancelInfo, ClientInfo, ClusterInfo, Controller, HostInfo, NodeInfo, Peer, PoolInfo, ServerInfo,
-    WorkerInfo, ZoneInfo, log,
+    CancelInfo, ClientInfo, ClusterInfo, Controller, HostInfo, NodeInfo, Peer, PoolInfo,
+    ServerInfo, WorkerInfo, ZoneInfo, log,
 };
 
 use crate::moment::Moment;

@@ -49,7 +49,9 @@ fn both_formats_mean_the_same() {
     assert_eq!(addresses, ["10.0.0.1:5432", "10.0.0.2:5433"]);
     let text = config::describe(&ini);
     assert!(
-        text.contains("app at the primary of cluster main (10.0.0.1 port 5432, 10.0.0.2 port 5433)"),
+        text.contains(
+            "app at the primary of cluster main (10.0.0.1 port 5432, 10.0.0.2 port 5433)"
+        ),
         "{text}"
     );
 }
@@ -89,9 +91,7 @@ fn mistakes_name_the_entry_and_what_is_expected() {
         (
             "main = nodes='10.0.0.1'",
             "",
-            format!(
-                "main.nodes: invalid value \"10.0.0.1\" for parameter nodes: expected {nodes}"
-            ),
+            format!("main.nodes: invalid value \"10.0.0.1\" for parameter nodes: expected {nodes}"),
         ),
         (
             "main = nodes='a=h' failover=own",

@@ -20,9 +20,9 @@ impl<X: Exchange> Engine<X> {
         self.finish(io);
         let worker = self.worker;
         for id in self.known_pools() {
-            let (gate, condemned, settings) = self.exchange.pool(id, |pool| {
-                (pool.gate(), pool.take_condemned(worker), pool.settings.clone())
-            });
+            let (gate, condemned, settings) = self
+                .exchange
+                .pool(id, |pool| (pool.gate(), pool.take_condemned(worker), pool.settings.clone()));
             if settings.cluster.is_some() {
                 self.view(id).settings = settings;
                 self.cut_servers(id, io);

@@ -24,11 +24,7 @@ use std::{
 use ::cluster::{Change, Cluster, Fact, NodeId, Settings};
 use config::Cluster as Configured;
 use engine::{
-    ids::Micros,
-    journal::EventKind,
-    pool::Outage,
-    settings::Target,
-    switches::PrimaryState,
+    ids::Micros, journal::EventKind, pool::Outage, settings::Target, switches::PrimaryState,
 };
 use tokio::{
     sync::{Notify, mpsc},
@@ -133,8 +129,7 @@ fn start(controller: &Controller, name: &str, configured: &Configured) -> JoinSe
     let mut tasks = JoinSet::new();
     let (answers_in, answers) = mpsc::unbounded_channel();
     for at in 0..configured.nodes.len() {
-        let task =
-            node::keep(controller.clone(), Arc::clone(&watched), at, answers_in.clone());
+        let task = node::keep(controller.clone(), Arc::clone(&watched), at, answers_in.clone());
         tasks.spawn(task);
     }
     tasks.spawn(judge(controller.clone(), Arc::clone(&watched), answers));

@@ -64,7 +64,10 @@ impl<T> Pool<T> {
             return;
         }
         let targets = vec![primary.clone()];
-        self.set_settings(Arc::new(PoolSettings { targets, ..PoolSettings::clone(&self.settings) }));
+        self.set_settings(Arc::new(PoolSettings {
+            targets,
+            ..PoolSettings::clone(&self.settings)
+        }));
         self.cut_before = self.epoch;
     }
 

@@ -15,9 +15,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_postgres::{
-    Client, NoTls, SimpleQueryMessage, SimpleQueryRow,
-    config::SslMode,
-    error::SqlState,
+    Client, NoTls, SimpleQueryMessage, SimpleQueryRow, config::SslMode, error::SqlState,
 };
 use wire::secret::Secret;
 
@@ -239,7 +237,8 @@ where
     settings.user(&*configured.user).dbname(&*configured.dbname).application_name("weir");
     // The stream has TLS already, if it is to have it.
     settings.ssl_mode(SslMode::Disable);
-    let stored = || match Secret::parse(controller.config().auth_file.users.get(&configured.user)?) {
+    let stored = || match Secret::parse(controller.config().auth_file.users.get(&configured.user)?)
+    {
         Secret::Plain(password) => Some(password),
         Secret::Md5(_) | Secret::Scram(_) => None,
     };
