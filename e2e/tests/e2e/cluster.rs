@@ -40,6 +40,17 @@ fn node_of(client: &mut RawClient) -> u16 {
     client.value("SHOW port").parse().expect("a port")
 }
 
+/// Waits until these standbys have replayed so many acts.
+#[track_caller]
+fn until_replayed(standbys: &[&Postgres], acts: &str) {
+    for standby in standbys {
+        eventually(&format!("{acts} acts are replayed"), PATIENCE, || {
+            let count = standby.sql("postgres", "SELECT count(*) FROM acts");
+            (count[0][0].as_deref() == Some(acts)).then_some(())
+        });
+    }
+}
+
 fn write(client: &mut RawClient, act: &str) {
     client.rows(&format!("INSERT INTO acts VALUES (inet_server_port(), '{act}')"));
 }
@@ -57,6 +68,7 @@ fn clients_follow_a_promotion_without_an_error() {
     write(&mut idle, "before");
     assert_eq!(node_of(&mut idle), a.port());
     until_nodes_are(&pooler, &["writable", "readable", "readable"]);
+    until_replayed(&[b, c], "1");
 
     a.stop();
     // A client that asks meanwhile waits for the next primary.
@@ -141,7 +153,7 @@ fn a_frozen_primary_gets_nothing_when_another_is_promoted() {
     }
     let nodes = cluster(1);
     let [a, b] = &nodes[..] else { unreachable!("two nodes") };
-    let pooler = setup(&[a, b], "").start();
+    let pooler = setup(&[a, b], "sample_interval=0.2").start();
     let mut busy = pooler.client("app");
     busy.rows("BEGIN");
     write(&mut busy, "in a transaction");
