@@ -111,8 +111,7 @@ const SECTIONS: [(Scope, &str, &str); 5] = [
     (
         Scope::Cluster,
         "Clusters",
-        "`[clusters]`, or `[clusters.NAME]`; see [cluster.md](cluster.md). A database names its \
-         cluster with the key `cluster`.",
+        "`[clusters]`, or `[clusters.NAME]`; see [cluster.md](cluster.md).",
     ),
 ];
 
