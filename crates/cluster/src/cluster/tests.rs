@@ -137,7 +137,7 @@ fn a_standby_may_show_that_a_newer_primary_exists() {
 fn a_node_of_another_cluster_is_never_used() {
     let stranger =
         |timeline| Fact::Seen(Sample { system: 8, timeline, role: Role::Primary, wal: Lsn(0) });
-    let mut cluster = cluster(3);
+    let (mut two, mut cluster) = (cluster(2), cluster(3));
     tell(&mut cluster, [stranger(9), primary(1), standby(1)], SECOND);
     assert_eq!(words(&cluster), ["unfit", "writable", "readable"]);
     for at in 2..4 {
@@ -147,7 +147,6 @@ fn a_node_of_another_cluster_is_never_used() {
     let reason = cluster.verdict(NodeId(0)).reason().unwrap().to_string();
     assert_eq!(reason, "system identifier 8, the cluster has 7");
 
-    let mut two = super::tests::cluster(2);
     tell(&mut two, [stranger(1), primary(1)], SECOND);
     assert_eq!(two.system(), None);
     assert!(why(&two).starts_with("the nodes have different system identifiers"), "{}", why(&two));
