@@ -33,10 +33,12 @@ ALLOWED = {
     "weir-config": set(),
     "weir-sql": set(),
     "weir-x509": set(),
+    "weir-cluster": set(),
+    "weir-cluster-mutants": set(),
     "weir-engine": {"weir-wire", "weir-config", "weir-sql"},
     "weir-mutants": {"weir-wire", "weir-config", "weir-sql"},
     "weir-net": {"weir-config", "weir-wire", "weir-x509"},
-    "weir-proxy": {"weir-net", "weir-engine", "weir-config", "weir-wire", "weir-x509"},
+    "weir-proxy": {"weir-cluster", "weir-net", "weir-engine", "weir-config", "weir-wire", "weir-x509"},
     "weir-admin": {"weir-engine", "weir-config", "weir-wire"},
     "weir-testkit": {"weir-wire", "weir-engine", "weir-config"},
     "weir-fuzzing": {"weir-admin", "weir-engine", "weir-config", "weir-sql", "weir-wire"},
@@ -52,6 +54,7 @@ COLUMNS_MAX = 100
 
 PURE_CRATES = [
     "crates/wire/src", "crates/config/src", "crates/sql/src", "crates/engine/src", "crates/x509/src",
+    "crates/cluster/src",
 ]
 IMPURE = re.compile(
     r"\b(Instant::now|SystemTime::now|thread::spawn|std::net|Mutex|std::fs|fs::read|File::open)\b"
@@ -68,7 +71,8 @@ NOT_REWRITTEN = set()
 
 # Crates whose comments are in plain English. This list only grows.
 REWRITTEN_CRATES = (
-    "admin", "cli", "config", "engine", "load", "net", "proxy", "sql", "testkit", "wire", "x509",
+    "admin", "cli", "cluster", "config", "engine", "load", "net", "proxy", "sql", "testkit", "wire",
+    "x509",
 )
 
 GLOSSARY = "docs/glossary.md"

@@ -31,8 +31,9 @@ pub use crate::incident::{Answer, Incident};
 pub use crate::measures::{Exposition, Measures, PoolMeasures, docs::metrics_markdown};
 pub use crate::recording::Recording;
 pub use crate::snapshot::{
-    Address, Buffers, Cancel, ClientRow, ClientState, Connection, DnsHost, DnsZone, Doing,
-    Listener, Memory, Pin, PoolRow, ServerRow, ServerState, Snapshot, WorkerRow,
+    Address, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, DnsHost, DnsZone,
+    Doing, FailoverRow, Listener, Memory, NodeRow, Pin, PoolRow, ServerRow, ServerState, Snapshot,
+    WorkerRow,
 };
 
 /// Names of the virtual database of the console.

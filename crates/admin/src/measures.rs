@@ -31,6 +31,7 @@ use self::exposition::Page;
 use crate::{
     NAME,
     show::databases::{self, Current, DatabaseLine},
+    snapshot::ClusterRow,
 };
 
 /// Everything measured at one moment. The console's own connections are not in it.
@@ -45,6 +46,8 @@ pub struct Measures {
     /// The certificates that Weir shows: the key of each, and the end of its validity in seconds since
     /// 1970.
     pub certificates: Vec<(&'static str, i64)>,
+    /// By name.
+    pub clusters: Vec<ClusterRow>,
     /// In the order in which they were made.
     pub pools: Vec<PoolMeasures>,
     /// Prepared statements that differ in text or types, and the bytes they take.
@@ -369,6 +372,7 @@ mod tests {
             clients: ClientCounts::default(),
             failures: Failures::default(),
             certificates: Vec::new(),
+            clusters: Vec::new(),
             pools: (0..pools).map(pool).collect(),
             statements: (0, 0),
             dns: (0, 0, 0),

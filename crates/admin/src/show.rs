@@ -2,6 +2,7 @@
 //! rows made from a [`View`]. To add a SHOW, write its table and list it in [`ALL`].
 
 mod cell;
+mod clusters;
 mod config;
 mod connections;
 pub(crate) mod databases;
@@ -33,7 +34,7 @@ use crate::recording::Recording;
 use crate::snapshot::{ClientRow, Snapshot};
 
 /// Every SHOW that gives rows, in the order of the documentation.
-pub(crate) static ALL: [&dyn Show; 31] = [
+pub(crate) static ALL: [&dyn Show; 34] = [
     &version::VERSION,
     &state::STATE,
     &config::CONFIG,
@@ -65,6 +66,9 @@ pub(crate) static ALL: [&dyn Show; 31] = [
     &totals::TOTALS,
     &mem::MEM,
     &workers::WORKERS,
+    &clusters::CLUSTERS,
+    &clusters::NODES,
+    &clusters::FAILOVERS,
 ];
 
 /// Returns the SHOW of this name, in upper case.

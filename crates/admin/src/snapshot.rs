@@ -35,6 +35,8 @@ pub struct Snapshot {
     /// The findings of each worker's watch.
     pub watched: Vec<Watched>,
     pub workers: Vec<WorkerRow>,
+    /// By name.
+    pub clusters: Vec<ClusterRow>,
     /// Formats a time, in seconds since 1970, as `YYYY-MM-DD HH:MM:SS ZONE` in local time.
     pub local_time: fn(i64) -> String,
 }
@@ -67,6 +69,56 @@ pub struct WorkerRow {
     pub pinned_servers: usize,
     pub idle_servers: usize,
     pub stats: Stats,
+}
+
+/// A cluster of PostgreSQL servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterRow {
+    pub name: String,
+    pub failover: &'static str,
+    /// Empty if there is none.
+    pub primary: String,
+    /// Why there is none.
+    pub reason: String,
+    pub timeline: u64,
+    /// Empty while it is not known.
+    pub system: String,
+    pub nodes: Vec<NodeRow>,
+    pub failovers: Vec<FailoverRow>,
+}
+
+impl ClusterRow {
+    /// Returns how many nodes have this state.
+    pub(crate) fn in_state(&self, state: &str) -> u64 {
+        self.nodes.iter().filter(|node| node.verdict == state).count() as u64
+    }
+}
+
+/// A node of a cluster; see SHOW NODES.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRow {
+    pub name: String,
+    pub host: String,
+    pub port: u16,
+    pub verdict: &'static str,
+    pub reason: String,
+    pub role: &'static str,
+    pub timeline: u32,
+    pub wal: String,
+    pub lag_bytes: Option<u64>,
+}
+
+/// A change of a cluster's primary; see SHOW FAILOVERS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailoverRow {
+    /// Seconds since 1970.
+    pub began: i64,
+    pub duration_ms: Option<u64>,
+    pub from: String,
+    pub to: String,
+    pub old_timeline: Option<u64>,
+    pub new_timeline: Option<u64>,
+    pub reason: String,
 }
 
 #[derive(Clone, Debug)]

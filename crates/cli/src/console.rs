@@ -111,6 +111,11 @@ pub(crate) fn incident(controller: &Controller, made: String) -> Incident {
     Incident::of(made, &rows::bare_snapshot(controller), &recording)
 }
 
+/// Returns the state of all clusters, for the metrics.
+pub(crate) fn clusters(controller: &Controller) -> Vec<admin::ClusterRow> {
+    rows::clusters(controller, Moment::now(controller))
+}
+
 /// The pooler as the console sees it.
 struct Pooler(Controller);
 

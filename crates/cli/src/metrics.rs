@@ -26,6 +26,7 @@ fn translated(controller: &Controller, facts: &proxy::Measures) -> Measures {
         switches: facts.switches.clone(),
         clients: facts.clients,
         failures: facts.failures,
+        clusters: crate::console::clusters(controller),
         certificates: facts.certificates.clone(),
         pools: facts.pools.iter().map(|pool| translated_pool(pool, facts.now)).collect(),
         statements: facts.statements,

@@ -58,8 +58,8 @@ fn tell_of_server(config: &Config) {
     let Some(database) = config.database(config.proof_database()) else { return };
     // If it cannot be loaded, the start has failed for that.
     let tls = TlsContexts::load(&config.global).unwrap_or_default();
-    for (index, host) in config.hosts(&database).iter().enumerate() {
-        let (host, port) = (host.to_string(), database.port.of(index));
+    for (host, port) in config.addresses(&database) {
+        let host = host.to_string();
         match connect::dial(config, &database, (&host, port), &tls) {
             Ok((user, Answer::Rows(address, _))) => {
                 log!("server {host}, port {port} answers: logged in as {user} at {address}");

@@ -11,7 +11,7 @@ use crate::places::Places;
 use crate::reason::Reason;
 use crate::source::Source;
 use crate::suggest;
-use crate::table::{Database, Global, Peer, UserSettings};
+use crate::table::{Cluster, Database, Global, Peer, UserSettings};
 use crate::value::{Kind, ValueError};
 
 /// Longest database name in bytes, PostgreSQL's and PgBouncer's limit.
@@ -51,6 +51,7 @@ pub(crate) struct Builder {
     databases: BTreeMap<String, (Database, Place)>,
     users: BTreeMap<String, UserSettings>,
     peers: BTreeMap<u32, Peer>,
+    clusters: BTreeMap<String, Cluster>,
     places: Places,
     pub(crate) report: Report,
 }
@@ -110,6 +111,7 @@ impl Builder {
             databases: BTreeMap::new(),
             users: BTreeMap::new(),
             peers: BTreeMap::new(),
+            clusters: BTreeMap::new(),
             places: Places::default(),
             report: Report::default(),
         }
@@ -189,6 +191,39 @@ impl Builder {
         }
     }
 
+    pub(crate) fn cluster(&mut self, place: &Place, settings: &[Setting]) {
+        let mut cluster = Cluster::default();
+        let mistakes = self.report.mistakes.len();
+        self.assign_all(&mut cluster, place, settings);
+        if cluster.nodes.is_empty() && self.report.mistakes.len() == mistakes {
+            self.report.error(place, "", Reason::ClusterWithoutNodes(place.entry.clone()));
+        }
+        for (key, time) in [
+            ("sample_interval", cluster.sample_interval),
+            ("health_timeout", cluster.health_timeout),
+        ] {
+            if time.is_zero() {
+                self.report.error(place, key, Reason::ZeroTime(key));
+            }
+        }
+        if self.clusters.insert(place.entry.clone(), cluster).is_some() {
+            self.report.warn(place, Reason::DefinedAgain("cluster"));
+        }
+    }
+
+    /// Reports a database whose cluster does not exist.
+    fn check_cluster(&mut self, database: &Database, place: &Place) {
+        let Some(name) = &database.cluster else { return };
+        if !self.clusters.contains_key(name) {
+            let reason = Reason::UnknownCluster(name.clone());
+            let names = self.clusters.keys().map(String::as_str);
+            self.report.unknown(place, "cluster", reason, name, names);
+        }
+        if !database.hosts.is_empty() {
+            self.report.error(place, "host", Reason::HostAndCluster(name.clone()));
+        }
+    }
+
     fn assign_all<T: Keyed>(&mut self, target: &mut T, place: &Place, settings: &[Setting]) {
         for setting in settings {
             let place = place.at(setting.line);
@@ -199,8 +234,10 @@ impl Builder {
     /// Returns the configuration, or every mistake.
     pub(crate) fn finish(mut self) -> Result<Config, ConfigError> {
         let mut databases = BTreeMap::new();
-        for (name, (database, place)) in self.databases {
-            if database.hosts.is_empty() && self.global.unix_socket_dir.is_empty() {
+        for (name, (database, place)) in std::mem::take(&mut self.databases) {
+            self.check_cluster(&database, &place);
+            let has_place = !database.hosts.is_empty() || database.cluster.is_some();
+            if !has_place && self.global.unix_socket_dir.is_empty() {
                 self.report.error(&place, "", Reason::NoHost);
             }
             databases.insert(name, Arc::new(database));
@@ -217,6 +254,7 @@ impl Builder {
             fallback,
             users: self.users,
             peers: self.peers,
+            clusters: self.clusters,
             places: self.places,
             warnings: self.report.warnings,
             errors: Vec::new(),
@@ -235,6 +273,7 @@ fn assign<T: Keyed>(target: &mut T, report: &mut Report, place: &Place, key: &st
             Some(Scope::Database | Scope::Peer) => {
                 Reason::UnknownConnectionParameter(key.to_owned())
             }
+            Some(Scope::Cluster) => Reason::UnknownClusterParameter(key.to_owned()),
             Some(Scope::User) => Reason::UnknownUserParameter(key.to_owned()),
             Some(Scope::Global) | None => Reason::UnknownParameter(key.to_owned()),
         };

@@ -17,6 +17,7 @@ impl Config {
         lines.extend(entries("database", &databases(before), &databases(self)));
         lines.extend(entries("user", &before.users, &self.users));
         lines.extend(entries("peer", &before.peers, &self.peers));
+        lines.extend(entries("cluster", &before.clusters, &self.clusters));
         let users = |config: &Self| config.auth_file.users.clone();
         let (old, new) = (users(before), users(self));
         let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();

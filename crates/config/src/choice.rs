@@ -120,6 +120,13 @@ choices! {
         Weir = "weir",
     }
 
+    /// The party that promotes a standby when the primary of a cluster is lost.
+    pub enum FailoverKind {
+        /// A cluster manager, a managed service or a person. Weir follows.
+        #[default]
+        Follow = "follow",
+    }
+
     /// How a client proves who it is.
     pub enum AuthType {
         /// No authentication; the user name is ignored.

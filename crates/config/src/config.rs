@@ -16,7 +16,7 @@ use crate::key::Keyed;
 use crate::ldap::LdapOptions;
 use crate::places::Places;
 use crate::source::Source;
-use crate::table::{Database, Global, Peer, UserSettings};
+use crate::table::{Cluster, Database, Global, Peer, UserSettings};
 use crate::weight::Weight;
 
 /// The answer to RELOAD and SET if the rules stay as they were.
@@ -36,6 +36,7 @@ pub struct Config {
     pub fallback: Option<Arc<Database>>,
     pub users: BTreeMap<String, UserSettings>,
     pub peers: BTreeMap<u32, Peer>,
+    pub clusters: BTreeMap<String, Cluster>,
     /// The content of `auth_file`.
     pub auth_file: AuthFile,
     /// Set if it could not be read.
@@ -150,13 +151,18 @@ impl Config {
         Some(Arc::new(Database { name, dbname: Some(dbname), ..template.clone() }))
     }
 
-    /// Returns the hosts of `database`. Without a `host`, this is the Unix socket in
-    /// `unix_socket_dir`, which only a restart can change.
-    pub fn hosts(&self, database: &Database) -> Vec<Host> {
-        match database.hosts.as_slice() {
+    /// Returns the hosts of `database` with their ports. Without a `host`, this is the Unix socket
+    /// in `unix_socket_dir`, which only a restart can change; or all nodes of the cluster.
+    pub fn addresses(&self, database: &Database) -> Vec<(Host, u16)> {
+        let cluster = database.cluster.as_ref().and_then(|name| self.clusters.get(name));
+        if let Some(cluster) = cluster {
+            return cluster.nodes.iter().map(|node| (node.host.clone(), node.port)).collect();
+        }
+        let hosts = match database.hosts.as_slice() {
             [] => vec![Host::new(&self.global.unix_socket_dir)],
             given => given.to_vec(),
-        }
+        };
+        hosts.into_iter().enumerate().map(|(at, host)| (host, database.port.of(at))).collect()
     }
 
     /// Returns the pool mode of (`database`, `user`): the user's, else the database's, else the
@@ -250,6 +256,9 @@ impl Config {
         }
         for (id, peer) in &self.peers {
             names.extend(idle(peer, self.source, &format!("peers.{id}.")));
+        }
+        for (name, cluster) in &self.clusters {
+            names.extend(idle(cluster, self.source, &format!("clusters.{name}.")));
         }
         names
     }

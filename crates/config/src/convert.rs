@@ -32,6 +32,8 @@ pub fn to_toml(config: &Config, comments: &Comments) -> String {
     tables(&mut text, "users", &users, comments);
     let peers: Vec<_> = config.peers.iter().map(|(id, one)| (id.to_string(), one)).collect();
     tables(&mut text, "peers", &peers, comments);
+    let clusters: Vec<_> = config.clusters.iter().map(|(name, one)| (name.clone(), one)).collect();
+    tables(&mut text, "clusters", &clusters, comments);
     if !comments.last.is_empty() {
         empty_line(&mut text);
         comment(&mut text, &comments.last);

@@ -99,8 +99,18 @@ fn target(config: &Config, database: &Database) -> String {
         (None, "*") => "the name asked for",
         (None, name) => name,
     };
-    let hosts: Vec<_> = config.hosts(database).iter().map(ToString::to_string).collect();
-    let mut target = format!("{name} at {}, port {}", hosts.join(","), database.port);
+    let addresses = config.addresses(database);
+    let mut target = match &database.cluster {
+        Some(cluster) => {
+            let nodes: Vec<_> =
+                addresses.iter().map(|(host, port)| format!("{host} port {port}")).collect();
+            format!("{name} at the primary of cluster {cluster} ({})", nodes.join(", "))
+        }
+        None => {
+            let hosts: Vec<_> = addresses.iter().map(|(host, _)| host.to_string()).collect();
+            format!("{name} at {}, port {}", hosts.join(","), database.port)
+        }
+    };
     if let Some(user) = &database.user {
         let _ = write!(target, ", as user {user}");
     }

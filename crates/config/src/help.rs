@@ -94,7 +94,7 @@ A key without effect may be set. `weir check-config` and the log at start then n
 it has no effect.
 ";
 
-const SECTIONS: [(Scope, &str, &str); 4] = [
+const SECTIONS: [(Scope, &str, &str); 5] = [
     (Scope::Global, "Global keys", "`[pgbouncer]`, or the top of `weir.toml`."),
     (
         Scope::Database,
@@ -107,6 +107,11 @@ const SECTIONS: [(Scope, &str, &str); 4] = [
         Scope::Peer,
         "Peers",
         "`[peers]`, or `[peers.ID]`; the id is the peer's `peer_id`, from 1 to 16383.",
+    ),
+    (
+        Scope::Cluster,
+        "Clusters",
+        "`[clusters]`, or `[clusters.NAME]`; see [cluster.md](cluster.md).",
     ),
 ];
 
@@ -134,6 +139,7 @@ fn entry(key: &Key) -> String {
         Scope::Database => "of a database",
         Scope::User => "of a user",
         Scope::Peer => "of a peer",
+        Scope::Cluster => "of a cluster",
     };
     let default = defaults(key, |text| match key.kind {
         Kind::Text => format!("\"{text}\""),

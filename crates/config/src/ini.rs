@@ -20,13 +20,13 @@ use crate::error::{ConfigError, in_words};
 use crate::key::Keyed as _;
 use crate::reason::Reason;
 use crate::source::Source;
-use crate::table::Database;
+use crate::table::{Cluster, Database};
 
 /// Maximal number of included files; a file that is named twice counts twice.
 const INCLUDES_MAX: u32 = 1000;
 /// Maximal depth of included files.
 const INCLUDE_DEPTH_MAX: usize = 10;
-const SECTIONS: [&str; 4] = ["pgbouncer", "databases", "users", "peers"];
+const SECTIONS: [&str; 5] = ["pgbouncer", "databases", "users", "peers", "clusters"];
 
 /// Returns the content of a file named by `%include`.
 pub(crate) type Include<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
@@ -131,6 +131,10 @@ impl Reader<'_> {
                 let (place, settings) = self.entry(place, key, value, "connection string");
                 self.builder.peer(&place, &settings);
             }
+            Some("clusters") => {
+                let (place, settings) = self.entry(place, key, value, "cluster settings");
+                self.builder.cluster(&place, &settings);
+            }
             // The header of an unknown section was reported; its keys would only repeat that.
             Some(_) => {}
             None => {
@@ -161,7 +165,10 @@ impl Reader<'_> {
     /// Removes unknown keys after a secret from the messages: they may be the rest of a secret with
     /// a blank and without quotes.
     fn without_rests_of_secrets(&mut self, place: &Place, settings: Vec<Setting>) -> Vec<Setting> {
-        let row = |setting: &Setting| Database::row(unaliased(&setting.key)).map(|row| &row.key);
+        let row = |setting: &Setting| {
+            let database = Database::row(unaliased(&setting.key)).map(|row| &row.key);
+            database.or_else(|| Cluster::row(&setting.key).map(|row| &row.key))
+        };
         let Some(secret) = settings.iter().position(|one| row(one).is_some_and(|key| key.secret))
         else {
             return settings;

@@ -19,6 +19,8 @@ pub enum Scope {
     User,
     /// An entry of `[peers]`.
     Peer,
+    /// An entry of `[clusters]`.
+    Cluster,
 }
 
 /// The definition of a key, without its value.

@@ -31,6 +31,7 @@ mod key;
 pub mod ldap;
 mod load;
 mod network;
+mod node;
 mod pattern;
 mod places;
 pub mod reason;
@@ -64,8 +65,8 @@ pub const CONSOLE_USER: &str = "pgbouncer";
 pub use crate::auth_file::AuthFile;
 pub use crate::auth_query::needs_no_search_path;
 pub use crate::choice::{
-    AuthType, ErrorCodes, LoadBalanceHosts, LogFormat, MetricsNames, PoolMode, SessionSchedule,
-    SslMode, Unsupported,
+    AuthType, ErrorCodes, FailoverKind, LoadBalanceHosts, LogFormat, MetricsNames, PoolMode,
+    SessionSchedule, SslMode, Unsupported,
 };
 pub use crate::config::{AccessPolicy, Config, HBA_KEPT, LDAP_KEPT};
 pub use crate::convert::to_toml;
@@ -77,11 +78,12 @@ pub use crate::ini::Comments;
 pub use crate::key::{Key, Scope};
 pub use crate::load::read_file;
 pub use crate::network::Network;
+pub use crate::node::Node;
 pub use crate::pattern::Pattern;
 pub use crate::places::Places;
 pub use crate::show::{ConfigRow, show};
 pub use crate::source::Source;
 pub use crate::suggest::nearest;
-pub use crate::table::{Database, Global, Peer, UserSettings};
+pub use crate::table::{Cluster, Database, Global, Peer, UserSettings};
 pub use crate::value::{Kind, ValueError};
 pub use crate::weight::Weight;

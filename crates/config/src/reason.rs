@@ -66,6 +66,14 @@ pub enum Reason {
     NumberOfPorts(String),
     #[error("no host, and unix_socket_dir is empty")]
     NoHost,
+    #[error("unknown cluster \"{0}\": expected the name of an entry of [clusters]")]
+    UnknownCluster(String),
+    #[error("a database with cluster={0} cannot have a host: the cluster has the addresses")]
+    HostAndCluster(String),
+    #[error("cluster {0} has no nodes: expected nodes = 'a=10.0.0.1, b=10.0.0.2'")]
+    ClusterWithoutNodes(String),
+    #[error("invalid value \"0\" for parameter {0}: expected seconds above 0")]
+    ZeroTime(&'static str),
     #[error("id of a peer must be a number from 1 to {max}")]
     PeerId { max: u32 },
     #[error("host was not provided for peer {0}")]
@@ -73,6 +81,8 @@ pub enum Reason {
 
     #[error("unrecognized connection parameter: {0}")]
     UnknownConnectionParameter(String),
+    #[error("unrecognized cluster parameter: {0}")]
+    UnknownClusterParameter(String),
     #[error("unrecognized user parameter: {0}")]
     UnknownUserParameter(String),
     #[error("unknown parameter: pgbouncer/{0}")]

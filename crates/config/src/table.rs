@@ -4,11 +4,13 @@
 //! the key has no effect if it has none, and its purpose. To add a key, add a row; `key.rs` describes
 //! the form of a row. CONTRIBUTING.md lists the tests and documents that name each key.
 
+mod cluster;
 mod database;
 mod global;
 mod peer;
 mod user;
 
+pub use self::cluster::Cluster;
 pub use self::database::Database;
 pub use self::global::Global;
 pub use self::peer::Peer;
@@ -18,12 +20,14 @@ use crate::key::{Key, Keyed as _};
 
 impl Key {
     /// Returns every key: the global ones in the order of `SHOW CONFIG`, then those of databases,
-    /// users, peers.
+    /// users, peers, clusters.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         let global = Global::ROWS.iter().map(|row| &row.key);
         let database = Database::ROWS.iter().map(|row| &row.key);
         let user = UserSettings::ROWS.iter().map(|row| &row.key);
-        global.chain(database).chain(user).chain(Peer::ROWS.iter().map(|row| &row.key))
+        let peer = Peer::ROWS.iter().map(|row| &row.key);
+        let cluster = Cluster::ROWS.iter().map(|row| &row.key);
+        global.chain(database).chain(user).chain(peer).chain(cluster)
     }
 }
 
@@ -51,6 +55,7 @@ mod tests {
         check_defaults::<Database>();
         check_defaults::<UserSettings>();
         check_defaults::<Peer>();
+        check_defaults::<Cluster>();
     }
 
     #[test]

@@ -15,11 +15,11 @@ use crate::error::ConfigError;
 use crate::key::{Key, Keyed};
 use crate::reason::Reason;
 use crate::source::Source;
-use crate::table::{Database, Global, Peer, UserSettings};
+use crate::table::{Cluster, Database, Global, Peer, UserSettings};
 use crate::units;
 use crate::value::{Kind, ValueError};
 
-const SECTIONS: [&str; 3] = ["databases", "users", "peers"];
+const SECTIONS: [&str; 4] = ["databases", "users", "peers", "clusters"];
 
 impl Config {
     /// Reads the text of a `weir.toml`; `file` is its name in messages. `auth_file` is not read.
@@ -100,6 +100,10 @@ impl Reader<'_> {
                 "users" => {
                     let settings = self.settings::<UserSettings>(&place, table);
                     self.builder.user(&place, &settings);
+                }
+                "clusters" => {
+                    let settings = self.settings::<Cluster>(&place, table);
+                    self.builder.cluster(&place, &settings);
                 }
                 _ => {
                     let settings = self.settings::<Peer>(&place, table);

@@ -55,6 +55,8 @@ pub enum ValueError {
     Unit(&'static str),
     #[error("at least one host")]
     Hosts,
+    #[error("nodes such as a=10.0.0.1, b=10.0.0.2:5433, each name and each address once")]
+    Nodes,
     #[error("ports from 1 to 65535")]
     Ports,
     #[error("addresses such as 10.0.0.0/8, ::1")]

@@ -9,10 +9,11 @@ use std::borrow::Cow;
 use config::ErrorCodes;
 use wire::ErrorFields;
 use wire::sqlstate::{
-    ADMIN_SHUTDOWN, CONNECTION_FAILURE, DATABASE_DROPPED, FEATURE_NOT_SUPPORTED,
-    IDLE_IN_TRANSACTION_TIMEOUT, IDLE_SESSION_TIMEOUT, INSUFFICIENT_PRIVILEGE,
-    INVALID_AUTHORIZATION, INVALID_CATALOG_NAME, INVALID_PASSWORD, NOT_IN_PREREQUISITE_STATE,
-    PROTOCOL_VIOLATION, QUERY_CANCELED, TOO_MANY_CONNECTIONS, TRANSACTION_TIMEOUT,
+    ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, CONNECTION_FAILURE, DATABASE_DROPPED,
+    FEATURE_NOT_SUPPORTED, IDLE_IN_TRANSACTION_TIMEOUT, IDLE_SESSION_TIMEOUT,
+    INSUFFICIENT_PRIVILEGE, INVALID_AUTHORIZATION, INVALID_CATALOG_NAME, INVALID_PASSWORD,
+    NOT_IN_PREREQUISITE_STATE, PROTOCOL_VIOLATION, QUERY_CANCELED, TOO_MANY_CONNECTIONS,
+    TRANSACTION_TIMEOUT,
 };
 
 use crate::lifecycle::close_reason::CloseReason;
@@ -45,6 +46,8 @@ pub enum Cause {
     /// No server can be connected or logged in to.
     ServerUnreachable,
     ServerLost,
+    /// The database's cluster had no primary within failover_wait.
+    NoPrimary,
     ShuttingDown,
     /// The operator has closed the connection.
     Operator,
@@ -74,6 +77,7 @@ impl Cause {
         Self::ServerRefusal,
         Self::ServerUnreachable,
         Self::ServerLost,
+        Self::NoPrimary,
         Self::ShuttingDown,
         Self::Operator,
         Self::QueryTimeout,
@@ -99,6 +103,7 @@ impl Cause {
             Self::ServerRefusal => "server_refusal",
             Self::ServerUnreachable => "server_unreachable",
             Self::ServerLost => "server_lost",
+            Self::NoPrimary => "no_primary",
             Self::ShuttingDown => "shutting_down",
             Self::Operator => "operator",
             Self::QueryTimeout => "query_timeout",
@@ -120,6 +125,7 @@ impl Cause {
             Self::RemovedDatabase => DATABASE_DROPPED,
             Self::TooManyClients | Self::QueryWaitTimeout => TOO_MANY_CONNECTIONS,
             Self::ServerRefusal | Self::ServerUnreachable | Self::ServerLost => CONNECTION_FAILURE,
+            Self::NoPrimary => CANNOT_CONNECT_NOW,
             Self::ShuttingDown | Self::Operator => ADMIN_SHUTDOWN,
             Self::QueryTimeout => QUERY_CANCELED,
             Self::IdleTransactionTimeout => IDLE_IN_TRANSACTION_TIMEOUT,
@@ -141,6 +147,7 @@ impl Cause {
                 Some("SHOW WAITS on the console names the clients that hold the servers.")
             }
             Self::ServerUnreachable => Some(RETRIES),
+            Self::NoPrimary => Some("SHOW NODES on the console has the state of each node."),
             Self::ServerLost => Some("The log names the server's last message."),
             Self::StatementMode => Some("Use another pool_mode."),
             Self::Protocol
@@ -158,9 +165,30 @@ impl Cause {
         }
     }
 
-    /// PgBouncer has one code for all its errors but this one.
+    /// PgBouncer has one code for all its errors but a lost server's. It knows no clusters.
     fn pgbouncers_sqlstate(self) -> &'static str {
-        if self == Self::ServerLost { CONNECTION_FAILURE } else { PROTOCOL_VIOLATION }
+        match self {
+            Self::ServerLost => CONNECTION_FAILURE,
+            Self::NoPrimary => CANNOT_CONNECT_NOW,
+            Self::Protocol
+            | Self::Password
+            | Self::Proof
+            | Self::Rule
+            | Self::UnknownDatabase
+            | Self::DisabledDatabase
+            | Self::RemovedDatabase
+            | Self::TooManyClients
+            | Self::QueryWaitTimeout
+            | Self::ServerRefusal
+            | Self::ServerUnreachable
+            | Self::ShuttingDown
+            | Self::Operator
+            | Self::QueryTimeout
+            | Self::IdleTransactionTimeout
+            | Self::TransactionTimeout
+            | Self::IdleTimeout
+            | Self::StatementMode => PROTOCOL_VIOLATION,
+        }
     }
 }
 
@@ -242,7 +270,11 @@ mod tests {
     #[test]
     fn with_pgbouncers_codes_an_error_has_three_fields() {
         for cause in Cause::ALL {
-            let code = if cause == Cause::ServerLost { "08006" } else { "08P01" };
+            let code = match cause {
+                Cause::ServerLost => "08006",
+                Cause::NoPrimary => "57P03",
+                _ => "08P01",
+            };
             let error = OwnError::new(cause, "why").fields(ErrorCodes::Pgbouncer, Some("detail"));
             assert_eq!(error, ErrorFields::new("FATAL", code, "why"), "{cause:?}");
         }

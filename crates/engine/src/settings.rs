@@ -33,7 +33,7 @@ pub enum Target {
     Abstract(String),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PoolSettings {
     pub mode: PoolMode,
     /// Is a request of an idle client read before a pool is chosen? No key sets this yet.
@@ -50,6 +50,11 @@ pub struct PoolSettings {
     /// The pool's weight when pools compete under these limits.
     pub weight: u32,
     pub round_robin: bool,
+    /// The cluster whose primary is the only target. Its nodes are the targets until the primary is
+    /// known, and the gate is shut so long.
+    pub cluster: Option<String>,
+    /// How long a client waits for a primary; 0 = no limit.
+    pub failover_wait: Micros,
     /// One of them is chosen for each new server.
     pub targets: Vec<Target>,
     pub load_balance_hosts: LoadBalanceHosts,
@@ -97,8 +102,9 @@ impl PoolSettings {
             "<empty>" => " ".to_owned(),
             other => other.to_owned(),
         };
-        let hosts = config.hosts(database);
-        let is_remote = hosts.iter().any(|host| matches!(host, Host::Tcp(_)));
+        let addresses = config.addresses(database);
+        let is_remote = addresses.iter().any(|(host, _)| matches!(host, Host::Tcp(_)));
+        let cluster = database.cluster.as_ref().and_then(|name| config.clusters.get(name));
         Self {
             mode: config.pool_mode(database, user),
             routes: false,
@@ -113,9 +119,9 @@ impl PoolSettings {
             },
             weight: config.pool_weight(database, user),
             round_robin: global.server_round_robin,
-            targets: (hosts.iter().enumerate())
-                .map(|(at, host)| Target::new(host, database.port.of(at)))
-                .collect(),
+            cluster: database.cluster.clone(),
+            failover_wait: cluster.map_or(0, |cluster| micros(cluster.failover_wait)),
+            targets: addresses.iter().map(|(host, port)| Target::new(host, *port)).collect(),
             tls: if is_remote { global.server_tls() } else { Vec::new() },
             load_balance_hosts: database.load_balance_hosts,
             introduction: introduction(config, config.pool_mode(database, user)),

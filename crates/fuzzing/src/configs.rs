@@ -89,6 +89,7 @@ fn convert(config: &Config) {
     assert!(again.global == global, "{text}");
     assert!(again.databases == config.databases && again.fallback == config.fallback, "{text}");
     assert!(again.users == config.users && again.peers == config.peers, "{text}");
+    assert!(again.clusters == config.clusters, "{text}");
 }
 
 fn write_again(config: &Config) {

@@ -188,6 +188,7 @@ fn snapshot() -> Snapshot {
         averages: Arc::new(Averages::new(0)),
         watched: Vec::new(),
         workers: Vec::new(),
+        clusters: Vec::new(),
         memory: Memory::default(),
         local_time: |moment| moment.to_string(),
     }

@@ -44,6 +44,9 @@ pub struct Change {
     pub broken: &'static str,
 }
 
+/// The folder of the source, for messages.
+pub const SOURCE: &str = "crates/engine/src";
+
 const fn change(file: &'static str, source: &'static str, broken: &'static str) -> Change {
     Change { file, source, broken }
 }

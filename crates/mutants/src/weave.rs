@@ -1,7 +1,7 @@
 //! Weaves mutants into a copy of the engine: `source` becomes `if crate::mutant::is(N) { broken }
 //! else { source }`.
 
-use crate::list::{Change, mutants};
+use crate::list::{Change, SOURCE, mutants};
 
 /// A place in a file, and the code there if the mutant with that number is active.
 struct Break {
@@ -20,9 +20,9 @@ pub(crate) fn weave(file: &str, source: &str, misfits: &mut [Option<String>]) ->
                 Ok((from, to)) => breaks.push(Break { from, to, number, broken: change.broken }),
                 Err(count) => {
                     misfits[number] = Some(format!(
-                        "mutant {}: its source occurs {count} times in crates/engine/src/{file}, \
-                         not once. Mend the entry in crates/mutants/src/list.rs: say what the \
-                         source is now, with as much around it as makes it unique",
+                        "mutant {}: its source occurs {count} times in {SOURCE}/{file}, not once. \
+                         Mend the entry in the list: say what the source is now, with as much \
+                         around it as makes it unique",
                         mutant.name
                     ));
                 }

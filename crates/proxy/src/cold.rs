@@ -2,6 +2,7 @@
 
 pub(crate) mod announced;
 pub(crate) mod check;
+pub(crate) mod cluster;
 pub(crate) mod controller;
 pub(crate) mod dns;
 pub(crate) mod handshake;

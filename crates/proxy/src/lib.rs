@@ -22,6 +22,7 @@ mod stepped;
 
 #[cfg(feature = "stepped")]
 pub use crate::stepped::Stepped;
+pub use ::cluster::Failover;
 pub use net::{
     Address, CallerTls, Tls, TlsContexts, TlsError, TlsStream,
     sys::process::{User, may_create_in, user_by_name},
@@ -29,6 +30,7 @@ pub use net::{
 
 pub use crate::{
     cold::{
+        cluster::{ClusterInfo, NodeInfo},
         controller::{
             Controller, PoolInfo, ReloadResult, Shutdown, Snapshot, WorkerInfo,
             orders::{Order, OrderError},

@@ -125,6 +125,13 @@ impl Setup {
         self
     }
 
+    /// Adds an entry of `[clusters]`.
+    #[must_use]
+    pub fn cluster(mut self, name: &str, settings: &str) -> Self {
+        self.ini.cluster(name, settings);
+        self
+    }
+
     /// Uses this port only.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {

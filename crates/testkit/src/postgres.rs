@@ -5,12 +5,13 @@
 
 mod builtin;
 mod role;
+mod standby;
 
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub struct Postgres {
     port: u16,
     supervisor: Mutex<Option<Child>>,
     names: AtomicU32,
+    /// SIGSTOP was sent to all its processes.
+    is_frozen: AtomicBool,
 }
 
 impl Postgres {
@@ -113,11 +116,15 @@ impl Postgres {
         }
         fs::write(data.join("pg_hba.conf"), role::HBA).expect("cannot write pg_hba.conf");
 
-        let (supervisor, names) = (Mutex::new(None), AtomicU32::new(0));
-        let postgres = Self { version, folder, port, supervisor, names };
+        let postgres = Self::at(version, folder, port);
         postgres.launch();
         postgres.sql("postgres", role::GROUPS);
         postgres
+    }
+
+    fn at(version: Version, folder: PathBuf, port: u16) -> Self {
+        let (supervisor, names) = (Mutex::new(None), AtomicU32::new(0));
+        Self { version, folder, port, supervisor, names, is_frozen: AtomicBool::new(false) }
     }
 
     /// Returns its TCP port on 127.0.0.1.
@@ -204,6 +211,9 @@ impl Postgres {
     /// Stops it at once, which looks like a power failure to clients. [`Self::launch`] starts it
     /// again.
     pub fn stop(&self) {
+        if self.is_frozen.load(Ordering::Relaxed) {
+            self.thaw();
+        }
         let child = self.lock().take();
         if let Some(mut child) = child {
             drop(child.stdin.take());

@@ -10,6 +10,7 @@ mod backpressure;
 mod bench;
 mod builtin;
 mod cancel;
+mod cluster;
 mod commands;
 mod console;
 mod control;

@@ -7,9 +7,18 @@ use super::{
     gauge, histogram,
 };
 use crate::show::databases::DatabaseLine;
+use crate::snapshot::ClusterRow;
 
-pub(super) static GROUPS: [&dyn Measured; 7] =
-    [&BUILD, &PROCESS, &CLIENT_ERRORS, &SERVER_FAILURES, &CERTIFICATES, &DATABASES, &POOLS];
+pub(super) static GROUPS: [&dyn Measured; 8] = [
+    &BUILD,
+    &PROCESS,
+    &CLIENT_ERRORS,
+    &SERVER_FAILURES,
+    &CERTIFICATES,
+    &CLUSTERS,
+    &DATABASES,
+    &POOLS,
+];
 
 static BUILD: Group<Board> = Group {
     title: "Program",
@@ -138,6 +147,40 @@ static CERTIFICATES: Group<CertificateEnd> = Group {
         "When the certificate expires, in seconds since 1970. Subtract time() for the time left.",
     )],
     rows: |board| board.certificates.iter().collect(),
+};
+
+static CLUSTERS: Group<ClusterRow> = Group {
+    title: "Clusters",
+    about: "The entries of `[clusters]`.",
+    labels: &[("cluster", |row| row.name.as_str().into())],
+    measures: &[
+        gauge(
+            "weir_cluster_has_primary",
+            |row| (!row.primary.is_empty()).into(),
+            "1 if the cluster has a primary; while it has none, clients wait.",
+        ),
+        gauge("weir_cluster_timeline", |row| row.timeline.into(), "The highest timeline seen."),
+        gauge(
+            "weir_cluster_readable_nodes",
+            |row| row.in_state("readable").into(),
+            "Standbys that follow the primary.",
+        ),
+        gauge("weir_cluster_down_nodes", |row| row.in_state("down").into(), "Nodes that are down."),
+        gauge(
+            "weir_cluster_false_primaries",
+            |row| row.in_state("false primary").into(),
+            "Nodes that accept writes and are not the primary.",
+        ),
+        gauge(
+            "weir_cluster_max_lag_bytes",
+            |row| {
+                let lags = row.nodes.iter().filter(|node| node.verdict == "readable");
+                lags.filter_map(|node| node.lag_bytes).max().unwrap_or(0).into()
+            },
+            "Bytes of WAL that the last of these standbys is behind the primary.",
+        ),
+    ],
+    rows: |board| board.measures.clusters.iter().collect(),
 };
 
 static DATABASES: Group<DatabaseLine> = Group {

@@ -128,7 +128,7 @@ pub(super) static EVENTS: Table<Event> = Table {
             |line| line.entry.kind.words().into(),
             "The kind of the event. `restart`: the process has taken over from another one. `order`: a \
              command of the console, or a signal. The others are `start`, `shutdown`, `reload`, \
-             `reload failed`, `server down` and `server up`. `pin`: a client keeps its server from now \
+             `reload failed`, `server down`, `server up`, `primary lost` and `primary found`. `pin`: a client keeps its server from now \
              on, as SHOW PINS tells. Errors are `client error` (Weir has ended a client), `login \
              failed`, `server failed` and `server login failed`.",
         ),

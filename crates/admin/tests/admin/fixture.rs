@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use admin::{
-    Address, Boxed, Buffers, Cancel, ClientRow, ClientState, Connection, Control, DnsHost, DnsZone,
-    Doing, Listener, Memory, NotReloaded, Order, Pin, PoolRow, Recording, ServerRow, ServerState,
-    Shutdown, Snapshot, WorkerRow,
+    Address, Boxed, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, Control,
+    DnsHost, DnsZone, Doing, FailoverRow, Listener, Memory, NodeRow, NotReloaded, Order, Pin,
+    PoolRow, Recording, ServerRow, ServerState, Shutdown, Snapshot, WorkerRow,
 };
 use config::{Config, ErrorCodes, PoolMode};
 use engine::averages::Averages;
@@ -244,8 +244,46 @@ pub(crate) fn snapshot() -> Snapshot {
                 stats: stats(1),
             },
         ],
+        clusters: vec![cluster()],
         memory: Memory { free_clients: 10, statements: 2, statement_bytes: 500 },
         local_time,
+    }
+}
+
+/// A cluster that has lost its primary once.
+fn cluster() -> ClusterRow {
+    let node = |name: &str, verdict, reason: &str, role, lag_bytes| NodeRow {
+        name: name.into(),
+        host: format!("{name}.example.org"),
+        port: 5432,
+        verdict,
+        reason: reason.into(),
+        role,
+        timeline: 2,
+        wal: "0/3000148".into(),
+        lag_bytes,
+    };
+    ClusterRow {
+        name: "main".into(),
+        failover: "follow",
+        primary: "b".into(),
+        reason: String::new(),
+        timeline: 2,
+        system: "7301".into(),
+        nodes: vec![
+            node("a", "down", "connections are refused", "", None),
+            node("b", "writable", "", "primary", Some(0)),
+            node("c", "readable", "", "standby", Some(8)),
+        ],
+        failovers: vec![FailoverRow {
+            began: 0,
+            duration_ms: Some(350),
+            from: "a".into(),
+            to: "b".into(),
+            old_timeline: Some(1),
+            new_timeline: Some(2),
+            reason: "primary a is lost: connections are refused".into(),
+        }],
     }
 }
 

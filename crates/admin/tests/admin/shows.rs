@@ -32,6 +32,9 @@ const SHOWS: [&str; 19] = [
     "STATS_AVERAGES",
     "TOTALS",
     "WORKERS",
+    "CLUSTERS",
+    "NODES",
+    "FAILOVERS",
 ];
 
 /// Prints one line per column, with its values, which is easier to compare than wide rows.

@@ -49,8 +49,8 @@ pub(super) fn all(config: &Config) -> Dialled {
     // If it cannot be loaded, another finding says so.
     let tls = TlsContexts::load(&config.global).unwrap_or_default();
     for database in config.databases.values() {
-        for (index, host) in config.hosts(database).iter().enumerate() {
-            let (host, port) = (host.to_string(), database.port.of(index));
+        for (host, port) in config.addresses(database) {
+            let host = host.to_string();
             let server = servers.entry(format!("{host}, port {port}")).or_default();
             server.pools.add(pools(config, database));
             let line = match ask(config, database, (&host, port), &tls) {

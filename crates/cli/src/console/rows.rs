@@ -10,8 +10,8 @@ use std::{
 };
 
 use admin::{
-    Address, Buffers, Cancel, ClientRow, ClientState, Connection, DnsHost, DnsZone, Doing,
-    Listener, Memory, Pin, PoolRow, Recording, ServerRow, WorkerRow,
+    Address, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, DnsHost, DnsZone,
+    Doing, FailoverRow, Listener, Memory, NodeRow, Pin, PoolRow, Recording, ServerRow, WorkerRow,
 };
 use engine::{
     facts::Facts,
@@ -21,8 +21,8 @@ use engine::{
     settings::PoolKey,
 };
 use proxy::{
-    CancelInfo, ClientInfo, Controller, HostInfo, Peer, PoolInfo, ServerInfo, WorkerInfo, ZoneInfo,
-    log,
+    CancelInfo, ClientInfo, ClusterInfo, Controller, HostInfo, NodeInfo, Peer, PoolInfo,
+    ServerInfo, WorkerInfo, ZoneInfo, log,
 };
 
 use crate::moment::Moment;
@@ -70,6 +70,7 @@ pub(super) fn snapshot(
         },
         watched: facts.watched,
         workers: facts.workers.iter().map(worker_row).collect(),
+        clusters: clusters(controller, now),
         local_time: log::local_time,
         config,
     }
@@ -84,6 +85,47 @@ pub(super) fn bare_snapshot(controller: &Controller) -> admin::Snapshot {
 pub(super) fn recording(content: proxy::Recording, now: Moment) -> Recording {
     let proxy::Recording { now: at, tracks, events, transactions } = content;
     Recording { now: at, wall: now.wall(at), tracks, events, transactions }
+}
+
+pub(super) fn clusters(controller: &Controller, now: Moment) -> Vec<ClusterRow> {
+    controller.clusters().into_iter().map(|one| cluster_row(one, now)).collect()
+}
+
+fn cluster_row(cluster: ClusterInfo, now: Moment) -> ClusterRow {
+    let (primary, reason) = match cluster.primary {
+        Ok(primary) => (primary, String::new()),
+        Err(reason) => (String::new(), reason),
+    };
+    let node = |node: NodeInfo| NodeRow {
+        name: node.name,
+        host: node.host,
+        port: node.port,
+        verdict: node.verdict,
+        reason: node.reason,
+        role: node.role,
+        timeline: node.timeline,
+        wal: node.wal,
+        lag_bytes: node.lag_bytes,
+    };
+    let failover = |one: proxy::Failover| FailoverRow {
+        began: now.wall(one.began_at),
+        duration_ms: one.ended_at.map(|ended| ended.saturating_sub(one.began_at) / 1_000),
+        from: one.from.unwrap_or_default(),
+        to: one.to.unwrap_or_default(),
+        old_timeline: one.old_timeline.map(u64::from),
+        new_timeline: one.new_timeline.map(u64::from),
+        reason: one.reason,
+    };
+    ClusterRow {
+        name: cluster.name,
+        failover: cluster.failover,
+        primary,
+        reason,
+        timeline: cluster.timeline.into(),
+        system: cluster.system.map_or_else(String::new, |system| system.to_string()),
+        nodes: cluster.nodes.into_iter().map(node).collect(),
+        failovers: cluster.failovers.into_iter().map(failover).collect(),
+    }
 }
 
 fn dns_host(host: HostInfo) -> DnsHost {

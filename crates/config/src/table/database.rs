@@ -19,6 +19,9 @@ keys! {
     /// Host names, IP addresses, folders of Unix sockets (`/dir`) or abstract sockets (`@name`).
     /// Several hosts are separated by commas. Not set: the Unix socket in `unix_socket_dir`.
     hosts ("host"): Vec<Host> = unset, reload, acts;
+    /// Name of an entry of `[clusters]`, instead of `host`: server connections go to the primary of
+    /// that cluster.
+    cluster: Option<String> = unset, reload, acts;
     /// TCP port, and suffix of the Unix socket name. With several hosts, a list has one port for
     /// each.
     port: Ports = "5432", reload, acts;

@@ -49,7 +49,7 @@ sizes = pool_size=-1 min_pool_size=3 max_db_connections=0 server_lifetime=0 pool
 
 [pgbouncer]
 ");
-    assert_eq!(config.hosts(&config.databases["foodb"]), [Host::Unix("/tmp".into())]);
+    assert_eq!(config.addresses(&config.databases["foodb"])[0].0, Host::Unix("/tmp".into()));
     assert_eq!(config.databases["foodb"].dbname(), "foodb");
     assert_eq!(config.databases["bardb"].dbname(), "bazdb");
 

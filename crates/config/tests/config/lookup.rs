@@ -59,7 +59,7 @@ fn a_user_for_all_is_kept_where_a_reload_would_lose_it() {
         let database = config.database(name).unwrap();
         assert_eq!(database.user.as_deref(), Some(user), "{name}");
         assert_eq!(database.password.as_deref(), Some(password), "{name}");
-        assert_eq!(config.hosts(&database), [Host::new("i")], "{name}");
+        assert_eq!(config.addresses(&database)[0].0, Host::new("i"), "{name}");
     }
     assert_eq!(config.database("new").unwrap().user, None);
 
@@ -94,7 +94,7 @@ fn a_database_without_a_host_stays_where_the_unix_socket_was_at_the_start() {
     assert_eq!(fresh.global.keep_boot_only(&running.global), ["unix_socket_dir"]);
     for (name, folder) in [("plain", "/old"), ("other", "/old"), ("given", "/new")] {
         let database = fresh.database(name).unwrap();
-        assert_eq!(fresh.hosts(&database), [Host::Unix(folder.into())], "{name}");
+        assert_eq!(fresh.addresses(&database)[0].0, Host::Unix(folder.into()), "{name}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 extern crate weir_config as config;
 
+mod clusters;
 mod convert;
 mod defaults;
 mod describe;

@@ -101,6 +101,15 @@ pub struct Failure {
     pub retry_at: Micros,
     /// The pause after a failed connection; the next one is longer.
     pub pause: Micros,
+    /// PostgreSQL has refused the login, so the server runs.
+    pub refused: bool,
+}
+
+/// A time without a primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outage {
+    pub why: String,
+    pub since: Micros,
 }
 
 /// Logins that PostgreSQL has refused one after the other.
@@ -135,12 +144,16 @@ pub struct Pool<T> {
     pub is_told: bool,
     /// No new client may log in (DISABLE).
     pub disabled: bool,
+    /// Why the pool's cluster has no primary.
+    pub outage: Option<Arc<Outage>>,
     gate: Gate,
     /// The pool was held until now, and waiting clients have not been given the servers parked
     /// meanwhile.
     has_backlog: bool,
     /// Counts the orders to replace all servers.
     epoch: u64,
+    /// Busy servers of earlier epochs are closed at once.
+    cut_before: u64,
     /// Servers of earlier epochs that are not closed yet.
     obsolete: u32,
     /// Servers of the present epoch that are logged in, including the listener.
@@ -188,6 +201,8 @@ impl<T> Pool<T> {
             may_ask_report: true,
             is_told: false,
             disabled: false,
+            outage: None,
+            cut_before: 0,
             gate: Gate::Open,
             has_backlog: false,
             epoch: 0,
@@ -226,6 +241,7 @@ impl<T> Pool<T> {
         if let Some(failure) = &self.failure
             && self.has_none_open()
             && now < failure.retry_at
+            && self.refuses_after(failure)
         {
             return Grant::Refused(failure.error.clone());
         }
@@ -380,6 +396,12 @@ impl<T> Pool<T> {
     pub fn in_use(&self) -> u32 {
         let idle: usize = self.idle.iter().map(Idle::len).sum();
         (self.places() - self.places_opening()).saturating_sub(idle as u32) + self.elsewhere
+    }
+
+    /// Are clients refused until the next attempt? Those of a cluster wait for its primary, unless
+    /// that refuses the pool's user.
+    fn refuses_after(&self, failure: &Failure) -> bool {
+        failure.refused || self.settings.cluster.is_none()
     }
 
     fn has_room(&self) -> bool {

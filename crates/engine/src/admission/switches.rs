@@ -3,8 +3,10 @@
 
 use crate::lifecycle::close_reason::CloseReason;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::admission::pool::{Gate, Pool};
+use crate::admission::pool::{Gate, Outage, Pool};
+use crate::settings::{PoolSettings, Target};
 
 /// The switches of one database, by the name that clients use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +15,15 @@ pub struct DatabaseSwitches {
     pub paused: bool,
     /// DISABLE: no new client is let in.
     pub disabled: bool,
+}
+
+/// The primary of a cluster, for the pools of its databases.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PrimaryState {
+    /// The present primary, or else the last one.
+    pub target: Option<Target>,
+    /// Why there is no primary now.
+    pub outage: Option<Arc<Outage>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -26,6 +37,8 @@ pub struct Switches {
     /// Weir waits until its servers are released, and then ends.
     pub closed: bool,
     databases: BTreeMap<String, DatabaseSwitches>,
+    /// By name; those of which nothing is known yet are missing.
+    clusters: BTreeMap<String, PrimaryState>,
 }
 
 impl Switches {
@@ -62,15 +75,51 @@ impl Switches {
         self.databases.iter().filter(|(_, own)| own.disabled).map(|(name, _)| name)
     }
 
+    /// Sets the primary of a cluster.
+    pub fn set_primary(&mut self, cluster: &str, state: PrimaryState) {
+        self.clusters.insert(cluster.to_owned(), state);
+    }
+
+    /// Forgets the primaries of clusters that are no longer configured.
+    pub fn retain_clusters(&mut self, keep: impl Fn(&str) -> bool) {
+        self.clusters.retain(|name, _| keep(name));
+    }
+
+    /// Returns the settings with the target of the pool's cluster, if it has one.
+    pub fn aimed(&self, mut settings: Arc<PoolSettings>) -> Arc<PoolSettings> {
+        let cluster = settings.cluster.as_ref().and_then(|name| self.clusters.get(name));
+        if let Some(target) = cluster.and_then(|state| state.target.clone()) {
+            Arc::make_mut(&mut settings).targets = vec![target];
+        }
+        settings
+    }
+
+    /// Sends the pool's servers to the primary of its cluster. Returns false if that has none.
+    fn follow_primary<T>(&self, pool: &mut Pool<T>) -> bool {
+        let Some(name) = &pool.settings.cluster else { return true };
+        let Some(state) = self.clusters.get(name) else {
+            let why = "its nodes were not asked yet".to_owned();
+            pool.outage.get_or_insert_with(|| Arc::new(Outage { why, since: 0 }));
+            return false;
+        };
+        if let Some(target) = &state.target {
+            pool.follow(target);
+        }
+        pool.outage.clone_from(&state.outage);
+        state.outage.is_none()
+    }
+
     /// Sets the pool's gate. `exists`: the pool's database is still configured.
     pub fn apply<T>(&self, pool: &mut Pool<T>, exists: bool) {
         let database = self.database(&pool.key.database);
         pool.disabled = database.disabled;
+        let has_primary = self.follow_primary(pool);
         pool.set_gate(match () {
             () if self.closed => Gate::Closed(CloseReason::ShuttingDown),
             () if !exists => Gate::Closed(CloseReason::DatabaseRemoved),
             () if self.paused || database.paused => Gate::Paused,
             () if self.held => Gate::Held,
+            () if !has_primary => Gate::NoPrimary,
             () => Gate::Open,
         });
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use config::UserSettings;
 
+use crate::admission::pool::Gate;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
@@ -27,6 +28,7 @@ impl<X: Exchange> Engine<X> {
     pub fn tick(&mut self, io: &mut impl Io<X>) {
         self.transactions.tick(io.now());
         self.expire_clients(io);
+        self.expire_without_primary(io);
         self.retry_cancels(io);
         self.free_places(io);
         self.judge_held(io);
@@ -113,6 +115,30 @@ impl<X: Exchange> Engine<X> {
                     self.disconnect_with(id, &why, Some(&detail), io);
                 }
                 None => self.disconnect(id, why, io),
+            }
+        }
+    }
+
+    /// Disconnects clients that have waited for a primary of their cluster for `failover_wait`.
+    fn expire_without_primary(&mut self, io: &mut impl Io<X>) {
+        let now = io.now();
+        for pool in self.known_pools() {
+            let settings = self.settings(pool);
+            let Some(cluster) = settings.cluster.clone() else { continue };
+            let limit = settings.failover_wait;
+            let Some(outage) = self.exchange.pool(pool, |pool| {
+                let is_shut = pool.gate() == Gate::NoPrimary;
+                pool.outage.clone().filter(|_| is_shut)
+            }) else {
+                continue;
+            };
+            let is_over = |client: &Client| {
+                let waiter = client.wait().filter(|waiter| waiter.pool == pool);
+                waiter.is_some_and(|waiter| over(limit, waiter.since.max(outage.since), now))
+            };
+            let text = format!("cluster {cluster} has no primary: {}", outage.why);
+            for client in self.clients_where(is_over) {
+                self.disconnect(client, OwnError::new(Cause::NoPrimary, text.as_str()), io);
             }
         }
     }

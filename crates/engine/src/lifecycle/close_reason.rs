@@ -34,6 +34,10 @@ pub enum CloseReason<'a> {
     DatabaseRemoved,
     ShuttingDown,
     Paused,
+    /// The server is idle, and its cluster has no primary.
+    PrimaryLost,
+    /// The cluster has another primary.
+    PrimaryChanged,
     LifetimeOver,
     IdleTimeout,
     TooMany,
@@ -84,6 +88,7 @@ impl<'a> CloseReason<'a> {
             | Self::UnlistenRefused
             | Self::NoHost
             | Self::BadPacket
+            | Self::PrimaryChanged
             | Self::Said(_) => true,
             Self::LeftDuringLogin
             | Self::NotReady
@@ -98,6 +103,7 @@ impl<'a> CloseReason<'a> {
             | Self::DatabaseRemoved
             | Self::ShuttingDown
             | Self::Paused
+            | Self::PrimaryLost
             | Self::LifetimeOver
             | Self::IdleTimeout
             | Self::TooMany
@@ -111,7 +117,7 @@ impl<'a> CloseReason<'a> {
     /// Returns the kind of the error that the client of such a server gets.
     pub(crate) fn cause(self) -> Cause {
         match self {
-            Self::Lost => Cause::ServerLost,
+            Self::Lost | Self::PrimaryLost | Self::PrimaryChanged => Cause::ServerLost,
             Self::ConnectFailed | Self::ConnectTimeout | Self::NoHost => Cause::ServerUnreachable,
             Self::ShuttingDown
             | Self::SuspendTimeout
@@ -169,6 +175,8 @@ impl<'a> CloseReason<'a> {
             Self::DatabaseRemoved => "database removed",
             Self::ShuttingDown => "server shutting down",
             Self::Paused => "pause mode",
+            Self::PrimaryLost => "the cluster has no primary",
+            Self::PrimaryChanged => "the cluster has another primary",
             Self::LifetimeOver => "server lifetime over",
             Self::IdleTimeout => "server idle timeout",
             Self::TooMany => "too many servers in the pool",

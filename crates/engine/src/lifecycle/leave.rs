@@ -524,7 +524,7 @@ impl<X: Exchange> Engine<X> {
             }
             let (retry_at, pause) = pool.next_attempt(refused, now);
             let failure =
-                Failure { error: cached, names_user: names_user(&error), retry_at, pause };
+                Failure { error: cached, names_user: names_user(&error), retry_at, pause, refused };
             pool.open_failed(epoch, failure, refused)
         });
         self.vacate(pool, now);

@@ -97,14 +97,15 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let serial = self.exchange.next_connection();
-        let settings = self.view(pool).settings.clone();
+        self.view(pool);
         self.learn_from_other_pools(pool);
         let (minor, may_ask, target, mode, (server_secret, epoch)) =
             self.exchange.pool(pool, |pool| {
-                // Epoch and mode are read together under the lock; this worker's own copy may be
-                // older.
+                // Epoch, mode and target are read together under the lock; this worker's own copy may
+                // be older.
                 let mode = pool.settings.mode;
-                let target = pool.choose_target();
+                let target = pool.choose_target() % pool.settings.targets.len().max(1);
+                let target = pool.settings.targets.get(target).cloned();
                 let epoch = epoch.unwrap_or_else(|| pool.begin_opening());
                 let secret = pool.server_secret.clone();
                 (pool.minor_version, pool.may_ask_report, target, mode, (secret, epoch))
@@ -135,7 +136,7 @@ impl<X: Exchange> Engine<X> {
         }
         let identity = self.view(pool).identity.clone();
         io.event(Event::ServerOpening { server: id, name: (&identity.database, &identity.user) });
-        match settings.targets.get(target % settings.targets.len().max(1)) {
+        match &target {
             Some(target) => io.connect(id, target),
             None => self.open_failed(id, CloseReason::NoHost, None, io),
         }

@@ -285,6 +285,7 @@ fn by_worker(all: impl Iterator<Item = Subscriber>) -> Vec<(WorkerId, Vec<(Clien
 fn unfit<T>(pool: &Pool<T>, epoch: u64) -> Option<CloseReason<'static>> {
     match pool.gate() {
         Gate::Paused => Some(CloseReason::Paused),
+        Gate::NoPrimary => Some(CloseReason::PrimaryLost),
         Gate::Closed(reason) => Some(reason),
         Gate::Open | Gate::Held => {
             (pool.epoch() != epoch).then_some(CloseReason::ConnectStringChanged)

@@ -20,8 +20,13 @@ impl<X: Exchange> Engine<X> {
         self.finish(io);
         let worker = self.worker;
         for id in self.known_pools() {
-            let (gate, condemned) =
-                self.exchange.pool(id, |pool| (pool.gate(), pool.take_condemned(worker)));
+            let (gate, condemned, settings) = self
+                .exchange
+                .pool(id, |pool| (pool.gate(), pool.take_condemned(worker), pool.settings.clone()));
+            if settings.cluster.is_some() {
+                self.view(id).settings = settings;
+                self.cut_servers(id, io);
+            }
             self.close_parked(condemned, io);
             self.end_logins(id, io);
             if let Gate::Closed(reason) = gate {
@@ -36,6 +41,20 @@ impl<X: Exchange> Engine<X> {
             }
             self.finish(io);
         }
+    }
+
+    /// Closes the busy servers at a node that is not the primary of the pool's cluster any more.
+    fn cut_servers(&mut self, pool: PoolId, io: &mut impl Io<X>) {
+        for (server, is_login) in self.servers_of(pool) {
+            // An earlier step of this loop may have closed it.
+            let Some(epoch) = self.servers.get(server.0 as usize).map(|server| server.epoch) else {
+                continue;
+            };
+            if !is_login && self.exchange.pool(pool, |pool| pool.is_cut(epoch)) {
+                self.lose_server(server, CloseReason::PrimaryChanged, io);
+            }
+        }
+        self.finish(io);
     }
 
     /// Drops all clients and servers of these databases, whatever they are doing. Their pools must
@@ -191,6 +210,7 @@ impl<X: Exchange> Engine<X> {
             let epoch = self.server(server).epoch;
             let why = self.exchange.pool(pool, |pool| match pool.gate() {
                 Gate::Paused => Some(CloseReason::Paused),
+                Gate::NoPrimary => Some(CloseReason::PrimaryLost),
                 Gate::Closed(reason) => Some(reason),
                 Gate::Open | Gate::Held => {
                     (pool.epoch() != epoch).then_some(CloseReason::ConnectStringChanged)

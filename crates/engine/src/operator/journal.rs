@@ -42,6 +42,10 @@ pub enum EventKind {
     ServerDown,
     /// It does so again.
     ServerUp,
+    /// A cluster has no primary any more.
+    PrimaryLost,
+    /// A cluster has a primary.
+    PrimaryFound,
     /// A client keeps its server from now on (auto mode).
     Pin,
 }
@@ -68,6 +72,8 @@ impl EventKind {
             Self::ServerLoginFailed => "server login failed",
             Self::ServerDown => "server down",
             Self::ServerUp => "server up",
+            Self::PrimaryLost => "primary lost",
+            Self::PrimaryFound => "primary found",
             Self::Pin => "pin",
         }
     }
@@ -86,7 +92,9 @@ impl EventKind {
             | Self::Reload
             | Self::ReloadFailed
             | Self::ServerDown
-            | Self::ServerUp => Class::Order,
+            | Self::ServerUp
+            | Self::PrimaryLost
+            | Self::PrimaryFound => Class::Order,
         }
     }
 }

@@ -9,6 +9,7 @@ mod backslashes;
 mod cancel;
 mod carried;
 mod channel_binding;
+mod clusters;
 mod control;
 mod crowded;
 mod deaf;

@@ -33,6 +33,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::{
     cold::{
+        cluster::Clusters,
         dns::{Dns, names::NamesInfo},
         http::doors::Doors,
         service::Notifier,
@@ -122,6 +123,7 @@ pub(crate) struct Control {
     pub(crate) reload: Mutex<ReloadResult>,
     /// Where HTTP is served.
     pub(crate) doors: Doors,
+    pub(crate) clusters: Clusters,
     pub(crate) orders: mpsc::UnboundedSender<Shutdown>,
     pub(crate) ended: watch::Sender<bool>,
 }

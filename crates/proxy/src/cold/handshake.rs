@@ -177,7 +177,7 @@ async fn secure_server(fd: OwnedFd, host: &str, shared: &Shared) -> Result<Secur
 }
 
 /// Asks the server for TLS (protocol chapter 55.2.10). Returns `None` if it has none and need not.
-async fn negotiate(
+pub(crate) async fn negotiate(
     stream: &mut TcpStream,
     host: &str,
     context: &ForServers,

@@ -186,6 +186,7 @@ fn put_in_force(control: &Control, config: Arc<Config>) -> Option<String> {
     *control.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&config);
     shared.tell_all(|| ShellMail::Config(Arc::clone(&config)));
     control.doors.change();
+    control.clusters.change();
     let mut gone: Vec<String> = before.databases.keys().cloned().collect();
     gone.extend(shared.hub.pools().iter().map(|pool| lock(pool).key.database.clone()));
     gone.sort();

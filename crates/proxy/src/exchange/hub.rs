@@ -71,7 +71,7 @@ impl Registry {
                 let exists = settings.is_some();
                 // A pool whose database was removed keeps its settings, for its remaining clients.
                 if let Some(settings) = settings {
-                    pool.set_settings(settings);
+                    pool.set_settings(self.switches.aimed(settings));
                 }
                 exists
             }
@@ -255,6 +255,7 @@ impl<M, W: Wake, T> Hub<M, W, T> {
     pub(crate) fn set_config(&self, config: Arc<Config>) {
         let mut registry = lock(&self.registry);
         registry.switches.retain(|database| config.database(database).is_some());
+        registry.switches.retain_clusters(|name| config.clusters.contains_key(name));
         registry.config = Some(config);
         self.settle_all(&registry);
     }

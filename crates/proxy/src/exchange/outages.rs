@@ -12,6 +12,7 @@ use std::{
 };
 
 use config::in_words;
+use tokio::sync::Notify;
 
 use super::hub::lock;
 use crate::{log, warning};
@@ -24,6 +25,8 @@ pub(crate) struct Outages {
     by_address: Mutex<HashMap<String, Outage>>,
     /// The number of entries, to be read without the lock.
     count: AtomicUsize,
+    /// An outage has begun: the clusters' nodes are asked at once.
+    pub(crate) evidence: Notify,
 }
 
 #[derive(Debug)]
@@ -38,6 +41,7 @@ impl Outages {
         let address = address.to_string();
         let is_new = self.count_attempt(&address);
         if is_new {
+            self.evidence.notify_one();
             warning!(
                 "server {address} is down: {why}; Weir tries again until it accepts connections"
             );

@@ -10,6 +10,7 @@ pub struct Ini {
     databases: BTreeMap<String, String>,
     users: BTreeMap<String, String>,
     peers: BTreeMap<String, String>,
+    clusters: BTreeMap<String, String>,
     secrets: BTreeMap<String, String>,
 }
 
@@ -49,6 +50,11 @@ impl Ini {
         self.peers.insert(id.to_string(), connection.to_owned());
     }
 
+    /// Adds an entry of `[clusters]`.
+    pub fn cluster(&mut self, name: &str, settings: &str) {
+        self.clusters.insert(name.to_owned(), settings.to_owned());
+    }
+
     /// Adds a line of `auth_file`: a password, an MD5 or a SCRAM verifier.
     pub fn secret(&mut self, user: &str, secret: &str) {
         self.secrets.insert(user.to_owned(), secret.to_owned());
@@ -60,6 +66,7 @@ impl Ini {
             ("databases", &self.databases),
             ("users", &self.users),
             ("peers", &self.peers),
+            ("clusters", &self.clusters),
             ("pgbouncer", &self.global),
         ] {
             // Debian 12's PgBouncer does not know all of them.

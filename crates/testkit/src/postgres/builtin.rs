@@ -5,7 +5,7 @@ use std::io::Write;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
 use super::{Postgres, append};
@@ -72,6 +72,7 @@ impl Builtin {
             port,
             supervisor: Mutex::new(None),
             names: AtomicU32::new(0),
+            is_frozen: AtomicBool::new(false),
         };
         postgres.launch();
         Self { postgres, pooler_port }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{Parked, Pool};
 use crate::ids::{Waiter, WorkerId};
 use crate::login::server_secret::ServerSecret;
-use crate::settings::PoolSettings;
+use crate::settings::{PoolSettings, Target};
 use wire::secret::Secret;
 
 /// May clients be given servers?
@@ -18,6 +18,8 @@ pub enum Gate {
     Open,
     /// PAUSE: clients wait, and servers are closed as soon as they are free.
     Paused,
+    /// Clients wait, and servers are closed as soon as they are free: the cluster has no primary.
+    NoPrimary,
     /// Clients wait, and servers are parked, because another process may take them over.
     Held,
     /// Clients are disconnected for this reason.
@@ -29,6 +31,7 @@ impl Gate {
     pub(super) fn server_reason(self) -> CloseReason<'static> {
         match self {
             Self::Open | Self::Held => CloseReason::Obsolete,
+            Self::NoPrimary => CloseReason::PrimaryLost,
             Self::Closed(CloseReason::DatabaseRemoved) => CloseReason::DatabaseRemoved,
             // That Weir shuts down is the reason for clients only.
             Self::Paused | Self::Closed(_) => CloseReason::Paused,
@@ -43,11 +46,35 @@ impl<T> Pool<T> {
 
     pub fn set_gate(&mut self, gate: Gate) {
         self.has_backlog |= self.gate == Gate::Held && gate != Gate::Held;
+        if self.gate == Gate::NoPrimary && gate == Gate::Open {
+            // The failures were those of the time without a primary.
+            self.failure = None;
+        }
         self.gate = gate;
         if !matches!(gate, Gate::Open | Gate::Held) {
             self.condemn(gate.server_reason());
         }
         self.check_invariants();
+    }
+
+    /// Sends later servers to the primary of the pool's cluster. Servers at another node serve no
+    /// client any more, since what is committed there may be lost.
+    pub fn follow(&mut self, primary: &Target) {
+        if *self.settings.targets == [primary.clone()] {
+            return;
+        }
+        let targets = vec![primary.clone()];
+        self.set_settings(Arc::new(PoolSettings {
+            targets,
+            ..PoolSettings::clone(&self.settings)
+        }));
+        self.cut_before = self.epoch;
+    }
+
+    /// Is a server of this epoch to be closed at once, whatever it does? It is at a node that is
+    /// not the cluster's primary any more.
+    pub fn is_cut(&self, epoch: u64) -> bool {
+        epoch < self.cut_before
     }
 
     /// Is the pool's database removed, with all its connections closed?

@@ -20,7 +20,7 @@ use tokio::{
 use super::{ConsoleHandler, Exit, idle, memory, stats};
 use crate::{
     cold::{
-        announced, check,
+        announced, check, cluster,
         controller::{Controller, Shutdown, orders::OrderError},
         http::{self, MetricsPage},
         recorder, resolve,
@@ -77,6 +77,7 @@ impl Cold {
         let idle = tokio::spawn(idle::keep(self.controller.clone()));
         let memory = tokio::spawn(memory::keep(self.controller.clone()));
         let zones = tokio::spawn(resolve::watch_zones(self.controller.clone()));
+        let clusters = tokio::spawn(cluster::keep(self.controller.clone()));
         let metrics = self.metrics.take();
         let http = metrics.map(|page| tokio::spawn(http::keep(self.controller.clone(), page)));
         let mut drain = None;
@@ -104,6 +105,7 @@ impl Cold {
         idle.abort();
         memory.abort();
         zones.abort();
+        clusters.abort();
         if let Some(http) = http {
             http.abort();
         }

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use super::{Exit, StartError, StartOptions, cold::Cold};
 use crate::{
     cold::{
+        cluster::Clusters,
         controller::{Control, Controller, ReloadResult},
         dns::Dns,
         handshake,
@@ -95,6 +96,7 @@ pub(super) fn start(
         dns,
         reload: Mutex::new(ReloadResult { succeeded: true, success_at: began }),
         doors: Doors::default(),
+        clusters: Clusters::default(),
         orders: orders_in,
         ended: watch::Sender::new(false),
     };

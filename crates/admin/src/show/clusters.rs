@@ -1,0 +1,113 @@
+//! SHOW CLUSTERS, SHOW NODES and SHOW FAILOVERS, which are Weir's own.
+
+use super::{Table, int8, text};
+use crate::snapshot::{ClusterRow, FailoverRow, NodeRow};
+
+pub(super) static CLUSTERS: Table<ClusterRow> = Table {
+    name: "CLUSTERS",
+    about: "The entries of `[clusters]` ([Clusters](cluster.md)). Weir's own.",
+    columns: &[
+        text("cluster", |row| row.name.as_str().into(), "Name of the entry."),
+        text("failover", |row| row.failover.into(), "The key `failover`."),
+        text("primary", |row| row.primary.as_str().into(), "The node that transactions go to."),
+        text("reason", |row| row.reason.as_str().into(), "Why there is no primary."),
+        int8("timeline", |row| row.timeline.into(), "The highest timeline that was seen."),
+        text(
+            "system_identifier",
+            |row| row.system.as_str().into(),
+            "The system identifier of its nodes, once it is known.",
+        ),
+        int8("nodes", |row| (row.nodes.len() as u64).into(), "Configured nodes."),
+        int8(
+            "readable_nodes",
+            |row| row.in_state("readable").into(),
+            "Standbys that follow the primary.",
+        ),
+    ],
+    rows: |view| view.snapshot.clusters,
+};
+
+pub(super) static NODES: Table<NodeLine> = Table {
+    name: "NODES",
+    about: "The nodes of all clusters, as they last answered. Weir's own.",
+    columns: &[
+        text("cluster", |line| line.cluster.as_str().into(), "The cluster."),
+        text("node", |line| line.node.name.as_str().into(), "Name of the node."),
+        text("host", |line| line.node.host.as_str().into(), "Host of the node."),
+        int8("port", |line| u64::from(line.node.port).into(), "Port of the node."),
+        text(
+            "state",
+            |line| line.node.verdict.into(),
+            "`writable` (the primary), `readable` (a standby that follows it), `unfit` (it answers and \
+             is not used), `false primary`, `down` or `unknown`.",
+        ),
+        text("reason", |line| line.node.reason.as_str().into(), "Why it is not used."),
+        text(
+            "role",
+            |line| line.node.role.into(),
+            "`primary` if it accepts writes, `standby` if it is in recovery; empty if it does not \
+             answer.",
+        ),
+        int8("timeline", |line| u64::from(line.node.timeline).into(), "Its timeline."),
+        text(
+            "lsn",
+            |line| line.node.wal.as_str().into(),
+            "The end of its WAL: flushed by a primary, replayed by a standby.",
+        ),
+        int8(
+            "lag_bytes",
+            |line| line.node.lag_bytes.into(),
+            "How many bytes of WAL it is behind the primary; NULL if that is not known.",
+        ),
+    ],
+    rows: |view| {
+        let lines = |cluster: ClusterRow| {
+            let ClusterRow { name, nodes, .. } = cluster;
+            nodes.into_iter().map(move |node| NodeLine { cluster: name.clone(), node })
+        };
+        view.snapshot.clusters.into_iter().flat_map(lines).collect()
+    },
+};
+
+pub(super) struct NodeLine {
+    cluster: String,
+    node: NodeRow,
+}
+
+pub(super) static FAILOVERS: Table<FailoverLine> = Table {
+    name: "FAILOVERS",
+    about: "The changes of each cluster's primary, the oldest first: the last 100 since the process \
+            began. The first one is the start. Weir's own.",
+    columns: &[
+        text("cluster", |line| line.cluster.as_str().into(), "The cluster."),
+        text("began", |line| (&line.began).into(), "When the cluster lost its primary."),
+        int8(
+            "duration_ms",
+            |line| line.failover.duration_ms.into(),
+            "How long it had none, as Weir saw it; NULL if it has none yet.",
+        ),
+        text("from_node", |line| line.failover.from.as_str().into(), "The old primary."),
+        text("to_node", |line| line.failover.to.as_str().into(), "The new primary."),
+        int8("old_timeline", |line| line.failover.old_timeline.into(), "The old one's timeline."),
+        int8("new_timeline", |line| line.failover.new_timeline.into(), "The new one's timeline."),
+        text("reason", |line| line.failover.reason.as_str().into(), "Why the old one was lost."),
+    ],
+    rows: |view| {
+        let local_time = view.snapshot.local_time;
+        let lines = |cluster: ClusterRow| {
+            let ClusterRow { name, failovers, .. } = cluster;
+            failovers.into_iter().map(move |failover| FailoverLine {
+                cluster: name.clone(),
+                began: local_time(failover.began),
+                failover,
+            })
+        };
+        view.snapshot.clusters.into_iter().flat_map(lines).collect()
+    },
+};
+
+pub(super) struct FailoverLine {
+    cluster: String,
+    began: String,
+    failover: FailoverRow,
+}

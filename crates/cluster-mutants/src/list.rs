@@ -1,0 +1,203 @@
+//! The list of mutants: rules of `cluster` that are broken on purpose, each in one way. Many are
+//! faults of other poolers and cluster managers. The simulator must notice each of them, by the check
+//! whose name begins its report (`crates/cluster/tests/sim/world.rs`).
+//!
+//! To add a mutant, add an entry: the fault, its place, and the check that must notice it. Its name
+//! becomes a test: `cargo test -p weir-cluster-mutants NAME`.
+
+/// A crate that is broken in one way.
+#[derive(Debug)]
+pub struct Mutant {
+    /// In CamelCase, starting with a verb whose subject is Weir.
+    pub name: &'static str,
+    /// The fault, in a sentence for readers who do not know the code.
+    pub wrong: &'static str,
+    /// The check of the simulator that must notice it.
+    pub noticed_by: &'static str,
+    pub changes: &'static [Change],
+}
+
+/// One place of the source that a mutant changes; see `crates/mutants/src/list.rs`.
+#[derive(Debug)]
+pub struct Change {
+    /// Path below `crates/cluster/src`.
+    pub file: &'static str,
+    pub source: &'static str,
+    pub broken: &'static str,
+}
+
+/// The folder of the source, for messages.
+pub const SOURCE: &str = "crates/cluster/src";
+
+const fn change(file: &'static str, source: &'static str, broken: &'static str) -> Change {
+    Change { file, source, broken }
+}
+
+/// All mutants. A mutant's number is its position in this list.
+pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
+    MUTANTS.iter()
+}
+
+static MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "TakesAnEndedSessionForADeath",
+        wrong: "`pg_terminate_backend` of Weir's session makes the node down, as in Pgpool-II",
+        noticed_by: "calm",
+        changes: &[change(
+            "node.rs",
+            "(Fact::Unasked(obstacle), _) => «Condition::Unasked(obstacle.to_string())»,",
+            "match obstacle { crate::Obstacle::SessionEnded => Condition::Down(Reason::Refused), \
+             obstacle => Condition::Unasked(obstacle.to_string()) }",
+        )],
+    },
+    Mutant {
+        name: "TakesAFullNodeForADeath",
+        wrong: "A node without a free connection (53300) is down",
+        noticed_by: "calm",
+        changes: &[change(
+            "node.rs",
+            "(Fact::Unasked(obstacle), _) => «Condition::Unasked(obstacle.to_string())»,",
+            "match obstacle { crate::Obstacle::Full => Condition::Down(Reason::Refused), \
+             obstacle => Condition::Unasked(obstacle.to_string()) }",
+        )],
+    },
+    Mutant {
+        name: "BelievesOneRefusal",
+        wrong: "A single refused connection makes a node down",
+        noticed_by: "calm",
+        changes: &[change(
+            "node.rs",
+            "(Fact::Refused, _) => «Condition::Refused»,",
+            "Condition::Down(Reason::Refused)",
+        )],
+    },
+    Mutant {
+        name: "WaitsForARefusingNode",
+        wrong: "A node that refuses all connections is never down",
+        noticed_by: "down",
+        changes: &[change(
+            "node.rs",
+            "(Fact::Refused, Condition::Silent(_)) => «{ self.sample = None; \
+             Condition::Down(Reason::Refused) }»",
+            "Condition::Refused",
+        )],
+    },
+    Mutant {
+        name: "WaitsForASilentNode",
+        wrong: "A node that does not answer (SIGSTOP, a partition) is never down",
+        noticed_by: "down",
+        changes: &[change(
+            "node.rs",
+            "«now.saturating_sub(since) >= SILENCE * health_timeout»",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "TakesOldAnswers",
+        wrong: "An answer that was overtaken by a later one counts",
+        noticed_by: "writers",
+        changes: &[change("node.rs", "if «asked_at < self.asked_at» { return; }", "false")],
+    },
+    Mutant {
+        name: "KeepsTheRoleOverARestart",
+        wrong: "A node that has restarted is taken for what it was before",
+        noticed_by: "writers",
+        changes: &[change("node.rs", "«self.sample = None;» Condition::Unready", "")],
+    },
+    Mutant {
+        name: "TrustsAnyTimeline",
+        wrong: "A primary that comes back on its old timeline is taken for the primary",
+        noticed_by: "writers",
+        changes: &[change(
+            "cluster.rs",
+            "own.role == Role::Primary && «own.timeline == timeline»",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "ForgetsTimelines",
+        wrong: "The highest timeline is forgotten when its node cannot be reached",
+        noticed_by: "writers",
+        changes: &[change(
+            "cluster.rs",
+            "«timelines.map(|sample| sample.timeline).fold(self.newest, u32::max)»;",
+            "timelines.map(|sample| sample.timeline).fold(0, u32::max)",
+        )],
+    },
+    Mutant {
+        name: "TrustsAnyNode",
+        wrong: "A node of another cluster may be used",
+        noticed_by: "strangers",
+        changes: &[change(
+            "cluster.rs",
+            "Standing::Present(sample) if «Some(sample.system) == self.system» => Some(*sample),",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "TakesTheFirstOfTwo",
+        wrong: "Of two primaries the first one of the configuration is used, as in Pgpool-II",
+        noticed_by: "writers",
+        changes: &[change(
+            "cluster.rs",
+            "Err(Reason::TwoPrimaries { timeline, nodes })",
+            "{ drop(nodes); Ok(Primary { node: NodeId(claimants[0] as u16), timeline }) }",
+        )],
+    },
+    Mutant {
+        name: "ForgetsTheLastPrimary",
+        wrong: "When the primary is lost, another node of its timeline may become the primary",
+        noticed_by: "writers",
+        changes: &[change(
+            "cluster.rs",
+            "self.last.filter(|last| «last.timeline == timeline»)",
+            "last.timeline == timeline && false",
+        )],
+    },
+    Mutant {
+        name: "HurriesAtTheStart",
+        wrong: "The first primary that answers is used before the other nodes were heard",
+        noticed_by: "early",
+        changes: &[change("cluster.rs", "if «self.last.is_none()» && let Some(missing)", "false")],
+    },
+    Mutant {
+        name: "ReadsWithoutAPrimary",
+        wrong: "Standbys are readable when the primary is lost",
+        noticed_by: "readers",
+        changes: &[change(
+            "cluster.rs",
+            "(Role::Standby(_), Err(_)) => «Verdict::Unfit(Reason::NoPrimary)»,",
+            "Verdict::Readable",
+        )],
+    },
+    Mutant {
+        name: "ReadsFromAnOldTimeline",
+        wrong: "A standby of the dead primary is readable when another one was promoted",
+        noticed_by: "readers",
+        changes: &[change(
+            "cluster.rs",
+            "_ if «timeline != primary.timeline» => Verdict::Unfit",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "ReadsFromALonelyStandby",
+        wrong: "A standby that follows nobody is readable",
+        noticed_by: "readers",
+        changes: &[change(
+            "cluster.rs",
+            "None => «Verdict::Unfit(Reason::NotStreaming)»,",
+            "Verdict::Readable",
+        )],
+    },
+    Mutant {
+        name: "ForgetsDownNodes",
+        wrong: "A node that is down is not asked any more, as in Pgpool-II",
+        noticed_by: "found",
+        changes: &[change(
+            "cluster.rs",
+            "Ok(_) if node.is_down() => «(DOWN_INTERVALS * interval).min(DOWN_PAUSE_MAX)»,",
+            "3_600_000_000",
+        )],
+    },
+];

@@ -1,0 +1,356 @@
+//! The rules for all nodes of a cluster together: which one is the primary, which standbys follow
+//! it, and which nodes are not to be used.
+//!
+//! ```text
+//!            first facts of all nodes                  Fact: not its primary any more
+//!   waiting ───────────────────────────► primary ◄──────────────────────────► no primary
+//!                                                 Fact: a primary of a new timeline,
+//!                                                 or the same node again
+//! ```
+//!
+//! 1. *Primary*: not in recovery, has the cluster's system identifier and the highest timeline that
+//!    was seen, and is the only one. Of two on one timeline the present one stays.
+//! 2. *Readable*: in recovery, streams, and follows the timeline of the primary.
+//!
+//! Nothing that a node is called in the configuration or by a cluster manager counts.
+
+use crate::Micros;
+use crate::fact::{Fact, Role, Sample};
+use crate::history::History;
+use crate::node::{Node, Standing};
+use crate::verdict::{Reason, Verdict};
+
+/// When to ask a node again that has refused a connection once.
+const DOUBT_PAUSE: Micros = 50_000;
+/// The longest time between two questions while there is no primary.
+const SEARCH_PAUSE: Micros = 100_000;
+/// A node that is down is asked less often: once in so many times `sample_interval`, but at least
+/// every [`DOWN_PAUSE_MAX`].
+const DOWN_INTERVALS: Micros = 5;
+const DOWN_PAUSE_MAX: Micros = 5_000_000;
+
+/// A node by its place in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u16);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub sample_interval: Micros,
+    pub health_timeout: Micros,
+}
+
+/// A change that [`Cluster::judge`] has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The verdict about a node is another one.
+    Verdict { node: NodeId, verdict: Verdict },
+    /// The cluster has this primary now.
+    Opened { primary: NodeId, timeline: u32 },
+    /// The cluster has no primary, or has none for another reason.
+    Shut { reason: Reason },
+}
+
+#[derive(Debug)]
+pub struct Cluster {
+    settings: Settings,
+    nodes: Vec<Node>,
+    verdicts: Vec<Verdict>,
+    /// The system identifier of the cluster, once it is known.
+    system: Option<u64>,
+    /// The highest timeline that was seen on a node of the cluster.
+    newest: u32,
+    /// The last primary.
+    last: Option<Primary>,
+    state: Result<Primary, Reason>,
+    history: History,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Primary {
+    node: NodeId,
+    timeline: u32,
+}
+
+impl Cluster {
+    /// Returns a cluster of these nodes, of which nothing is known yet.
+    pub fn new(settings: Settings, names: impl IntoIterator<Item = String>, now: Micros) -> Self {
+        let nodes: Vec<_> = names.into_iter().map(Node::new).collect();
+        let mut history = History::default();
+        history.lost(None, "start".to_owned(), now);
+        Self {
+            settings,
+            verdicts: nodes.iter().map(|_| Verdict::Unknown(Reason::NotAsked)).collect(),
+            nodes,
+            system: None,
+            newest: 0,
+            last: None,
+            state: Err(Reason::NobodyAnswers),
+            history,
+        }
+    }
+
+    /// Learns a fact about a node. The question was sent at `asked_at`.
+    pub fn learn(&mut self, node: NodeId, fact: Fact, asked_at: Micros) {
+        if let Some(node) = self.nodes.get_mut(usize::from(node.0)) {
+            node.learn(fact, asked_at);
+        }
+    }
+
+    /// Judges all nodes. Returns the changes since the last call.
+    pub fn judge(&mut self, now: Micros) -> Vec<Change> {
+        for node in &mut self.nodes {
+            node.expire(self.settings.health_timeout, now);
+        }
+        let standings: Vec<_> = self.nodes.iter().map(Node::standing).collect();
+        self.adopt_system(&standings);
+        self.learn_timeline(&standings);
+        let state = self.choose(&standings);
+        if let Ok(primary) = state {
+            self.last = Some(primary);
+        }
+        let mut changes = Vec::new();
+        for at in 0..self.nodes.len() {
+            let verdict = self.verdict_of(at, &standings, &state);
+            if self.verdicts[at] != verdict {
+                self.verdicts[at] = verdict.clone();
+                changes.push(Change::Verdict { node: NodeId(at as u16), verdict });
+            }
+        }
+        if self.state != state {
+            self.note(&state, now);
+            changes.push(match &state {
+                Ok(Primary { node, timeline }) => {
+                    Change::Opened { primary: *node, timeline: *timeline }
+                }
+                Err(reason) => Change::Shut { reason: reason.clone() },
+            });
+            self.state = state;
+        }
+        changes
+    }
+
+    /// Returns the primary, or why there is none.
+    ///
+    /// # Errors
+    /// When there is no node to which transactions may go.
+    pub fn primary(&self) -> Result<NodeId, &Reason> {
+        self.state.as_ref().map(|primary| primary.node)
+    }
+
+    /// Returns the highest timeline that was seen; 0 = none.
+    #[must_use]
+    pub fn timeline(&self) -> u32 {
+        self.newest
+    }
+
+    /// Returns the system identifier, once it is known.
+    #[must_use]
+    pub fn system(&self) -> Option<u64> {
+        self.system
+    }
+
+    #[must_use]
+    pub fn verdict(&self, node: NodeId) -> &Verdict {
+        &self.verdicts[usize::from(node.0)]
+    }
+
+    /// Returns the last answer of a node that is not down.
+    #[must_use]
+    pub fn sample(&self, node: NodeId) -> Option<Sample> {
+        match self.nodes[usize::from(node.0)].standing() {
+            Standing::Present(sample) => Some(sample),
+            Standing::Unknown(_) | Standing::Unready | Standing::Down(_) => None,
+        }
+    }
+
+    #[must_use]
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Returns the time from the last answer of a node to the next question.
+    #[must_use]
+    pub fn pause(&self, node: NodeId) -> Micros {
+        let interval = self.settings.sample_interval;
+        let node = &self.nodes[usize::from(node.0)];
+        match &self.state {
+            _ if node.is_in_doubt() => DOUBT_PAUSE.min(interval),
+            Err(_) => SEARCH_PAUSE.min(interval),
+            Ok(_) if node.is_down() => (DOWN_INTERVALS * interval).min(DOWN_PAUSE_MAX),
+            Ok(_) => interval,
+        }
+    }
+
+    /// Learns the system identifier: the one that most nodes have, or that all nodes have which
+    /// answer. Later it does not change, so a node of another cluster is never used.
+    fn adopt_system(&mut self, standings: &[Standing]) {
+        if self.system.is_some() {
+            return;
+        }
+        let seen: Vec<_> = standings.iter().filter_map(system_of).collect();
+        let has_majority = |system: &u64| {
+            seen.iter().filter(|other| *other == system).count() * 2 > standings.len()
+        };
+        let all_agree = || seen.windows(2).all(|pair| pair[0] == pair[1]) && self.all_are_heard();
+        self.system = match seen.iter().copied().find(has_majority) {
+            Some(system) => Some(system),
+            None if all_agree() => seen.first().copied(),
+            None => None,
+        };
+    }
+
+    fn all_are_heard(&self) -> bool {
+        self.nodes.iter().all(|node| node.is_heard)
+    }
+
+    fn learn_timeline(&mut self, standings: &[Standing]) {
+        let timelines = standings.iter().filter_map(|standing| self.own(standing));
+        self.newest = timelines.map(|sample| sample.timeline).fold(self.newest, u32::max);
+    }
+
+    /// Returns the sample of a node that belongs to the cluster.
+    fn own(&self, standing: &Standing) -> Option<Sample> {
+        match standing {
+            Standing::Present(sample) if Some(sample.system) == self.system => Some(*sample),
+            Standing::Present(_) | Standing::Unknown(_) | Standing::Unready | Standing::Down(_) => {
+                None
+            }
+        }
+    }
+
+    /// Chooses the primary, by rule 1.
+    fn choose(&self, standings: &[Standing]) -> Result<Primary, Reason> {
+        let timeline = self.newest;
+        let claims = |standing: &Standing| {
+            let own = self.own(standing);
+            own.is_some_and(|own| own.role == Role::Primary && own.timeline == timeline)
+        };
+        let claimants: Vec<_> = (0..standings.len()).filter(|at| claims(&standings[*at])).collect();
+        if let Some(last) = self.last.filter(|last| last.timeline == timeline) {
+            // On its timeline, no other node may follow it: PostgreSQL would have begun a new one.
+            return match claimants.contains(&usize::from(last.node.0)) {
+                true => Ok(last),
+                false => Err(self.lost(last, standings)),
+            };
+        }
+        if self.last.is_none()
+            && let Some(missing) = self.nodes.iter().find(|node| !node.is_heard)
+        {
+            // The node that was not heard yet may have a higher timeline.
+            return Err(Reason::WaitsFor(missing.name.clone()));
+        }
+        match claimants[..] {
+            [only] => Ok(Primary { node: NodeId(only as u16), timeline }),
+            [] => Err(self.no_claimant(standings)),
+            _ => {
+                let nodes = claimants.iter().map(|at| self.nodes[*at].name.clone()).collect();
+                Err(Reason::TwoPrimaries { timeline, nodes })
+            }
+        }
+    }
+
+    /// Returns why the last primary is not the primary any more.
+    fn lost(&self, last: Primary, standings: &[Standing]) -> Reason {
+        let at = usize::from(last.node.0);
+        let why = match &standings[at] {
+            Standing::Down(why) | Standing::Unknown(why) => why.clone(),
+            Standing::Unready => Reason::Unready,
+            Standing::Present(sample) => match self.own(&standings[at]) {
+                None => self.stranger(sample.system),
+                Some(own) if own.timeline < last.timeline => {
+                    Reason::OldTimeline { own: own.timeline, newest: last.timeline }
+                }
+                Some(_) => Reason::NoneWrites { timeline: last.timeline },
+            },
+        };
+        Reason::Lost { node: self.nodes[at].name.clone(), why: Box::new(why) }
+    }
+
+    fn no_claimant(&self, standings: &[Standing]) -> Reason {
+        match (self.system, standings.iter().any(|one| system_of(one).is_some())) {
+            (Some(_), _) => Reason::NoneWrites { timeline: self.newest },
+            (None, true) => Reason::Strangers,
+            (None, false) => Reason::NobodyAnswers,
+        }
+    }
+
+    fn stranger(&self, own: u64) -> Reason {
+        match self.system {
+            Some(cluster) => Reason::Stranger { own, cluster },
+            None => Reason::NoIdentifier { own },
+        }
+    }
+
+    fn verdict_of(
+        &self,
+        at: usize,
+        standings: &[Standing],
+        state: &Result<Primary, Reason>,
+    ) -> Verdict {
+        let own = match &standings[at] {
+            Standing::Down(reason) => return Verdict::Down(reason.clone()),
+            Standing::Unknown(reason) => return Verdict::Unknown(reason.clone()),
+            Standing::Unready => return Verdict::Unfit(Reason::Unready),
+            Standing::Present(sample) => match self.own(&standings[at]) {
+                None => return Verdict::Unfit(self.stranger(sample.system)),
+                Some(own) => own,
+            },
+        };
+        match (own.role, state) {
+            (Role::Primary, Ok(primary)) if usize::from(primary.node.0) == at => Verdict::Writable,
+            (Role::Primary, _) => Verdict::FalsePrimary(self.false_primary(own, state)),
+            (Role::Standby(_), Err(_)) => Verdict::Unfit(Reason::NoPrimary),
+            (Role::Standby(receiver), Ok(primary)) => {
+                let timeline = receiver.map_or(own.timeline, |receiver| receiver.timeline);
+                match receiver {
+                    _ if timeline != primary.timeline => Verdict::Unfit(Reason::OldTimeline {
+                        own: timeline,
+                        newest: primary.timeline,
+                    }),
+                    None => Verdict::Unfit(Reason::NotStreaming),
+                    Some(_) => Verdict::Readable,
+                }
+            }
+        }
+    }
+
+    /// Returns why a node that accepts writes is not the primary.
+    fn false_primary(&self, own: Sample, state: &Result<Primary, Reason>) -> Reason {
+        if own.timeline < self.newest {
+            return Reason::OldTimeline { own: own.timeline, newest: self.newest };
+        }
+        match (state, self.last) {
+            (_, Some(last)) if last.timeline == self.newest => Reason::SecondOfTimeline {
+                timeline: last.timeline,
+                primary: self.nodes[usize::from(last.node.0)].name.clone(),
+            },
+            (Err(reason), _) => reason.clone(),
+            (Ok(_), _) => Reason::NoPrimary,
+        }
+    }
+
+    fn note(&mut self, state: &Result<Primary, Reason>, now: Micros) {
+        if let Ok(primary) = &self.state {
+            let name = self.nodes[usize::from(primary.node.0)].name.clone();
+            let reason = match state {
+                Ok(new) => Reason::OldTimeline { own: primary.timeline, newest: new.timeline },
+                Err(reason) => reason.clone(),
+            };
+            self.history.lost(Some((name, primary.timeline)), reason.to_string(), now);
+        }
+        if let Ok(primary) = state {
+            let name = &self.nodes[usize::from(primary.node.0)].name;
+            self.history.found(name, primary.timeline, now);
+        }
+    }
+}
+
+fn system_of(standing: &Standing) -> Option<u64> {
+    match standing {
+        Standing::Present(sample) => Some(sample.system),
+        Standing::Unknown(_) | Standing::Unready | Standing::Down(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

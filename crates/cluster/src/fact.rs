@@ -1,0 +1,96 @@
+//! The answers of a node, one for each attempt to ask it.
+
+use std::fmt;
+
+/// The result of one attempt to ask a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// The node has answered.
+    Seen(Sample),
+    /// The connection was refused or reset: PostgreSQL does not run there.
+    Refused,
+    /// There was no answer within `health_timeout`.
+    Silent,
+    /// PostgreSQL starts or shuts down (SQLSTATE 57P03).
+    Unready,
+    /// PostgreSQL runs, but the question could not be asked. It is no failure of the node.
+    Unasked(Obstacle),
+}
+
+/// Why a node that runs could not be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Obstacle {
+    /// SQLSTATE 53300.
+    #[error("too many connections")]
+    Full,
+    /// SQLSTATE 57P01: a shutdown, or `pg_terminate_backend` of this one session.
+    #[error("the session was ended by PostgreSQL")]
+    SessionEnded,
+    /// Any other error, with PostgreSQL's text.
+    #[error("{0}")]
+    Error(String),
+}
+
+/// The state of a node at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The system identifier, which `initdb` draws and all copies share.
+    pub system: u64,
+    /// The timeline to which a primary writes, or from which a standby replays.
+    pub timeline: u32,
+    pub role: Role,
+    /// The end of the WAL: flushed by a primary, replayed by a standby.
+    pub wal: Lsn,
+}
+
+/// The result of `pg_is_in_recovery()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Not in recovery: it accepts writes.
+    Primary,
+    /// In recovery; with its WAL receiver if that streams.
+    Standby(Option<Receiver>),
+}
+
+/// A WAL receiver in the state `streaming`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receiver {
+    /// `received_tli` of `pg_stat_wal_receiver`.
+    pub timeline: u32,
+}
+
+/// A position in the WAL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lsn(pub u64);
+
+impl Lsn {
+    /// Parses PostgreSQL's form, such as `0/3000148`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (high, low) = text.split_once('/')?;
+        let part = |digits: &str| u32::from_str_radix(digits, 16).ok().map(u64::from);
+        Some(Self(part(high)? << 32 | part(low)?))
+    }
+}
+
+impl fmt::Display for Lsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:X}/{:X}", self.0 >> 32, self.0 & u64::from(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_has_postgresqls_form() {
+        for text in ["0/0", "0/3000148", "1A/FFFFFFFF"] {
+            assert_eq!(Lsn::parse(text).unwrap().to_string(), text);
+        }
+        assert!(Lsn::parse("0/1").unwrap() < Lsn::parse("1/0").unwrap());
+        for text in ["", "0", "/", "0/x", "0/123456789"] {
+            assert_eq!(Lsn::parse(text), None, "{text}");
+        }
+    }
+}

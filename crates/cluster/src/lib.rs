@@ -1,0 +1,33 @@
+//! Decides which node of a PostgreSQL cluster is its primary, from facts about the nodes.
+//!
+//! A *cluster* is a set of nodes with one history: a primary and its standbys, which share one
+//! system identifier. The caller asks the nodes and passes the answers ([`Fact`]) with the time.
+//! This crate returns a [`Verdict`] for each node, the changes ([`Change`]), and when to ask next.
+//!
+//! It does no I/O, reads no clock and draws no random number. It promotes no server
+//! (`failover = follow`): a cluster manager or a person does, and this crate finds out by the facts.
+//!
+//! * `fact.rs`: the answers of a node
+//! * `verdict.rs`: the results, with their reasons
+//! * `node.rs`: what is known of one node
+//! * `cluster.rs`: the rules, for all nodes together
+//! * `history.rs`: the changes of the primary, for SHOW FAILOVERS
+//!
+//! Invariant: the primaries that it chooses have ever higher timelines. On one timeline it chooses
+//! one node only, since PostgreSQL starts a new timeline with each promotion.
+
+#![forbid(unsafe_code)]
+
+pub mod cluster;
+pub mod fact;
+pub mod history;
+mod node;
+pub mod verdict;
+
+pub use self::cluster::{Change, Cluster, NodeId, Settings};
+pub use self::fact::{Fact, Lsn, Obstacle, Receiver, Role, Sample};
+pub use self::history::{Failover, History};
+pub use self::verdict::{Reason, Verdict};
+
+/// Microseconds of one monotonic clock of the caller.
+pub type Micros = u64;

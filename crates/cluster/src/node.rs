@@ -1,0 +1,128 @@
+//! The knowledge of one node, and when it was learnt.
+
+use crate::Micros;
+use crate::fact::{Fact, Sample};
+use crate::verdict::Reason;
+
+/// Times `health_timeout` without an answer that make a node *down*.
+const SILENCE: Micros = 2;
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    /// The last answer, unless something happened since that may have changed the node's role.
+    sample: Option<Sample>,
+    /// When the question of the latest fact was sent.
+    asked_at: Micros,
+    /// Has any fact come?
+    pub(crate) is_heard: bool,
+    condition: Condition,
+}
+
+/// How the latest questions went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Condition {
+    Answers,
+    /// It has refused a connection once.
+    Refused,
+    /// Since when there is no answer.
+    Silent(Micros),
+    Unready,
+    Unasked(String),
+    /// Down for this reason, until it answers.
+    Down(Reason),
+}
+
+/// The state of a node, without regard to the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Unknown(Reason),
+    Unready,
+    Down(Reason),
+    Present(Sample),
+}
+
+impl Node {
+    pub(crate) fn new(name: String) -> Self {
+        Self { name, sample: None, asked_at: 0, is_heard: false, condition: Condition::Answers }
+    }
+
+    /// Learns a fact, whose question was sent at `asked_at`. An answer that arrives after that to a
+    /// later question tells nothing new.
+    pub(crate) fn learn(&mut self, fact: Fact, asked_at: Micros) {
+        if asked_at < self.asked_at {
+            return;
+        }
+        self.asked_at = asked_at;
+        self.is_heard = true;
+        self.condition = match (fact, &self.condition) {
+            (Fact::Seen(sample), _) => {
+                self.sample = Some(sample);
+                Condition::Answers
+            }
+            (Fact::Refused | Fact::Silent, Condition::Down(_)) => return,
+            (Fact::Silent, Condition::Silent(_)) => return,
+            // The second failure in a row. A single refusal may be a restart that is over within
+            // milliseconds, or a full queue of connections.
+            (Fact::Refused | Fact::Silent, Condition::Refused)
+            | (Fact::Refused, Condition::Silent(_)) => {
+                self.sample = None;
+                Condition::Down(Reason::Refused)
+            }
+            (Fact::Refused, _) => Condition::Refused,
+            (Fact::Silent, _) => Condition::Silent(asked_at),
+            (Fact::Unready, _) => {
+                // Its role may be another one when it has started.
+                self.sample = None;
+                Condition::Unready
+            }
+            // The role of a node that runs is known from before: neither a full node nor one that
+            // has ended a session is lost for its clients.
+            (Fact::Unasked(obstacle), _) => Condition::Unasked(obstacle.to_string()),
+        };
+    }
+
+    /// Takes a node for down that has been silent for too long.
+    pub(crate) fn expire(&mut self, health_timeout: Micros, now: Micros) {
+        if let Condition::Silent(since) = self.condition
+            && now.saturating_sub(since) >= SILENCE * health_timeout
+        {
+            self.sample = None;
+            self.condition = Condition::Down(Reason::Silent);
+        }
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        match (&self.condition, self.sample) {
+            (Condition::Down(reason), _) => Standing::Down(reason.clone()),
+            (Condition::Unready, _) => Standing::Unready,
+            (_, Some(sample)) => Standing::Present(sample),
+            (Condition::Unasked(why), None) => Standing::Unknown(Reason::Obstacle(why.clone())),
+            (Condition::Refused, None) => Standing::Unknown(Reason::Refused),
+            (Condition::Silent(_), None) => Standing::Unknown(Reason::Silent),
+            (Condition::Answers, None) => Standing::Unknown(Reason::NotAsked),
+        }
+    }
+
+    /// Is it to be asked again soon, because the last answer is missing?
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        match self.condition {
+            Condition::Refused | Condition::Silent(_) => true,
+            Condition::Answers
+            | Condition::Unready
+            | Condition::Unasked(_)
+            | Condition::Down(_) => false,
+        }
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        match self.condition {
+            Condition::Down(_) => true,
+            Condition::Answers
+            | Condition::Refused
+            | Condition::Silent(_)
+            | Condition::Unready
+            | Condition::Unasked(_) => false,
+        }
+    }
+}

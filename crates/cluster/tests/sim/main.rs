@@ -1,0 +1,33 @@
+//! The simulator of the crate: its rules, between simulated servers and facts that are delayed,
+//! lost and contradictory.
+//!
+//! `SIM_SEED=n cargo test -p weir-cluster --test sim` replays one seed with a trace.
+//! `SIM_SEEDS=from..to` runs these seeds.
+
+extern crate weir_cluster as cluster;
+
+mod nodes;
+mod rng;
+mod run;
+mod world;
+
+use run::{run, seeds};
+
+#[test]
+fn the_primary_is_found_and_never_two_are_used() {
+    if let Ok(seed) = std::env::var("SIM_SEED") {
+        let seed = seed.parse().expect("SIM_SEED is a number");
+        run(seed, true).unwrap_or_else(|report| panic!("seed {seed}: {report}"));
+        return;
+    }
+    let mut failovers = 0;
+    for seed in seeds() {
+        match run(seed, false) {
+            Ok(count) => failovers += count,
+            Err(report) => panic!("seed {seed}: {report}; SIM_SEED={seed} replays it"),
+        }
+    }
+    println!("{failovers} primaries were found");
+    // Otherwise the checks would have nothing to check.
+    assert!(failovers > seeds().count() as u64);
+}

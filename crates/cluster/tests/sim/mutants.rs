@@ -1,0 +1,46 @@
+//! Shows that the checks can fail: each crate that is broken on purpose is noticed within the seeds
+//! of an ordinary run, by the check that its entry names.
+//!
+//! This is a test of the crate `weir-cluster-mutants`, whose library is this crate with all mutants
+//! woven in. The list is in `crates/cluster-mutants/src/list.rs`.
+
+mod nodes;
+mod rng;
+mod run;
+mod world;
+
+use cluster::{list, mutant};
+
+use run::{run, seeds};
+
+/// At least so many seeds must notice each mutant.
+const SEEDS_MIN: usize = 3;
+
+fn caught_mutant(number: usize) {
+    let broken = list::mutants().nth(number).expect("the build script counts as we do");
+    let (mut noticed, mut others) = (0, Vec::new());
+    for seed in seeds() {
+        mutant::set(Some(number));
+        let end = run(seed, false);
+        mutant::set(None);
+        let Err(report) = end else { continue };
+        if report.starts_with(&format!("{}: ", broken.noticed_by)) {
+            noticed += 1;
+        } else {
+            others.push(format!("seed {seed}: {report}"));
+        }
+        if noticed == SEEDS_MIN {
+            return;
+        }
+    }
+    others.truncate(10);
+    panic!(
+        "{}: {SEEDS_MIN} seeds must notice it by {:?}, {noticed} did. Other reports: {others:#?}",
+        broken.name, broken.noticed_by
+    );
+}
+
+#[expect(non_snake_case, reason = "so that the name of a mutant is the name of its test")]
+mod mutants {
+    include!(concat!(env!("OUT_DIR"), "/tests.rs"));
+}

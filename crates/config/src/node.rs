@@ -1,0 +1,118 @@
+//! The nodes of a cluster: a name and an address each.
+
+use std::fmt;
+
+use crate::host::Host;
+use crate::value::{Kind, Value, ValueError};
+
+/// PostgreSQL's default port.
+const PORT: u16 = 5432;
+
+/// One node of an entry of `[clusters]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// A short name for the console and the log.
+    pub name: String,
+    pub host: Host,
+    pub port: u16,
+}
+
+impl Node {
+    fn new(text: &str) -> Option<Self> {
+        let (name, address) = text.split_once('=')?;
+        let (name, address) = (name.trim(), address.trim());
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if name.is_empty() || !name.chars().all(is_plain) {
+            return None;
+        }
+        let (host, port) = split(address)?;
+        let port = match port {
+            None => PORT,
+            Some(port) => port.parse().ok().filter(|port| *port > 0)?,
+        };
+        (!host.is_empty()).then(|| Self { name: name.to_owned(), host: Host::new(host), port })
+    }
+}
+
+/// Splits `HOST`, `HOST:PORT`, `[IPv6]` or `[IPv6]:PORT`.
+fn split(address: &str) -> Option<(&str, Option<&str>)> {
+    match address.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest.split_once(']')?;
+            match rest {
+                "" => Some((host, None)),
+                rest => Some((host, Some(rest.strip_prefix(':')?))),
+            }
+        }
+        None => match address.rsplit_once(':') {
+            Some((host, _)) if host.contains(':') => None,
+            Some((host, port)) => Some((host, Some(port))),
+            None => Some((address, None)),
+        },
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, host, port } = self;
+        match host {
+            Host::Tcp(ip) if ip.contains(':') => write!(f, "{name}=[{ip}]:{port}"),
+            Host::Tcp(_) | Host::Unix(_) | Host::Abstract(_) => write!(f, "{name}={host}:{port}"),
+        }
+    }
+}
+
+impl Value for Vec<Node> {
+    const KIND: Kind = Kind::List;
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+        let nodes: Self = items.map(Node::new).collect::<Option<_>>().ok_or(ValueError::Nodes)?;
+        let is_named_twice = |(at, node): (usize, &Node)| {
+            nodes[..at].iter().any(|other| {
+                other.name == node.name || (&other.host, other.port) == (&node.host, node.port)
+            })
+        };
+        match nodes.is_empty() || nodes.iter().enumerate().any(is_named_twice) {
+            true => Err(ValueError::Nodes),
+            false => Ok(nodes),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        let texts: Vec<_> = self.iter().map(Node::to_string).collect();
+        (!texts.is_empty()).then(|| texts.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_has_a_name_a_host_and_perhaps_a_port() {
+        let nodes = Vec::<Node>::parse("a=10.0.0.1, b = db2:5433,c=[::1]:5434,d=/run/pg").unwrap();
+        let expected = [
+            ("a", Host::Tcp("10.0.0.1".into()), 5432),
+            ("b", Host::Tcp("db2".into()), 5433),
+            ("c", Host::Tcp("::1".into()), 5434),
+            ("d", Host::Unix("/run/pg".into()), 5432),
+        ];
+        let found: Vec<_> =
+            nodes.iter().map(|node| (&*node.name, node.host.clone(), node.port)).collect();
+        assert_eq!(found, expected);
+        let text = nodes.show().unwrap();
+        assert_eq!(text, "a=10.0.0.1:5432,b=db2:5433,c=[::1]:5434,d=/run/pg:5432");
+        assert_eq!(Vec::<Node>::parse(&text).unwrap(), nodes);
+    }
+
+    #[test]
+    fn lists_without_names_or_with_a_node_twice_are_refused() {
+        for text in [
+            "", " , ", "10.0.0.1", "=h", "a=", "a=h,a=g", "a=h,b=h", "a=h:0", "a=h:x", "a=::1",
+            "a=[::1", "a=[::1]x", "a b=h",
+        ] {
+            assert_eq!(Vec::<Node>::parse(text), Err(ValueError::Nodes), "{text:?}");
+        }
+    }
+}

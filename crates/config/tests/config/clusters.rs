@@ -1,0 +1,122 @@
+//! Entries of `[clusters]`, and the databases that are there.
+
+use std::time::Duration;
+
+use config::{Cluster, Host, Node};
+
+use crate::{ini, ini_mistakes, toml, toml_mistakes};
+
+const INI: &str = "
+[pgbouncer]
+[clusters]
+main = nodes='a=10.0.0.1, b=10.0.0.2:5433' failover=follow password='it''s' sample_interval=0.5
+[databases]
+app = cluster=main pool_size=7
+";
+
+const TOML: &str = r#"
+[clusters.main]
+nodes = ["a=10.0.0.1", "b=10.0.0.2:5433"]
+failover = "follow"
+password = "it's"
+sample_interval = "500ms"
+[databases.app]
+cluster = "main"
+pool_size = 7
+"#;
+
+#[test]
+fn both_formats_mean_the_same() {
+    let (ini, toml) = (ini(INI), toml(TOML));
+    assert!(ini.clusters == toml.clusters);
+    let node = |name: &str, ip: &str, port| Node {
+        name: name.to_owned(),
+        host: Host::Tcp(ip.to_owned()),
+        port,
+    };
+    let expected = Cluster {
+        nodes: vec![node("a", "10.0.0.1", 5432), node("b", "10.0.0.2", 5433)],
+        password: Some("it's".to_owned()),
+        sample_interval: Duration::from_millis(500),
+        ..Cluster::default()
+    };
+    assert!(ini.clusters["main"] == expected);
+    assert_eq!((&*expected.user, &*expected.dbname), ("weir", "postgres"));
+    assert_eq!(expected.failover_wait, Duration::from_secs(30));
+    let database = &ini.databases["app"];
+    let addresses: Vec<_> =
+        ini.addresses(database).iter().map(|(host, port)| format!("{host}:{port}")).collect();
+    assert_eq!(addresses, ["10.0.0.1:5432", "10.0.0.2:5433"]);
+    let text = config::describe(&ini);
+    assert!(
+        text.contains(
+            "app at the primary of cluster main (10.0.0.1 port 5432, 10.0.0.2 port 5433)"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_conversion_keeps_clusters() {
+    let ini = ini(INI);
+    let comments =
+        config::Comments::of_ini(INI, "test.ini", &|_| Err(std::io::ErrorKind::NotFound.into()));
+    let again = toml(&config::to_toml(&ini, &comments));
+    assert!(again.clusters == ini.clusters && again.databases == ini.databases);
+}
+
+#[test]
+fn mistakes_name_the_entry_and_what_is_expected() {
+    let nodes = "nodes such as a=10.0.0.1, b=10.0.0.2:5433, each name and each address once";
+    for (clusters, databases, mistake) in [
+        (
+            "main = nodes='a=h'",
+            "app = cluster=mian",
+            "app.cluster: unknown cluster \"mian\": expected the name of an entry of [clusters] \
+             (did you mean \"main\"?)"
+                .to_owned(),
+        ),
+        (
+            "main = nodes='a=h'",
+            "app = cluster=main host=h",
+            "app.host: a database with cluster=main cannot have a host: the cluster has the \
+             addresses"
+                .to_owned(),
+        ),
+        (
+            "main = failover=follow",
+            "",
+            "main: cluster main has no nodes: expected nodes = 'a=10.0.0.1, b=10.0.0.2'".to_owned(),
+        ),
+        (
+            "main = nodes='10.0.0.1'",
+            "",
+            format!("main.nodes: invalid value \"10.0.0.1\" for parameter nodes: expected {nodes}"),
+        ),
+        (
+            "main = nodes='a=h' failover=own",
+            "",
+            "main.failover: invalid value \"own\" for parameter failover: expected one of follow"
+                .to_owned(),
+        ),
+        (
+            "main = nodes='a=h' sample_interval=0",
+            "",
+            "main.sample_interval: invalid value \"0\" for parameter sample_interval: expected \
+             seconds above 0"
+                .to_owned(),
+        ),
+        (
+            "main = nodes='a=h' node=b",
+            "",
+            "main.node: unrecognized cluster parameter: node (did you mean \"nodes\"?)".to_owned(),
+        ),
+    ] {
+        let text = format!("[pgbouncer]\n[clusters]\n{clusters}\n[databases]\n{databases}\n");
+        let found = ini_mistakes(&text);
+        assert!(found.len() == 1 && found[0].ends_with(&mistake), "{clusters}: {found:?}");
+    }
+    let found = toml_mistakes("[clusters.main]\nnodes = 5\n");
+    let is_it = |line: &String| line.contains("nodes: invalid value \"5\"");
+    assert!(found.iter().any(is_it), "{found:?}");
+}

@@ -1,0 +1,107 @@
+//! Pools of a cluster: clients wait while there is no primary, and servers follow the next one.
+
+use std::sync::Arc;
+
+use config::{Cluster, Config, Database, Host, Node};
+use engine::pool::Outage;
+use engine::settings::Target;
+use engine::switches::{PrimaryState, Switches};
+
+use crate::messages::*;
+use crate::rig::Rig;
+
+fn at(ip: &str) -> Target {
+    Target::Tcp(ip.to_owned(), 5432)
+}
+
+/// Puts the database `app` into a cluster.
+fn clustered(config: &mut Config) {
+    let host = Host::Tcp("10.0.0.1".to_owned());
+    let nodes = vec![Node { name: "a".to_owned(), host, port: 5432 }];
+    config.clusters.insert("main".to_owned(), Cluster { nodes, ..Cluster::default() });
+    let app = config.databases.get_mut("app").expect("the base has it");
+    let app: &mut Database = Arc::make_mut(app);
+    app.cluster = Some("main".to_owned());
+}
+
+fn rig() -> Rig {
+    let rig = Rig::new(clustered);
+    rig.client().leave();
+    tell(&rig, Some("10.0.0.1"), None);
+    rig
+}
+
+/// Tells the pool of its cluster's primary, or why there is none.
+fn tell(rig: &Rig, primary: Option<&str>, outage: Option<&str>) {
+    let mut switches = Switches::default();
+    let outage = outage.map(|why| Arc::new(Outage { why: why.to_owned(), since: 0 }));
+    switches.set_primary("main", PrimaryState { target: primary.map(at), outage });
+    rig.order(|pool| switches.apply(pool, true));
+}
+
+#[test]
+fn clients_wait_for_the_next_primary() {
+    let rig = rig();
+    let client = rig.client();
+    client.send([query("one")]);
+    let old = rig.servers() - 1;
+    rig.server(old).answers("one");
+    client.expect([done("OK")]);
+    tell(&rig, Some("10.0.0.1"), Some("it is gone"));
+    assert!(!rig.server(old).is_open(), "it was idle");
+    client.send([query("two")]);
+    assert_eq!(rig.servers(), old + 1, "nothing is opened");
+    rig.wait(5);
+    tell(&rig, Some("10.0.0.2"), None);
+    rig.server(old + 1).answers("two");
+    client.expect([done("OK")]);
+    assert_eq!(rig.pool(|pool| pool.settings.targets.clone()), [at("10.0.0.2")]);
+}
+
+#[test]
+fn a_client_that_waits_too_long_is_told_the_cluster_and_the_reason() {
+    let rig = rig();
+    let client = rig.client();
+    tell(&rig, Some("10.0.0.1"), Some("primary a is lost: no answer"));
+    client.send([query("one")]);
+    rig.wait(29);
+    assert!(client.is_open());
+    rig.wait(2);
+    let queued = "No server connection available in postgres backend, client being queued";
+    let text = "cluster main has no primary: primary a is lost: no answer";
+    client.expect([notice(queued), fatal("57P03", text)]);
+    assert!(!client.is_open());
+}
+
+#[test]
+fn a_busy_server_of_the_old_primary_is_closed_when_there_is_another_one() {
+    let rig = rig();
+    let client = rig.client();
+    client.send([query("begin")]);
+    let old = rig.servers() - 1;
+    rig.server(old).expect([query("begin")]);
+    rig.server(old).send([complete("BEGIN"), ready('T')]);
+    client.expect([complete("BEGIN"), ready('T')]);
+    tell(&rig, Some("10.0.0.1"), Some("it does not answer"));
+    assert!(rig.server(old).is_open(), "it may be the primary again");
+    tell(&rig, Some("10.0.0.2"), None);
+    assert!(!rig.server(old).is_open());
+    client.expect([fatal("08006", "the cluster has another primary")]);
+}
+
+#[test]
+fn the_same_primary_keeps_its_servers() {
+    let rig = rig();
+    let client = rig.client();
+    client.send([query("begin")]);
+    let old = rig.servers() - 1;
+    rig.server(old).expect([query("begin")]);
+    rig.server(old).send([complete("BEGIN"), ready('T')]);
+    tell(&rig, Some("10.0.0.1"), Some("a moment"));
+    tell(&rig, Some("10.0.0.1"), None);
+    assert!(rig.server(old).is_open());
+    client.send([query("commit")]);
+    rig.server(old).expect([query("commit")]);
+    rig.server(old).send([done("COMMIT")]);
+    client.expect([complete("BEGIN"), ready('T'), done("COMMIT")]);
+}

@@ -1,0 +1,281 @@
+//! One node of a cluster: a connection that is kept open, and the question that is asked on it.
+//!
+//! The connection is open before it is needed: a node whose connections are all in use can still be
+//! asked. When PostgreSQL ends it, the node is asked again at once, on a new one.
+
+use std::{future, io, net::IpAddr, sync::Arc, sync::atomic::Ordering, time::Duration};
+
+use ::cluster::{Fact, Lsn, NodeId, Obstacle, Receiver, Role, Sample};
+use engine::settings::Target;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+    sync::mpsc,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tokio_postgres::{
+    Client, NoTls, SimpleQueryMessage, SimpleQueryRow, config::SslMode, error::SqlState,
+};
+use wire::secret::Secret;
+
+use super::{Answer, Watched};
+use crate::cold::{controller::Controller, handshake};
+use net::tls::TlsStream;
+
+/// One row: system identifier, is it in recovery, name of the present WAL file, position in the
+/// WAL, timelines of the control file, timeline of a streaming WAL receiver.
+///
+/// The control file has the timeline of the last checkpoint, which may be older than the promotion;
+/// the name of a primary's WAL file has the present one.
+const QUESTION: &str = "SELECT s.system_identifier, r.recovery, CASE WHEN r.recovery THEN NULL ELSE \
+    pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) END, CASE WHEN r.recovery THEN \
+    pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_flush_lsn() END, \
+    c.timeline_id, m.min_recovery_end_timeline, (SELECT w.received_tli FROM \
+    pg_catalog.pg_stat_wal_receiver w WHERE w.status = 'streaming') FROM \
+    (SELECT pg_catalog.pg_is_in_recovery() AS recovery) r, pg_catalog.pg_control_system() s, \
+    pg_catalog.pg_control_checkpoint() c, pg_catalog.pg_control_recovery() m";
+
+/// The digits of a timeline in the name of a WAL file.
+const TIMELINE_DIGITS: usize = 8;
+
+/// The shortest time between two questions.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+
+/// An open connection; dropping it closes it.
+struct Kept {
+    client: Client,
+    /// Ends when PostgreSQL closes the connection.
+    task: JoinHandle<()>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Asks the node again and again, forever.
+pub(super) async fn keep(
+    controller: Controller,
+    watched: Arc<Watched>,
+    at: usize,
+    answers: mpsc::UnboundedSender<Answer>,
+) {
+    let patience = watched.configured.health_timeout;
+    let mut kept = None;
+    loop {
+        let asked_at = controller.now();
+        let question = ask(&controller, &watched, at, &mut kept);
+        let fact = match timeout(patience, question).await {
+            Ok(fact) => fact,
+            Err(_) => {
+                kept = None;
+                Fact::Silent
+            }
+        };
+        let answer = Answer { node: NodeId(at as u16), fact, asked_at };
+        if answers.send(answer).is_err() {
+            return;
+        }
+        sleep(PAUSE_MIN).await;
+        let pause = Duration::from_micros(watched.pauses[at].load(Ordering::Relaxed));
+        tokio::select! {
+            () = sleep(pause.saturating_sub(PAUSE_MIN)) => {}
+            () = watched.wakes[at].notified() => {}
+            () = ended(&mut kept) => kept = None,
+        }
+    }
+}
+
+/// Returns when PostgreSQL has closed the kept connection; never, if there is none.
+async fn ended(kept: &mut Option<Kept>) {
+    match kept {
+        // However the task ends, the connection is closed.
+        Some(kept) => drop((&mut kept.task).await),
+        None => future::pending().await,
+    }
+}
+
+async fn ask(
+    controller: &Controller,
+    watched: &Watched,
+    at: usize,
+    kept: &mut Option<Kept>,
+) -> Fact {
+    if let Some(own) = kept {
+        match question(&own.client).await {
+            Ok(sample) => return Fact::Seen(sample),
+            // An error that says nothing about the connection is an answer.
+            Err(Failure::Postgres(error)) if error.code().is_some() && !own.client.is_closed() => {
+                return fact_of(&error);
+            }
+            Err(Failure::Unexpected(what)) => return Fact::Unasked(Obstacle::Error(what)),
+            Err(Failure::Postgres(_) | Failure::Io(_)) => *kept = None,
+        }
+    }
+    let opened = match open(controller, watched, at).await {
+        Ok(opened) => opened,
+        Err(failure) => return failure.fact(),
+    };
+    let asked = question(&opened.client).await;
+    match asked {
+        Ok(sample) => {
+            *kept = Some(opened);
+            Fact::Seen(sample)
+        }
+        Err(failure) => failure.fact(),
+    }
+}
+
+/// Why a node was not asked.
+enum Failure {
+    Io(io::Error),
+    Postgres(tokio_postgres::Error),
+    Unexpected(String),
+}
+
+impl Failure {
+    fn fact(self) -> Fact {
+        match self {
+            Self::Io(error) => fact_of_io(&error),
+            Self::Postgres(error) => fact_of(&error),
+            Self::Unexpected(what) => Fact::Unasked(Obstacle::Error(what)),
+        }
+    }
+}
+
+fn fact_of_io(error: &io::Error) -> Fact {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::NotFound => Fact::Refused,
+        // No route, or a full backlog: the network or the machine does not answer.
+        _ => Fact::Silent,
+    }
+}
+
+fn fact_of(error: &tokio_postgres::Error) -> Fact {
+    let Some(code) = error.code() else {
+        let source = std::error::Error::source(error);
+        return match source.and_then(|source| source.downcast_ref::<io::Error>()) {
+            Some(error) => fact_of_io(error),
+            None if error.is_closed() => Fact::Refused,
+            None => Fact::Unasked(Obstacle::Error(error.to_string())),
+        };
+    };
+    if *code == SqlState::CANNOT_CONNECT_NOW {
+        return Fact::Unready;
+    }
+    Fact::Unasked(if *code == SqlState::TOO_MANY_CONNECTIONS {
+        Obstacle::Full
+    } else if *code == SqlState::ADMIN_SHUTDOWN || *code == SqlState::CRASH_SHUTDOWN {
+        Obstacle::SessionEnded
+    } else {
+        let said = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
+        Obstacle::Error(said)
+    })
+}
+
+async fn open(controller: &Controller, watched: &Watched, at: usize) -> Result<Kept, Failure> {
+    let node = &watched.configured.nodes[at];
+    match Target::new(&node.host, node.port) {
+        Target::Unix(path) => {
+            let stream = UnixStream::connect(path).await.map_err(Failure::Io)?;
+            log_in(controller, watched, stream).await
+        }
+        Target::Abstract(name) => {
+            use std::os::linux::net::SocketAddrExt as _;
+            let address = std::os::unix::net::SocketAddr::from_abstract_name(name);
+            let stream = address
+                .and_then(|address| std::os::unix::net::UnixStream::connect_addr(&address))
+                .and_then(|stream| {
+                    stream.set_nonblocking(true)?;
+                    UnixStream::from_std(stream)
+                });
+            log_in(controller, watched, stream.map_err(Failure::Io)?).await
+        }
+        Target::Tcp(host, port) => {
+            let ip = resolve(controller, &host).await?;
+            let mut stream = TcpStream::connect((ip, port)).await.map_err(Failure::Io)?;
+            stream.set_nodelay(true).map_err(Failure::Io)?;
+            let tls = match controller.0.shared.tls().servers.clone() {
+                Some(context) => handshake::negotiate(&mut stream, &host, &context)
+                    .await
+                    .map_err(Failure::Unexpected)?,
+                None => None,
+            };
+            match tls {
+                Some(tls) => {
+                    let stream = TlsStream::new(stream, Box::new(tls), Vec::new());
+                    log_in(controller, watched, stream).await
+                }
+                None => log_in(controller, watched, stream).await,
+            }
+        }
+    }
+}
+
+async fn resolve(controller: &Controller, host: &str) -> Result<IpAddr, Failure> {
+    if let Ok(ip) = host.parse() {
+        return Ok(ip);
+    }
+    let found = controller.0.dns.resolver.lookup_ip(host).await;
+    let found = found.map_err(|error| Failure::Unexpected(format!("DNS: {error}")))?;
+    found.iter().next().ok_or_else(|| Failure::Unexpected(format!("{host} has no address")))
+}
+
+async fn log_in<S>(controller: &Controller, watched: &Watched, stream: S) -> Result<Kept, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let configured = &watched.configured;
+    let mut settings = tokio_postgres::Config::new();
+    settings.user(&*configured.user).dbname(&*configured.dbname).application_name("weir");
+    // The stream has TLS already, if it is to have it.
+    settings.ssl_mode(SslMode::Disable);
+    let stored = || match Secret::parse(controller.config().auth_file.users.get(&configured.user)?)
+    {
+        Secret::Plain(password) => Some(password),
+        Secret::Md5(_) | Secret::Scram(_) => None,
+    };
+    if let Some(password) = configured.password.clone().or_else(stored) {
+        settings.password(password);
+    }
+    let (client, connection) =
+        settings.connect_raw(stream, NoTls).await.map_err(Failure::Postgres)?;
+    // The next question finds out why it has ended.
+    let task = tokio::spawn(async move { drop(connection.await) });
+    Ok(Kept { client, task })
+}
+
+async fn question(client: &Client) -> Result<Sample, Failure> {
+    let messages = client.simple_query(QUESTION).await.map_err(Failure::Postgres)?;
+    let row = messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    row.and_then(sample).ok_or_else(|| Failure::Unexpected("it did not tell its state".to_owned()))
+}
+
+fn sample(row: &SimpleQueryRow) -> Option<Sample> {
+    let number = |at: usize| row.get(at).and_then(|text| text.parse::<u32>().ok());
+    // PostgreSQL prints it as a signed number.
+    let system = row.get(0)?.parse::<i64>().ok()?.cast_unsigned();
+    let is_in_recovery = row.get(1)? == "t";
+    let of_file = row.get(2).and_then(|name| name.get(..TIMELINE_DIGITS));
+    let of_file = of_file.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let received = number(6);
+    let (role, timeline) = if is_in_recovery {
+        let known = [number(4), number(5), received].into_iter().flatten().max()?;
+        (Role::Standby(received.map(|timeline| Receiver { timeline })), known)
+    } else {
+        (Role::Primary, of_file?)
+    };
+    // A standby that has replayed nothing yet has no position.
+    let wal = row.get(3).and_then(Lsn::parse).unwrap_or_default();
+    Some(Sample { system, timeline, role, wal })
+}

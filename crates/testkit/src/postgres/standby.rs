@@ -1,0 +1,96 @@
+//! Standbys: copies of a running server that follow it, and what happens to clusters.
+
+use std::fs;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Postgres, append};
+use crate::wait::eventually;
+use crate::{guest, scratch};
+
+/// The roles of a cluster: that of the standbys, and that of the pooler.
+const ROLES: &str = "\
+CREATE ROLE copyist LOGIN REPLICATION PASSWORD 'copyist-secret';
+CREATE ROLE weir LOGIN PASSWORD 'weir-secret';
+GRANT pg_monitor TO weir";
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Postgres {
+    /// Makes and starts a primary, and so many standbys that stream from it.
+    pub fn start_cluster(standbys: usize) -> Vec<Self> {
+        let primary = Self::start();
+        primary.sql("postgres", ROLES);
+        let standbys: Vec<_> = (0..standbys).map(|_| primary.standby()).collect();
+        eventually("all standbys stream", PATIENCE, || {
+            let count = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
+            let wanted = standbys.len().to_string();
+            (primary.sql("postgres", count)[0][0].as_ref() == Some(&wanted)).then_some(())
+        });
+        std::iter::once(primary).chain(standbys).collect()
+    }
+
+    /// Makes and starts a copy that follows this server.
+    fn standby(&self) -> Self {
+        let folder = scratch::folder("pg");
+        let data = folder.join("data");
+        let output = guest::command(self.version.program("pg_basebackup"))
+            .arg("-D")
+            .arg(&data)
+            .args(["-d", &self.source(), "-R", "-X", "stream", "-c", "fast", "--no-sync"])
+            .current_dir(&folder)
+            .output()
+            .expect("cannot run pg_basebackup");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let port = scratch::free_port();
+        let place = format!("port = {port}\nunix_socket_directories = '{}'\n", folder.display());
+        append(&data.join("postgresql.conf"), &place);
+        let standby = Self::at(self.version, folder, port);
+        standby.launch();
+        standby
+    }
+
+    /// Returns the connection string for standbys of this server.
+    fn source(&self) -> String {
+        let port = self.port;
+        format!("host=127.0.0.1 port={port} user=copyist password=copyist-secret")
+    }
+
+    /// Makes this standby a primary, and waits until it is one.
+    pub fn promote(&self) {
+        assert_eq!(self.sql("postgres", "SELECT pg_promote()")[0][0].as_deref(), Some("t"));
+    }
+
+    /// Has this standby follow another server, without a restart.
+    pub fn follow(&self, primary: &Self) {
+        let source = primary.source();
+        self.sql("postgres", &format!("ALTER SYSTEM SET primary_conninfo = '{source}'"));
+        self.sql("postgres", "SELECT pg_reload_conf()");
+    }
+
+    /// Stops all processes of the server with SIGSTOP, so that nothing answers any more.
+    pub fn freeze(&self) {
+        self.is_frozen.store(true, Ordering::Relaxed);
+        self.signal_all("STOP");
+    }
+
+    /// Continues a frozen server.
+    pub fn thaw(&self) {
+        self.signal_all("CONT");
+        self.is_frozen.store(false, Ordering::Relaxed);
+    }
+
+    fn signal_all(&self, signal: &str) {
+        // All of them have the data folder as working folder.
+        let data = self.folder.join("data");
+        for process in fs::read_dir("/proc").expect("the list of processes").flatten() {
+            let is_one = fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == data);
+            if is_one {
+                // It may have ended meanwhile.
+                let pid = process.file_name();
+                let _ = Command::new("kill").args(["-s", signal]).arg(pid).status();
+            }
+        }
+    }
+}

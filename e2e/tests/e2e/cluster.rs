@@ -1,0 +1,225 @@
+//! One address for a cluster: server connections follow the primary, wherever it is.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testkit::{Pooler, Postgres, RawClient, Setup, Table, eventually};
+
+use crate::support;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A pooler before these nodes, which are called a, b, c, with the database `app`.
+fn setup(nodes: &[&Postgres], keys: &str) -> Setup {
+    let names = ["a", "b", "c"].into_iter().zip(nodes);
+    let list = names.map(|(name, node)| format!("{name}=127.0.0.1:{}", node.port()));
+    let list = list.collect::<Vec<_>>().join(", ");
+    Pooler::before(nodes[0])
+        .set("pool_mode", "auto")
+        .cluster("main", &format!("nodes='{list}' password=weir-secret {keys}"))
+        .database_at("app", "cluster=main dbname=postgres")
+}
+
+fn cluster(standbys: usize) -> Vec<Postgres> {
+    let nodes = Postgres::start_cluster(standbys);
+    nodes[0].sql("postgres", "CREATE TABLE acts (node int, act text); GRANT ALL ON acts TO app");
+    nodes
+}
+
+/// Waits until SHOW NODES has these states.
+#[track_caller]
+fn until_nodes_are(pooler: &Pooler, states: &[&str]) -> Table {
+    eventually(&format!("the nodes are {states:?}"), PATIENCE, || {
+        let nodes = pooler.admin("SHOW NODES");
+        (nodes.column("state") == states).then_some(nodes)
+    })
+}
+
+/// Returns the port of the node that serves the client.
+fn node_of(client: &mut RawClient) -> u16 {
+    client.value("SHOW port").parse().expect("a port")
+}
+
+/// Waits until these standbys have replayed so many acts.
+#[track_caller]
+fn until_replayed(standbys: &[&Postgres], acts: &str) {
+    for standby in standbys {
+        eventually(&format!("{acts} acts are replayed"), PATIENCE, || {
+            let count = standby.sql("postgres", "SELECT count(*) FROM acts");
+            (count[0][0].as_deref() == Some(acts)).then_some(())
+        });
+    }
+}
+
+fn write(client: &mut RawClient, act: &str) {
+    client.rows(&format!("INSERT INTO acts VALUES (inet_server_port(), '{act}')"));
+}
+
+#[test]
+fn clients_follow_a_promotion_without_an_error() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(2);
+    let [a, b, c] = &nodes[..] else { unreachable!("three nodes") };
+    let pooler = setup(&[a, b, c], "").start();
+    let mut idle = pooler.client("app");
+    idle.rows("SET work_mem = '7MB'");
+    write(&mut idle, "before");
+    assert_eq!(node_of(&mut idle), a.port());
+    until_nodes_are(&pooler, &["writable", "readable", "readable"]);
+    until_replayed(&[b, c], "1");
+
+    a.stop();
+    // A client that asks meanwhile waits for the next primary.
+    let mut waiting = pooler.client("app");
+    let asking = thread::spawn(move || {
+        write(&mut waiting, "meanwhile");
+        node_of(&mut waiting)
+    });
+    let nodes = until_nodes_are(&pooler, &["down", "unfit", "unfit"]);
+    assert_eq!(nodes.column("reason")[0], "connections are refused");
+    let promoted = Instant::now();
+    b.promote();
+    assert_eq!(asking.join().expect("it is served"), b.port());
+    // Twice `sample_interval`, and the time for a new server.
+    assert!(promoted.elapsed() < Duration::from_secs(3), "{:?}", promoted.elapsed());
+    assert_eq!(node_of(&mut idle), b.port());
+    assert_eq!(idle.value("SHOW work_mem"), "7MB", "the session goes on");
+    write(&mut idle, "after");
+
+    // The old primary comes back on its old timeline, and accepts writes.
+    a.launch();
+    c.follow(b);
+    let nodes = until_nodes_are(&pooler, &["false primary", "writable", "readable"]);
+    assert_eq!(nodes.column("timeline"), ["1", "2", "2"]);
+    assert_eq!(nodes.column("reason")[0], "timeline 1, and timeline 2 exists");
+    let mut others: Vec<_> = (0..4).map(|_| pooler.client("app")).collect();
+    others.iter_mut().for_each(|client| write(client, "behind"));
+    let port = b.port();
+    let count = "SELECT count(*), count(DISTINCT node) FROM acts WHERE node IS NOT NULL";
+    assert_eq!(b.sql("postgres", count)[0][0].as_deref(), Some("7"));
+    assert_eq!(a.sql("postgres", count)[0][0].as_deref(), Some("1"), "nothing went to the old one");
+    assert_eq!(
+        idle.value(&format!("SELECT bool_and(node = {port}) FROM acts WHERE act = 'behind'")),
+        "t"
+    );
+
+    let failovers = pooler.admin("SHOW FAILOVERS");
+    assert_eq!(failovers.column("from_node"), ["", "a"]);
+    assert_eq!(failovers.column("to_node"), ["a", "b"]);
+    assert_eq!(failovers.column("new_timeline"), ["1", "2"]);
+    let clusters = pooler.admin("SHOW CLUSTERS");
+    assert_eq!((clusters.only("primary"), clusters.only("timeline")), ("b", "2"));
+    let events = pooler.admin("SHOW EVENTS");
+    let lost = events.column("event").iter().filter(|event| **event == "primary lost").count();
+    assert!(lost >= 1, "{events:?}");
+}
+
+#[test]
+fn without_a_primary_clients_are_told_why_and_other_databases_are_served() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let other = format!("host=127.0.0.1 port={} dbname=postgres", b.port());
+    let pooler = setup(&[a, b], "failover_wait=1").database_at("other", &other).start();
+    let mut client = pooler.client("app");
+    write(&mut client, "before");
+    let mut elsewhere = pooler.client("other");
+    a.stop();
+    until_nodes_are(&pooler, &["down", "unfit"]);
+    let began = Instant::now();
+    let error = client.query("SELECT 1").error.expect("there is no primary");
+    assert_eq!((error.severity(), error.code()), ("FATAL", "57P03"));
+    assert_eq!(
+        error.message(),
+        "cluster main has no primary: primary a is lost: connections are refused"
+    );
+    assert!(began.elapsed() >= Duration::from_millis(900), "{:?}", began.elapsed());
+    assert_eq!(elsewhere.value("SELECT 1"), "1");
+    assert_eq!(pooler.client("other").value("SELECT 2"), "2");
+    // The same node again: it has the same timeline.
+    a.launch();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    assert_eq!(node_of(&mut pooler.client("app")), a.port());
+}
+
+#[test]
+fn a_frozen_primary_gets_nothing_when_another_is_promoted() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let pooler = setup(&[a, b], "sample_interval=0.2").start();
+    let mut busy = pooler.client("app");
+    busy.rows("BEGIN");
+    write(&mut busy, "in a transaction");
+    let mut idle = pooler.client("app");
+    write(&mut idle, "before");
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    a.freeze();
+    let frozen = Instant::now();
+    let asking = thread::spawn(move || {
+        // Sent to the frozen node, or to its successor; it is not sent to both.
+        let _ = idle.query("INSERT INTO acts VALUES (inet_server_port(), 'in flight')");
+    });
+    until_nodes_are(&pooler, &["down", "unfit"]);
+    b.promote();
+    let mut fresh = pooler.client("app");
+    write(&mut fresh, "after");
+    assert_eq!(node_of(&mut fresh), b.port());
+    assert!(frozen.elapsed() < Duration::from_secs(8), "{:?}", frozen.elapsed());
+    let outcome = busy.query("COMMIT");
+    assert!(outcome.error.is_some(), "its transaction is lost");
+    asking.join().expect("it is told");
+    a.thaw();
+    until_nodes_are(&pooler, &["false primary", "writable"]);
+    for _ in 0..10 {
+        assert_eq!(node_of(&mut pooler.client("app")), b.port());
+    }
+}
+
+#[test]
+fn ended_sessions_are_no_failover() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let pooler = setup(&[a, b], "").start();
+    let mut client = pooler.client("app");
+    write(&mut client, "before");
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    for _ in 0..10 {
+        for node in [a, b] {
+            node.sql(
+                "postgres",
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                 WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+            );
+        }
+        eventually("a client is served", PATIENCE, || {
+            let mut client = pooler.login("app", "app", "app-secret").ok()?;
+            client.query("SELECT 1").error.is_none().then_some(())
+        });
+    }
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    assert_eq!(pooler.admin("SHOW FAILOVERS").column("to_node"), ["a"]);
+}
+
+#[test]
+fn a_node_of_another_cluster_is_not_used() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let stranger = Postgres::start_cluster(0).remove(0);
+    let pooler = setup(&[&stranger, a, b], "").start();
+    let nodes = until_nodes_are(&pooler, &["unfit", "writable", "readable"]);
+    assert!(nodes.column("reason")[0].starts_with("system identifier "), "{nodes:?}");
+    assert_eq!(node_of(&mut pooler.client("app")), a.port());
+}
