@@ -20,46 +20,13 @@ mod closure;
 mod queries;
 #[cfg(test)]
 mod tests;
-
-use std::collections::HashSet;
-
-use foldhash::fast::FixedState;
+pub(crate) mod view;
 
 use crate::catalog::closure::{Closure, Kind, Object, Uses};
-use crate::name::Name;
-use crate::names::digest;
 use crate::reads::body::{Code, body};
 
 pub use queries::{CHANGES, Part};
-
-/// The dangerous names of a database.
-#[derive(Clone, Debug, Default)]
-pub struct CatalogView {
-    names: HashSet<u64, FixedState>,
-    operators: HashSet<u64, FixedState>,
-    /// A dangerous name has letters beyond ASCII. A client may write them in another encoding, so
-    /// all such names in a text count as dangerous.
-    beyond_ascii: bool,
-}
-
-impl CatalogView {
-    pub(crate) fn has_name(&self, name: &Name) -> bool {
-        self.names.contains(&name.digest()) || self.beyond_ascii && !name.as_bytes().is_ascii()
-    }
-
-    pub(crate) fn has_operator(&self, operator: &[u8]) -> bool {
-        !self.operators.is_empty() && self.operators.contains(&digest(operator))
-    }
-
-    /// Returns the number of dangerous names.
-    pub fn len(&self) -> usize {
-        self.names.len() + self.operators.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
+pub use view::CatalogView;
 
 /// Rows of the catalogs, from which a view is made.
 #[derive(Debug, Default)]
@@ -139,8 +106,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// (kind, oid, what it uses, definition). What it uses is a list as `funcid 1574,opno 96`, with
-    /// the words of a node tree.
+    /// (kind, oid, uses, definition). The uses are a list as `funcid 1574,opno 96`, with the words
+    /// of a node tree.
     fn add_uses(&mut self, row: &Row<'_>) -> Result<(), BadRow> {
         let [kind, oid, list, definition] = row else { return Err(BadRow) };
         let kind = match *kind {

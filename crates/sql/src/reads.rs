@@ -16,31 +16,21 @@
 pub(crate) mod body;
 mod hint;
 pub(crate) mod node;
-mod refusal;
 mod statement;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod verdict;
 
 use core::ops::Range;
 
-use crate::catalog::CatalogView;
+use crate::catalog::view::CatalogView;
 use crate::reads::statement::Statement;
 use crate::signs::{Seen, Signs};
 use crate::walk::{Part, walk};
 
 pub use hint::{Hint, hint};
-pub use refusal::Refusal;
-
-/// Where a text may run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// One statement that reads, outside a transaction block.
-    Read,
-    /// BEGIN or START TRANSACTION with READ ONLY. All of the transaction may run on a standby.
-    ReadOnlyTransaction,
-    Refused(Refusal),
-}
+pub use verdict::{Refusal, Verdict};
 
 /// A verdict and the token that decided it.
 #[derive(Clone, Debug, PartialEq, Eq)]

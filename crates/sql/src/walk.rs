@@ -26,7 +26,7 @@ pub(crate) enum Part<'a> {
     Unclear,
 }
 
-/// What is known at the end of a text.
+/// The facts known at the end of a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walked {
     /// See [`Lexer::is_certain`].

@@ -1,4 +1,4 @@
-//! What is dangerous because it uses something that is.
+//! Finds the objects that use a dangerous one, directly or through others.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,7 +28,7 @@ pub(super) struct Object {
     pub(super) uses: Uses,
 }
 
-/// What an object uses: exactly these objects, and any with these names.
+/// The objects that an object uses: exactly these, and any with these names.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     pub(super) objects: Vec<(Kind, u32)>,
@@ -40,7 +40,7 @@ pub(super) struct Uses {
 #[derive(Debug, Default)]
 pub(super) struct Closure {
     objects: Vec<Object>,
-    /// What rows of their own say: the object may come later.
+    /// Uses from rows of their own, whose object may come later.
     also: Vec<((Kind, u32), Uses, bool)>,
 }
 

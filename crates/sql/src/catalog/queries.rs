@@ -10,7 +10,7 @@ pub enum Part {
     Operators,
     Relations,
     Types,
-    /// What aggregates, views, policies, partitions and types use.
+    /// The uses of aggregates, views, policies, partitions and types.
     Uses,
 }
 

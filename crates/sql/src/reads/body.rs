@@ -1,9 +1,9 @@
-//! What the body of a function or the definition of a view may do, and the names in it.
+//! Judges the body of a function or the definition of a view, and collects the names in it.
 
 use crate::names::digest;
 use crate::reads::node::{SettingCall, refusal_of_name};
-use crate::reads::refusal::Refusal;
 use crate::reads::statement::LockWords;
+use crate::reads::verdict::Refusal;
 use crate::scanner::scan_either;
 use crate::signs::Signs;
 use crate::walk::{Part, walk};

@@ -5,7 +5,7 @@
 //! rows in them. The end-to-end test `sql::catalog` compares the list with the servers.
 
 use crate::names::Names;
-use crate::reads::refusal::Refusal;
+use crate::reads::verdict::Refusal;
 
 /// Not among them: `now()` and other clocks, `random()`, the current user, the database's name.
 const TELLS: &str = "\

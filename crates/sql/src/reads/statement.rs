@@ -12,10 +12,9 @@
 //! Within a statement a few words decide wherever they stand. They may also be names of columns
 //! (`SELECT share FROM t`, `SELECT x.update`), which then costs the primary a read.
 
-use crate::reads::Verdict;
 use crate::reads::node::{SettingCall, refusal_of_name};
-use crate::reads::refusal::Refusal;
 use crate::reads::transaction::Begin;
+use crate::reads::verdict::{Refusal, Verdict};
 use crate::walk::Part;
 
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! The modes of BEGIN and START TRANSACTION.
 
-use crate::reads::refusal::Refusal;
+use crate::reads::verdict::Refusal;
 
 /// A BEGIN that is being read. Any unknown word makes it a transaction for the primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

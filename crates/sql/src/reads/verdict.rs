@@ -1,4 +1,14 @@
-//! Why a text runs on the primary.
+//! Where a text may run, and why it runs on the primary.
+
+/// Where a text may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// One statement that reads, outside a transaction block.
+    Read,
+    /// BEGIN or START TRANSACTION with READ ONLY. All of the transaction may run on a standby.
+    ReadOnlyTransaction,
+    Refused(Refusal),
+}
 
 /// A reason for the primary, as SHOW ROUTES counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
