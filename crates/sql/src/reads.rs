@@ -16,6 +16,8 @@
 pub(crate) mod body;
 mod hint;
 pub(crate) mod node;
+#[cfg(test)]
+mod recorded;
 mod statement;
 #[cfg(test)]
 mod tests;

@@ -10,48 +10,7 @@ use sql::{
 use testkit::Postgres;
 
 /// Objects that look harmless in a text, and some that are.
-const OBJECTS: &str = "\
-CREATE SEQUENCE numbers_seq; \
-CREATE TABLE plain (id serial, v text); \
-CREATE UNLOGGED TABLE fast (id int); \
-CREATE FUNCTION vol() RETURNS int LANGUAGE sql VOLATILE AS 'SELECT 1'; \
-CREATE FUNCTION vol(int, int) RETURNS int LANGUAGE sql VOLATILE AS 'SELECT 1'; \
-CREATE FUNCTION liar() RETURNS bigint LANGUAGE sql STABLE AS $$SELECT nextval('numbers_seq')$$; \
-CREATE FUNCTION locker() RETURNS int LANGUAGE plpgsql IMMUTABLE AS \
-  $$BEGIN PERFORM pg_advisory_lock(1); RETURN 1; END$$; \
-CREATE FUNCTION builder(text) RETURNS int LANGUAGE plpgsql STABLE AS \
-  $$DECLARE n int; BEGIN EXECUTE $1 INTO n; RETURN n; END$$; \
-CREATE FUNCTION honest(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 + 1'; \
-CREATE FUNCTION careful(int) RETURNS text LANGUAGE plpgsql STABLE AS \
-  $$DECLARE t text; BEGIN SELECT v INTO t FROM plain WHERE id = $1; RETURN t; END$$; \
-CREATE FUNCTION atomic() RETURNS int LANGUAGE sql STABLE BEGIN ATOMIC SELECT vol(); END; \
-CREATE FUNCTION overloaded(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1'; \
-CREATE FUNCTION overloaded(text) RETURNS int LANGUAGE sql VOLATILE AS 'SELECT 1'; \
-CREATE VIEW drawn AS SELECT nextval('numbers_seq') AS n; \
-CREATE VIEW outer_drawn AS SELECT n + 1 AS n FROM drawn; \
-CREATE VIEW fine AS SELECT honest(id) AS id, overloaded(id) FROM plain; \
-CREATE VIEW locking AS SELECT locker() AS x; \
-CREATE VIEW activity AS SELECT pid FROM pg_stat_activity; \
-CREATE VIEW sizes AS SELECT pg_database_size(oid) FROM pg_database; \
-CREATE VIEW tenants AS SELECT v FROM plain WHERE v = current_setting('app.tenant', true); \
-CREATE VIEW memory AS SELECT current_setting('work_mem') AS v; \
-CREATE VIEW waiting AS SELECT v FROM plain FOR UPDATE; \
-CREATE OPERATOR <!> (FUNCTION = vol, LEFTARG = int, RIGHTARG = int); \
-CREATE OPERATOR <+> (FUNCTION = int4pl, LEFTARG = int, RIGHTARG = int); \
-CREATE VIEW by_operator AS SELECT 1 <!> 2 AS x; \
-CREATE AGGREGATE gather(int) (SFUNC = vol, STYPE = int); \
-CREATE VIEW by_aggregate AS SELECT gather(id) FROM plain; \
-CREATE TABLE guarded (id int); \
-CREATE POLICY guard ON guarded USING (vol() = id); \
-CREATE TABLE shared_rows (tenant text); \
-CREATE POLICY by_tenant ON shared_rows USING (tenant = current_setting('app.tenant')); \
-CREATE DOMAIN checked AS int CHECK (vol(VALUE, 1) > 0); \
-CREATE DOMAIN simple AS int CHECK (VALUE > 0); \
-CREATE TABLE parts (id int) PARTITION BY RANGE (id); \
-CREATE UNLOGGED TABLE parts_1 PARTITION OF parts FOR VALUES FROM (1) TO (10); \
-CREATE TABLE whole (id int) PARTITION BY RANGE (id); \
-CREATE TABLE whole_1 PARTITION OF whole FOR VALUES FROM (1) TO (10); \
-CREATE MATERIALIZED VIEW stored AS SELECT liar() AS n";
+const OBJECTS: &str = include_str!("objects.sql");
 
 #[test]
 fn only_names_that_hide_no_danger_may_go_to_a_standby() {
