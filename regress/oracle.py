@@ -11,9 +11,9 @@ HARMLESS = {"random", "random_normal", "clock_timestamp", "timeofday", "gen_rand
             "uuidv7"}
 # Functions of PostgreSQL's own that tell of the node, or of this one process.
 NODE = re.compile(
-    r"^(pg_stat_|pg_statio_|txid_|inet_|pg_.*(wal|xlog|recovery|snapshot|replication|backend|lock|xact|"
+    r"^(pg_stat_|pg_statio_|txid_|inet_server_|inet_client_|pg_.*(wal|xlog|recovery|snapshot|replication|backend|lock|xact|"
     r"prepared|cursor|setting|size|filepath|filenode|_ls_|_read_|control|conf|postmaster|temp|tablespace_"
-    r"|logfile|sequence|shmem|timezone_names|timezone_abbrevs|memory|config|hba|ident|promote|sleep|"
+    r"|logfile|sequence|shmem|timezone_names|timezone_abbrevs|memory|config|hba|promote|sleep|"
     r"notif|listening|origin|safe|blocking|progress|available|logical|physical|current_|last_|"
     r"next|export|show|visible_in|_io)|version$|current_setting$|mxid_age$|lastval$|currval$)")
 SAME = re.compile(r"_is_visible$|^pg_get_serial_sequence$|^pg_get_.*def|^pg_client_encoding$")
@@ -30,6 +30,7 @@ class Oracle:
         self.operators = {}
         for row in facts["functions"]:
             self.functions.setdefault(row["name"], []).append(row)
+        self.numbers = {row["oid"]: row for row in facts["functions"]}
         for row in facts["relations"]:
             self.relations.setdefault(row["name"], []).append(row)
         for row in facts["operators"]:
@@ -102,21 +103,27 @@ class Oracle:
 
     def find_function(self, name):
         found = set()
+        for row in self.functions.get(name, [{"name": name, "volatile": False, "own": True}]):
+            found |= self.of_row(row)
+        return found
+
+    def of_row(self, row):
+        name, found = row["name"], set()
         if NODE.search(name) and not SAME.search(name):
             found.add(f"node: {name}()")
         if "advisory" in name:
             found.add(f"lock: {name}()")
-        for row in self.functions.get(name, []):
-            if row["volatile"] and not (row["own"] and name in HARMLESS):
-                found.add(f"volatile: {name}()")
-            if row["own"]:
-                continue
-            if row["language"] == "sql":
-                found |= {f"{name}(): {one}" for one in self.of_source(row["source"])}
-            elif row["language"] == "plpgsql":
-                found |= {f"{name}(): {one}" for one in self.of_plpgsql(row["source"])}
-            for part in row["parts"] or []:
-                found |= self.of_function(part)
+        if row["volatile"] and not (row["own"] and name in HARMLESS):
+            found.add(f"volatile: {name}()")
+        if row["own"]:
+            return found
+        if row["language"] == "sql":
+            found |= {f"{name}(): {one}" for one in self.of_source(row["source"])}
+        elif row["language"] == "plpgsql":
+            found |= {f"{name}(): {one}" for one in self.of_plpgsql(row["source"])}
+        for part in row["parts"] or []:
+            # Exactly that function, and not others of its name.
+            found |= self.of_row(self.numbers[part])
         return found
 
     def of_relation(self, name):
@@ -201,10 +208,10 @@ def last(names):
 # Facts as JSON, one query each.
 FACTS = {
     "functions": """
-        SELECT p.proname AS name, p.provolatile = 'v' AS volatile, l.lanname AS language,
+        SELECT p.oid::int8 AS oid, p.proname AS name, p.provolatile = 'v' AS volatile, l.lanname AS language,
           p.oid < 16384 AS own,
           CASE WHEN p.oid >= 16384 THEN coalesce(pg_get_function_sqlbody(p.oid), p.prosrc) END AS source,
-          (SELECT array_agg(s.proname) FROM pg_aggregate a, unnest(ARRAY[aggtransfn, aggfinalfn,
+          (SELECT array_agg(s.oid::int8) FROM pg_aggregate a, unnest(ARRAY[aggtransfn, aggfinalfn,
             aggcombinefn, aggserialfn, aggdeserialfn, aggmtransfn, aggminvtransfn, aggmfinalfn]::oid[])
             f(oid) JOIN pg_proc s ON s.oid = f.oid WHERE a.aggfnoid = p.oid AND p.oid >= 16384) AS parts
         FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang

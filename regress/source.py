@@ -102,6 +102,8 @@ def fetch(cache, wanted):
     for version in sorted(set(offered), key=rank, reverse=True):
         folder = cache / f"archive-{version}"
         folder.mkdir(exist_ok=True)
+        if kept := next(folder.glob("*.orig.tar.*"), None):
+            return version, kept
         say(f"fetching the source of {PACKAGE} {version}")
         source = ["apt-get", *options, "source", "--download-only", f"{PACKAGE}={version}"]
         done = subprocess.run(source, cwd=folder, capture_output=True, text=True, check=False)

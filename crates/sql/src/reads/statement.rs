@@ -144,6 +144,8 @@ impl Statement {
     fn explain(&mut self, part: Part<'_>) -> Result<(), Refusal> {
         let word = match part {
             Part::Word(word) => word.as_bytes(),
+            // An option in quotes.
+            Part::Quoted(_) => return Err(Refusal::Command),
             _ => b"",
         };
         if matches!(word, b"analyze" | b"analyse") {

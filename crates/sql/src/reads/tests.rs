@@ -86,6 +86,7 @@ fn explain_without_analyze_reads() {
             "EXPLAIN (COSTS) DECLARE c CURSOR FOR SELECT 1",
             "EXPLAIN EXPLAIN SELECT 1",
             "EXPLAIN 1",
+            "EXPLAIN (COSTS off, \"analyze\") SELECT 1",
             "EXPLAIN EXECUTE a",
             "EXPLAIN CREATE TABLE t AS EXECUTE a",
         ],

@@ -4,7 +4,7 @@ CREATE TABLE plain (id serial, v text);
 CREATE UNLOGGED TABLE fast (id int);
 CREATE FUNCTION vol() RETURNS int LANGUAGE sql VOLATILE AS 'SELECT 1';
 CREATE FUNCTION vol(int, int) RETURNS int LANGUAGE sql VOLATILE AS 'SELECT 1';
-CREATE FUNCTION liar() RETURNS bigint LANGUAGE sql STABLE AS $$SELECT nextval('numbers_seq')$$;
+CREATE FUNCTION liar() RETURNS bigint LANGUAGE sql STABLE AS $$SELECT nextval('public.numbers_seq')$$;
 CREATE FUNCTION locker() RETURNS int LANGUAGE plpgsql IMMUTABLE AS  $$BEGIN PERFORM pg_advisory_lock(1);
 RETURN 1;
 END$$;
