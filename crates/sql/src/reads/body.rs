@@ -46,8 +46,7 @@ pub(crate) fn body(text: &[u8], code: Code) -> Result<Body, Refusal> {
     let mut setting = SettingCall::None;
     let walked = walk(text, true, |part, place| {
         let raw = text.get(place.start..place.end.min(text.len())).unwrap_or_default();
-        let string = matches!(part, Part::String).then_some(raw);
-        setting = setting.argument(matches!(part, Part::Symbol(b'(')), string)?;
+        setting = setting.next(part, raw)?;
         let name = match part {
             Part::Word(name) => {
                 locks = locks.next(name.as_bytes())?;
@@ -70,6 +69,9 @@ pub(crate) fn body(text: &[u8], code: Code) -> Result<Body, Refusal> {
         body.names.push(name.digest());
         refusal_of_name(name.as_bytes()).map_or(Ok(()), Err)
     })?;
+    if setting != SettingCall::None {
+        return Err(Refusal::Node);
+    }
     if !walked.is_certain || walked.has_backslash {
         return Err(Refusal::Unclear);
     }

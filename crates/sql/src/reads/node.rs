@@ -6,6 +6,7 @@
 
 use crate::names::Names;
 use crate::reads::verdict::Refusal;
+use crate::walk::Part;
 
 /// Not among them: `now()` and other clocks, `random()`, the current user, the database's name.
 const TELLS: &str = "\
@@ -66,25 +67,45 @@ pub(crate) fn refusal_of_name(name: &[u8]) -> Option<Refusal> {
 }
 
 /// Follows calls of `current_setting`. A server's own settings depend on the node. A custom setting
-/// of an application (`app.tenant`) is one of the session, which Weir sets on each server.
+/// of an application (`app.tenant`) is one of the session, which Weir sets on each server. Its name
+/// must be a literal and nothing else: `'app.tenant'` or `'app.tenant'::text`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SettingCall {
     #[default]
     None,
-    /// The name has come.
+    /// The function's name has come.
     Named,
     /// Its parenthesis is open.
     Opened,
+    /// The setting's name has come.
+    Literal,
+    /// Within `::`.
+    Cast,
+    /// After `::text`.
+    Typed,
 }
 
 impl SettingCall {
-    /// Takes the parenthesis after the name, or the first argument as written.
-    pub(crate) fn argument(self, is_opening: bool, string: Option<&[u8]>) -> Result<Self, Refusal> {
-        match (self, string) {
-            (Self::None, _) => Ok(Self::None),
-            (Self::Named, None) if is_opening => Ok(Self::Opened),
-            (Self::Opened, Some(string)) if is_custom(string) => Ok(Self::None),
-            (Self::Named | Self::Opened, _) => Err(Refusal::Node),
+    /// Takes the next token, which is written as `raw`.
+    pub(crate) fn next(self, part: Part<'_>, raw: &[u8]) -> Result<Self, Refusal> {
+        match (self, part) {
+            (Self::None, _) | (Self::Literal | Self::Typed, Part::Symbol(b',' | b')')) => {
+                Ok(Self::None)
+            }
+            (Self::Named, Part::Symbol(b'(')) => Ok(Self::Opened),
+            (Self::Opened, Part::String) if is_custom(raw) => Ok(Self::Literal),
+            (Self::Literal | Self::Cast, Part::Symbol(b':')) => Ok(Self::Cast),
+            (Self::Cast, Part::Word(name)) if name.as_bytes() == b"text" => Ok(Self::Typed),
+            (
+                Self::Named | Self::Opened | Self::Literal | Self::Cast | Self::Typed,
+                Part::Word(_)
+                | Part::Quoted(_)
+                | Part::String
+                | Part::Number
+                | Part::Operator(_)
+                | Part::Symbol(_)
+                | Part::Unclear,
+            ) => Err(Refusal::Node),
         }
     }
 }

@@ -183,9 +183,7 @@ impl Statement {
 
     /// Takes a token within a query.
     fn inner(&mut self, part: Part<'_>, raw: &[u8]) -> Result<(), Refusal> {
-        let string = matches!(part, Part::String).then_some(raw);
-        let is_opening = matches!(part, Part::Symbol(b'('));
-        self.setting = self.setting.argument(is_opening, string)?;
+        self.setting = self.setting.next(part, raw)?;
         let name = match part {
             Part::Word(name) => {
                 let word = name.as_bytes();
