@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full nightly binary sim fuzz fuzz-sessions bench count setup setup-demo setup-drivers drivers release regress install deb extension install-extension test-extension setup-extension
+.PHONY: help demo test test-full nightly binary sim fuzz fuzz-sessions bench count setup setup-demo setup-drivers drivers release regress route-diff install deb extension install-extension test-extension setup-extension
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -24,6 +24,7 @@ help:
 	@echo "make drivers the drivers' own test suites, direct and through Weir (ARGS='--quick')"
 	@echo "make regress PostgreSQL's own suites through Weir, beside the direct run (ARGS=--quick;"
 	@echo "             ARGS='--mode auto': with a hostile client between any two transactions)"
+	@echo "make route-diff  which reads may run on a standby, beside PostgreSQL's parser (ARGS=--quick)"
 	@echo "make install the program, its man page, systemd's units and a first configuration"
 	@echo "             (PREFIX=/usr/local SYSCONFDIR=/etc DESTDIR=)"
 	@echo "make extension  the library weir for PostgreSQL, which tells Weir what a session holds"
@@ -86,6 +87,9 @@ drivers: setup-drivers release
 
 regress: setup
 	@regress/run $(ARGS)
+
+route-diff: setup
+	@regress/route-diff $(ARGS)
 
 BUILT = $(abspath $(or $(CARGO_TARGET_DIR),target))
 export PREFIX SYSCONFDIR DESTDIR

@@ -4,6 +4,7 @@ The archive comes from Debian by a private apt configuration; what is installed 
 the machine stays as it is. Everything is kept in a cache folder outside the tree.
 """
 
+import functools
 import os
 import re
 import shutil
@@ -89,40 +90,36 @@ def cached_archive(cache, wanted):
 
 
 def fetch(cache, wanted):
-    """The source package of the wanted version, or the newest there is. The mirror may list a version
-    whose files it lacks."""
+    """The source package of the wanted version, or the newest that can be fetched."""
     options = apt_options(cache)
     run_quietly(["apt-get", *options, "update"], cache)
     listing = run_quietly(["apt-cache", *options, "showsrc", "--only-source", PACKAGE], cache)
     offered = re.findall(r"^Version: (\S+)$", listing, re.MULTILINE)
     if not offered:
         raise SystemExit(f"regress: Debian offers no source of {PACKAGE}")
-    failure = None
-    while offered:
-        version = wanted if wanted in offered else newest(offered)
-        offered = [other for other in offered if other != version]
-        if cached := cached_archive(cache, version):
-            return cached
+    # The index may name a version whose archive is no longer there.
+    rank = lambda version: (version == wanted, KEY(version))
+    for version in sorted(set(offered), key=rank, reverse=True):
         folder = cache / f"archive-{version}"
         folder.mkdir(exist_ok=True)
+        if kept := next(folder.glob("*.orig.tar.*"), None):
+            return version, kept
         say(f"fetching the source of {PACKAGE} {version}")
         source = ["apt-get", *options, "source", "--download-only", f"{PACKAGE}={version}"]
-        try:
-            run_quietly(source, folder)
-        except SystemExit as error:
-            failure = failure or error
-            continue
-        return version, next(folder.glob("*.orig.tar.*"))
-    raise failure
+        done = subprocess.run(source, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return version, next(folder.glob("*.orig.tar.*"))
+        say(f"it cannot be had: {(done.stderr.splitlines() or ['?'])[-1]}")
+        shutil.rmtree(folder)
+    raise SystemExit(f"regress: no source of {PACKAGE} can be fetched")
 
 
-def newest(versions):
-    best = versions[0]
-    for version in versions[1:]:
-        later = ["dpkg", "--compare-versions", version, "gt", best]
-        if subprocess.run(later, check=False).returncode == 0:
-            best = version
-    return best
+def compare_versions(one, other):
+    later = ["dpkg", "--compare-versions", one, "gt", other]
+    return 1 if subprocess.run(later, check=False).returncode == 0 else -1
+
+
+KEY = functools.cmp_to_key(compare_versions)
 
 
 def apt_options(cache):

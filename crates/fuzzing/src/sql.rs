@@ -1,8 +1,10 @@
 //! Any text, under either kind of strings: what is seen in it does not depend on where it is cut,
 //! nothing hides a statement from what stands before or behind it, and parts that are said to be
-//! statements and names are.
+//! statements and names are. A text that may run on a standby is one statement without a word that
+//! writes or locks and without a dangerous name.
 
-use ::sql::{Cache, Scanner, Seen, Signs, identifier, scan, scan_either, statements};
+use ::sql::{Cache, Catalog, CatalogPart, CatalogView, Scanner, Seen, Signs, Verdict};
+use ::sql::{hint, identifier, read_verdict, scan, scan_either, statements};
 
 use crate::cuts::Cuts;
 use crate::rng::Rng;
@@ -21,6 +23,41 @@ pub fn sql(text: &[u8]) {
     let mut cache = Cache::new(1, 2);
     assert_eq!([cache.scan(text), cache.scan(text), scan_either(text)], [either; 3]);
     assert!(identifier(text).len() <= 63);
+    reads(text);
+}
+
+/// Nothing that writes or locks is a read, whatever stands before or after it.
+fn reads(text: &[u8]) {
+    hint(text);
+    let view = view();
+    let reading = read_verdict(text, scan_either(text), Some(&view));
+    assert!(reading.cause.start <= reading.cause.end && reading.cause.end <= text.len());
+    if matches!(reading.verdict, Verdict::Refused(_)) {
+        return;
+    }
+    for (before, after) in [
+        ("DELETE FROM t;", ""),
+        ("", "\n;SELECT 1"),
+        ("", "\nFOR SHARE"),
+        ("", "\ninto t"),
+        ("", "\ndanger"),
+        ("", "\n<!>"),
+        ("", "\n\"danger\""),
+    ] {
+        let more = [before.as_bytes(), text, after.as_bytes()].concat();
+        let verdict = read_verdict(&more, scan_either(&more), Some(&view)).verdict;
+        assert!(matches!(verdict, Verdict::Refused(_)), "with {before}{after}");
+    }
+}
+
+/// A function and an operator are dangerous.
+fn view() -> CatalogView {
+    let mut catalog = Catalog::default();
+    let function = [Some("20000"), Some("danger"), Some("t"), Some("sql"), None];
+    let operator = [Some("20001"), Some("<!>"), Some("20000")];
+    catalog.add(CatalogPart::Functions, &function).expect("a row");
+    catalog.add(CatalogPart::Operators, &operator).expect("a row");
+    catalog.view()
 }
 
 fn in_pieces(text: &[u8], standard: bool, mut cuts: Cuts) -> Seen {

@@ -14,6 +14,9 @@
 //!
 //! [`literals`] returns a text's strings. PostgreSQL may read some of them as the time of parsing.
 //!
+//! [`read_verdict`] decides whether a text may run on a standby, with the names that a
+//! [`CatalogView`] holds. Here, too, a doubt leads to the primary.
+//!
 //! It is not a parser. The lexer finds tokens exactly (PostgreSQL's manual, "Lexical Structure";
 //! `scan.l` where the manual is silent), since a misread quote would hide all that follows. A few
 //! rules decide what the tokens mean; `judge` has the list.
@@ -33,7 +36,8 @@
 //! State that is set in this way is not found. The same holds for state that no view of PostgreSQL
 //! shows, such as a library that a function in C has loaded.
 //!
-//! Invariant: no byte can make it panic, and only [`Cache::new`] allocates memory.
+//! Invariant: no byte can make it panic, and for a text it allocates no memory. [`Cache::new`] does,
+//! and [`Catalog`], which is made of a database's catalogs.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -42,6 +46,7 @@
 )]
 
 mod cache;
+mod catalog;
 mod functions;
 mod identifier;
 mod judge;
@@ -52,17 +57,21 @@ mod mark;
 mod name;
 mod names;
 mod normalize;
+mod reads;
 mod scanner;
 mod signals;
 mod signs;
 mod statements;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 pub use cache::Cache;
+pub use catalog::{BadRow, CHANGES, Catalog, CatalogView, Part as CatalogPart};
 pub use identifier::identifier;
 pub use literals::literals;
 pub use normalize::normalize;
+pub use reads::{Hint, Reading, Refusal, Verdict, hint, read_verdict};
 pub use scanner::{Scanner, scan, scan_either};
 pub use signals::{Process, SignalCall, signal_call};
 pub use signs::{Seen, Signs};

@@ -24,6 +24,13 @@ impl Name {
         Self { bytes: [0; LEN_MAX], len: 0 }
     }
 
+    /// Returns a name as the catalogs have it.
+    pub(crate) fn of(name: &[u8]) -> Self {
+        let mut this = Self::new();
+        this.push_while(name, Some);
+        this
+    }
+
     pub(crate) fn clear(&mut self) {
         self.begin([0; BLOCK], 0);
     }

@@ -1,5 +1,6 @@
 //! What the crate `sql` says of texts, beside what PostgreSQL does with them. No pooler takes part.
 
+mod catalog;
 mod lexing;
 mod names;
 mod regress;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::{Scanner, identifier, scan, statements};
+use crate::{Scanner, Verdict, hint, identifier, read_verdict, scan, scan_either, statements};
 
 /// Complete tokens: they stay the same between any others. Random sequences of them are valid far
 /// more often than random bytes.
@@ -123,5 +123,28 @@ proptest! {
             let signs = scan(&text[part.range.clone()], true).signs;
             prop_assert!(whole.contains(signs), "{:?} in {:?}", signs, whole);
         }
+    }
+
+    #[test]
+    fn a_read_is_one_statement_whatever_stands_beside_it(text in texts()) {
+        let verdict = |text: &[u8]| read_verdict(text, scan_either(text), None).verdict;
+        hint(&text);
+        let reading = read_verdict(&text, scan_either(&text), None);
+        prop_assert!(reading.cause.start <= reading.cause.end && reading.cause.end <= text.len());
+        if let Verdict::Refused(_) = reading.verdict {
+            return Ok(());
+        }
+        for (before, after) in [
+            ("DELETE FROM t;", ""),
+            ("", "\n; DELETE FROM t"),
+            ("", "\nFOR UPDATE"),
+            ("SELECT 1;", ""),
+            ("", "\npg_is_in_recovery"),
+        ] {
+            let more = [before.as_bytes(), &text, after.as_bytes()].concat();
+            prop_assert!(matches!(verdict(&more), Verdict::Refused(_)), "{before}{after}");
+        }
+        let same = [b"/* a */ ;", &text[..], b"\n; -- a"].concat();
+        prop_assert_eq!(verdict(&same), reading.verdict);
     }
 }

@@ -1,0 +1,176 @@
+//! The names of a database that make a text one for the primary.
+//!
+//! A [`Catalog`] collects rows of PostgreSQL's catalogs ([`Part::query`] has the queries), and
+//! [`Catalog::view`] finds out which functions, operators and relations are dangerous on a standby:
+//!
+//! * sequences, unlogged and foreign tables
+//! * functions with a volatile overload, but a few of PostgreSQL's own (`random()`)
+//! * functions whose source locks, writes, tells of the node, or runs SQL that it does not show
+//! * functions in a language that is not read here, unless PostgreSQL calls them in C
+//! * functions, operators, aggregates, views, types, and tables with policies or partitions that
+//!   use any of these
+//!
+//! A [`CatalogView`] holds their names without schemas, as digests. So `search_path` has no say, and
+//! a column with the name of a sequence costs the primary a read.
+//!
+//! Not found: input functions of types and casts, if a text does not name the type. A function in C
+//! that is declared STABLE is believed.
+
+mod closure;
+mod queries;
+#[cfg(test)]
+mod tests;
+pub(crate) mod view;
+
+use crate::catalog::closure::{Closure, Kind, Object, Uses};
+use crate::reads::body::{Code, body};
+
+pub use queries::{CHANGES, Part};
+pub use view::CatalogView;
+
+/// Rows of the catalogs, from which a view is made.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    closure: Closure,
+}
+
+/// A row that no query of [`Part`] returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRow;
+
+type Row<'a> = [Option<&'a str>];
+
+impl Catalog {
+    /// Adds a row of [`Part::query`]. The order of the rows does not matter.
+    pub fn add(&mut self, part: Part, row: &Row<'_>) -> Result<(), BadRow> {
+        match part {
+            Part::Functions => self.add_function(row),
+            Part::Operators => self.add_operator(row),
+            Part::Relations => self.add_relation(row),
+            Part::Types => self.add_type(row),
+            Part::Uses => self.add_uses(row),
+        }
+    }
+
+    /// Finds the dangerous names.
+    pub fn view(mut self) -> CatalogView {
+        self.closure.close();
+        let mut view = CatalogView::default();
+        for object in self.closure.dangerous() {
+            match object.kind {
+                Kind::Operator => view.operators.insert(object.name),
+                Kind::Function | Kind::Relation | Kind::Type => view.names.insert(object.name),
+            };
+            view.beyond_ascii |= object.is_beyond_ascii;
+        }
+        view
+    }
+
+    /// (oid, name, is volatile, language, source)
+    fn add_function(&mut self, row: &Row<'_>) -> Result<(), BadRow> {
+        let [oid, Some(name), volatile, Some(language), source] = row else { return Err(BadRow) };
+        let mut object = Object::new(Kind::Function, number(*oid)?, name);
+        let is_own = object.oid < FIRST_USER_OID;
+        object.is_dangerous = match (*volatile, *language) {
+            (Some("t"), _) => !(is_own && HARMLESS.contains(name)),
+            (_, "internal" | "c") => false,
+            (_, "sql" | "plpgsql") => object.uses.read(source.unwrap_or_default(), Code::Routine),
+            _ => true,
+        };
+        self.closure.add(object);
+        Ok(())
+    }
+
+    /// (oid, name, function)
+    fn add_operator(&mut self, row: &Row<'_>) -> Result<(), BadRow> {
+        let [oid, Some(name), function] = row else { return Err(BadRow) };
+        let mut object = Object::new(Kind::Operator, number(*oid)?, name);
+        object.uses.objects.push((Kind::Function, number(*function)?));
+        self.closure.add(object);
+        Ok(())
+    }
+
+    /// (oid, name, is dangerous)
+    fn add_relation(&mut self, row: &Row<'_>) -> Result<(), BadRow> {
+        let [oid, Some(name), dangerous] = row else { return Err(BadRow) };
+        let mut object = Object::new(Kind::Relation, number(*oid)?, name);
+        object.is_dangerous = *dangerous == Some("t");
+        self.closure.add(object);
+        Ok(())
+    }
+
+    /// (oid, name)
+    fn add_type(&mut self, row: &Row<'_>) -> Result<(), BadRow> {
+        let [oid, Some(name)] = row else { return Err(BadRow) };
+        self.closure.add(Object::new(Kind::Type, number(*oid)?, name));
+        Ok(())
+    }
+
+    /// (kind, oid, uses, definition). The uses are a list as `funcid 1574,opno 96`, with the words
+    /// of a node tree.
+    fn add_uses(&mut self, row: &Row<'_>) -> Result<(), BadRow> {
+        let [kind, oid, list, definition] = row else { return Err(BadRow) };
+        let kind = match *kind {
+            Some("function") => Kind::Function,
+            Some("relation") => Kind::Relation,
+            Some("type") => Kind::Type,
+            _ => return Err(BadRow),
+        };
+        let mut uses = Uses::default();
+        for one in list.unwrap_or_default().split(',').filter(|one| !one.is_empty()) {
+            let (word, oid) = one.split_once(' ').ok_or(BadRow)?;
+            let of = match word {
+                "funcid" | "opfuncid" | "aggfnoid" | "winfnoid" | "hashfuncid" => Kind::Function,
+                "opno" | "eqop" | "sortop" => Kind::Operator,
+                "relid" => Kind::Relation,
+                _ => return Err(BadRow),
+            };
+            let oid = number(Some(oid))?;
+            // 0: PostgreSQL looks it up when it plans the query. `opno` tells then.
+            // `current_setting` is judged by the definition, which shows the setting's name.
+            if oid != 0 && !CURRENT_SETTING.contains(&oid) {
+                uses.objects.push((of, oid));
+            }
+        }
+        let is_dangerous = match definition {
+            Some(definition) => uses.read(definition, Code::Definition),
+            None => false,
+        };
+        self.closure.add_uses((kind, number(*oid)?), uses, is_dangerous);
+        Ok(())
+    }
+}
+
+/// Objects below come with PostgreSQL.
+const FIRST_USER_OID: u32 = 16_384;
+
+const CURRENT_SETTING: [u32; 2] = [2_077, 3_294];
+
+/// PostgreSQL's volatile functions that a standby may run: they draw numbers and read clocks.
+const HARMLESS: [&str; 7] = [
+    "clock_timestamp",
+    "gen_random_uuid",
+    "random",
+    "random_normal",
+    "timeofday",
+    "uuidv4",
+    "uuidv7",
+];
+
+fn number(text: Option<&str>) -> Result<u32, BadRow> {
+    text.and_then(|text| text.parse().ok()).ok_or(BadRow)
+}
+
+impl Uses {
+    /// Adds the names of a text. Returns whether the text is dangerous by itself.
+    fn read(&mut self, text: &str, code: Code) -> bool {
+        match body(text.as_bytes(), code) {
+            Ok(body) => {
+                self.names.extend(body.names);
+                self.operators.extend(body.operators);
+                false
+            }
+            Err(_) => true,
+        }
+    }
+}
