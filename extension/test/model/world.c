@@ -32,15 +32,17 @@ typedef struct Scenario {
     int requests; /* of each client */
     Order order;
     bool lingers;
+    bool blocks; /* client 1's transaction ends when client 2 has its answer */
 } Scenario;
 
 static const Scenario scenarios[] = {
-    {"rest", 2, 2, 2, ORDER_NONE, false},
-    {"recall", 1, 2, 2, ORDER_RECALL_AND_ADMIT, false},
-    {"reuse", 2, 2, 2, ORDER_REUSE, false},
-    {"linger", 2, 2, 2, ORDER_NONE, true},
-    {"linger-three", 3, 3, 1, ORDER_NONE, true},
-    {"linger-recall", 2, 2, 1, ORDER_RECALL_AND_ADMIT, true},
+    {"rest", 2, 2, 2, ORDER_NONE, false, false},
+    {"three", 1, 3, 2, ORDER_NONE, false, false},
+    {"recall", 1, 2, 2, ORDER_RECALL_AND_ADMIT, false, false},
+    {"reuse", 2, 2, 2, ORDER_REUSE, false, false},
+    {"linger", 2, 2, 2, ORDER_NONE, true, false},
+    {"linger-blocked", 3, 3, 1, ORDER_NONE, true, true},
+    {"linger-recall", 2, 2, 1, ORDER_RECALL_AND_ADMIT, true, false},
 };
 
 typedef enum Letter {
@@ -86,7 +88,14 @@ static int answers_wanted[CLIENTS_MAX];
 static bool
 is_answered(int client)
 {
-    return sockets[client].closed || sockets[client].answered >= answers_wanted[client];
+    return sockets[client].closed ||
+           (answers_wanted[client] > 0 && sockets[client].answered >= answers_wanted[client]);
+}
+
+static bool
+has_asked(int client)
+{
+    return answers_wanted[client] > 0;
 }
 
 static void
@@ -164,6 +173,8 @@ answer(int me, uint32_t place, uint32_t generation)
     if (sockets[socket].unread > 0) {
         sockets[socket].unread--;
         model_step();
+        if (scenario->blocks && socket == 1)
+            model_wait(is_answered, 2);
         sockets[socket].answered++;
         model_note("backend %d answers client %d", me, socket);
     }
@@ -361,7 +372,7 @@ weir_main(int unused)
     (void) unused;
     for (int client = 0; client < scenario->clients; client++)
         admit(&lobby, client, (uint32_t) client);
-    model_step();
+    model_wait(has_asked, 0);
     handle_mail(&lobby);
     if (scenario->order != ORDER_NONE) {
         wanted_elsewhere = scenario->order == ORDER_REUSE;
