@@ -308,7 +308,9 @@ set_activity(Lobby *lobby, uint32_t me, LobbyActivity activity)
         store32(&line->activity, activity);
 }
 
-/* A backend other than `me` that does this; -1: none. Nothing is counted, so a death leaves no trace. */
+/*
+ * A backend other than `me` that does this; -1: none. A shared count would be wrong after a death.
+ */
 static int
 find_other(const Lobby *lobby, uint32_t me, LobbyActivity activity)
 {
@@ -381,7 +383,8 @@ lobby_admit(Lobby *lobby, uint32_t place)
     uint32_t generation = lobby_generation_of(word);
     uint64_t armed = make_word(LOBBY_ARMED, 0, generation);
 
-    if (at == NULL || word != make_word(LOBBY_TAKEN, 0, generation) || !swap(&at->word, word, armed))
+    if (at == NULL || word != make_word(LOBBY_TAKEN, 0, generation) ||
+        !swap(&at->word, word, armed))
         return false;
     if (set_entry(lobby, EPOLL_CTL_ADD, place, generation))
         return true;

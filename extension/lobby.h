@@ -2,8 +2,8 @@
  * lobby.h: what the backends of one pool and Weir share: a file in memory and an epoll set.
  *
  * No header of PostgreSQL's is used here, so that test/model can compile lobby.c by itself. Both
- * sides use the same functions: a backend those of "A backend's side", Weir (and the test's harness)
- * those of "Weir's side".
+ * sides use the same functions: a backend those of "A backend's side", and Weir those of "Weir's
+ * side".
  *
  * The file has a header, a line of 64 bytes for each backend and for each place, and a window for
  * each place. A place is the record of one client, a *guest*. Its state word says which process may
@@ -145,8 +145,8 @@ extern void lobby_leave(Lobby *lobby, uint32_t me);
 extern void lobby_sleep(Lobby *lobby, uint32_t me);
 
 /*
- * Begins to serve a guest, which it has claimed or for which it has lingered. The backend that is to
- * be woken, since it lingers and no other sleeps; -1: none.
+ * Begins to serve a guest, which it has claimed or for which it has lingered. Returns the backend
+ * that has to be woken, since it lingers and no other sleeps; -1: none.
  */
 extern int lobby_serve(Lobby *lobby, uint32_t me);
 

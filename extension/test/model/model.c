@@ -1,7 +1,7 @@
 /*
  * model.c: runs a scenario again and again, each time with another order of the processes' steps.
  *
- * The plain order is: a process runs until it has to wait, then the next one in turn. A run deviates
+ * The plain order is: a process runs until it has to wait, then the next one in turn. A run differs
  * from it by at most `--delays` delays: one delay passes over one process that could run. At every
  * step each mortal process may be killed, at most `--kills` times a run. All such runs are made.
  *

@@ -67,14 +67,14 @@ static bool kicked[BACKENDS_MAX];
 static int client_at[PLACES];      /* -1: none */
 static uint32_t generation_at[PLACES];
 static bool recalled;              /* a backend was asked for place 0 and has not answered */
-static bool wanted_elsewhere;      /* ORDER_REUSE: the first client to come back changes its place */
+static bool wanted_elsewhere;      /* ORDER_REUSE: the client of place 0 gets another place */
 
 static Lobby
 view(int row)
 {
     Lobby lobby;
-    const char *why = lobby_open(&lobby, memory, lobby_size((uint32_t) scenario->backends, PLACES), 0, BASE,
-                                 held[row], PLACES);
+    size_t size = lobby_size((uint32_t) scenario->backends, PLACES);
+    const char *why = lobby_open(&lobby, memory, size, 0, BASE, held[row], PLACES);
 
     if (why != NULL)
         model_fail("%s", why);

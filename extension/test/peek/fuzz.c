@@ -1,5 +1,5 @@
 /*
- * fuzz.c: peek.c on tables of bytes, and on random bytes. It is built with AddressSanitizer, and each
+ * fuzz.c: peek.c on tables of bytes, and on random bytes. It is built with AddressSanitizer. Each
  * input lies at the end of a block of its own, so reading beyond it is found.
  *
  *   fuzz SECONDS [SEED]
