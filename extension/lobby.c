@@ -10,6 +10,7 @@
 #include "lobby.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/epoll.h>
 
 #ifdef LOBBY_MODEL
@@ -339,6 +340,17 @@ lobby_serve(Lobby *lobby, uint32_t me)
     return find_other(lobby, me, LOBBY_LINGERING);
 }
 
+bool
+lobby_called(Lobby *lobby, uint32_t me)
+{
+    LobbyBackend *line = lobby_backend(lobby, me);
+
+    if (line == NULL || load32(&line->called) == 0)
+        return false;
+    store32(&line->called, 0);
+    return true;
+}
+
 LobbyLinger
 lobby_linger(Lobby *lobby, uint32_t me, uint32_t place)
 {
@@ -372,7 +384,29 @@ lobby_take(Lobby *lobby, uint32_t place)
     generation = lobby_generation_of(word) + 1;
     if (generation == 0)
         generation = 1;
-    return swap(&at->word, word, make_word(LOBBY_TAKEN, 0, generation)) ? generation : 0;
+    if (!swap(&at->word, word, make_word(LOBBY_TAKEN, 0, generation)))
+        return 0;
+    /* Nothing of the guest before may be left. Weir writes its record next. */
+    at->request_us = 0;
+    at->transaction_us = 0;
+    at->transactions = 0;
+    at->queries = 0;
+    at->told = 0;
+    at->window_len = 0;
+    at->reason = 0;
+    return generation;
+}
+
+bool
+lobby_write_window(Lobby *lobby, uint32_t place, const void *bytes, size_t len)
+{
+    LobbyPlace *at = lobby_place(lobby, place);
+
+    if (at == NULL || len > LOBBY_WINDOW)
+        return false;
+    memcpy(lobby_window(lobby, place), bytes, len);
+    at->window_len = (uint32_t) len;
+    return true;
 }
 
 bool
@@ -488,4 +522,13 @@ lobby_lingers(const Lobby *lobby, uint32_t backend)
     const LobbyBackend *line = lobby_backend(lobby, backend);
 
     return line != NULL && load32(&line->activity) == LOBBY_LINGERING;
+}
+
+void
+lobby_call(Lobby *lobby, uint32_t backend)
+{
+    LobbyBackend *line = lobby_backend(lobby, backend);
+
+    if (line != NULL)
+        store32(&line->called, 1);
 }

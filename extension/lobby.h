@@ -62,7 +62,8 @@ typedef struct LobbyBackend {
     uint64_t transaction; /* number of the transaction that runs */
     uint64_t cancel;      /* number of the transaction to cancel; Weir writes it */
     uint64_t served;
-    uint64_t unused[2];
+    uint32_t called; /* Weir has sent a message */
+    uint32_t unused[3];
 } LobbyBackend;
 
 typedef enum LobbyState {
@@ -150,6 +151,9 @@ extern void lobby_sleep(Lobby *lobby, uint32_t me);
  */
 extern int lobby_serve(Lobby *lobby, uint32_t me);
 
+/* Whether Weir has sent a message since this was asked before. */
+extern bool lobby_called(Lobby *lobby, uint32_t me);
+
 typedef enum LobbyLinger {
     LINGER_STAY, /* another backend sleeps: wait for the guest that one has */
     LINGER_RELEASE
@@ -164,6 +168,9 @@ extern LobbyLinger lobby_linger_on(Lobby *lobby, uint32_t me, uint32_t place);
 
 /* FREE → TAKEN. The new generation; 0: the place is not free. */
 extern uint32_t lobby_take(Lobby *lobby, uint32_t place);
+
+/* Writes the window of a place that is TAKEN. False: it is too long. */
+extern bool lobby_write_window(Lobby *lobby, uint32_t place, const void *bytes, size_t len);
 
 /* TAKEN → ARMED. False: nothing has changed, or the set does not take it and it is TAKEN again. */
 extern bool lobby_admit(Lobby *lobby, uint32_t place);
@@ -198,5 +205,8 @@ extern LobbyLoss lobby_bury(Lobby *lobby, uint32_t backend, uint32_t place);
 extern void lobby_arm_again(Lobby *lobby, uint32_t backend);
 
 extern bool lobby_lingers(const Lobby *lobby, uint32_t backend);
+
+/* Called before a message is sent to a backend: one that serves without a pause looks at this. */
+extern void lobby_call(Lobby *lobby, uint32_t backend);
 
 #endif /* WEIR_LOBBY_H */
