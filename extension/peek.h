@@ -49,7 +49,7 @@ typedef struct PeekName {
     const unsigned char *name; /* in the bytes that were walked; not ended by a NUL */
 } PeekName;
 
-typedef struct Peek {
+struct Peek {
     PeekFirst first;
     PeekRest rest;
     PeekNames names;
@@ -62,7 +62,9 @@ typedef struct Peek {
     unsigned char last; /* code of the last whole message; 0: none */
     uint32_t count;    /* of `found` */
     PeekName found[PEEK_NAMES_MAX];
-} Peek;
+};
+
+typedef struct Peek Peek;
 
 extern void peek_walk(const unsigned char *bytes, size_t len, Peek *peek);
 

@@ -28,11 +28,11 @@ class Run:
             self.one(f"table: {group.name}", lambda group=group: steps(self, group))
         self.at(self.cluster, "case_")
 
-    def at(self, cluster, prefix):
+    def at(self, cluster, prefix, module=cases):
         """The cases whose names begin so, on that server."""
         self.cluster = cluster
-        for name, case in inspect.getmembers(cases, inspect.isfunction):
-            if case.__module__ == cases.__name__ and name.startswith(prefix):
+        for name, case in inspect.getmembers(module, inspect.isfunction):
+            if case.__module__ == module.__name__ and name.startswith(prefix):
                 self.one(name.removeprefix("case_"), lambda case=case: case(self))
 
     def one(self, name, test):
