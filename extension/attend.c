@@ -508,7 +508,7 @@ begin_to_attend(void)
     attend();
 }
 
-/* While another backend sleeps, nobody needs this one: it waits for its guest. True: it has come. */
+/* While another backend sleeps, this one waits for its guest. True: the guest has sent bytes. */
 static bool
 linger(void)
 {

@@ -215,7 +215,7 @@ compat_create_wait_set(int events)
 #endif
 }
 
-/* The number of this backend's latch, and the latch of a number that another process has written. */
+/* The number of this backend's latch, and the latch of a number from another process. */
 static inline uint32
 compat_latch_number(void)
 {
