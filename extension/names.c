@@ -76,7 +76,7 @@ static void
 need_memory(void)
 {
     if (named == NULL)
-        named = MemoryContextAllocZero(TopMemoryContext, NAMES_MAX * sizeof(Named));
+        named = MemoryContextAlloc(TopMemoryContext, NAMES_MAX * sizeof(Named));
     if (kept == NULL)
         kept = MemoryContextAlloc(TopMemoryContext, TEXT_MAX);
 }
