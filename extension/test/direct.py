@@ -97,7 +97,12 @@ def direct_a_client_gets_no_report_and_is_told_its_parameters(run):
 
 
 def direct_settings_follow_their_client(run):
-    with Lobby(run, backends=2) as pooler:
+    for backends in (1, 2):
+        settings_follow(run, backends)
+
+
+def settings_follow(run, backends):
+    with Lobby(run, backends) as pooler:
         clients = [pooler.client() for _ in range(5)]
         for number, client in enumerate(clients):
             ok(client.query(f"SET work_mem = '{number + 1}MB'"))
@@ -386,8 +391,9 @@ def direct_startup_parameters_are_the_clients_own(run):
 
 def direct_a_recalled_client_comes_back_with_its_state(run):
     with Lobby(run, backends=2) as pooler:
-        one, two = pooler.client(), pooler.client()
+        one = pooler.client()
         ok(one.query("SET app.kept = 'yes'"))
+        two = pooler.client()  # the second place
         ok(two.query("BEGIN"))
         for place in (0, 1):
             pooler.recall(place)
