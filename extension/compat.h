@@ -8,13 +8,16 @@
 
 #include "fmgr.h"
 #include "libpq/hba.h"
+#include "libpq/libpq.h"
 #include "mb/pg_wchar.h"
 #include "regex/regex.h"
 #include "storage/fd.h"
+#include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
+#include "utils/memutils.h"
 
 #if PG_VERSION_NUM < 150000
 #error "the library weir needs PostgreSQL 15 or later"
@@ -176,6 +179,57 @@ compat_setting(const char *name)
             return all[i];
     return NULL;
 #endif
+}
+
+/* All settings; the caller does not keep the array beyond its memory context. */
+static inline struct config_generic **
+compat_all_settings(int *count)
+{
+#if PG_VERSION_NUM >= 160000
+    return get_guc_variables(count);
+#else
+    *count = GetNumConfigOptions();
+    return get_guc_variables();
+#endif
+}
+
+/* Whether core has read more of the client's bytes than it has used. */
+static inline bool
+compat_has_input(void)
+{
+#if PG_VERSION_NUM >= 170000
+    return pq_buffer_remaining_data() > 0;
+#else
+    return pq_buffer_has_data();
+#endif
+}
+
+/* A set of the kind that core waits with for its client. */
+static inline WaitEventSet *
+compat_create_wait_set(int events)
+{
+#if PG_VERSION_NUM >= 170000
+    return CreateWaitEventSet(NULL, events);
+#else
+    return CreateWaitEventSet(TopMemoryContext, events);
+#endif
+}
+
+/* The number of this backend's latch, and the latch of a number from another process. */
+static inline uint32
+compat_latch_number(void)
+{
+#if PG_VERSION_NUM >= 170000
+    return (uint32) MyProcNumber;
+#else
+    return (uint32) MyProc->pgprocno;
+#endif
+}
+
+static inline Latch *
+compat_latch_of(uint32 number)
+{
+    return number < ProcGlobal->allProcCount ? &GetPGProcByNumber(number)->procLatch : NULL;
 }
 
 /* A function that SQL can call: the Makefile hides everything else. */

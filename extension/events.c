@@ -6,7 +6,7 @@
  * ProcessUtility_hook, also those that a function runs. With weir.unsupported = error the hook
  * refuses them.
  */
-#include "weir.h"
+#include "attend.h"
 #include "compat.h"
 
 #include "access/htup_details.h"
@@ -68,6 +68,16 @@ bool
 events_pending(void)
 {
     return pending != 0;
+}
+
+/* Forgets the events. True: one of them leaves what only this session has. */
+bool
+events_take(void)
+{
+    bool binds = (pending & ~(1 << EVENT_DISCARD)) != 0;
+
+    pending = 0;
+    return binds;
 }
 
 void
@@ -210,6 +220,8 @@ utility(PlannedStmt *planned, const char *query, bool readOnlyTree, ProcessUtili
     else
         standard_ProcessUtility(planned, query, readOnlyTree, context, params, environment, dest,
                                 completion);
+    if (nodeTag(statement) == T_DeallocateStmt || forgets_statements)
+        names_note_change();
     if (forgets_statements)
         statements_forget_all();
     if (forgets_numbers) {

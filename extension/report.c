@@ -7,7 +7,7 @@
  *
  * No error leaves report_send: what fails is reported as `u`.
  */
-#include "weir.h"
+#include "attend.h"
 #include "compat.h"
 
 #include "access/xact.h"
@@ -66,12 +66,37 @@ report_is_on(void)
     return core != NULL;
 }
 
+/* Sends a message behind the hook. */
+int
+report_put(char type, const char *body, size_t len)
+{
+    return core->putmessage(type, body, len);
+}
+
+void
+report_set_flush(int (*flush)(void))
+{
+    ours.flush = flush;
+}
+
+int
+report_flush(void)
+{
+    return core->flush();
+}
+
 static int
 put_message(char type, const char *body, size_t len)
 {
+    bool at_rest = type == 'Z' && len == 1 && body[0] == 'I';
+
     if (type == 'E')
         apply_note_error();
-    if (type == 'Z' && len == 1 && body[0] == 'I')
+    if (at_rest && last_len == 0)
+        attend_begin();
+    if (attend_put(type, at_rest) == PUT_SWALLOW)
+        return 0;
+    if (at_rest && !attend_has_guest())
         for (int i = 0; i < WEIR_REPEAT; i++)
             report_send();
     return core->putmessage(type, body, len);

@@ -60,3 +60,31 @@ text_escaped(Text *out, const char *bytes, size_t len)
         }
     }
 }
+
+/* Reads what text_escaped has written. False: it is not that, or it does not fit with its NUL. */
+bool
+text_unescape(const char *from, const char *end, char *to, size_t size)
+{
+    size_t len = 0;
+
+    for (; from < end; from++) {
+        unsigned char byte = (unsigned char) *from;
+
+        if (byte == '\\') {
+            if (end - from < 4)
+                return false;
+            byte = 0;
+            for (int i = 1; i <= 3; i++) {
+                if (from[i] < '0' || from[i] > '7')
+                    return false;
+                byte = byte * 8 + (from[i] - '0');
+            }
+            from += 3;
+        }
+        if (byte == '\0' || len + 1 >= size)
+            return false;
+        to[len++] = (char) byte;
+    }
+    to[len] = '\0';
+    return true;
+}

@@ -4,7 +4,7 @@
  * A session that does not ask for reports gets the parameters and nothing else: no hook, no
  * callback, no memory.
  */
-#include "weir.h"
+#include "attend.h"
 #include "compat.h"
 #include "supervisor.h"
 
@@ -24,6 +24,9 @@ extern WEIR_EXPORT void _PG_init(void);
 int weir_unsupported = UNSUPPORTED_PIN;
 char *weir_key = NULL;
 bool weir_client_address = true;
+
+char *weir_ticket = NULL;
+char *weir_control_socket = NULL;
 
 static int report_form = 0;
 static char *route = NULL;
@@ -63,11 +66,11 @@ check_unsupported(int *newval, void **extra, GucSource source)
 }
 
 static bool
-check_key(char **newval, void **extra, GucSource source)
+check_secret(char **newval, void **extra, GucSource source)
 {
     if (may_come_from(source))
         return true;
-    GUC_check_errdetail("\"weir.key\" can be set in the startup packet only.");
+    GUC_check_errdetail("This parameter can be set in the startup packet only.");
     return false;
 }
 
@@ -113,7 +116,19 @@ _PG_init(void)
                                &weir_key, "", PGC_BACKEND,
                                GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE |
                                    GUC_SUPERUSER_ONLY,
-                               check_key, NULL, show_nothing);
+                               check_secret, NULL, show_nothing);
+    DefineCustomStringVariable("weir.ticket",
+                               "By which Weir knows this backend on its control socket.",
+                               "A backend with a ticket serves the sockets of Weir's clients.",
+                               &weir_ticket, "", PGC_BACKEND,
+                               GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE |
+                                   GUC_SUPERUSER_ONLY,
+                               check_secret, NULL, show_nothing);
+    DefineCustomStringVariable("weir.control_socket",
+                               "The socket on which Weir awaits backends that serve its clients.",
+                               "Empty: weir/control in the data folder.",
+                               &weir_control_socket, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+                               NULL, NULL, NULL);
     DefineCustomEnumVariable("weir.unsupported",
                              "What becomes of statements that need a session of their own.",
                              "With \"error\" they are refused, in functions and triggers, too.",

@@ -51,10 +51,14 @@ typedef struct Text {
 extern void text_literal(Text *out, const char *literal);
 extern void text_escaped(Text *out, const char *bytes, size_t len);
 extern void text_item(Text *out, const char *letter);
+extern bool text_unescape(const char *from, const char *end, char *to, size_t size);
 
 /* report.c */
 extern void report_install(void);
 extern bool report_is_on(void);
+extern int report_put(char type, const char *body, size_t len);
+extern void report_set_flush(int (*flush)(void));
+extern int report_flush(void);
 
 /* settings.c */
 extern bool settings_write(Text *out);
@@ -62,6 +66,7 @@ extern bool settings_write(Text *out);
 /* events.c */
 extern void events_install(void);
 extern bool events_pending(void);
+extern bool events_take(void);
 extern void events_write(Text *out);
 extern void events_note_slot(void);
 

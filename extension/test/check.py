@@ -28,11 +28,11 @@ class Run:
             self.one(f"table: {group.name}", lambda group=group: steps(self, group))
         self.at(self.cluster, cases)
 
-    def at(self, cluster, module):
-        """The cases of a module, on that server."""
+    def at(self, cluster, module, prefix="case_"):
+        """The cases of a module whose names begin so, on that server."""
         self.cluster = cluster
         for name, case in inspect.getmembers(module, inspect.isfunction):
-            if case.__module__ == module.__name__ and name.startswith("case_"):
+            if case.__module__ == module.__name__ and name.startswith(prefix):
                 self.one(name.removeprefix("case_"), lambda case=case: case(self))
 
     def one(self, name, test):

@@ -140,9 +140,15 @@ class Cluster:
                 as_guest(command), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log,
             )
+        self.wait_until_ready()
+
+    def wait_until_ready(self):
+        """Also after a crash: then the line is in the log once more."""
+        self.starts = getattr(self, "starts", 0) + 1
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline and self.child.poll() is None:
-            if "ready to accept connections" in self.log.read_text(errors="replace"):
+            lines = self.log.read_text(errors="replace")
+            if lines.count("ready to accept connections") >= self.starts:
                 return
             time.sleep(0.05)
         self.stop()

@@ -1,0 +1,589 @@
+/*
+ * attend.c: serves the guests of a lobby, one transaction after the other.
+ *
+ * ReadyForQuery ends in a flush, which is the last thing before core reads the next message. If no
+ * transaction is open then, this file saves the guest's state, puts it at rest, and waits for
+ * another. It comes to core by the number of its socket: MyProcPort->sock. Within a transaction
+ * core reads and waits as ever.
+ *
+ *        ┌──────────── a transaction is over, nothing pins ───────────┐
+ *        ▼                                                            │
+ *   no guest ── event ── claim ── peek ── restore ──► guest attached ─┘
+ *     │  ▲                          │
+ *     │  └───────── returned ◄──────┘
+ *     └── LEAVE ──► home: an ordinary backend, until ENLIST
+ *
+ * A guest need not be put at rest while another backend sleeps: this one lingers with it.
+ * While no guest is attached, the socket is home's: an error that core raises then goes to Weir.
+ */
+#include "attend.h"
+#include "compat.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "peek.h"
+
+#include "access/xact.h"
+#include "commands/async.h"
+#include "libpq/libpq-be.h"
+#include "libpq/pqsignal.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/pmsignal.h"
+#include "storage/sinval.h"
+#include "tcop/tcopprot.h"
+#include "utils/backend_status.h"
+#include "utils/wait_event.h"
+
+typedef enum Phase {
+    PHASE_OFF,     /* no ticket, or no lobby */
+    PHASE_HOME,    /* an ordinary backend of Weir's */
+    PHASE_WAITING, /* in the lobby, without a guest */
+    PHASE_CLEARING, /* core runs an empty query of ours, before the guest's first message */
+    PHASE_SERVING
+} Phase;
+
+static Phase phase = PHASE_OFF;
+static Lobby lobby;
+static uint32 me;
+static LobbyBackend *line;
+
+static pgsocket home_socket;
+static WaitEventSet *home_set;
+static SockAddr home_address;
+
+/* The attached guest's. */
+static uint32 place;
+static uint32 generation;
+static bool owned = false; /* the place's state word says so */
+static bool pinned;
+
+/* A ReadyForQuery with status I has been written and not been flushed yet. */
+static bool at_rest = false;
+
+/* An unnamed statement may be left, and the next guest must not meet it. */
+static bool has_unnamed = false;
+
+/* The pair of sockets through which core gets the empty query. */
+static int clearing[2] = {-1, -1};
+
+static void attend(void);
+
+static void
+nothing(SIGNAL_ARGS)
+{
+}
+
+/* A transaction's number is told with the order to cancel it: a late order cancels nothing. */
+static void
+cancel(SIGNAL_ARGS)
+{
+    uint64 wanted = line != NULL ? __atomic_exchange_n(&line->cancel, 0, __ATOMIC_SEQ_CST) : 0;
+
+    if (wanted == 0 || (phase == PHASE_SERVING && wanted == line->transaction))
+        StatementCancelHandler(postgres_signal_arg);
+}
+
+static void
+leave_at_exit(int code, Datum unused)
+{
+    if (phase != PHASE_OFF)
+        lobby_leave(&lobby, me);
+}
+
+static const char *
+map(const Welcome *welcome)
+{
+    struct stat facts;
+    void *memory;
+    uint32 *held;
+    const char *why;
+
+    if (fstat(welcome->memory, &facts) != 0 || facts.st_size < 8192)
+        return "the lobby's file cannot be used";
+    memory = mmap(NULL, facts.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, welcome->memory, 0);
+    if (memory == MAP_FAILED)
+        return "the lobby's file cannot be mapped";
+    held = calloc(LOBBY_PLACES_MAX, sizeof(uint32));
+    why = held == NULL ? "there is no memory"
+                       : lobby_open(&lobby, memory, facts.st_size, welcome->set,
+                                    (int) welcome->base, held, LOBBY_PLACES_MAX);
+    if (why == NULL && lobby_backend(&lobby, welcome->line) == NULL)
+        why = "the lobby has no line of that number";
+    if (why == NULL && (welcome->base < max_safe_fds || welcome->base > 1 << 30 ||
+                        welcome->base + lobby.places > sysconf(_SC_OPEN_MAX)))
+        why = "the process may have too few descriptors";
+    if (why != NULL)
+        munmap(memory, facts.st_size);
+    return why;
+}
+
+/* Connects to Weir, and enters its lobby at the flush that follows. */
+static bool
+begin(void *unused)
+{
+    Welcome welcome;
+    const char *why;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, clearing) != 0)
+        return false;
+    if (!control_connect(&welcome))
+        return false;
+    why = map(&welcome);
+    close(welcome.memory);
+    if (why != NULL) {
+        close(welcome.set);
+        control_close();
+        ereport(LOG_SERVER_ONLY, (errmsg("weir: %s", why)));
+        return false;
+    }
+    me = welcome.line;
+    line = lobby_backend(&lobby, me);
+    home_socket = MyProcPort->sock;
+    home_set = FeBeWaitSet;
+    home_address = MyProcPort->raddr;
+    on_proc_exit(leave_at_exit, 0);
+    pqsignal(SIGURG, nothing);
+    pqsignal(SIGINT, cancel);
+    phase = PHASE_HOME;
+    return true;
+}
+
+static int
+flush(void)
+{
+    int result = report_flush();
+
+    if (at_rest) {
+        at_rest = false;
+        attend_flushed();
+    }
+    return result;
+}
+
+/* Called before the session's first ReadyForQuery. */
+void
+attend_begin(void)
+{
+    if (weir_ticket != NULL && weir_ticket[0] != '\0')
+        report_set_flush(flush);
+}
+
+bool
+attend_has_guest(void)
+{
+    return phase == PHASE_SERVING || phase == PHASE_CLEARING;
+}
+
+/* A signal handler may look at the number at any time. */
+static void
+next_transaction(void)
+{
+    __atomic_store_n(&line->transaction, line->transaction + 1, __ATOMIC_SEQ_CST);
+}
+
+static bool
+capture(void *unused)
+{
+    LobbyPlace *at = lobby_place(&lobby, place);
+
+    pinned = !guest_capture();
+    if (!guest_save(lobby_window(&lobby, place), &at->window_len))
+        pinned = true;
+    guest_tell(&at->told);
+    return true;
+}
+
+/* Looks at a message before it goes out; at_rest: ReadyForQuery with status I. */
+Put
+attend_put(char type, bool ends_transaction)
+{
+    if (phase == PHASE_OFF) {
+        at_rest = ends_transaction;
+        return PUT_PASS;
+    }
+    names_note_reply(type);
+    if (phase == PHASE_CLEARING) {
+        at_rest = at_rest || ends_transaction;
+        return PUT_SWALLOW;
+    }
+    if (type == 'S') {
+        guest_note_parameter();
+        return phase == PHASE_SERVING ? PUT_SWALLOW : PUT_PASS;
+    }
+    if (type == '1')
+        has_unnamed = true;
+    if (ends_transaction) {
+        at_rest = true;
+        if (phase == PHASE_SERVING && !guarded(capture, NULL, "a guest's state cannot be told"))
+            pinned = true;
+    }
+    return PUT_PASS;
+}
+
+static void
+use_home(void)
+{
+    MyProcPort->sock = home_socket;
+    FeBeWaitSet = home_set;
+    line->place = 0;
+    phase = PHASE_WAITING;
+}
+
+/* Ends this backend; with a guest attached it would be told. */
+static void
+fail(const char *why)
+{
+    use_home();
+    ereport(FATAL, (errcode(ERRCODE_ADMIN_SHUTDOWN), errmsg("weir: %s", why)));
+}
+
+static void
+give_back(Reason reason)
+{
+    use_home();
+    owned = false;
+    if (lobby_return(&lobby, me, place, generation) != RELEASE_RETURNED)
+        fail("a place of the lobby has another owner");
+    control_returned(place, generation, reason);
+}
+
+static void
+put_at_rest(void)
+{
+    use_home();
+    owned = false;
+    switch (lobby_release(&lobby, me, place, generation)) {
+        case RELEASE_ARMED:
+            break;
+        case RELEASE_RETURNED:
+            control_returned(place, generation, REASON_RECALLED);
+            break;
+        case RELEASE_BROKEN:
+            fail("a place of the lobby has another owner");
+    }
+}
+
+/* A Terminate that core has read already, behind the last message. */
+static bool
+has_ended(void)
+{
+    bool ended;
+
+    pq_startmsgread();
+    ended = pq_peekbyte() == 'X';
+    pq_endmsgread();
+    return ended;
+}
+
+static void
+discard_terminate(void)
+{
+    pq_startmsgread();
+    for (int i = 0; i < 5 && compat_has_input(); i++)
+        (void) pq_getbyte();
+    pq_endmsgread();
+}
+
+/* Makes core run an empty query, whose answer nobody gets. */
+static bool
+clear_unnamed(void)
+{
+    static const char query[] = {'Q', 0, 0, 0, 5, 0};
+
+    if (send(clearing[0], query, sizeof(query), MSG_NOSIGNAL) != sizeof(query))
+        return false;
+    MyProcPort->sock = clearing[1];
+    phase = PHASE_CLEARING;
+    return true;
+}
+
+static bool
+restore(void *unused)
+{
+    LobbyPlace *at = lobby_place(&lobby, place);
+
+    if (!guest_restore(lobby_window(&lobby, place), at->window_len))
+        elog(ERROR, "its window cannot be read");
+    attach_wait_set(lobby.base + (int) place, place, generation);
+    return true;
+}
+
+static bool
+fetch(void *unused)
+{
+    return control_fetch(&lobby, place, generation);
+}
+
+/* Wakes a backend that lingers. */
+static void
+wake(int backend)
+{
+    LobbyBackend *other = backend < 0 ? NULL : lobby_backend(&lobby, (uint32) backend);
+    Latch *latch = other == NULL ? NULL : compat_latch_of(other->latch);
+
+    if (latch != NULL)
+        SetLatch(latch);
+}
+
+/* Gives the guest's first message to core, or the guest to Weir; false: there is none to serve. */
+static bool
+serve(bool is_new)
+{
+    int guest = lobby.base + (int) place;
+    Peek peek;
+    Reason reason = attach_look(guest, &peek);
+
+    if (reason == REASON_NONE && peek.first == PEEK_NOTHING) {
+        put_at_rest();
+        return false;
+    }
+    if (reason == REASON_NONE && is_new &&
+        !guarded(restore, NULL, "a guest's state cannot be restored"))
+        reason = REASON_STATE;
+    if (reason != REASON_NONE) {
+        give_back(reason);
+        return false;
+    }
+    wake(lobby_serve(&lobby, me));
+    QueryCancelPending = false;
+    next_transaction();
+    phase = PHASE_SERVING;
+    line->place = place + 1;
+    attach_wait_set(guest, place, generation);
+    MyProcPort->sock = guest;
+    if (!is_new)
+        return true;
+    attach_show_peer(guest);
+    if (has_unnamed && !attach_forgets_unnamed(&peek) && !clear_unnamed())
+        fail("the unnamed statement cannot be dropped");
+    has_unnamed = false;
+    return true;
+}
+
+/* Takes the guest of an event; false: there is none to serve. */
+static bool
+attach(uint64 event)
+{
+    if (lobby_claim(&lobby, me, event, &place, &generation) == CLAIM_LOST)
+        return false;
+    owned = true;
+    line->place = place + 1;
+    if (!guarded(fetch, NULL, "a guest's socket cannot be fetched"))
+        fail("a guest's socket cannot be fetched");
+    return serve(true);
+}
+
+/* What core does while it waits for its client, and what must not be done for a guest. */
+static void
+serve_interrupts(void)
+{
+    QueryCancelPending = false;
+    IdleSessionTimeoutPending = false;
+    if (IdleStatsUpdateTimeoutPending) {
+        IdleStatsUpdateTimeoutPending = false;
+        pgstat_report_stat(true);
+    }
+    if (catchupInterruptPending)
+        ProcessCatchupInterrupt();
+    if (notifyInterruptPending)
+        ProcessNotifyInterrupt(false);
+    CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * Waits for an event of the set, or with `event` NULL for bytes of the guest; for a message of
+ * Weir's (SIGURG); for the latch. The latch's own way to wait would need a set that contains the
+ * lobby's, and all sleepers would wake for each event.
+ */
+static int
+sleep_for(struct epoll_event *event)
+{
+    struct pollfd guest = {.fd = lobby.base + (int) place, .events = POLLIN | POLLRDHUP};
+    sigset_t before;
+    sigset_t open = UnBlockSig;
+    int got = 0;
+    int error = 0;
+
+    sigdelset(&open, SIGURG);
+    pgstat_report_wait_start(PG_WAIT_EXTENSION);
+    sigprocmask(SIG_SETMASK, &BlockSig, &before);
+    MyLatch->maybe_sleeping = true;
+    pg_memory_barrier();
+    if (!MyLatch->is_set && PostmasterIsAlive()) {
+        got = event != NULL ? epoll_pwait(lobby.set, event, 1, -1, &open)
+                            : ppoll(&guest, 1, NULL, &open);
+        error = errno;
+    }
+    MyLatch->maybe_sleeping = false;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    pgstat_report_wait_end();
+    ResetLatch(MyLatch);
+    if (!PostmasterIsAlive())
+        proc_exit(1);
+    errno = error;
+    return got;
+}
+
+static bool
+clean(void *unused)
+{
+    return guest_restore(NULL, 0);
+}
+
+/* Becomes an ordinary backend of Weir's again. */
+static void
+go_home(void)
+{
+    lobby_leave(&lobby, me);
+    if (!guarded(clean, NULL, "a backend cannot leave the lobby"))
+        fail("a backend cannot leave the lobby");
+    attach_show(&home_address);
+    phase = PHASE_HOME;
+    control_left();
+}
+
+/* False: Weir does not want this backend in the lobby. */
+static bool
+is_wanted(void)
+{
+    switch (control_read()) {
+        case WISH_GONE:
+            fail("the pooler has closed its control socket");
+            return false;
+        case WISH_LEAVE:
+            return false;
+        case WISH_NONE:
+        case WISH_ENLIST:
+            return lobby_gate(&lobby) == LOBBY_OPEN;
+    }
+    return false;
+}
+
+/* Waits until there is a guest to serve, or this backend is to go home. */
+static void
+attend(void)
+{
+    bool idle = false;
+
+    for (;;) {
+        struct epoll_event event;
+        int got;
+
+        /* A backend that never sleeps is told by its line. */
+        if ((lobby_called(&lobby, me) || idle) && !is_wanted()) {
+            go_home();
+            return;
+        }
+        serve_interrupts();
+        got = epoll_wait(lobby.set, &event, 1, 0);
+        if (got == 0 && idle) {
+            got = sleep_for(&event);
+        } else if (got == 0) {
+            lobby_sleep(&lobby, me);
+            idle = true;
+        }
+        if (got < 0 && errno != EINTR)
+            fail("the lobby's epoll set cannot be used");
+        if (got > 0) {
+            idle = false;
+            if (attach(event.data.u64))
+                return;
+        }
+    }
+}
+
+static void
+begin_to_attend(void)
+{
+    lobby_enter(&lobby, me, MyProcPid, compat_latch_number());
+    phase = PHASE_WAITING;
+    attend();
+}
+
+/* While another backend sleeps, this one waits for its guest. True: the guest has sent bytes. */
+static bool
+linger(void)
+{
+    LobbyLinger verdict = lobby_linger(&lobby, me, place);
+
+    while (verdict == LINGER_STAY) {
+        if (InterruptPending)
+            serve_interrupts();
+        switch (sleep_for(NULL)) {
+            case 1:
+                return true;
+            default:
+                if (!is_wanted())
+                    return false;
+                verdict = lobby_linger_on(&lobby, me, place);
+                break;
+        }
+    }
+    return false;
+}
+
+/* A transaction of the guest's is over, and all was sent. */
+static void
+transaction_over(void)
+{
+    next_transaction();
+    /* Nobody reads any more; the guest's end is found when it is looked at next. */
+    ClientConnectionLost = 0;
+    if (compat_has_input() && !has_ended())
+        return;
+    if (pinned)
+        return;
+    if (compat_has_input()) {
+        discard_terminate();
+        give_back(REASON_ENDED);
+        attend();
+        return;
+    }
+    use_home();
+    if (linger()) {
+        if (serve(false))
+            return;
+    } else {
+        put_at_rest();
+    }
+    attend();
+}
+
+/* ReadyForQuery with status I is out. */
+void
+attend_flushed(void)
+{
+    switch (phase) {
+        case PHASE_OFF:
+            if (guarded(begin, NULL, "this backend cannot serve Weir's clients"))
+                begin_to_attend();
+            else
+                report_set_flush(report_flush);
+            break;
+        case PHASE_HOME:
+            if (control_read() == WISH_ENLIST)
+                begin_to_attend();
+            break;
+        case PHASE_CLEARING:
+            phase = PHASE_SERVING;
+            MyProcPort->sock = lobby.base + (int) place;
+            break;
+        case PHASE_SERVING:
+            transaction_over();
+            break;
+        case PHASE_WAITING:
+            /* Core has raised an ERROR while no guest was attached, and has told home. */
+            if (owned)
+                put_at_rest();
+            attend();
+            break;
+    }
+}

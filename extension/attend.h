@@ -1,0 +1,94 @@
+/*
+ * attend.h: a backend that serves the sockets of many clients, one transaction after the other.
+ *
+ * Weir opens a connection with `weir.ticket` in its startup packet: *home*. When the login is over,
+ * the backend connects to Weir's control socket, shows the ticket, and gets the lobby (lobby.h).
+ * From then on it takes guests from the lobby whenever no transaction is open.
+ *
+ * Rule for all these files: no error leaves them. A failure returns the guest to Weir, or ends
+ * this backend by FATAL while no guest is attached.
+ */
+#ifndef WEIR_ATTEND_H
+#define WEIR_ATTEND_H
+
+#include "weir.h"
+
+#include "lobby.h"
+
+#include "libpq/pqcomm.h"
+
+/* weir.c: the parameters. */
+extern char *weir_ticket;
+extern char *weir_control_socket;
+
+/* Why a guest is returned to Weir. The numbers are part of the layout. */
+typedef enum Reason {
+    REASON_NONE,
+    REASON_ENDED,     /* Terminate, or the connection's end */
+    REASON_PARTIAL,   /* the first message is not whole yet */
+    REASON_BAD,       /* bytes that are no message */
+    REASON_STATE,     /* its settings or statements cannot be restored */
+    REASON_RECALLED
+} Reason;
+
+/* attend.c */
+typedef enum Put {
+    PUT_PASS,
+    PUT_SWALLOW
+} Put;
+
+extern void attend_begin(void);
+extern bool attend_has_guest(void);
+extern Put attend_put(char type, bool ends_transaction);
+extern void attend_flushed(void);
+
+/* attach.c: the socket of a guest, which core uses in place of home's. */
+struct Peek;
+extern void attach_wait_set(int socket, uint32 place, uint32 generation);
+extern void attach_show(const SockAddr *address);
+extern void attach_show_peer(int socket);
+extern Reason attach_look(int socket, struct Peek *peek);
+extern bool attach_forgets_unnamed(const struct Peek *peek);
+
+/* control.c: the socket to Weir. */
+typedef struct Welcome {
+    int set;
+    int memory;
+    uint32 line;
+    uint32 base;
+} Welcome;
+
+typedef enum Wish {
+    WISH_NONE,
+    WISH_ENLIST, /* Weir wants this backend in the lobby */
+    WISH_LEAVE,
+    WISH_GONE    /* Weir has closed the control socket */
+} Wish;
+
+extern bool control_connect(Welcome *welcome);
+extern Wish control_read(void);
+extern bool control_fetch(Lobby *lobby, uint32 place, uint32 generation);
+extern void control_returned(uint32 place, uint32 generation, Reason reason);
+extern void control_left(void);
+extern void control_close(void);
+
+/* guest.c: settings, and what a guest was told. */
+extern bool guest_restore(const unsigned char *window, uint32 len);
+extern bool guest_capture(void); /* false: the guest is pinned */
+extern bool guest_save(unsigned char *window, uint32 *len);
+extern void guest_note_parameter(void);
+extern void guest_tell(uint64 *told);
+
+/* names.c: prepared statements. */
+extern void names_note_reply(char type);
+extern void names_note_change(void);
+extern bool names_capture(uint64 realm); /* true: they have changed */
+extern void names_restore(const char *text, uint32 len);
+extern const char *names_text(uint32 *len);
+
+/* guard.c: runs something that may raise an ERROR. */
+extern bool guarded(bool (*work)(void *argument), void *argument, const char *what);
+extern void own_transaction_begin(void);
+extern void own_transaction_end(void);
+
+#endif /* WEIR_ATTEND_H */

@@ -1,0 +1,402 @@
+/*
+ * guest.c: what a guest's session holds, taken out of this backend and put into the next.
+ *
+ * The window of a place has two texts: settings, as the report writes them (`;s:NAME=VALUE`) behind
+ * those of the startup packet (`;d:NAME=VALUE`, which Weir writes), and statements (names.c).
+ * Whatever else a session holds pins the guest to its backend.
+ */
+#include "attend.h"
+#include "compat.h"
+
+#include "libpq/libpq.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#define SETTINGS_MAX (60 * 1024)
+#define VALUE_MAX 8192
+
+typedef struct WindowHeader {
+    uint32 settings_len;
+    uint32 names_len;
+} WindowHeader;
+
+/* One setting within a text. */
+typedef struct Setting {
+    char letter; /* 'd' or 's' */
+    const char *name;
+    const char *name_end;
+    const char *value;
+    const char *value_end;
+} Setting;
+
+typedef struct Settings {
+    char text[SETTINGS_MAX];
+    uint32 len;
+} Settings;
+
+/* What is in force in this backend, and room for another text. */
+static Settings current;
+static Settings other;
+
+/* The guest's copy of its window, so that nobody changes it meanwhile. */
+static char *copy = NULL;
+
+/* Set by something that this session cannot lose: until the backend ends. */
+static bool stuck = false;
+
+/* Settings or statements differ from what the guest's window has. */
+static bool unsaved = false;
+
+/* A reported parameter may have another value than when `digest` was made. */
+static bool stale = true;
+static uint64 digest;
+
+/* Reads the item at `*at`; false: there is none, or the text is none of ours. */
+static bool
+next_item(const char **at, const char *end, Setting *item)
+{
+    const char *stop;
+
+    if (end - *at < 4 || (*at)[0] != ';' || (*at)[2] != ':')
+        return false;
+    item->letter = (*at)[1];
+    item->name = *at + 3;
+    stop = memchr(item->name, ';', end - item->name);
+    if (stop == NULL)
+        stop = end;
+    item->name_end = memchr(item->name, '=', stop - item->name);
+    if (item->name_end == NULL)
+        return false;
+    item->value = item->name_end + 1;
+    item->value_end = stop;
+    *at = stop;
+    return true;
+}
+
+static bool
+is_same(const char *a, const char *a_end, const char *b, const char *b_end)
+{
+    return a_end - a == b_end - b && memcmp(a, b, a_end - a) == 0;
+}
+
+/* The item of that letter and name; false: there is none. */
+static bool
+find_item(const Settings *in, const Setting *wanted, Setting *found)
+{
+    const char *at = in->text;
+
+    while (next_item(&at, in->text + in->len, found))
+        if (found->letter == wanted->letter &&
+            is_same(found->name, found->name_end, wanted->name, wanted->name_end))
+            return true;
+    return false;
+}
+
+/* The values of home's startup packet, which a guest's packet has replaced. */
+#define REPLACED_MAX 64
+
+typedef struct Replaced {
+    char *name;
+    char *value;
+} Replaced;
+
+static Replaced replaced[REPLACED_MAX];
+static int replaced_count = 0;
+
+static const char *
+replaced_value(const char *name)
+{
+    for (int i = 0; i < replaced_count; i++)
+        if (strcmp(replaced[i].name, name) == 0)
+            return replaced[i].value;
+    return NULL;
+}
+
+static void
+keep_replaced(const char *name)
+{
+    const char *value;
+
+    if (replaced_value(name) != NULL)
+        return;
+    value = GetConfigOptionResetString(name);
+    if (replaced_count == REPLACED_MAX)
+        elog(ERROR, "too many startup parameters");
+    replaced[replaced_count].name = MemoryContextStrdup(TopMemoryContext, name);
+    replaced[replaced_count].value = MemoryContextStrdup(TopMemoryContext, value ? value : "");
+    replaced_count++;
+}
+
+/* NULL sets it back to what it was at the session's begin. */
+static void
+set_one(const Setting *item, const char *value)
+{
+    char name[VALUE_MAX];
+    GucSource source = item->letter == 'd' ? PGC_S_CLIENT : PGC_S_SESSION;
+
+    if (!text_unescape(item->name, item->name_end, name, sizeof(name)))
+        elog(ERROR, "the name of a setting cannot be read");
+    if (item->letter == 'd' && value != NULL)
+        keep_replaced(name);
+    else if (item->letter == 'd')
+        value = replaced_value(name);
+    (void) set_config_option(name, value, superuser() ? PGC_SUSET : PGC_USERSET, source,
+                             GUC_ACTION_SET, true, ERROR, false);
+}
+
+static void
+set_to(const Setting *item)
+{
+    size_t size = item->value_end - item->value + 1;
+    char *value = palloc(size);
+
+    if (!text_unescape(item->value, item->value_end, value, size))
+        elog(ERROR, "the value of a setting cannot be read");
+    set_one(item, value);
+}
+
+/*
+ * Sets those of `letter` that differ. The values of the startup packet come first: RESET goes back
+ * to them. A value that the next guest's packet does not have becomes what home's packet had.
+ */
+static void
+change(char letter, const Settings *from, const Settings *to)
+{
+    const char *at = from->text;
+    Setting item;
+    Setting found;
+
+    while (next_item(&at, from->text + from->len, &item))
+        if (item.letter == letter && !find_item(to, &item, &found))
+            set_one(&item, NULL);
+    at = to->text;
+    while (next_item(&at, to->text + to->len, &item)) {
+        if (item.letter != letter)
+            continue;
+        if (!find_item(from, &item, &found) ||
+            !is_same(item.value, item.value_end, found.value, found.value_end))
+            set_to(&item);
+    }
+    if (at != to->text + to->len)
+        elog(ERROR, "the settings of a guest cannot be read");
+}
+
+static void
+restore_settings(const char *text, uint32 len)
+{
+    if (len == current.len && memcmp(text, current.text, len) == 0)
+        return;
+    if (len > SETTINGS_MAX)
+        elog(ERROR, "a guest has too many settings");
+    memcpy(other.text, text, len);
+    other.len = len;
+    own_transaction_begin();
+    change('d', &current, &other);
+    change('s', &current, &other);
+    own_transaction_end();
+    memcpy(current.text, text, len);
+    current.len = len;
+    stale = true;
+}
+
+/* Makes the session that of the guest with this window. Raises an ERROR if that is not possible. */
+bool
+guest_restore(const unsigned char *window, uint32 len)
+{
+    WindowHeader header = {0};
+
+    if (len > LOBBY_WINDOW || (len != 0 && len < sizeof(header)))
+        return false;
+    if (copy == NULL)
+        copy = MemoryContextAlloc(TopMemoryContext, LOBBY_WINDOW);
+    if (len != 0) {
+        memcpy(&header, window, sizeof(header));
+        if (header.settings_len > len - sizeof(header) ||
+            header.names_len != len - sizeof(header) - header.settings_len)
+            return false;
+        memcpy(copy, window + sizeof(header), len - sizeof(header));
+    }
+    restore_settings(copy, header.settings_len);
+    names_restore(copy + header.settings_len, header.names_len);
+    unsaved = false;
+    return true;
+}
+
+/* Settings under which a text may mean something else. Most clients differ in these only. */
+static bool
+is_of_no_meaning(const Setting *item)
+{
+    static const char *const names[] = {
+        "application_name", "statement_timeout", "lock_timeout", "client_min_messages",
+        "idle_in_transaction_session_timeout", "extra_float_digits",
+    };
+
+    for (int i = 0; i < lengthof(names); i++)
+        if (is_same(item->name, item->name_end, names[i], names[i] + strlen(names[i])))
+            return true;
+    return false;
+}
+
+/* A number for the settings in force; statements are shared where it is equal. */
+static uint64
+realm(void)
+{
+    uint64 hash = UINT64CONST(0xcbf29ce484222325);
+    const char *at = current.text;
+    Setting item;
+
+    while (next_item(&at, current.text + current.len, &item))
+        if (!is_of_no_meaning(&item))
+            for (const char *byte = item.name; byte < item.value_end; byte++)
+                hash = (hash ^ (unsigned char) *byte) * UINT64CONST(0x100000001b3);
+    return hash;
+}
+
+static bool
+is_in(const Settings *settings, const char *name)
+{
+    Setting wanted = {.letter = 's', .name = name, .name_end = name + strlen(name)};
+    Setting found;
+
+    return find_item(settings, &wanted, &found);
+}
+
+/* The startup values stay; only Weir knows them. */
+static uint32
+copy_startup(Settings *to)
+{
+    const char *at = current.text;
+    const char *begin = at;
+    Setting item;
+
+    to->len = 0;
+    while (next_item(&at, current.text + current.len, &item)) {
+        if (item.letter == 'd') {
+            memcpy(to->text + to->len, begin, at - begin);
+            to->len += at - begin;
+        }
+        begin = at;
+    }
+    return to->len;
+}
+
+/* Anything but settings and statements of the protocol. */
+static bool
+holds_more(void)
+{
+    char room[1024];
+    Text out = {.start = room, .end = room, .limit = room + sizeof(room)};
+
+    if (!statements_write(&out) || !objects_write(&out))
+        return true;
+    return out.full || out.end != out.start;
+}
+
+/* Called when a transaction is over. False: the guest has to keep this backend. */
+bool
+guest_capture(void)
+{
+    Text out = {.start = other.text, .end = other.text, .limit = other.text + SETTINGS_MAX};
+    bool pinned;
+
+    out.end += copy_startup(&other);
+    if (events_take())
+        stuck = true;
+    pinned = !settings_write(&out) || holds_more();
+    if (out.full)
+        return false;
+    other.len = out.end - out.start;
+    if (other.len != current.len || memcmp(other.text, current.text, other.len) != 0) {
+        memcpy(current.text, other.text, other.len);
+        current.len = other.len;
+        unsaved = true;
+    }
+    if (is_in(&current, "role") || is_in(&current, "session_authorization"))
+        pinned = true;
+    if (names_capture(realm()))
+        unsaved = true;
+    return !pinned && !stuck;
+}
+
+/* Writes into the window what has changed; false: it does not fit, so the guest is pinned. */
+bool
+guest_save(unsigned char *window, uint32 *len)
+{
+    WindowHeader header = {.settings_len = current.len};
+    const char *names = names_text(&header.names_len);
+
+    if (!unsaved)
+        return true;
+    if (names == NULL || header.names_len > LOBBY_WINDOW - sizeof(header) - header.settings_len)
+        return false;
+    memcpy(window + sizeof(header), current.text, current.len);
+    memcpy(window + sizeof(header) + current.len, names, header.names_len);
+    memcpy(window, &header, sizeof(header));
+    *len = sizeof(header) + header.settings_len + header.names_len;
+    unsaved = false;
+    return true;
+}
+
+/* Core reports a parameter to the guest. */
+void
+guest_note_parameter(void)
+{
+    stale = true;
+}
+
+static uint64
+mix(uint64 hash, const char *text)
+{
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (unsigned char) *text) * UINT64CONST(0x100000001b3);
+    return (hash ^ 0xff) * UINT64CONST(0x100000001b3);
+}
+
+typedef void (*Each)(const char *name, const char *value, void *argument);
+
+static void
+each_reported(Each each, void *argument)
+{
+    int count;
+    struct config_generic **all = compat_all_settings(&count);
+
+    for (int i = 0; i < count; i++)
+        if (all[i]->flags & GUC_REPORT)
+            each(all[i]->name, GetConfigOptionByName(all[i]->name, NULL, false), argument);
+}
+
+static void
+add_to_digest(const char *name, const char *value, void *argument)
+{
+    uint64 *hash = argument;
+
+    *hash = mix(mix(*hash, name), value);
+}
+
+static void
+send_one(const char *name, const char *value, void *argument)
+{
+    size_t name_len = strlen(name) + 1;
+    size_t value_len = strlen(value) + 1;
+    char *body = palloc(name_len + value_len);
+
+    memcpy(body, name, name_len);
+    memcpy(body + name_len, value, value_len);
+    report_put('S', body, name_len + value_len);
+    pfree(body);
+}
+
+/* Sends the reported parameters, if the guest was told other values. */
+void
+guest_tell(uint64 *told)
+{
+    if (stale) {
+        digest = UINT64CONST(0xcbf29ce484222325);
+        each_reported(add_to_digest, &digest);
+        stale = false;
+    }
+    if (*told == digest)
+        return;
+    each_reported(send_one, NULL);
+    *told = digest;
+}

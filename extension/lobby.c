@@ -1,0 +1,534 @@
+/*
+ * lobby.c: the file that the backends of a pool and Weir share, and the rules for its state words.
+ *
+ * It is not: the epoll loop (attend.c), nor what is in the windows.
+ *
+ * Every access to a word that others write is one call of load, store or swap. test/model stops at
+ * each of them, and at each call of epoll_ctl, and tries what happens if another process goes on
+ * there, or if this one is killed there.
+ */
+#include "lobby.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#ifdef LOBBY_MODEL
+extern void model_step(void);
+#else
+#define model_step() ((void) 0)
+#endif
+
+#define PAGE 4096
+
+/* A state word: state in bits 0 to 7, RECALL, the owner + 1 in bits 16 to 31, the generation. */
+#define STATE_MASK UINT64_C(0xff)
+#define RECALL (UINT64_C(1) << 8)
+#define OWNER_SHIFT 16
+#define OWNER_MASK (UINT64_C(0xffff) << OWNER_SHIFT)
+#define GENERATION_SHIFT 32
+
+_Static_assert(sizeof(LobbyBackend) == LOBBY_LINE, "a backend has one line");
+_Static_assert(sizeof(LobbyPlace) == LOBBY_LINE, "a place has one line");
+_Static_assert(sizeof(LobbyHeader) <= PAGE, "the header has one page");
+_Static_assert(LOBBY_BACKENDS_MAX < 0xffff, "an owner has 16 bits");
+
+static uint64_t
+load(const uint64_t *word)
+{
+    model_step();
+    return __atomic_load_n(word, __ATOMIC_SEQ_CST);
+}
+
+static bool
+swap(uint64_t *word, uint64_t from, uint64_t to)
+{
+    model_step();
+    return __atomic_compare_exchange_n(word, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+static uint32_t
+load32(const uint32_t *word)
+{
+    model_step();
+    return __atomic_load_n(word, __ATOMIC_SEQ_CST);
+}
+
+static void
+store32(uint32_t *word, uint32_t value)
+{
+    model_step();
+    __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+}
+
+static uint64_t
+make_word(LobbyState state, uint32_t owner, uint32_t generation)
+{
+    return (uint64_t) state | (uint64_t) owner << OWNER_SHIFT |
+           (uint64_t) generation << GENERATION_SHIFT;
+}
+
+/* A word's state; one that does not exist counts as TAKEN, which no backend touches. */
+LobbyState
+lobby_state_of(uint64_t word)
+{
+    uint64_t state = word & STATE_MASK;
+
+    return state <= LOBBY_OWNED ? (LobbyState) state : LOBBY_TAKEN;
+}
+
+uint32_t
+lobby_generation_of(uint64_t word)
+{
+    return (uint32_t) (word >> GENERATION_SHIFT);
+}
+
+/* The owner + 1; 0: none. */
+static uint32_t
+owner_of(uint64_t word)
+{
+    return (uint32_t) ((word & OWNER_MASK) >> OWNER_SHIFT);
+}
+
+static size_t
+lines_size(uint32_t backends, uint32_t places)
+{
+    size_t lines = ((size_t) backends + places) * LOBBY_LINE;
+
+    return (lines + PAGE - 1) / PAGE * PAGE;
+}
+
+size_t
+lobby_size(uint32_t backends, uint32_t places)
+{
+    if (backends == 0 || backends > LOBBY_BACKENDS_MAX || places == 0 || places > LOBBY_PLACES_MAX)
+        return 0;
+    return PAGE + lines_size(backends, places) + (size_t) places * LOBBY_WINDOW;
+}
+
+bool
+lobby_format(void *memory, size_t size, uint32_t backends, uint32_t places)
+{
+    LobbyHeader *header = memory;
+
+    if (size == 0 || size != lobby_size(backends, places))
+        return false;
+    header->magic = LOBBY_MAGIC;
+    header->layout = LOBBY_LAYOUT;
+    header->backends = backends;
+    header->places = places;
+    header->window = LOBBY_WINDOW;
+    header->gate = LOBBY_OPEN;
+    return true;
+}
+
+const char *
+lobby_open(Lobby *lobby, void *memory, size_t size, int set, int base, uint32_t *held,
+           uint32_t room)
+{
+    LobbyHeader header;
+
+    if (memory == NULL || size < PAGE)
+        return "the file is too short";
+    header = *(const LobbyHeader *) memory;
+    if (header.magic != LOBBY_MAGIC)
+        return "the file is no lobby";
+    if (header.layout != LOBBY_LAYOUT || header.window != LOBBY_WINDOW)
+        return "the file has another layout";
+    if (lobby_size(header.backends, header.places) == 0 ||
+        lobby_size(header.backends, header.places) != size)
+        return "the file has another size than its header says";
+    if (header.places > room)
+        return "the file has too many places";
+    lobby->memory = memory;
+    lobby->backends = header.backends;
+    lobby->places = header.places;
+    lobby->set = set;
+    lobby->base = base;
+    lobby->held = held;
+    return NULL;
+}
+
+LobbyBackend *
+lobby_backend(const Lobby *lobby, uint32_t backend)
+{
+    if (backend >= lobby->backends)
+        return NULL;
+    return (LobbyBackend *) (lobby->memory + PAGE + (size_t) backend * LOBBY_LINE);
+}
+
+LobbyPlace *
+lobby_place(const Lobby *lobby, uint32_t place)
+{
+    if (place >= lobby->places)
+        return NULL;
+    return (LobbyPlace *) (lobby->memory + PAGE +
+                           ((size_t) lobby->backends + place) * LOBBY_LINE);
+}
+
+unsigned char *
+lobby_window(const Lobby *lobby, uint32_t place)
+{
+    if (place >= lobby->places)
+        return NULL;
+    return lobby->memory + PAGE + lines_size(lobby->backends, lobby->places) +
+           (size_t) place * LOBBY_WINDOW;
+}
+
+LobbyGate
+lobby_gate(const Lobby *lobby)
+{
+    uint32_t gate = load32(&((const LobbyHeader *) lobby->memory)->gate);
+
+    return gate == LOBBY_OPEN ? LOBBY_OPEN : LOBBY_SHUT;
+}
+
+uint64_t
+lobby_word(const Lobby *lobby, uint32_t place)
+{
+    const LobbyPlace *at = lobby_place(lobby, place);
+
+    return at != NULL ? load(&at->word) : 0;
+}
+
+bool
+lobby_holds(const Lobby *lobby, uint32_t place, uint32_t generation)
+{
+    return place < lobby->places && generation != 0 && lobby->held[place] == generation;
+}
+
+void
+lobby_note_held(Lobby *lobby, uint32_t place, uint32_t generation)
+{
+    if (place < lobby->places)
+        lobby->held[place] = generation;
+}
+
+/* Tells the set to wait for the guest. An event carries the generation and the place. */
+static bool
+set_entry(const Lobby *lobby, int operation, uint32_t place, uint32_t generation)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT};
+
+    event.data.u64 = (uint64_t) generation << GENERATION_SHIFT | place;
+    return epoll_ctl(lobby->set, operation, lobby->base + (int) place, &event) == 0;
+}
+
+/*
+ * Takes the guest that an event names. The generation that counts is that of the state word. The
+ * event's may be an older one of the same socket: a backend releases a guest, Weir takes it and
+ * admits it again, and then the backend arms it with what it knew. To forget such an event would be
+ * to forget the guest.
+ */
+LobbyClaim
+lobby_claim(Lobby *lobby, uint32_t me, uint64_t event, uint32_t *place, uint32_t *generation)
+{
+    uint32_t number = (uint32_t) event;
+    LobbyPlace *at = lobby_place(lobby, number);
+    uint64_t word;
+
+    if (at == NULL)
+        return CLAIM_LOST;
+    word = load(&at->word);
+    if (lobby_state_of(word) != LOBBY_ARMED)
+        return CLAIM_LOST;
+    *place = number;
+    *generation = lobby_generation_of(word);
+    if (!swap(&at->word, word, make_word(LOBBY_OWNED, me + 1, *generation)))
+        return CLAIM_LOST;
+    return CLAIM_DONE;
+}
+
+/* OWNED(me) → `to`, or TAKEN(me) if Weir has asked for the guest. */
+static LobbyRelease
+give_up(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generation, LobbyState to)
+{
+    LobbyPlace *at = lobby_place(lobby, place);
+    uint64_t owned = make_word(LOBBY_OWNED, me + 1, generation);
+    uint64_t taken = make_word(LOBBY_TAKEN, me + 1, generation);
+
+    if (at == NULL)
+        return RELEASE_BROKEN;
+    if (to == LOBBY_ARMED && swap(&at->word, owned, make_word(LOBBY_ARMED, 0, generation)))
+        return RELEASE_ARMED;
+    if (to == LOBBY_TAKEN && swap(&at->word, owned, taken))
+        return RELEASE_RETURNED;
+    return swap(&at->word, owned | RECALL, taken) ? RELEASE_RETURNED : RELEASE_BROKEN;
+}
+
+/*
+ * Puts the guest at rest. What its window holds must be written before. The state comes first, and
+ * then the set: an event that came before the state would be forgotten.
+ */
+LobbyRelease
+lobby_release(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generation)
+{
+    LobbyRelease released = give_up(lobby, me, place, generation, LOBBY_ARMED);
+
+    /* ENOENT: Weir has taken the guest meanwhile, and out of the set. */
+    if (released == RELEASE_ARMED)
+        (void) set_entry(lobby, EPOLL_CTL_MOD, place, generation);
+    return released;
+}
+
+/* Gives the guest to Weir. */
+LobbyRelease
+lobby_return(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generation)
+{
+    return give_up(lobby, me, place, generation, LOBBY_TAKEN);
+}
+
+void
+lobby_enter(Lobby *lobby, uint32_t me, uint32_t process, uint32_t latch)
+{
+    LobbyBackend *line = lobby_backend(lobby, me);
+
+    if (line == NULL)
+        return;
+    line->process = process;
+    line->latch = latch;
+    line->place = 0;
+    store32(&line->activity, LOBBY_SERVING);
+}
+
+void
+lobby_leave(Lobby *lobby, uint32_t me)
+{
+    LobbyBackend *line = lobby_backend(lobby, me);
+
+    if (line != NULL)
+        store32(&line->activity, LOBBY_ABSENT);
+}
+
+static void
+set_activity(Lobby *lobby, uint32_t me, LobbyActivity activity)
+{
+    LobbyBackend *line = lobby_backend(lobby, me);
+
+    if (line != NULL)
+        store32(&line->activity, activity);
+}
+
+/*
+ * A backend other than `me` that does this; -1: none. A shared count would be wrong after a death.
+ */
+static int
+find_other(const Lobby *lobby, uint32_t me, LobbyActivity activity)
+{
+    for (uint32_t i = 0; i < lobby->backends; i++)
+        if (i != me && load32(&lobby_backend(lobby, i)->activity) == (uint32_t) activity)
+            return (int) i;
+    return -1;
+}
+
+void
+lobby_sleep(Lobby *lobby, uint32_t me)
+{
+    set_activity(lobby, me, LOBBY_SLEEPING);
+}
+
+/*
+ * Writes first and looks for sleepers then. lobby_linger does so as well, so that of two backends
+ * that do this at the same time at least one sees the other.
+ */
+int
+lobby_serve(Lobby *lobby, uint32_t me)
+{
+    set_activity(lobby, me, LOBBY_SERVING);
+    if (find_other(lobby, me, LOBBY_SLEEPING) >= 0)
+        return -1;
+    return find_other(lobby, me, LOBBY_LINGERING);
+}
+
+bool
+lobby_called(Lobby *lobby, uint32_t me)
+{
+    LobbyBackend *line = lobby_backend(lobby, me);
+
+    if (line == NULL || load32(&line->called) == 0)
+        return false;
+    store32(&line->called, 0);
+    return true;
+}
+
+LobbyLinger
+lobby_linger(Lobby *lobby, uint32_t me, uint32_t place)
+{
+    set_activity(lobby, me, LOBBY_LINGERING);
+    return lobby_linger_on(lobby, me, place);
+}
+
+LobbyLinger
+lobby_linger_on(Lobby *lobby, uint32_t me, uint32_t place)
+{
+    if (find_other(lobby, me, LOBBY_SLEEPING) >= 0 && lobby_gate(lobby) == LOBBY_OPEN &&
+        (lobby_word(lobby, place) & RECALL) == 0)
+        return LINGER_STAY;
+    /* If it stayed LINGERING, others would wake it instead of one that does linger. */
+    set_activity(lobby, me, LOBBY_SERVING);
+    return LINGER_RELEASE;
+}
+
+uint32_t
+lobby_take(Lobby *lobby, uint32_t place)
+{
+    LobbyPlace *at = lobby_place(lobby, place);
+    uint64_t word;
+    uint32_t generation;
+
+    if (at == NULL)
+        return 0;
+    word = load(&at->word);
+    if ((word & STATE_MASK) != LOBBY_FREE)
+        return 0;
+    generation = lobby_generation_of(word) + 1;
+    if (generation == 0)
+        generation = 1;
+    if (!swap(&at->word, word, make_word(LOBBY_TAKEN, 0, generation)))
+        return 0;
+    /* Nothing of the guest before may be left. Weir writes its record next. */
+    at->request_us = 0;
+    at->transaction_us = 0;
+    at->transactions = 0;
+    at->queries = 0;
+    at->told = 0;
+    at->window_len = 0;
+    at->reason = 0;
+    return generation;
+}
+
+bool
+lobby_write_window(Lobby *lobby, uint32_t place, const void *bytes, size_t len)
+{
+    LobbyPlace *at = lobby_place(lobby, place);
+
+    if (at == NULL || len > LOBBY_WINDOW)
+        return false;
+    memcpy(lobby_window(lobby, place), bytes, len);
+    at->window_len = (uint32_t) len;
+    return true;
+}
+
+bool
+lobby_admit(Lobby *lobby, uint32_t place)
+{
+    LobbyPlace *at = lobby_place(lobby, place);
+    uint64_t word = lobby_word(lobby, place);
+    uint32_t generation = lobby_generation_of(word);
+    uint64_t armed = make_word(LOBBY_ARMED, 0, generation);
+
+    if (at == NULL || word != make_word(LOBBY_TAKEN, 0, generation) ||
+        !swap(&at->word, word, armed))
+        return false;
+    if (set_entry(lobby, EPOLL_CTL_ADD, place, generation))
+        return true;
+    /* A socket that a backend has returned is in the set still. */
+    if (errno == EEXIST && set_entry(lobby, EPOLL_CTL_MOD, place, generation))
+        return true;
+    (void) swap(&at->word, armed, word);
+    return false;
+}
+
+/* Weir takes a guest's socket out of the set before it closes it, or numbers it otherwise. */
+static void
+remove_entry(const Lobby *lobby, uint32_t place)
+{
+    struct epoll_event unused = {0};
+
+    (void) epoll_ctl(lobby->set, EPOLL_CTL_DEL, lobby->base + (int) place, &unused);
+}
+
+bool
+lobby_vacate(Lobby *lobby, uint32_t place)
+{
+    LobbyPlace *at = lobby_place(lobby, place);
+    uint64_t word = lobby_word(lobby, place);
+    uint32_t generation = lobby_generation_of(word);
+
+    if (at == NULL || word != make_word(LOBBY_TAKEN, 0, generation))
+        return false;
+    remove_entry(lobby, place);
+    return swap(&at->word, word, make_word(LOBBY_FREE, 0, generation));
+}
+
+LobbyRecall
+lobby_recall(Lobby *lobby, uint32_t place)
+{
+    LobbyPlace *at = lobby_place(lobby, place);
+
+    if (at == NULL)
+        return RECALL_NONE;
+    for (;;) {
+        uint64_t word = load(&at->word);
+
+        switch (lobby_state_of(word)) {
+            case LOBBY_FREE:
+            case LOBBY_TAKEN:
+                return RECALL_NONE;
+            case LOBBY_ARMED:
+                if (!swap(&at->word, word, make_word(LOBBY_TAKEN, 0, lobby_generation_of(word))))
+                    break;
+                remove_entry(lobby, place);
+                return RECALL_TAKEN;
+            case LOBBY_OWNED:
+                if (swap(&at->word, word, word | RECALL))
+                    return RECALL_ASKED;
+                break;
+        }
+    }
+}
+
+bool
+lobby_acknowledge(Lobby *lobby, uint32_t place, uint32_t backend)
+{
+    LobbyPlace *at = lobby_place(lobby, place);
+    uint64_t word = lobby_word(lobby, place);
+    uint32_t generation = lobby_generation_of(word);
+
+    return at != NULL && word == make_word(LOBBY_TAKEN, backend + 1, generation) &&
+           swap(&at->word, word, make_word(LOBBY_TAKEN, 0, generation));
+}
+
+LobbyLoss
+lobby_bury(Lobby *lobby, uint32_t backend, uint32_t place)
+{
+    LobbyPlace *at = lobby_place(lobby, place);
+    uint64_t word = lobby_word(lobby, place);
+    bool owned = lobby_state_of(word) == LOBBY_OWNED;
+
+    if (at == NULL || owner_of(word) != backend + 1)
+        return LOSS_NONE;
+    if (!swap(&at->word, word, make_word(LOBBY_TAKEN, 0, lobby_generation_of(word))))
+        return LOSS_NONE;
+    return owned ? LOSS_CLOSE : LOSS_RETURNED;
+}
+
+void
+lobby_arm_again(Lobby *lobby, uint32_t backend)
+{
+    lobby_leave(lobby, backend);
+    for (uint32_t place = 0; place < lobby->places; place++) {
+        uint64_t word = lobby_word(lobby, place);
+
+        /* A guest that is claimed meanwhile is armed too early, and its event will be lost. */
+        if (lobby_state_of(word) == LOBBY_ARMED)
+            (void) set_entry(lobby, EPOLL_CTL_MOD, place, lobby_generation_of(word));
+    }
+}
+
+bool
+lobby_lingers(const Lobby *lobby, uint32_t backend)
+{
+    const LobbyBackend *line = lobby_backend(lobby, backend);
+
+    return line != NULL && load32(&line->activity) == LOBBY_LINGERING;
+}
+
+void
+lobby_call(Lobby *lobby, uint32_t backend)
+{
+    LobbyBackend *line = lobby_backend(lobby, backend);
+
+    if (line != NULL)
+        store32(&line->called, 1);
+}

@@ -1,0 +1,212 @@
+/*
+ * lobby.h: what the backends of one pool and Weir share: a file in memory and an epoll set.
+ *
+ * No header of PostgreSQL's is used here, so that test/model can compile lobby.c by itself. Both
+ * sides use the same functions: a backend those of "A backend's side", and Weir those of "Weir's
+ * side".
+ *
+ * The file has a header, a line of 64 bytes for each backend and for each place, and a window for
+ * each place. A place is the record of one client, a *guest*. Its state word says which process may
+ * use the client's socket; an event of the epoll set only says that it is worth to look.
+ *
+ *   FREE ──take──► TAKEN(0) ──admit──► ARMED ──claim──► OWNED(b)
+ *     ▲               │ ▲  ▲             │ ▲              │  │
+ *     └────vacate─────┘ │  └───recall────┘ └───release────┘  │
+ *                       └─acknowledge── TAKEN(b) ◄──return───┘
+ *
+ * Another process may have written every byte of the file. A value is copied before it is checked,
+ * and an index is compared with the counts of `Lobby`, which are copies.
+ */
+#ifndef WEIR_LOBBY_H
+#define WEIR_LOBBY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LOBBY_MAGIC UINT64_C(0x79626f4c72696557) /* "WeirLoby" */
+#define LOBBY_LAYOUT 1
+#define LOBBY_LINE 64
+#define LOBBY_WINDOW (256 * 1024)
+#define LOBBY_BACKENDS_MAX 1024
+#define LOBBY_PLACES_MAX (128 * 1024)
+
+typedef enum LobbyGate {
+    LOBBY_OPEN,
+    LOBBY_SHUT /* backends leave when they have no guest */
+} LobbyGate;
+
+typedef struct LobbyHeader {
+    uint64_t magic;
+    uint32_t layout;
+    uint32_t backends;
+    uint32_t places;
+    uint32_t window;
+    uint32_t gate;
+} LobbyHeader;
+
+/* What a backend does. Only that backend writes it, and Weir when the backend is dead. */
+typedef enum LobbyActivity {
+    LOBBY_ABSENT,
+    LOBBY_SERVING,
+    LOBBY_SLEEPING, /* waits for any guest */
+    LOBBY_LINGERING /* waits for the guest that it has, since another backend sleeps */
+} LobbyActivity;
+
+typedef struct LobbyBackend {
+    uint32_t process;
+    uint32_t activity;
+    uint32_t place; /* of the guest, + 1; 0: none */
+    uint32_t latch; /* by which others wake it; a number of the server's */
+    uint64_t since_us;
+    uint64_t transaction; /* number of the transaction that runs */
+    uint64_t cancel;      /* number of the transaction to cancel; Weir writes it */
+    uint64_t served;
+    uint32_t called; /* Weir has sent a message */
+    uint32_t unused[3];
+} LobbyBackend;
+
+typedef enum LobbyState {
+    LOBBY_FREE,
+    LOBBY_TAKEN, /* Weir has the guest; with an owner: a backend has just returned it */
+    LOBBY_ARMED, /* at rest, and in the epoll set */
+    LOBBY_OWNED  /* a backend has the guest */
+} LobbyState;
+
+typedef struct LobbyPlace {
+    uint64_t word;
+    uint64_t request_us;     /* when the request came that runs */
+    uint64_t transaction_us; /* when the transaction began */
+    uint64_t transactions;
+    uint64_t queries;
+    uint64_t told;         /* digest of the parameters that the guest was told */
+    uint32_t window_len;   /* bytes of the window that are in use */
+    uint32_t reason;       /* why it was returned */
+    uint64_t unused[1];
+} LobbyPlace;
+
+/* One process's view. */
+typedef struct Lobby {
+    unsigned char *memory;
+    uint32_t backends;
+    uint32_t places;
+    int set;  /* the epoll set */
+    int base; /* a guest's socket has the number `base` + place, in every process */
+    uint32_t *held; /* generation of the descriptor that this process has for a place; 0: none */
+} Lobby;
+
+/* The size of the file; 0: too many backends or places. */
+extern size_t lobby_size(uint32_t backends, uint32_t places);
+
+/* Writes the header into a file of zeros. False: `size` is not lobby_size(backends, places). */
+extern bool lobby_format(void *memory, size_t size, uint32_t backends, uint32_t places);
+
+/* NULL, or why this is not a lobby. `held` has room for `room` places, all 0. */
+extern const char *lobby_open(Lobby *lobby, void *memory, size_t size, int set, int base,
+                              uint32_t *held, uint32_t room);
+
+/* NULL: there is none of that number. */
+extern LobbyBackend *lobby_backend(const Lobby *lobby, uint32_t backend);
+extern LobbyPlace *lobby_place(const Lobby *lobby, uint32_t place);
+extern unsigned char *lobby_window(const Lobby *lobby, uint32_t place);
+
+extern LobbyGate lobby_gate(const Lobby *lobby);
+
+/* Of a state word. */
+extern LobbyState lobby_state_of(uint64_t word);
+extern uint32_t lobby_generation_of(uint64_t word);
+extern uint64_t lobby_word(const Lobby *lobby, uint32_t place);
+
+/* A descriptor that was received for a place counts for one generation only. */
+extern bool lobby_holds(const Lobby *lobby, uint32_t place, uint32_t generation);
+extern void lobby_note_held(Lobby *lobby, uint32_t place, uint32_t generation);
+
+/* A backend's side. */
+
+typedef enum LobbyClaim {
+    CLAIM_DONE,
+    CLAIM_LOST /* the guest is at rest no more: forget the event */
+} LobbyClaim;
+
+typedef enum LobbyRelease {
+    RELEASE_ARMED,
+    RELEASE_RETURNED, /* Weir wants it back: tell it so, over the control socket */
+    RELEASE_BROKEN    /* the place is not this backend's: leave the lobby */
+} LobbyRelease;
+
+extern LobbyClaim lobby_claim(Lobby *lobby, uint32_t me, uint64_t event, uint32_t *place,
+                              uint32_t *generation);
+extern LobbyRelease lobby_release(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generation);
+extern LobbyRelease lobby_return(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generation);
+
+/* Enters or leaves: the line's activity and process. */
+extern void lobby_enter(Lobby *lobby, uint32_t me, uint32_t process, uint32_t latch);
+extern void lobby_leave(Lobby *lobby, uint32_t me);
+
+extern void lobby_sleep(Lobby *lobby, uint32_t me);
+
+/*
+ * Begins to serve a guest, which it has claimed or for which it has lingered. Returns the backend
+ * that has to be woken, since it lingers and no other sleeps; -1: none.
+ */
+extern int lobby_serve(Lobby *lobby, uint32_t me);
+
+/* Whether Weir has sent a message since this was asked before. */
+extern bool lobby_called(Lobby *lobby, uint32_t me);
+
+typedef enum LobbyLinger {
+    LINGER_STAY, /* another backend sleeps: wait for the guest that one has */
+    LINGER_RELEASE
+} LobbyLinger;
+
+extern LobbyLinger lobby_linger(Lobby *lobby, uint32_t me, uint32_t place);
+
+/* Whether the one that lingers may go on, which it asks whenever it is woken. */
+extern LobbyLinger lobby_linger_on(Lobby *lobby, uint32_t me, uint32_t place);
+
+/* Weir's side. */
+
+/* FREE → TAKEN. The new generation; 0: the place is not free. */
+extern uint32_t lobby_take(Lobby *lobby, uint32_t place);
+
+/* Writes the window of a place that is TAKEN. False: it is too long. */
+extern bool lobby_write_window(Lobby *lobby, uint32_t place, const void *bytes, size_t len);
+
+/* TAKEN → ARMED. False: nothing has changed, or the set does not take it and it is TAKEN again. */
+extern bool lobby_admit(Lobby *lobby, uint32_t place);
+
+/* TAKEN → FREE, when the guest's socket is in the set no more. */
+extern bool lobby_vacate(Lobby *lobby, uint32_t place);
+
+typedef enum LobbyRecall {
+    RECALL_TAKEN, /* the guest is Weir's */
+    RECALL_ASKED, /* its backend will return it, if all that linger are woken now */
+    RECALL_NONE   /* there is no guest, or Weir has it already */
+} LobbyRecall;
+
+extern LobbyRecall lobby_recall(Lobby *lobby, uint32_t place);
+
+/* Weir was told that a backend returns the guest: TAKEN(b) → TAKEN(0). False: it does not. */
+extern bool lobby_acknowledge(Lobby *lobby, uint32_t place, uint32_t backend);
+
+typedef enum LobbyLoss {
+    LOSS_NONE,
+    LOSS_CLOSE,   /* the backend died with the guest: close its connection. The place is TAKEN. */
+    LOSS_RETURNED /* the backend had returned the guest, and died before it could say so */
+} LobbyLoss;
+
+/*
+ * A backend is dead: what that means for the guest of one place. Call it for every place, then
+ * lobby_arm_again, and then wake all backends for which lobby_lingers is true.
+ */
+extern LobbyLoss lobby_bury(Lobby *lobby, uint32_t backend, uint32_t place);
+
+/* Arms every guest at rest: the dead backend may have had an event and not have claimed yet. */
+extern void lobby_arm_again(Lobby *lobby, uint32_t backend);
+
+extern bool lobby_lingers(const Lobby *lobby, uint32_t backend);
+
+/* Called before a message is sent to a backend: one that serves without a pause looks at this. */
+extern void lobby_call(Lobby *lobby, uint32_t backend);
+
+#endif /* WEIR_LOBBY_H */

@@ -1,0 +1,399 @@
+/*
+ * names.c: prepared statements of the guests, under the names that each has given them.
+ *
+ * The server has one table of names for a session. A statement is in that table, as one of the
+ * attached guest's, or it is parked here; never both. So Close, DEALLOCATE and DISCARD free what is
+ * the guest's own. A parked statement serves the next guest that has prepared the same text, with
+ * the same types and under the same settings.
+ *
+ * When a transaction may have changed the table, its names are read with the function behind
+ * pg_prepared_statements. What the messages said does not matter.
+ */
+#include "attend.h"
+#include "compat.h"
+
+#include "commands/prepare.h"
+#include "executor/executor.h"
+#include "executor/tuptable.h"
+#include "funcapi.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
+#include "utils/plancache.h"
+#include "utils/snapmgr.h"
+#include "utils/tuplestore.h"
+
+#define PARKED_MAX 512
+#define NAMES_MAX 4096
+#define TEXT_MAX (LOBBY_WINDOW - 1024)
+
+typedef struct Named {
+    char name[NAMEDATALEN];
+    CachedPlanSource *source;
+    uint64 realm; /* of the settings under which it was prepared */
+} Named;
+
+typedef struct Parked {
+    CachedPlanSource *source;
+    uint64 realm;
+    uint64 used; /* the greatest one was used last */
+} Parked;
+
+/* The attached guest's, which the server's table has. */
+static Named *named = NULL;
+static int named_count = 0;
+
+static Parked parked[PARKED_MAX];
+static int parked_count = 0;
+static uint64 uses = 0;
+
+/* The guest's names and texts as its window has them. */
+static char *kept = NULL;
+static uint32 kept_len = 0;
+static bool kept_fits = true;
+
+static bool changed = false;
+
+/* A reply goes out. */
+void
+names_note_reply(char type)
+{
+    if (type == '1' || type == '3')
+        changed = true;
+}
+
+/* DEALLOCATE, DISCARD or PREPARE has run. */
+void
+names_note_change(void)
+{
+    changed = true;
+}
+
+static void
+need_memory(void)
+{
+    if (named == NULL)
+        named = MemoryContextAlloc(TopMemoryContext, NAMES_MAX * sizeof(Named));
+    if (kept == NULL)
+        kept = MemoryContextAlloc(TopMemoryContext, TEXT_MAX);
+}
+
+/*
+ * Takes a name out of the server's table and keeps its statement. The server drops what the entry
+ * points to, so it is made to point to something that cannot be freed.
+ */
+static void
+take_out(PreparedStatement *entry, const char *name)
+{
+    static CachedPlanSource nothing;
+
+    memset(&nothing, 0, sizeof(nothing));
+    nothing.magic = CACHEDPLANSOURCE_MAGIC;
+    nothing.is_oneshot = true;
+    entry->plansource = &nothing;
+    DropPreparedStatement(name, false);
+}
+
+/*
+ * Puts a statement into the server's table. The server saves it as if it were new: it takes it into
+ * its list of saved statements, and drops its plan. So it leaves the list before, and its plan is
+ * kept from the server.
+ */
+static void
+put_in(const char *name, CachedPlanSource *source)
+{
+    struct CachedPlan *plan = source->gplan;
+
+    dlist_delete(&source->node);
+    source->is_saved = false;
+    source->gplan = NULL;
+    StorePreparedStatement(name, source, false);
+    source->gplan = plan;
+}
+
+static void
+drop_oldest(void)
+{
+    int oldest = 0;
+
+    for (int i = 1; i < parked_count; i++)
+        if (parked[i].used < parked[oldest].used)
+            oldest = i;
+    DropCachedPlan(parked[oldest].source);
+    parked[oldest] = parked[--parked_count];
+}
+
+static void
+park(CachedPlanSource *source, uint64 realm)
+{
+    if (parked_count == PARKED_MAX)
+        drop_oldest();
+    parked[parked_count++] = (Parked){.source = source, .realm = realm, .used = ++uses};
+}
+
+static void
+park_all(void)
+{
+    while (named_count > 0) {
+        Named *last = &named[--named_count];
+        PreparedStatement *entry = FetchPreparedStatement(last->name, false);
+
+        /* Only those that are still what they were: the guest may have dropped one. */
+        if (entry == NULL || entry->plansource != last->source)
+            continue;
+        take_out(entry, last->name);
+        park(last->source, last->realm);
+    }
+}
+
+/* One statement as a window's text tells it. */
+typedef struct Wanted {
+    char name[NAMEDATALEN];
+    uint64 realm;
+    int types_count;
+    Oid *types;
+    char *query;
+} Wanted;
+
+static CachedPlanSource *
+take_parked(const Wanted *wanted)
+{
+    for (int i = 0; i < parked_count; i++) {
+        CachedPlanSource *source = parked[i].source;
+
+        if (parked[i].realm != wanted->realm || source->num_params != wanted->types_count ||
+            strcmp(source->query_string, wanted->query) != 0)
+            continue;
+        if (wanted->types_count > 0 &&
+            memcmp(source->param_types, wanted->types, wanted->types_count * sizeof(Oid)) != 0)
+            continue;
+        parked[i] = parked[--parked_count];
+        return source;
+    }
+    return NULL;
+}
+
+/* As exec_parse_message does. The transaction is ours, and has the mildest isolation. */
+static CachedPlanSource *
+make(const Wanted *wanted)
+{
+    List *trees = pg_parse_query(wanted->query);
+    RawStmt *tree = trees == NIL ? NULL : linitial_node(RawStmt, trees);
+    List *queries = NIL;
+    Oid *types = wanted->types;
+    int types_count = wanted->types_count;
+    CachedPlanSource *source;
+
+    if (list_length(trees) > 1)
+        elog(ERROR, "a statement of a guest's has more than one command");
+    source = CreateCachedPlan(tree, wanted->query,
+                              tree == NULL ? CMDTAG_UNKNOWN : CreateCommandTag(tree->stmt));
+    if (tree != NULL) {
+        PushActiveSnapshot(GetTransactionSnapshot());
+        queries = pg_analyze_and_rewrite_varparams(tree, wanted->query, &types, &types_count, NULL);
+        PopActiveSnapshot();
+    }
+    CompleteCachedPlan(source, queries, NULL, types, types_count, NULL, NULL,
+                       CURSOR_OPT_PARALLEL_OK, true);
+    SaveCachedPlan(source);
+    return source;
+}
+
+static uint64
+read_number(const char **at, const char *end, char stop)
+{
+    uint64 value = 0;
+
+    while (*at < end && **at >= '0' && **at <= '9')
+        value = value * 10 + (*(*at)++ - '0');
+    if (*at == end || **at != stop)
+        elog(ERROR, "the statements of a guest cannot be read");
+    (*at)++;
+    return value;
+}
+
+/* `;n:NAME=REALM,COUNT,TYPE,…:TEXT` */
+static void
+read_wanted(const char **at, const char *end, Wanted *wanted)
+{
+    const char *stop;
+    const char *equals;
+
+    if (end - *at < 4 || memcmp(*at, ";n:", 3) != 0)
+        elog(ERROR, "the statements of a guest cannot be read");
+    stop = memchr(*at + 1, ';', end - *at - 1);
+    if (stop == NULL)
+        stop = end;
+    *at += 3;
+    equals = memchr(*at, '=', stop - *at);
+    if (equals == NULL || !text_unescape(*at, equals, wanted->name, sizeof(wanted->name)))
+        elog(ERROR, "the name of a statement cannot be read");
+    *at = equals + 1;
+    wanted->realm = read_number(at, stop, ',');
+    wanted->types_count = (int) read_number(at, stop, ',');
+    if (wanted->types_count < 0 || wanted->types_count > 65535)
+        elog(ERROR, "the types of a statement cannot be read");
+    wanted->types = palloc((wanted->types_count + 1) * sizeof(Oid));
+    for (int i = 0; i < wanted->types_count; i++)
+        wanted->types[i] = (Oid) read_number(at, stop, ',');
+    wanted->query = palloc(stop - *at + 1);
+    if (!text_unescape(*at, stop, wanted->query, stop - *at + 1))
+        elog(ERROR, "the text of a statement cannot be read");
+    *at = stop;
+}
+
+/* Makes the names of the server's table those of this text. Raises an ERROR if it cannot. */
+void
+names_restore(const char *wanted_text, uint32 len)
+{
+    const char *at = wanted_text;
+    const char *end = wanted_text + len;
+
+    need_memory();
+    if (len == kept_len && kept_fits && memcmp(wanted_text, kept, len) == 0)
+        return;
+    park_all();
+    /* If one cannot be made, none counts. */
+    kept_len = 0;
+    kept_fits = false;
+    if (len > TEXT_MAX)
+        elog(ERROR, "a guest has too many statements");
+    if (len > 0) {
+        own_transaction_begin();
+        while (at < end) {
+            Wanted wanted;
+            CachedPlanSource *source;
+
+            read_wanted(&at, end, &wanted);
+            if (named_count == NAMES_MAX)
+                elog(ERROR, "a guest has too many statements");
+            source = take_parked(&wanted);
+            if (source == NULL)
+                source = make(&wanted);
+            put_in(wanted.name, source);
+            strlcpy(named[named_count].name, wanted.name, NAMEDATALEN);
+            named[named_count].source = source;
+            named[named_count].realm = wanted.realm;
+            named_count++;
+        }
+        own_transaction_end();
+    }
+    memcpy(kept, wanted_text, len);
+    kept_len = len;
+    kept_fits = true;
+    changed = false;
+}
+
+/* What pg_prepared_statements tells: the names, in a transaction of our own. */
+static int
+list_names(char (*names)[NAMEDATALEN], int max)
+{
+    LOCAL_FCINFO(fcinfo, 0);
+    FmgrInfo function;
+    ReturnSetInfo result = {0};
+    TupleTableSlot *slot;
+    int count = 0;
+
+    fmgr_info(F_PG_PREPARED_STATEMENT, &function);
+    result.type = T_ReturnSetInfo;
+    result.econtext = CreateStandaloneExprContext();
+    result.allowedModes = (int) (SFRM_Materialize | SFRM_Materialize_Random);
+    result.returnMode = SFRM_Materialize;
+    InitFunctionCallInfoData(*fcinfo, &function, 0, InvalidOid, NULL, (Node *) &result);
+    (void) FunctionCallInvoke(fcinfo);
+    slot = MakeSingleTupleTableSlot(result.setDesc, &TTSOpsMinimalTuple);
+    while (tuplestore_gettupleslot(result.setResult, true, false, slot)) {
+        bool is_null;
+        char *name = TextDatumGetCString(slot_getattr(slot, 1, &is_null));
+
+        if (count < max)
+            strlcpy(names[count], name, NAMEDATALEN);
+        count++;
+    }
+    ExecDropSingleTupleTableSlot(slot);
+    tuplestore_end(result.setResult);
+    FreeExprContext(result.econtext, true);
+    return count;
+}
+
+static uint64
+realm_of(CachedPlanSource *source, uint64 realm)
+{
+    for (int i = 0; i < named_count; i++)
+        if (named[i].source == source)
+            return named[i].realm;
+    return realm;
+}
+
+static void
+write_text(void)
+{
+    Text out = {.start = kept, .end = kept, .limit = kept + TEXT_MAX};
+    char digits[32];
+
+    for (int i = 0; i < named_count && !out.full; i++) {
+        CachedPlanSource *source = named[i].source;
+
+        text_item(&out, "n:");
+        text_escaped(&out, named[i].name, strlen(named[i].name));
+        snprintf(digits, sizeof(digits), "=" UINT64_FORMAT ",%d,", named[i].realm,
+                 source->num_params);
+        text_literal(&out, digits);
+        for (int type = 0; type < source->num_params; type++) {
+            snprintf(digits, sizeof(digits), "%u,", source->param_types[type]);
+            text_literal(&out, digits);
+        }
+        text_escaped(&out, source->query_string, strlen(source->query_string));
+    }
+    kept_len = out.end - out.start;
+    kept_fits = !out.full;
+}
+
+/* Reads the names again, if they may have changed. True: they are to be saved. */
+bool
+names_capture(uint64 realm)
+{
+    char (*names)[NAMEDATALEN];
+    Named *fresh;
+    int count;
+    int fresh_count = 0;
+
+    if (!changed)
+        return false;
+    need_memory();
+    names = palloc(NAMES_MAX * NAMEDATALEN);
+    own_transaction_begin();
+    count = list_names(names, NAMES_MAX);
+    own_transaction_end();
+    changed = false;
+    kept_fits = count <= NAMES_MAX;
+    if (!kept_fits)
+        return true;
+    fresh = palloc(count * sizeof(Named) + 1);
+    for (int i = 0; i < count; i++) {
+        PreparedStatement *entry = FetchPreparedStatement(names[i], false);
+
+        /* Those of SQL's PREPARE pin the guest. */
+        if (entry == NULL || entry->from_sql)
+            continue;
+        strlcpy(fresh[fresh_count].name, names[i], NAMEDATALEN);
+        fresh[fresh_count].source = entry->plansource;
+        fresh[fresh_count].realm = realm_of(entry->plansource, realm);
+        fresh_count++;
+    }
+    memcpy(named, fresh, fresh_count * sizeof(Named));
+    named_count = fresh_count;
+    write_text();
+    return true;
+}
+
+/* NULL: the guest has more statements than its window can take. */
+const char *
+names_text(uint32 *len)
+{
+    *len = kept_fits ? kept_len : 0;
+    return kept_fits ? (kept != NULL ? kept : "") : NULL;
+}

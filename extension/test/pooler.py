@@ -1,0 +1,330 @@
+"""Weir's part of the direct path, as small as it can be: logs clients in by trust, hands their sockets
+to backends through a lobby, and takes them back. It has lobby.c itself, as a library."""
+
+import array
+import ctypes
+import mmap
+import os
+import pwd
+import resource
+import select
+import socket
+import struct
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from servers import EXTENSION, PATIENCE_S, run
+from session import Session
+from wire import START
+
+BASE = 9000
+PLACES = 256
+BACKENDS = 32
+HELLO, NEED, RETURNED, LEFT = 1, 2, 3, 4
+WELCOME, DESCRIPTOR, ENLIST, LEAVE, WAKE = 16, 17, 18, 19, 20
+NONE, ENDED, PARTIAL, BAD, STATE, RECALLED = range(6)
+LAYOUT = 1
+MESSAGE = struct.Struct("=IIII")
+LOSS_NONE, LOSS_CLOSE, LOSS_RETURNED = range(3)
+RECALL_TAKEN, RECALL_ASKED, RECALL_NONE = range(3)
+
+
+class View(ctypes.Structure):
+    _fields_ = [
+        ("memory", ctypes.c_void_p), ("backends", ctypes.c_uint32), ("places", ctypes.c_uint32),
+        ("set", ctypes.c_int), ("base", ctypes.c_int), ("held", ctypes.c_void_p),
+    ]
+
+
+def library(work):
+    path = work / "liblobby.so"
+    if not path.exists():
+        run(["gcc", "-std=gnu11", "-O1", "-shared", "-fPIC", EXTENSION / "lobby.c", "-o", path])
+    lib = ctypes.CDLL(str(path))
+    lib.lobby_size.restype = ctypes.c_size_t
+    lib.lobby_format.restype = ctypes.c_bool
+    lib.lobby_format.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_uint32]
+    lib.lobby_open.restype = ctypes.c_char_p
+    lib.lobby_open.argtypes = [
+        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
+        ctypes.c_void_p, ctypes.c_uint32,
+    ]
+    lib.lobby_take.restype = ctypes.c_uint32
+    lib.lobby_word.restype = ctypes.c_uint64
+    lib.lobby_write_window.argtypes = [
+        ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t,
+    ]
+    for name in ("lobby_write_window", "lobby_admit", "lobby_vacate", "lobby_acknowledge"):
+        getattr(lib, name).restype = ctypes.c_bool
+    return lib
+
+
+def escaped(word):
+    return b"".join(
+        b"\\%03o" % byte if byte in b"\\;=" or not 32 <= byte < 127 else bytes([byte])
+        for byte in word
+    )
+
+
+def window(packet):
+    """What a place's window has at first: the parameters of the startup packet."""
+    words = packet.split(b"\0")
+    settings = b"".join(
+        b";d:" + escaped(name) + b"=" + escaped(value)
+        for name, value in zip(words[::2], words[1::2])
+        if name and name not in (b"user", b"database")
+    )
+    return struct.pack("=II", len(settings), 0) + settings
+
+
+class Pooler:
+    """A lobby and its control socket. `enlist` opens backends, `port` is where clients connect."""
+
+    def __init__(self, cluster, work, backends=1):
+        self.cluster = cluster
+        self.lib = library(work)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        size = self.lib.lobby_size(BACKENDS, PLACES)
+        self.memory = os.memfd_create("lobby", os.MFD_CLOEXEC)
+        os.ftruncate(self.memory, size)
+        self.map = mmap.mmap(self.memory, size)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        assert self.lib.lobby_format(address, size, BACKENDS, PLACES)
+        self.set = select.epoll()
+        self.held = (ctypes.c_uint32 * PLACES)()
+        self.view = View()
+        self.lobby = ctypes.byref(self.view)
+        why = self.lib.lobby_open(
+            self.lobby, address, size, self.set.fileno(), BASE, self.held, PLACES
+        )
+        assert why is None, why
+        self.lock = threading.RLock()
+        self.threads = []
+        self.generations = {}
+        self.returned = []  # (place, reason), of all guests that came back
+        self.kept = set()  # places that are not admitted again when they come back
+        self.homes = {}
+        self.controls = {}
+        self.ended = False
+        self.listen(Path(work) / f"control-{time.monotonic_ns():x}")
+        self.server = socket.create_server(("127.0.0.1", 0), backlog=200)
+        self.port = self.server.getsockname()[1]
+        self.greeting = b""
+        for _ in range(backends):
+            self.enlist()
+        self.start(self.accept_clients)
+
+    def start(self, work, *words):
+        thread = threading.Thread(target=work, args=words, daemon=True)
+        self.threads.append(thread)
+        thread.start()
+
+    def listen(self, path):
+        """Backends check that the other side is of their own system user."""
+        self.path = path
+        self.control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        user = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
+        self.control.bind(str(path))
+        if user:
+            os.chown(path, user.pw_uid, user.pw_gid)
+            os.seteuid(user.pw_uid)
+        self.control.listen(BACKENDS)
+        if user:
+            os.seteuid(0)
+        # The server's configuration names one path.
+        link = Path(self.cluster.folder) / "control"
+        link.unlink(missing_ok=True)
+        link.symlink_to(path)
+
+    def enlist(self):
+        """Opens one more backend."""
+        number = len(self.homes)
+        home = Session(self.cluster.port, weir__report=1, weir__ticket=f"ticket-{number}")
+        self.greeting = b"".join(
+            b"S" + struct.pack("!I", len(body) + 4) + body
+            for body in (name.encode() + b"\0" + value.encode() + b"\0"
+                         for name, value in home.greeting.parameters.items())
+        )
+        self.homes[number] = home
+        connection, _ = self.control.accept()
+        hello = connection.recv(4096)
+        kind, process, _, layout = MESSAGE.unpack_from(hello)
+        assert (kind, layout) == (HELLO, LAYOUT), hello
+        assert hello[16:].split(b"\0")[0] == f"ticket-{number}".encode()
+        home.process = process
+        self.controls[number] = connection
+        self.send(number, WELCOME, number, 0, BASE, [self.memory, self.set.fileno()])
+        self.start(self.serve_backend, number)
+
+    def send(self, number, kind, place=0, generation=0, value=0, descriptors=()):
+        self.lib.lobby_call(self.lobby, number)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+        try:
+            self.controls[number].sendmsg(
+                [MESSAGE.pack(kind, place, generation, value)], rights if descriptors else []
+            )
+        except OSError:
+            pass  # its death is seen by serve_backend
+
+    def serve_backend(self, number):
+        while True:
+            try:
+                data = self.controls[number].recv(4096)
+            except OSError:
+                data = b""
+            if not data:
+                break
+            kind, place, generation, value = MESSAGE.unpack_from(data)
+            with self.lock:
+                if self.ended:
+                    return
+                if kind == NEED:
+                    self.send(number, DESCRIPTOR, place, generation, 0, [BASE + place])
+                elif kind == RETURNED:
+                    assert self.lib.lobby_acknowledge(self.lobby, place, number)
+                    self.take_back(place, value)
+                elif kind == LEFT:
+                    self.homes[number].left = True
+        self.bury(number)
+
+    def bury(self, number):
+        with self.lock:
+            if self.ended:
+                return
+            for place in range(PLACES):
+                loss = self.lib.lobby_bury(self.lobby, number, place)
+                if loss == LOSS_CLOSE:
+                    self.close_guest(place)
+                elif loss == LOSS_RETURNED:
+                    self.take_back(place, RECALLED)
+            self.lib.lobby_arm_again(self.lobby, number)
+            self.wake_lingerers()
+            self.homes[number].dead = True
+
+    def transaction(self, number):
+        return struct.unpack_from("=Q", self.map, 4096 + 64 * number + 24)[0]
+
+    def cancel(self, number, transaction):
+        struct.pack_into("=Q", self.map, 4096 + 64 * number + 32, transaction)
+
+    def wake_lingerers(self):
+        for number in self.controls:
+            if self.lib.lobby_lingers(self.lobby, number):
+                self.send(number, WAKE)
+
+    def recall(self, place):
+        """The guest comes back, and stays here."""
+        with self.lock:
+            self.kept.add(place)
+            found = self.lib.lobby_recall(self.lobby, place)
+            if found == RECALL_TAKEN:
+                self.returned.append((place, RECALLED))
+            self.wake_lingerers()
+            return found
+
+    def admit(self, place):
+        with self.lock:
+            self.kept.discard(place)
+            assert self.lib.lobby_admit(self.lobby, place)
+
+    def take_back(self, place, reason):
+        self.returned.append((place, reason))
+        if reason in (ENDED, BAD, STATE):
+            self.close_guest(place)
+        elif place in self.kept:
+            pass
+        elif reason == PARTIAL:
+            self.start(self.wait_for_message, place, self.generations[place])
+        else:
+            assert self.lib.lobby_admit(self.lobby, place)
+
+    def wait_for_message(self, place, generation):
+        """Until the first message is whole, or 8 KiB of it have come."""
+        deadline = time.monotonic() + PATIENCE_S
+        with socket.socket(fileno=os.dup(BASE + place)) as copy:
+            while time.monotonic() < deadline and not self.ended:
+                data = copy.recv(8192, socket.MSG_PEEK)
+                whole = len(data) >= 5 and len(data) > struct.unpack_from("!I", data, 1)[0]
+                if not data or whole or len(data) == 8192:
+                    break
+                time.sleep(0.0005)
+        with self.lock:
+            if not self.ended and self.generations.get(place) == generation:
+                assert self.lib.lobby_admit(self.lobby, place)
+
+    def close_guest(self, place):
+        assert self.lib.lobby_vacate(self.lobby, place)
+        copy = socket.socket(fileno=os.dup(BASE + place))
+        try:
+            copy.shutdown(socket.SHUT_RDWR)  # backends have copies of it
+        except OSError:
+            pass
+        copy.close()
+        os.close(BASE + place)
+        del self.generations[place]
+
+    def accept_clients(self):
+        while True:
+            try:
+                connection, _ = self.server.accept()
+            except OSError:
+                return
+            self.start(self.log_in, connection)
+
+    def log_in(self, connection):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while True:
+            size, code = struct.unpack("!II", connection.recv(8, socket.MSG_WAITALL))
+            packet = connection.recv(size - 8, socket.MSG_WAITALL) if size > 8 else b""
+            if code == START:
+                break
+            connection.sendall(b"N")
+        connection.sendall(
+            b"R\0\0\0\x08\0\0\0\0" + self.greeting + b"K\0\0\0\x0c\0\0\0\x01\0\0\0\x02" + b"Z\0\0\0\x05I"
+        )
+        connection.setblocking(False)
+        with self.lock:
+            if self.ended:
+                return
+            for place in range(PLACES):
+                if place not in self.generations:
+                    break
+            else:
+                raise AssertionError("no place is free")
+            os.dup2(connection.fileno(), BASE + place, inheritable=False)
+            connection.close()
+            self.generations[place] = self.lib.lobby_take(self.lobby, place)
+            assert self.generations[place]
+            record = window(packet)
+            assert self.lib.lobby_write_window(self.lobby, place, record, len(record))
+            assert self.lib.lobby_admit(self.lobby, place)
+
+    def client(self, **asks):
+        return Session(self.port, **asks)
+
+    def alive(self):
+        return sum(not getattr(home, "dead", False) for home in self.homes.values())
+
+    def close(self):
+        with self.lock:
+            self.ended = True
+        # No thread may use a number that is given to another socket.
+        for one in (self.server, *self.controls.values()):
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        for thread in self.threads:
+            thread.join(PATIENCE_S)
+        for one in (self.server, self.control, *self.controls.values()):
+            one.close()
+        for home in self.homes.values():
+            home.close()
+        for place in list(self.generations):
+            with self.lock:
+                os.close(BASE + place)
+        self.set.close()
+        os.close(self.memory)
