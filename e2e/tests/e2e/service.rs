@@ -1,4 +1,4 @@
-//! Weir as a service: what it tells a service manager, the sockets it gets from one, and syslog.
+//! Weir as a service: notifications to a service manager, sockets from it, and syslog.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -39,7 +39,7 @@ impl Ear {
         String::from_utf8_lossy(&buffer[..len]).into_owned()
     }
 
-    /// The next message that is not a line about the statistics.
+    /// Returns the next message that is not a line about the statistics.
     #[track_caller]
     fn hear_state(&self) -> String {
         loop {
@@ -97,7 +97,7 @@ fn sockets_of_the_service_manager_are_served_in_place_of_the_configured_ones() {
     let own = pooler.socket_folder().join(format!(".s.PGSQL.{}", pooler.port()));
     assert!(!own.exists(), "it listens on its own unix socket as well");
 
-    // Who comes while nobody is there waits in the manager's socket for the next process.
+    // A client that comes while no process runs waits in the manager's socket for the next one.
     pooler.wait_until_quiet(&database, 1);
     pooler.signal("TERM");
     assert_eq!(pooler.wait_for_exit().code(), Some(0));
@@ -119,12 +119,12 @@ fn a_log_on_a_pipe_that_nobody_reads_stops_nobody() {
     let pipe = open_folder("unread").join("log");
     let make = Command::new("mkfifo").args(["-m", "666"]).arg(&pipe).status();
     assert!(make.expect("mkfifo").success());
-    // Somebody has it open and reads nothing.
+    // The test opens the pipe and reads nothing.
     let reader = File::options().read(true).write(true).open(&pipe).expect("our own pipe");
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("logfile", pipe.display()).set("verbose", 2).start();
     let mut longest = Duration::ZERO;
-    // More lines than a pipe of 64 KiB holds.
+    // Writes more lines than a pipe of 64 KiB holds.
     for n in 0..600 {
         let began = Instant::now();
         assert_eq!(pooler.client(&database).value(&format!("SELECT {n}")), n.to_string());
@@ -137,7 +137,7 @@ fn a_log_on_a_pipe_that_nobody_reads_stops_nobody() {
     assert_eq!(pooler.client(&database).value("SELECT 'no reader'"), "no reader");
 }
 
-/// `/dev/log` is the same for all, so the pooler gets a `/dev` of its own, for which one has to be
+/// `/dev/log` is the same for all processes, so the pooler gets a `/dev` of its own. That needs
 /// root.
 #[test]
 fn syslog_gets_the_lines_and_those_from_before_the_configuration_was_read() {
@@ -150,7 +150,7 @@ fn syslog_gets_the_lines_and_those_from_before_the_configuration_was_read() {
         .set("syslog", 1)
         .set("syslog_ident", "weir-test")
         .set("syslog_facility", "local5")
-        // Told before the log is set up.
+        // This line is written before the log is configured.
         .set("job_name", "another")
         .dev_log(daemon.path())
         .start();
@@ -201,7 +201,7 @@ fn each_log_key_switches_its_lines_off_and_on() {
         pooler.wait_until_quiet(&database, 1);
     };
     come_and_go(&pooler);
-    // The line is due before the service manager is told of it.
+    // The statistics are logged before the service manager gets them.
     while !manager.hear().starts_with("STATUS=stats: ") {}
     let log = pooler.log();
     for mark in marks {

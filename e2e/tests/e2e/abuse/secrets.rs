@@ -1,5 +1,5 @@
-//! Passwords and keys that were used are in nothing that comes out: not in the log at any verbosity,
-//! nor on the console, nor in what clients are told, nor in what is said of a broken configuration.
+//! Used passwords and keys appear in no output: neither in the log at any verbosity, nor on the
+//! console, in errors to clients, or in messages about a broken configuration.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::support;
 use testkit::{Authority, Pooler, Postgres, RawClient, Role, ServerAuth, Verifier, frontend};
 
-/// Every table of the console.
+/// Every SHOW command of the console.
 const SHOWS: [&str; 26] = [
     "ACTIVE_SOCKETS",
     "CLIENTS",
@@ -39,7 +39,7 @@ const SHOWS: [&str; 26] = [
     "KEYS",
 ];
 
-/// What must not be found, each with a name that may be printed, and all that came out.
+/// Secrets that must not be found, each with a name that may be printed, and all output.
 #[derive(Default)]
 struct Search {
     secrets: Vec<(String, String)>,
@@ -52,7 +52,7 @@ impl Search {
         self.secrets.push((name.to_owned(), secret.to_owned()));
     }
 
-    /// A stored secret: any of its parts that tells more than its form.
+    /// Adds the parts of a stored secret that reveal more than its format.
     fn hide_verifier(&mut self, name: &str, verifier: &str) {
         let parts = verifier.trim_start_matches("md5").split(['$', ':']);
         for part in parts.filter(|part| part.len() > 15 && !part.starts_with("SCRAM")) {
@@ -99,7 +99,7 @@ fn log_in(search: &mut Search, pooler: &Pooler, user: &str, database: &str, pass
     }
 }
 
-/// All of the console, as it is told to one who may do everything.
+/// Collects all tables of the console, as an administrator sees them.
 fn look_around(search: &mut Search, pooler: &Pooler) {
     let mut console = pooler.console();
     for show in SHOWS {
@@ -113,7 +113,7 @@ fn look_around(search: &mut Search, pooler: &Pooler) {
 
 #[test]
 fn logs_and_errors_of_logins_contain_no_password_and_no_key() {
-    // PgBouncer's log has them at the highest verbosity.
+    // PgBouncer's log contains them at the highest verbosity.
     if !support::only_weir() {
         return;
     }
@@ -138,7 +138,7 @@ fn logs_and_errors_of_logins_contain_no_password_and_no_key() {
         let (setup, database) = crate::auth::query::setup(auth_type);
         let mut setup = setup
             .set("verbose", 3)
-            // Some wait for a server that cannot be opened with what is known of them.
+            // Some clients wait for a server that cannot be opened with the data that they gave.
             .set("client_login_timeout", 2)
             .set("auth_failure_delay", 0)
             .set("client_tls_sslmode", "allow")
@@ -182,7 +182,7 @@ fn logs_and_errors_of_logins_contain_no_password_and_no_key() {
     search.finds_nothing();
 }
 
-/// Passwords where none belongs, and in no order.
+/// Sends passwords in messages where they do not belong, and in the wrong order.
 fn misplaced_words(search: &mut Search, pooler: &Pooler, role: &Role, database: &str) {
     let startup = frontend::startup(&[("user", &role.name), ("database", database)]);
     let password = frontend::password(&role.password);
@@ -300,7 +300,8 @@ fn only_root_can_read_the_memory_of_the_process() {
     let owner = |pooler: &Pooler| {
         fs::metadata(format!("/proc/{}/environ", pooler.pid())).expect("it runs").uid()
     };
-    // What the kernel does not let be dumped belongs to root in /proc (proc(5)).
+    // /proc files of a process that the kernel does not allow to be dumped belong to root
+    // (proc(5)).
     let (setup, database) = support::setup("transaction");
     let closed = setup.start();
     assert_eq!(owner(&closed), 0);

@@ -1,4 +1,4 @@
-//! `auth_type = ldap`, and `ldap` in rules: an LDAP server judges passwords.
+//! `auth_type = ldap`, and `ldap` in rules: an LDAP server checks passwords.
 
 pub(crate) mod directory;
 
@@ -14,13 +14,13 @@ use testkit::{
 
 const REFUSED: &str = "LDAP authentication failed";
 
-/// A pooler that knows nobody itself.
+/// Returns a pooler without users of its own.
 fn setup(options: &str) -> (Setup, String) {
     let (setup, database) = support::setup("transaction");
     (setup.set("auth_type", "ldap").set("auth_ldap_options", options), database)
 }
 
-/// What comes of a login: the user's name in PostgreSQL, or what the client is told.
+/// Logs in. Returns the user's name in PostgreSQL, or the message of the refusal.
 fn login(pooler: &Pooler, database: &str, user: &str, password: &str) -> Result<String, String> {
     let mut client = RawClient::connect(pooler.port());
     match client.authenticate(&[("user", user), ("database", database)], password) {
@@ -41,7 +41,7 @@ fn check(pooler: &Pooler, database: &str, role: &Role) {
 }
 
 #[test]
-fn a_password_is_right_if_one_can_bind_with_it() {
+fn a_password_is_valid_if_it_binds_to_ldap() {
     if !support::only_weir() {
         return;
     }
@@ -57,7 +57,7 @@ fn a_password_is_right_if_one_can_bind_with_it() {
         login(&pooler, &database, &role.name, &"x".repeat(65_536)),
         Err("password authentication failed".into())
     );
-    // An unknown database is told of behind the proof only.
+    // Only a client that has proven its identity learns that the database does not exist.
     assert_eq!(login(&pooler, "none", &role.name, "wrong"), Err(REFUSED.into()));
     assert_eq!(
         login(&pooler, "none", &role.name, &role.password),
@@ -66,7 +66,8 @@ fn a_password_is_right_if_one_can_bind_with_it() {
     assert!(!pooler.log().contains(&role.password));
 }
 
-/// As for Active Directory: the URL names the server alone, and the name to bind as is put together.
+/// Tests the form for Active Directory: the URL names only the server, and Weir composes the name
+/// to bind as from prefix and suffix.
 #[test]
 fn a_url_may_stand_beside_prefix_and_suffix() {
     if !support::only_weir() {
@@ -130,13 +131,13 @@ fn the_entry_to_bind_as_may_be_searched_for() {
 }
 
 #[test]
-fn tls_is_from_the_beginning_or_on_demand_and_makes_sure_who_it_is() {
+fn ldap_over_tls_and_starttls_verify_the_server() {
     if !support::only_weir() {
         return;
     }
     let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
     let role = Postgres::shared().role(ServerAuth::Scram);
-    // It refuses passwords that come without TLS.
+    // The server refuses passwords without TLS.
     let directory = Directory::start(&[&role], &authority.server(), true);
     let tls = between(directory.tls_port);
     let start_tls = format!("{} ldaptls=1", between(directory.port));
@@ -157,7 +158,7 @@ fn tls_is_from_the_beginning_or_on_demand_and_makes_sure_who_it_is() {
     assert_eq!(answer, Err(REFUSED.into()));
 }
 
-/// The wrong port for the way that TLS begins is an error, and soon.
+/// If TLS begins in the wrong way for the port, the login must fail, and soon.
 #[test]
 fn tls_on_the_other_port_is_refused() {
     if !support::only_weir() {
@@ -170,7 +171,7 @@ fn tls_on_the_other_port_is_refused() {
     for options in [
         format!("{plain} ldapscheme=ldaps"),
         format!("{tls} ldaptls=1"),
-        // StartTLS within TLS.
+        // This is StartTLS within TLS.
         format!("{tls} ldapscheme=ldaps ldaptls=1"),
         format!("{plain} ldapscheme=ldaps ldaptls=1"),
     ] {
@@ -183,15 +184,15 @@ fn tls_on_the_other_port_is_refused() {
     }
 }
 
-/// Where libldap looks, and so PgBouncer.
+/// libldap reads this configuration, and so PgBouncer does.
 #[test]
-fn openldaps_configuration_says_which_certificates_are_good() {
+fn openldaps_configuration_names_the_trusted_authorities() {
     if !support::only_weir() {
         return;
     }
     let (authority, stranger) = (Authority::new("weir test"), ManualAuthority::new("weir test"));
     let role = Postgres::shared().role(ServerAuth::Scram);
-    // A certificate of version 1, for the address by its common name.
+    // A certificate of version 1, which names the address in its common name.
     let directory = Directory::start(&[&role], &stranger.issue("127.0.0.1"), true);
     let options = format!("{} ldapscheme=ldaps", between(directory.tls_port));
     let folder = open_folder("authorities");
@@ -248,13 +249,13 @@ fn check_one(pooler: &Pooler, database: &str, role: &Role) {
 }
 
 #[test]
-fn a_server_that_is_down_is_passed_over_and_one_that_says_nothing_holds_up_nobody_else() {
+fn dead_ldap_servers_are_skipped_and_silent_ones_delay_no_other_login() {
     if !support::only_weir() {
         return;
     }
     let role = Postgres::shared().role(ServerAuth::Scram);
     let directory = Directory::start(&[&role], &Authority::new("weir test").server(), false);
-    // Nobody listens on that address of this machine.
+    // Nothing listens on that address of this machine.
     let options = between(directory.port).replace("=127.0.0.1 ", "=\"127.0.0.9 127.0.0.1\" ");
     let (setup, database) = setup(&options);
     let pooler = setup.start();
@@ -288,7 +289,7 @@ fn a_server_that_is_down_is_passed_over_and_one_that_says_nothing_holds_up_nobod
 }
 
 #[test]
-fn many_may_come_at_once_and_options_count_from_the_next_reload_on() {
+fn parallel_ldap_logins_work_and_a_reload_applies_options() {
     if !support::only_weir() {
         return;
     }
@@ -313,7 +314,7 @@ fn many_may_come_at_once_and_options_count_from_the_next_reload_on() {
             });
         }
     });
-    // An operator, too, is judged there.
+    // LDAP checks the passwords of console users, too.
     let console = pooler.login(&role.name, "pgbouncer", &role.password);
     assert!(console.is_ok());
     assert!(pooler.login(&role.name, "pgbouncer", "wrong").is_err());
@@ -336,7 +337,7 @@ fn without_options_nobody_is_let_in() {
 }
 
 #[test]
-fn guessing_is_slowed_there_too() {
+fn guesses_are_delayed_with_ldap_too() {
     if !support::only_weir() {
         return;
     }
