@@ -1,6 +1,5 @@
-//! Any text, under either kind of strings: what is seen in it does not depend on where it is cut,
-//! nothing hides a statement from what stands before or behind it, and parts that are said to be
-//! statements and names are.
+//! Any text, with either kind of strings. The result must not depend on cuts. A text must not hide
+//! the statement before or after it. Parts that are reported as statements and names must be such.
 
 use ::sql::{Cache, Scanner, Seen, Signs, identifier, scan, scan_either, statements};
 
@@ -33,7 +32,8 @@ fn in_pieces(text: &[u8], standard: bool, mut cuts: Cuts) -> Seen {
     scanner.finish()
 }
 
-/// A SET before the text is seen, whatever the text is; behind it, unless the text is in doubt.
+/// Checks that a SET before the text is found, and one after it as well unless the text is
+/// ambiguous.
 fn neighbours(text: &[u8], standard: bool, seen: Seen) {
     let before = scan(&[b"SET a = 1;", text].concat(), standard).signs;
     assert_eq!(before, seen.signs | Signs::SETTINGS, "a SET before it");
