@@ -122,7 +122,7 @@ struct CertificateEnd {
 struct Board {
     /// Of its pools each database and user has one.
     measures: Measures,
-    /// Those of SHOW DATABASES, without the console.
+    /// The rows of SHOW DATABASES, without the console.
     databases: Vec<DatabaseLine>,
     /// Of each database that has a pool.
     stats: Vec<DatabaseStats>,

@@ -11,7 +11,7 @@ use engine::transactions::Transaction;
 pub struct Recording {
     /// The moment by the pooler's clock.
     pub now: Micros,
-    /// The same moment, in seconds since 1970.
+    /// The moment in seconds since 1970.
     pub wall: i64,
     pub tracks: Vec<Track>,
     pub events: Vec<Entry>,

@@ -48,7 +48,7 @@ pub struct PoolRow {
     /// The user that its servers log in as.
     pub user: String,
     pub pool_mode: PoolMode,
-    /// How long the first client in the queue has waited, in microseconds; 0 = no client waits.
+    /// The wait of the first client in the queue, in microseconds; 0 = no client waits.
     pub oldest_wait: u64,
     pub stats: Stats,
 }
@@ -63,7 +63,7 @@ pub struct WorkerRow {
     pub idle_clients: usize,
     pub pools: usize,
     pub servers: usize,
-    /// Those that a client keeps between transactions.
+    /// Servers that a client keeps between transactions.
     pub pinned_servers: usize,
     pub idle_servers: usize,
     pub stats: Stats,

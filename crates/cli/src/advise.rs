@@ -17,7 +17,7 @@ use crate::{
     ctl, explain, sys,
 };
 
-/// How often a signal is looked for while waiting.
+/// The interval of checks for a signal while waiting.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Lines of reasons for each pool; SHOW REASONS has all.
 const REASONS_MAX: usize = 20;

@@ -1,5 +1,5 @@
-//! Where the console and the pooler meet: `admin` answers, `proxy` has the connections and the
-//! facts, and neither knows of the other. The facts are translated in `console/rows.rs`.
+//! Connects the console and the pooler: `admin` answers, `proxy` has the connections and the facts,
+//! and neither depends on the other. `console/rows.rs` translates the facts.
 
 mod rows;
 

@@ -1,4 +1,4 @@
-//! Which user the pooler runs as. Nothing here is needed once it runs.
+//! The user that the pooler runs as. Nothing here is needed once it runs.
 
 use anyhow::{Context as _, bail};
 

@@ -21,7 +21,8 @@ use proxy::{Controller, error, log};
 
 use crate::{args::ReportOptions, console, ctl, explain};
 
-/// How long the end of the process may wait for its page: a lock of the flight recorder may be taken.
+/// The time that the end of the process may wait for its page: a lock of the flight recorder may be
+/// taken.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// # Errors

@@ -48,7 +48,7 @@ pub(crate) fn become_user(user: &User) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a process of that id exists, be it somebody else's.
+/// Returns whether a process with this id exists, also if it belongs to another user.
 pub(crate) fn process_exists(pid: i32) -> bool {
     match send_signal(pid, 0) {
         Ok(()) => true,
@@ -140,7 +140,7 @@ pub(crate) fn remember_termination() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this process was asked to end since [`remember_termination`].
+/// Returns whether this process was asked to end since [`remember_termination`].
 pub(crate) fn terminated() -> bool {
     TERMINATED.load(Ordering::Relaxed)
 }

@@ -10,7 +10,7 @@ use crate::{
     target::{Target, addresses},
 };
 
-/// Where to log in, and as whom.
+/// The address, the database and the user for a login.
 #[derive(Debug)]
 pub struct Probe<'a> {
     /// A host name, an address or the folder of a socket.

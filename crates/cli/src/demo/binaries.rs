@@ -1,4 +1,4 @@
-//! Where PostgreSQL's programs are.
+//! The paths of PostgreSQL's programs.
 
 use std::{
     cmp::Reverse,

@@ -15,10 +15,10 @@ use anyhow::{Context as _, bail};
 use super::terminal::go_on;
 use crate::sys;
 
-/// How often a waiting demo looks whether it may go on.
+/// The interval at which a waiting demo checks whether it may continue.
 pub(super) const TICK: Duration = Duration::from_millis(20);
 
-/// How a program ended, and all it printed.
+/// The exit status of a program, and its whole output.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) status: ExitStatus,

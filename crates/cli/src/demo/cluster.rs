@@ -82,7 +82,7 @@ impl Cluster {
         self.scratch.path()
     }
 
-    /// Whether the server is still there; it may have been killed.
+    /// Returns whether the server still runs; it may have been killed.
     pub(super) fn is_running(&mut self) -> bool {
         matches!(self.server.0.try_wait(), Ok(None))
     }
@@ -165,7 +165,7 @@ fn data(scratch: &Scratch) -> PathBuf {
     scratch.path().join("data")
 }
 
-/// Where sockets go; `None` when their paths would be too long.
+/// Returns the folder for sockets; `None` if their paths would be too long.
 fn socket_directory(scratch: &Scratch) -> Option<&Path> {
     let path = scratch.path();
     (path.as_os_str().len() < SOCKET_DIRECTORY_BYTES_MAX).then_some(path)

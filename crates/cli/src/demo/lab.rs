@@ -20,7 +20,7 @@ use super::{
 const CLIENTS: u32 = 20;
 /// Transactions of each client in the run that counts server processes.
 const COUNTED_TRANSACTIONS: u32 = 10;
-/// Where each counted transaction leaves the id of the process that ran it.
+/// The tables. Each counted transaction writes the id of the process that ran it into `counted`.
 const TABLES: &str = "\
 CREATE TABLE test_tbl (id serial PRIMARY KEY, name varchar);
 CREATE UNLOGGED TABLE counted (pid int NOT NULL);
@@ -122,8 +122,9 @@ fn time(
     Ok(pgbench::parse(&output, status.success()))
 }
 
-/// How many server processes run a given number of transactions, by their own word: each of them
-/// notes `pg_backend_pid()`. A run apart, so that the noting is in nobody's figures.
+/// Returns the number of server processes that run a given number of transactions. Each transaction
+/// writes its `pg_backend_pid()`. It is a separate run, so that writing the ids does not affect the
+/// figures.
 fn count_processes(cluster: &Cluster, mut pgbench: Command, script: &Path) -> anyhow::Result<u64> {
     cluster.sql("TRUNCATE counted;")?;
     pgbench.arg("-f").arg(script).args(["-t", &COUNTED_TRANSACTIONS.to_string()]);

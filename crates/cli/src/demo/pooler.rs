@@ -14,7 +14,7 @@ use super::{
 use crate::console;
 
 const PORT: u16 = 6432;
-/// How many ports after the usual one are tried when it is taken.
+/// The number of ports to try after the usual one, if that is in use.
 const PORTS_TRIED: u16 = 100;
 
 /// A running pooler; it ends when dropped.
@@ -24,7 +24,7 @@ pub(super) struct Running {
     pub(super) port: u16,
 }
 
-/// How clients come in.
+/// The connection method of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WayIn {
     /// By TCP on the loopback, proving the password of `demo`.

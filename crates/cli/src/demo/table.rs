@@ -11,7 +11,7 @@ pub(super) struct Row {
     /// The pool mode, or [`DIRECT`].
     pub(super) through: &'static str,
     pub(super) report: Report,
-    /// How many server processes ran its transactions.
+    /// The number of server processes that ran its transactions.
     pub(super) processes: u64,
 }
 

@@ -27,7 +27,7 @@ const ERROR_MSG: c_int = 3;
 #[derive(Debug)]
 pub struct Answer {
     pub verdict: Result<(), Refusal>,
-    /// How long the modules want a refused client to wait.
+    /// The time that the modules want a refused client to wait.
     pub delay: Duration,
     /// Messages of the modules about what went wrong.
     pub said: Vec<String>,
