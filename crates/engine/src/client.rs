@@ -130,7 +130,7 @@ pub struct Extended {
     /// The held input must wait for the reply to the message with this serial number; 0 = it need
     /// not wait.
     pub awaits: u64,
-    /// How often its next Bind was held back to find out what the statement returns
+    /// The number of times that its next Bind was held back to find out what the statement returns
     /// ([`crate::relay::kept_request::QUESTIONS_MAX`]).
     pub questions: u8,
     /// Was the statement of the present request prepared again, because the server had refused it?

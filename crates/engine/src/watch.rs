@@ -37,7 +37,7 @@ pub(crate) struct Sent<'a> {
     pub(crate) settings: &'a PoolSettings,
     /// A request begins with these bytes.
     pub(crate) begins: bool,
-    /// How many of the bytes belong to a message that has begun before.
+    /// The number of bytes that belong to a message that has begun before.
     pub(crate) continued: usize,
 }
 

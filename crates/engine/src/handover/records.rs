@@ -74,7 +74,7 @@ pub struct VarsRecord {
     pub channels: Vec<Vec<u8>>,
 }
 
-/// How far a process has numbered statements.
+/// The progress of a process in numbering statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Numbering {
     pub last_id: u64,
@@ -99,7 +99,7 @@ pub struct PoolRecord {
     pub database: String,
     pub user: String,
     pub place: Place,
-    /// How its servers connect (see `PoolSettings::destination`).
+    /// The connection parameters of its servers (see `PoolSettings::destination`).
     pub destination: String,
     /// The configuration's word for its mode.
     pub mode: String,
@@ -327,7 +327,7 @@ impl StatementRecord {
 #[error("malformed state: {0}")]
 pub struct Malformed(String);
 
-/// How many servers of a pool the clients of another process use.
+/// The number of servers of a pool that the clients of another process use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageRecord {
     pub database: String,

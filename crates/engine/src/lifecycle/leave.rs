@@ -26,7 +26,7 @@ use crate::shell::{Event, Exchange, Io, Mail, Weight};
 /// Told to a client that is refused for a reason that only the log contains.
 pub(crate) const CONFIG_ERROR: &str = "bouncer config error";
 
-/// How a client goes.
+/// The way in which a client leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving<'a> {
     /// The client sent Terminate.
@@ -89,7 +89,7 @@ impl<X: Exchange> Engine<X> {
         self.disconnect_with(id, &why.into(), None, io);
     }
 
-    /// The same, with a DETAIL if the client gets such fields.
+    /// Disconnects a client with an error, and with a DETAIL if the client gets such fields.
     pub(crate) fn disconnect_with(
         &mut self,
         id: ClientId,

@@ -43,7 +43,7 @@ impl AddAssign<&Self> for Durations {
     }
 }
 
-/// How many clients are in each state.
+/// The number of clients in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientCounts {
     pub login: u64,
@@ -86,7 +86,7 @@ impl AddAssign for ClientCounts {
     }
 }
 
-/// How many servers are in each state.
+/// The number of servers in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCounts {
     pub login: u64,

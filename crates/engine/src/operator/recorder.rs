@@ -23,7 +23,7 @@ pub struct Sample<'a> {
     pub database: &'a str,
     pub user: &'a str,
     pub waiting: u32,
-    /// How long the first client in the queue has waited.
+    /// The wait of the first client in the queue.
     pub maxwait: Micros,
     pub idle: u32,
     pub opening: u32,

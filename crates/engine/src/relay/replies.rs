@@ -52,7 +52,7 @@ enum Stop {
     Unheard,
 }
 
-/// How far an input was passed on.
+/// The part of an input that was passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Passed {
     All,

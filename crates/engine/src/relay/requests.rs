@@ -71,9 +71,9 @@ enum Stop {
 /// An input that was handled.
 struct Ran {
     stop: Stop,
-    /// How many of its bytes.
+    /// The number of bytes that were handled.
     used: usize,
-    /// Where the request begins that was kept, if it begins in this input.
+    /// The beginning of the request that was kept, if it is in this input.
     begun_at: Option<usize>,
     /// Have the messages gone out with a preface?
     prefaced: bool,

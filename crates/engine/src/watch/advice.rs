@@ -124,7 +124,7 @@ struct Client {
     works: bool,
     /// The reasons that it has had, by their places in [`Reason::ALL`].
     had: Reasons,
-    /// Those of them that it may still have.
+    /// The reasons among these that it may still have.
     has: Reasons,
 }
 
@@ -188,15 +188,15 @@ pub struct PoolRow {
     pub pool: PoolId,
     /// Clients that have sent something.
     pub clients: u64,
-    /// Those of them that auto mode would have pinned.
+    /// Clients among these that auto mode would have pinned.
     pub pinned: u64,
-    /// Those of the others that auto mode may have pinned.
+    /// Other clients, which auto mode may have pinned.
     pub possibly: u64,
     /// The highest number of transactions at the same time.
     pub transactions: u64,
     /// The highest number of clients at the same time that were in a transaction or pinned.
     pub servers: u64,
-    /// The same, with clients that were possibly pinned.
+    /// The highest number of such clients, including those that were possibly pinned.
     pub servers_possible: u64,
 }
 
@@ -221,7 +221,7 @@ pub struct ReasonRow {
     pub text: Option<Arc<Text>>,
     /// Clients whose first text with this reason it was.
     pub clients: u64,
-    /// How often it was run.
+    /// The number of times that it was run.
     pub count: u64,
     /// The `application_name` of the first of these clients.
     pub application: Box<str>,

@@ -230,7 +230,7 @@ impl Rig {
         self.hand_over_to(|_| {});
     }
 
-    /// The same. `change` edits the new process's configuration.
+    /// Hands everything over to a new process. `change` edits the new process's configuration.
     pub(crate) fn hand_over_to(&self, change: impl FnOnce(&mut Config)) {
         let world = &mut *self.0.borrow_mut();
         let mut config = (*world.config).clone();

@@ -54,7 +54,7 @@ pub struct PoolInfo {
     pub settings: Arc<PoolSettings>,
     /// Server connections in any state.
     pub servers: u32,
-    /// How many of them are not logged in yet.
+    /// The number of servers among these that are not logged in yet.
     pub opening: u32,
     pub waiting: u32,
     /// When the first client in the queue began to wait.
@@ -120,7 +120,7 @@ pub(crate) struct Control {
     pub(crate) dns: Dns,
     /// The last reload.
     pub(crate) reload: Mutex<ReloadResult>,
-    /// Where HTTP is served.
+    /// The addresses at which HTTP is served.
     pub(crate) doors: Doors,
     pub(crate) orders: mpsc::UnboundedSender<Shutdown>,
     pub(crate) ended: watch::Sender<bool>,

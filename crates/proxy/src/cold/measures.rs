@@ -25,7 +25,7 @@ pub struct Measures {
     pub reload: ReloadResult,
     /// Clients without a pool: those that log in, and cancel requests.
     pub clients: ClientCounts,
-    /// Those of all workers together.
+    /// Failures of all workers together.
     pub failures: Failures,
     /// The certificates that Weir shows: the key of each, and the end of its validity in seconds since
     /// 1970.

@@ -30,7 +30,7 @@ impl Gate {
         match self {
             Self::Open | Self::Held => CloseReason::Obsolete,
             Self::Closed(CloseReason::DatabaseRemoved) => CloseReason::DatabaseRemoved,
-            // That Weir shuts down is the reason for clients only.
+            // Only clients are told that Weir shuts down.
             Self::Paused | Self::Closed(_) => CloseReason::Paused,
         }
     }

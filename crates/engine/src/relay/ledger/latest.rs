@@ -78,7 +78,7 @@ impl Latest {
         self.end > self.gone
     }
 
-    /// The same, without the first entry.
+    /// Is a reply owed that ReadyForQuery completes, not counting the first entry?
     pub(super) fn is_end_owed_behind_front(&self) -> bool {
         self.end > self.gone + 1
     }

@@ -233,7 +233,7 @@ pub(crate) fn server_welcome(server: usize) -> Vec<u8> {
     server_welcome_with(server, &[])
 }
 
-/// The same, with further parameters.
+/// PostgreSQL's messages after a successful login, with further parameters.
 pub(crate) fn server_welcome_with(server: usize, more: &[(&str, &str)]) -> Vec<u8> {
     let pid = pid_of(server);
     let all = PARAMETERS.iter().chain(more);
