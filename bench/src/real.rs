@@ -63,7 +63,7 @@ pub(crate) struct RealOptions {
     /// Weir's program
     #[arg(long, value_name = "PATH", default_value = "target/release/weir")]
     weir: PathBuf,
-    /// PgBouncer's program; searched for in the usual places if not given
+    /// PgBouncer's program, looked for in the usual places when not given
     #[arg(long, value_name = "PATH")]
     pgbouncer: Option<PathBuf>,
     /// File for the JSON with every measurement

@@ -38,7 +38,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a server that can have `clients_max` clients at once without a pooler.
+    /// One that can have so many clients at once without a pooler.
     pub(super) fn start(workplace: &Workplace, clients_max: usize) -> Result<Self> {
         let folder = workplace.own_folder("postgres")?;
         let data = folder.join("data");
@@ -140,7 +140,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Returns the path of a program of the newest installed PostgreSQL.
+/// A program of the newest PostgreSQL that is installed.
 pub(super) fn program(name: &str) -> Result<PathBuf> {
     let mut folders: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
         .into_iter()

@@ -30,7 +30,7 @@ pub(super) struct Row {
     pub(super) tls: Tls,
     /// True if the poolers connect to PostgreSQL through its unix socket.
     pub(super) unix: bool,
-    /// The number of Weir's workers.
+    /// Of Weir's.
     pub(super) workers: Workers,
     pub(super) beside: Beside,
     /// True if the row is measured only when it is named.

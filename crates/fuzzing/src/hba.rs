@@ -59,7 +59,7 @@ fn written(rule: &Rule) -> Option<String> {
         Method::Peer => " peer",
         Method::Cert => " cert",
         Method::Pam => " pam",
-        // The options are not stored in their original form.
+        // Its options are not kept as they were written.
         Method::Ldap(_) => return None,
         // Neither is the text.
         Method::Refuse(_) => return None,

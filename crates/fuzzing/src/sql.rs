@@ -1,5 +1,6 @@
-//! Any text, with either kind of strings. The result must not depend on cuts. A text must not hide
-//! the statement before or after it. Parts that are reported as statements and names must be such.
+//! Any text, under either kind of strings: what is seen in it does not depend on where it is cut,
+//! nothing hides a statement from what stands before or behind it, and parts that are said to be
+//! statements and names are.
 
 use ::sql::{Cache, Scanner, Seen, Signs, identifier, scan, scan_either, statements};
 
