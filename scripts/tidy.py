@@ -354,8 +354,8 @@ def check_changelog(text):
 
 
 class Source:
-    """What there is to be named: words of the source without its comments, files, and which files are
-    about which type."""
+    """The names that documents may use: words of the source without its comments, files, and the words
+    of the files that are about a type."""
 
     def __init__(self, paths, sources):
         self.names = [name_of(path) for path in paths]
