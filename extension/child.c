@@ -17,16 +17,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The beginning of the pooler's greeting, up to its version. */
+/* What the pooler says, up to its version. */
 #define HELLO "weir 1 "
-/* The beginning of the message of a child that cannot start the program. */
+/* What a child says that cannot start the program. */
 #define EXEC_FAILED "exec "
 
 /* The first descriptor that a child may be given, and one behind all that it is given. */
 #define FIRST_FD 3
 #define ASIDE_FD (FIRST_FD + WEIR_SOCKETS_MAX + 8)
 
-/* The time that a pooler has to end before it is killed. */
+/* How long a pooler has for its end before it is killed. */
 #define END_PATIENCE_MS 700
 
 extern char **environ;
@@ -195,13 +195,13 @@ child_signal(Child *child, int signal)
     kill(child->pid, signal);
 }
 
-/* Returns whether the child has ended. */
+/* Whether the child has ended. */
 bool
 child_reap(Child *child, int *status)
 {
     if (child->pid <= 0 || waitpid(child->pid, status, WNOHANG) != child->pid)
         return false;
-    /* Its last message may explain its end. */
+    /* What it said last may explain its end. */
     child_listen(child);
     if (child->control >= 0)
         close(child->control);

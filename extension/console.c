@@ -240,7 +240,7 @@ console_order(const char *text, int timeout_ms)
     return error == NULL;
 }
 
-/* The destination of an answer's rows: the columns of the same names. */
+/* Where the rows of an answer go: to the columns of the same names. */
 typedef struct Rows {
     ReturnSetInfo *result;
     AttInMetadata *meta;

@@ -2,8 +2,8 @@
  * settings.c: the settings that were set in the session.
  *
  * These are the settings whose source is PGC_S_SESSION at the end of a transaction: by SET,
- * set_config, UPDATE of pg_settings and calls from C alike. A setting that was reset has another source, and so
- * has one whose transaction was rolled back.
+ * set_config, UPDATE of pg_settings and calls from C alike. A setting that was reset has another
+ * source, and so has one whose transaction was rolled back.
  *
  * Values are written as current_setting() shows them, so that they are equal to what a query of
  * pg_settings tells. Real numbers are written with all their digits.

@@ -276,7 +276,7 @@ note_end(int status)
     back_off();
 }
 
-/* Returns whether the server waits for its last clients (pg_ctl stop -m smart). No event says so. */
+/* Returns whether the server waits for its last clients (pg_ctl stop -m smart). */
 static bool
 server_is_stopping(void)
 {
