@@ -1,5 +1,5 @@
-//! The lab: pgbench with 20 clients and a new connection for every transaction, straight to
-//! PostgreSQL and through each pool mode. It measures above all what a login costs.
+//! The lab: pgbench with 20 clients and a new connection for every transaction, directly on
+//! PostgreSQL and through each pool mode. It mainly measures the cost of a login.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,10 +26,10 @@ CREATE TABLE test_tbl (id serial PRIMARY KEY, name varchar);
 CREATE UNLOGGED TABLE counted (pid int NOT NULL);
 ";
 
-/// A kind of transaction: the one that is timed, and the same one leaving its process id.
+/// A kind of transaction: the timed one, and the same one that also writes its process id.
 struct Script {
     name: &'static str,
-    /// None is pgbench's own select-only script.
+    /// `None` is pgbench's own select-only script.
     timed: Option<&'static str>,
     counted: &'static str,
 }
@@ -53,8 +53,8 @@ INSERT INTO counted SELECT pg_backend_pid() FROM inserted;
     },
 ];
 
-/// Runs all rows for so many seconds each and prints the table. The exit status says whether every
-/// transaction was done and every mode pooled.
+/// Runs all rows for `seconds` each and prints the table. The exit status shows whether every
+/// transaction succeeded and every mode pooled.
 ///
 /// # Errors
 /// When the lab could not be run at all.
@@ -91,7 +91,7 @@ pub(super) fn run(cluster: &Cluster, port: u16, seconds: u32) -> anyhow::Result<
     Ok(conclude(&rows, seconds))
 }
 
-/// A script's files. They are written once; every way runs the very same ones.
+/// The files of a script. They are written once, so that all runs use the same ones.
 struct Files {
     timed: Option<PathBuf>,
     counted: PathBuf,
