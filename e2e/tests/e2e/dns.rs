@@ -65,7 +65,7 @@ impl Drop for NameServer {
 }
 
 /// Forwards one port on several loopback addresses to the PostgreSQL of the tests.
-fn doors(count: u8) -> (u16, Vec<Ipv4Addr>) {
+fn addresses(count: u8) -> (u16, Vec<Ipv4Addr>) {
     let server = Postgres::shared().port();
     let port = testkit::free_port();
     let addresses: Vec<_> = (2..2 + count).map(|last| Ipv4Addr::new(127, 0, 0, last)).collect();
@@ -119,15 +119,15 @@ fn several_addresses_take_turns_and_one_that_is_dead_is_passed_over() {
     if !possible() {
         return;
     }
-    let (port, doors) = doors(2);
+    let (port, addresses) = addresses(2);
     let dead = Ipv4Addr::new(127, 0, 0, 9);
     let mut names = NameServer::new();
-    names.answer(1, &[doors[0], doors[1], dead]);
+    names.answer(1, &[addresses[0], addresses[1], dead]);
     let (setup, database) = setup(&names, port);
     let pooler = setup.set("dns_max_ttl", 100).start();
     let clients = holding(&pooler, &database, 6);
     let places = places(&pooler, &database);
-    for door in &doors {
+    for door in &addresses {
         let count = places.iter().filter(|place| **place == IpAddr::from(*door)).count();
         assert!(count >= 2, "{door} got {count} of {places:?}");
     }
@@ -151,27 +151,27 @@ fn a_changed_answer_closes_the_servers_that_are_elsewhere() {
     if !possible() {
         return;
     }
-    let (port, doors) = doors(2);
+    let (port, addresses) = addresses(2);
     let mut names = NameServer::new();
-    names.answer(7, &doors[..1]);
+    names.answer(7, &addresses[..1]);
     let (setup, database) = setup(&names, port);
     // Only the zone's serial number shows the change.
     let pooler = setup.set("dns_max_ttl", 1000).set("dns_zone_check_period", "0.3").start();
     let mut clients = holding(&pooler, &database, 2);
     let mut busy = clients.pop().expect("two clients");
     drop(clients.pop().expect("two clients").rows("COMMIT"));
-    assert_eq!(places(&pooler, &database), [doors[0], doors[0]].map(IpAddr::from));
+    assert_eq!(places(&pooler, &database), [addresses[0], addresses[0]].map(IpAddr::from));
     pooler.log_contains("zone 'weir.test' serial changed: old=0 new=7");
 
-    names.answer(8, &doors[1..]);
+    names.answer(8, &addresses[1..]);
     pooler.log_contains("zone 'weir.test' serial changed: old=7 new=8");
     pooler.log_contains("closing because: obsolete connection");
     // The server in a transaction stays until its end.
-    assert_eq!(places(&pooler, &database), [IpAddr::from(doors[0])]);
+    assert_eq!(places(&pooler, &database), [IpAddr::from(addresses[0])]);
     assert_eq!(busy.query("COMMIT").tags, ["COMMIT"]);
     pooler.log_contains("closing because: close_needed");
     assert_eq!(busy.value("SELECT 'served'"), "served");
-    assert_eq!(places(&pooler, &database), [IpAddr::from(doors[1])]);
+    assert_eq!(places(&pooler, &database), [IpAddr::from(addresses[1])]);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_name_is_asked_for_again_when_its_time_is_over() {
     if !possible() {
         return;
     }
-    let (port, doors) = doors(2);
+    let (port, addresses) = addresses(2);
     let mut names = NameServer::new();
     names.answer(1, &[]);
     let (setup, database) = setup(&names, port);
@@ -193,16 +193,16 @@ fn a_name_is_asked_for_again_when_its_time_is_over() {
         let login = scope.spawn(|| pooler.client(&database));
         pooler.log_contains("DNS lookup failed: db.weir.test");
         assert_eq!(pooler.admin("SHOW DNS_HOSTS").only("addrs"), "");
-        names.answer(1, &doors[..1]);
+        names.answer(1, &addresses[..1]);
         login.join().expect("it is let in at last")
     });
     first.rows("BEGIN");
-    assert_eq!(places(&pooler, &database), [IpAddr::from(doors[0])]);
-    names.answer(1, &doors[1..]);
+    assert_eq!(places(&pooler, &database), [IpAddr::from(addresses[0])]);
+    names.answer(1, &addresses[1..]);
     // Each new server resolves the name again, once the last answer is too old.
     eventually("a server at the new address", PATIENCE, || {
         let _more = holding(&pooler, &database, 2);
-        places(&pooler, &database).contains(&IpAddr::from(doors[1])).then_some(())
+        places(&pooler, &database).contains(&IpAddr::from(addresses[1])).then_some(())
     });
 }
 
@@ -211,25 +211,25 @@ fn several_hosts_are_used_in_turn_or_one_until_it_fails() {
     if !support::only_weir() {
         return;
     }
-    let (port, doors) = doors(2);
-    let hosts = format!("host={},{} port={port}", doors[0], doors[1]);
+    let (port, addresses) = addresses(2);
+    let hosts = format!("host={},{} port={port}", addresses[0], addresses[1]);
     for (more, counts) in [("", [3, 3]), ("load_balance_hosts=disable", [6, 0])] {
         let (setup, database) = support::setup("transaction");
         let pooler = setup.database_at(&database, &format!("{hosts} {more}")).start();
         let _clients = holding(&pooler, &database, 6);
         let places = places(&pooler, &database);
         let got = [0, 1]
-            .map(|at| places.iter().filter(|place| **place == IpAddr::from(doors[at])).count());
+            .map(|at| places.iter().filter(|place| **place == IpAddr::from(addresses[at])).count());
         assert_eq!(got, counts, "{more}");
     }
     // The first host is dead. After one failure it is not tried again.
     let (setup, database) = support::setup("transaction");
-    let hosts = format!("host=127.0.0.9,{} port={port} load_balance_hosts=disable", doors[1]);
+    let hosts = format!("host=127.0.0.9,{} port={port} load_balance_hosts=disable", addresses[1]);
     let setup = setup.database_at(&database, &hosts).set("server_login_retry", "0.2");
     let pooler = setup.start();
     eventually("a login by the second host", PATIENCE, || {
         pooler.login(testkit::Role::APP, &database, "").ok()
     });
     let _clients = holding(&pooler, &database, 4);
-    assert!(places(&pooler, &database).iter().all(|place| *place == IpAddr::from(doors[1])));
+    assert!(places(&pooler, &database).iter().all(|place| *place == IpAddr::from(addresses[1])));
 }

@@ -60,19 +60,19 @@ impl Search {
         }
     }
 
-    fn hear(&mut self, said: impl std::fmt::Debug) {
-        self.hear_text(&format!("{said:?}"));
+    fn search_in(&mut self, said: impl std::fmt::Debug) {
+        self.search_text(&format!("{said:?}"));
     }
 
-    fn hear_text(&mut self, said: &str) {
+    fn search_text(&mut self, said: &str) {
         self.said.push_str(said);
         self.said.push('\n');
     }
 
-    fn hear_command(&mut self, command: &mut Command) {
+    fn search_command(&mut self, command: &mut Command) {
         let output = support::run_any(command);
-        self.hear_text(&String::from_utf8_lossy(&output.stdout));
-        self.hear_text(&String::from_utf8_lossy(&output.stderr));
+        self.search_text(&String::from_utf8_lossy(&output.stdout));
+        self.search_text(&String::from_utf8_lossy(&output.stderr));
     }
 
     #[track_caller]
@@ -92,23 +92,23 @@ fn pooler_command() -> Command {
 fn log_in(search: &mut Search, pooler: &Pooler, user: &str, database: &str, password: &str) {
     match pooler.login(user, database, password) {
         Ok(mut client) => {
-            search.hear(client.query("SELECT current_user, 1/0"));
-            search.hear(client.query("SHOW ALL"));
+            search.search_in(client.query("SELECT current_user, 1/0"));
+            search.search_in(client.query("SHOW ALL"));
         }
-        Err(error) => search.hear(error),
+        Err(error) => search.search_in(error),
     }
 }
 
 /// Collects all tables of the console, as an administrator sees them.
-fn look_around(search: &mut Search, pooler: &Pooler) {
+fn show_everything(search: &mut Search, pooler: &Pooler) {
     let mut console = pooler.console();
     for show in SHOWS {
-        search.hear(console.query(&format!("SHOW {show}")));
+        search.search_in(console.query(&format!("SHOW {show}")));
     }
     for command in ["SET auth_ldap_options = 'ldapbindpasswd=\"open sesame 7\"'", "RELOAD"] {
-        search.hear(console.query(command));
+        search.search_in(console.query(command));
     }
-    search.hear(console.query("SHOW CONFIG"));
+    search.search_in(console.query("SHOW CONFIG"));
 }
 
 #[test]
@@ -168,22 +168,22 @@ fn logs_and_errors_of_logins_contain_no_password_and_no_key() {
         }
         search.hide("the forced user's password", &forced.password);
         log_in(&mut search, &pooler, "nobody", &database, "not-the-right-one");
-        misplaced_words(&mut search, &pooler, &clear, &database);
-        look_around(&mut search, &pooler);
-        search.hear_command(
+        send_misplaced_passwords(&mut search, &pooler, &clear, &database);
+        show_everything(&mut search, &pooler);
+        search.search_command(
             pooler
                 .client_program("psql", &database)
                 .env("PGHOST", "localhost")
                 .env("PGSSLMODE", "require")
                 .args(["-XAtc", "SELECT 1"]),
         );
-        search.hear_text(&pooler.log());
+        search.search_text(&pooler.log());
     }
     search.finds_nothing();
 }
 
 /// Sends passwords in messages where they do not belong, and in the wrong order.
-fn misplaced_words(search: &mut Search, pooler: &Pooler, role: &Role, database: &str) {
+fn send_misplaced_passwords(search: &mut Search, pooler: &Pooler, role: &Role, database: &str) {
     let startup = frontend::startup(&[("user", &role.name), ("database", database)]);
     let password = frontend::password(&role.password);
     let early = password.clone();
@@ -193,7 +193,7 @@ fn misplaced_words(search: &mut Search, pooler: &Pooler, role: &Role, database: 
         let mut client = RawClient::connect(pooler.port());
         let _ = client.try_send(&bytes);
         client.shutdown_write();
-        search.hear_text(&client.read_raw_to_end().escape_ascii().to_string());
+        search.search_text(&client.read_raw_to_end().escape_ascii().to_string());
     }
 }
 
@@ -214,8 +214,8 @@ fn messages_about_a_broken_configuration_contain_no_password() {
     };
     let userlist = folder.join("userlist.txt");
     let check = |search: &mut Search, path: &Path| {
-        search.hear_command(pooler_command().arg("check-config").arg(path));
-        search.hear_command(pooler_command().arg(path));
+        search.search_command(pooler_command().arg("check-config").arg(path));
+        search.search_command(pooler_command().arg(path));
     };
     for connection in [
         "host=x password=open-sesame-1 behind-the-blank-1",
@@ -256,7 +256,7 @@ fn messages_about_a_broken_configuration_contain_no_password() {
         "http://u:open-sesame-1@127.0.0.1/",
         "u:open-sesame-1@127.0.0.1",
     ] {
-        search.hear_command(pooler_command().args(["serve", url]));
+        search.search_command(pooler_command().args(["serve", url]));
     }
     let toml = folder.join("weir.toml");
     for text in [

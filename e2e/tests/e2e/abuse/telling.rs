@@ -53,7 +53,7 @@ fn pooler(auth_type: &str, secret: impl Fn(&Role) -> String) -> (Pooler, Role, S
 }
 
 /// Returns a verifier with an unusual number of iterations.
-fn dear_verifier(role: &Role) -> String {
+fn verifier_with_many_iterations(role: &Role) -> String {
     role.verifier.replacen("$4096:", "$9000:", 1)
 }
 
@@ -71,7 +71,7 @@ fn unknown_and_known_users_get_the_same_requests() {
         ("md5", stored),
         ("scram-sha-256", clear),
         ("scram-sha-256", stored),
-        ("scram-sha-256", dear_verifier),
+        ("scram-sha-256", verifier_with_many_iterations),
     ];
     for (at, (auth_type, secret)) in cases.into_iter().enumerate() {
         let (pooler, role, database) = pooler(auth_type, secret);

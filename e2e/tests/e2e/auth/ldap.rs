@@ -5,7 +5,7 @@ pub(crate) mod directory;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use self::directory::{Directory, READER_PASSWORD, between, names, reader, search, url};
+use self::directory::{Directory, READER_PASSWORD, bind_options, names, reader, search, url};
 use super::requests;
 use crate::support;
 use testkit::{
@@ -47,7 +47,7 @@ fn a_password_is_valid_if_it_binds_to_ldap() {
     }
     let role = Postgres::shared().role(ServerAuth::Scram);
     let directory = Directory::start(&[&role], &Authority::new("weir test").server(), false);
-    let (setup, database) = setup(&between(directory.port));
+    let (setup, database) = setup(&bind_options(directory.port));
     let pooler = setup.set("verbose", 3).start();
     check(&pooler, &database, &role);
     pooler.log_contains("LDAP login failed for user uid=");
@@ -139,8 +139,8 @@ fn ldap_over_tls_and_starttls_verify_the_server() {
     let role = Postgres::shared().role(ServerAuth::Scram);
     // The server refuses passwords without TLS.
     let directory = Directory::start(&[&role], &authority.server(), true);
-    let tls = between(directory.tls_port);
-    let start_tls = format!("{} ldaptls=1", between(directory.port));
+    let tls = bind_options(directory.tls_port);
+    let start_tls = format!("{} ldaptls=1", bind_options(directory.port));
     for options in [format!("{tls} ldapscheme=ldaps"), start_tls] {
         let (setup, database) = setup(&options);
         let pooler = setup.environment("LDAPTLS_CACERT", authority.file()).start();
@@ -152,7 +152,7 @@ fn ldap_over_tls_and_starttls_verify_the_server() {
         assert_eq!(answer, Err(REFUSED.into()), "{options}");
         pooler.log_contains("could not connect to LDAP server");
     }
-    let (setup, database) = setup(&between(directory.port));
+    let (setup, database) = setup(&bind_options(directory.port));
     let pooler = setup.start();
     let answer = login(&pooler, &database, &role.name, &role.password);
     assert_eq!(answer, Err(REFUSED.into()));
@@ -167,7 +167,7 @@ fn tls_on_the_other_port_is_refused() {
     let authority = Authority::new("weir test");
     let role = Postgres::shared().role(ServerAuth::Scram);
     let directory = Directory::start(&[&role], &authority.server(), false);
-    let (plain, tls) = (between(directory.port), between(directory.tls_port));
+    let (plain, tls) = (bind_options(directory.port), bind_options(directory.tls_port));
     for options in [
         format!("{plain} ldapscheme=ldaps"),
         format!("{tls} ldaptls=1"),
@@ -194,7 +194,7 @@ fn openldaps_configuration_names_the_trusted_authorities() {
     let role = Postgres::shared().role(ServerAuth::Scram);
     // A certificate of version 1, which names the address in its common name.
     let directory = Directory::start(&[&role], &stranger.issue("127.0.0.1"), true);
-    let options = format!("{} ldapscheme=ldaps", between(directory.tls_port));
+    let options = format!("{} ldapscheme=ldaps", bind_options(directory.tls_port));
     let folder = open_folder("authorities");
     let own = std::fs::read(stranger.file()).expect("our own file");
     std::fs::write(folder.join("own.pem"), own).expect("our own folder");
@@ -229,7 +229,7 @@ fn a_rule_may_say_which_server_judges() {
     let [known, other] = [(); 2].map(|()| postgres.role(ServerAuth::Scram));
     let directory = Directory::start(&[&known], &Authority::new("weir test").server(), false);
     let rules = open_folder("ldap-rules").join("hba.conf");
-    let options = between(directory.port);
+    let options = bind_options(directory.port);
     let text =
         format!("host all {} all ldap {options}\nhost all all all scram-sha-256\n", known.name);
     std::fs::write(&rules, text).expect("our own folder");
@@ -256,7 +256,7 @@ fn dead_ldap_servers_are_skipped_and_silent_ones_delay_no_other_login() {
     let role = Postgres::shared().role(ServerAuth::Scram);
     let directory = Directory::start(&[&role], &Authority::new("weir test").server(), false);
     // Nothing listens on that address of this machine.
-    let options = between(directory.port).replace("=127.0.0.1 ", "=\"127.0.0.9 127.0.0.1\" ");
+    let options = bind_options(directory.port).replace("=127.0.0.1 ", "=\"127.0.0.9 127.0.0.1\" ");
     let (setup, database) = setup(&options);
     let pooler = setup.start();
     check_one(&pooler, &database, &role);
@@ -268,7 +268,8 @@ fn dead_ldap_servers_are_skipped_and_silent_ones_delay_no_other_login() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = silent.local_addr().expect("bound").port();
     let rules = open_folder("ldap-rules").join("hba.conf");
-    let text = format!("host all {} all ldap {}\nhost all all all md5\n", role.name, between(port));
+    let text =
+        format!("host all {} all ldap {}\nhost all all all md5\n", role.name, bind_options(port));
     std::fs::write(&rules, text).expect("our own folder");
     let (setup, database) = support::setup("transaction");
     let pooler = setup
@@ -295,11 +296,11 @@ fn parallel_ldap_logins_work_and_a_reload_applies_options() {
     }
     let role = Postgres::shared().role(ServerAuth::Scram);
     let directory = Directory::start(&[&role], &Authority::new("weir test").server(), false);
-    let (setup, database) = setup(&between(1));
+    let (setup, database) = setup(&bind_options(1));
     let mut pooler = setup.workers(2).set("admin_users", &role.name).start();
     let answer = login(&pooler, &database, &role.name, &role.password);
     assert_eq!(answer, Err(REFUSED.into()));
-    pooler.reconfigure(|ini| ini.set("auth_ldap_options", between(directory.port)));
+    pooler.reconfigure(|ini| ini.set("auth_ldap_options", bind_options(directory.port)));
     pooler.signal("HUP");
     testkit::eventually("the options count", Duration::from_secs(20), || {
         login(&pooler, &database, &role.name, &role.password).ok()
@@ -343,7 +344,7 @@ fn guesses_are_delayed_with_ldap_too() {
     }
     let role = Postgres::shared().role(ServerAuth::Scram);
     let directory = Directory::start(&[&role], &Authority::new("weir test").server(), false);
-    let (setup, database) = setup(&between(directory.port));
+    let (setup, database) = setup(&bind_options(directory.port));
     let pooler = setup.set("auth_failure_delay", 2).start();
     for _ in 0..5 {
         assert!(login(&pooler, &database, &role.name, "wrong").is_err());

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use super::ldap::directory::{Directory, between};
+use super::ldap::directory::{Directory, bind_options};
 use super::pam;
 use crate::support;
 use testkit::{Authority, Pooler, Postgres, Role, ServerAuth, Setup, Version, open_folder};
@@ -55,7 +55,7 @@ impl Matrix {
         let known = |setup: Setup, role: &Role| setup.secret(&role.name, &role.password);
         let setup = self.roles.iter().fold(setup, known);
         match method {
-            "ldap" => setup.set("auth_ldap_options", between(self.directory.port)).start(),
+            "ldap" => setup.set("auth_ldap_options", bind_options(self.directory.port)).start(),
             "pam" => pam::with_users(setup, &self.roles).start(),
             "hba" => {
                 let rules = open_folder("matrix").join("hba.conf");

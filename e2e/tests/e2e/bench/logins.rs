@@ -10,7 +10,7 @@ use testkit::open_folder;
 const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 
 /// Lets a client log in, and waits until it disconnects.
-fn entertain(stream: &mut (impl io::Read + io::Write)) -> io::Result<()> {
+fn serve_login(stream: &mut (impl io::Read + io::Write)) -> io::Result<()> {
     let mut len = [0; 4];
     stream.read_exact(&mut len)?;
     let rest = u64::from(u32::from_be_bytes(len)).saturating_sub(4);
@@ -20,7 +20,7 @@ fn entertain(stream: &mut (impl io::Read + io::Write)) -> io::Result<()> {
 }
 
 /// Opens a socket with a backlog of one connection.
-fn narrow(path: &Path) -> UnixListener {
+fn listener_with_room_for_one(path: &Path) -> UnixListener {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let runtime = runtime.expect("a runtime");
     let _entered = runtime.enter();
@@ -38,12 +38,12 @@ fn the_wait_for_room_in_a_backlog_is_part_of_a_login() {
         return;
     }
     let folder = open_folder("bench");
-    let listener = narrow(&folder.join(".s.PGSQL.5432"));
+    let listener = listener_with_room_for_one(&folder.join(".s.PGSQL.5432"));
     // The server serves one client at a time. The others wait until the scripts before theirs have
     // ended.
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let _ = stream.and_then(|mut stream| entertain(&mut stream));
+            let _ = stream.and_then(|mut stream| serve_login(&mut stream));
         }
     });
     let (host, file) = (folder.to_str().expect("ours"), script("\\sleep 100 ms\n"));
@@ -71,7 +71,7 @@ fn a_server_that_does_not_answer_is_waited_for_as_long_as_connect_timeout_says()
         let others = listener.try_clone().expect("an open socket");
         thread::spawn(move || {
             for stream in others.incoming().take(answered) {
-                let _ = stream.and_then(|mut stream| entertain(&mut stream));
+                let _ = stream.and_then(|mut stream| serve_login(&mut stream));
             }
         });
         let place = "host=127.0.0.1 sslmode=disable dbname=app connect_timeout=1";

@@ -25,7 +25,7 @@ fn changed(database_setup: &str) -> (testkit::Pooler, RawClient, RawClient) {
 }
 
 /// Runs a statement whose command tag PostgreSQL does not report.
-fn in_secret(client: &mut RawClient, sql: &str) {
+fn run_without_tag(client: &mut RawClient, sql: &str) {
     client.rows(&format!("DO 'BEGIN {sql}; END'"));
 }
 
@@ -37,7 +37,7 @@ fn describe(client: &mut RawClient, name: &str) -> Vec<Message> {
 #[test]
 fn a_new_parse_of_a_shared_text_sees_the_new_table() {
     let (_pooler, mut first, mut second) = changed("CREATE TABLE t (a int)");
-    in_secret(&mut first, "ALTER TABLE t ALTER a TYPE text USING ''new''");
+    run_without_tag(&mut first, "ALTER TABLE t ALTER a TYPE text USING ''new''");
     prepare(&mut second, "mine", SQL);
     assert_eq!(tags(&describe(&mut second, "mine")), "tTZ");
     assert_eq!(run(&mut second, "mine", &[]), "new");
@@ -46,7 +46,7 @@ fn a_new_parse_of_a_shared_text_sees_the_new_table() {
 #[test]
 fn a_new_parse_in_one_batch_with_its_use() {
     let (_pooler, mut first, mut second) = changed("CREATE TABLE t (a int)");
-    in_secret(&mut first, "ALTER TABLE t ADD b int DEFAULT 2");
+    run_without_tag(&mut first, "ALTER TABLE t ADD b int DEFAULT 2");
     let batch = [
         frontend::parse("mine", SQL),
         frontend::describe_statement("mine"),

@@ -62,7 +62,7 @@ impl Drop for Directory {
 }
 
 /// Returns options that compose the name of the user's entry.
-pub(crate) fn between(port: u16) -> String {
+pub(crate) fn bind_options(port: u16) -> String {
     format!("ldapserver=127.0.0.1 ldapport={port} {}", names())
 }
 
