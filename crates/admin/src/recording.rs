@@ -15,7 +15,7 @@ pub struct Recording {
     pub wall: i64,
     pub tracks: Vec<Track>,
     pub events: Vec<Entry>,
-    /// With the keys of their pools.
+    /// The transactions with the keys of their pools.
     pub transactions: Vec<(PoolKey, Transaction)>,
 }
 

@@ -215,7 +215,7 @@ pub enum Address {
     },
 }
 
-/// In the order of SHOW CLIENTS.
+/// The state of a client. The order is that of SHOW CLIENTS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientState {
     /// Not logged in yet; only SHOW LISTS counts it.

@@ -92,10 +92,10 @@ pub struct WhileWaiting {
 /// The secret of a client's cancel key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyForm {
-    /// Of 4 bytes.
+    /// A secret of 4 bytes.
     #[default]
     Short,
-    /// With a tag that only Weir can compute (protocol 3.2).
+    /// A secret with a tag that only Weir can compute (protocol 3.2).
     Long,
 }
 

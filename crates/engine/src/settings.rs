@@ -83,7 +83,7 @@ pub struct PoolSettings {
     pub pin_timeout: Micros,
     pub auto_unsupported: Unsupported,
     pub pin_functions: Vec<Pattern>,
-    /// For clients whose user has none.
+    /// The timeout of clients whose user has none.
     pub query_wait_timeout: Micros,
 }
 

@@ -315,7 +315,7 @@ pub struct ConsoleLogin {
     /// The connection's number, see [`Exchange::next_connection`].
     pub serial: u64,
     pub connected_at: Micros,
-    /// For cancel requests.
+    /// The process id of the key for cancel requests.
     pub process_id: u32,
     pub secret: [u8; 4],
     /// Bytes that followed the login.

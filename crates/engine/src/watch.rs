@@ -169,7 +169,7 @@ impl Watch {
         }
     }
 
-    /// A server has sent so many bytes.
+    /// Notes that a server has sent `len` bytes.
     #[cold]
     pub(crate) fn replied(&mut self, on: ServerId, len: usize) {
         if let Some(request) = self.requests.get_mut(&on) {

@@ -19,7 +19,7 @@ pub struct Probe<'a> {
     pub user: &'a str,
     pub database: &'a str,
     pub password: Option<&'a str>,
-    /// For connections by TCP.
+    /// The TLS settings for connections by TCP.
     pub tls: CallerTls,
     pub timeout: Option<Duration>,
 }

@@ -46,7 +46,7 @@ pub(crate) enum Word {
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) address: Address,
-    /// One per thread.
+    /// The published figures of each thread.
     pub(crate) published: Vec<Published>,
     /// The number of clients that gave up, and the reason of the first one.
     pub(crate) aborted: AtomicU64,

@@ -55,8 +55,8 @@ fn is_full() -> bool {
 /// Returns a pooler with one worker, which both clients share.
 fn pooler(mode: &str) -> (Pooler, String) {
     let (setup, database) = support::setup(mode);
-    let single = kinds::single_server_name(&database);
-    let setup = setup.workers(1).database(&single, &format!("dbname={database} pool_size=1"));
+    let narrow = kinds::narrow(&database);
+    let setup = setup.workers(1).database(&narrow, &format!("dbname={database} pool_size=1"));
     let pooler = setup.start();
     let mut client = pooler.client(&database);
     client.rows("SELECT repeat('x', 1000) FROM generate_series(1, 5000)");

@@ -18,7 +18,7 @@ use crate::reply::{self, Formats};
 /// Why KILL_CLIENT ends a connection.
 const KILLED: &str = "admin forced disconnect";
 
-/// One connection.
+/// One connection to the console.
 pub(super) struct Session<'a, S> {
     pub(super) console: &'a Console,
     pub(super) id: u64,

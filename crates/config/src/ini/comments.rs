@@ -19,7 +19,7 @@ pub struct Comments {
     pub(crate) items: Vec<Item>,
     /// Comments after the last key.
     pub(crate) last: Vec<String>,
-    /// `FILE:LINE: what is left out`.
+    /// `FILE:LINE: TEXT` for each line that is left out.
     pub dropped: Vec<String>,
 }
 

@@ -65,7 +65,7 @@ pub enum Scope {
     Process,
 }
 
-/// In the order in which PgBouncer checks them.
+/// The limits in the order in which PgBouncer checks them.
 const SCOPES: [Scope; 3] = [Scope::Database, Scope::User, Scope::Process];
 
 impl Scope {
@@ -181,7 +181,7 @@ pub struct Limits {
     all: Tally,
     databases: Tallies,
     users: Tallies,
-    /// In the order in which they began to starve; each pool at most once.
+    /// Starving pools in the order in which they began to starve; each pool at most once.
     starving: VecDeque<Starving>,
     held: Vec<Held>,
     /// Servers that are being opened.

@@ -159,7 +159,7 @@ pub struct Pool<T> {
     wanted: u64,
     /// When a server was last closed for its age.
     aged_out_at: Micros,
-    /// By home.
+    /// Parked servers by their home.
     idle: Vec<Idle<T>>,
     /// Parked servers that may not be used any more.
     condemned: Vec<Vec<(Parked<T>, CloseReason<'static>)>>,

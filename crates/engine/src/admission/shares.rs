@@ -24,7 +24,7 @@ struct Share {
     identity: Arc<Identity>,
     weight: u32,
     seats: u32,
-    /// In [`PARTS`] of microseconds with a server, divided by the weight.
+    /// The time with a server in [`PARTS`] of microseconds, divided by the weight.
     service: u128,
 }
 

@@ -56,7 +56,7 @@ pub struct HandoverState {
     pub statements: Numbering,
     /// The number of connections so far; later ones have higher numbers.
     pub connections: u64,
-    /// By their numbers; None where a number is unused.
+    /// The pools by their numbers; None where a number is unused.
     pub pools: Vec<Option<PoolRecord>>,
     pub disabled: Vec<String>,
     pub worker_records: Vec<WorkerRecords>,
@@ -65,7 +65,7 @@ pub struct HandoverState {
 /// Values of parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VarsRecord {
-    /// In the order of [`HandoverState::names`].
+    /// Values in the order of [`HandoverState::names`].
     pub tracked: Vec<Option<Vec<u8>>>,
     /// Names and values.
     pub carried: Vec<(Vec<u8>, Vec<u8>)>,

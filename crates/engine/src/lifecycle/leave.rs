@@ -475,7 +475,7 @@ impl<X: Exchange> Engine<X> {
             false => ServerFailure::Connect,
         });
         self.opening_ended();
-        // PostgreSQL is starting up or shutting down (57P03): that is no verdict on anybody.
+        // PostgreSQL is starting up or shutting down (57P03), so this says nothing about the user.
         let refused =
             refusal.as_ref().is_some_and(|error| error.sqlstate() != CANNOT_CONNECT_NOW.as_bytes());
         let cause = refusal.as_ref().map_or(reason.text().into(), ErrorFields::message);

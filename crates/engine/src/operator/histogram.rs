@@ -7,7 +7,7 @@ use std::ops::{AddAssign, Range};
 
 /// The bounds that are told, in powers of two of microseconds: from 64 µs to 33.6 s.
 const BOUNDS: Range<usize> = 6..26;
-/// As many as there are binary logarithms of a number, so that an index needs no check.
+/// The number of binary logarithms of a number, so that an index needs no check.
 const PLACES: usize = u64::BITS as usize;
 
 /// The number of durations by their binary logarithms. Durations are whole microseconds, rounded
@@ -21,7 +21,7 @@ impl Histogram {
         self.record_all(micros, 1);
     }
 
-    /// As many that have taken equally long.
+    /// Records `count` durations of the same length.
     #[inline]
     pub fn record_all(&mut self, micros: u64, count: u64) {
         self.0[(micros | 1).ilog2() as usize] += count;

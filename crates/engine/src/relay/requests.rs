@@ -355,8 +355,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
     }
 
-    /// So many replies are owed that the client must wait. False if it need not wait: Weir could
-    /// answer everything itself, or the server waits for the client.
+    /// Returns whether the client must wait because of the number of owed replies. False if it need
+    /// not wait: Weir could answer everything itself, or the server waits for the client.
     #[cold]
     fn awaits_half(&mut self) -> bool {
         let ledger = &self.server.ledger;

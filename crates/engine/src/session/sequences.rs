@@ -13,10 +13,11 @@ use foldhash::fast::RandomState;
 
 use crate::ids::Micros;
 
-/// After so many transactions in a row without a question, the text is no longer watched.
+/// The number of transactions in a row without a question after which the text is no longer
+/// watched.
 const UNASKED_MAX: u8 = 8;
-/// So many other transactions may come between the draw and the question. DBD::Pg has three: it
-/// prepares and executes a query for the sequence's name, and prepares the question.
+/// The maximum number of other transactions between the draw and the question. DBD::Pg has three:
+/// it prepares and executes a query for the sequence's name, and prepares the question.
 const BETWEEN_MAX: u8 = 4;
 /// Limit of remembered texts. When it is reached, Weir forgets them and watches all texts again.
 const TEXTS_MAX: usize = 4_096;

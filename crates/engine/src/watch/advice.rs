@@ -45,7 +45,7 @@ impl Effect {
 /// Why a client would be pinned, or what would be carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// One of auto mode's.
+    /// A reason for a pin in auto mode.
     Pin(Effect, Pins),
     /// It calls a function that is not PostgreSQL's own, or runs a block of code.
     UnknownFunction,
@@ -78,7 +78,7 @@ impl Reason {
         }
     }
 
-    /// In words, as SHOW PINS has them.
+    /// Returns the words of SHOW PINS.
     pub fn words(self) -> &'static str {
         match self {
             Self::Pin(_, pins) => pins.words().next().unwrap_or_default(),
@@ -120,7 +120,7 @@ impl Reason {
 #[derive(Clone, Copy, Debug, Default)]
 struct Client {
     pool: Option<PoolId>,
-    /// In a transaction.
+    /// True if the client is in a transaction.
     works: bool,
     /// The reasons that it has had, by their places in [`Reason::ALL`].
     had: Reasons,

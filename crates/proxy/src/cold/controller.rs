@@ -72,16 +72,16 @@ pub struct Snapshot {
     pub clients: Vec<ClientInfo>,
     /// Including parked ones.
     pub servers: Vec<ServerInfo>,
-    /// By number.
+    /// The pools by number.
     pub pools: Vec<PoolInfo>,
     pub cancels: Vec<CancelInfo>,
     /// Free slots for clients in the workers' tables.
     pub free_clients: usize,
     /// The number of different prepared statements, and their memory in bytes.
     pub statements: (usize, usize),
-    /// One for each worker.
+    /// The findings of each worker's watch.
     pub watched: Vec<Watched>,
-    /// By number.
+    /// The workers by number.
     pub workers: Vec<WorkerInfo>,
 }
 

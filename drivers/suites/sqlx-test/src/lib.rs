@@ -4,7 +4,7 @@
 
 use sqlx::{Connection, Database, Pool};
 
-// So that the macros find it whoever calls them.
+// The macros find this crate from any caller.
 pub use paste;
 
 /// There is no log and no file of variables to set up here.

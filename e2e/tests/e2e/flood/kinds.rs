@@ -155,7 +155,7 @@ pub(super) struct Flooder {
 }
 
 /// Returns the name of an entry for the same database with a single server.
-pub(super) fn single_server_name(database: &str) -> String {
+pub(super) fn narrow(database: &str) -> String {
     format!("{database}_narrow")
 }
 
@@ -173,11 +173,11 @@ impl State {
                 RawClient::connect(pooler.port())
             }
             Enter::Waiting => {
-                let mut other = pooler.client(&single_server_name(database));
+                let mut other = pooler.client(&narrow(database));
                 ask(&mut other, "begin");
                 other.send([query("select pg_sleep(0.2)"), query("commit")].concat());
                 holder = Some(other);
-                pooler.client(&single_server_name(database))
+                pooler.client(&narrow(database))
             }
         };
         client.set_timeout(super::PATIENCE);

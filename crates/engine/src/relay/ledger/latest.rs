@@ -39,7 +39,7 @@ impl Latest {
         }
     }
 
-    /// Removes so many entries from the front.
+    /// Removes `count` entries from the front.
     #[inline]
     pub(super) fn leave(&mut self, count: usize) {
         self.gone += count as u64;
