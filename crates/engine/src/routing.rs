@@ -5,6 +5,7 @@
 //!
 //! `first_request` finds the end of a request in a client's bytes. `choose` asks the shell
 //! ([`Exchange::route`](crate::shell::Exchange::route)) for the place and links the client there.
+//! `refusal` reads what a reader says first, and `refused` asks the writer if the reader refuses.
 //!
 //! A client with a server is not routed: a transaction or a pinned session stays on its server. On
 //! a reader, the next request waits for the replies to the one before, because it may need another
@@ -16,6 +17,10 @@ use crate::ids::NodeId;
 
 mod choose;
 mod first_request;
+mod refusal;
+mod refused;
+
+pub(crate) use refused::Judged;
 
 /// The servers that a pool has.
 #[derive(

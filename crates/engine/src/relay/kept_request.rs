@@ -1,9 +1,11 @@
 //! The request that a server is working on, kept as its client sent it as long as it may have to be
-//! sent again. There are two cases:
+//! sent again. There are three cases:
 //!
 //! * The server is lost and the request has no effect by itself: a lone BEGIN, or a batch that only
 //!   prepares and describes. A server can commit and die before its first reply byte, so nothing
 //!   else is ever repeated.
+//! * The server is a reader and refuses the request, for example because it writes. A reader cannot
+//!   change anything, so the writer is asked instead (`routing/refusal.rs`).
 //! * The server's copy of a statement is older than the client's own Parse, and PostgreSQL refuses
 //!   it because its tables have changed since (`cached plan must not change result type`).
 //!   PostgreSQL refuses before it executes anything.
@@ -43,6 +45,8 @@ pub struct Outline {
     pub first: u64,
     /// May it have an effect that must not happen twice?
     pub has_effect: bool,
+    /// Has a reader got it, and may it still refuse it? Then the writer is asked.
+    pub asks_writer: bool,
     /// The statement that its first message, a Bind or Describe, names.
     pub uses: Option<Used>,
 }
@@ -50,7 +54,12 @@ pub struct Outline {
 impl Outline {
     /// May this request have to be sent again?
     pub fn is_worth_keeping(&self) -> bool {
-        self.first != 0 && (!self.has_effect || self.uses.is_some())
+        self.first != 0 && (self.may_move() || self.uses.is_some())
+    }
+
+    /// May another server get it, if this one has not answered?
+    pub fn may_move(&self) -> bool {
+        !self.has_effect || self.asks_writer
     }
 }
 

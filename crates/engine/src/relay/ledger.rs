@@ -34,6 +34,7 @@ use self::part::{Part, part};
 use self::ready_count::ReadyCount;
 pub use self::settled::{Owner, Settled, Unexpected};
 
+mod entries;
 mod entry;
 mod first;
 mod input;

@@ -2,7 +2,6 @@
 //! being looked at.
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::Readable;
 use std::sync::Arc;
 
 use wire::error_fields::ErrorFields;
@@ -30,8 +29,10 @@ mod commands;
 mod parameters;
 mod readers;
 mod statements;
+mod steps;
 
 use readers::reader_and_hearer;
+use steps::Passed;
 
 /// Messages that Weir reads as a whole are gathered up to this length. A longer ErrorResponse is
 /// passed on without being read.
@@ -52,25 +53,7 @@ enum Stop {
     Unheard,
 }
 
-/// The part of an input that was passed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Passed {
-    All,
-    /// The rest is held: it answers the request behind the settings.
-    UpToRequest,
-}
-
 impl<X: Exchange> Engine<X> {
-    pub(crate) fn reply_bytes(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
-        let mut bytes = bytes;
-        while self.pass_replies(on, bytes, io) == Passed::UpToRequest
-            && self.ahead_answered(on, io) == Readable::Now
-        {
-            // The replies to the request are held.
-            bytes = &[];
-        }
-    }
-
     #[inline(always)]
     fn pass_replies(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) -> Passed {
         let now = io.now();
@@ -78,6 +61,9 @@ impl<X: Exchange> Engine<X> {
         let id = server.client;
         let client = id.and_then(|id| self.clients.get_mut(id.0 as usize));
         let Some(view) = self.pools.get_mut(server.pool) else { return Passed::All };
+        if view.place != Place::Writer && server.may_refuse() {
+            return Passed::UntilJudged;
+        }
         view.stats.sent += bytes.len() as u64;
         if let Some(watch) = &mut self.watch {
             watch.replied(on, bytes.len());

@@ -60,7 +60,7 @@ impl Server {
         let Some(kept) = self.kept.as_deref() else { return false };
         let outline = &kept.outline;
         outline.first != 0
-            && !outline.has_effect
+            && outline.may_move()
             && self.ledger.is_unanswered(outline.first)
             && !self.stream.is_mid_message()
     }

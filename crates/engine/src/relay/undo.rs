@@ -3,7 +3,7 @@
 
 use sql::{Seen, Signs};
 
-use crate::client::Client;
+use crate::client::{Client, Extended};
 use crate::relay::ledger::{Entry, Undo};
 use crate::relay::prepared::ServerStatements;
 use crate::session::state::AllLent;
@@ -16,52 +16,64 @@ pub(crate) fn undo(
     lent: &mut AllLent,
     client: Option<&mut Client>,
 ) {
+    if let Some(client) = client {
+        undo_for_client(&entry, client);
+    }
     let Some(undo) = entry.undo else { return };
-    let client = client.and_then(|client| client.extended.as_mut());
     match *undo {
-        Undo::Taken { .. } => {}
-        Undo::Parse { name, statement, sent } => {
-            if sent {
-                statements.remove_parsed(statement.id, entry.serial);
-            }
-            if let Some(client) = client {
-                client.statements.remove_parsed(&name, entry.serial);
-            }
+        Undo::Taken { .. } | Undo::DropUnnamed { .. } => {}
+        Undo::Parse { statement, sent: true, .. } | Undo::Prepare { statement } => {
+            statements.remove_parsed(statement.id, entry.serial);
         }
-        Undo::Close { name, statement, since, lent: was_lent } => {
-            lent.extend(was_lent.map(|lent| (name.clone(), lent)));
-            if let Some(client) = client {
-                client.statements.restore(name, statement, since);
-            }
+        Undo::Parse { sent: false, .. } => {}
+        Undo::Close { name, lent: was_lent, .. } => {
+            lent.extend(was_lent.map(|lent| (name, lent)));
         }
-        Undo::Prepare { statement } => statements.remove_parsed(statement.id, entry.serial),
         Undo::Evict { statement, since } => statements.restore(statement, since),
         // The client's Parse is sent again when it is needed, whatever the server has now. Messages
         // that were sent later in another batch remain valid.
-        Undo::ParseUnnamed { before, message } => {
+        Undo::ParseUnnamed { .. } | Undo::PrepareUnnamed => {
             if *unnamed <= entry.serial {
                 *unnamed = 0;
             }
-            // The entry was a Close or Query that has taken this over (`Ledger::void_one`).
-            let is_latest = |serial| serial == entry.serial || serial == 0;
-            if let Some(client) = client.filter(|client| is_latest(client.unnamed)) {
-                client.unnamed = if entry.failed { 0 } else { before };
-                client.unnamed_parse = message;
-                // Weir has not kept which of the two texts is the current one.
-                client.unnamed_seen = Seen { signs: Signs::OPAQUE, ..Seen::default() };
-            }
         }
-        Undo::DropUnnamed { before } => {
-            if let Some(client) = client.filter(|client| client.unnamed == 0) {
-                client.unnamed = before;
-            }
-        }
-        Undo::PrepareUnnamed if *unnamed > entry.serial => {}
-        Undo::PrepareUnnamed => *unnamed = 0,
         Undo::Lend { name } => {
             if lent.get(&name).is_some_and(|lent| lent.since == entry.serial) {
                 lent.remove(&name);
             }
         }
+    }
+}
+
+/// A message of the client has had no effect, or it will be sent to another server. Restores the
+/// client's records from before it.
+pub(crate) fn undo_for_client(entry: &Entry, client: &mut Client) {
+    let (Some(undo), Some(client)) = (entry.undo.as_deref(), client.extended.as_deref_mut()) else {
+        return;
+    };
+    match undo {
+        Undo::Parse { name, .. } => client.statements.remove_parsed(name, entry.serial),
+        Undo::Close { name, statement, since, .. } => {
+            client.statements.restore(name.clone(), statement.clone(), *since);
+        }
+        Undo::ParseUnnamed { before, message } => undo_unnamed(entry, *before, message, client),
+        Undo::DropUnnamed { before } if client.unnamed == 0 => client.unnamed = *before,
+        Undo::Taken { .. }
+        | Undo::Prepare { .. }
+        | Undo::Evict { .. }
+        | Undo::DropUnnamed { .. }
+        | Undo::PrepareUnnamed
+        | Undo::Lend { .. } => {}
+    }
+}
+
+fn undo_unnamed(entry: &Entry, before: u64, message: &[u8], client: &mut Extended) {
+    // The entry was a Close or Query that has taken this over (`Ledger::void_one`).
+    let is_latest = client.unnamed == entry.serial || client.unnamed == 0;
+    if is_latest {
+        client.unnamed = if entry.failed { 0 } else { before };
+        client.unnamed_parse = message.into();
+        // Weir has not kept which of the two texts is the current one.
+        client.unnamed_seen = Seen { signs: Signs::OPAQUE, ..Seen::default() };
     }
 }

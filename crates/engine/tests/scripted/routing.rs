@@ -134,3 +134,125 @@ fn a_request_begins_after_a_message_that_is_dropped() {
     writer.answers("insert");
     client.expect([done("OK")]);
 }
+
+const READ_ONLY: &str = "25006";
+
+fn refusal() -> Vec<u8> {
+    error(READ_ONLY, "cannot execute nextval() in a read-only transaction")
+}
+
+#[test]
+fn what_a_reader_refuses_is_asked_again_on_the_writer() {
+    for mode in [PoolMode::Transaction, PoolMode::Auto] {
+        let (_rig, client, writer, reader) = opened(mode);
+        client.send([query("select 2")]);
+        reader.expect([query("select 2")]);
+        // The columns come before the refusal, and in another read.
+        reader.send([columns("nextval")]);
+        client.expect([]);
+        reader.send([refusal()]);
+        client.expect([]);
+        reader.send([ready('I')]);
+        writer.answers("select 2");
+        client.expect([done("OK")]);
+        assert!(reader.is_parked() && writer.is_parked());
+        asks(&client, &reader, "select 1");
+    }
+}
+
+#[test]
+fn a_refused_batch_is_asked_again_with_its_names() {
+    for mode in [PoolMode::Transaction, PoolMode::Auto] {
+        let (_rig, client, writer, reader) = opened(mode);
+        let sql = "select nextval('s')";
+        client.send([parse("a", sql), bind("a"), describe_portal(), execute(), sync()]);
+        let sent = reader.take();
+        reader.send([parsed(), bound(), columns("nextval"), refusal(), ready('I')]);
+        assert_eq!(writer.take(), sent);
+        writer.send([parsed(), bound(), columns("nextval"), row("1"), done("SELECT 1")]);
+        client.expect([parsed(), bound(), columns("nextval"), row("1"), done("SELECT 1")]);
+        // Both servers have the statement now.
+        client.send([bind("a"), execute(), sync()]);
+        assert!(!String::from_utf8_lossy(&writer.take()).contains(sql));
+    }
+}
+
+#[test]
+fn the_next_request_waits_behind_one_that_is_asked_again() {
+    let (_rig, client, writer, reader) = opened(PoolMode::Transaction);
+    client.send([query("select nextval('s')"), query("insert")]);
+    reader.expect([query("select nextval('s')")]);
+    reader.send([refusal(), ready('I')]);
+    writer.expect([query("select nextval('s')"), query("insert")]);
+    writer.send([done("OK"), done("INSERT 0 1")]);
+    client.expect([done("OK"), done("INSERT 0 1")]);
+}
+
+#[test]
+fn an_error_that_the_writer_would_give_too_is_the_answer() {
+    let (_rig, client, writer, reader) = opened(PoolMode::Transaction);
+    client.send([query("select 1/0")]);
+    reader.expect([query("select 1/0")]);
+    let failed = error("22012", "division by zero");
+    reader.send([columns("?"), failed.clone(), ready('I')]);
+    client.expect([columns("?"), failed, ready('I')]);
+    assert!(writer.is_parked() && reader.is_parked());
+}
+
+#[test]
+fn an_error_behind_rows_is_the_answer() {
+    let (_rig, client, writer, reader) = opened(PoolMode::Transaction);
+    client.send([query("select 1")]);
+    reader.expect([query("select 1")]);
+    reader.send([columns("a"), row("1")]);
+    client.expect([columns("a"), row("1")]);
+    let conflict = error("40001", "canceling statement due to conflict with recovery");
+    reader.send([conflict.clone(), ready('I')]);
+    client.expect([conflict, ready('I')]);
+    assert!(writer.is_parked());
+}
+
+#[test]
+fn in_a_transaction_on_a_reader_a_refusal_is_the_answer() {
+    let rig = Rig::new(|config| config.global.pool_mode = PoolMode::Transaction);
+    let rig = rig.routed(|_| Place::Reader(NodeId(1)));
+    let client = rig.client();
+    client.send([query("begin read only")]);
+    let reader = rig.server(1);
+    reader.expect([query("begin read only")]);
+    reader.send([complete("BEGIN"), ready('T')]);
+    client.expect([complete("BEGIN"), ready('T')]);
+    client.send([query("insert")]);
+    reader.expect([query("insert")]);
+    reader.send([refusal(), ready('E')]);
+    client.expect([refusal(), ready('E')]);
+}
+
+#[test]
+fn the_request_of_a_lost_reader_goes_to_the_writer() {
+    for is_said in [false, true] {
+        let (_rig, client, writer, reader) = opened(PoolMode::Transaction);
+        client.send([query("select 1")]);
+        reader.expect([query("select 1")]);
+        reader.send([columns("a")]);
+        if is_said {
+            reader.send([fatal("57P01", "terminating connection")]);
+        }
+        reader.die();
+        writer.answers("select 1");
+        client.expect([done("OK")]);
+    }
+}
+
+#[test]
+fn a_client_that_leaves_while_a_refusal_arrives_harms_nobody() {
+    let (rig, client, writer, reader) = opened(PoolMode::Transaction);
+    client.send([query("select nextval('s')")]);
+    reader.expect([query("select nextval('s')")]);
+    reader.send([columns("nextval"), refusal()]);
+    client.leave();
+    assert!(writer.is_parked() && !reader.is_parked());
+    rig.finish_cancel();
+    reader.send([ready('I')]);
+    assert!(reader.is_parked());
+}

@@ -25,7 +25,7 @@ pub(crate) use self::exec::CANCELED;
 pub(crate) use self::login::{Account, ServerAuth};
 pub(crate) use self::reports::Library;
 use crate::bus::Bus;
-use crate::router::is_for_readers;
+use crate::router::{is_for_readers, is_refused_by_readers};
 use crate::schema::{Schema, Table};
 use crate::settings::{STYLE, Settings};
 use crate::sql::{Sql, Statement, Tag};
@@ -150,6 +150,8 @@ pub(crate) struct Backend {
     pub(crate) had_copy: bool,
     /// Requests that it got as a reader and that are not counted yet.
     pub(crate) read: usize,
+    /// It has executed a statement of the present request.
+    has_executed: bool,
     /// It refuses Weir's resets.
     pub(crate) refuses_reset: bool,
     /// A sabotage: DISCARD ALL has no effect.
@@ -203,6 +205,7 @@ impl Backend {
             is_reader: false,
             had_copy: false,
             read: 0,
+            has_executed: false,
             refuses_reset: false,
             skips_reset: false,
             reloads: 0,
@@ -451,6 +454,7 @@ impl Backend {
         };
         backend::ready_for_query(&mut self.buffered, status);
         self.flush();
+        self.has_executed = false;
         if self.block == Block::Idle {
             self.asker = None;
         }
@@ -519,6 +523,20 @@ impl Backend {
             if !is_for_readers(*tag) {
                 self.complaints.push(format!("{tag} was for the writer"));
             }
+        }
+    }
+
+    /// A reader refuses some of the requests that it gets, before they have an effect.
+    fn check_refusal(&self, statement: &Statement, tag: Option<&Tag>) -> Result<(), Error> {
+        let refuses = self.is_reader
+            && self.block == Block::Idle
+            && !self.had_copy
+            && !self.has_executed
+            && matches!(statement, Statement::Select { .. })
+            && tag.is_some_and(|tag| is_refused_by_readers(*tag));
+        match refuses {
+            true => Err(Error("25006", "cannot execute SELECT in a read-only transaction".into())),
+            false => Ok(()),
         }
     }
 

@@ -75,6 +75,12 @@ pub(crate) fn is_for_readers(tag: Tag) -> bool {
     tag.number.is_multiple_of(2)
 }
 
+/// Does a standby refuse this, although the router lets it pass? Only as the first statement of a
+/// request: nothing can be refused after an answer.
+pub(crate) fn is_refused_by_readers(tag: Tag) -> bool {
+    tag.number % 8 == 6
+}
+
 /// All tags in a request, in texts and parameters.
 fn tags(request: &[u8]) -> Vec<Tag> {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'.';

@@ -32,4 +32,33 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "waits",
         changes: &[change("routing/choose.rs", "«self.work.push_back(Work::Route(id));»", "")],
     },
+    Mutant {
+        name: "PassesRefusals",
+        wrong: "A client gets a reader's refusal, and the writer is not asked",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "relay/requests/keeping.rs",
+            "let asks_writer = «self.place != Place::Writer» && server.ledger.is_untouched();",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "ReadsRefusalsAtOnce",
+        wrong: "What a reader sends before its refusal is passed on, so that it stays with the client",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change("routing/refusal.rs", "return «Word::Open»", "Word::Answers")],
+    },
+    Mutant {
+        name: "KeepsRefusedNames",
+        wrong: "The names of a refused request stay taken when the writer is asked",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "routing/refused.rs",
+            "«undo_for_client(entry, client);»",
+            "let _ = entry;",
+        )],
+    },
 ];

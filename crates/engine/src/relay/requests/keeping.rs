@@ -7,6 +7,7 @@ use super::{HEADER_LEN, Requests};
 use crate::relay::kept_request::{KEPT_LEN_MAX, Outline, is_lone_begin};
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::relay::prepared::Found;
+use crate::routing::Place;
 use crate::server::Server;
 use crate::shell::Exchange;
 
@@ -49,7 +50,8 @@ impl<X: Exchange> Requests<'_, X> {
             && server.status == b'I'
             && (server.ledger.is_untouched() || server.ledger.owes_only_us())
         {
-            let outline = Outline { first: entry.serial, ..Outline::default() };
+            let asks_writer = self.place != Place::Writer && server.ledger.is_untouched();
+            let outline = Outline { first: entry.serial, asks_writer, ..Outline::default() };
             self.keeping = Some(Keeping { from: self.at, begun_here: true, outline });
         }
         if let Some(keeping) = &mut self.keeping {

@@ -53,7 +53,12 @@ impl Backend {
             if self.returns_rows(statement) && self.block != Block::Failed {
                 self.describe_rows(statement);
             }
-            match self.run(statement, sql, parsed.tag.as_ref(), several, false) {
+            let tag = parsed.tag.as_ref();
+            let run = self
+                .check_refusal(statement, tag)
+                .and_then(|()| self.run(statement, sql, tag, several, false));
+            self.has_executed = true;
+            match run {
                 Ok(Progress::Done(tag)) => backend::command_complete(&mut self.buffered, &tag),
                 Ok(Progress::Goes(busy)) => {
                     self.busy = Some(busy);

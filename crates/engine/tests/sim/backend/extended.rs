@@ -156,6 +156,8 @@ impl Backend {
             return Ok(());
         };
         let (sql, tag) = (&portal.prepared.sql, portal.tag.as_ref());
+        self.check_refusal(statement, tag)?;
+        self.has_executed = true;
         if let (Statement::Select { rows, len }, true) = (statement, self.block != Block::Failed) {
             let end = match limit {
                 0 => *rows,

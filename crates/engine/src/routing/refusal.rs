@@ -1,0 +1,184 @@
+//! Does a reader refuse a request? PostgreSQL's standbys refuse what they cannot do before it has an
+//! effect: a write, a lock, a serializable transaction. The error may follow messages that do not
+//! depend on the outcome, such as ParseComplete and RowDescription. Those are held until it is known.
+
+use wire::error_fields::ErrorFields;
+use wire::{HEADER_LEN, Header, backend};
+
+use crate::relay::kept_request::is_changed_result;
+
+/// No more bytes of a reader's replies are held. A standby's error is shorter.
+const HELD_LEN_MAX: usize = 65_536;
+
+/// The verdict on a reader's replies to a request, as far as they have arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// Nothing that depends on the outcome.
+    Open,
+    /// It answers the request, perhaps with an error that the writer would give, too.
+    Answers,
+    /// It refuses the request, and these are all its replies.
+    Refuses,
+    /// It ends the session.
+    Leaves,
+}
+
+/// Reads the replies to a request from their beginning.
+pub(super) fn word(replies: &[u8]) -> Word {
+    let mut at = 0;
+    let mut refuses = false;
+    loop {
+        let rest = &replies[at..];
+        let header = match Header::parse(rest) {
+            Ok(Some(header)) if depends_on_outcome(header.code, refuses) => return Word::Answers,
+            Ok(Some(header)) if header.total <= rest.len() => header,
+            // The rest is not there yet.
+            Ok(_) if replies.len() < HELD_LEN_MAX => return Word::Open,
+            Ok(_) | Err(_) => return Word::Answers,
+        };
+        match header.code {
+            backend::READY_FOR_QUERY => return Word::Refuses,
+            backend::ERROR => {
+                let body = &rest[HEADER_LEN..header.total];
+                let Ok(error) = ErrorFields::decode(body) else { return Word::Answers };
+                if error.ends_session() {
+                    return Word::Leaves;
+                }
+                // The writer, too, refuses a statement whose result has changed.
+                if !is_refusal(error.sqlstate()) || is_changed_result(&error) {
+                    return Word::Answers;
+                }
+                refuses = true;
+            }
+            _ => {}
+        }
+        at += header.total;
+    }
+}
+
+/// Does PostgreSQL send this message only if it executes the request, or after it has refused it?
+fn depends_on_outcome(code: u8, refuses: bool) -> bool {
+    match code {
+        backend::ERROR => return refuses,
+        backend::READY_FOR_QUERY => return !refuses,
+        _ => {}
+    }
+    !matches!(
+        code,
+        backend::PARSE_COMPLETE
+            | backend::BIND_COMPLETE
+            | backend::CLOSE_COMPLETE
+            | backend::PARAMETER_DESCRIPTION
+            | backend::ROW_DESCRIPTION
+            | backend::NO_DATA
+            | backend::COPY_OUT
+            | backend::PARAMETER_STATUS
+            | backend::NOTICE
+            | backend::NOTIFICATION
+    )
+}
+
+/// May the writer do what a standby fails to do with this SQLSTATE? Measured on PostgreSQL 15.
+fn is_refusal(sqlstate: &[u8]) -> bool {
+    matches!(
+        sqlstate,
+        // Writes, row locks, sequences, NOTIFY, LISTEN, LOCK, VACUUM.
+        b"25006"
+            // Serializable transactions, BEGIN READ WRITE, unlogged tables.
+            | b"0A000"
+            // Questions about the position of the write-ahead log.
+            | b"55000"
+            // Large objects.
+            | b"XX000"
+            // Conflicts with the replay of the write-ahead log.
+            | b"40001"
+            | b"40P01"
+            // Tables, columns, functions and schemas that the standby does not have yet.
+            | b"42P01"
+            | b"42703"
+            | b"42883"
+            | b"3F000"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(code: u8, body: &[u8]) -> Vec<u8> {
+        let mut message = vec![code];
+        message.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+        message.extend_from_slice(body);
+        message
+    }
+
+    fn error(severity: &str, sqlstate: &str) -> Vec<u8> {
+        let mut message = Vec::new();
+        backend::error(&mut message, &ErrorFields::new(severity, sqlstate, "no"));
+        message
+    }
+
+    fn preface() -> Vec<u8> {
+        [message(b'1', b""), message(b'2', b""), message(b'T', b"\0\0")].concat()
+    }
+
+    fn ready() -> Vec<u8> {
+        message(b'Z', b"I")
+    }
+
+    #[test]
+    fn a_refusal_is_known_when_its_last_message_is_there() {
+        let replies = [preface(), error("ERROR", "25006"), ready()].concat();
+        for len in 0..replies.len() {
+            assert_eq!(word(&replies[..len]), Word::Open, "{len}");
+        }
+        assert_eq!(word(&replies), Word::Refuses);
+    }
+
+    #[test]
+    fn what_shows_that_the_request_is_executed_is_an_answer() {
+        for (code, body) in
+            [(b'D', "\0\0"), (b'C', "SELECT 0\0"), (b'Z', "I"), (b'I', ""), (b's', "")]
+        {
+            let replies = [preface(), message(code, body.as_bytes())].concat();
+            assert_eq!(word(&replies), Word::Answers, "{code}");
+        }
+        let replies = [preface(), error("ERROR", "22012"), ready()].concat();
+        assert_eq!(word(&replies), Word::Answers);
+    }
+
+    #[test]
+    fn a_row_is_an_answer_before_all_of_it_is_there() {
+        let row = message(b'D', &vec![0; HELD_LEN_MAX]);
+        assert_eq!(word(&[preface(), row[..5].to_vec()].concat()), Word::Answers);
+    }
+
+    #[test]
+    fn a_changed_result_is_an_answer() {
+        let mut fields = ErrorFields::new("ERROR", "0A000", "cached plan must not change ...");
+        fields.replace(b'R', b"RevalidateCachedQuery".as_slice());
+        let mut replies = Vec::new();
+        backend::error(&mut replies, &fields);
+        assert_eq!(word(&replies), Word::Answers);
+    }
+
+    #[test]
+    fn an_end_of_the_session_is_no_refusal() {
+        let replies = [preface(), error("FATAL", "57P01")].concat();
+        assert_eq!(word(&replies), Word::Leaves);
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_held() {
+        let mut replies = message(b'N', &vec![b'x'; HELD_LEN_MAX]);
+        replies.truncate(HELD_LEN_MAX - 1);
+        assert_eq!(word(&replies), Word::Open);
+        replies.push(b'x');
+        assert_eq!(word(&replies), Word::Answers);
+    }
+
+    #[test]
+    fn replies_that_are_no_messages_are_passed_on() {
+        assert_eq!(word(b"1\0\0\0\x03"), Word::Answers);
+    }
+}

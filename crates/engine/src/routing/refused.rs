@@ -1,0 +1,111 @@
+//! Asks the writer for what a reader has refused. Nothing of the reader's answer has reached the
+//! client, and a reader cannot change anything, so the request has had no effect. The reader keeps
+//! what it has prepared and serves other clients.
+
+use crate::client::ClientPhase;
+use crate::engine::Engine;
+use crate::ids::ServerId;
+use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
+use crate::relay::kept_request::Outline;
+use crate::relay::requests::write_reply;
+use crate::relay::resend::may_resend;
+use crate::relay::undo::undo_for_client;
+use crate::routing::refusal::{Word, word};
+use crate::server::{Server, ServerPhase};
+use crate::shell::{Exchange, Io};
+
+/// The treatment of a reader's first replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// They are held until more of them arrives.
+    Held,
+    /// They are passed on.
+    Answers {
+        /// Are they in the server's stream, and no longer in the input?
+        is_held: bool,
+    },
+    /// They are a refusal, and are in the server's stream. The writer can be asked.
+    Refused,
+    /// The reader has gone, and the request with it to another server.
+    Lost,
+}
+
+impl Server {
+    /// Has this reader still to show whether it refuses its client's request?
+    pub(crate) fn may_refuse(&self) -> bool {
+        let outline = self.kept.as_deref().map(|kept| &kept.outline);
+        matches!(self.phase, ServerPhase::Linked)
+            && self.stream.remaining == 0
+            && outline.is_some_and(|of| of.asks_writer && self.ledger.is_unanswered(of.first))
+    }
+}
+
+impl<X: Exchange> Engine<X> {
+    /// Reads a reader's first replies to a request.
+    pub(crate) fn judge_reader(
+        &mut self,
+        on: ServerId,
+        bytes: &[u8],
+        io: &mut impl Io<X>,
+    ) -> Judged {
+        let mode = self.mode_of(on);
+        let server = &mut *self.servers[on.0 as usize];
+        let joined = server.stream.take_joined(bytes);
+        let is_held = joined.is_some();
+        let word = word(joined.as_deref().unwrap_or(bytes));
+        let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
+        let may_move = client.is_some_and(|client| may_resend(client, server, mode));
+        match word {
+            Word::Leaves if may_move => {
+                self.lose_server(on, CloseReason::Lost, io);
+                return Judged::Lost;
+            }
+            Word::Open | Word::Refuses if may_move => server.stream.hold_rest(joined, bytes, 0),
+            Word::Open | Word::Answers | Word::Refuses | Word::Leaves => {
+                if let Some(kept) = &mut server.kept {
+                    kept.outline.asks_writer = false;
+                }
+                if is_held {
+                    server.stream.hold_rest(joined, bytes, 0);
+                }
+                return Judged::Answers { is_held };
+            }
+        }
+        if word == Word::Refuses { Judged::Refused } else { Judged::Held }
+    }
+
+    /// Takes the client from a reader that has refused its request, and sends the request to the
+    /// writer.
+    #[cold]
+    pub(crate) fn ask_writer(&mut self, on: ServerId, io: &mut impl Io<X>) {
+        let server = &mut *self.servers[on.0 as usize];
+        let (Some(id), Some(kept)) = (server.client, server.kept.as_deref_mut()) else { return };
+        let request = std::mem::take(&mut kept.bytes);
+        kept.outline = Outline::default();
+        let client = &mut self.clients[id.0 as usize];
+        // Replies before the request need no server, so they are due now.
+        let mut due = Vec::new();
+        while let Some(reply) = server.ledger.next_synthesized() {
+            write_reply(reply, &mut due);
+        }
+        for entry in server.ledger.last_sent_first() {
+            undo_for_client(entry, client);
+        }
+        server.lose_client(client.serial);
+        server.enter(ServerPhase::Finishing);
+        client.server = None;
+        client.resent = true;
+        client.await_nothing();
+        client.enter(ClientPhase::Idle);
+        client.stream.put_back(&request);
+        if !due.is_empty() {
+            io.send_client(id, &due);
+        }
+        // The refusal is in the reader's stream. It frees the reader.
+        self.reply_bytes(on, &[], io);
+        if self.clients.contains(id.0 as usize) && self.link(id, io) == Readable::Now {
+            self.go_on(id, io);
+        }
+    }
+}
