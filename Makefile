@@ -49,7 +49,7 @@ demo: setup-demo release $(if $(findstring --library,$(ARGS)),extension) \
 test: setup
 	@scripts/check
 
-# What each part holds: scripts/full --list.
+# scripts/full --list prints the contents of each part.
 test-full: setup-drivers binary release
 	@scripts/full
 

@@ -219,7 +219,7 @@ write_roles(const Catalog *catalog)
     }
 }
 
-/* Whether the server listens on 127.0.0.1. */
+/* Returns whether the server listens on 127.0.0.1. */
 static bool
 listens_on_loopback(void)
 {
@@ -327,7 +327,7 @@ access_limits(void)
     return limits.data;
 }
 
-/* Whether the pooler should use TLS on its way to the server, although that is on this machine. */
+/* Returns whether the pooler should use TLS to the server, although both are on this machine. */
 bool
 access_needs_tls(void)
 {

@@ -23,14 +23,14 @@
 #error "the library weir needs PostgreSQL 15 or later"
 #endif
 
-/* What the server has to find in the library; the Makefile hides everything else. */
+/* Marks the symbols that the server must find in the library. The Makefile hides all others. */
 #if PG_VERSION_NUM >= 160000
 #define WEIR_EXPORT PGDLLEXPORT
 #else
 #define WEIR_EXPORT __attribute__((visibility("default")))
 #endif
 
-/* How the library introduces itself. */
+/* The library's module magic, with its name and version. */
 #if PG_VERSION_NUM >= 180000
 #define WEIR_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "weir", .version = WEIR_VERSION)
 #else
@@ -50,7 +50,7 @@
 #define compat_guc_strdup(text) strdup(text)
 #endif
 
-/* Whether this backend is in any lock's list of holders. */
+/* Returns whether this backend holds a lock. */
 static inline bool
 compat_holds_locks(void)
 {

@@ -542,7 +542,7 @@ is_for_all(const List *tokens)
     return false;
 }
 
-/* Whether some rule is for connections with TLS only: Weir's own may be one of them. */
+/* Returns whether a rule applies to TLS connections only. Weir's own connection may be one. */
 bool
 hba_asks_for_tls(const List *lines)
 {
@@ -555,7 +555,7 @@ hba_asks_for_tls(const List *lines)
     return false;
 }
 
-/* Whether the server asks users of the unix socket for their system's name, as Debian's does. */
+/* Returns whether the unix socket needs peer authentication, as Debian's configuration does. */
 bool
 hba_local_needs_peer(const List *lines)
 {

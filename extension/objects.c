@@ -18,10 +18,10 @@
 #include "utils/portal.h"
 #include "utils/rel.h"
 
-/* Whether the temporary schema has objects, as far as is known. */
+/* True if the temporary schema has objects, as far as is known. */
 static bool has_temporary = false;
 
-/* Whether that has to be looked up again. */
+/* True if has_temporary must be looked up again. */
 static bool stale = true;
 
 static bool slots_used = false;
@@ -48,8 +48,8 @@ objects_install(void)
 }
 
 /*
- * Whether anything depends on the schema: one look into an index, in a transaction of its own,
- * with a snapshot of the catalog and none of the transaction. False if a lock is not free.
+ * Returns whether anything depends on the schema. This is one look into an index, in a transaction
+ * of its own, with a snapshot of the catalog only. Returns false if a lock is not free.
  */
 static bool
 look_up_temporary(Oid schema)
@@ -109,7 +109,7 @@ slots_note(void)
     slots_used = true;
 }
 
-/* Whether there is a temporary slot of this session's; only asked when one may have been made. */
+/* Returns whether this session has a temporary slot. Only called if one may have been made. */
 bool
 slots_held(void)
 {

@@ -25,7 +25,7 @@
 /* Longer reports are not sent. */
 #define REPORT_MAX (60 * 1024)
 
-/* What follows the state: the library's version and the numbered events. */
+/* The size of the part after the state: the library's version and the numbered events. */
 #define TAIL_MAX 256
 
 /* The parameter's name with its NUL, and the value's beginning. */

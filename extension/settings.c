@@ -1,9 +1,9 @@
 /*
  * settings.c: the settings that were set in the session.
  *
- * Those are the ones whose source is PGC_S_SESSION once the transaction is over: SET, set_config,
- * UPDATE of pg_settings and calls from C alike. A setting that was reset has another source, and so
- * has one whose transaction was rolled back.
+ * These are the settings whose source is PGC_S_SESSION at the end of a transaction: by SET,
+ * set_config, UPDATE of pg_settings and calls from C alike. A setting that was reset has another
+ * source, and so has one whose transaction was rolled back.
  *
  * Values are written as current_setting() shows them, so that they are equal to what a query of
  * pg_settings tells. Real numbers are written with all their digits.
@@ -44,7 +44,7 @@ is_left_out(const char *name)
     return false;
 }
 
-/* How many bytes or milliseconds one of the setting's own units is; 0: it has no unit. */
+/* Returns the bytes or milliseconds in one of the setting's own units; 0: it has no unit. */
 static int64
 unit_size(const struct config_generic *setting)
 {
@@ -110,7 +110,7 @@ write_real(Text *out, const struct config_generic *setting, double value)
     text_literal(out, digits);
 }
 
-/* What a library's own hook shows may be no value that the setting takes. */
+/* Ignores the hook of a library's setting: its text may not be a valid value of the setting. */
 static const char *
 string_of(const struct config_string *setting)
 {

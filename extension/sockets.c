@@ -93,7 +93,7 @@ open_inet(const char *host)
     return any;
 }
 
-/* Whether a process listens there. */
+/* Returns whether a process listens at the address. */
 static bool
 is_answered(const struct sockaddr_un *address)
 {

@@ -22,7 +22,7 @@ static char names[NAMES_MAX][NAMEDATALEN];
 static int names_count = 0;
 static bool names_missing = false;
 
-/* Whether there may be channels. */
+/* True if there may be channels. */
 static bool listening = false;
 
 /* A statement of SQL's PREPARE; those of the protocol do not count. */

@@ -40,15 +40,15 @@
 
 #include "compat.h"
 
-/* How often the catalogs and postmaster.pid are looked at. */
+/* The interval of checks of the catalogs and postmaster.pid. */
 #define TICK_MS 300
 #define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 10000
-/* A pooler that has served for so long has not failed to start. */
+/* A pooler that has served for this time has started successfully. */
 #define STABLE_MS 10000
 /* The longest pause after a pooler that has served, however shortly. */
 #define PAUSE_SERVED_MS 500
-/* How long a start may take. */
+/* The maximum time of a start. */
 #define READY_PATIENCE_MS 10000
 #define RECONNECT_PATIENCE_MS 1000
 #define POOL_SIZE_MAX 1000000
@@ -335,7 +335,7 @@ note_end(int status)
     back_off();
 }
 
-/* Whether the server waits for its last clients (pg_ctl stop -m smart). It does not tell us. */
+/* Returns whether the server waits for its last clients (pg_ctl stop -m smart). */
 static bool
 server_is_stopping(void)
 {

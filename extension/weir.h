@@ -20,7 +20,7 @@
 /* The highest form of the report that this library can send. */
 #define WEIR_REPORT_FORM 1
 
-/* Where a test makes the library fail. */
+/* The places at which a test makes the library fail. */
 #ifdef WEIR_TEST_FAULTS
 #include "test/fault.h"
 #else

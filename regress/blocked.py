@@ -1,4 +1,4 @@
-"""Who blocks whom, asked with names.
+"""Rewrites the question which sessions block each other, to use names.
 
 The isolation tests' driver asks PostgreSQL whether one of its sessions waits for another one, by the
 process ids that its connections were told at login. In auto mode those are nobody's: the process

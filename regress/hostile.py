@@ -77,17 +77,17 @@ class Kept:
 
 @dataclass
 class Session:
-    """What is known of one of the suite's clients."""
+    """The state of one of the suite's clients."""
 
     # User and database.
     pool: tuple
     test: str
     # As it was told.
     pid: int = 0
-    # What it calls itself, now and at the end of the transaction before.
+    # Its application_name, now and at the end of the previous transaction.
     name: str = ""
     name_before: str = ""
-    # What the console calls it, once it is logged in.
+    # Its id on the console, once it is logged in.
     pointer: bytes = b""
 
     @classmethod
@@ -169,18 +169,18 @@ class Proxy:
             client.sendall(b"".join(whole))
 
     def take_turn(self, session, weir):
-        """A transaction of the suite's client is over, or its login."""
+        """Called at the end of a transaction or the login of a client of the suite."""
         if not session.pointer:
             session.pointer = self.pointer(weir)
         elif not session.name.endswith(WATCHER):
             self.visit(session.pool)
-            # What has given it its name was not under its name.
+            # The transaction that set the name did not run under it.
             if session.test and session.name == session.name_before:
                 self.count(session)
         session.name_before = session.name
 
     def pointer(self, weir):
-        """What the console calls the client that has this connection."""
+        """Returns the console's id of the client that has this connection."""
         port = str(weir.getsockname()[1]).encode()
         rows = self.console.query("SHOW CLIENTS")
         return next(row[POINTER] for row in rows if row[PORT] == port)

@@ -15,8 +15,8 @@ SETTINGS = """
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 max_connections = 100
-# What the suites' driver gives at the start of each session. A pooler sets them on the server it
-# has; RESET then leads to the server's own values (docs/regress.md).
+# Settings that the suites' driver sends at the start of each session. A pooler sets them on the
+# server that it has. RESET then leads to the server's own values (docs/regress.md).
 datestyle = 'Postgres, MDY'
 timezone = 'America/Los_Angeles'
 max_prepared_transactions = 10
@@ -26,7 +26,7 @@ full_page_writes = off
 max_wal_size = 4GB
 log_line_prefix = '%m [%p] %q%a '
 """
-# How long a start or a stop may take on a loaded machine.
+# The maximum time of a start or a stop on a loaded machine.
 PATIENCE_S = 60
 
 

@@ -22,7 +22,7 @@ MODULES = [Path("/usr/lib/postgresql/15/lib") / f"{name}.so" for name in ("refin
 
 @dataclass(frozen=True)
 class Suites:
-    """Where the tests are: folders of the source tree, and one with the libraries they load."""
+    """The folders of the tests in the source tree, and the one with the libraries that they load."""
 
     version: str
     regress: Path

@@ -33,14 +33,14 @@ class Suite:
         return [test for group in self.schedule for test in group]
 
     def with_groups(self, wanted):
-        """The same with only those groups for whose number and tests `wanted` holds."""
+        """Returns the suite with only the groups for whose number and tests `wanted` returns true."""
         kept = [group for number, group in enumerate(self.schedule) if wanted(number, group)]
         return replace(self, schedule=kept)
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run left: a text for each test, and which the driver itself was content with."""
+    """The results of one run: a text for each test, and the tests that the driver calls passed."""
 
     texts: dict
     passed: set
@@ -118,7 +118,7 @@ def prepare(suite, stage):
 
 
 def statement_names(suite):
-    """Those by which the suite's SQL prepares statements, the most frequent first."""
+    """Returns the names under which the suite's SQL prepares statements, the most frequent first."""
     found = collections.Counter()
     for path in [*suite.folder.glob("sql/*.sql"), *suite.folder.glob("specs/*.spec")]:
         text = path.read_text(errors="replace")

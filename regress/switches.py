@@ -1,6 +1,7 @@
-"""Who had which server, per test. PostgreSQL's log says how many transactions began on another server
-than the one before, and how often the hostile client then had the server just left: Weir is not asked,
-so it cannot be wrong about itself. Why a client stayed where it was is Weir's to say (SHOW PINS)."""
+"""Counts changes of servers, per test. PostgreSQL's log shows how many transactions began on another
+server than the one before, and how often the hostile client got the server just left. Weir's own
+figures are not used for that, so its errors cannot hide. Weir's SHOW PINS gives the reasons for which
+clients kept their server."""
 
 import re
 import statistics
@@ -90,7 +91,7 @@ def table(counts):
 
 
 def summary(counts):
-    """What is asked of a run: the medians of switched and of unpinned transactions, all switches, and
+    """Returns the figures of a run: medians of switched and of unpinned transactions, all switches, and
     the share of those after which the hostile client came."""
     switches = sum(one.switches for one in counts.values())
     visited = sum(one.visited for one in counts.values())

@@ -21,8 +21,8 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Unstable:
-    """What depends on the process, and which server a client has does not always turn out alike: from
-    the first line to the last it is not compared; without these, the whole test is not."""
+    """Results that depend on the process, since a client's server varies. They are not compared from
+    the first line to the last, or in the whole test without these."""
 
     suite: str
     test: str
@@ -54,7 +54,7 @@ class Masked:
 
 @dataclass
 class Reviewed:
-    """What may differ in one mode."""
+    """The permitted differences in one mode."""
 
     allowed: list
     # Of kinds that cut: [`Unstable`], [`Masked`].
@@ -74,7 +74,7 @@ class Verdict:
 
 
 def read_reviewed(path, mode):
-    """What is for a pool mode."""
+    """Returns the permitted differences in a pool mode."""
     document = tomllib.loads(path.read_text())
     allowed = [Allowed(**entry) for entry in document["difference"]]
     unstable = [Unstable(**entry) for entry in document["unstable"]]

@@ -92,7 +92,7 @@ def exactly(reader, count):
 
 
 def messages(reader):
-    """Those that came whole with each read, as a list; what has begun is kept for the next one."""
+    """Yields the complete messages of each read, as a list. An incomplete one is kept for the next."""
     held = b""
     while data := reader.recv(65536):
         held += data

@@ -39,7 +39,7 @@ def without_text(source: str) -> str:
 
 
 def closing(source: str, at: int) -> int:
-    """Where the brace at `at` is closed."""
+    """Returns the position of the brace that closes the one at `at`."""
     depth = 0
     for brace in re.compile(r"[{}]").finditer(source, at):
         depth += 1 if brace.group() == "{" else -1

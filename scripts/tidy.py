@@ -12,6 +12,8 @@
 * every script of the shell can be parsed
 * no sentence of a document begins with a bare relative ("Who", "Whoever", "What"), unless it asks;
   nor does one of a comment in the crates that are rewritten
+* no comment of a Rust file begins with such a word, or with "Those", "Which", "Whether", "Where",
+  "How" or "The same"
 * no line of a document has more than 100 columns, no row of a table more than 160
 * every identifier and every source file that a document names in backticks exists
 * the glossary has one entry for each word, and one meaning in each entry
@@ -81,6 +83,12 @@ ROW_COLUMNS_MAX = 160
 ENTRY_COLUMNS_MAX = 120
 
 RELATIVE = re.compile(r"(?:Who|Whoever|Whom|Whomever|Whose|What|Whatever)\b")
+# A comment that begins so leaves it to the reader to guess what it is about.
+BARE_OPENING = re.compile(rf"{RELATIVE.pattern}|(?:Those|Which|Whether|Where|How|The same)\b")
+# Folders whose comments may still begin so. This list only shrinks.
+OPENINGS_NOT_REWRITTEN = ("e2e/tests/e2e/auto", "e2e/tests/e2e/builtin")
+# The comments in this folder are the text of docs/config.md.
+KEYS = "crates/config/src/table/"
 # A definition that goes on to another meaning.
 SECOND_MEANING = re.compile(r"[.;] (?:Also\b|Or\b|In [^.:;]{1,40}:)")
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*(?:::\w+)*(?:\(\))?")
@@ -300,6 +308,25 @@ def check_comments(sources):
             yield from check_sentences(name_of(path), comments(text))
 
 
+def is_help(lines, number):
+    """Is the comment at this line the help text of an option of the command line?"""
+    code = next((line for line in lines[number - 1:] if not line.lstrip().startswith("//")), "")
+    return code.lstrip().startswith(("#[arg(", "#[command("))
+
+
+def check_openings(sources):
+    for path, text in sources.items():
+        name, lines = name_of(path), text.splitlines()
+        if name.startswith((*OPENINGS_NOT_REWRITTEN, KEYS)):
+            continue
+        for number, block in comments(text):
+            sentence = re.split(r"(?<=[.!?])\s", block)[0]
+            is_bare = BARE_OPENING.match(block) and not sentence.endswith("?")
+            if is_bare and not is_help(lines, number):
+                yield (f"{name}:{number}: say what the item is or does: a comment begins with "
+                       f'"{block[:40]}"')
+
+
 def check_sentences(name, paragraphs):
     for number, block in paragraphs:
         if block.startswith("#"):
@@ -331,8 +358,8 @@ def check_changelog(text):
 
 
 class Source:
-    """What there is to be named: words of the source without its comments, files, and which files are
-    about which type."""
+    """The names that documents may use: words of the source without its comments, files, and the words
+    of the files that are about a type."""
 
     def __init__(self, paths, sources):
         self.names = [name_of(path) for path in paths]
@@ -470,6 +497,7 @@ def main():
         *check_scripts(paths),
         *check_prose(paths, sources),
         *check_comments(sources),
+        *check_openings(sources),
         *check_links(paths),
     ]
     for offence in offences:

@@ -1,5 +1,5 @@
-//! A client's login, from its startup packet to the first ReadyForQuery, by whichever method the
-//! pooler asks for.
+//! A client's login, from its startup packet to the first ReadyForQuery, with the authentication
+//! method that the pooler requests.
 
 use anyhow::{Context, Result, bail, ensure};
 use wire::md5;
@@ -7,14 +7,14 @@ use wire::scram::{MECHANISM, NONCE_LEN, ScramClient, ScramKeys, ScramSecret};
 
 use crate::frame::{Fields, Frame, put};
 
-/// The user of all clients of a run.
+/// The user, database and password of all clients of a run.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     pub(crate) user: String,
     pub(crate) database: String,
     password: String,
-    /// The keys of the password, once a login has derived them: four thousand hashes a login
-    /// would make the load generator the slowest part.
+    /// The keys derived from the password, kept after the first login. Deriving them takes
+    /// thousands of hashes; doing so for each login would make the load generator the bottleneck.
     derived: Option<(Vec<u8>, u32, ScramKeys)>,
     nonces: u64,
 }
@@ -31,7 +31,7 @@ impl Credentials {
     }
 
     fn scram(&mut self) -> ScramClient {
-        // A count is as good as chance here: it never comes twice, and there is nothing to guard.
+        // A counter suffices as a nonce: it never repeats, and nothing secret is protected here.
         self.nonces += 1;
         let mut nonce = [0; NONCE_LEN];
         nonce[..8].copy_from_slice(&self.nonces.to_be_bytes());
@@ -44,7 +44,7 @@ impl Credentials {
     }
 }
 
-/// One login under way.
+/// The state of one login.
 #[derive(Debug, Default)]
 pub(crate) struct Login {
     scram: Option<Box<ScramClient>>,
@@ -53,7 +53,8 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    /// Takes a message of the pooler and appends the answer; true when the client is logged in.
+    /// Handles a message of the pooler and appends the answer. Returns true when the client is
+    /// logged in.
     pub(crate) fn handle(
         &mut self,
         frame: Frame<'_>,
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn scram_convinces_a_server_and_keeps_the_keys() {
+    fn scram_logs_in_and_keeps_the_keys() {
         let mut credentials = Credentials::new("bench", "bench", "secret");
         for _ in 0..2 {
             let verifier = ScramVerifier::from_password(b"secret", b"0123456789abcdef", 4096);

@@ -1,9 +1,9 @@
-//! The large result: numbered rows of one size, produced by the canned server and checked byte for
-//! byte by the load generator with the same little machine.
+//! The large result: numbered rows of one size. The canned server produces them with [`Rows`], and
+//! the load generator checks them byte for byte with the same code.
 
 use anyhow::{Result, ensure};
 
-/// Tag, message length, column count, column length.
+/// Message tag, message length, column count and column length.
 const HEADER_BYTES: usize = 11;
 const DIGITS: usize = 10;
 
@@ -13,13 +13,14 @@ const DIGITS: usize = 10;
 pub(crate) struct Rows {
     /// The row at the position, as a whole message.
     row: Vec<u8>,
-    /// How much of it has gone by.
+    /// Bytes of `row` that have been produced or checked.
     offset: usize,
     rows_left: u64,
 }
 
 impl Rows {
-    /// As many rows as make up `total_bytes`, at least one; `row_bytes` counts the whole message.
+    /// Creates a stream of as many rows as make up `total_bytes`, at least one. `row_bytes` counts
+    /// the whole message.
     pub(crate) fn new(row_bytes: usize, total_bytes: u64) -> Self {
         let row_bytes = row_bytes.max(HEADER_BYTES + DIGITS);
         let column_bytes = row_bytes - HEADER_BYTES;
@@ -33,7 +34,7 @@ impl Rows {
         Self { row, offset: 0, rows_left: Self::count(row_bytes, total_bytes) }
     }
 
-    /// The number of rows [`Rows::new`] makes of the same arguments.
+    /// Returns the number of rows that [`Rows::new`] makes of the same arguments.
     pub(crate) fn count(row_bytes: usize, total_bytes: u64) -> u64 {
         (total_bytes / row_bytes.max(HEADER_BYTES + DIGITS) as u64).max(1)
     }

@@ -1,5 +1,5 @@
-//! One client of the load generator, as a state machine: logs in, then asks, checks the answer
-//! to the last byte, and asks again. Any answer but the right one is an error.
+//! One client of the load generator, as a state machine. It logs in, sends a query, compares each
+//! byte of the answer, and repeats. A wrong answer is an error.
 
 mod flood;
 mod reply;
@@ -20,32 +20,33 @@ const SELECT: &str = "SELECT abalance FROM pgbench_accounts WHERE aid = ";
 #[derive(Debug)]
 pub(crate) struct Client {
     step: Step,
-    /// What it has set, as each of its answers shows it; empty if nothing.
+    /// The values that this client has set, in the form in which each answer shows them. Empty if
+    /// it has set none.
     values: String,
     asked: Instant,
     /// Complete answers since the count was last taken.
     pub(crate) transactions: u64,
 }
 
-/// What the client waits for.
+/// The event that a client waits for.
 #[derive(Debug)]
 enum Step {
     Login(Login),
-    /// The answer to its settings.
+    /// The answer to the SET commands.
     Set(Reply),
-    /// The answer to its one Parse.
+    /// The answer to the client's only Parse.
     Prepare(Reply),
-    /// To be told to ask.
+    /// The order to send the next query.
     Idle,
     Answer(Reply),
     /// The answers to a flood, some of which may not be sent yet.
     Flood(Flood),
-    /// The pooler's closing, after Terminate.
+    /// The end of the connection, after Terminate.
     End,
 }
 
 impl Client {
-    /// A new client; its startup packet is appended to `out`.
+    /// Creates a client and appends its startup packet to `out`.
     pub(crate) fn start(traffic: &mut Traffic, out: &mut Vec<u8>) -> Self {
         traffic.logging_in += 1;
         let credentials = &traffic.credentials;
@@ -62,17 +63,17 @@ impl Client {
         Self { step, values: String::new(), asked: Instant::now(), transactions: 0 }
     }
 
-    /// Is it logged in, with nothing to do?
+    /// Returns whether the client is logged in and waits for no answer.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.step, Step::Idle)
     }
 
-    /// Asks, if there is nothing in flight.
+    /// Sends the next query, unless one is in flight.
     pub(crate) fn ask(&mut self, traffic: &mut Traffic, out: &mut Vec<u8>) {
         self.ask_due(Instant::now(), traffic, out);
     }
 
-    /// The same, when that was due earlier: its latency counts from then.
+    /// Sends the next query like [`Self::ask`], but measures its latency from the time `due`.
     pub(crate) fn ask_due(&mut self, due: Instant, traffic: &mut Traffic, out: &mut Vec<u8>) {
         if let Step::Idle = self.step {
             self.asked = due;
@@ -103,7 +104,7 @@ impl Client {
         }
     }
 
-    /// Takes what is whole of `bytes` and returns how many that were.
+    /// Handles the whole messages in `bytes` and returns their length.
     pub(crate) fn handle(
         &mut self,
         bytes: &[u8],
@@ -130,10 +131,10 @@ impl Client {
         }
     }
 
-    /// The pooler has closed the connection.
+    /// Handles the end of the connection, closed by the pooler.
     pub(crate) fn handle_end(&mut self, traffic: &mut Traffic) -> Result<()> {
         if let Step::Flood(_) = self.step {
-            // A pooler may refuse to be flooded.
+            // A pooler may close the connection of a client that floods it.
             self.step = Step::End;
             traffic.ready -= 1;
             return Ok(());
@@ -218,7 +219,7 @@ impl Client {
         self.prepare(traffic, out);
     }
 
-    /// Its settings are made: it parses what it will execute, if it does that once.
+    /// Called after the settings are set. Sends Parse if the run uses a prepared statement.
     fn prepare(&mut self, traffic: &mut Traffic, out: &mut Vec<u8>) {
         if traffic.work != Work::Query(Protocol::Prepared) {
             return self.become_ready(traffic);
@@ -247,7 +248,8 @@ impl Client {
     }
 }
 
-/// What a client of that group sets, and how its answers show that: in the order of the names.
+/// Returns the SET commands of a client of `group`, and the values as each answer shows them,
+/// sorted by the names of the settings.
 fn settings_of(group: usize) -> (String, String) {
     let (path, timeout, memory) = (format!("group_{group}"), 60_000 + group, 4_096 + group);
     let settings = format!(
@@ -256,7 +258,7 @@ fn settings_of(group: usize) -> (String, String) {
     (settings, format!(" {path} {timeout} {memory}"))
 }
 
-/// Sends the select for `number` and says which reply is the right one, in a session with these
+/// Appends the select for `number` and returns the expected reply of a session that has these
 /// values.
 fn ask_number(protocol: Protocol, number: u32, values: &str, out: &mut Vec<u8>) -> Reply {
     let number = number.to_string();

@@ -1,4 +1,4 @@
-//! The command line: the rig as a whole, or one of its peers by hand.
+//! The command line: the whole benchmark, or one of its peers by hand.
 
 use std::io::Read;
 use std::time::Duration;
@@ -36,11 +36,11 @@ pub(crate) enum Command {
     Server(ServerOptions),
     /// Put load on a pooler and print the figures as JSON
     Client(ClientOptions),
-    /// Relay between clients and a server until killed: what a pooler costs at the least
+    /// Relay between clients and a server until killed, as the least that a pooler can do
     Relay(RelayOptions),
     /// Count Weir's instructions per unit of work and compare them with the record
     Guard(GuardOptions),
-    /// What the guard counts: Weir's worker turned by hand, for a profiler
+    /// Run one row of `guard` without counting, for a profiler
     Steps {
         #[arg(value_name = "ROW")]
         name: String,
@@ -49,7 +49,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServerOptions {
-    /// Where to listen: 127.0.0.1:PORT or a path; may be given more than once
+    /// Address to listen on: 127.0.0.1:PORT or a path; may be given more than once
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: Vec<Address>,
 }
@@ -61,27 +61,27 @@ pub(crate) struct ClientOptions {
     connect: Address,
     #[arg(long, default_value_t = 10)]
     clients: usize,
-    /// The measured interval
+    /// Length of the measured interval, in seconds
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Not measured, before the interval
+    /// Time before the measured interval, in seconds
     #[arg(long, default_value_t = 0.3)]
     warm_up: f64,
-    /// End after so many transactions or logins instead
+    /// End after this number of transactions or logins instead
     #[arg(long, value_name = "COUNT")]
     transactions: Option<u64>,
     #[arg(long, value_enum, default_value_t = Protocol::Simple)]
     protocol: Protocol,
-    /// Each client sets three settings at first, to the values of one of so many groups
+    /// Number of groups: each client first sets three settings to the values of its group
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     groups: usize,
-    /// So many clients at a time ask, drawn by lot; all when not given
+    /// Number of clients that send queries at a time, chosen at random; 0 means all
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     at_work: usize,
     /// Connect, log in and leave, over and over
     #[arg(long, conflicts_with_all = ["bulk", "idle"])]
     login_only: bool,
-    /// Read large results with rows of so many bytes
+    /// Read large results with rows of this many bytes
     #[arg(long, value_name = "ROW_BYTES")]
     bulk: Option<usize>,
     /// Only log in, print the number of clients, and hold them until standard input ends
@@ -98,7 +98,7 @@ pub(crate) struct ClientOptions {
     watch: Option<u32>,
 }
 
-/// The size of one large result.
+/// The size of one large result, in bytes.
 pub(crate) const BULK_BYTES: u64 = 100_000_000;
 
 impl Command {

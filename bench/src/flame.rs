@@ -1,5 +1,5 @@
-//! Where a program's CPU time goes: samples of its stacks, put together to a tree of who calls whom.
-//! How they are taken is in `recording.rs`, how the tree is drawn in `picture.rs`.
+//! The distribution of a program's CPU time: samples of its stacks, combined into a call tree.
+//! `recording.rs` takes the samples, `picture.rs` draws the tree.
 
 mod picture;
 mod recording;
@@ -10,7 +10,7 @@ use std::path::Path;
 pub(crate) use picture::draw;
 pub(crate) use recording::{Recorder, Recording};
 
-/// Whose code a frame is of.
+/// The kind of code that a frame belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
     Program,
@@ -25,7 +25,7 @@ struct Frame {
     name: String,
 }
 
-/// Samples with the same callers.
+/// A node of the call tree: the samples that share the same callers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Node {
     samples: u64,
@@ -33,15 +33,17 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Reads what `perf script` has written with the fields `ip,sym,dso`: a stack is a block of lines,
-    /// the innermost function first. The program is called `label`.
+    /// Reads the output of `perf script` with the fields `ip,sym,dso`. A block of lines is one
+    /// stack, innermost function first. Frames of `program` without a symbol are named after
+    /// `label`.
     pub(crate) fn parse(script: &str, program: &Path, label: &str) -> Self {
         let mut root = Self::default();
         for block in script.split("\n\n") {
             let frames = block.lines().filter_map(|line| Frame::parse(line, program, label));
             let mut stack: Vec<_> = frames.collect();
             stack.reverse();
-            // Functions of a program without symbols are one frame, as is one that calls itself.
+            // Consecutive frames of functions without symbols become one frame, and so do recursive
+            // calls.
             stack.dedup();
             if !stack.is_empty() {
                 root.add(stack);
@@ -59,7 +61,7 @@ impl Node {
         }
     }
 
-    /// The share of the samples that were taken in code of that owner, not of one that it called.
+    /// Returns the share of the samples whose innermost frame belongs to `owner`.
     fn share(&self, owner: Owner) -> f64 {
         self.own_samples(None, owner) as f64 / self.samples.max(1) as f64
     }
@@ -78,7 +80,7 @@ impl Node {
 }
 
 impl Frame {
-    /// `ffffffff81e2eae2 __sys_sendto ([kernel.kallsyms])`
+    /// Parses a line such as `ffffffff81e2eae2 __sys_sendto ([kernel.kallsyms])`.
     fn parse(line: &str, program: &Path, label: &str) -> Option<Self> {
         let (_address, rest) = line.trim().split_once(' ')?;
         let (symbol, module) = rest.strip_suffix(')')?.rsplit_once(" (")?;
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_sample_is_the_share_of_the_innermost_function() {
+    fn a_sample_counts_for_the_owner_of_its_innermost_function() {
         let tree = tree();
         for owner in [Owner::Program, Owner::Library, Owner::Kernel] {
             assert!((tree.share(owner) - 1.0 / 3.0).abs() < 1e-9, "{owner:?}");
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_shows_what_is_wide_enough() {
+    fn a_picture_leaves_out_narrow_frames() {
         let picture = draw(&tree(), "Weir <1>");
         for shown in ["Weir &lt;1&gt;", "kernel 33 %", "send (fast)", "libevent"] {
             assert!(picture.contains(shown), "{shown}");

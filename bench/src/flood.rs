@@ -1,7 +1,8 @@
-//! A flood: one client sends far more messages than anybody should. Measured is what a message costs the
-//! pooler in short floods and in a long one, and how long another client waits for its answer meanwhile.
+//! A flood: one client sends many more messages than usual. The benchmark measures the pooler's CPU
+//! time for a message in short floods and in a long one, and the time that another client waits for
+//! its answers meanwhile.
 //!
-//! The other client is a thread of its own on the peers' core.
+//! The other client runs in a thread of its own on the peers' core.
 
 mod pattern;
 
@@ -21,41 +22,41 @@ use crate::socket::Address;
 use crate::traffic::{Protocol, Traffic, Work};
 pub(crate) use pattern::{PATTERNS, Pattern};
 
-/// Messages in a short flood, and in a long one.
+/// Messages in a short flood and in a long one.
 pub(crate) const SHORT: u64 = 1_000;
 pub(crate) const LONG: u64 = 1_000_000;
-/// Short floods that are measured together, and those before them.
+/// Short floods that are measured together, and short floods before them.
 const SHORT_FLOODS: u64 = 100;
 const WARM_UP_FLOODS: u64 = 20;
-/// Nothing came of a flood for so long: the pooler has lost a message.
+/// If a flood makes no progress for this long, the pooler has lost a message.
 const STALLED: Duration = Duration::from_secs(60);
 const TURN_MAX: Duration = Duration::from_millis(20);
 
-/// What happens.
+/// The parameters of a flood measurement.
 #[derive(Debug, Clone)]
 pub(crate) struct Flood {
     pub(crate) pooler: Address,
     pub(crate) pattern: Pattern,
-    /// Another client asks for so long at least.
+    /// Minimum time during which the other client sends queries.
     pub(crate) interval: Duration,
-    /// The pooler's process.
+    /// The pooler's process id.
     pub(crate) watch: u32,
 }
 
-/// What came of it. A cost is not a number if the pooler ended the client's connection instead.
+/// The result of a flood measurement. A cost is NaN if the pooler ended the client's connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Toll {
-    /// CPU time of the pooler for a message, in microseconds.
+pub(crate) struct FloodOutcome {
+    /// The pooler's CPU time for a message of a short flood, in microseconds.
     pub(crate) short_us: f64,
     pub(crate) long_us: f64,
-    /// The longest that another client waited for an answer.
+    /// The longest time that the other client waited for an answer.
     pub(crate) wait: Duration,
-    /// So often it got one.
+    /// Answers that the other client got.
     answers: u64,
 }
 
-impl Toll {
-    /// The cost of a message in a long flood by that in a short one.
+impl FloodOutcome {
+    /// Returns the cost of a message in a long flood, divided by that in a short one.
     pub(crate) fn growth(self) -> f64 {
         self.long_us / self.short_us
     }
@@ -73,7 +74,7 @@ impl Toll {
 impl Flood {
     /// # Errors
     /// When the other client is refused or dropped, or gets a wrong answer.
-    pub(crate) fn measure(&self, reactor: &mut Reactor) -> Result<Toll> {
+    pub(crate) fn measure(&self, reactor: &mut Reactor) -> Result<FloodOutcome> {
         self.floods(reactor, SHORT, WARM_UP_FLOODS)?;
         let short_us = self.cost(reactor, SHORT, SHORT_FLOODS)?;
         let long_us = self.cost(reactor, LONG, 1)?;
@@ -82,13 +83,13 @@ impl Flood {
             let other = scope.spawn(|| self.ask(&is_over));
             let flooded = self.flood_for(reactor);
             is_over.store(true, Ordering::Relaxed);
-            // Its last answer comes from the canned server, which is here.
+            // The answers to the other client come from the canned server, which this thread runs.
             while !other.is_finished() {
                 reactor.turn(TURN_MAX)?;
             }
             let (wait, answers) = other.join().expect("the other client does not panic")?;
             flooded?;
-            Ok(Toll { short_us, long_us, wait, answers })
+            Ok(FloodOutcome { short_us, long_us, wait, answers })
         })
     }
 
@@ -119,7 +120,7 @@ impl Flood {
         load.log_in(reactor, 1)
     }
 
-    /// So many floods one after another. False if the pooler ended the connection.
+    /// Runs `count` floods, one after another. Returns false if the pooler ended the connection.
     fn floods(&self, reactor: &mut Reactor, messages: u64, count: u64) -> Result<bool> {
         self.log_in(reactor)?;
         reactor.traffic.work = Work::Flood { pattern: self.pattern, messages };
@@ -142,7 +143,8 @@ impl Flood {
         Ok(true)
     }
 
-    /// Another client asks again and again. Returns its longest wait, and how many answers it got.
+    /// Runs the other client, which sends one query after another. Returns its longest wait and the
+    /// number of its answers.
     fn ask(&self, is_over: &AtomicBool) -> Result<(Duration, u64)> {
         let work = Work::Query(Protocol::Simple);
         let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
@@ -152,7 +154,7 @@ impl Flood {
         while !is_over.load(Ordering::Relaxed) {
             reactor.turn(TURN_MAX)?;
         }
-        // An answer that is still to come counts as well.
+        // Wait for the answer that is still to come, since it counts as well.
         let answers = reactor.traffic.transactions;
         reactor.traffic.running = false;
         while reactor.traffic.transactions == answers {

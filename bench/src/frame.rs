@@ -1,11 +1,12 @@
-//! Message frames of protocol version 3, as little of them as a canned peer needs.
+//! Message frames of protocol version 3, reduced to the needs of a canned peer.
 //!
-//! On purpose not Weir's own `wire` crate: a rig that measured the pooler with the pooler's own
-//! framing would share its mistakes and call them right.
+//! This does not use Weir's `wire` crate, on purpose: with the pooler's own framing, the benchmark
+//! would share its mistakes and not notice them.
 
 use anyhow::{Result, bail, ensure};
 
-/// No message of the rig is longer; a length beyond it means that the stream is out of step.
+/// The maximum length of a message body, in bytes. A longer one means that the framing has been
+/// lost.
 const BODY_BYTES_MAX: usize = 1 << 24;
 
 /// One typed message.
@@ -16,7 +17,8 @@ pub(crate) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The first whole message of `bytes` and its length there, or `None` when more must come.
+    /// Returns the first whole message in `bytes` and its length there, or `None` if it is
+    /// incomplete.
     pub(crate) fn split(bytes: &'a [u8]) -> Result<Option<(Self, usize)>> {
         let Some((head, rest)) = bytes.split_at_checked(5) else { return Ok(None) };
         let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
@@ -25,7 +27,7 @@ impl<'a> Frame<'a> {
         Ok(rest.get(..length - 4).map(|body| (Self { tag: head[0], body }, length + 1)))
     }
 
-    /// The text of an ErrorResponse or NoticeResponse: severity, SQLSTATE and message.
+    /// Returns the text of an ErrorResponse or NoticeResponse: severity, SQLSTATE and message.
     pub(crate) fn error_text(&self) -> String {
         let field = |wanted: u8| {
             self.body
@@ -38,7 +40,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A body read from the front: integers and zero-terminated strings.
+/// A reader of a message body: integers and zero-terminated strings.
 #[derive(Debug)]
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
@@ -71,7 +73,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Appends a message with `body` built from parts.
+/// Appends a message whose body is the concatenation of `parts`.
 pub(crate) fn put(out: &mut Vec<u8>, tag: u8, parts: &[&[u8]]) {
     let length = 4 + parts.iter().map(|part| part.len()).sum::<usize>();
     out.push(tag);
@@ -81,7 +83,7 @@ pub(crate) fn put(out: &mut Vec<u8>, tag: u8, parts: &[&[u8]]) {
     }
 }
 
-/// Appends a startup packet of protocol 3.0 with the given parameters.
+/// Appends a startup packet of protocol 3.0 with these parameters.
 pub(crate) fn put_startup(out: &mut Vec<u8>, parameters: &[(&str, &str)]) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);

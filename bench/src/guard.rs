@@ -1,6 +1,6 @@
-//! How many instructions Weir spends on a unit of work, counted by callgrind and compared with what
-//! is on record. Unlike a time, a count is the same on a busy machine. What the kernel does is not in
-//! it, and that is most of the time: `run.rs` has the whole.
+//! Counts Weir's instructions per unit of work with callgrind and compares them with the record.
+//! Unlike times, counts do not depend on the load of the machine. They exclude the kernel, which
+//! takes most of the time; `run.rs` measures both.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,43 +14,43 @@ use serde::{Deserialize, Serialize};
 use crate::flood::{PATTERNS, Pattern, SHORT};
 use crate::steps::{self, Steps};
 
-/// The C library chooses how it copies by what the processor can do; here it may not, so that the
-/// record holds on any x86-64.
+/// Disables CPU features, since the C library chooses its copy functions by them. Thus the record
+/// holds on any x86-64.
 const PLAIN_COPIES: &str = "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512F,-AVX512VL,-AVX512BW,-ERMS,-FSRM,-AVX_Fast_Unaligned_Load,-AVX2_Usable:\
      glibc.cpu.x86_non_temporal_threshold=0xc0000";
 
-/// A row may cost so much more than its record, in percent.
+/// The maximum by which a row may exceed its record, in percent.
 const TOLERANCE: f64 = 2.0;
 
-/// Messages of the floods that are compared with [`SHORT`] ones.
+/// The number of messages of the long floods, which are compared with [`SHORT`] ones.
 const LONG: u64 = 100_000;
-/// A message of a long flood costs no more than that of a short one, times this.
+/// The maximum cost of a message in a long flood, divided by that in a short one.
 const GROWTH_MAX: f64 = 1.2;
 
 #[derive(Debug, Args)]
 pub(crate) struct GuardOptions {
-    /// The rows to count; all when none is named
+    /// The rows to count; all if none is given
     #[arg(value_name = "ROW")]
     rows: Vec<String>,
-    /// Write what is counted into the record
+    /// Write the counts into the record
     #[arg(long)]
     update: bool,
     #[arg(long, value_name = "FILE", default_value = "bench/instructions.json")]
     record: PathBuf,
-    /// Where callgrind's profiles are kept, for callgrind_annotate
+    /// Folder for callgrind's profiles, which callgrind_annotate reads
     #[arg(long, value_name = "FOLDER", default_value = "bench/out")]
     profiles: PathBuf,
 }
 
-/// By row.
+/// The recorded figures.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Record {
-    /// The compiler the figures were made with: another one gives others.
+    /// The compiler that built Weir for these figures. Another compiler gives other figures.
     compiler: String,
     instructions: BTreeMap<String, f64>,
 }
 
-/// Counts, prints, and compares with the record or replaces it.
+/// Counts, prints, and compares the figures with the record or replaces the record.
 ///
 /// # Errors
 /// When a row costs more than its record allows, or a message of a long flood more than of a short one.
@@ -102,8 +102,8 @@ pub(crate) fn guard(options: &GuardOptions) -> Result<()> {
     Ok(())
 }
 
-/// What a message of each pattern costs in short floods and in a long one. Returns the patterns whose
-/// cost grows.
+/// Prints the cost of a message of each pattern in short floods and in a long one. Returns the
+/// patterns whose cost grows.
 fn floods(patterns: &[Pattern], profiles: &Path) -> Result<Vec<&'static str>> {
     let mut growing = Vec::new();
     println!("\n{:<23} {:>12} {:>12} {:>7}", "flood", SHORT, LONG, "growth");
@@ -122,7 +122,7 @@ fn floods(patterns: &[Pattern], profiles: &Path) -> Result<Vec<&'static str>> {
     Ok(growing)
 }
 
-/// The rows and floods of these names, or all.
+/// Returns the rows and floods with these names, or all.
 fn select(names: &[String]) -> Result<(Vec<Steps>, Vec<Pattern>)> {
     if names.is_empty() {
         return Ok((steps::ALL.to_vec(), PATTERNS.to_vec()));
@@ -137,7 +137,7 @@ fn select(names: &[String]) -> Result<(Vec<Steps>, Vec<Pattern>)> {
     Ok((rows, patterns))
 }
 
-/// Instructions for one unit of work. `name` is the row's for the program itself.
+/// Returns the instructions per unit of work. `name` is the argument of the `steps` command.
 fn count(steps: &Steps, name: &str, profiles: &Path) -> Result<f64> {
     let profile = profiles.join(format!("callgrind.{}", name.replace('/', "-")));
     let output = Command::new("valgrind")
@@ -156,7 +156,7 @@ fn count(steps: &Steps, name: &str, profiles: &Path) -> Result<f64> {
     Ok((all as f64 / steps.count as f64 * 100.0).round() / 100.0)
 }
 
-/// The instructions of a profile.
+/// Returns the number of instructions in a profile.
 fn total(profile: &str) -> Result<u64> {
     let line = |name: &str| profile.lines().find_map(|line| line.strip_prefix(name));
     ensure!(line("events:").is_some_and(|events| events.trim() == "Ir"), "other events than Ir");

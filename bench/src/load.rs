@@ -1,5 +1,5 @@
-//! The load generator: has many clients work through a pooler for a while and measures what that
-//! cost the pooler.
+//! The load generator: lets many clients send queries through a pooler for a while, and measures
+//! the pooler's cost.
 
 use std::time::{Duration, Instant};
 
@@ -12,48 +12,49 @@ use crate::reactor::Reactor;
 use crate::socket::{Address, Stream};
 use crate::traffic::Work;
 
-/// Logins under way at once: fewer than any pooler's listen backlog, so that none is dropped by
-/// the kernel and repeated a second later.
+/// The maximum number of simultaneous logins. It is below the listen backlog of the poolers;
+/// otherwise the kernel would drop connection requests and repeat them a second later.
 const LOGINS_MAX: usize = 50;
-/// Nothing at all got done for so long: the pooler has lost a query.
+/// If there is no progress for this long, the pooler has lost a query.
 const STALLED: Duration = Duration::from_secs(10);
-/// The pooler has so long to notice that thousands have left, and to give back what they have used.
+/// The time that the pooler gets to notice that thousands of clients have left, and to free their
+/// memory.
 const LEAVING: Duration = Duration::from_secs(4);
 const TURN_MAX: Duration = Duration::from_millis(20);
 
-/// One load on one pooler.
+/// The parameters of a load on one pooler.
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
     pub(crate) pooler: Address,
     pub(crate) clients: usize,
     pub(crate) warm_up: Duration,
     pub(crate) stop: Stop,
-    /// The process whose CPU time and memory are read.
+    /// The process id of the process whose CPU time and memory are read.
     pub(crate) watch: Option<u32>,
 }
 
-/// When the measured interval ends.
+/// The end of the measured interval.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Stop {
     After(Duration),
-    /// So many transactions, or logins where those are measured.
+    /// The number of transactions, or of logins if those are measured.
     AtCount(u64),
 }
 
-/// What was done between two moments, and what it cost.
+/// The work between two moments, and its cost.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     pub(crate) transactions: u64,
     pub(crate) logins: u64,
-    /// Logins by a TLS session taken up again.
+    /// Logins that resumed a TLS session.
     pub(crate) resumed: u64,
     pub(crate) bytes: u64,
     pub(crate) p50_us: u64,
     pub(crate) p99_us: u64,
-    /// Clients that got not one answer.
+    /// Clients that got no answer at all.
     pub(crate) starved: usize,
-    /// The watched process's.
+    /// The CPU time and context switches of the watched process.
     pub(crate) used: Usage,
 }
 
@@ -77,22 +78,22 @@ impl Outcome {
     }
 }
 
-/// Resident memory of the watched process in bytes.
+/// The resident memory of the watched process, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) clients: usize,
-    /// With a single client that has asked once.
+    /// With a single client that has sent one query.
     pub(crate) base: u64,
     /// With all clients logged in.
     pub(crate) idle: u64,
-    /// After each of them has asked once.
+    /// After each client has sent one query.
     pub(crate) asked: u64,
-    /// After they have left.
+    /// After the clients have left.
     pub(crate) left: u64,
 }
 
 impl Memory {
-    /// For each client: logged in, after a query, and what is kept of that once it has left.
+    /// Returns bytes per client: when logged in, after a query, and what remains after it has left.
     pub(crate) fn per_client(self) -> [f64; 3] {
         [self.idle, self.asked, self.left]
             .map(|bytes| bytes.saturating_sub(self.base) as f64 / self.clients as f64)
@@ -111,7 +112,7 @@ impl Memory {
 }
 
 impl Load {
-    /// Logs everyone in, lets them work, and measures after the warm-up.
+    /// Logs all clients in, lets them work, and measures after the warm-up.
     pub(crate) fn measure(&self, reactor: &mut Reactor) -> Result<Outcome> {
         if reactor.traffic.work != Work::Login {
             self.log_in(reactor, self.clients)?;
@@ -152,8 +153,9 @@ impl Load {
         })
     }
 
-    /// Measures what idle clients cost `pid` in memory: with one that has asked once, with all of
-    /// them logged in, after each of them has asked once, and after all but the first have left.
+    /// Measures the memory that idle clients cost the process `pid`: with one client that has sent
+    /// a query, with all logged in, after each has sent a query, and after all but the first have
+    /// left.
     pub(crate) fn measure_memory(&self, reactor: &mut Reactor, pid: u32) -> Result<Memory> {
         self.log_in(reactor, 1)?;
         self.ask_once(reactor)?;
@@ -168,7 +170,7 @@ impl Load {
         Ok(Memory { clients: self.clients, base, idle, asked, left })
     }
 
-    /// Opens clients until so many are ready.
+    /// Opens clients until `clients` are ready.
     pub(crate) fn log_in(&self, reactor: &mut Reactor, clients: usize) -> Result<()> {
         self.drive(reactor, clients, |reactor| reactor.traffic.ready == clients)
     }
@@ -180,7 +182,7 @@ impl Load {
         self.drive(reactor, clients, |reactor| reactor.traffic.transactions == wanted)
     }
 
-    /// Nothing is asked for so long.
+    /// Runs the event loop for `time`, without sending queries.
     fn rest(&self, reactor: &mut Reactor, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -189,7 +191,7 @@ impl Load {
         Ok(())
     }
 
-    /// The resident memory of `pid` once it no longer changes.
+    /// Returns the resident memory of `pid` in bytes, once it no longer changes.
     fn settled(&self, reactor: &mut Reactor, pid: u32) -> Result<u64> {
         let mut last = resident_bytes(pid)?;
         for _ in 0..100 {
@@ -203,7 +205,8 @@ impl Load {
         bail!("the pooler's memory does not come to rest")
     }
 
-    /// Runs the loop until `done`, with `clients` logging in or logged in.
+    /// Runs the event loop until `done` returns true. Opens connections as long as fewer than
+    /// `clients` are logging in or logged in.
     fn drive(
         &self,
         reactor: &mut Reactor,

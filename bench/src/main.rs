@@ -1,8 +1,8 @@
-//! `weir-bench`: measures what a connection pooler costs, Weir beside PgBouncer.
+//! `weir-bench`: measures the cost of a connection pooler, Weir's beside PgBouncer's.
 //!
-//! A canned PostgreSQL and a canned load generator, one thread between them, stand on one core and
-//! the pooler under test alone on another, so that neither PostgreSQL nor pgbench hides it. What is
-//! read is the pooler's CPU time. See docs/performance.md.
+//! A canned PostgreSQL and a canned load generator share one thread on one core, and the pooler
+//! under test has another core alone. So neither PostgreSQL nor pgbench hides its cost. The figures
+//! are the pooler's CPU time. See docs/performance.md.
 
 mod auth;
 mod bulk;

@@ -2,16 +2,16 @@
 
 use anyhow::{Result, ensure};
 
-/// What is known by a name on the command line.
+/// A row that can be chosen by its name on the command line.
 pub(crate) trait Named {
     fn name(&self) -> &'static str;
 }
 
-/// Those of the given names, in that order. Where no row has a name, it stands for all rows that have
-/// it before a hyphen.
+/// Returns the rows with the given names, in the order of the names. A name that no row has selects
+/// all rows that begin with it and a hyphen.
 ///
 /// # Errors
-/// When there is no row of such a name.
+/// When no row matches a name.
 pub(crate) fn select<R: Named>(rows: &'static [R], names: &[String]) -> Result<Vec<&'static R>> {
     let mut selected = Vec::new();
     for name in names {

@@ -1,5 +1,5 @@
-//! The figures of a run as pictures: SVG for docs/performance.md, from the JSON that `run` and `real`
-//! have written. Nothing is measured here.
+//! Draws the figures of a run as SVG for docs/performance.md, from the JSON that `run` and `real`
+//! have written. It measures nothing.
 
 mod canvas;
 mod latencies;
@@ -16,20 +16,20 @@ use serde_json::Value;
 
 #[derive(Debug, Args)]
 pub(crate) struct PlotOptions {
-    /// What `run` has written
+    /// The JSON file that `run` has written
     #[arg(long, value_name = "FILE", default_value = "bench/out/bench.json")]
     bench: PathBuf,
-    /// What `real` has written
+    /// The JSON file that `real` has written
     #[arg(long, value_name = "FILE", default_value = "bench/out/real.json")]
     real: PathBuf,
-    /// The folder of the pictures
+    /// The folder for the pictures
     #[arg(long, value_name = "FOLDER", default_value = "docs/plots")]
     to: PathBuf,
 }
 
 /// # Errors
 ///
-/// When a file cannot be read, is not of this program, or the pictures cannot be written.
+/// When a file cannot be read or is not of this program, or the pictures cannot be written.
 pub(crate) fn run(options: &PlotOptions) -> Result<()> {
     let (bench, real) = (read(&options.bench)?, read(&options.real)?);
     fs::create_dir_all(&options.to).with_context(|| options.to.display().to_string())?;
@@ -60,18 +60,18 @@ fn rows(document: &Value) -> Result<&Vec<Value>> {
     document["rows"].as_array().context("no rows: this is not what `run` or `real` writes")
 }
 
-/// The text under a key, empty if there is none.
+/// Returns the text under a key, or an empty one if there is none.
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// That figure of each measurement that has it.
+/// Returns the chosen figure of each measurement that has it.
 fn figures(measurements: &Value, figure: impl Fn(&Value) -> &Value) -> Vec<f64> {
     let measurements = measurements.as_array().map_or(&[][..], Vec::as_slice);
     measurements.iter().filter_map(|one| figure(one).as_f64()).collect()
 }
 
-/// What the sides are called.
+/// Returns the labels of the three sides.
 fn labels(real: &Value) -> [String; 3] {
     ["direct", text(real, "pgbouncer"), text(real, "weir")].map(str::to_owned)
 }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_without_rows_is_left_as_it_is() {
+    fn a_picture_without_rows_is_not_overwritten() {
         let folder = std::env::temp_dir().join(format!("weir-bench-plot-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let file = |name: &str| folder.join(name);

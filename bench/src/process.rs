@@ -1,4 +1,4 @@
-//! What the kernel says of a running process: CPU time, waiting time, context switches, memory,
+//! The kernel's figures about a running process: CPU time, waiting time, context switches, memory,
 //! children.
 
 use std::collections::BTreeMap;
@@ -12,15 +12,15 @@ use anyhow::{Context, Result};
 /// CPU time, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct CpuTime {
-    /// On a core, user and system together.
+    /// Time on a core, user and system together.
     pub(crate) run_ns: u64,
-    /// Ready to run but waiting for a core: what other work on the core took from it.
+    /// Time in which it was ready to run but waited for a core that other work used.
     pub(crate) wait_ns: u64,
 }
 
 impl CpuTime {
-    /// Reads a thread's `schedstat`, which counts nanoseconds where `/proc/PID/stat` counts clock
-    /// ticks.
+    /// Parses a thread's `schedstat`. It counts nanoseconds, unlike `/proc/PID/stat`, which counts
+    /// clock ticks.
     fn parse(schedstat: &str) -> Option<Self> {
         let mut fields = schedstat.split_whitespace().map(str::parse);
         let run_ns = fields.next()?.ok()?;
@@ -39,30 +39,30 @@ impl Sub for CpuTime {
     }
 }
 
-/// What the threads of a process have used since each was started.
+/// The CPU time and sleeps of each thread of a process, since the thread was started.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Threads(BTreeMap<u32, Thread>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Thread {
     cpu: CpuTime,
-    /// How often it went to sleep, be it for news or for a lock.
+    /// Voluntary context switches: the thread waited for an event or a lock.
     sleeps: u64,
 }
 
-/// What a process has used between two moments.
+/// The CPU time and sleeps of a process between two moments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Of all its threads together.
+    /// The CPU time of all its threads together.
     pub(crate) cpu: CpuTime,
-    /// Of the thread that ran most.
+    /// The CPU time of the thread that ran most, in nanoseconds.
     pub(crate) busiest_ns: u64,
     /// Voluntary context switches of all threads.
     pub(crate) sleeps: u64,
 }
 
 impl Threads {
-    /// Those of `pid`. A thread that has ended no longer counts.
+    /// Reads the threads of `pid`. Threads that have ended are not included.
     pub(crate) fn of(pid: u32) -> Result<Self> {
         let mut threads = Self::default();
         for (id, folder) in tasks(pid)? {
@@ -75,7 +75,7 @@ impl Threads {
         Ok(threads)
     }
 
-    /// What was used since then.
+    /// Returns the difference to an earlier reading.
     pub(crate) fn since(&self, earlier: &Self) -> Usage {
         let mut usage = Usage::default();
         for (id, now) in &self.0 {
@@ -90,7 +90,7 @@ impl Threads {
     }
 }
 
-/// The threads of a process whose names begin so, in the order of their names.
+/// Returns the ids of the threads of a process whose names begin with `prefix`, sorted by name.
 pub(crate) fn threads_named(pid: u32, prefix: &str) -> Result<Vec<u32>> {
     let mut found = BTreeMap::new();
     for (id, folder) in tasks(pid)? {
@@ -114,7 +114,7 @@ fn tasks(pid: u32) -> Result<Vec<(u32, PathBuf)>> {
     Ok(tasks)
 }
 
-/// A file of a thread, or nothing if that was listed but has ended since.
+/// Reads a file of a thread. Returns `None` if the thread has ended since it was listed.
 fn read_task(path: &Path) -> Result<Option<String>> {
     let has_ended =
         |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH));
@@ -129,8 +129,8 @@ fn sleeps(status: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// Resident memory in bytes. `smaps_rollup` counts pages; the cheaper `statm` may be off by 64
-/// pages a thread, which is more than a thousand idle clients.
+/// Returns the resident memory in bytes. `smaps_rollup` is exact. The cheaper `statm` may be off by
+/// 64 pages per thread, which is more than a thousand idle clients use.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/smaps_rollup");
     let text = fs::read_to_string(&path).with_context(|| path.clone())?;
@@ -143,7 +143,7 @@ fn parse_resident(smaps: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Memory that the kernel needs for its tables of a process's memory, in bytes.
+/// Returns the size of the page tables of a process, in bytes.
 pub(crate) fn page_table_bytes(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&path).with_context(|| path.clone())?;
@@ -156,7 +156,7 @@ fn parse_page_tables(status: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// The processes that a process has started and that have not ended.
+/// Returns the ids of the running children of a process.
 pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let text = fs::read_to_string(&path).with_context(|| path.clone())?;

@@ -1,7 +1,7 @@
-//! One thread, one epoll: moves bytes between sockets and the state machines of the rig, the
-//! sessions of the canned server and the clients of the load generator alike. Both live in one
-//! loop so that together they cost less than the pooler between them, and it is the pooler that
-//! is saturated.
+//! One thread with one epoll, which moves bytes between sockets and the state machines of the
+//! benchmark: the sessions of the canned server and the clients of the load generator. Both run in
+//! one loop so that together they cost less than the pooler, and the pooler is the part that is
+//! saturated.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -17,20 +17,20 @@ use crate::tls::{TlsContext, TlsEnd};
 use crate::traffic::Traffic;
 
 const READ_BYTES: usize = 64 * 1024;
-/// So often a client at rest is looked for.
+/// The maximum number of random draws in search of a client at rest.
 const DRAWS_MAX: usize = 1_000;
 
-/// The loop and everything in it.
+/// The event loop and its connections.
 #[derive(Debug)]
 pub(crate) struct Reactor {
     epoll: Epoll,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    /// Slots emptied in this turn: not to be reused while events for them may still be in hand.
+    /// Slots emptied in this turn. They are not reused in it, since events for them may be pending.
     emptied: Vec<usize>,
     buffer: Vec<u8>,
     sessions: u32,
-    /// What clients need to begin TLS; without it they have none.
+    /// The TLS settings of the clients. Without them, the clients do not use TLS.
     pub(crate) tls: Option<TlsContext>,
     pub(crate) traffic: Traffic,
 }
@@ -47,14 +47,14 @@ struct Connection {
     stream: Stream,
     peer: Peer,
     tls: Option<TlsEnd>,
-    /// The beginning of a message whose end has not come yet.
+    /// The beginning of a message that is still incomplete.
     inbox: Vec<u8>,
-    /// What the peer of ours has said, before TLS.
+    /// Plain bytes that the peer has produced, before encryption.
     said: Vec<u8>,
-    /// What is to be sent, from `sent` on.
+    /// Bytes to send, from `sent` on.
     outbox: Vec<u8>,
     sent: usize,
-    /// The socket was full: wait until it is writable.
+    /// The socket is full: wait until it is writable.
     blocked: bool,
 }
 
@@ -78,7 +78,8 @@ impl Reactor {
         })
     }
 
-    /// Serves as the canned PostgreSQL at `address`; returns it with the port the system chose.
+    /// Serves as the canned PostgreSQL at `address`. Returns the address with the port that the
+    /// system chose.
     pub(crate) fn listen(&mut self, address: &Address) -> Result<Address> {
         let listener =
             Listener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
@@ -89,7 +90,7 @@ impl Reactor {
         Ok(address)
     }
 
-    /// One more client of the load generator; its login begins at once.
+    /// Adds a client of the load generator and begins its login.
     pub(crate) fn open_client(&mut self, stream: Stream) -> Result<()> {
         let mut said = Vec::new();
         let client = Client::start(&mut self.traffic, &mut said);
@@ -97,7 +98,7 @@ impl Reactor {
         self.open(stream, Peer::Client(client), tls.as_ref(), said)
     }
 
-    /// Lets `act` do something with every client, and sends what it had them say.
+    /// Calls `act` for every client and sends the bytes that it appends.
     pub(crate) fn each_client(
         &mut self,
         mut act: impl FnMut(&mut Client, &mut Traffic, &mut Vec<u8>),
@@ -113,7 +114,7 @@ impl Reactor {
         Ok(())
     }
 
-    /// Clients at rest say goodbye and go, until so many are left.
+    /// Ends clients at rest with Terminate, until `left` clients are left.
     pub(crate) fn leave(&mut self, left: usize) -> Result<()> {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if let Slot::Connection(connection) = slot
@@ -131,7 +132,7 @@ impl Reactor {
         Ok(())
     }
 
-    /// Everybody begins to work, or as many as are to be at work at a time.
+    /// Lets all clients begin to send queries, or as many as may be at work at a time.
     pub(crate) fn begin(&mut self) -> Result<()> {
         self.traffic.running = true;
         if self.traffic.sessions.at_work == 0 {
@@ -141,7 +142,8 @@ impl Reactor {
         self.give_turns()
     }
 
-    /// A client drawn by lot asks what was due then; no one may if hardly anybody is at rest.
+    /// Lets a random client send a query that was due at `due`. Returns false if no client at rest
+    /// was found.
     pub(crate) fn ask_somebody(&mut self, due: Instant) -> Result<bool> {
         for _ in 0..DRAWS_MAX {
             if self.draw_asker(due)? {
@@ -151,7 +153,7 @@ impl Reactor {
         Ok(false)
     }
 
-    /// Clients drawn by lot ask, until as many are at work as are to be.
+    /// Lets random clients send queries, until the wanted number is at work.
     fn give_turns(&mut self) -> Result<()> {
         while self.traffic.turns > 0 {
             self.traffic.turns -= usize::from(self.draw_asker(Instant::now())?);
@@ -159,7 +161,7 @@ impl Reactor {
         Ok(())
     }
 
-    /// Draws one, who asks if it is a client at rest.
+    /// Draws a random slot. If it has a client at rest, sends its query and returns true.
     fn draw_asker(&mut self, due: Instant) -> Result<bool> {
         let index = self.traffic.draw(self.slots.len());
         if let Slot::Connection(connection) = &mut self.slots[index]
@@ -173,12 +175,12 @@ impl Reactor {
         Ok(false)
     }
 
-    /// Waits at most `timeout` for something to happen and handles all that did.
+    /// Waits at most `timeout` for events and handles them.
     ///
     /// # Errors
     ///
-    /// Any answer that is not the right one, and any connection of a client that ends unasked: a
-    /// figure measured beside a mistake is worth nothing.
+    /// When an answer is wrong, or the pooler ends a client's connection unexpectedly. A figure
+    /// measured beside a mistake has no value.
     pub(crate) fn turn(&mut self, timeout: Duration) -> Result<()> {
         for (index, events) in self.epoll.wait(timeout)? {
             match &mut self.slots[index] {
@@ -259,7 +261,7 @@ impl Connection {
             if verdict == Verdict::Close {
                 return Ok(verdict);
             }
-            // A short read has emptied the socket; only the end of the stream may still be there.
+            // A short read has emptied the socket. Only the end of the stream may be left.
             if count < buffer.len() && events & CLOSED == 0 {
                 break;
             }
@@ -286,8 +288,8 @@ impl Connection {
         Ok(verdict)
     }
 
-    /// Sends until everything is sent or the socket is full. A peer that has gone is noticed when
-    /// its end of the stream is read.
+    /// Sends until everything is sent or the socket is full. A broken connection is noticed when
+    /// the end of its stream is read.
     fn flush(&mut self, epoll: &Epoll, index: usize) -> Result<()> {
         match &mut self.tls {
             Some(tls) => tls.seal(&mut self.said, &mut self.outbox)?,

@@ -1,7 +1,7 @@
-//! The real thing: a real PostgreSQL under the load of `weir bench` or of pgbench, directly, through
-//! PgBouncer and through Weir, in turn. What is read are transactions a second and latencies, as a user
-//! has them, and the CPU time of the pooler; PostgreSQL takes most of the machine, so a pooler shows less
-//! than in `run`.
+//! Measures a real PostgreSQL under the load of `weir bench` or of pgbench: directly, through
+//! PgBouncer and through Weir, in turn. The figures are transactions per second, latencies as a
+//! user sees them, and the pooler's CPU time. PostgreSQL takes most of the machine, so poolers
+//! differ less than in `run`.
 
 mod cluster;
 mod generator;
@@ -22,7 +22,7 @@ use generator::Generator;
 use report::Report;
 use row::ROWS;
 
-/// Whom the clients talk to, in the order of the tables.
+/// The side under test, which clients connect to. The order is that of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Direct,
@@ -34,30 +34,30 @@ const SIDES: [Side; 3] = [Side::Direct, Side::PgBouncer, Side::Weir];
 
 #[derive(Debug, Args)]
 pub(crate) struct RealOptions {
-    /// The rows to measure, by name or by what their names begin with; see --list. When none is named,
-    /// the first fifteen
+    /// The rows to measure, by their names or by beginnings of names; see --list. Without any, the
+    /// first fifteen of the list
     #[arg(value_name = "ROW")]
     rows: Vec<String>,
-    /// Name the rows and end
+    /// List the rows and exit
     #[arg(long)]
     list: bool,
-    /// How long each measurement lasts; rows about latencies last ten at least
+    /// Seconds of each measurement; rows about latencies take at least ten
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// How many times the sides are measured in turn
+    /// Number of rounds; each measures all sides in turn
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Accounts in units of 100,000
     #[arg(long, default_value_t = 10)]
     scale: u32,
-    /// How many clients the rows have that leave it open
+    /// Number of clients of the rows that do not define it
     #[arg(long, value_name = "CLIENTS", default_value_t = 2_000)]
     fleet: usize,
-    /// A row is measured directly, too, unless it has more clients than this: PostgreSQL has a process
-    /// for each
+    /// Measure a row directly as well, unless it has more clients than this: PostgreSQL has a
+    /// process for each
     #[arg(long, value_name = "CLIENTS", default_value_t = 1_000)]
     direct_max: usize,
-    /// What puts the load on: weir or pgbench, which knows no percentiles
+    /// The load generator: weir, or pgbench, which has no percentiles
     #[arg(long, value_enum, default_value_t = Generator::Weir)]
     generator: Generator,
     /// Weir's program
@@ -66,17 +66,17 @@ pub(crate) struct RealOptions {
     /// PgBouncer's program, looked for in the usual places when not given
     #[arg(long, value_name = "PATH")]
     pgbouncer: Option<PathBuf>,
-    /// Where every single measurement is written
+    /// File for the JSON with every measurement
     #[arg(long, value_name = "FILE", default_value = "bench/out/real.json")]
     json: PathBuf,
 }
 
-/// Measures the rows asked for, prints the tables and writes every measurement as JSON.
+/// Measures the chosen rows, prints the tables and writes every measurement as JSON.
 ///
 /// # Errors
 ///
-/// When PostgreSQL or a pooler cannot be started, and at the end when a row failed. The other rows are
-/// measured all the same.
+/// When PostgreSQL or a pooler cannot be started, and at the end when a row has failed. The other
+/// rows are measured nevertheless.
 pub(crate) fn run(options: &RealOptions) -> Result<()> {
     if options.list {
         ROWS.iter().for_each(|row| println!("{row}"));
@@ -129,7 +129,7 @@ struct Rig<'a> {
     options: &'a RealOptions,
 }
 
-/// The other way round every second time, so that what drifts falls on all.
+/// Returns the sides, in reverse order every second round, so that drift affects all sides equally.
 fn order(round: usize) -> [Side; 3] {
     let mut sides = SIDES;
     if round % 2 == 1 {

@@ -1,10 +1,10 @@
-//! The least that a pooler on epoll can do: bytes go to and fro between clients and a few servers,
-//! and nothing is looked at but where an answer ends. Its cost is what the system calls alone cost,
-//! so it is the floor that a pooler of this kind is measured against.
+//! The minimum that a pooler on epoll can do. It passes bytes between clients and a few servers and
+//! looks only for the end of an answer. Its cost is that of the system calls alone, so it is the
+//! lower bound for poolers of this kind.
 //!
-//! [`ring`] does the same job by io_uring instead.
+//! [`ring`] does the same job with io_uring.
 //!
-//! It serves one small select at a time of clients that never misbehave, and no other purpose.
+//! It serves only clients that send one small select at a time and make no mistakes.
 
 mod ring;
 
@@ -19,22 +19,22 @@ use crate::frame::put_startup;
 use crate::socket::{Address, Listener, Stream};
 use crate::sys::Epoll;
 
-/// What an answer ends with: ReadyForQuery, outside of a transaction.
+/// The end of an answer: ReadyForQuery, outside of a transaction.
 const READY: &[u8] = b"Z\0\0\0\x05I";
 const BUFFER_BYTES: usize = 16 * 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct RelayOptions {
-    /// Where to listen: 127.0.0.1:PORT or a path
+    /// Address to listen on: 127.0.0.1:PORT or a path
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: Address,
     /// The server: 127.0.0.1:PORT or a path
     #[arg(long, value_name = "ADDRESS")]
     connect: Address,
-    /// So many connections to it
+    /// Number of connections to the server
     #[arg(long, default_value_t = 20)]
     servers: usize,
-    /// By io_uring instead of epoll
+    /// Use io_uring instead of epoll
     #[arg(long)]
     ring: bool,
     #[arg(long, default_value = "bench")]
@@ -49,7 +49,7 @@ impl RelayOptions {
             .with_context(|| format!("cannot connect to {}", self.connect))
     }
 
-    /// What it is told at first.
+    /// Returns the startup packet for a server.
     fn startup(&self) -> Vec<u8> {
         let mut startup = Vec::new();
         put_startup(&mut startup, &[("user", &self.user), ("database", &self.database)]);
@@ -57,16 +57,16 @@ impl RelayOptions {
     }
 }
 
-/// One end of the relay, by the index that is its token.
+/// A socket of the relay. Its index is its epoll token.
 #[derive(Debug)]
 enum End {
     Listener(Listener),
-    /// Has not been greeted yet.
+    /// A client that has not logged in yet.
     Newcomer(Stream),
     Client(Stream),
-    /// A server that has said so much of its greeting.
+    /// A server whose login is in progress, with the part of its greeting received so far.
     Opening(Stream, Vec<u8>),
-    /// A server, and whom it serves.
+    /// A server, and the index of the client that it serves.
     Server(Stream, Option<usize>),
     Gone,
 }
@@ -77,16 +77,16 @@ struct Relay<'a> {
     epoll: Epoll,
     ends: Vec<End>,
     idle: Vec<usize>,
-    /// Clients whose bytes are left where they are, in the socket, until a server is free.
+    /// Clients that wait for a free server. Their bytes stay in the socket meanwhile.
     waiting: VecDeque<usize>,
-    /// What a server says to somebody who logs in, and so does the relay.
+    /// The messages with which a server ends its login. The relay sends them to its clients.
     greeting: Vec<u8>,
-    /// Who came before that was known.
+    /// Clients that logged in before the greeting was known.
     early: Vec<usize>,
     buffer: Vec<u8>,
 }
 
-/// Serves until killed.
+/// Serves clients until killed.
 pub(crate) fn run(options: &RelayOptions) -> Result<()> {
     let listener = Listener::bind(&options.listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
@@ -147,7 +147,8 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// A newcomer says who it is, or leaves. With the first one the servers are opened.
+    /// Reads the startup packet of a client, or its end. The first packet makes the relay open its
+    /// servers.
     fn hear(&mut self, newcomer: usize) -> Result<()> {
         let End::Newcomer(stream) = &mut self.ends[newcomer] else { return Ok(()) };
         match stream.receive(&mut self.buffer)? {
@@ -183,7 +184,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// A server lets us in.
+    /// Reads the greeting of a server.
     fn open(&mut self, server: usize) -> Result<()> {
         let End::Opening(stream, said) = &mut self.ends[server] else { return Ok(()) };
         let count = stream.receive(&mut self.buffer)?;
@@ -201,8 +202,8 @@ impl Relay<'_> {
         self.release(server)
     }
 
-    /// What the client has said goes to the server; if it has said nothing, it was not about a
-    /// query, and the server is left to the next one who waits.
+    /// Passes a client's query to the server. If the client has sent anything else, the server goes
+    /// to the next client that waits.
     fn ask(&mut self, client: usize, server: usize) -> Result<()> {
         let asked = match &mut self.ends[client] {
             End::Client(stream) => stream.receive(&mut self.buffer)?,
@@ -222,7 +223,8 @@ impl Relay<'_> {
         }
     }
 
-    /// What the server has said goes to its client, and with the end of it the server to the next.
+    /// Passes a server's bytes to its client. At the end of an answer, the server goes to the next
+    /// client.
     fn answer(&mut self, server: usize) -> Result<()> {
         let End::Server(stream, serves) = &mut self.ends[server] else { return Ok(()) };
         let Some(count) = stream.receive(&mut self.buffer)? else { return Ok(()) };
@@ -250,9 +252,9 @@ impl Relay<'_> {
     }
 }
 
-/// All of it at once: what small messages need.
+/// Sends all bytes at once, which is possible for small messages.
 fn send(stream: &mut Stream, bytes: &[u8]) -> Result<()> {
-    // Whoever has gone needs nothing any more.
+    // An error means that the peer has gone, which does not matter.
     if let Ok(sent) = stream.send(bytes) {
         ensure!(sent == Some(bytes.len()), "a peer does not read its small messages");
     }

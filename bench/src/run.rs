@@ -1,4 +1,4 @@
-//! The benchmark as a whole: every row, PgBouncer and Weir in turn, the pairs, the medians.
+//! The benchmark as a whole: all rows, PgBouncer and Weir in turn, pairs and medians.
 
 mod binary;
 mod flames;
@@ -30,38 +30,38 @@ const SECONDS_QUICK: f64 = 0.7;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
-    /// The rows to measure; see --list. All but those marked as extra when none is named
+    /// The rows to measure; see --list. Without any, all that are not marked as extra
     #[arg(value_name = "ROW")]
     rows: Vec<String>,
-    /// Name the rows and end
+    /// List the rows and exit
     #[arg(long)]
     list: bool,
     /// Fewer and shorter measurements: a quarter of the time, with more noise
     #[arg(long)]
     quick: bool,
-    /// How long each measured interval lasts
+    /// Seconds of each measured interval
     #[arg(long)]
     seconds: Option<f64>,
-    /// How many times the two poolers are measured in turn
+    /// Number of pairs: how many times each pooler is measured, in turn
     #[arg(long)]
     pairs: Option<usize>,
     /// Weir's program
     #[arg(long, value_name = "PATH", default_value = "target/release/weir")]
     weir: PathBuf,
-    /// PgBouncer's program, looked for in the usual places when not given
+    /// PgBouncer's program; searched for in the usual places if not given
     #[arg(long, value_name = "PATH")]
     pgbouncer: Option<PathBuf>,
-    /// Where every single measurement is written
+    /// File for the JSON with every measurement
     #[arg(long, value_name = "FILE", default_value = "bench/out/bench.json")]
     json: PathBuf,
 }
 
-/// Measures the rows asked for, prints the table and writes every measurement as JSON.
+/// Measures the chosen rows, prints the table and writes every measurement as JSON.
 ///
 /// # Errors
 ///
-/// When a pooler cannot be started, and at the end when a row failed: a wrong answer, a closed
-/// connection, a query without an answer. The other rows are measured all the same.
+/// When a pooler cannot be started, and at the end when a row has failed: a wrong answer, a closed
+/// connection, a query without an answer. The other rows are measured nevertheless.
 pub(crate) fn run(options: &RunOptions) -> Result<()> {
     if options.list {
         row::ROWS.iter().for_each(|row| println!("{row}"));
@@ -93,8 +93,8 @@ pub(crate) fn run(options: &RunOptions) -> Result<()> {
     Ok(())
 }
 
-/// One row: the poolers in turn, and in the other order every second time, so that what drifts
-/// with time falls on both.
+/// Measures one row: the poolers in turn, in reverse order every second time, so that drift affects
+/// both equally.
 fn measure(bench: &Bench<'_>, row: &Row, programs: &Programs, pairs: usize) -> Result<Line> {
     let mut line = Line::new(row);
     let started = Instant::now();

@@ -1,6 +1,6 @@
-//! The canned PostgreSQL: one session of it, as a state machine. Bytes in, bytes out; it holds no
-//! data and plans nothing. It answers what the load generator asks, and what a pooler asks of its
-//! own accord, with the messages PostgreSQL 15 would send.
+//! One session of the canned PostgreSQL, as a state machine that turns bytes into bytes. It holds
+//! no data and plans nothing. It answers the queries of the load generator and of poolers with the
+//! messages that PostgreSQL 15 would send.
 
 mod report;
 mod statement;
@@ -15,14 +15,15 @@ use crate::run::Setting;
 pub(crate) use statement::{ABALANCE_ROW, BULK_ROW};
 use statement::{Kind, Portal, Statements};
 
-/// A large result is produced in pieces of about this size.
+/// The approximate size of the pieces of a large result.
 const BULK_CHUNK_BYTES: usize = 64 * 1024;
 
 const SSL_REQUEST: u32 = 80_877_103;
 const GSSENC_REQUEST: u32 = 80_877_104;
 const CANCEL_REQUEST: u32 = 80_877_102;
 
-/// What PostgreSQL 15 reports at login, but for `application_name`, which is the client's.
+/// The parameters that PostgreSQL 15 reports at login, except `application_name`, which the client
+/// sets.
 const PARAMETERS: [(&str, &str); 12] = [
     ("client_encoding", "UTF8"),
     ("DateStyle", "ISO, MDY"),
@@ -38,7 +39,7 @@ const PARAMETERS: [(&str, &str); 12] = [
     ("TimeZone", "Etc/UTC"),
 ];
 
-/// What is to become of the connection.
+/// The future of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Stay,
@@ -50,21 +51,21 @@ pub(crate) enum Verdict {
 pub(crate) struct Session {
     process_id: u32,
     started: bool,
-    /// `I`, `T` or `E`, as ReadyForQuery says it.
+    /// The transaction status in ReadyForQuery: `I`, `T` or `E`.
     status: u8,
-    /// After an error in the extended protocol: everything up to Sync is passed over.
+    /// True after an error in the extended protocol: all messages up to Sync are ignored.
     skipping: bool,
     statements: Statements,
     portal: Option<Portal>,
-    /// What was set in the session, of what is not reported. Every row of a select shows the
-    /// values.
+    /// The settings of the session that PostgreSQL does not report. Every row of a select shows
+    /// their values.
     settings: BTreeMap<Vec<u8>, Vec<u8>>,
     bulk: Option<Bulk>,
-    /// The state that was last reported, if the session reports.
+    /// The last reported state, if the session reports its state.
     reported: Option<Vec<u8>>,
 }
 
-/// A large result on its way.
+/// A large result that is being sent.
 #[derive(Debug)]
 struct Bulk {
     rows: Rows,
@@ -86,8 +87,8 @@ impl Session {
         }
     }
 
-    /// Takes the whole messages at the head of `bytes`, appends the answers to `out` and returns
-    /// how many bytes were used up. While a large result is on its way nothing is taken.
+    /// Handles the whole messages at the beginning of `bytes`, appends the answers to `out` and
+    /// returns how many bytes were used. While a large result is being sent, no message is handled.
     pub(crate) fn handle(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, Verdict)> {
         let mut used = 0;
         while self.bulk.is_none() {
@@ -176,7 +177,7 @@ impl Session {
                 return Ok(Verdict::Stay);
             }
             b'X' => return Ok(Verdict::Close),
-            // Outside of a copy PostgreSQL ignores what belongs to one.
+            // Outside of a COPY, PostgreSQL ignores the messages of a COPY.
             b'c' | b'd' | b'f' => return Ok(Verdict::Stay),
             _ if self.skipping => return Ok(Verdict::Stay),
             _ => {}
@@ -235,7 +236,7 @@ impl Session {
         self.ready(out);
     }
 
-    /// Everything a statement answers after its row description.
+    /// Appends the part of a statement's answer that follows the row description.
     fn run(&mut self, kind: &Kind<'_>, out: &mut Vec<u8>) {
         match kind {
             Kind::Select { number } => {
@@ -373,7 +374,7 @@ impl Session {
     }
 }
 
-/// A DataRow of these texts.
+/// Appends a DataRow with these values.
 fn put_row(out: &mut Vec<u8>, columns: &[&[u8]]) {
     let mut body = (columns.len() as u16).to_be_bytes().to_vec();
     for column in columns {

@@ -1,4 +1,4 @@
-//! TCP and unix sockets under one type, since every peer of the rig speaks over either.
+//! TCP and unix sockets in one type, since the peers of the benchmark use both.
 
 use std::fmt;
 use std::fs::Permissions;
@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use socket2::{Domain, Socket, Type};
 
-/// Where a socket listens: `127.0.0.1:5432`, or a path beginning with `/`.
+/// The address of a socket: `127.0.0.1:5432`, or a path that begins with `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
     Tcp(SocketAddr),
@@ -47,8 +47,8 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Listens without ever blocking. A unix socket is open to every user of the machine: the
-    /// pooler under test may run as another one.
+    /// Opens a non-blocking listening socket. A unix socket is open to every user of the machine,
+    /// since the pooler may run as another user.
     pub(crate) fn bind(address: &Address) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => {
@@ -65,7 +65,7 @@ impl Listener {
         }
     }
 
-    /// The next connection, or `None` when nobody waits.
+    /// Accepts the next connection. Returns `None` if there is none.
     pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
         let accepted = match self {
             Self::Tcp(listener) => listener.accept().and_then(|(s, _)| Stream::from_tcp(s)),
@@ -78,7 +78,7 @@ impl Listener {
         }
     }
 
-    /// The address in use, with the port the system chose.
+    /// Returns the address in use, with the port that the system chose.
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Address::Tcp),
@@ -99,7 +99,7 @@ impl AsFd for Listener {
     }
 }
 
-/// A connected socket that never blocks.
+/// A connected, non-blocking socket.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -107,8 +107,8 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Connects. Blocks for the kernel's own handshake only, which on one machine needs no answer
-    /// from the listening process while its backlog has room.
+    /// Connects. It blocks only during the kernel's handshake; on one machine, that does not wait
+    /// for the listening process while its backlog has room.
     pub(crate) fn connect(address: &Address) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => Self::from_tcp(TcpStream::connect(address)?),
@@ -116,8 +116,8 @@ impl Stream {
         }
     }
 
-    /// Begins to connect and waits for nothing, as a thousand others do at the same time: where the
-    /// backlog is full the kernel tries again later. What comes of it is told by reading.
+    /// Begins to connect without waiting. If the backlog is full, the kernel tries again later.
+    /// Reading shows whether the connection has failed.
     pub(crate) fn begin(address: &Address) -> io::Result<Self> {
         let Address::Tcp(address) = address else { return Self::connect(address) };
         let socket = Socket::new(Domain::for_address(*address), Type::STREAM.nonblocking(), None)?;
@@ -138,8 +138,8 @@ impl Stream {
         Ok(Self::Unix(stream))
     }
 
-    /// Reads into `buffer`; `None` when nothing is there yet, 0 at the end of the stream. A reset
-    /// counts as an end.
+    /// Reads into `buffer`. Returns `None` if nothing has arrived yet, and 0 at the end of the
+    /// stream. A reset counts as the end.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let result = match self {
             Self::Tcp(stream) => stream.read(buffer),
@@ -151,7 +151,7 @@ impl Stream {
         }
     }
 
-    /// Writes what the socket takes now; `None` when it takes nothing.
+    /// Writes as many bytes as the socket takes now. Returns `None` if it takes none.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         unless_blocked(match self {
             Self::Tcp(stream) => stream.write(bytes),

@@ -1,6 +1,7 @@
-//! The arithmetic of the rig: medians, spread.
+//! The arithmetic of the benchmark: median and range.
 
-/// The middle value, or the mean of the two in the middle; `None` of nothing.
+/// Returns the middle value, or the mean of the two in the middle. Returns `None` if there are no
+/// values.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -12,7 +13,7 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Smallest and largest value; `None` of nothing.
+/// Returns the smallest and the largest value. Returns `None` if there are no values.
 pub(crate) fn range(values: &[f64]) -> Option<(f64, f64)> {
     let smallest = values.iter().copied().min_by(f64::total_cmp)?;
     let largest = values.iter().copied().max_by(f64::total_cmp)?;

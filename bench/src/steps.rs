@@ -1,5 +1,5 @@
-//! Weir and its peers in one thread, turn by turn, so that every run is the same: the load that
-//! `guard.rs` counts the instructions of.
+//! Weir and its peers in one thread, in turn, so that every run is the same. `guard.rs` counts the
+//! instructions of this load.
 
 use std::fs;
 use std::hint::black_box;
@@ -16,7 +16,7 @@ use crate::reactor::Reactor;
 use crate::socket::{Address, Stream};
 use crate::traffic::{Protocol, Traffic, Work};
 
-/// What is done over and over.
+/// A load of the guard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Steps {
     pub(crate) name: &'static str,
@@ -25,17 +25,17 @@ pub(crate) struct Steps {
     line: &'static str,
     clients: usize,
     work: Work,
-    /// Units of work that are counted: transactions, logins or results.
+    /// Counted units of work: transactions, logins or results.
     pub(crate) count: u64,
 }
 
-/// One large result of the guard.
+/// The size of one large result of the guard, in bytes.
 const RESULT_BYTES: u64 = 1_000_000;
-/// Turns in which nothing gets done before something is taken to be lost.
+/// If there is no progress for this many turns, a message has been lost.
 const TURNS_MAX: u32 = 1_000;
-/// Messages before those of a flood that are counted.
+/// Messages before the counted ones of a flood.
 const WARM_UP: u64 = 2_000;
-/// The ports in the names of the sockets.
+/// The ports in the names of the unix sockets.
 const PORT: u16 = 6_432;
 const SERVER_PORT: u16 = 5_432;
 
@@ -44,7 +44,7 @@ const fn query(name: &'static str, clients: usize, protocol: Protocol) -> Steps 
     Steps { name, pool_mode, line: "", clients, work: Work::Query(protocol), count: 2_000 }
 }
 
-/// The same in auto mode, with no state in any session.
+/// A load in auto mode, with no state in any session.
 const fn auto(name: &'static str, protocol: Protocol) -> Steps {
     Steps { pool_mode: "auto", ..query(name, 10, protocol) }
 }
@@ -85,13 +85,14 @@ pub(crate) static ALL: [Steps; 14] = [
     },
 ];
 
-/// Floods of so many messages each, `count` of them in all.
+/// Returns a load of floods of `messages` each, `count` messages in total.
 pub(crate) fn floods(pattern: Pattern, messages: u64, count: u64) -> Steps {
     let work = Work::Flood { pattern, messages };
     Steps { name: pattern.name(), pool_mode: "transaction", line: "", clients: 1, work, count }
 }
 
-/// The one of that name. That of a flood is followed by the length of each and the messages in all.
+/// Returns the load with this name. The name of a flood is followed by the length of each flood and
+/// the total number of messages.
 pub(crate) fn named(name: &str) -> Result<Steps> {
     if let Some((name, numbers)) = name.split_once('/')
         && let Some((messages, count)) = numbers.split_once('/')
@@ -106,12 +107,12 @@ pub(crate) fn named(name: &str) -> Result<Steps> {
     })
 }
 
-/// A folder for the sockets and the configuration; gone when dropped.
+/// A folder for the sockets and the configuration. It is removed when dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed stays in the folder for temporary files.
+        // Files that cannot be removed stay in the folder for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -124,7 +125,7 @@ struct Rig {
 }
 
 impl Steps {
-    /// Does a tenth of the work to warm up, and then all of it in [`counted_turn`]s.
+    /// Does part of the work to warm up, and then all of it in [`counted_turn`]s.
     pub(crate) fn run(&self) -> Result<()> {
         let thread = std::thread::current().name().map(|name| name.replace(':', "-"));
         let name = format!("weir-steps-{}-{}", std::process::id(), thread.unwrap_or_default());
@@ -148,7 +149,7 @@ impl Steps {
         }
         rig.reactor.traffic.running = true;
         rig.reactor.each_client(|client, traffic, out| client.ask(traffic, out))?;
-        // The pool grows by one server after the other, and that is not what is counted.
+        // The pool opens one server after another; that must not be counted.
         rig.work(self.count / 2, false)?;
         rig.work(self.count, true)
     }
@@ -186,7 +187,7 @@ impl Rig {
         self.go_on(counted, |traffic| done(traffic) >= until)
     }
 
-    /// One flood after another, until there were so many messages.
+    /// Sends one flood after another, until `messages` have been sent.
     fn floods(&mut self, messages: u64, counted: bool) -> Result<()> {
         let end = self.reactor.traffic.transactions + messages;
         while self.reactor.traffic.transactions < end {
@@ -197,7 +198,7 @@ impl Rig {
         Ok(())
     }
 
-    /// The peers and Weir in turn, until `done`.
+    /// Runs the peers and Weir in turn, until `done` returns true.
     fn go_on(&mut self, counted: bool, done: impl Fn(&Traffic) -> bool) -> Result<()> {
         let (mut progress, mut idle) = (0, 0);
         while !done(&self.reactor.traffic) {
@@ -224,10 +225,10 @@ impl Rig {
     }
 }
 
-/// The name callgrind knows it by.
+/// The function's name as a pattern for callgrind.
 pub(crate) const COUNTED: &str = "*steps*counted_turn*";
 
-/// Everything in it is counted, and nothing else.
+/// Runs one turn of Weir. Callgrind counts the instructions of this function and its callees only.
 #[inline(never)]
 fn counted_turn(weir: &mut Stepped) -> std::io::Result<()> {
     black_box(weir).turn()
@@ -243,7 +244,7 @@ mod tests {
     const LONG: u64 = 50_000;
 
     thread_local! {
-        /// CPU time of the turns that were counted.
+        /// CPU time of the counted turns.
         static TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     }
 
@@ -251,7 +252,7 @@ mod tests {
         TIME.set(TIME.get() + more);
     }
 
-    /// What a message costs in floods of so many, in nanoseconds.
+    /// Returns the cost of a message in floods of `messages` each, in nanoseconds.
     fn cost(pattern: Pattern, messages: u64, count: u64) -> f64 {
         TIME.set(Duration::ZERO);
         let steps = floods(pattern, messages, count);
@@ -259,7 +260,7 @@ mod tests {
         TIME.get().as_nanos() as f64 / count as f64
     }
 
-    /// `make count` compares instructions, and more exactly.
+    /// Measures time. `make count` compares instructions, which is more exact.
     #[test]
     fn a_message_of_a_long_flood_costs_no_more() {
         for pattern in PATTERNS {
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn all_work_is_done() {
+    fn every_load_of_the_guard_finishes() {
         for steps in &ALL {
             steps.run().unwrap_or_else(|error| panic!("{}: {error:#}", steps.name));
         }

@@ -1,8 +1,9 @@
-//! A connection storm: while some clients work at a steady pace, thousands connect at once. Measured
-//! is how long it takes until all of them are in, and what it does to those at work.
+//! A connection storm: some clients work at a steady rate while thousands connect at once. The
+//! benchmark measures the time until all of them are logged in, and the effect on the clients at
+//! work.
 //!
-//! Those who come are a thread of their own on the peers' core, which gives way to those at
-//! work: what they notice is the pooler's doing, not the generator's.
+//! The arriving clients have a thread of their own on the peers' core, with a lower priority than
+//! the clients at work. So the effect on these is caused by the pooler, not by the generator.
 
 use std::sync::mpsc;
 use std::thread;
@@ -21,51 +22,51 @@ use crate::socket::{Address, Stream};
 use crate::sys;
 use crate::traffic::{Protocol, Traffic, Work};
 
-/// All are in by then, or never: a client whom the kernel has turned away tries again after 1, 3, 7,
-/// 15, 31 and 63 seconds.
+/// The maximum time until all clients are logged in. A client whose connection request the kernel
+/// has dropped tries again after 1, 3, 7, 15, 31 and 63 seconds.
 const STORM_MAX: Duration = Duration::from_secs(120);
-/// Connections begun before those are served that are there already: a client says who it is as soon as
-/// it is connected, and does not wait for thousands of others.
+/// The number of connections begun before the existing ones are served. A real client sends its
+/// startup packet as soon as it is connected, and does not wait for thousands of others.
 const BEGUN_MAX: usize = 32;
-/// So long the last of those at work wait for their answers.
+/// The maximum time in which the last queries of the clients at work must be answered.
 const ANSWERS_MAX: Duration = Duration::from_secs(10);
 const TURN_MAX: Duration = Duration::from_millis(20);
 
-/// What happens.
+/// The parameters of a storm.
 #[derive(Debug, Clone)]
 pub(crate) struct Storm {
     pub(crate) pooler: Address,
-    /// Clients that work all the time, and their transactions a second.
+    /// Clients that work all the time, and their transactions per second.
     pub(crate) at_work: usize,
     pub(crate) rate: f64,
-    /// So long they work before anybody else comes.
+    /// The time that they work before the storm begins.
     pub(crate) calm: Duration,
-    /// Clients that come.
+    /// Clients that connect at once.
     pub(crate) coming: usize,
-    /// The pooler's process.
+    /// The pooler's process id.
     pub(crate) watch: u32,
 }
 
-/// What came of it.
+/// The result of a storm.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Passage {
-    /// From the first connect to the last login.
+pub(crate) struct StormOutcome {
+    /// Seconds from the first connect to the last login.
     pub(crate) seconds: f64,
-    /// Those at work, while nobody came and from the first connect on.
+    /// The figures of the clients at work, before the storm and from the first connect on.
     pub(crate) before: Steady,
     pub(crate) during: Steady,
-    /// The pooler's memory with all of them logged in.
+    /// The pooler's resident memory with all clients logged in.
     pub(crate) resident_bytes: u64,
 }
 
-/// What those at work have done and seen.
+/// The figures of the clients at work during an interval.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Steady {
     transactions: u64,
     pub(crate) p99_us: u64,
 }
 
-impl Passage {
+impl StormOutcome {
     pub(crate) fn to_json(self) -> Value {
         json!({
             "seconds": self.seconds,
@@ -80,7 +81,7 @@ impl Passage {
 impl Storm {
     /// # Errors
     /// When a client is refused or dropped, or any answer is wrong.
-    pub(crate) fn measure(&self, reactor: &mut Reactor) -> Result<Passage> {
+    pub(crate) fn measure(&self, reactor: &mut Reactor) -> Result<StormOutcome> {
         let load = Load {
             pooler: self.pooler.clone(),
             clients: self.at_work,
@@ -110,13 +111,14 @@ impl Storm {
             let seconds = arrival.context("the storm never passed")??.as_secs_f64();
             let resident_bytes = resident_bytes(self.watch)?;
             drop(end);
-            Ok(Passage { seconds, before, during, resident_bytes })
+            Ok(StormOutcome { seconds, before, during, resident_bytes })
         })
     }
 
-    /// Those at work ask at their pace, until `done`. Latencies count from when each was due: if
-    /// nobody gets an answer, nobody is free to ask, and what could not be asked was slow, too. For the
-    /// same reason all that was due by the end is waited for.
+    /// Lets the clients at work send queries at their rate, until `done` returns true. Latencies
+    /// count from the time when each query was due, since a query that cannot be sent in time is
+    /// slow, too. For the same reason, waits for the answers to all queries that were due by the
+    /// end.
     fn work(&self, reactor: &mut Reactor, mut done: impl FnMut() -> bool) -> Result<Steady> {
         let first = reactor.traffic.transactions;
         reactor.traffic.latency = Histogram::new();
@@ -138,10 +140,11 @@ impl Storm {
         Ok(Steady { transactions: asked, p99_us: reactor.traffic.latency.percentile_us(0.99) })
     }
 
-    /// The thread of those who come; they stay until the other end is dropped.
+    /// Runs the thread of the arriving clients. They stay connected until the other end of `ended`
+    /// is dropped.
     fn come(&self, tell: &mpsc::Sender<Result<Duration>>, ended: &mpsc::Receiver<()>) {
         let mut reactor = None;
-        // Nobody listens any more if the others have failed.
+        // An error means that the receiver has failed.
         let _ = tell.send(self.rush(&mut reactor));
         let _ = ended.recv();
     }
@@ -189,7 +192,7 @@ mod tests {
         while reactor.traffic.ready < storm.at_work {
             reactor.turn(TURN_MAX).unwrap();
         }
-        // Nothing gets done for a while, and then it is over.
+        // Blocks everything for a while, then ends the work.
         let stall = Duration::from_millis(100);
         let began = Instant::now();
         let steady = storm.work(&mut reactor, || {

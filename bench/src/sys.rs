@@ -1,6 +1,6 @@
-//! The few system calls the standard library has no safe face for: epoll, io_uring, CPU affinity
-//! and the file-descriptor limit. Nothing here knows of PostgreSQL; sockets themselves are the standard
-//! library's.
+//! The few system calls for which the standard library has no safe wrapper: epoll, io_uring, CPU
+//! affinity and the limit of open files. Nothing here depends on PostgreSQL. Sockets themselves are
+//! the standard library's.
 #![expect(unsafe_code, reason = "these calls have no safe face")]
 
 pub(crate) mod ring;
@@ -10,7 +10,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// What a readiness event can say; see epoll_ctl(2).
+/// The bits of a readiness event; see epoll_ctl(2).
 pub(crate) const READ: u32 = libc::EPOLLIN as u32;
 pub(crate) const WRITE: u32 = libc::EPOLLOUT as u32;
 pub(crate) const CLOSED: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
@@ -26,17 +26,17 @@ impl Epoll {
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: no pointers are passed.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: the kernel has just given us this descriptor and nobody else knows it.
+        // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; 512] })
     }
 
-    /// Watches `fd` for reading and closing; its events carry `token`.
+    /// Watches `fd` for input and for its end. Its events carry `token`.
     pub(crate) fn add(&self, fd: BorrowedFd<'_>, token: usize) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, token, READ)
     }
 
-    /// Asks for write readiness too, or no longer.
+    /// Starts or stops to watch for the readiness to write.
     pub(crate) fn want_write(
         &self,
         fd: BorrowedFd<'_>,
@@ -47,9 +47,10 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
     }
 
-    /// Waits at most `timeout` and hands out `(token, events)` of everything that became ready.
+    /// Waits at most `timeout` and returns `(token, events)` of everything that became ready.
     pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<Vec<(usize, u32)>> {
-        // Valgrind does not know the finer call, and who is not paced needs no part of a millisecond.
+        // Valgrind does not know the call with nanoseconds. A load without a rate needs only
+        // milliseconds.
         let is_fine = !timeout.subsec_nanos().is_multiple_of(1_000_000);
         match check(if is_fine { self.wait_fine(timeout) } else { self.wait_whole(timeout) }) {
             Ok(count) => Ok(self.events[..count as usize]
@@ -111,7 +112,7 @@ impl Epoll {
     }
 }
 
-/// The cores this thread may run on.
+/// Returns the cores that this thread may run on.
 pub(crate) fn allowed_cores() -> io::Result<Vec<usize>> {
     // SAFETY: cpu_set_t is a plain bit array, for which all zeroes is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -123,12 +124,12 @@ pub(crate) fn allowed_cores() -> io::Result<Vec<usize>> {
         .collect())
 }
 
-/// Binds this thread, and what it starts from now on, to the given cores.
+/// Binds this thread, and the threads and processes that it starts from now on, to these cores.
 pub(crate) fn pin_to(cores: &[usize]) -> io::Result<()> {
     pin_thread(0, cores)
 }
 
-/// Binds a thread, this one if its number is 0, to the given cores.
+/// Binds a thread to these cores. 0 is the calling thread.
 pub(crate) fn pin_thread(thread: u32, cores: &[usize]) -> io::Result<()> {
     // SAFETY: cpu_set_t is a plain bit array, for which all zeroes is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -142,7 +143,7 @@ pub(crate) fn pin_thread(thread: u32, cores: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
-/// From now on this thread gives way to all others at once, and not only when its time is up.
+/// Lets all other threads run before this one, from now on.
 pub(crate) fn give_way() -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: the pointer is to a live value; thread 0 is the calling one, which may always have less.
@@ -150,7 +151,7 @@ pub(crate) fn give_way() -> io::Result<()> {
     Ok(())
 }
 
-/// Raises the soft limit of open files to the hard one and returns it; children inherit it.
+/// Raises the soft limit of open files to the hard one and returns it. Child processes inherit it.
 pub(crate) fn raise_open_files() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a live rlimit.
@@ -161,7 +162,7 @@ pub(crate) fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// The CPU time that this thread has used.
+/// Returns the CPU time that this thread has used.
 #[cfg(test)]
 pub(crate) fn thread_time() -> io::Result<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,5 +1,5 @@
-//! The client's end of TLS on a connection of the load generator: PostgreSQL's request for it, the
-//! handshake, then records. Whom it talks to is not verified: the pooler is what is measured.
+//! The client's end of TLS on a connection of the load generator: PostgreSQL's SSLRequest, the
+//! handshake, then records. The pooler's certificate is not verified.
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
@@ -16,18 +16,19 @@ use rustls::{
 /// SSLRequest (protocol chapter 55.7): its length and its code.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// How all secured clients of a run begin.
+/// The TLS settings of all clients of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct TlsContext(Arc<ClientConfig>);
 
 impl TlsContext {
-    /// With `resumes`, a session that the pooler has given a ticket for is taken up again.
+    /// Creates the settings. With `resumes`, clients resume a session if the pooler has given them
+    /// a ticket for it.
     pub(crate) fn new(resumes: bool) -> Result<Self> {
         let provider = Arc::new(ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
             .with_no_client_auth();
         if !resumes {
             config.resumption = Resumption::disabled();
@@ -36,7 +37,7 @@ impl TlsContext {
     }
 }
 
-/// One client's end.
+/// The client's end of one TLS connection.
 #[derive(Debug)]
 pub(crate) struct TlsEnd {
     context: TlsContext,
@@ -45,14 +46,14 @@ pub(crate) struct TlsEnd {
 }
 
 impl TlsEnd {
-    /// The request is appended to `wire`.
+    /// Creates the end and appends the SSLRequest to `wire`.
     pub(crate) fn begin(context: &TlsContext, wire: &mut Vec<u8>) -> Self {
         wire.extend_from_slice(&SSL_REQUEST);
         Self { context: context.clone(), session: None }
     }
 
-    /// Takes what came and appends to `plain` what it says; true if the handshake has just been
-    /// made by taking up an earlier session.
+    /// Handles received bytes and appends the decrypted ones to `plain`. Returns true if a
+    /// handshake that resumed an earlier session has just ended.
     pub(crate) fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool> {
         let session = match &mut self.session {
             Some(session) => session,
@@ -76,7 +77,7 @@ impl TlsEnd {
         Ok(made && session.handshake_kind() == Some(HandshakeKind::Resumed))
     }
 
-    /// Moves what is said to `wire`, as records; what is said before the handshake is over waits.
+    /// Encrypts the bytes of `said` into `wire`, once the handshake is over.
     pub(crate) fn seal(&mut self, said: &mut Vec<u8>, wire: &mut Vec<u8>) -> Result<()> {
         let Some(session) = &mut self.session else { return Ok(()) };
         if !session.is_handshaking() && !said.is_empty() {
@@ -92,11 +93,11 @@ impl TlsEnd {
     }
 }
 
-/// Whoever it is will do.
+/// A verifier that accepts every certificate.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

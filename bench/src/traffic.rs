@@ -1,4 +1,4 @@
-//! What all clients of the load generator share: what they are to do and what they have done.
+//! The shared state of all clients of the load generator: their work and their figures.
 
 use std::time::{Duration, Instant};
 
@@ -7,36 +7,36 @@ use load::Histogram;
 use crate::auth::Credentials;
 use crate::flood::Pattern;
 
-/// What a client does once it is logged in.
+/// The work of a client that is logged in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// One small select after another.
     Query(Protocol),
     /// One large result after another.
     Bulk { row_bytes: usize, total_bytes: u64 },
-    /// Leave, to log in anew.
+    /// Leave, to log in again.
     Login,
-    /// So many messages, without waiting for an answer.
+    /// This many messages, without waiting for answers.
     Flood { pattern: Pattern, messages: u64 },
 }
 
-/// How a small select is sent; the names are pgbench's.
+/// The protocol of small selects. The names are pgbench's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Protocol {
     Simple,
-    /// Parsed each time, unnamed.
+    /// Parsed each time, as the unnamed statement.
     Extended,
-    /// Parsed once, named.
+    /// Parsed once, as a named statement.
     Prepared,
 }
 
-/// What clients have in their sessions, and how many of them are at work at a time.
+/// The state of the clients' sessions, and the number of clients at work at a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sessions {
-    /// Each client sets three settings, once; those of a group to the same values. 0 = nothing is
-    /// set.
+    /// Number of groups. Each client sets three settings once, to the values of its group. 0:
+    /// nothing is set.
     pub(crate) groups: usize,
-    /// Whose turn is next is drawn by lot. 0 = all clients work all the time.
+    /// Number of clients at work at a time, chosen at random. 0: all clients.
     pub(crate) at_work: usize,
 }
 
@@ -46,24 +46,24 @@ pub(crate) struct Traffic {
     pub(crate) work: Work,
     pub(crate) sessions: Sessions,
     pub(crate) credentials: Credentials,
-    /// A client that has its answer asks anew.
+    /// True while a client that has its answer sends its next query.
     pub(crate) running: bool,
-    /// Connected and not yet ready for work.
+    /// Clients that are connected but not yet ready for work.
     pub(crate) logging_in: usize,
-    /// Ready for work, or at it.
+    /// Clients that are ready for work, or at work.
     pub(crate) ready: usize,
-    /// Answers complete and right, of either kind of query.
+    /// Complete and right answers, to either kind of query.
     pub(crate) transactions: u64,
-    /// Sessions from connect to the pooler's closing them.
+    /// Sessions from connect to the end of the connection.
     pub(crate) logins: u64,
-    /// Handshakes that took up an earlier TLS session.
+    /// Handshakes that resumed an earlier TLS session.
     pub(crate) resumed: u64,
-    /// Bytes of large results, and of what answers floods.
+    /// Bytes of large results and of the answers to floods.
     pub(crate) bytes: u64,
     pub(crate) latency: Histogram,
-    /// So many more clients are to be at work.
+    /// The number of clients that are still to begin work.
     pub(crate) turns: usize,
-    /// Clients that have begun to set something.
+    /// Clients that have begun to set their settings.
     setters: usize,
     numbers: u32,
     lot: u64,
@@ -90,20 +90,20 @@ impl Traffic {
         }
     }
 
-    /// A number of nine digits that no other query of this run has in flight: a client that gets
-    /// another's answer notices.
+    /// Returns a number of nine digits that no other query in flight has, so that a client notices
+    /// the answer to another client's query.
     pub(crate) fn next_number(&mut self) -> u32 {
         self.numbers = (self.numbers + 1) % 900_000_000;
         100_000_000 + self.numbers
     }
 
-    /// Which group the next client belongs to, if clients set anything.
+    /// Returns the group of the next client, if clients set anything.
     pub(crate) fn next_group(&mut self) -> Option<usize> {
         self.setters += 1;
         (self.setters - 1).checked_rem(self.sessions.groups)
     }
 
-    /// A number below `count`, the same ones in each run.
+    /// Returns a pseudo-random number below `count`. The sequence is the same in each run.
     pub(crate) fn draw(&mut self, count: usize) -> usize {
         self.lot ^= self.lot << 13;
         self.lot ^= self.lot >> 7;
@@ -118,7 +118,7 @@ impl Traffic {
         latency
     }
 
-    /// Grows with anything that gets done.
+    /// Returns a number that grows with any progress.
     pub(crate) fn progress(&self) -> u64 {
         self.transactions + self.logins + self.bytes + self.ready as u64
     }

@@ -24,8 +24,8 @@ impl Server {
         Self { child, address: address.trim().to_owned() }
     }
 
-    /// A relay before this one, with fewer servers than the tests have clients, or what it says of
-    /// not getting on.
+    /// Starts a relay before this one, with fewer servers than the tests have clients. The error is
+    /// its message if it cannot start.
     fn relay(&self, options: &[&str]) -> Result<Self, String> {
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir-bench"))
             .args(["relay", "--servers", "3", "--connect", &self.address])
@@ -92,7 +92,7 @@ fn a_large_result_and_logins_work_over_a_unix_socket() {
     std::fs::remove_file(path).unwrap();
 }
 
-/// The client looks at each answer, so whoever gets another one's ends the run.
+/// Checks a relay. The client looks at each answer, so the answer to another client ends the run.
 fn relays_right(relay: &Server) {
     for clients in ["1", "40"] {
         let figures = relay.figures(&["--transactions", "5000", "--clients", clients]);
@@ -114,7 +114,7 @@ fn the_relay_on_io_uring_gives_each_client_its_own_answers() {
         let server = Server::start(listen);
         match server.relay(&["--ring"]) {
             Ok(relay) => relays_right(&relay),
-            // In a container it may be forbidden, by either error.
+            // A container may forbid it, with either error.
             Err(said) if said.contains("(os error 1)") || said.contains("(os error 38)") => {
                 eprintln!("left out: {said}");
             }

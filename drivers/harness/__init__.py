@@ -1,1 +1,1 @@
-"""What all driver suites are run with; each module is one noun."""
+"""The harness that runs all driver suites. Each module is one noun."""

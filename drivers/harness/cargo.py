@@ -70,7 +70,7 @@ class CargoSuite(Suite):
 
 
 def rewrite(pristine, copy, change):
-    """What does not change keeps its time, so that it is not compiled again."""
+    """Writes the changed text. An unchanged file keeps its time, so it is not compiled again."""
     text = pristine.read_text()
     if (changed := change(text)) != text:
         copy.write_text(changed)

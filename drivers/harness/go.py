@@ -16,7 +16,7 @@ class GoSuite(Suite):
     module = ""
     packages = ("./...",)
     separator = "/"
-    # What is changed in the tests: (file, old, new).
+    # Changes to the tests: (file, old, new).
     patches = ()
     # Commands that make the module independent of the repository it is a part of.
     changes = ()

@@ -17,12 +17,12 @@ class MavenSuite(Suite):
     # group:artifact, and the classifier of the tar file that has the sources with their tests.
     artifact = ""
     classifier = ""
-    # What Maven is told besides.
+    # Further arguments of Maven.
     arguments = ()
-    # Which classes are run, as Surefire's option `test` has them; `left_out` and `fatal` add
+    # The classes to run, in the form of Surefire's option `test`. `left_out` and `fatal` add
     # CLASS#METHOD to be left out.
     classes = ()
-    # What is changed in the tests: (file, old, new).
+    # Changes to the tests: (file, old, new).
     patches = ()
 
     def configure(self, target):

@@ -1,4 +1,4 @@
-"""What became of the tests of one run, and what the pooler changed about it."""
+"""The results of the tests of one run, and the differences that the pooler causes."""
 
 from dataclasses import dataclass, field
 
@@ -48,10 +48,10 @@ def is_cut_short(direct, pooled):
 
 
 def lost(direct, pooled, separator):
-    """What passes direct and not through the pooler: test id -> what it said.
+    """Returns the tests that pass directly and not through the pooler: test id -> its message.
 
-    A test that is skipped or absent counts too, or a suite that dies half-way would look well;
-    unless it is absent because the one above it failed."""
+    A skipped or absent test counts as well, or a suite that ends half-way would look good. It does
+    not count if it is absent because the test above it has failed."""
     found = {}
     for test, result in direct.tests.items():
         if result != PASSED:

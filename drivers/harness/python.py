@@ -15,7 +15,7 @@ class PytestSuite(Suite):
 
     project = ""
     requirements = ()
-    # What is copied from the source package, and what of that pytest collects: by default all.
+    # The files that are copied from the source package, and those that pytest collects: by default all.
     paths = ("tests",)
     collected = ()
     test_seconds_max = 60

@@ -1,4 +1,4 @@
-"""What a run prints and writes: a table for people, JSON for everything else."""
+"""The output of a run: a table for people, and JSON for programs."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a suite is: a pinned package, what it needs of its surroundings, and how it is run."""
+"""A suite: a pinned package, its requirements, and the way to run it."""
 
 import os
 import signal
@@ -12,12 +12,12 @@ SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
 
 MODES = ("session", "transaction", "auto")
 
-# Of the modes in which clients share servers. Few, so that they do; in auto mode some more, for
-# those that clients keep.
+# Pool sizes of the modes in which clients share servers. They are small, so that clients do share
+# them. Auto mode has more, since some clients keep theirs.
 POOL_SIZES = {"transaction": 3, "auto": 8}
 
-# How servers are given out: by Weir's defaults, or so that even a single client is given another
-# one each time. In transaction mode suites are run by the second alone.
+# The assignment of servers: by Weir's defaults, or so that even a single client gets another server
+# each time. In transaction mode suites run only with the second one.
 DEFAULTS, TURNS = "defaults", "turns"
 SERVERS = {DEFAULTS: {}, TURNS: {"min_pool_size": 4, "server_round_robin": 1}}
 
@@ -63,7 +63,7 @@ WAYS = tuple(Way(mode, servers) for mode in MODES for servers in SERVERS
 
 @dataclass
 class Target:
-    """Where a suite shall connect to."""
+    """The address that a suite connects to."""
 
     port: int
     lab: object
@@ -93,22 +93,22 @@ class Suite:
     secured = False
     # Before the tests, straight to PostgreSQL: pairs of (database, statements).
     setup = ()
-    # What Weir needs: user -> password, further keys, and the pool size of each mode that is not to
-    # have that of POOL_SIZES. Session pools are as large as one test needs.
+    # Weir's configuration: user -> password, further keys, and the pool size of each mode whose size
+    # differs from POOL_SIZES. Session pools are as large as one test needs.
     users = {"postgres": ""}
     keys = {}
     pool_size = {"session": 5}
-    # Tests that are run nowhere: id or prefix -> reason. Not for what fails through the pooler.
+    # Tests that never run: id or prefix -> reason. Not for tests that fail through the pooler.
     left_out = {}
-    # The same, but in one mode only, for what hangs there or ends the whole suite: mode ->
-    # tests. These stay failures, so the expectations have to name them.
+    # Tests that do not run in one mode, since they hang there or end the whole suite: mode -> tests.
+    # They count as failures, so the expectations have to name them.
     fatal = {}
-    # Tests that end a backend by the number they have asked for. Where servers are shared it serves
-    # somebody else a moment later, whose test would then fail in their place: there they are not
-    # run, and are failures likewise.
+    # Tests that end a backend by its process id. If servers are shared, the backend may serve another
+    # test a moment later, which would fail instead. In such modes these tests do not run, and count
+    # as failures.
     ends_backends = ()
     seconds_max = 1200
-    # What stands between a test and those below it.
+    # The separator between a test's id and those of its subtests.
     separator = ""
 
     def fetch(self):
@@ -140,7 +140,7 @@ class Suite:
             except subprocess.TimeoutExpired:
                 print(f"  {self.name}: stopped after {self.seconds_max} s", flush=True)
             finally:
-                # What it started itself must not outlive it; the group is its own.
+                # Ends the processes that the suite has started. The process group is its own.
                 try:
                     os.killpg(child.pid, signal.SIGKILL)
                 except ProcessLookupError:
@@ -163,7 +163,7 @@ class SecuredSuite(Suite):
     keys = {"auth_type": "scram-sha-256"}
 
     def environment(self, target):
-        """What the scenarios need to know."""
+        """Returns the environment variables that the scenarios need."""
         files = target.lab.pki
         return {"PORT": str(target.port), "AUTHORITY": str(files.authority),
                 "STRANGER": str(files.stranger)}

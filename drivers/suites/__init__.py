@@ -36,5 +36,5 @@ SUITES = {
     )
 }
 
-# What continuous integration can afford, in session mode.
+# Suites that are short enough for continuous integration, in session mode.
 QUICK = ("psycopg", "node-postgres", "asyncpg", "lib-pq", "pgx-tls", "pgjdbc-tls")

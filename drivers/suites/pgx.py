@@ -7,7 +7,7 @@ class Pgx(GoSuite):
     name = "pgx"
     version = "v5.12.0"
     module = "github.com/jackc/pgx/v5"
-    # Those that connect. The rest never meets a server, and pgproto3's takes gigabytes.
+    # The packages whose tests connect to a server. pgproto3's tests do not, and need gigabytes.
     packages = (".", "./multitracer", "./pgconn", "./pgtype", "./pgxpool", "./stdlib",
                 "./tracelog")
     settings = {"max_prepared_transactions": 10}

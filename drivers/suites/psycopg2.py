@@ -7,7 +7,7 @@ from harness.python import PytestSuite
 class Psycopg2(PytestSuite):
     name = "psycopg2"
     version = "2.9.13"
-    # The same source package as psycopg2's; the wheel brings its own libpq.
+    # The source package is psycopg2's. The wheel contains its own libpq.
     project = "psycopg2-binary"
     requirements = ("psycopg2-binary==2.9.13",)
     settings = {"max_prepared_transactions": 10}

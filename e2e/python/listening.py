@@ -25,7 +25,7 @@ def listening(**more):
 
 
 def heard(conn, told, count):
-    """What it is told next: the driver looks for it whenever it has something else to do."""
+    """Waits for notifications. The driver looks for them whenever it does something else."""
     limit = time.monotonic() + 30
     while len(told) < count and time.monotonic() < limit:
         conn.execute("SELECT 1")

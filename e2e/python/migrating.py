@@ -20,7 +20,7 @@ URL = sys.argv[1]
 PREPARE_THRESHOLD = 1 if sys.argv[2] == "named" else None
 CLIENTS = 4
 phase = "begin"
-# How many phases "moving" have begun. A client may hear late of a connection that one of them has cut.
+# The number of phases "moving" that have begun. A client may notice a cut connection only later.
 moves = 0
 done = [0] * CLIENTS
 errors = []

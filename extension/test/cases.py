@@ -1,4 +1,4 @@
-"""What the table cannot say: several sessions, several servers, the protocol."""
+"""Cases that the table cannot express: several sessions, several servers, the protocol."""
 
 import os
 import shutil

@@ -11,7 +11,7 @@ NAME = "weir.state"
 
 @dataclass
 class Answer:
-    """What came until one ReadyForQuery."""
+    """The messages up to one ReadyForQuery."""
 
     rows: list = field(default_factory=list)
     errors: list = field(default_factory=list)  # (SQLSTATE, text)

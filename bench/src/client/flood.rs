@@ -1,11 +1,12 @@
-//! A flood on its way: what of it is still to be sent, and what is still to be answered.
+//! The state of one flood: the messages that are still to be sent, and the answers that have
+//! arrived.
 
 use anyhow::{Result, ensure};
 
 use crate::flood::Pattern;
 use crate::frame::{Frame, put};
 
-/// It is made in pieces of about this size.
+/// The approximate size of a piece of the flood.
 const PIECE_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -13,11 +14,11 @@ pub(super) struct Flood {
     pattern: Pattern,
     messages: u64,
     sent: u64,
-    /// Messages that have come in answer.
+    /// Messages received in answer.
     answers: u64,
-    /// The number of the query behind it; empty when that is sent.
+    /// The number in the query that follows the flood. Empty once that query is sent.
     number: String,
-    /// The body of its row.
+    /// The body of the row that answers this query.
     row: Vec<u8>,
     is_last: bool,
 }
@@ -34,7 +35,7 @@ impl Flood {
         self.messages
     }
 
-    /// Appends the next piece of it, if there is one.
+    /// Appends the next piece of the flood, if any is left.
     pub(super) fn send(&mut self, out: &mut Vec<u8>) {
         while self.sent < self.messages && out.len() < PIECE_BYTES {
             self.pattern.put(self.sent, self.messages, out);
@@ -47,7 +48,7 @@ impl Flood {
         }
     }
 
-    /// Counts the next message; true when it was the last.
+    /// Counts the next message. Returns true if it was the last one.
     pub(super) fn handle(&mut self, frame: Frame<'_>) -> Result<bool> {
         if matches!(frame.tag, b'S' | b'N') {
             return Ok(false);
@@ -57,7 +58,7 @@ impl Flood {
         if !self.is_last || frame.tag != b'Z' {
             return Ok(false);
         }
-        // The Sync behind the flood has one, and the query four.
+        // The Sync after the flood has one answer, and the query has four.
         let wanted = self.pattern.answers(self.messages) + 5;
         ensure!(self.answers == wanted, "{} answers, not {wanted}", self.answers);
         Ok(true)

@@ -1,4 +1,4 @@
-//! The one right answer to a query, message by message.
+//! The expected answer to a query, message by message.
 
 use anyhow::{Result, bail, ensure};
 
@@ -6,7 +6,7 @@ use crate::bulk::Rows;
 use crate::frame::Frame;
 use crate::server::{ABALANCE_ROW, BULK_ROW};
 
-/// What is still to come of an answer.
+/// The part of an answer that is still to come.
 #[derive(Debug)]
 pub(super) struct Reply {
     /// The tags of the messages to come, in order.
@@ -33,7 +33,7 @@ impl Reply {
         Self::to_select(b"1Z", b"")
     }
 
-    /// To three SETs in one string.
+    /// The answer to three SETs in one string.
     pub(super) fn to_settings() -> Self {
         Self { complete: "SET\0".to_owned(), ..Self::to_select(b"CCCZ", b"") }
     }
@@ -60,14 +60,14 @@ impl Reply {
         }
     }
 
-    /// The rows of a large result, while it is they that come next.
+    /// Returns the rows of a large result, if rows are the next expected messages.
     pub(super) fn rows_in_progress(&mut self) -> Option<&mut Rows> {
         let described = self.tags.first() == Some(&b'C');
         self.rows.as_mut().filter(|rows| described && !rows.is_done())
     }
 
-    /// Checks the next message; true when it was the last. ParameterStatus and NoticeResponse may
-    /// come at any time.
+    /// Checks the next message. Returns true if it was the last one. ParameterStatus and
+    /// NoticeResponse may come at any time.
     pub(super) fn handle(&mut self, frame: Frame<'_>) -> Result<bool> {
         if matches!(frame.tag, b'S' | b'N') {
             return Ok(false);

@@ -7,7 +7,7 @@ fn traffic(work: Work) -> Traffic {
     Traffic::new(work, Credentials::new("bench", "bench", "secret"))
 }
 
-/// A client that has logged in at `session`.
+/// Returns a client that has logged in at `session`.
 fn logged_in(session: &mut Session, traffic: &mut Traffic) -> Client {
     let mut sent = Vec::new();
     let mut client = Client::start(traffic, &mut sent);
@@ -15,7 +15,7 @@ fn logged_in(session: &mut Session, traffic: &mut Traffic) -> Client {
     client
 }
 
-/// Carries bytes to and fro until both are silent.
+/// Passes bytes between the client and the session until neither sends any more.
 fn deliver(
     session: &mut Session,
     client: &mut Client,
@@ -96,7 +96,7 @@ fn any_changed_byte_of_an_answer_is_noticed() {
         let mut answer = answer_to(&mut session, &sent);
         let Some(byte) = answer.get_mut(position) else { break };
         *byte ^= 1;
-        // A longer length shows as an answer that never ends, anything else as an error.
+        // A larger length makes an answer that never ends. Any other change is an error.
         let result = client.handle(&answer, &mut traffic, &mut Vec::new());
         assert!(result.is_err() || traffic.transactions == 0, "byte {position}");
         position += 1;
@@ -118,7 +118,7 @@ fn the_answer_to_another_client_is_an_error() {
 }
 
 #[test]
-fn an_error_and_an_end_are_told_with_what_was_waited_for() {
+fn errors_and_early_ends_name_the_awaited_answer() {
     let mut traffic = traffic(Work::Query(Protocol::Simple));
     let mut client = Client::start(&mut traffic, &mut Vec::new());
     let mut bytes = Vec::new();
@@ -130,7 +130,7 @@ fn an_error_and_an_end_are_told_with_what_was_waited_for() {
 }
 
 #[test]
-fn a_client_with_settings_takes_no_answer_of_other_settings() {
+fn a_client_refuses_an_answer_with_other_settings() {
     let mut traffic = traffic(Work::Query(Protocol::Simple));
     traffic.sessions.groups = 2;
     let (mut session, mut other) = (Session::new(1), Session::new(2));
@@ -165,7 +165,7 @@ fn a_flood_is_counted_when_all_of_it_is_answered() {
 }
 
 #[test]
-fn a_flood_with_an_answer_too_few_is_noticed() {
+fn a_missing_answer_to_a_flood_is_an_error() {
     let mut traffic = traffic(Work::Flood { pattern: Pattern::EmptyQuery, messages: 10 });
     let mut session = Session::new(1);
     let mut client = logged_in(&mut session, &mut traffic);

@@ -1,5 +1,5 @@
-//! A tree of stacks as a picture: callers below, whom they call above, as wide as their share of the
-//! samples. SVG without a script; a frame's whole name and share show where the pointer is.
+//! Draws a call tree as SVG without a script. Callers are below the functions that they call. A
+//! frame is as wide as its share of the samples; a tooltip shows its whole name and share.
 
 use std::fmt::Write as _;
 
@@ -8,13 +8,13 @@ use super::{Frame, Node, Owner};
 const WIDTH: f64 = 1_200.0;
 const MARGIN: f64 = 10.0;
 const HEIGHT: f64 = 16.0;
-/// Above the frames: the title and the legend.
+/// Pixels above the frames, for the title and the legend.
 const HEAD: f64 = 60.0;
-/// Narrower frames, and whom they call, are left out: 0.2 % of the samples.
+/// Pixels. Narrower frames and their callees are left out. This is 0.2 % of the samples.
 const NARROWEST: f64 = 2.36;
-/// A letter, on average.
+/// The average width of a letter, in pixels.
 const LETTER: f64 = 6.2;
-/// A name of fewer letters says nothing.
+/// A shorter part of a name is not shown, since it would mean nothing.
 const LETTERS_MIN: usize = 3;
 
 pub(crate) fn draw(tree: &Node, title: &str) -> String {
@@ -100,7 +100,8 @@ impl Owner {
     }
 }
 
-/// As much of a name as there is room for: of a path at first what is behind its last colons.
+/// Returns `name`, or the part after its last `::`, or the beginning of that part, whichever fits
+/// into `width`.
 fn fitting(name: &str, width: f64) -> Option<String> {
     let room = ((width - 6.0) / LETTER).max(0.0) as usize;
     let last = name.rsplit("::").next().unwrap_or(name);

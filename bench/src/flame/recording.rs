@@ -1,5 +1,5 @@
-//! Samples of a process's stacks, taken by `perf`. Its own stack is unwound by the program's tables, so
-//! that neither frame pointers nor a build of its own are needed.
+//! Samples of a process's stacks, taken by `perf`. It unwinds the stacks with the program's unwind
+//! tables, so no frame pointers and no special build are needed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// Samples a second: not a divisor of the clock's ticks.
+/// Samples per second. Not a divisor of the clock's tick rate.
 const FREQUENCY: &str = "499";
-/// As much of the stack is looked at: 16 KiB.
+/// The unwinding method, and the bytes of the stack that are copied: 16 KiB.
 const UNWIND: &str = "dwarf,16384";
 
-/// How samples are to be taken.
+/// The settings of a recording.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    /// Where perf keeps them.
+    /// The file to which perf writes the samples.
     pub(crate) file: PathBuf,
     pub(crate) duration: Duration,
 }
 
-/// Samples that are being taken.
+/// A recording that is in progress.
 #[derive(Debug)]
 pub(crate) struct Recording {
     perf: Option<Child>,
@@ -40,7 +40,8 @@ impl Recorder {
         Ok(Recording { perf: Some(perf), file: self.file.clone() })
     }
 
-    /// What was recorded, as text: [`super::Node::parse`] reads it. The program has to be where it was.
+    /// Returns the recorded samples as text for [`super::Node::parse`]. The program must still be
+    /// at the same path.
     pub(crate) fn script(&self) -> Result<String> {
         let mut perf = Command::new("perf");
         perf.args(["script", "--no-inline", "-F", "ip,sym,dso", "-i"]).arg(&self.file);
@@ -50,7 +51,7 @@ impl Recorder {
 }
 
 impl Recording {
-    /// Waits until its time is over.
+    /// Waits for the end of the recording.
     pub(crate) fn end(mut self) -> Result<()> {
         let perf = self.perf.take().context("it has ended")?;
         checked(perf.wait_with_output()?, &self.file).map(drop)
@@ -60,7 +61,7 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         if let Some(mut perf) = self.perf.take() {
-            // It may have ended already; either way it is gone afterwards.
+            // It may have ended already; then killing it fails, which does not matter.
             let _ = perf.kill();
             let _ = perf.wait();
         }

@@ -1,16 +1,16 @@
-//! What a flood consists of: the patterns that took a pooler quadratic time once.
+//! The message patterns of floods. Each of them once took a pooler quadratic time.
 
 use crate::frame::put;
 
-/// Messages that are sent over and over.
+/// A pattern of messages that a flood repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pattern {
     Sync,
-    /// Parse of a new name, and its Close.
+    /// Parse of a new name, then its Close.
     ParseClose,
-    /// Parse of new names for the first half, and then the Close of each.
+    /// Parse of new names for the first half, then the Close of each.
     ParseThenClose,
-    /// A COPY that fails, and the CopyFail that PostgreSQL ignores then.
+    /// A COPY that fails, then the CopyFail that PostgreSQL ignores.
     CopyFail,
     /// EXECUTE of a missing statement by the extended protocol: Parse, Bind, Execute, Sync.
     Execute,
@@ -78,7 +78,7 @@ impl Pattern {
         }
     }
 
-    /// How many messages answer `count` of it.
+    /// Returns the number of messages that answer `count` messages of this pattern.
     pub(crate) fn answers(self, count: u64) -> u64 {
         match self {
             Self::Sync

@@ -1,4 +1,4 @@
-//! A white picture with a title, and how things are drawn on it. Coordinates are pixels.
+//! A white picture with a title, and functions that draw on it. Coordinates are pixels.
 
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
@@ -24,7 +24,7 @@ fn failed(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("cannot draw: {error}")
 }
 
-/// Draws a picture of that size and returns it as SVG.
+/// Draws a picture of this size and returns it as SVG.
 pub(super) fn picture(
     size: (u32, u32),
     title: &str,
@@ -45,7 +45,7 @@ pub(super) fn picture(
 }
 
 impl Canvas<'_> {
-    /// Text whose middle in height is at that point.
+    /// Draws text that is vertically centered at `at`.
     pub(super) fn text(&self, at: (i32, i32), text: &str, size: u32, to: HPos) -> Result<()> {
         let style = TextStyle::from((FONT, size).into_font())
             .color(&BLACK_SOFT)
@@ -75,7 +75,7 @@ impl Canvas<'_> {
         self.area.draw(&Rectangle::new([from, to], color.filled())).map_err(failed)
     }
 
-    /// Which colour is whose, in a line that begins there.
+    /// Draws the legend in one line, from the given point on: the color and label of each side.
     pub(super) fn legend(&self, (mut x, y): (i32, i32), labels: &[String; 3]) -> Result<()> {
         for (label, (_, color)) in labels.iter().zip(SIDES) {
             self.dot((x, y), color)?;

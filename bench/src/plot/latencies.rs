@@ -1,5 +1,5 @@
-//! Latencies against a real PostgreSQL: p50, p99 and p99.9 of each side on one logarithmic scale, for
-//! the rows with a fixed rate and the one in saturation.
+//! Latencies against a real PostgreSQL: p50, p99 and p99.9 of each side on one logarithmic scale,
+//! for the rows with a fixed rate and the one in saturation.
 
 use anyhow::Result;
 use plotters::style::text_anchor::HPos;
@@ -13,10 +13,10 @@ const WIDTH: i32 = 500;
 const LINE_HEIGHT: i32 = 18;
 const TOP: i32 = 112;
 const QUANTILES: [(&str, &str); 3] = [("p50_ms", "p50"), ("p99_ms", "p99"), ("p999_ms", "p99.9")];
-/// The scale, in powers of ten of a millisecond.
+/// The range of the scale, as powers of ten of a millisecond.
 const POWERS: std::ops::RangeInclusive<i32> = -1..=3;
 
-/// None where no row of it was measured.
+/// Draws the picture. Returns `None` if none of its rows was measured.
 pub(super) fn draw(real: &Value) -> Result<Option<String>> {
     let is_shown = |row: &&Value| {
         let name = text(row, "row");

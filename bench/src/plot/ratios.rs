@@ -1,4 +1,5 @@
-//! Weir's cost by PgBouncer's, a line for each row of `run`: its median, and how far the pairs scatter.
+//! Weir's cost divided by PgBouncer's, one line for each row of `run`: the median and the range of
+//! the pairs.
 
 use anyhow::Result;
 use plotters::style::text_anchor::HPos;
@@ -12,10 +13,10 @@ const LEFT: i32 = 180;
 const SCALE: i32 = 380;
 const LINE_HEIGHT: i32 = 24;
 const TOP: i32 = 84;
-/// Nothing beyond is drawn.
+/// The largest ratio that is drawn.
 const MOST: f64 = 1.25;
 
-/// None where no row has both poolers.
+/// Draws the picture. Returns `None` if no row has figures of both poolers.
 pub(super) fn draw(bench: &Value) -> Result<Option<String>> {
     let lines: Vec<(String, Vec<f64>)> = rows(bench)?.iter().flat_map(lines_of).collect();
     if lines.is_empty() {
@@ -56,7 +57,7 @@ fn place(ratio: f64) -> i32 {
     LEFT + (ratio.min(MOST) * f64::from(SCALE)) as i32
 }
 
-/// A row may have several figures, each of which is a line. What has not both poolers is none.
+/// Returns one line for each figure of a row. Leaves out the figures that one pooler lacks.
 fn lines_of(row: &Value) -> Vec<(String, Vec<f64>)> {
     let parts = row["ratio"].as_array().map_or(0, Vec::len);
     let name = text(row, "row");

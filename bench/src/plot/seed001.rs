@@ -1,5 +1,5 @@
-//! Seed 001's table: transactions a second through a pooler by those of a direct connection, what the
-//! seed had beside what both poolers have here.
+//! The table of seed 001: transactions per second through a pooler, divided by those of a direct
+//! connection. It shows the figures of seed 001 beside those of both poolers here.
 
 use anyhow::Result;
 use plotters::style::text_anchor::HPos;
@@ -12,12 +12,12 @@ const LEFT: i32 = 150;
 const SCALE: i32 = 360;
 const BAR: i32 = 13;
 const TOP: i32 = 100;
-/// The seed has the grey of a direct connection, which is the whole here.
+/// Seed 001 gets the grey of the direct connection, which is the unit here and has no bar.
 const KEYS: [&str; 3] = ["seed", "pgbouncer", "weir"];
-/// Nothing beyond is drawn.
+/// The largest ratio that is drawn.
 const MOST: f64 = 1.5;
 
-/// None where no row of it was measured.
+/// Draws the picture. Returns `None` if none of its rows was measured.
 pub(super) fn draw(real: &Value) -> Result<Option<String>> {
     let rows: Vec<_> = rows(real)?.iter().filter(|row| row["by_direct"].is_object()).collect();
     if rows.is_empty() {
@@ -49,7 +49,7 @@ fn place(ratio: f64) -> i32 {
     LEFT + (ratio.min(MOST) * f64::from(SCALE)) as i32
 }
 
-/// `seed001-tls-10`: what that is in words.
+/// Returns the title of a row such as `seed001-tls-10`.
 fn title_of(name: &str) -> String {
     let what = name.strip_prefix("seed001-").unwrap_or(name);
     match what.strip_prefix("tls-") {

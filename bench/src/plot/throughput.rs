@@ -1,5 +1,5 @@
-//! Transactions a second against a real PostgreSQL, three bars for each row of `real`. Rows differ by
-//! orders of magnitude, so the longest of each row is the whole width.
+//! Transactions per second against a real PostgreSQL, three bars for each row of `real`. Rows
+//! differ by orders of magnitude, so the longest bar of each row has the whole width.
 
 use anyhow::Result;
 use plotters::style::text_anchor::HPos;
@@ -14,10 +14,11 @@ const WIDTH: i32 = 440;
 const BAR: i32 = 13;
 const TOP: i32 = 92;
 
-/// None where no row of it was measured.
+/// Draws the picture. Returns `None` if none of its rows was measured.
 pub(super) fn draw(real: &Value) -> Result<Option<String>> {
-    // At a fixed rate everybody has the same, and seed 001 has a picture of its own. A fleet's
-    // throughput is not what those rows are about, and a copy is no transaction like the others.
+    // At a fixed rate all sides have the same throughput, and seed 001 has a picture of its own.
+    // The fleet rows are not about throughput, and a copy is not comparable with other
+    // transactions.
     let others = ["latency-", "seed001-", "fleet-", "copy-"];
     let is_shown = |row: &&Value| !others.iter().any(|other| text(row, "row").starts_with(other));
     let rows: Vec<_> = rows(real)?.iter().filter(is_shown).collect();

@@ -1,4 +1,4 @@
-//! A PostgreSQL of the benchmark's own, in the workplace; ended when dropped.
+//! A PostgreSQL server of the benchmark's own, in the workplace. It is ended when dropped.
 
 use std::fs;
 use std::net::TcpListener;
@@ -15,10 +15,11 @@ use crate::run::{Key, Setting, Tls, Workplace};
 use crate::socket::Address;
 
 const START_MAX: Duration = Duration::from_secs(60);
-/// Connections besides those of the clients: a pooler's servers, who looks on, those reserved.
+/// Connections besides those of the clients: a pooler's servers, the benchmark's own queries,
+/// reserved ones.
 const OTHERS: usize = 100;
 
-/// No sync with the disk: it is the poolers that are compared, and a disk has moods.
+/// fsync is off: the poolers are compared, and the speed of a disk varies.
 const SETTINGS: &str = "\
 listen_addresses = '127.0.0.1'
 shared_buffers = 256MB
@@ -85,7 +86,7 @@ impl Cluster {
         Address::Tcp(([127, 0, 0, 1], self.port).into())
     }
 
-    /// Its unix socket.
+    /// Returns the address of its unix socket.
     pub(super) fn socket(&self) -> Address {
         Address::Unix(self.folder.join(format!(".s.PGSQL.{}", self.port)))
     }
@@ -94,7 +95,7 @@ impl Cluster {
         Place::at(self.port)
     }
 
-    /// What a query by the superuser gives, as bare text.
+    /// Runs a query as the superuser and returns the result as bare text.
     pub(super) fn sql(&self, database: &str, sql: &str) -> Result<String> {
         let mut psql = Command::new(program("psql")?);
         self.place().lead(&mut psql);
@@ -102,7 +103,8 @@ impl Cluster {
         Ok(output(&mut psql)?.trim().to_owned())
     }
 
-    /// Its processes but the first: one for each connection, and its own.
+    /// Returns the child processes of the postmaster: one for each connection, and PostgreSQL's
+    /// own.
     pub(super) fn processes(&self) -> Result<Vec<u32>> {
         process::children(self.server.id())
     }
@@ -127,7 +129,8 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // SIGINT ends it without waiting for clients. Whether it is heard shows in the waiting.
+        // SIGINT ends the server without waiting for clients. If it cannot be sent, the server is
+        // killed.
         let pid = self.server.id().to_string();
         let asked = Command::new("kill").args(["-s", "INT", &pid]).status();
         if !asked.is_ok_and(|status| status.success()) {

@@ -1,4 +1,5 @@
-//! What puts the load on, as a process of its own, and what it says of a run.
+//! The program that generates the load, which runs as a process of its own, and the figures that it
+//! reports.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -16,18 +17,18 @@ use super::cluster::program;
 use crate::run::Setting;
 use crate::socket::Address;
 
-/// Until all clients of a run are logged in.
+/// The maximum time until all clients of a run are logged in.
 const LOGINS_MAX: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Generator {
     /// `weir bench`.
     Weir,
-    /// PostgreSQL's.
+    /// PostgreSQL's `pgbench`.
     Pgbench,
 }
 
-/// Where clients connect: a port of 127.0.0.1, as whom and to which database.
+/// The port of 127.0.0.1, the user and the database with which clients connect.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) port: u16,
@@ -47,7 +48,7 @@ impl Place {
         }
     }
 
-    /// The other database there, as its own user.
+    /// Returns the other database at the same port, with its own user.
     pub(super) fn other(self) -> Self {
         Self { user: Setting::OTHER, database: Setting::OTHER, ..self }
     }
@@ -62,7 +63,7 @@ impl Place {
     }
 }
 
-/// What one run gave. Latencies are in milliseconds; pgbench has their mean only.
+/// The figures of one run. Latencies are in milliseconds; pgbench reports only their mean.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Figures {
     pub(super) transactions: f64,
@@ -72,13 +73,14 @@ pub(super) struct Figures {
     pub(super) p99: Option<f64>,
     pub(super) p999: Option<f64>,
     pub(super) max: Option<f64>,
-    /// All latencies, to be put together with those of other runs.
+    /// A histogram of all latencies, which can be added to those of other runs.
     pub(super) latencies: Option<Histogram>,
-    /// Transactions of the client that had the fewest, by those of the one that had the most.
+    /// Transactions of the client that had the fewest, divided by those of the client that had the
+    /// most.
     pub(super) evenness: Option<f64>,
 }
 
-/// Makes the tables.
+/// Creates and fills pgbench's tables.
 pub(super) fn initialise(weir: &Path, place: &Place, scale: u32) -> Result<()> {
     let mut command = Command::new(weir);
     command.args(["bench", "-i", "-q", "-s", &scale.to_string()]);
@@ -86,50 +88,53 @@ pub(super) fn initialise(weir: &Path, place: &Place, scale: u32) -> Result<()> {
     output(&mut command).map(drop)
 }
 
-/// A run to be: who asks what, where and for how long.
+/// The parameters of a run.
 #[derive(Debug)]
 pub(super) struct Load<'a> {
     pub(super) generator: Generator,
     pub(super) weir: &'a Path,
-    /// Its figures are written there.
+    /// The file to which the generator writes its figures.
     pub(super) json: PathBuf,
     pub(super) place: Place,
     pub(super) clients: usize,
-    /// pgbench's options, as `weir bench` takes them, too.
+    /// pgbench's options, which `weir bench` understands as well.
     pub(super) options: &'a [&'a str],
-    /// A script in place of a built-in one.
+    /// A script that replaces the built-in one.
     pub(super) script: Option<PathBuf>,
-    /// Transactions a second; without it as many as there can be.
+    /// Transactions per second; `None` for as many as possible.
     pub(super) rate: Option<u32>,
     pub(super) tls: bool,
     pub(super) seconds: u32,
 }
 
 impl Load<'_> {
-    /// Runs it to its end.
+    /// Runs the generator to its end.
     pub(super) fn run(&self) -> Result<Figures> {
         self.figures(&output(&mut self.command()?)?)
     }
 
-    /// Runs it to its end; `heed` hears each second while it is at work how many transactions a second
-    /// were done in the last one.
-    pub(super) fn run_heeded(&self, mut heed: impl FnMut(f64) -> Result<()>) -> Result<Figures> {
+    /// Runs the generator to its end. Calls `on_progress` once a second with the transactions per second
+    /// of the last second.
+    pub(super) fn run_with_progress(
+        &self,
+        mut on_progress: impl FnMut(f64) -> Result<()>,
+    ) -> Result<Figures> {
         let mut command = self.command()?;
         command.args(["-P", "1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
-        let told = child.stderr.take().context("a pipe was asked for")?;
-        let (mut heeded, mut all) = (Ok(()), String::new());
-        for line in BufReader::new(told).lines().map_while(Result::ok) {
+        let messages = child.stderr.take().context("a pipe was asked for")?;
+        let (mut reported, mut all) = (Ok(()), String::new());
+        for line in BufReader::new(messages).lines().map_while(Result::ok) {
             let tps = progress_of(&line, self.seconds);
-            if let (Some(tps), true) = (tps, heeded.is_ok()) {
-                heeded = heed(tps);
+            if let (Some(tps), true) = (tps, reported.is_ok()) {
+                reported = on_progress(tps);
             }
             all += &(line + "\n");
         }
         let output = child.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stdout);
         ensure!(output.status.success(), "{command:?}: {}\n{said}{all}", output.status);
-        heeded?;
+        reported?;
         self.figures(&said)
     }
 
@@ -140,34 +145,36 @@ impl Load<'_> {
         }
     }
 
-    /// Begins it and returns when its clients are at work, for what is to be done meanwhile.
-    /// For `weir bench` only.
+    /// Starts `weir bench` and returns when its clients are at work, so that the caller can do
+    /// something meanwhile. It does not support pgbench.
     pub(super) fn begin(&self) -> Result<Running> {
         let mut command = self.command()?;
         command.args(["-P", "1"]).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
-        let told = child.stderr.take().context("a pipe was asked for")?;
+        let messages = child.stderr.take().context("a pipe was asked for")?;
         let (at_work, heard) = mpsc::channel();
         let listener = thread::spawn(move || {
-            let mut told = BufReader::new(told);
+            let mut messages = BufReader::new(messages);
             let mut all = String::new();
-            while told.read_line(&mut all).is_ok_and(|length| length > 0) {
+            while messages.read_line(&mut all).is_ok_and(|length| length > 0) {
                 if all.contains("progress: ") {
-                    // Who no longer listens has no use for it.
+                    // An error means that the receiver has given up waiting.
                     let _ = at_work.send(());
                     break;
                 }
             }
             let mut rest = Vec::new();
-            let _ = told.read_to_end(&mut rest);
+            let _ = messages.read_to_end(&mut rest);
             all + &String::from_utf8_lossy(&rest)
         });
         let running = Running { child, listener: Some(listener), json: self.json.clone() };
         match heard.recv_timeout(LOGINS_MAX) {
             Ok(()) => Ok(running),
             Err(error) => match running.stop() {
-                told if told.is_empty() => Err(error).context("its clients do not get to work"),
-                told => bail!("{told}"),
+                messages if messages.is_empty() => {
+                    Err(error).context("its clients do not get to work")
+                }
+                messages => bail!("{messages}"),
             },
         }
     }
@@ -185,7 +192,7 @@ impl Load<'_> {
         command.args(["-T", &self.seconds.to_string()]);
         if let Some(script) = &self.script {
             command.arg("-f").arg(script);
-            // Without a built-in script nobody looks how large the tables are.
+            // pgbench looks at the size of the tables only for its built-in scripts.
             command.args(["-s", "1"]);
         }
         if let Some(rate) = self.rate {
@@ -197,7 +204,7 @@ impl Load<'_> {
     }
 }
 
-/// A run of `weir bench` that goes on by itself; ended when dropped.
+/// A run of `weir bench` in the background. It is ended when dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
@@ -210,35 +217,35 @@ impl Running {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the run.
     pub(super) fn finish(mut self) -> Result<Figures> {
-        let told = self.told();
+        let messages = self.messages();
         let status = self.child.wait()?;
-        ensure!(status.success(), "weir bench: {status}\n{told}");
+        ensure!(status.success(), "weir bench: {status}\n{messages}");
         read_figures(&self.json)
     }
 
-    /// Ends it before its time; what it has told.
+    /// Ends the run early and returns its messages.
     fn stop(mut self) -> String {
         let _ = self.child.kill();
-        self.told()
+        self.messages()
     }
 
-    /// All it tells until its end.
-    fn told(&mut self) -> String {
+    /// Returns all messages of the run, once it has ended.
+    fn messages(&mut self) -> String {
         self.listener.take().and_then(|listener| listener.join().ok()).unwrap_or_default()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already; either way it is gone afterwards.
+        // It may have ended already; then killing it fails, which does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs a program to its end and returns what it says.
+/// Runs a program to its end and returns its standard output.
 pub(super) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -247,7 +254,8 @@ pub(super) fn output(command: &mut Command) -> Result<String> {
     Ok(said)
 }
 
-/// Transactions a second by a line of progress, unless it is that of the run's end.
+/// Returns the transactions per second in a line of progress, unless the line is that of the run's
+/// end.
 fn progress_of(line: &str, seconds: u32) -> Option<f64> {
     let (when, rest) = line.strip_prefix("progress: ")?.split_once(" s, ")?;
     let is_end = when.parse::<f64>().ok()? > f64::from(seconds) - 0.5;
@@ -304,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_is_heeded_until_the_run_ends() {
+    fn progress_is_reported_until_the_run_ends() {
         let line =
             |when| format!("progress: {when} s, 2861.5 tps, lat 0.349 ms stddev 0.100, 0 failed");
         assert_eq!(progress_of(&line("9.0"), 10), Some(2861.5));

@@ -1,6 +1,6 @@
-//! The pooler's CPU time for a transaction while the load is on: from the generator's first line of
-//! progress to its last, one a second. So neither logins nor goodbyes are in it, of which there may be
-//! thousands, unless each transaction has its own.
+//! Measures the pooler's CPU time for a transaction while the load is on: from the generator's
+//! first line of progress to its last, one a second. This excludes logins and logouts, of which
+//! there may be thousands, unless each transaction has its own.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::stage::Stage;
 #[derive(Debug)]
 pub(super) struct Meter<'a> {
     stage: &'a Stage,
-    /// When a line came last, and the pooler's CPU time until then.
+    /// The time of the last line, and the pooler's CPU time until then in nanoseconds.
     last: Option<(Instant, u64)>,
     transactions: f64,
     spent_ns: u64,
@@ -22,7 +22,7 @@ impl<'a> Meter<'a> {
         Self { stage, last: None, transactions: 0.0, spent_ns: 0 }
     }
 
-    /// A line of progress has come: so many transactions a second since the one before.
+    /// Notes a line of progress, which reports the transactions per second since the previous line.
     pub(super) fn note(&mut self, tps: f64) -> Result<()> {
         if let Some(cpu_ns) = self.stage.cpu_ns()? {
             self.read(Instant::now(), cpu_ns, tps);
@@ -37,7 +37,8 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Microseconds; none where there is no pooler, and if the run was too short for two lines.
+    /// Returns microseconds per transaction. Returns `None` without a pooler, or if the run was too
+    /// short for two lines.
     pub(super) fn cpu_us(&self) -> Option<f64> {
         (self.transactions > 0.0).then(|| self.spent_ns as f64 / 1e3 / self.transactions)
     }

@@ -1,4 +1,4 @@
-//! The tables of `weir-bench real`, and the JSON with every measurement behind them.
+//! The tables of `weir-bench real`, and the JSON with every measurement.
 
 mod line;
 
@@ -23,7 +23,7 @@ pub(super) struct Sample {
     /// The pooler's CPU time for a transaction, in microseconds.
     pub(super) cpu_us: Option<f64>,
     pub(super) facts: Facts,
-    /// What is no figure.
+    /// Lines of text that are shown with the figures.
     pub(super) notes: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ impl Report {
         }
     }
 
-    /// What is added from now on is of this row.
+    /// Begins a row. Later calls of `add` add to this row.
     pub(super) fn begin(&mut self, row: &'static Row) {
         self.lines.push(Line::new(row, self.fleet, self.direct_max));
     }
@@ -105,7 +105,7 @@ impl Report {
         text
     }
 
-    /// The row of few clients that this one is compared with, if it was measured.
+    /// Returns the row with few clients that this one is compared with, if it was measured.
     fn few_beside(&self, line: &Line) -> Option<&Line> {
         self.lines.iter().find(|few| line.few() == Some(few.name()) && line.name() != few.name())
     }

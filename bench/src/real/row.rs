@@ -1,4 +1,4 @@
-//! The rows against a real PostgreSQL: what is measured under which name.
+//! The rows against a real PostgreSQL: their names and what they measure.
 
 use std::fmt;
 
@@ -8,89 +8,90 @@ use super::scene::Way;
 use crate::named::{self, Named};
 use crate::run::{Key, Setting, Tls, Workers};
 
-/// Servers of a pooler are 20: most rows have more clients than that, as those who use one do.
+/// The default number of clients. It exceeds the 20 servers of a pooler, as in most installations.
 const CLIENTS: usize = 50;
-/// What is rare, or slow, takes so many seconds to show.
+/// The minimum time of a measurement, in seconds, for rows about rare or slow events.
 const SECONDS_MIN: u32 = 10;
 
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) scene: Scene,
-    /// pgbench's options for it, as `weir bench` takes them, too.
+    /// pgbench's options, which `weir bench` understands as well.
     pub(super) options: &'static [&'static str],
-    /// A script in place of a built-in one.
+    /// A script that replaces the built-in one.
     pub(super) script: Option<&'static str>,
-    /// As many as --fleet says if none are told.
+    /// The number of clients, or `None` for that of --fleet.
     clients: Option<usize>,
-    /// Of a pooler's.
+    /// The size of a pooler's pool.
     pub(super) servers: u32,
-    /// Transactions a second; without it as many as there can be.
+    /// Transactions per second; `None` for as many as possible.
     pub(super) rate: Option<u32>,
     pub(super) tls: Tls,
-    /// The poolers reach the server by its unix socket.
+    /// True if the poolers connect to PostgreSQL through its unix socket.
     pub(super) unix: bool,
     /// Of Weir's.
     pub(super) workers: Workers,
     pub(super) beside: Beside,
-    /// Measured only when it is named.
+    /// True if the row is measured only when it is named.
     is_extra: bool,
     what: &'static str,
 }
 
-/// What happens besides the load.
+/// The scene of a measurement: an activity besides the load, or in place of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scene {
     Nothing,
-    /// All servers but one are held by clients that sit in a transaction.
+    /// All servers but one are held by clients that idle in a transaction.
     Held,
-    /// One more client, in the same pool.
+    /// One more client works in the same pool.
     Among,
-    /// One more client, of another user and database.
+    /// One more client works as another user in another database.
     Apart,
-    /// The kernel's tables for the memory of all backends are looked at.
+    /// The size of the page tables of all backend processes is measured.
     Pages,
-    /// Where PostgreSQL's time goes is looked at.
+    /// PostgreSQL's CPU time is profiled.
     Profile,
-    /// In place of the load: a large table is copied.
+    /// A large table is copied in place of the load.
     Copy(Way),
 }
 
 impl Scene {
-    /// Can any generator put its load on? Those of the others are for `weir bench`.
+    /// Returns whether any generator can do this scene. The other scenes need `weir bench`.
     pub(super) fn is_for_any_generator(self) -> bool {
         matches!(self, Self::Nothing | Self::Copy(_))
     }
 }
 
-/// What a pooler's figures are compared with besides the other's.
+/// The second comparison of a pooler's figures, besides that with the other pooler.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Beside {
     Nothing,
-    /// Transactions a second by those of a direct connection, which seed 001 had so many of.
+    /// Compares transactions per second with a direct connection. `seed` is the ratio that seed 001
+    /// had.
     Direct {
         seed: f64,
     },
-    /// Transactions a second by those of that row, which has few clients.
+    /// Compares transactions per second with those of `row`, which has few clients.
     Few {
         row: &'static str,
         least: f64,
     },
-    /// The median latency, which is to be so many milliseconds longer at most.
+    /// Compares the median latency. It may be longer by `more_max` milliseconds at most.
     Latency {
         more_max: f64,
     },
 }
 
-/// A thousand rows of a hundred bytes each.
+/// Reads a thousand rows of a hundred bytes each.
 const THOUSAND_ROWS: &str = "\\set first random(1, 100000 * :scale - 999)\n\
      SELECT * FROM pgbench_accounts WHERE aid BETWEEN :first AND :first + 999;\n";
-/// Nothing that needs tables.
+/// A query that needs no tables.
 pub(super) const ONE: &str = "SELECT 1;\n";
-/// Servers are busy with it, and no processor is.
+/// Keeps servers busy, but no processor.
 const ASLEEP: &str = "SELECT pg_sleep(0.02);\n";
-/// The first row of each page of the accounts, by its place: a scan of the whole table would go round
-/// in a few buffers.
+/// Reads the first row of each page of the accounts by its position. A sequential scan of the whole
+/// table would use only a few buffers.
 const EVERY_PAGE: &str = "SELECT sum(abalance) FROM pgbench_accounts WHERE ctid = ANY (ARRAY( \
      SELECT format('(%s,1)', page)::tid FROM generate_series(0, pg_relation_size('pgbench_accounts') \
      / current_setting('block_size')::int - 1) AS page));\n";
@@ -113,7 +114,7 @@ const fn row(name: &'static str, options: &'static [&'static str], what: &'stati
     }
 }
 
-/// What a pooler is for: so many clients that few of them can be served at once.
+/// A row with so many clients that a pooler can serve only few of them at once.
 const fn many(
     name: &'static str,
     options: &'static [&'static str],
@@ -129,7 +130,7 @@ const fn many(
     }
 }
 
-/// A line of seed 001's table: as many servers as two proxies with pools of four have.
+/// A row of seed 001's table. It has as many servers as two proxies with pools of four.
 const fn seed001(name: &'static str, clients: usize, seed: f64) -> Row {
     Row {
         clients: Some(clients),
@@ -140,7 +141,7 @@ const fn seed001(name: &'static str, clients: usize, seed: f64) -> Row {
     }
 }
 
-/// Few clients, so that the pooler is seldom busy and is woken for nearly all that arrives.
+/// A row with ten clients, so that the pooler is seldom busy and wakes up for nearly every message.
 const fn ten(
     name: &'static str,
     options: &'static [&'static str],
@@ -156,7 +157,7 @@ const fn ten(
     }
 }
 
-/// The same over TLS.
+/// A row of seed 001's table, over TLS.
 const fn seed001_tls(name: &'static str, clients: usize, seed: f64) -> Row {
     Row { tls: SECURED, what: "8 servers, one select over TLS", ..seed001(name, clients, seed) }
 }
@@ -238,12 +239,13 @@ impl Row {
         self.options.contains(&"prepared")
     }
 
-    /// How many there are, where a fleet is that large.
+    /// Returns the number of clients, which is `fleet` if the row does not define it.
     pub(super) fn clients(&self, fleet: usize) -> usize {
         self.clients.unwrap_or(fleet)
     }
 
-    /// Its name and what it is, with so many clients, or as many as there may be.
+    /// Returns the row's name and description. Without `clients`, it says that --fleet defines
+    /// their number.
     pub(super) fn title(&self, clients: Option<usize>) -> String {
         let clients = match clients {
             Some(1) => "1 client".to_owned(),
@@ -254,7 +256,7 @@ impl Row {
         format!("{:<23} {clients}, {}{rate}", self.name, self.what)
     }
 
-    /// How long it is measured, if so long is asked for.
+    /// Returns the seconds of a measurement, if `asked` seconds are wanted.
     pub(super) fn seconds(&self, asked: u32) -> u32 {
         if self.rate.is_some() || !self.scene.is_for_any_generator() {
             return asked.max(SECONDS_MIN);
@@ -262,7 +264,7 @@ impl Row {
         asked
     }
 
-    /// It is about pools, so that a direct connection has nothing to show.
+    /// Returns whether the row is about pools, so that a direct connection cannot be measured.
     pub(super) fn needs_pool(&self) -> bool {
         matches!(self.scene, Scene::Held | Scene::Among | Scene::Apart)
     }
@@ -280,7 +282,7 @@ impl Named for Row {
     }
 }
 
-/// The rows of the given names, or all that are not extra.
+/// Returns the rows with the given names, or all that are not extra.
 pub(super) fn select(names: &[String]) -> Result<Vec<&'static Row>> {
     if names.is_empty() {
         return Ok(ROWS.iter().filter(|row| !row.is_extra).collect());

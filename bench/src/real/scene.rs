@@ -1,5 +1,5 @@
-//! What is done with a stage to measure a row: the load alone, or with something beside it. Apart from
-//! the load's own figures a scene finds facts, each with the bound it is to keep, if there is one.
+//! Runs a row's scene on a stage: the load alone, or with another activity. Besides the load's own
+//! figures, a scene finds facts. A fact may have a goal.
 
 mod copy;
 mod lone;
@@ -21,7 +21,7 @@ use super::{Rig, Side};
 use crate::run::{Setting, Tls};
 pub(super) use copy::Way;
 
-/// What was measured besides, as a line of the report.
+/// A kind of additional result, which is a line of the report.
 #[derive(Debug, PartialEq)]
 pub(super) struct Fact {
     pub(super) key: &'static str,
@@ -52,12 +52,12 @@ static LONGEST: Fact = fact("longest_by_share", "longest wait by the mean share"
 static EVENNESS: Fact =
     bound("fewest_by_most", "transactions of a client, fewest by most", Goal::AtLeast(0.8));
 
-/// Until clients that hold servers have got them.
+/// The maximum time until the clients that hold servers have got them.
 const HOLD_MAX: Duration = Duration::from_secs(30);
-/// Sits in a transaction for longer than any run.
+/// Idles in a transaction for longer than any run.
 const HOLD: &str = "BEGIN;\n\\sleep 86400 s\nROLLBACK;\n";
 
-/// One measurement; none where a side has not what the row needs.
+/// Takes one measurement. Returns `None` if the side cannot do the row.
 pub(super) fn play(rig: &Rig<'_>, row: &Row, side: Side) -> Result<Option<Sample>> {
     let Some(mut stage) = Stage::set(rig, row, side, row.servers)? else { return Ok(None) };
     let actor = Actor { rig, row };
@@ -83,7 +83,7 @@ impl Actor<'_> {
         self.row.seconds(self.rig.options.seconds)
     }
 
-    /// The row's load, at that place.
+    /// Returns the row's load on `place`.
     fn load(&self, place: Place) -> Result<Load<'_>> {
         let script = self.row.script.map(|text| self.script("script.sql", text)).transpose()?;
         Ok(Load {
@@ -108,11 +108,11 @@ impl Actor<'_> {
 
     fn alone(&self, stage: &Stage) -> Result<Sample> {
         let mut meter = Meter::new(stage);
-        let figures = self.load(stage.place)?.run_heeded(|tps| meter.note(tps))?;
+        let figures = self.load(stage.place)?.run_with_progress(|tps| meter.note(tps))?;
         Ok(Sample::new(figures, meter.cpu_us()))
     }
 
-    /// All servers of the pool but one are held; then another pool, of one server, is measured.
+    /// Lets clients hold all servers of the pool but one, then measures another pool of one server.
     fn held(&self, stage: &Stage, side: Side) -> Result<Sample> {
         let holders = self.row.servers - 1;
         let hold = Load {
@@ -150,7 +150,7 @@ impl Actor<'_> {
     }
 }
 
-/// The share of one among so many who take turns, in milliseconds.
+/// Returns the time of one turn of each client, in milliseconds, if `clients` take equal turns.
 fn share_ms(clients: usize, figures: &Figures) -> f64 {
     clients as f64 / figures.tps * 1e3
 }

@@ -1,4 +1,4 @@
-//! Where a row is played: at PostgreSQL itself, or at a pooler that is started before it.
+//! The connection point for a row's load: PostgreSQL itself, or a pooler started for the row.
 
 use anyhow::{Error, Result};
 
@@ -15,7 +15,8 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// None where a side has not what the row needs. A pooler has so many servers for a pool.
+    /// Prepares the side's stage, with `servers` per pool. Returns `None` if the side cannot do the
+    /// row.
     pub(super) fn set(rig: &Rig<'_>, row: &Row, side: Side, servers: u32) -> Result<Option<Self>> {
         let clients = row.clients(rig.options.fleet);
         let binary = match side {
@@ -38,7 +39,7 @@ impl Stage {
             other: true,
             reports: false,
             servers,
-            // And the few that come besides.
+            // Adds room for the few other clients.
             clients_max: (clients + 100).max(Setting::CLIENTS_MAX),
             workers: row.workers,
             cores: None,
@@ -48,7 +49,7 @@ impl Stage {
         Ok(Some(Self { place: Place::of(&pooler.address)?, pooler: Some(pooler) }))
     }
 
-    /// One at which nobody is.
+    /// Returns a stage without a server behind it.
     #[cfg(test)]
     pub(super) fn without_pooler() -> Self {
         Self { place: Place::at(0), pooler: None }
@@ -58,14 +59,14 @@ impl Stage {
         self.pooler.is_some()
     }
 
-    /// The pooler's until now.
+    /// Returns the CPU time that the pooler has used, in nanoseconds.
     pub(super) fn cpu_ns(&self) -> Result<Option<u64>> {
         let Some(pooler) = &self.pooler else { return Ok(None) };
         let used = Threads::of(pooler.pid())?.since(&Threads::default());
         Ok(Some(used.cpu.run_ns))
     }
 
-    /// Adds to an error what the pooler has to say.
+    /// Adds the pooler's log to an error.
     pub(super) fn explain(&mut self, error: Error) -> Error {
         match &mut self.pooler {
             Some(pooler) => pooler.explain(&error),

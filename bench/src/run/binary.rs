@@ -1,4 +1,4 @@
-//! A pooler's program: PgBouncer, Weir, or the relay that both are more than.
+//! A pooler's program: PgBouncer, Weir, or one of the relays, which are the lower bound.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -11,15 +11,15 @@ use anyhow::{Context, Result};
 use super::pooler::{Setting, Workplace};
 use crate::socket::Address;
 
-/// Whose program it is.
+/// The kind of a pooler's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Make {
-    /// Its release.
+    /// PgBouncer, with its major and minor version.
     PgBouncer(u32, u32),
     Weir,
     /// This program's own [`crate::relay`].
     Relay,
-    /// The same by io_uring.
+    /// The relay with io_uring, [`crate::relay`] with `--ring`.
     Ring,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Binary {
     pub(super) make: Make,
 }
 
-/// Those that are measured.
+/// All programs that the benchmark can measure.
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(crate) pgbouncer: Binary,
@@ -42,7 +42,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// PgBouncer is looked for if it is not told where it is.
+    /// Finds the programs. Without `pgbouncer`, searches for PgBouncer in the usual places.
     pub(crate) fn find(
         workplace: &Workplace,
         weir: &Path,
@@ -83,7 +83,8 @@ impl Binary {
         Ok(Self { path, label: first.to_owned(), make })
     }
 
-    /// Whether named prepared statements work in transaction mode; PgBouncer's do from 1.21 on.
+    /// Returns whether named prepared statements work in transaction mode. PgBouncer supports them
+    /// from 1.21 on.
     pub(crate) fn prepares_statements(&self) -> bool {
         match self.make {
             Make::PgBouncer(major, minor) => (major, minor) >= (1, 21),
@@ -92,7 +93,7 @@ impl Binary {
         }
     }
 
-    /// What it is started with. The relays read no file.
+    /// Returns the program's arguments. The relays do not read a configuration file.
     pub(super) fn arguments(
         &self,
         setting: &Setting,
@@ -112,11 +113,11 @@ impl Binary {
     }
 }
 
-/// As root it is copied to where the user it will run as can reach it: the folder it was built in may
-/// be closed to others.
+/// As root, copies the program to a folder that the pooler's user can read: the build folder may be
+/// closed to other users.
 fn within_reach(workplace: &Workplace, program: &Path) -> Result<PathBuf> {
     if !workplace.is_for_another() {
-        // It is started in another folder.
+        // The program is started in another folder, so its path must be absolute.
         return program.canonicalize().with_context(|| program.display().to_string());
     }
     let copy = workplace.vacant("pooler")?;
@@ -125,8 +126,8 @@ fn within_reach(workplace: &Workplace, program: &Path) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// `PgBouncer 1.18.0` and what may follow.
-/// Weir names the PgBouncer that it equals, and its own version in parentheses.
+/// Parses a version line: `PgBouncer 1.18.0`, possibly with more text. Weir names the PgBouncer
+/// version that it is compatible with, and its own version in parentheses.
 fn parse_version(line: &str) -> Option<Make> {
     let release = line.strip_prefix("PgBouncer ")?;
     if release.contains("(Weir ") {

@@ -1,4 +1,5 @@
-//! Flame graphs of the poolers under the load of a row. Nothing is measured: to be sampled takes time.
+//! Flame graphs of the poolers under the load of a row. Nothing is measured, since sampling takes
+//! CPU time.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,31 +14,32 @@ use super::{Programs, Workplace};
 use crate::flame::{self, Recorder};
 use crate::sys;
 
-/// The load goes on for so much longer than it is looked at, and begins sooner.
+/// The load begins earlier than the sampling, and goes on for longer than it, by this time in
+/// total.
 const BESIDES: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(crate) struct FlameOptions {
-    /// The row whose load it is; see `run --list`
+    /// The row that defines the load; see `run --list`
     #[arg(value_name = "ROW")]
     row: String,
-    /// How long each pooler is looked at
+    /// Seconds for which each pooler is sampled
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
     /// Weir's program
     #[arg(long, value_name = "PATH", default_value = "target/release/weir")]
     weir: PathBuf,
-    /// PgBouncer's program, looked for in the usual places when not given
+    /// PgBouncer's program; searched for in the usual places if not given
     #[arg(long, value_name = "PATH")]
     pgbouncer: Option<PathBuf>,
-    /// The folder of the pictures
+    /// The folder for the pictures
     #[arg(long, value_name = "FOLDER", default_value = "docs/plots")]
     to: PathBuf,
 }
 
 /// # Errors
 ///
-/// When a pooler cannot be started or fails under the load, or perf may not look at it.
+/// When a pooler cannot be started or fails under the load, or perf has no permission to sample it.
 pub(crate) fn run(options: &FlameOptions) -> Result<()> {
     let row = row::select(std::slice::from_ref(&options.row))?[0];
     let lasts = matches!(row.job, Job::Query { .. } | Job::Login { .. } | Job::Bulk { .. });

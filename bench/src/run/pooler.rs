@@ -1,6 +1,6 @@
-//! The pooler under test: its program, its configuration, its process. Both poolers are given the
-//! very same `pgbouncer.ini`, but for what only Weir knows: how many workers it has, by what its clients are
-//! dealt out to them, and that its memory may be looked at.
+//! The pooler under test: its program, its configuration, its process. Both poolers get the same
+//! `pgbouncer.ini`, except for keys that only Weir has: the number of workers, the distribution of
+//! clients to them, and the permission to inspect its memory.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
@@ -23,21 +23,23 @@ use crate::sys;
 
 const START_MAX: Duration = Duration::from_secs(5);
 const ITERATIONS: u32 = 4_096;
-/// What clients are shown, and its key, in the workplace.
+/// The pooler's certificate and its key, as files in the workplace.
 const CERTIFICATE: &str = "certificate.pem";
 const KEY: &str = "key.pem";
-/// As much of the pooler's log as an error shows.
+/// The last lines of the pooler's log, which an error shows.
 const LOG_LINES: usize = 15;
-/// How the names of Weir's workers' threads begin.
+/// The beginning of the names of the threads of Weir's workers.
 const WORKER_THREADS: &str = "weir-worker-";
-/// The port in the name of the canned server's unix socket, which is not a port of anything.
+/// The port in the name of the canned server's unix socket. It is not a TCP port.
 const UNIX_PORT: u16 = 5_432;
 
-/// A temporary folder any user may read: configuration, logs and sockets; gone when dropped.
+/// A temporary folder that any user may read, for configuration, logs and sockets. It is removed
+/// when dropped.
 #[derive(Debug)]
 pub(crate) struct Workplace {
     folder: PathBuf,
-    /// Whom the pooler runs as when we are root, which PgBouncer refuses to be.
+    /// User and group id of the pooler if the benchmark runs as root, which PgBouncer refuses to
+    /// do.
     user: Option<(u32, u32)>,
 }
 
@@ -54,7 +56,8 @@ impl Workplace {
         Ok(Self { folder, user })
     }
 
-    /// Where the canned server's unix socket goes; none is left there from an earlier measurement.
+    /// Returns the path for the canned server's unix socket, and removes the socket of an earlier
+    /// measurement.
     pub(crate) fn server_socket(&self) -> Address {
         let path = self.folder.join(format!(".s.PGSQL.{UNIX_PORT}"));
         // An error means that there was none.
@@ -62,7 +65,7 @@ impl Workplace {
         Address::Unix(path)
     }
 
-    /// A program to be run as whom the pooler is run as.
+    /// Returns a command that runs the program as the pooler's user.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         if let Some((user, group)) = self.user {
@@ -71,7 +74,7 @@ impl Workplace {
         command
     }
 
-    /// A new folder that belongs to that user.
+    /// Creates a folder that belongs to the pooler's user.
     pub(crate) fn own_folder(&self, name: &str) -> Result<PathBuf> {
         let folder = self.file(name);
         fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
@@ -81,30 +84,30 @@ impl Workplace {
         Ok(folder)
     }
 
-    /// Whether what is run there is run as somebody else.
+    /// Returns whether the programs run as another user.
     pub(super) fn is_for_another(&self) -> bool {
         self.user.is_some()
     }
 
-    /// A path in the folder that nothing is at.
+    /// Returns an unused path in the folder.
     pub(super) fn vacant(&self, name: &str) -> Result<PathBuf> {
         let files = fs::read_dir(&self.folder)?.count();
         Ok(self.folder.join(format!("{name}-{files}")))
     }
 
-    /// A path in the folder.
+    /// Returns a path in the folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Writes the certificate that clients are shown, signed by itself, and its key. Who has read
-    /// earlier ones keeps them.
+    /// Writes the pooler's self-signed certificate and its key. A process that has read earlier
+    /// ones keeps them.
     pub(crate) fn certify(&self, tls: Tls) -> Result<Identity> {
         let [certificate, key] = [CERTIFICATE, KEY].map(|name| self.folder.join(name));
         match tls {
             Tls::None => return Ok(Identity { certificate, key }),
             Tls::Fresh(Key::Rsa) => {
-                // The library that makes the others has no RSA keys to give.
+                // The library that makes the other keys cannot generate RSA keys.
                 let output = Command::new("openssl")
                     .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj"])
                     .args(["/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
@@ -131,7 +134,7 @@ impl Workplace {
     }
 }
 
-/// Files that say who one is.
+/// The files of a certificate and its private key.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) certificate: PathBuf,
@@ -140,12 +143,12 @@ pub(crate) struct Identity {
 
 impl Drop for Workplace {
     fn drop(&mut self) {
-        // What cannot be removed stays in the folder for temporary files.
+        // Files that cannot be removed stay in the folder for temporary files.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// User and group id of `postgres`, or of `nobody`.
+/// Returns the user and group id of `postgres`, or of `nobody`.
 fn unprivileged_user(passwd: &str) -> Result<(u32, u32)> {
     let find = |name: &str| {
         let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
@@ -155,7 +158,7 @@ fn unprivileged_user(passwd: &str) -> Result<(u32, u32)> {
     find("postgres").or_else(|| find("nobody")).context("no user postgres or nobody to run as")
 }
 
-/// What differs in a pooler's configuration from row to row.
+/// The part of a pooler's configuration that differs between rows.
 #[derive(Debug)]
 pub(crate) struct Setting {
     pub(crate) unix: bool,
@@ -163,45 +166,45 @@ pub(crate) struct Setting {
     pub(crate) prepared: bool,
     pub(crate) tls: Tls,
     pub(crate) pool_mode: &'static str,
-    /// A second database, with a user of its own.
+    /// True if there is a second database, with a user of its own.
     pub(crate) other: bool,
-    /// The servers report what sessions hold.
+    /// True if the servers report the state of their sessions.
     pub(crate) reports: bool,
     /// `default_pool_size`.
     pub(crate) servers: u32,
     /// `max_client_conn`.
     pub(crate) clients_max: usize,
     pub(crate) workers: Workers,
-    /// Who stands where; anybody anywhere if nothing is said.
+    /// The cores of the pooler and its peers. Without it, they may run on any core.
     pub(crate) cores: Option<Cores>,
 }
 
-/// Weir's; PgBouncer has one.
+/// The number of Weir's workers. PgBouncer has one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Workers {
     One,
-    /// Clients are dealt out to them by this `session_schedule`.
+    /// Two workers, with this `session_schedule`.
     Two(&'static str),
 }
 
-/// Who stands where.
+/// The distribution of cores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cores {
-    /// The pooler's. Its workers are dealt out to them one by one.
+    /// The cores of the pooler. Weir's workers are distributed to them one by one.
     pub(crate) pooler: Vec<usize>,
-    /// The clients' and the canned server's, which are one thread.
+    /// The cores of the clients and the canned server, which share one thread.
     pub(crate) peers: Vec<usize>,
 }
 
 impl Setting {
     pub(crate) const USER: &str = "bench";
     pub(crate) const DATABASE: &str = "bench";
-    /// The servers' database in place of the first, if they report.
+    /// The name of the servers' database if they report the state of their sessions.
     pub(crate) const REPORTING: &str = "reporting";
-    /// The second database and its user.
+    /// The name of the second database and of its user.
     pub(crate) const OTHER: &str = "other";
     pub(crate) const PASSWORD: &str = "a password of the benchmark";
-    /// Where a row does not say otherwise.
+    /// The default values of rows.
     pub(crate) const SERVERS: u32 = 20;
     pub(crate) const CLIENTS_MAX: usize = 6_000;
 
@@ -255,7 +258,7 @@ impl Setting {
             let _ = writeln!(text, "client_tls_key_file = {}", file(KEY).display());
         }
         if make == Make::Weir {
-            // Its memory is to be measured by whoever runs this.
+            // Allows the user who runs the benchmark to inspect Weir's memory.
             text.push_str("core_dumps = 1\n");
             let _ = match self.workers {
                 Workers::One => writeln!(text, "workers = 1"),
@@ -267,8 +270,9 @@ impl Setting {
         text
     }
 
-    /// The users' file: a verifier, not the password, since PgBouncer would derive a verifier from
-    /// a password at every login, and nobody who counts logins keeps passwords there.
+    /// Returns the users' file. It contains a verifier, since PgBouncer would derive a verifier
+    /// from a plain password at every login. Installations with many logins do not store passwords
+    /// there.
     fn users(&self) -> String {
         let verifier = ScramVerifier::from_password(
             Self::PASSWORD.as_bytes(),
@@ -283,7 +287,7 @@ impl Setting {
     }
 }
 
-/// A running pooler; ended when dropped.
+/// A running pooler. It is ended when dropped.
 #[derive(Debug)]
 pub(crate) struct Pooler {
     child: Child,
@@ -292,8 +296,8 @@ pub(crate) struct Pooler {
 }
 
 impl Pooler {
-    /// Starts it, on its cores if it has any, and waits until it accepts connections. From
-    /// then on this thread is on the peers' cores.
+    /// Starts the pooler, on its cores if it has any, and waits until it accepts connections. From
+    /// then on this thread runs on the peers' cores.
     pub(crate) fn start(
         workplace: &Workplace,
         binary: &Binary,
@@ -329,7 +333,7 @@ impl Pooler {
         }
     }
 
-    /// Each worker to one core, where there are several for them.
+    /// Binds each worker to one core, in turn.
     fn deal_out(&self, cores: Option<&Cores>) -> Result<()> {
         let Some(Cores { pooler, .. }) = cores else { return Ok(()) };
         let workers = threads_named(self.pid(), WORKER_THREADS)?;
@@ -343,7 +347,7 @@ impl Pooler {
         self.child.id()
     }
 
-    /// Adds to an error what the pooler itself has to say.
+    /// Adds the pooler's exit status and log to an error.
     pub(crate) fn explain(&mut self, error: &Error) -> Error {
         let ended = match self.child.try_wait() {
             Ok(Some(status)) => format!("the pooler ended with {status}; "),
@@ -370,13 +374,13 @@ impl Pooler {
 
 impl Drop for Pooler {
     fn drop(&mut self) {
-        // It may have ended already; either way it is gone afterwards.
+        // It may have ended already; then killing it fails, which does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
@@ -395,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn only_weir_is_told_of_workers() {
+    fn only_weirs_configuration_has_workers() {
         let setting = Setting {
             unix: true,
             scram: true,

@@ -1,4 +1,4 @@
-//! What `make bench` prints, and the JSON with every measurement behind it.
+//! The output of `make bench`, and the JSON with every measurement.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,7 @@ use super::row::Row;
 use super::sample::Sample;
 use crate::stats::{median, range};
 
-/// All measurements of a row, by its two sides.
+/// All measurements of a row, by side.
 #[derive(Debug)]
 pub(super) struct Line {
     name: &'static str,
@@ -45,7 +45,7 @@ impl Line {
         self.samples[side].iter().map(|sample| sample.figures[part]).collect()
     }
 
-    /// The second side's figure by the first one's, pair by pair.
+    /// Returns the second side's figure divided by the first one's, pair by pair.
     fn ratios(&self, part: usize) -> Vec<f64> {
         let pairs = self.figures(0, part).into_iter().zip(self.figures(1, part));
         pairs.map(|(one, other)| other / one).collect()
@@ -89,7 +89,7 @@ impl Line {
     }
 }
 
-/// Three significant digits, as many as the noise leaves meaning to.
+/// Formats a figure with three significant digits; the noise makes more of them meaningless.
 fn figure(value: Option<f64>) -> String {
     match value {
         None => "n/a".to_owned(),
@@ -105,7 +105,7 @@ fn rate(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.0}"))
 }
 
-/// All rows measured, and how.
+/// All measured rows, and how they were measured.
 #[derive(Debug)]
 pub(super) struct Report {
     head: String,
@@ -131,7 +131,7 @@ impl Report {
         self.lines.push(line);
     }
 
-    /// One table a unit, in the order of the rows.
+    /// Returns one table for each unit, in the order of the rows.
     pub(super) fn to_text(&self) -> String {
         let mut text = format!("{}\nA is {}, B is {}\n", self.head, self.labels[0], self.labels[1]);
         let mut unit = "";
@@ -152,7 +152,7 @@ impl Report {
         text
     }
 
-    /// The share of time the poolers waited for their core is what other work took from them.
+    /// Returns a warning if the poolers waited for their core for too long because of other work.
     fn warning(&self) -> Option<String> {
         let (mut run, mut wait) = (0.0, 0.0);
         let lines = self.lines.iter().filter(|line| !line.waits_by_design);

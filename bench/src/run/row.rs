@@ -1,4 +1,4 @@
-//! The rows of the benchmark: what is measured under which name.
+//! The rows of the benchmark: their names and what they measure.
 
 use std::fmt;
 
@@ -9,64 +9,64 @@ use crate::flood::Pattern;
 use crate::named::{self, Named};
 use crate::traffic::{Protocol, Sessions};
 
-/// One measurement of the benchmark.
+/// A row of the benchmark.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) job: Job,
     pub(super) tls: Tls,
     pub(super) contest: Contest,
-    /// Do the servers report what sessions hold, as with the library?
+    /// True if the servers report the state of their sessions, as with the library.
     pub(super) reports: bool,
-    /// Measured only when named.
+    /// True if the row is measured only when it is named.
     extra: bool,
 }
 
 /// The two sides of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contest {
-    /// PgBouncer and Weir.
+    /// PgBouncer, and Weir.
     Poolers,
-    /// Weir's transaction mode and its auto mode, in which clients have such sessions.
+    /// Weir's transaction mode, and its auto mode, with clients that have such sessions.
     Modes(Sessions),
-    /// Weir with one worker and with two, to which clients are dealt out by this
-    /// `session_schedule`. Apart: each of them on a core of its own, which the peers may have to
-    /// share with them; else both on the pooler's core.
+    /// Weir with one worker, and with two that get their clients by `schedule`. If `apart`, each
+    /// worker has a core of its own, which it may have to share with the peers. Otherwise both
+    /// share the pooler's core.
     Workers { apart: bool, schedule: &'static str },
-    /// A mere relay, and Weir.
+    /// The relay, and Weir.
     Floor,
-    /// PgBouncer, and a mere relay on io_uring.
+    /// PgBouncer, and the relay with io_uring.
     Ring,
 }
 
-/// What the clients do.
+/// The work of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Job {
-    /// Small selects, one after another, by so many clients at once.
+    /// `clients` send one small select after another.
     Query { clients: usize, protocol: Protocol, unix: bool },
-    /// Connect, log in, leave.
+    /// Clients connect, log in and leave.
     Login { scram: bool },
     /// One client reads large results.
     Bulk { row_bytes: usize },
-    /// So many clients do nothing.
+    /// `clients` do nothing.
     Idle { clients: usize },
-    /// Two hundred clients work, and so many come at once.
+    /// 200 clients work, and `coming` more connect at once.
     Storm { coming: usize },
-    /// One client sends far more messages than anybody should, and another one asks meanwhile.
+    /// One client sends many more messages than usual, while another one sends queries.
     Flood(Pattern),
 }
 
-/// How clients secure their connections.
+/// The use of TLS by clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tls {
     None,
-    /// A whole handshake each time, with a certificate for a key of this kind.
+    /// A full handshake each time, with a certificate for a key of this kind.
     Fresh(Key),
-    /// Sessions are taken up again, where the pooler lets them.
+    /// Sessions are resumed if the pooler allows it.
     Resumed,
 }
 
-/// The kind of the key that the pooler's certificate is for.
+/// The kind of key in the pooler's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     /// Elliptic curve P-256.
@@ -95,35 +95,35 @@ const fn auto(name: &'static str, clients: usize, protocol: Protocol, modes: Ses
     Row { contest: Contest::Modes(modes), ..query(name, clients, protocol) }
 }
 
-/// Two hundred clients in so many groups of equal settings.
+/// A row with 200 clients, in groups with equal settings.
 const fn values(name: &'static str, groups: usize, at_work: usize) -> Row {
     auto(name, 200, Protocol::Simple, Sessions { groups, at_work })
 }
 
-/// The same before servers with the library.
+/// A row like [`values`], whose servers have the library `weir`.
 const fn reported(name: &'static str, groups: usize, at_work: usize) -> Row {
     Row { reports: true, ..values(name, groups, at_work) }
 }
 
-/// Two hundred clients before one worker and before two.
+/// A row with 200 clients, for one worker and for two.
 const fn workers(name: &'static str, protocol: Protocol, apart: bool) -> Row {
     let contest = Contest::Workers { apart, schedule: "load-balancing" };
     Row { contest, ..query(name, 200, protocol) }
 }
 
-/// The same, dealt out so.
+/// A row that compares one worker with two that get their clients by `schedule`.
 const fn schedule(name: &'static str, schedule: &'static str) -> Row {
     let contest = Contest::Workers { apart: false, schedule };
     Row { contest, extra: true, ..query(name, 200, Protocol::Simple) }
 }
 
-/// So many clients before a relay that does nothing but relay, and before Weir.
+/// A row that compares the relay with Weir.
 const fn floor(name: &'static str, clients: usize, unix: bool) -> Row {
     let job = Job::Query { clients, protocol: Protocol::Simple, unix };
     Row { contest: Contest::Floor, extra: true, ..row(name, job) }
 }
 
-/// So many clients before PgBouncer, and before a relay that has io_uring in place of epoll.
+/// A row that compares PgBouncer with the relay with io_uring.
 const fn ring(name: &'static str, clients: usize, unix: bool) -> Row {
     Row { contest: Contest::Ring, ..floor(name, clients, unix) }
 }
@@ -138,7 +138,7 @@ const fn secured(row: Row, tls: Tls) -> Row {
     Row { tls, ..row }
 }
 
-/// Clients at work while others come in a storm.
+/// Clients at work during a connection storm.
 pub(super) const AT_WORK: usize = 200;
 
 pub(super) static ROWS: [Row; 62] = [
@@ -210,7 +210,7 @@ pub(super) static ROWS: [Row; 62] = [
 ];
 
 impl Row {
-    /// Whether the pooler has what the row needs.
+    /// Returns whether the pooler supports what the row needs.
     pub(super) fn can_run(&self, pooler: &Binary) -> bool {
         !self.is_prepared() || pooler.prepares_statements()
     }
@@ -219,7 +219,7 @@ impl Row {
         matches!(self.job, Job::Query { protocol: Protocol::Prepared, .. })
     }
 
-    /// Whose its figures are on that side.
+    /// Returns the pooler of a side.
     pub(super) fn pooler<'a>(&self, side: usize, programs: &'a Programs) -> &'a Binary {
         match self.contest {
             Contest::Poolers | Contest::Ring if side == 0 => &programs.pgbouncer,
@@ -229,12 +229,13 @@ impl Row {
         }
     }
 
-    /// Does the pooler share a core, with itself or with the peers, so that it waits for it?
+    /// Returns whether the pooler shares a core with its peers or between its workers, and so has
+    /// to wait for it.
     pub(super) fn waits_by_design(&self) -> bool {
         matches!(self.contest, Contest::Workers { .. })
     }
 
-    /// What its two sides are.
+    /// Returns the JSON keys of the two sides.
     pub(super) fn sides(&self) -> [&'static str; 2] {
         match self.contest {
             Contest::Poolers => ["pgbouncer", "weir"],
@@ -245,8 +246,7 @@ impl Row {
         }
     }
 
-    /// What each figure of a sample is of, where there are several: what stands behind the row's
-    /// name.
+    /// Returns the suffixes of the row's name, one for each figure of a sample.
     pub(super) fn parts(&self) -> &'static [&'static str] {
         match (self.job, self.contest) {
             (Job::Idle { .. }, _) => &["", " asked", " left"],
@@ -257,7 +257,7 @@ impl Row {
         }
     }
 
-    /// What the row's figures count.
+    /// Returns the unit of the row's figures.
     pub(super) fn unit(&self) -> &'static str {
         match self.job {
             Job::Query { .. } => match self.contest {
@@ -347,7 +347,7 @@ impl Named for Row {
     }
 }
 
-/// The rows of the given names, or all but the extra ones.
+/// Returns the rows with the given names, or all but the extra ones.
 pub(super) fn select(names: &[String]) -> Result<Vec<&'static Row>> {
     if names.is_empty() {
         return Ok(ROWS.iter().filter(|row| !row.extra).collect());

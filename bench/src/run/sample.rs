@@ -1,4 +1,4 @@
-//! One measurement of one row on one pooler, from its start to its end.
+//! Takes one measurement of one row on one pooler.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -12,42 +12,43 @@ use super::row::{AT_WORK, Contest, Job, Row, Tls};
 use crate::auth::Credentials;
 use crate::command::BULK_BYTES;
 use crate::flame::{Recorder, Recording};
-use crate::flood::{Flood, Toll};
+use crate::flood::{Flood, FloodOutcome};
 use crate::load::{Load, Memory, Outcome, Stop};
 use crate::reactor::Reactor;
 use crate::socket::Address;
-use crate::storm::{Passage, Storm};
+use crate::storm::{Storm, StormOutcome};
 use crate::tls::TlsContext;
 use crate::traffic::{Protocol, Sessions, Traffic, Work};
 
 const LOGIN_CLIENTS: usize = 10;
-/// Transactions a second of those at work in a storm: far from what would fill the pooler's core.
+/// Transactions per second of the clients at work during a storm. The pooler's core could do many
+/// more.
 const STORM_RATE: f64 = 4_000.0;
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// Where and how long is measured.
+/// The conditions of the measurements.
 #[derive(Debug)]
 pub(super) struct Bench<'a> {
     pub(super) workplace: &'a Workplace,
-    /// Those that may be used: one at least.
+    /// The cores that may be used, at least one.
     pub(super) cores: Vec<usize>,
     pub(super) interval: Duration,
-    /// Takes samples of the pooler's stacks meanwhile, if there is one.
+    /// Takes samples of the pooler's stacks during the measurement, if set.
     pub(super) recorder: Option<&'a Recorder>,
 }
 
-/// What one measurement gave.
+/// The result of one measurement.
 #[derive(Debug)]
 pub(super) struct Sample {
     /// The row's figures, one for each of its parts.
     pub(super) figures: Vec<f64>,
-    /// Transactions or logins a second, MB/s of a large result.
+    /// Transactions or logins per second, or MB/s of a large result.
     pub(super) rate: Option<f64>,
     pub(super) detail: Value,
 }
 
 impl Bench<'_> {
-    /// Starts the pooler before a canned server, puts the row's load on it, and ends it.
+    /// Starts the pooler with a canned server behind it, puts the row's load on it, and ends it.
     pub(super) fn sample(&self, row: &Row, binary: &Binary, side: usize) -> Result<Sample> {
         let (clients, work) = match row.job {
             Job::Query { clients, protocol, .. } => (clients, Work::Query(protocol)),
@@ -60,7 +61,7 @@ impl Bench<'_> {
         let setting = self.setting(row, binary, side);
         let credentials = Credentials::new(Setting::USER, Setting::DATABASE, Setting::PASSWORD);
         let mut reactor = Reactor::new(Traffic::new(work, credentials))?;
-        // Transaction mode would lose what is set.
+        // Transaction mode would lose the settings.
         if let Contest::Modes(sessions) = row.contest {
             let groups = if side == 1 { sessions.groups } else { 0 };
             reactor.traffic.sessions = Sessions { groups, ..sessions };
@@ -97,7 +98,7 @@ impl Bench<'_> {
                     coming,
                     watch: pooler.pid(),
                 };
-                storm.measure(&mut reactor).map(|passage| Sample::storm(&passage))
+                storm.measure(&mut reactor).map(|outcome| Sample::storm(&outcome))
             }
             Job::Flood(pattern) => {
                 let flood = Flood {
@@ -106,7 +107,7 @@ impl Bench<'_> {
                     interval: self.interval,
                     watch: pooler.pid(),
                 };
-                flood.measure(&mut reactor).map(|toll| Sample::flood(&toll))
+                flood.measure(&mut reactor).map(|outcome| Sample::flood(&outcome))
             }
             Job::Query { .. } | Job::Login { .. } | Job::Bulk { .. } => {
                 load.measure(&mut reactor).map(|outcome| Sample::of(row, &outcome))
@@ -144,8 +145,8 @@ impl Bench<'_> {
         }
     }
 
-    /// The pooler has the first core to itself, and all others are on the last one. Workers that are
-    /// to be apart have the first ones, and the peers what is left, or all if nothing is.
+    /// Gives the pooler the first core and the peers the last one. Workers that are to be apart get
+    /// the first two cores; the peers get the other cores, or share all if there are no others.
     fn cores_for(&self, contest: Contest) -> Cores {
         let (first, last) = (0, self.cores.len() - 1);
         let cores = |range: RangeInclusive<usize>| self.cores[range].to_vec();
@@ -164,24 +165,24 @@ impl Sample {
         Self { figures: memory.per_client().to_vec(), rate: None, detail: memory.to_json() }
     }
 
-    fn storm(passage: &Passage) -> Self {
-        let (before, during) = (passage.before.p99_us as f64, passage.during.p99_us as f64);
-        let resident_mb = passage.resident_bytes as f64 / 1e6;
-        let figures = vec![passage.seconds * 1e3, before, during, during / before, resident_mb];
-        Self { figures, rate: None, detail: passage.to_json() }
+    fn storm(outcome: &StormOutcome) -> Self {
+        let (before, during) = (outcome.before.p99_us as f64, outcome.during.p99_us as f64);
+        let resident_mb = outcome.resident_bytes as f64 / 1e6;
+        let figures = vec![outcome.seconds * 1e3, before, during, during / before, resident_mb];
+        Self { figures, rate: None, detail: outcome.to_json() }
     }
 
-    fn flood(toll: &Toll) -> Self {
-        let wait_ms = toll.wait.as_secs_f64() * 1e3;
-        let figures = vec![toll.short_us, toll.long_us, toll.growth(), wait_ms];
-        Self { figures, rate: None, detail: toll.to_json() }
+    fn flood(outcome: &FloodOutcome) -> Self {
+        let wait_ms = outcome.wait.as_secs_f64() * 1e3;
+        let figures = vec![outcome.short_us, outcome.long_us, outcome.growth(), wait_ms];
+        Self { figures, rate: None, detail: outcome.to_json() }
     }
 
     fn of(row: &Row, outcome: &Outcome) -> Self {
         let cpu_us = outcome.used.cpu.run_ns as f64 / 1e3;
         let (figure, done) = match row.job {
             Job::Login { .. } => (cpu_us / outcome.logins as f64, outcome.logins as f64),
-            // Nanoseconds per byte are seconds per GB.
+            // Nanoseconds per byte equal seconds per GB.
             Job::Bulk { .. } => {
                 (outcome.used.cpu.run_ns as f64 / outcome.bytes as f64, outcome.bytes as f64 / 1e6)
             }
@@ -205,7 +206,7 @@ mod tests {
     use crate::run::row::select;
 
     #[test]
-    fn a_figure_is_cpu_per_what_was_done() {
+    fn a_figure_is_cpu_time_per_unit_of_work() {
         let outcome = Outcome {
             seconds: 2.0,
             transactions: 100,

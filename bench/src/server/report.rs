@@ -1,4 +1,5 @@
-//! The reports of the library `weir`, whose form `extension/README.md` has: settings only.
+//! Reports of the library `weir`, in the format of `extension/README.md`. They contain settings
+//! only.
 
 use super::Session;
 use crate::frame::put;
@@ -6,17 +7,18 @@ use crate::frame::put;
 /// The startup parameter that asks for reports.
 pub(super) const ASK: &[u8] = b"weir.report";
 const NAME: &[u8] = b"weir.state\0";
-/// How a text begins that restores settings.
+/// The beginning of a text that restores settings.
 const MARK: &[u8] = b"/*weir ";
 
-/// The text without its mark.
+/// Returns the text without its mark.
 pub(super) fn without_mark(text: &[u8]) -> &[u8] {
     let end = text.windows(2).position(|pair| pair == b"*/").filter(|_| text.starts_with(MARK));
     end.map_or(text, |end| &text[end + 2..])
 }
 
 impl Session {
-    /// Reports the state if it has changed. Names and values need no escapes here.
+    /// Reports the state if it has changed. Names and values contain nothing that would need
+    /// escaping.
     pub(super) fn report(&mut self, out: &mut Vec<u8>) {
         let Some(last) = &mut self.reported else { return };
         if self.status != b'I' {

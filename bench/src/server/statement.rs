@@ -1,25 +1,26 @@
-//! The SQL of the canned server: which of its few answers a statement gets, and the prepared
-//! statements and the portal that remember one.
+//! The SQL of the canned server: the kinds of statements that it knows, prepared statements and
+//! portals.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// The body of the RowDescription pgbench's select gets: one int4 column named `abalance`.
+/// The body of the RowDescription for pgbench's select: one int4 column named `abalance`.
 pub(crate) const ABALANCE_ROW: &[u8] =
     b"\0\x01abalance\0\0\0\x40\x03\0\x03\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
 
-/// The same for the large result: one text column.
+/// The body of the RowDescription for the large result: one text column.
 pub(crate) const BULK_ROW: &[u8] =
     b"\0\x01filler\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0";
 
-/// Settings PostgreSQL reports when they change, of those a pooler sets.
+/// The settings that poolers set and that PostgreSQL reports when they change.
 const REPORTED: [&str; 5] =
     ["application_name", "client_encoding", "DateStyle", "standard_conforming_strings", "TimeZone"];
 
-/// What a statement is to the canned server.
+/// The kind of a statement, which decides its answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind<'a> {
-    /// One row with the last number of the text, so that whoever asked can tell its own answer.
+    /// Returns one row with the last number in the text, so that each client can recognize its own
+    /// answer.
     Select {
         number: &'a [u8],
     },
@@ -35,15 +36,15 @@ pub(super) enum Kind<'a> {
     Reset {
         name: &'a [u8],
     },
-    /// Several at once: a SELECT of such calls.
+    /// A SELECT of one or more calls of `set_config`.
     SetConfig {
         calls: &'a [u8],
     },
-    /// It fails, when it is run.
+    /// Fails when it is executed.
     Failure,
-    /// Weir's question what was set in the session: rows of a kind, a name and a value.
+    /// Weir's probe of the session. It returns rows of a kind, a name and a value.
     Probe,
-    /// Only a command tag, and perhaps a new transaction status.
+    /// Returns only a command tag, and may change the transaction status.
     Plain {
         tag: &'static str,
         status: Option<u8>,
@@ -51,7 +52,8 @@ pub(super) enum Kind<'a> {
 }
 
 impl<'a> Kind<'a> {
-    /// What is not known counts as a select: a pooler's own probes are that.
+    /// Returns the kind of a text. Unknown statements count as a select, as poolers' own checks
+    /// are.
     pub(super) fn of(text: &'a [u8]) -> Self {
         let mut words = text.split(|byte| b" \t\r\n='".contains(byte)).filter(|w| !w.is_empty());
         let plain = |tag, status| Self::Plain { tag, status };
@@ -76,7 +78,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// The columns of what it returns, if it returns rows.
+    /// Returns the body of its RowDescription, if it returns rows.
     pub(super) fn row_description(&self) -> Option<Cow<'static, [u8]>> {
         match self {
             Self::Select { .. } => Some(ABALANCE_ROW.into()),
@@ -88,11 +90,11 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// Type and length of a text and of a truth value.
+/// Type and length of `text` and `bool`.
 const TEXT: (u32, i16) = (25, -1);
 const BOOL: (u32, i16) = (16, 1);
 
-/// The body of a RowDescription of columns without names.
+/// Returns the body of a RowDescription of columns without names.
 fn columns(types: &[(u32, i16)]) -> Vec<u8> {
     let mut body = (types.len() as u16).to_be_bytes().to_vec();
     for (oid, length) in types {
@@ -104,14 +106,14 @@ fn columns(types: &[(u32, i16)]) -> Vec<u8> {
     body
 }
 
-/// Names and values of `set_config('name','value',false)`, each time it is called; there are no
-/// quotes in them.
+/// Returns the name and the value in each call `set_config('name','value',false)`. They contain no
+/// quotes.
 pub(super) fn calls(text: &[u8]) -> Vec<(&[u8], &[u8])> {
     let mut quoted = text.split(|byte| *byte == b'\'').skip(1).step_by(2);
     std::iter::from_fn(|| Some((quoted.next()?, quoted.next()?))).collect()
 }
 
-/// `SET name = 'value'` or `SET name TO value`.
+/// Parses `SET name = 'value'` or `SET name TO value`.
 fn set(text: &[u8]) -> Kind<'_> {
     let rest = text[3..].trim_ascii();
     let end = rest.iter().position(|byte| b" =".contains(byte)).unwrap_or(rest.len());
@@ -123,7 +125,7 @@ fn set(text: &[u8]) -> Kind<'_> {
     Kind::Set { name, value }
 }
 
-/// `RESET name` or `RESET "name"`.
+/// Parses `RESET name` or `RESET "name"`.
 fn reset(text: &[u8]) -> Kind<'_> {
     let name = text[5..].trim_ascii();
     Kind::Reset {
@@ -141,7 +143,7 @@ fn last_number(text: &[u8]) -> &[u8] {
     &text[first..=last]
 }
 
-/// The statements of a simple query: between semicolons that are in no quotes, without empty ones.
+/// Splits a simple query at semicolons outside of quotes, and leaves out empty statements.
 pub(super) fn split(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut quoted = false;
     text.split(move |&byte| {
@@ -152,7 +154,7 @@ pub(super) fn split(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     .filter(|statement| !statement.is_empty())
 }
 
-/// The name under which PostgreSQL reports the setting, if it does.
+/// Returns the name under which PostgreSQL reports the setting, if it does.
 pub(super) fn reported(name: &[u8]) -> Option<&'static str> {
     REPORTED.into_iter().find(|reported| reported.as_bytes().eq_ignore_ascii_case(name))
 }
@@ -161,12 +163,13 @@ pub(super) fn has_parameter(text: &[u8]) -> bool {
     text.windows(2).any(|pair| pair == b"$1")
 }
 
-/// The prepared statements of a session, the unnamed one among them.
+/// The prepared statements of a session, including the unnamed one.
 #[derive(Debug, Default)]
 pub(super) struct Statements(HashMap<Vec<u8>, Vec<u8>>);
 
 impl Statements {
-    /// False when the name is taken; the unnamed statement may always be replaced.
+    /// Adds a statement. Returns false if the name is taken; the unnamed statement may always be
+    /// replaced.
     pub(super) fn insert(&mut self, name: &[u8], text: &[u8]) -> bool {
         if !name.is_empty() && self.0.contains_key(name) {
             return false;
@@ -188,7 +191,7 @@ impl Statements {
     }
 }
 
-/// A bound statement with its first argument; the canned server needs no second.
+/// A bound statement with its first argument. The canned server needs no other arguments.
 #[derive(Debug)]
 pub(super) struct Portal {
     text: Vec<u8>,

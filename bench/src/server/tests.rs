@@ -1,7 +1,7 @@
 use super::*;
 use crate::frame::put_startup;
 
-/// A session that has logged in.
+/// Returns a session that has logged in.
 fn session() -> Session {
     let mut session = Session::new(7);
     let mut bytes = Vec::new();
@@ -22,7 +22,7 @@ fn tags(mut out: &[u8]) -> String {
     tags
 }
 
-/// The answers to `bytes`, given to the session in two pieces.
+/// Returns the answers to `bytes`, which the session gets in two pieces.
 fn answer(session: &mut Session, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let half = bytes.len() / 2;

@@ -1,9 +1,9 @@
-//! io_uring for small messages, in its cheapest form: sockets are the ring's own files. Each is received
-//! from by one request that stays, into buffers of which the kernel takes the next one, and what came
-//! is sent from that very buffer. One system call a turn sends all there is to send and waits for
-//! news. Linux 6.1 has all of it.
+//! io_uring for small messages, in its cheapest form. The sockets are the ring's own files. One
+//! permanent request receives from each socket, into buffers of which the kernel takes the next
+//! free one. The received bytes are sent from the same buffer. One system call per turn sends
+//! everything and waits for events. It needs Linux 6.1.
 //!
-//! A ring and its memory are never given back: who makes one serves until killed.
+//! A ring and its memory are never freed: the program that makes one serves until killed.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -13,19 +13,20 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{BufRingEntry, Fixed};
 use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opcode};
 
-/// A token is an index into the ring's files.
+/// The maximum number of tokens. A token is an index into the ring's files.
 const TOKENS_MAX: u32 = 8_192;
 const REQUESTS_MAX: u32 = 512;
-/// Beyond it the kernel keeps news elsewhere, which takes it longer.
+/// The capacity of the completion queue. Beyond it the kernel uses a slower overflow list.
 const NEWS_MAX: u32 = 8_192;
-/// A power of two.
+/// The number of buffers, a power of two.
 const BUFFERS: u16 = 2_048;
-/// A message has room; not a power of two, so that buffers do not all share the same few lines of a cache.
+/// The size of a buffer, enough for a message. It is not a power of two, so that the buffers do not
+/// compete for the same few cache lines.
 const BUFFER_BYTES: usize = 320;
 const PAGE_BYTES: usize = 4_096;
-/// There is one group of buffers.
+/// The only group of buffers.
 const GROUP: u16 = 0;
-/// In what is told of a request: it was not to receive but to send.
+/// A bit in the user data of a request to send.
 const SEND: u64 = 1 << 32;
 
 pub(crate) struct Ring {
@@ -33,18 +34,18 @@ pub(crate) struct Ring {
     requests: SubmissionQueue<'static>,
     completions: CompletionQueue<'static>,
     buffers: Buffers,
-    /// What requests that have not been made yet send from.
+    /// The buffers that pending send requests refer to.
     sending: Vec<Buffer>,
     sending_copies: Vec<Vec<u8>>,
 }
 
-/// What came of a socket.
+/// An event of a socket.
 #[derive(Debug)]
 pub(crate) enum News {
     Bytes(Buffer),
-    /// The stream has ended. A reset counts as an end.
+    /// The stream has ended. A reset counts as its end.
     End,
-    /// Somebody can be accepted.
+    /// A connection can be accepted.
     Newcomers,
 }
 
@@ -65,25 +66,25 @@ impl Ring {
         Ok(Self { submitter, requests, completions, buffers, sending, sending_copies })
     }
 
-    /// Tells from now on when somebody can be accepted.
+    /// Reports from now on when a connection can be accepted.
     pub(crate) fn add_listener(&mut self, fd: BorrowedFd<'_>, token: usize) -> io::Result<()> {
         self.register(token, fd.as_raw_fd())?;
         let poll = opcode::PollAdd::new(Fixed(token as u32), libc::POLLIN as u32).multi(true);
         self.request(&poll.build().user_data(token as u64))
     }
 
-    /// Receives from a socket from now on. The ring has it even if `fd` is closed.
+    /// Receives from a socket from now on. The ring keeps the socket even if `fd` is closed.
     pub(crate) fn add(&mut self, fd: BorrowedFd<'_>, token: usize) -> io::Result<()> {
         self.register(token, fd.as_raw_fd())?;
         self.receive(token)
     }
 
-    /// A socket whose stream has ended.
+    /// Removes a socket whose stream has ended.
     pub(crate) fn remove(&mut self, token: usize) -> io::Result<()> {
         self.register(token, -1)
     }
 
-    /// What came is sent, and its buffer free again afterwards.
+    /// Sends the bytes of a buffer. The buffer becomes free afterwards.
     pub(crate) fn send(&mut self, token: usize, buffer: Buffer) -> io::Result<()> {
         let entry = send(token, self.buffers.bytes(&buffer));
         self.request(&entry)?;
@@ -99,19 +100,20 @@ impl Ring {
         Ok(())
     }
 
-    /// Sends all there is to send and waits until there is news.
+    /// Submits all requests and waits for an event.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
         self.submit(1)?;
         self.completions.sync();
         Ok(())
     }
 
-    /// The next of the news there are, and of which socket.
+    /// Returns the next event with the socket's token, if there is one.
     pub(crate) fn next(&mut self) -> io::Result<Option<(usize, News)>> {
         while let Some(told) = self.completions.next() {
             let (result, token) = (told.result(), told.user_data() as usize);
             if told.user_data() & SEND != 0 {
-                // Only of what failed is anything told. Whoever has gone needs nothing any more.
+                // Only failed requests to send are reported. If the peer has gone, that does not
+                // matter.
                 if result >= 0 || result == -libc::EAGAIN {
                     return Err(io::Error::other("a peer does not read its small messages"));
                 }
@@ -155,8 +157,9 @@ impl Ring {
         if self.requests.is_full() {
             self.submit(0)?;
         }
-        // SAFETY: what a request sends is put into `sending` or `sending_copies` before the next call
-        // of the kernel, and stays there until the request has been made. The others name no memory.
+        // SAFETY: the memory that a request sends is put into `sending` or `sending_copies` before
+        // the next system call, and stays there until the request has been executed. Other requests
+        // refer to no memory.
         unsafe { self.requests.push(entry) }.map_err(io::Error::other)
     }
 
@@ -166,7 +169,7 @@ impl Ring {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => self.requests.sync(),
         }
-        // A request to send that has been made is done with, since it may not wait.
+        // A submitted request to send is complete, since it may not wait.
         if self.requests.is_empty() {
             self.sending_copies.clear();
             self.buffers.provide(self.sending.drain(..).map(|buffer| buffer.id));
@@ -175,7 +178,8 @@ impl Ring {
     }
 }
 
-/// All of it at once: what small messages need. Nothing is told of it unless it fails.
+/// Returns a request that sends all bytes at once, which is possible for small messages. Only a
+/// failure is reported.
 fn send(token: usize, bytes: &[u8]) -> Entry {
     opcode::Send::new(Fixed(token as u32), bytes.as_ptr(), bytes.len() as u32)
         .flags(libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
@@ -184,18 +188,18 @@ fn send(token: usize, bytes: &[u8]) -> Entry {
         .user_data(token as u64 | SEND)
 }
 
-/// A buffer that the kernel has filled. Until it is given back nobody writes to it.
+/// A buffer that the kernel has filled. Nothing writes to it until it is provided again.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     id: u16,
     length: u32,
 }
 
-/// Memory to receive into, and the list of what is free of it, which the kernel reads.
+/// The memory to receive into, and the list of its free buffers, which the kernel reads.
 struct Buffers {
     list: *mut BufRingEntry,
     memory: *mut u8,
-    /// How many were ever put on the list.
+    /// The number of buffers ever put on the list, modulo 65,536.
     provided: u16,
 }
 
@@ -206,14 +210,14 @@ impl Buffers {
         let length = list_bytes + usize::from(BUFFERS) * BUFFER_BYTES;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-        // SAFETY: new memory at a place of the kernel's choice is nobody else's.
+        // SAFETY: new memory at an address that the kernel chooses overlaps nothing.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, kind, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the list begins with a page and has room for so many, and it is never unmapped.
+        // SAFETY: the list is page-aligned, has room for that many entries, and is never unmapped.
         unsafe { submitter.register_buf_ring_with_flags(start as u64, BUFFERS, GROUP, 0)? };
-        // SAFETY: what was mapped is longer than the list.
+        // SAFETY: the mapping is longer than the list.
         let memory = unsafe { start.cast::<u8>().add(list_bytes) };
         let mut buffers = Self { list: start.cast(), memory, provided: 0 };
         buffers.provide(0..BUFFERS);
@@ -221,8 +225,8 @@ impl Buffers {
     }
 
     fn bytes(&self, buffer: &Buffer) -> &[u8] {
-        // SAFETY: the kernel has filled so much of it and does not touch it until it is provided
-        // again, for which `buffer` has to be given up.
+        // SAFETY: the kernel has written `length` bytes and does not touch them until the buffer is
+        // provided again, which consumes `buffer`.
         unsafe { std::slice::from_raw_parts(self.start(buffer.id), buffer.length as usize) }
     }
 
@@ -230,21 +234,21 @@ impl Buffers {
         for id in ids {
             let place = usize::from(self.provided % BUFFERS);
             // SAFETY: the place is in the list, and the kernel does not read it yet: each buffer is
-            // on the list once at most, and there is a place for each.
+            // on the list at most once, and there is a place for each.
             let entry = unsafe { &mut *self.list.add(place) };
             entry.set_addr(self.start(id) as u64);
             entry.set_len(BUFFER_BYTES as u32);
             entry.set_bid(id);
             self.provided = self.provided.wrapping_add(1);
         }
-        // SAFETY: the list's first place has the number, aligned and initialised, which this thread
-        // alone writes.
+        // SAFETY: the tail is in the list's first entry, aligned and initialised, and only this
+        // thread writes it.
         let end = unsafe { &*BufRingEntry::tail(self.list).cast::<AtomicU16>() };
         end.store(self.provided, Ordering::Release);
     }
 
     fn start(&self, id: u16) -> *mut u8 {
-        // SAFETY: the kernel knows no other numbers than those that it was given.
+        // SAFETY: the kernel only returns ids that it was given.
         unsafe { self.memory.add(usize::from(id) * BUFFER_BYTES) }
     }
 }

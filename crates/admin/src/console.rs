@@ -35,7 +35,7 @@ pub struct Login {
     pub label: String,
     /// May it change anything (`admin_users`), or only SHOW (`stats_users`)?
     pub admin: bool,
-    /// For cancel requests.
+    /// The process id of the key for cancel requests.
     pub process_id: u32,
     pub secret: [u8; 4],
     /// Its row in SHOW CLIENTS. The console replaces the database; `id` must be unique among all

@@ -14,9 +14,9 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The kind of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// At once.
+    /// End at once.
     Now,
-    /// When every server is released, as on SIGINT.
+    /// End when every server is released, as on SIGINT.
     WaitForServers,
     /// When every client has left, as on SIGTERM.
     WaitForClients,

@@ -23,7 +23,7 @@ impl Answer {
         at.and_then(|at| row.get(at)?.as_deref()).unwrap_or_default()
     }
 
-    /// The same as a number; 0 if it is none.
+    /// Returns the value in the column of this name as a number; 0 if it is none.
     fn number(&self, row: &[Option<String>], column: &str) -> i64 {
         self.text(row, column).parse().unwrap_or(0)
     }

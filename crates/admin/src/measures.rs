@@ -123,11 +123,11 @@ struct CertificateEnd {
 
 /// The rows of all groups: the measures, added up where that is needed.
 struct Board {
-    /// Of its pools each database and user has one.
+    /// The measures of pools, added up by database and user.
     measures: Measures,
-    /// Those of SHOW DATABASES, without the console.
+    /// The rows of SHOW DATABASES, without the console.
     databases: Vec<DatabaseLine>,
-    /// Of each database that has a pool.
+    /// The statistics of each database that has a pool.
     stats: Vec<DatabaseStats>,
     pool_count: usize,
     client_errors: Vec<Count>,
@@ -234,7 +234,7 @@ enum Value<'a> {
     Durations(&'a Histogram, u64),
 }
 
-/// The definition of one measure. `R` is what it is measured of.
+/// The definition of one measure. `R` is the type that it is read from.
 struct Measure<R> {
     name: &'static str,
     kind: Kind,
@@ -357,7 +357,7 @@ impl From<bool> for Value<'_> {
 mod tests {
     use super::*;
 
-    /// A page about so many pools with one transaction each.
+    /// Returns a page about this number of pools with one transaction each.
     fn page_of(pools: usize) -> String {
         let pool = |number: usize| {
             let database = format!("database{number:04}");

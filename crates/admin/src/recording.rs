@@ -11,11 +11,11 @@ use engine::transactions::Transaction;
 pub struct Recording {
     /// The moment by the pooler's clock.
     pub now: Micros,
-    /// The same moment, in seconds since 1970.
+    /// The moment in seconds since 1970.
     pub wall: i64,
     pub tracks: Vec<Track>,
     pub events: Vec<Entry>,
-    /// With the keys of their pools.
+    /// The transactions with the keys of their pools.
     pub transactions: Vec<(PoolKey, Transaction)>,
 }
 

@@ -104,7 +104,7 @@ pub(crate) fn error_of(out: &mut Vec<u8>, code: &str, message: impl Into<Vec<u8>
     error_with(out, code, message, (b'D', None));
 }
 
-/// The same, with a DETAIL or a HINT (`D`, `H`) if there is one.
+/// Appends an error like [`error_of`], with a DETAIL or a HINT (`D`, `H`) if there is one.
 pub(crate) fn error_with(
     out: &mut Vec<u8>,
     code: &str,

@@ -50,7 +50,7 @@ pub struct PoolRow {
     /// The user that its servers log in as.
     pub user: String,
     pub pool_mode: PoolMode,
-    /// How long the first client in the queue has waited, in microseconds; 0 = no client waits.
+    /// The wait of the first client in the queue, in microseconds; 0 = no client waits.
     pub oldest_wait: u64,
     pub stats: Stats,
 }
@@ -65,7 +65,7 @@ pub struct WorkerRow {
     pub idle_clients: usize,
     pub pools: usize,
     pub servers: usize,
-    /// Those that a client keeps between transactions.
+    /// Servers that a client keeps between transactions.
     pub pinned_servers: usize,
     pub idle_servers: usize,
     pub stats: Stats,
@@ -267,7 +267,7 @@ pub enum Address {
     },
 }
 
-/// In the order of SHOW CLIENTS.
+/// The state of a client. The order is that of SHOW CLIENTS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientState {
     /// Not logged in yet; only SHOW LISTS counts it.

@@ -1,5 +1,5 @@
-//! `weir advise`: has a running Weir watch its clients for a while, and prints what auto mode would do
-//! with them.
+//! `weir advise`: lets a running Weir watch its clients for a while, and prints what auto mode
+//! would do with them.
 
 use std::{
     fmt::Write as _,
@@ -17,9 +17,9 @@ use crate::{
     ctl, explain, sys,
 };
 
-/// How often a signal is looked for while waiting.
+/// The interval of checks for a signal while waiting.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Lines of reasons for each pool; SHOW REASONS has all.
+/// The maximum number of lines with reasons for each pool. SHOW REASONS has all.
 const REASONS_MAX: usize = 20;
 
 type Rows = Vec<Vec<Option<String>>>;
@@ -60,13 +60,13 @@ fn ask(console: &Console, command: &str) -> anyhow::Result<Rows> {
     Ok(ctl::ask(console, command)?.rows)
 }
 
-/// Returns a cell, without characters that a terminal would obey.
+/// Returns a cell, without characters that control a terminal.
 fn text(row: &[Option<String>], at: usize) -> String {
     let cell = row.get(at).and_then(Option::as_deref).unwrap_or_default();
     cell.replace(char::is_control, " ")
 }
 
-/// `pools`: SHOW ADVICE; `reasons`: SHOW REASONS.
+/// Returns the report. `pools` are the rows of SHOW ADVICE, `reasons` those of SHOW REASONS.
 fn report(pools: &Rows, reasons: &Rows) -> String {
     if pools.is_empty() {
         return "No client has sent a request. Pools in auto mode are not watched.\n".to_owned();

@@ -124,7 +124,7 @@ pub(crate) struct RunOptions {
     pub(crate) quiet: bool,
     pub(crate) reboot: bool,
     pub(crate) user: Option<String>,
-    /// How many times `-v` was given.
+    /// The number of times that `-v` was given.
     pub(crate) verbose: u8,
     /// The descriptor that connects Weir to its supervisor in PostgreSQL.
     pub(crate) supervised: Option<i32>,

@@ -1,6 +1,6 @@
-//! From a configuration to a running pooler and back, in PgBouncer's order: load, switch user,
-//! refuse root, take over from a running process if that is wanted, check the pidfile, go to the
-//! background, write the pidfile, start, wait.
+//! Starts and ends a pooler, in PgBouncer's order: load the configuration, switch the user, refuse
+//! root, take over from a running process if requested, check the pidfile, go to the background,
+//! write the pidfile, start, wait.
 
 use std::{
     path::{self, Path},
@@ -21,7 +21,7 @@ use crate::{
     sys,
 };
 
-/// `weir CONFIG`. Failures are logged; the exit status is 1.
+/// Runs `weir CONFIG`. Failures are logged; the exit status is 1.
 pub(crate) fn run(options: &RunOptions, config_path: &Path) -> ExitCode {
     log::init(!options.quiet, options.verbose);
     match Config::load(config_path) {
@@ -48,7 +48,7 @@ pub(crate) fn run(options: &RunOptions, config_path: &Path) -> ExitCode {
     }
 }
 
-/// `weir serve URL`.
+/// Runs `weir serve URL`.
 pub(crate) fn serve(options: &RunOptions, url: &str) -> ExitCode {
     log::init(true, options.verbose);
     let config = Config::from_url(url).map_err(anyhow::Error::from);
@@ -58,13 +58,13 @@ pub(crate) fn serve(options: &RunOptions, url: &str) -> ExitCode {
     }))
 }
 
-/// Writes the lines of a start that has failed to the log file too, unless it is open already. Root
-/// makes no new file, because the pooler's user could not open it later.
+/// Writes the messages of a failed start to the log file as well, unless it is open already. Root
+/// creates no log file, since the pooler's user could not open it later.
 fn log_to_file(options: &RunOptions, global: &Global) {
     let user = options.user.as_deref().or(global.user.as_deref());
     let is_root = privileges::switch_to(user).and_then(|()| privileges::refuse_root()).is_err();
     if !is_root || Path::new(&global.logfile).exists() {
-        // If this fails, stderr has all that can be said.
+        // If this fails, the messages are only on stderr.
         let _ = log::configure(global);
     }
 }
@@ -79,7 +79,7 @@ fn exit_code(ended: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// `started` is called when clients can connect.
+/// Starts the pooler and waits for its end. `started` is called when clients can connect.
 fn start_and_wait(
     options: &RunOptions,
     config: Config,
@@ -89,7 +89,7 @@ fn start_and_wait(
     log::init(!options.quiet, options.verbose);
     checks::before_start(&config).iter().for_each(report);
     let global = &config.global;
-    // As the user that started us: keys may be for its eyes only.
+    // Done as the user that started the process, since only that user may be able to read the keys.
     let tls = TlsContexts::load(global).or_else(|error| {
         error!("{error}");
         bail!("TLS setup failed")
@@ -97,13 +97,14 @@ fn start_and_wait(
     privileges::switch_to(options.user.as_deref().or(global.user.as_deref()))?;
     privileges::refuse_root()?;
     if !global.core_dumps {
-        // Passwords and keys are in it. A change of user would undo it.
+        // The memory contains passwords and keys. Done after the change of user, which would undo
+        // it.
         sys::hide_memory().context("cannot forbid core dumps")?;
     }
-    // As the user that will write it.
+    // Done as the user that will write the log.
     log::configure(&config.global)?;
 
-    // Made absolute now: it is removed at the end, wherever we are by then.
+    // Made absolute now, since the working directory may differ when the file is removed.
     let pidfile = match global.pidfile.as_str() {
         "" => None,
         path => Some(path::absolute(path).context("pidfile")?),
@@ -113,7 +114,7 @@ fn start_and_wait(
         log!("old process not found, try to continue normally");
     }
     if handover.is_none() {
-        // Before the pidfile, which says the same of a running process in other words.
+        // Done before the check of the pidfile, which reports a running process in other words.
         proxy::refuse_second_process(global)?;
     }
     if let Some(path) = &pidfile
@@ -128,7 +129,7 @@ fn start_and_wait(
         daemon::go_to_background()?;
         log::init(false, options.verbose);
     }
-    // Held until the end, which removes it.
+    // The pidfile is removed when this value is dropped.
     let mut own_pidfile = match &handover {
         None => pidfile.as_deref().map(Pidfile::create).transpose()?,
         Some(_) => None,
@@ -152,7 +153,7 @@ fn start_and_wait(
     let pooler = Pooler::start(config, options)?;
     report::write_at_panic(pooler.controller(), &global);
     if takes_over && let Some(path) = &pidfile {
-        // Not before: until then the other process could have had to go on. And now it has gone.
+        // Done only now: until the other process has ended, it might have had to continue.
         match Pidfile::replace(path) {
             Ok(replaced) => own_pidfile = Some(replaced),
             Err(reason) => warning!("{reason:#}"),

@@ -1,4 +1,5 @@
-//! `weir check-config FILE`: problems first, on stderr; then the configuration as it was understood.
+//! `weir check-config FILE`: prints problems to stderr, then the configuration as Weir understands
+//! it.
 
 pub(crate) mod connect;
 
@@ -33,7 +34,7 @@ pub(crate) fn run(file: &Path, how: CheckOptions) -> anyhow::Result<ExitCode> {
         let mut problems: String =
             findings.iter().map(|it| format!("{}: {}\n", word(it.level), it.located())).collect();
         problems += &summary(config, &findings);
-        // Nobody is left to tell if it cannot be written.
+        // If the problems cannot be written, there is no other place to report them.
         let _ = io::stderr().write_all(problems.as_bytes());
         let printed = explain::print(&text)?;
         let fails = |finding: &Finding| how.strict || finding.level == Level::Stops;

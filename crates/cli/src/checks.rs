@@ -1,7 +1,8 @@
 //! The checks of a configuration, one list for the start and for `weir check-config`.
 //!
-//! A start makes some of the checks by doing the thing: it reads the TLS files, opens the log, binds
-//! the addresses. For these the list has a rehearsal, which `check-config` alone runs.
+//! A start makes some of the checks by doing the action itself: it reads the TLS files, opens the
+//! log, binds the addresses. For these the list contains a rehearsal, which only `check-config`
+//! runs.
 
 mod secrets;
 
@@ -12,21 +13,21 @@ use proxy::TlsContexts;
 
 use crate::{pidfile, privileges};
 
-/// The consequence of a finding, the gravest first.
+/// The consequence of a finding, the most serious first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     /// Weir does not start.
     Stops,
-    /// Weir starts, and some users cannot log in.
+    /// Weir starts, but some users cannot log in.
     KeepsOut,
     Warns,
 }
 
-/// One problem: where it is, and what is wrong.
+/// One problem: its place and its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
-    /// `FILE:LINE: ` if the text does not begin with it.
+    /// `FILE:LINE: `, unless the text begins with it.
     before: String,
     text: String,
 }
@@ -37,8 +38,8 @@ impl Finding {
         Self { level, before: String::new(), text: format!("{place}: {what}") }
     }
 
-    /// Returns the text with its place. `Display` leaves out the place of a key without effect, as the
-    /// log always did.
+    /// Returns the text with its place. `Display` leaves out the place of a key without effect, as
+    /// in the log.
     pub(crate) fn located(&self) -> String {
         format!("{}{}", self.before, self.text)
     }
@@ -50,12 +51,12 @@ impl fmt::Display for Finding {
     }
 }
 
-/// When a check is made.
+/// The time of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
-    /// Before the start, and by `check-config`.
+    /// Made before the start, and by `check-config`.
     Always,
-    /// By `check-config` only: the start does the thing itself, and reports the same.
+    /// Made only by `check-config`: the start does the action itself, and reports the same problem.
     Rehearsal,
 }
 
@@ -71,12 +72,12 @@ const CHECKS: [(When, Check); 7] = [
     (When::Rehearsal, system),
 ];
 
-/// Returns what the start must report before it begins.
+/// Returns the findings that the start must report before it begins.
 pub(crate) fn before_start(config: &Config) -> Vec<Finding> {
     run(config, &[When::Always])
 }
 
-/// Returns everything that can be known without a start, the gravest first.
+/// Returns all findings that are possible without a start, the most serious first.
 pub(crate) fn all(config: &Config) -> Vec<Finding> {
     run(config, &[When::Always, When::Rehearsal])
 }
@@ -88,7 +89,7 @@ fn run(config: &Config, when: &[When]) -> Vec<Finding> {
     found
 }
 
-/// Mistakes and oddities found while the files were read.
+/// Returns mistakes and oddities that were found while the files were read.
 fn reading(config: &Config) -> Vec<Finding> {
     let placed = |level, text| Finding { level, before: String::new(), text };
     let mistakes = config.errors.iter().map(|it| placed(Level::KeepsOut, it.to_string()));
@@ -100,7 +101,7 @@ fn reading(config: &Config) -> Vec<Finding> {
     mistakes.chain(oddities).chain(idle).collect()
 }
 
-/// Settings with which no client can log in, the console's included.
+/// Returns the settings with which no client can log in, not even to the console.
 fn nobody_gets_in(config: &Config) -> Vec<Finding> {
     let global = &config.global;
     if config.access != AccessPolicy::Configured {
@@ -140,13 +141,13 @@ fn tls(config: &Config) -> Vec<Finding> {
     finding.into_iter().collect()
 }
 
-/// The user that the start switches to. From here on the checks are made as that user.
+/// Checks the user that the start switches to. Later checks run as that user.
 fn user(config: &Config) -> Vec<Finding> {
     let name = config.global.user.as_deref();
     let (level, reason) = match privileges::switch_to(name) {
         Err(reason) => (Level::Stops, reason),
         Ok(()) => match privileges::refuse_root() {
-            // Another user may be the one to start it, and the file does not say who.
+            // The file does not say which user starts Weir, so another user may do so.
             Err(reason) => (Level::Warns, reason.context("checked as root")),
             Ok(()) => return Vec::new(),
         },
@@ -170,7 +171,7 @@ fn pidfile_and_daemon(config: &Config) -> Vec<Finding> {
     finding.into_iter().collect()
 }
 
-/// Addresses, folders and limits of this machine.
+/// Checks addresses, folders and limits of this machine.
 fn system(config: &Config) -> Vec<Finding> {
     let obstacles = proxy::obstacles(config).into_iter();
     let level = |stops| if stops { Level::Stops } else { Level::Warns };

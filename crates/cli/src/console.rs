@@ -1,5 +1,5 @@
-//! Where the console and the pooler meet: `admin` answers, `proxy` has the connections and the
-//! facts, and neither knows of the other. The facts are translated in `console/rows.rs`.
+//! Connects the console and the pooler: `admin` answers, `proxy` has the connections and the facts,
+//! and neither depends on the other. `console/rows.rs` translates the facts.
 
 mod rows;
 
@@ -24,7 +24,8 @@ use crate::moment::Moment;
 
 /// Serves the console of a pooler, for [`proxy::StartOptions`].
 pub(crate) fn handler() -> ConsoleHandler {
-    // One for the process, made when the first connection brings the pooler's handle along.
+    // The process has one console, created when the first connection brings the pooler's
+    // controller.
     let console: OnceLock<Arc<Console>> = OnceLock::new();
     Box::new(move |controller, request| {
         let made = || Arc::new(Console::new(Arc::new(Pooler(controller.clone()))));
@@ -105,7 +106,7 @@ fn stream(fd: OwnedFd, peer: &Peer) -> io::Result<Stream> {
     }
 }
 
-/// Returns what this process knows of its last hour without asking its workers.
+/// Returns the flight recorder's content, without asking the workers.
 pub(crate) fn incident(controller: &Controller, made: String) -> Incident {
     let recording = rows::recording(controller.recorded(), Moment::now(controller));
     Incident::of(made, &rows::bare_snapshot(controller), &recording)
@@ -134,7 +135,7 @@ impl Control for Pooler {
     fn reload(&self) -> Boxed<'_, Result<Vec<String>, NotReloaded>> {
         let controller = self.0.clone();
         Box::pin(async move {
-            // It reads files, and this thread has to answer others meanwhile.
+            // A reload reads files, and this thread must answer other requests meanwhile.
             let reloaded = tokio::task::spawn_blocking(move || controller.reload()).await;
             self.0.heard().await;
             match reloaded {
@@ -171,7 +172,7 @@ impl Control for Pooler {
     }
 
     fn give_up(&self) {
-        // If there is nothing to undo any more, so much the better.
+        // An error means that there is nothing to undo.
         let _ = self.0.resume_all();
     }
 
@@ -182,7 +183,7 @@ impl Control for Pooler {
     fn set(&self, key: String, value: String) -> Boxed<'_, Result<Option<String>, String>> {
         let controller = self.0.clone();
         Box::pin(async move {
-            // As a reload, it may read files.
+            // Like a reload, this may read files.
             let done = tokio::task::spawn_blocking(move || controller.set(&key, &value)).await;
             self.0.heard().await;
             done.unwrap_or_else(|error| Err(error.to_string()))

@@ -38,7 +38,7 @@ pub(crate) fn run(options: &CtlOptions) -> ExitCode {
             let text = if options.json { print::json(&outcomes) } else { print::tables(&outcomes) };
             explain::print(&text).unwrap_or_else(|error| fail(REFUSED, &format!("{error:#}")))
         }
-        // The process ends without an answer.
+        // The process has ended without an answer, as requested.
         Err(Failure::Lost(_)) if options.words[0].eq_ignore_ascii_case("SHUTDOWN") => {
             ExitCode::SUCCESS
         }
@@ -52,7 +52,7 @@ fn fail(status: u8, why: &str) -> ExitCode {
     status.into()
 }
 
-/// Carries out one command for another program. Returns its first result.
+/// Executes one command for another program. Returns its first result.
 ///
 /// # Errors
 /// When there is no console, or it refuses.
@@ -64,8 +64,8 @@ pub(crate) fn ask(place: &Console, command: &str) -> anyhow::Result<Outcome> {
     }
 }
 
-/// Returns the address and the login: of the command line first, then of the environment for the
-/// user, then of the configuration file.
+/// Returns the address and the login: from the command line first, then, for the user, from the
+/// environment, then from the configuration file.
 pub(crate) fn console(options: &ConsoleOptions) -> Result<Console, String> {
     let mut found = Console {
         host: options.host.clone(),

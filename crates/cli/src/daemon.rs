@@ -1,13 +1,13 @@
-//! Going into the background (`-d`).
+//! Goes to the background (`-d`).
 
 use anyhow::Context as _;
 
 use crate::sys;
 
-/// Leaves the terminal. The calling process exits with status 0; what returns is its grandchild.
-/// The working directory stays, since paths in the configuration may be relative to it.
+/// Detaches from the terminal. The calling process exits with status 0, and the call returns in its
+/// grandchild. The working directory stays, since paths in the configuration may be relative to it.
 ///
-/// To be called before any thread is started.
+/// Call it before any thread is started.
 pub(crate) fn go_to_background() -> anyhow::Result<()> {
     sys::detach().context("could not go to the background")?;
     sys::silence_standard_streams().context("could not detach from the terminal")

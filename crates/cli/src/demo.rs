@@ -1,5 +1,5 @@
-//! `weir demo`: a throw-away PostgreSQL with Weir in front of it, to watch live or, with `--bench`, to
-//! measure. It leaves nothing behind, however it ends.
+//! `weir demo`: a throw-away PostgreSQL with Weir in front of it, to watch live or, with `--bench`,
+//! to measure. It removes everything at its end, even after a failure.
 
 mod binaries;
 mod child;

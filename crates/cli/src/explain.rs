@@ -1,4 +1,4 @@
-//! The commands that only print: a configuration as a `weir.toml`, and a key's meaning.
+//! The commands that only print: a configuration as a `weir.toml`, and the meaning of a key.
 
 use std::{
     fmt::Display,
@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context as _;
 use config::Config;
 
-/// Prints a text that ends in a line end.
+/// Prints a text that ends with a newline.
 pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
     match io::stdout().write_all(text.as_bytes()) {
         // The reader has closed the pipe (`weir help | head`).
@@ -19,8 +19,8 @@ pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// `weir convert FILE`: the same configuration as a `weir.toml`. The lines that it does not have are
-/// named on stderr.
+/// `weir convert FILE`: prints the same configuration as a `weir.toml`. stderr names the lines that
+/// cannot be converted.
 pub(crate) fn convert(file: &Path) -> anyhow::Result<ExitCode> {
     of_file(file, |config| {
         let origin = file.display().to_string().replace(char::is_control, "?");
@@ -33,7 +33,7 @@ pub(crate) fn convert(file: &Path) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Loads the file for a command. Mistakes in it go to stderr, one a line.
+/// Loads the file for a command. Mistakes in it go to stderr, one per line.
 pub(crate) fn of_file(
     file: &Path,
     command: impl FnOnce(&Config) -> anyhow::Result<ExitCode>,
@@ -49,7 +49,7 @@ fn mistaken(mistakes: &dyn Display) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// `weir help KEY`.
+/// `weir help KEY`: prints the meaning of a key.
 ///
 /// # Errors
 /// When there is no such key.

@@ -1,4 +1,4 @@
-//! The `weir` binary: what was typed is carried out here, by the libraries. No pooling in it.
+//! The `weir` binary: it executes the commands with the libraries. It contains no pooling.
 
 mod advise;
 mod args;

@@ -1,4 +1,4 @@
-//! Where the metrics and the pooler meet: `proxy` measures and serves, `admin` has the names.
+//! Connects the metrics and the pooler: `proxy` measures and serves, `admin` has the names.
 
 use std::sync::Arc;
 

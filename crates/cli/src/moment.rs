@@ -1,14 +1,14 @@
-//! A moment by the pooler's clock and by the one on the wall.
+//! A moment by the pooler's clock and by wall-clock time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use proxy::Controller;
 
-/// One moment by both clocks: the pooler's own, and the one on the wall.
+/// One moment by both clocks: the pooler's own, and the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) micros: u64,
-    /// Since 1970.
+    /// Seconds since 1970.
     pub(crate) seconds: i64,
 }
 
@@ -19,7 +19,7 @@ impl Moment {
         Self { micros: controller.now(), seconds }
     }
 
-    /// Seconds since 1970 of an earlier moment by the pooler's clock.
+    /// Returns the seconds since 1970 of an earlier moment by the pooler's clock.
     pub(crate) fn wall(self, micros: u64) -> i64 {
         let ago = self.micros.saturating_sub(micros) / 1_000_000;
         self.seconds.saturating_sub_unsigned(ago)

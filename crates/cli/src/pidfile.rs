@@ -1,4 +1,4 @@
-//! The pidfile: it names the process that runs, and keeps a second one from starting.
+//! The pidfile: it names the running process, and prevents a second one from starting.
 
 use std::{
     fs::{self, OpenOptions},
@@ -13,16 +13,16 @@ use proxy::log;
 
 use crate::sys;
 
-/// A pidfile of this process; the file goes when the value does, if it still is this process's.
+/// A pidfile of this process. The file is removed when dropped, if it still names this process.
 #[derive(Debug)]
 pub(crate) struct Pidfile {
     path: PathBuf,
 }
 
-/// Makes room: takes away a file left by a process that is gone.
+/// Removes a file that was left by a process that has ended.
 ///
 /// # Errors
-/// When the process the file names is alive, or the file names none.
+/// When the process in the file is alive, or the file names none.
 pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
     let content = match fs::read_to_string(path) {
         Ok(content) => content,
@@ -32,7 +32,7 @@ pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
         }
     };
     let pid = content.trim().parse().ok().filter(|pid: &i32| *pid > 0);
-    // Our own id in it is a stale file too: in a container every run may have the same one.
+    // A file with our own id is stale as well: in a container every run may have the same id.
     let stale =
         pid.is_some_and(|pid| u32::try_from(pid) == Ok(process::id()) || !sys::process_exists(pid));
     if !stale {
@@ -42,11 +42,11 @@ pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
     fs::remove_file(path).with_context(|| format!("pidfile '{}'", path.display()))
 }
 
-/// Looks whether [`Pidfile::create`] could write the file, and returns the process that it names, if
-/// that one runs.
+/// Checks whether [`Pidfile::create`] could write the file. Returns the process that it names, if
+/// that process runs.
 ///
 /// # Errors
-/// Why it could not.
+/// When it could not.
 pub(crate) fn rehearse(path: &Path) -> anyhow::Result<Option<i32>> {
     let unable =
         |error| anyhow!("could not open pidfile '{}': {}", path.display(), in_words(&error));
@@ -81,8 +81,8 @@ impl Pidfile {
         Ok(pidfile)
     }
 
-    /// Puts our own in the place of the process's that we took over from, in one step: whoever
-    /// looks finds either.
+    /// Replaces the pidfile of the process that we took over from, in one step: a reader finds
+    /// either of them.
     pub(crate) fn replace(path: &Path) -> anyhow::Result<Self> {
         let new = path.with_added_extension("new");
         let failed = || format!("could not write pidfile '{}'", path.display());
@@ -94,7 +94,7 @@ impl Pidfile {
 
 impl Drop for Pidfile {
     fn drop(&mut self) {
-        // Another process that took over has put its own there.
+        // Another process that took over has replaced the file by its own.
         let is_ours = fs::read_to_string(&self.path)
             .is_ok_and(|content| content.trim().parse() == Ok(process::id()));
         if is_ours {

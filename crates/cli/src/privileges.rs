@@ -1,14 +1,14 @@
-//! Which user the pooler runs as. Nothing here is needed once it runs.
+//! The user that the pooler runs as. Nothing here is needed once it runs.
 
 use anyhow::{Context as _, bail};
 
 use crate::sys;
 
-/// Becomes `user`, when there is one and we are not that one already. An empty name is none, as in
-/// PgBouncer.
+/// Switches to `user`, unless it is empty or already the current one. As in PgBouncer, an empty
+/// name means no user.
 ///
 /// # Errors
-/// When there is no such user, or when only root could do it and we are not root.
+/// When there is no such user, or when the process is not root and may not switch.
 pub(crate) fn switch_to(user: Option<&str>) -> anyhow::Result<()> {
     let Some(name) = user.filter(|name| !name.is_empty()) else { return Ok(()) };
     let user = proxy::user_by_name(name)
@@ -20,10 +20,10 @@ pub(crate) fn switch_to(user: Option<&str>) -> anyhow::Result<()> {
     sys::become_user(&user).with_context(|| format!("could not become user \"{name}\""))
 }
 
-/// As root, becomes somebody with fewer rights, and tells who.
+/// As root, switches to a user with fewer rights and returns its name.
 ///
 /// # Errors
-/// When there is nobody to become.
+/// When there is no such user.
 pub(crate) fn leave_root() -> anyhow::Result<Option<&'static str>> {
     if sys::effective_uid() != 0 {
         return Ok(None);
@@ -36,7 +36,7 @@ pub(crate) fn leave_root() -> anyhow::Result<Option<&'static str>> {
     bail!("Weir does not serve as root, and there is no user postgres or nobody to switch to")
 }
 
-/// Refuses to serve as root: a pooler needs no privilege, and PgBouncer refuses as well.
+/// Refuses to serve as root: a pooler needs no privileges, and PgBouncer refuses as well.
 pub(crate) fn refuse_root() -> anyhow::Result<()> {
     if sys::effective_uid() == 0 {
         bail!("Weir should not run as root; name the user to become with -u USER");

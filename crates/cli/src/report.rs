@@ -21,7 +21,8 @@ use proxy::{Controller, error, log};
 
 use crate::{args::ReportOptions, console, ctl, explain};
 
-/// How long the end of the process may wait for its page: a lock of the flight recorder may be taken.
+/// The time that the end of the process may wait for its page: a lock of the flight recorder may be
+/// taken.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// # Errors
@@ -49,8 +50,8 @@ fn now() -> String {
     log::local_time(i64::try_from(since_epoch.as_secs()).unwrap_or(0))
 }
 
-/// Has a panic write the page to the folder of `logfile`, or to that of `pidfile`. Without both there
-/// is no page.
+/// Makes a panic write the page to the folder of `logfile`, or to that of `pidfile`. Without both
+/// there is no page.
 pub(crate) fn write_at_panic(controller: Controller, global: &Global) {
     let Some(folder) = folder(global) else { return };
     let told = panic::take_hook();
@@ -59,7 +60,7 @@ pub(crate) fn write_at_panic(controller: Controller, global: &Global) {
         let made = format!("Made on {}, when the process ended: {info}", now());
         let (controller, folder) = (controller.clone(), folder.clone());
         let (done, written) = mpsc::channel();
-        // On a thread of its own: the panic may have come while a lock was held.
+        // Runs on a thread of its own, since the panicking thread may hold a lock.
         thread::spawn(move || done.send(write(&controller, made, &folder)));
         match written.recv_timeout(PATIENCE) {
             Ok(Ok(file)) => error!("fatal error: the last hour is in {}", file.display()),
@@ -79,7 +80,7 @@ fn folder(global: &Global) -> Option<PathBuf> {
 fn write(controller: &Controller, made: String, folder: &Path) -> io::Result<PathBuf> {
     let file = folder.join(format!("weir-incident-{}.html", process::id()));
     let page = console::incident(controller, made).page();
-    // A file of an earlier process with this number would only mislead.
+    // A file of an earlier process with this id would be misleading.
     let _ = fs::remove_file(&file);
     let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file)?;
     out.write_all(page.as_bytes())?;
@@ -97,7 +98,7 @@ mod tests {
 
     const FOLDER: &str = "WEIR_TEST_INCIDENT_FOLDER";
 
-    /// The process that panics: this test binary, started by the test below.
+    /// Runs the process that panics: this test binary, started by the test below.
     #[test]
     fn panicking_process() {
         let Some(folder) = env::var_os(FOLDER) else { return };

@@ -1,5 +1,5 @@
-//! The system calls the command line needs and the standard library lacks, each made safe.
-//! The only unsafe code of this crate; no policy here.
+//! The system calls that the command line needs and the standard library lacks, behind safe
+//! functions. This is the only unsafe code of this crate.
 
 #![expect(unsafe_code, reason = "direct system calls, each with its own reasoning")]
 
@@ -18,25 +18,25 @@ use std::{
 
 use proxy::User;
 
-/// Turns the -1 of the C library into the error it stands for.
+/// Turns a result of -1 into the C library's error.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The user this process acts as.
+/// Returns the user that this process acts as.
 pub(crate) fn effective_uid() -> u32 {
     // SAFETY: takes nothing, cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// From now on nobody but root can look into this process's memory, be it in a core dump or with a
-/// debugger (prctl(2), PR_SET_DUMPABLE). The kernel undoes it when a program is executed.
+/// Prevents all users but root from reading this process's memory, by a core dump or a debugger
+/// (prctl(2), PR_SET_DUMPABLE). The kernel undoes it when a program is executed.
 pub(crate) fn hide_memory() -> io::Result<()> {
     // SAFETY: takes integers only.
     checked(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
 }
 
-/// Gives up this process's user for another, groups included. There is no way back.
+/// Switches this process to another user with its groups. It cannot be undone.
 pub(crate) fn become_user(user: &User) -> io::Result<()> {
     let name = CString::new(user.name.as_str())?;
     // SAFETY: the name is a live C string; the other calls take integers.
@@ -48,7 +48,7 @@ pub(crate) fn become_user(user: &User) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a process of that id exists, be it somebody else's.
+/// Returns whether a process with this id exists, also if it belongs to another user.
 pub(crate) fn process_exists(pid: i32) -> bool {
     match send_signal(pid, 0) {
         Ok(()) => true,
@@ -73,8 +73,8 @@ pub(crate) fn kill_group(leader: &Child) -> io::Result<()> {
     checked(unsafe { libc::killpg(group, libc::SIGKILL) }).map(drop)
 }
 
-/// Leaves the terminal by the double fork: the caller's process exits with status 0, and the call
-/// returns in a grandchild that is in a session of its own and leads none.
+/// Detaches from the terminal by a double fork. The caller's process exits with status 0, and the
+/// call returns in a grandchild, in a new session of which it is not the leader.
 ///
 /// Only for a process with a single thread, since no other thread would survive.
 pub(crate) fn detach() -> io::Result<()> {
@@ -92,8 +92,8 @@ pub(crate) fn detach() -> io::Result<()> {
     Ok(())
 }
 
-/// Takes a socket that the process which executed us has passed, for the first time. It is closed
-/// when we execute something.
+/// Takes a socket that the parent process has passed, for the first time. It is closed when this
+/// process executes a program.
 ///
 /// # Errors
 /// When the descriptor is not an open socket.
@@ -127,7 +127,7 @@ extern "C" fn note_termination(_signal: libc::c_int) {
     TERMINATED.store(true, Ordering::Relaxed);
 }
 
-/// From now on Ctrl-C, SIGTERM and the hang-up of the terminal end nothing by themselves, but are
+/// From now on Ctrl-C, SIGTERM and the hang-up of the terminal do not end the process, but are
 /// remembered for [`terminated`].
 pub(crate) fn remember_termination() -> io::Result<()> {
     // SAFETY: zero is a valid `sigaction`: no flags, an empty mask.
@@ -140,15 +140,16 @@ pub(crate) fn remember_termination() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this process was asked to end since [`remember_termination`].
+/// Returns whether this process was asked to end since [`remember_termination`].
 pub(crate) fn terminated() -> bool {
     TERMINATED.load(Ordering::Relaxed)
 }
 
-/// Makes a command's process end when this one does, however hard it is killed; keeps the
-/// terminal's Ctrl-C from it, so that it ends in our order; and gives it all signals unblocked.
+/// Makes a command's process end when this one does, even if this one is killed. Keeps the
+/// terminal's Ctrl-C from it, so that the demo decides the order of the ends. Unblocks all its
+/// signals.
 ///
-/// `signal` is what it gets when the thread that started it is gone.
+/// `signal` is sent to it when the thread that started it has ended.
 pub(crate) fn tie_to_us(command: &mut Command, signal: libc::c_int) {
     command.process_group(0);
     let prepare = move || {

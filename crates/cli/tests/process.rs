@@ -73,7 +73,7 @@ impl Folder {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Runs the pooler with this configuration, as somebody who may.
+    /// Runs the pooler with this configuration, as a user that may run it.
     fn weir(&self, flags: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         if let Some((name, ..)) = unprivileged() {
@@ -169,8 +169,8 @@ fn a_daemon_keeps_a_second_one_out_and_cleans_up() {
     poll("the pidfile is gone", || !Path::new(&folder.path("pid")).exists());
 }
 
-/// Runs the pooler until its log file says that it is up, ends it, and returns what it wrote to
-/// stderr, what to its log file, and under which user it ran.
+/// Runs the pooler until its log file says that it is up, and ends it. Returns its output on
+/// stderr, the content of its log file, and its user.
 fn run_with(flags: &[&str], more: &str) -> (String, String, u32) {
     let folder = Folder::new(&format!("logfile = DIR/log\n{more}"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));

@@ -75,7 +75,7 @@ choices! {
         /// Weir's own.
         #[default]
         Weir = "weir",
-        /// Those of PgBouncer's exporter.
+        /// The names of PgBouncer's exporter.
         PgbouncerExporter = "pgbouncer_exporter",
         Both = "both",
     }
@@ -127,7 +127,7 @@ choices! {
         Follow = "follow",
     }
 
-    /// How a client proves who it is.
+    /// The authentication method of clients.
     pub enum AuthType {
         /// No authentication; the user name is ignored.
         Any = "any",

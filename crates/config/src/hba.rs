@@ -45,7 +45,7 @@ pub struct Rule {
     pub map: Option<Arc<IdentMap>>,
 }
 
-/// How the client is connected.
+/// The connection type that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connection {
     /// Through the unix socket.
@@ -79,7 +79,7 @@ pub enum Address {
 pub enum Method {
     Trust,
     Reject,
-    /// The same, with a text for the client: `reject "TEXT"`. Weir's own; the library in the server
+    /// Rejects with a text for the client: `reject "TEXT"`. Weir's own; the library in the server
     /// writes it for rules of `pg_hba.conf` that Weir cannot judge.
     Refuse(Arc<str>),
     /// Or SCRAM, where the secret is a SCRAM verifier.

@@ -41,7 +41,7 @@ pub struct Key {
     pub idle_because: Option<&'static str>,
     /// The value must not be printed.
     pub secret: bool,
-    /// One sentence or two.
+    /// The explanation, of one or two sentences.
     pub help: &'static str,
 }
 

@@ -120,7 +120,7 @@ impl Config {
         let lacks = Cell::new(!warnings.is_empty());
         let further = |name: &str| read(&folder.join(name)).inspect_err(|_| lacks.set(true)).ok();
         let (hba, odder) = Hba::parse(&content, &Arc::from(name.as_str()), &maps, &further);
-        // Without any rule, nobody could log in.
+        // Without any rule, no client could log in.
         self.hba_unread = lacks.get() || hba.rules.is_empty() && !odder.is_empty();
         self.hba = hba;
         self.warnings.extend(warnings.into_iter().chain(odd).chain(odder));

@@ -4,7 +4,7 @@
 /// The source of a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// A `pgbouncer.ini`: what it leaves unsaid means what it means to PgBouncer.
+    /// A `pgbouncer.ini`. Keys that it does not set have PgBouncer's defaults.
     #[default]
     Ini,
     /// A `weir.toml`.

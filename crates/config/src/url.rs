@@ -37,7 +37,7 @@ impl Config {
     /// console, unless the URL has `admin_users`.
     ///
     /// # Errors
-    /// What is wrong with the URL; its password is never repeated.
+    /// When the URL is invalid. The error never repeats its password.
     pub fn from_url(url: &str) -> Result<Self, ConfigError> {
         let place = Place::new(&Arc::from("URL"), 0, "", "");
         let refuse =

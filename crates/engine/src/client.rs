@@ -92,10 +92,10 @@ pub struct WhileWaiting {
 /// The secret of a client's cancel key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyForm {
-    /// Of 4 bytes.
+    /// A secret of 4 bytes.
     #[default]
     Short,
-    /// With a tag that only Weir can compute (protocol 3.2).
+    /// A secret with a tag that only Weir can compute (protocol 3.2).
     Long,
 }
 
@@ -130,7 +130,7 @@ pub struct Extended {
     /// The held input must wait for the reply to the message with this serial number; 0 = it need
     /// not wait.
     pub awaits: u64,
-    /// How often its next Bind was held back to find out what the statement returns
+    /// The number of times that its next Bind was held back to find out what the statement returns
     /// ([`crate::relay::kept_request::QUESTIONS_MAX`]).
     pub questions: u8,
     /// Was the statement of the present request prepared again, because the server had refused it?

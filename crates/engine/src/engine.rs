@@ -37,7 +37,7 @@ pub(crate) mod work;
 
 use views::{PoolView, PoolViews};
 
-/// How Weir shuts down.
+/// The way in which Weir shuts down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
     /// SIGINT: no server is linked any more; Weir ends when no server is in use.

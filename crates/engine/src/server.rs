@@ -95,7 +95,7 @@ impl ServerPhase {
 /// The obstacle to linking a server to its next client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settling {
-    /// Nothing known: it was opened, released or unparked just now.
+    /// Nothing is known: the server was opened, released or unparked just now.
     Fresh,
     /// The reply to a query for a client that has left.
     LastAnswer,

@@ -84,11 +84,11 @@ pub struct PoolSettings {
     pub idle_transaction_timeout: Micros,
     pub transaction_timeout: Micros,
     pub query_timeout: Micros,
-    /// How long a client may keep a pinned server unused.
+    /// The time that a client may keep a pinned server unused.
     pub pin_timeout: Micros,
     pub auto_unsupported: Unsupported,
     pub pin_functions: Vec<Pattern>,
-    /// For clients whose user has none.
+    /// The timeout of clients whose user has none.
     pub query_wait_timeout: Micros,
 }
 

@@ -132,7 +132,7 @@ pub trait Io<X: Exchange> {
     fn event(&mut self, event: Event<'_>);
 }
 
-/// How a client begins with TLS (protocol chapter 55.2.10).
+/// The beginning of TLS by a client (protocol chapter 55.2.10).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsStart {
     /// It has sent SSLRequest, and Weir has accepted.
@@ -198,7 +198,7 @@ pub trait Exchange {
 pub enum Check {
     /// The name of the operating system's user with this number.
     PeerName(u32),
-    /// Whether this is the user's password.
+    /// Checks whether this is the user's password.
     Password { judge: Judge, user: String, password: Password },
 }
 
@@ -315,7 +315,7 @@ pub struct ConsoleLogin {
     /// The connection's number, see [`Exchange::next_connection`].
     pub serial: u64,
     pub connected_at: Micros,
-    /// For cancel requests.
+    /// The process id of the key for cancel requests.
     pub process_id: u32,
     pub secret: [u8; 4],
     /// Bytes that followed the login.

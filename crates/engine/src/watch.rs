@@ -37,7 +37,7 @@ pub(crate) struct Sent<'a> {
     pub(crate) settings: &'a PoolSettings,
     /// A request begins with these bytes.
     pub(crate) begins: bool,
-    /// How many of the bytes belong to a message that has begun before.
+    /// The number of bytes that belong to a message that has begun before.
     pub(crate) continued: usize,
 }
 
@@ -169,7 +169,7 @@ impl Watch {
         }
     }
 
-    /// A server has sent so many bytes.
+    /// Notes that a server has sent `len` bytes.
     #[cold]
     pub(crate) fn replied(&mut self, on: ServerId, len: usize) {
         if let Some(request) = self.requests.get_mut(&on) {

@@ -1,9 +1,10 @@
 //! Any bytes of a logged-in client, with models of PostgreSQL behind the engine.
 //!
-//! The first byte is the settings, the second a seed for cuts; the rest is what the client sends.
-//! It is played three times: in one piece alone, byte by byte, and cut at random while another
-//! client works in the same pool. Each time the client must see what it would have seen without a
-//! pooler, until one side ends the connection, and the other client exactly its own replies.
+//! The first byte chooses the settings, the second is a seed for cuts, and the rest are the
+//! client's bytes. They are played three times: in one piece alone, byte by byte, and cut at random
+//! while another client works in the same pool. Each time the client must see the same as without a
+//! pooler, until one side ends the connection, and the other client must get exactly its own
+//! replies.
 
 use config::{Config, PoolMode};
 use wire::frontend;
@@ -14,12 +15,12 @@ use crate::rng::Rng;
 use crate::seen::Seen;
 use crate::world::{World, base_config};
 
-/// What is longer says nothing new and takes its time.
+/// The maximum length of an input. Longer ones take time and show nothing new.
 const LEN_MAX: usize = 4_096;
-/// Byte by byte up to this length.
+/// The maximum length of an input that is played byte by byte.
 const BYTES_LEN_MAX: usize = 256;
 
-/// Why the pooler may cut a client off whom PostgreSQL would have let go on.
+/// The reasons for which the pooler may disconnect a client that PostgreSQL would have kept.
 const ALLOWED: [&str; 7] = [
     "broken Parse packet",
     "broken Bind packet",
@@ -30,7 +31,7 @@ const ALLOWED: [&str; 7] = [
     "transaction blocks not allowed in statement pooling mode",
 ];
 
-/// How it begins if a message is longer than `max_packet_size`.
+/// The beginning of the reason if a message is longer than `max_packet_size`.
 const TOO_LONG: &str = "bad packet header: ";
 
 pub fn client_stream(data: &[u8]) {
@@ -68,12 +69,12 @@ impl Settings {
         [200, 1, 2, 0][usize::from(self.0 >> 2 & 3)]
     }
 
-    /// Do clients share servers?
+    /// Returns whether clients share servers.
     fn pools(self) -> bool {
         self.mode() != PoolMode::Session
     }
 
-    /// Is a client's prepared statement there whatever server it gets?
+    /// Returns whether a client finds its prepared statements on any server.
     fn keeps_sessions(self) -> bool {
         self.max_prepared_statements() > 0 || !self.pools()
     }
@@ -86,25 +87,26 @@ impl Settings {
         config
     }
 
-    /// In session mode each client keeps its server.
+    /// Returns the number of servers. In session mode each client keeps its server.
     fn pool_size(self) -> u32 {
         if !self.pools() || self.0 & 16 != 0 { 2 } else { 1 }
     }
 }
 
-/// A name like those the pooler gives to statements is told to the client in other words.
+/// Returns whether a name is like those that the pooler gives to statements. Errors about such a
+/// name have another text.
 fn names_ours(bytes: &[u8]) -> bool {
     bytes.windows(5).any(|part| part == b"weir_")
 }
 
-/// What the client sees of PostgreSQL itself.
+/// The client's view of PostgreSQL without a pooler.
 struct Direct {
     seen: Seen,
-    /// How much of that must have come; the rest may wait for a Sync.
+    /// The length of the replies that must have come. The rest may wait for a Sync.
     due: usize,
-    /// Can the pooler go on where PostgreSQL cannot?
+    /// True if the pooler can continue where PostgreSQL cannot.
     out_of_step: bool,
-    /// Do the bytes end in the middle of a message?
+    /// True if the bytes end in the middle of a message.
     ends_early: bool,
 }
 
@@ -126,7 +128,8 @@ impl Direct {
         let direct = &self.seen;
         if !seen.closed && !direct.closed {
             let is_same = direct.got.starts_with(&seen.got) && seen.got.len() >= self.due;
-            // What the pooler has to prepare for a Bind may fail before all of the Bind is there.
+            // A statement that the pooler prepares for a Bind may fail before the whole Bind has
+            // arrived.
             let is_early = self.ends_early && seen.got.starts_with(&direct.got);
             assert!(is_same || is_early, "the pooler shows:{seen:?}\nPostgreSQL shows:{direct:?}");
             return;
@@ -140,13 +143,13 @@ impl Direct {
         let allowed = farewell
             .as_deref()
             .is_some_and(|why| ALLOWED.contains(&why) || why.starts_with(TOO_LONG));
-        // In the middle of a message nothing can be told.
+        // No error can follow in the middle of a message.
         let allowed = allowed || seen.ends_in_a_message();
         assert!(direct.closed || allowed, "the pooler ends the connection for no reason:{seen:?}");
     }
 }
 
-/// What the client sees through the engine.
+/// Returns the client's view through the engine.
 fn through(settings: Settings, bytes: &[u8], cuts: &Cuts, noise: Option<Rng>) -> Seen {
     let mut world = World::new(settings.config(), cuts.clone());
     let mut other = noise.map(|rng| Other::new(&mut world, rng, settings));
@@ -179,12 +182,12 @@ struct Other {
     at: usize,
     rng: Rng,
     turn: u64,
-    /// May it use prepared statements?
+    /// True if the client may use prepared statements.
     prepares: bool,
-    /// May it keep a server, so that the client gets another one?
+    /// True if the client may keep a server, so that the other client gets another one.
     lingers: bool,
     in_transaction: bool,
-    /// Its own PostgreSQL, and all that one has said.
+    /// A PostgreSQL of its own, and all its replies.
     direct: Postgres,
     expected: Vec<u8>,
 }
@@ -204,7 +207,7 @@ impl Other {
     }
 
     fn disturb(&mut self, world: &mut World) {
-        // Now and then so much time goes by that servers are checked before their next use.
+        // Occasionally waits so long that servers are checked before their next use.
         if self.turn < 8 && self.rng.one_in(16) {
             world.wait(35);
         }
@@ -230,7 +233,8 @@ impl Other {
         if kind == 0 {
             return frontend::query(out, sql.as_bytes());
         }
-        // Named by text the other client may use as well, or one that is used but once, or none.
+        // The statement has a text that the other client may use as well, a text that is used only
+        // once, or no name.
         let (name, sql) = match kind {
             1 => ("", sql.as_str()),
             2 => ("s", "1 s"),
@@ -262,7 +266,7 @@ impl Other {
         );
     }
 
-    /// Nobody is in its way any more.
+    /// Checks the client after nothing delays it any more.
     fn check_all(&self, world: &World) {
         self.check(world);
         assert!(self.is_answered(world), "another client waits for ever:{:?}", self.seen(world));

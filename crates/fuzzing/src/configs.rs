@@ -1,5 +1,5 @@
-//! Any text of a configuration, in its three forms. What was understood can be described and
-//! asked, and the values it shows make the same configuration when they are read again.
+//! Any text of a configuration, in its three formats. A valid configuration can be described and
+//! queried, and the values that it shows give the same configuration when they are read again.
 
 use std::fmt::Write;
 use std::io;
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use config::{AccessPolicy, Comments, Config, ConfigError, Key, Scope, describe, show};
 
-/// Includes of includes multiply.
+/// The maximum length of an input. Nested includes multiply it.
 const LEN_MAX: usize = 16_384;
 
-/// Parts behind a NUL are the files `1`, `2`, … for `%include`.
+/// Reads a pgbouncer.ini. Parts after a NUL are the files `1`, `2`, … for `%include`.
 pub fn ini(data: &[u8]) {
     let text = String::from_utf8_lossy(&data[..data.len().min(LEN_MAX)]);
     let parts: Vec<&str> = text.split('\0').collect();
@@ -18,7 +18,7 @@ pub fn ini(data: &[u8]) {
     let opened = std::cell::RefCell::new(&mut opened);
     let include = |path: &Path| {
         let missing = || io::Error::from(io::ErrorKind::NotFound);
-        // A file that includes itself twice would be read two to the tenth times.
+        // A file that includes itself twice would be read 1,024 times.
         **opened.borrow_mut() += 1;
         if **opened.borrow() > 32 {
             return Err(missing());
@@ -77,7 +77,7 @@ fn check(read: Result<Config, ConfigError>) {
     convert(&config);
 }
 
-/// What `weir convert` prints is read as the very same.
+/// Checks that the output of `weir convert` gives the same configuration.
 fn convert(config: &Config) {
     let text = config::to_toml(config, &Comments::default());
     let again = match Config::parse_toml(&text, "converted.toml") {
@@ -99,7 +99,7 @@ fn write_again(config: &Config) {
     let rows = show(config);
     for row in rows.iter().filter(|row| !secret(row.key)) {
         let Some(value) = &row.value else { continue };
-        // Only a TOML string can hold these.
+        // Only TOML strings can hold these values.
         if value.contains('\n') || value.trim_matches(is_space) != value {
             return;
         }

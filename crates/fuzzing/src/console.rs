@@ -1,8 +1,8 @@
 //! Any bytes of a client of the console.
 //!
-//! The first byte is the settings, the second a seed for cuts; the rest is what the client sends.
-//! Replies are whole messages, the same however the bytes are cut; and nothing is reloaded or shut
-//! down by those who may only look.
+//! The first byte chooses the settings, the second is a seed for cuts, and the rest are the
+//! client's bytes. Replies must be whole messages and must not depend on the cuts. Users who may
+//! only look must not reload or shut down the process.
 
 mod stream;
 
@@ -38,7 +38,7 @@ pub fn console(data: &[u8]) {
     let fails = settings & 2 != 0;
     let whole = play(admin, fails, bytes, Cuts::Whole);
     let cut = play(admin, fails, bytes, Cuts::Random(Rng::new(u64::from(*seed))));
-    // Times differ from one to the next, so only the kinds of the messages are compared.
+    // Times differ between two runs, so only the types of the messages are compared.
     assert_eq!(whole.codes, cut.codes, "cuts make a difference");
     assert_eq!(whole.end, cut.end, "cuts make a difference");
     assert_eq!(whole.changes, cut.changes, "cuts make a difference");
@@ -46,11 +46,11 @@ pub fn console(data: &[u8]) {
 }
 
 struct Outcome {
-    /// Of all replies.
+    /// The types of all replies.
     codes: Vec<u8>,
-    /// Why it ended.
+    /// The reason for the end.
     end: String,
-    /// Commands that were carried out and are no SHOW.
+    /// Commands that were executed, except SHOW.
     changes: usize,
 }
 
@@ -67,7 +67,7 @@ fn play(admin: bool, fails: bool, bytes: &[u8], cuts: Cuts) -> Outcome {
     };
     let mut pipe = Pipe::new(bytes, cuts);
     let end = {
-        // Neither the pipe nor the process ever makes it wait.
+        // Neither the pipe nor the process ever blocks.
         let serving = std::pin::pin!(console.serve(&mut pipe, login));
         match serving.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(end) => without_shown_bytes(end.unwrap_or_default()),
@@ -82,10 +82,10 @@ fn play(admin: bool, fails: bool, bytes: &[u8], cuts: Cuts) -> Outcome {
     Outcome { codes, end, changes: process.changes.load(Ordering::Relaxed) }
 }
 
-/// Messages that are never the last ones to be said.
+/// Messages that are never the last ones of an answer.
 const GO_ON: [u8; 3] = [backend::DATA_ROW, backend::NOTICE, backend::PARAMETER_DESCRIPTION];
 
-/// What the console says at the end that needs no words.
+/// The reason for the end after a shutdown, which needs no text.
 const DOWN: &str = "";
 
 fn codes(mut written: &[u8]) -> Vec<u8> {
@@ -98,9 +98,9 @@ fn codes(mut written: &[u8]) -> Vec<u8> {
     codes
 }
 
-/// The process the console belongs to.
+/// The process that the console belongs to.
 struct Process {
-    /// Is its configuration wrong?
+    /// True if its configuration is invalid.
     fails: bool,
     changes: AtomicUsize,
 }

@@ -1,19 +1,19 @@
-//! Where a stream of bytes is cut into reads.
+//! The split of a stream of bytes into reads.
 
 use crate::rng::Rng;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Cuts {
-    /// All there is in one read.
+    /// All available bytes in one read.
     Whole,
-    /// One byte a read.
+    /// One byte per read.
     Bytes,
-    /// Mostly short reads, some long ones.
+    /// Mostly short reads, and some long ones.
     Random(Rng),
 }
 
 impl Cuts {
-    /// How many of `len` bytes, which are not 0, the next read brings.
+    /// Returns the length of the next read, out of `len` bytes, which is not 0.
     pub(crate) fn next(&mut self, len: usize) -> usize {
         match self {
             Self::Whole => len,

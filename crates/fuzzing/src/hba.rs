@@ -1,5 +1,5 @@
-//! Any content of an `auth_hba_file`, with any maps: what was read of it is read the same after it
-//! is written again, and no rule is applied to whom it does not name.
+//! Any content of an `auth_hba_file`, with any maps. The parsed rules, written and read again, must
+//! be the same. A rule must not apply to a client that it does not name.
 
 use core::net::IpAddr;
 use std::fmt::Write;
@@ -9,13 +9,13 @@ use config::hba::{
     Address, CertName, Connection, Hba, IdentMaps, Method, Names, PAM_SERVICE, Rule, Visitor,
 };
 
-/// The part before the first zero byte is the rules, the rest the maps.
+/// Reads rules and maps, which the first zero byte separates.
 pub fn hba(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (rules, maps) = text.split_once('\0').unwrap_or((&text, "os root alice\nos a all"));
     let file: Arc<str> = "hba".into();
     let (maps, _) = IdentMaps::parse(maps, &file);
-    // A file that names itself has no end.
+    // The file includes itself, so it would never end.
     let read = |name: &str| Some(format!("x, \"y z\"\n@{name}")).filter(|_| !name.is_empty());
     let (hba, warnings) = Hba::parse(rules, &file, &maps, &read);
     let lines = rules.lines().count();
@@ -34,7 +34,8 @@ pub fn hba(data: &[u8]) {
     visit(&hba);
 }
 
-/// As a line, without its map; none if a name cannot stand in one line.
+/// Returns the rule as a line, without its map. Returns `None` if a line cannot contain one of its
+/// names.
 fn written(rule: &Rule) -> Option<String> {
     let mut line = String::new();
     line.push_str(match rule.connection {
@@ -65,7 +66,7 @@ fn written(rule: &Rule) -> Option<String> {
         Method::Pam(_) => return None,
         // Its options are not kept as they were written.
         Method::Ldap(_) => return None,
-        // Nor is its text.
+        // Neither is the text.
         Method::Refuse(_) => return None,
     });
     Some(line)

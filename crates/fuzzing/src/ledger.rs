@@ -1,10 +1,9 @@
-//! The ledger against the least that is true of PostgreSQL: a queue of messages, and what each is
-//! answered with.
+//! Compares the ledger with a minimal model of PostgreSQL: a queue of messages and their replies.
 //!
-//! Each byte is a step: a message is sent (and entered), or the server reads the next one and
-//! answers. Every reply must be taken by the entry of the very message that made it, and the
-//! ledger must call the server settled only when it is: nothing to be read, nothing skipped, no
-//! copy and no batch open.
+//! Each byte is a step: the client sends a message, which is entered into the ledger, or the server
+//! reads the next message and answers. The entry of the same message must take each reply. The
+//! ledger may call the server settled only when it is: no message is unread or skipped, and no copy
+//! and no batch is open.
 
 mod server;
 
@@ -22,7 +21,7 @@ pub fn ledger(data: &[u8]) {
         }
         play.check();
     }
-    // The server catches up.
+    // Lets the server handle the remaining messages.
     while play.read() == Some(true) {
         play.check();
     }
@@ -34,14 +33,14 @@ struct Play {
     ledger: Ledger,
     server: Server,
     serial: u64,
-    /// Replies of messages that were never sent, by their serial numbers.
+    /// Serial numbers of messages that are not sent, since the pooler answers them.
     made_up: Vec<u64>,
-    /// The server has ended the connection.
+    /// True if the server has ended the connection.
     over: bool,
 }
 
 impl Play {
-    /// None at the end of the connection.
+    /// Plays one step. Returns `None` at the end of the connection.
     fn step(&mut self, byte: u8) -> Option<()> {
         let outcome = Outcome::ALL[usize::from(byte >> 4) % Outcome::ALL.len()];
         let expect = match byte & 15 {
@@ -69,8 +68,8 @@ impl Play {
     }
 
     fn send(&mut self, expect: Expect, outcome: Outcome) {
-        // As the engine does: what the server will discard is not sent; CopyDone outside of
-        // anything neither.
+        // Like the engine, does not send messages that the server will discard, nor a CopyDone
+        // outside of a copy.
         if self.ledger.is_skipping() && expect != Expect::Sync {
             return;
         }
@@ -84,7 +83,7 @@ impl Play {
         self.server.queue.push_back(Sent { expect, outcome, serial: self.serial });
     }
 
-    /// A Parse of what the server has already.
+    /// Enters a Parse of a statement that the server already has.
     fn make_up(&mut self) {
         if self.ledger.is_skipping() {
             return;
@@ -98,7 +97,8 @@ impl Play {
         self.server.queue.push_back(sent);
     }
 
-    /// The server reads a message and answers. False if there was none, None if it hangs up.
+    /// Lets the server read and answer a message. Returns false if there was none, and `None` if
+    /// the server ends the connection.
     fn read(&mut self) -> Option<bool> {
         if self.over {
             return None;
@@ -134,7 +134,7 @@ impl Play {
         self.made_up.retain(|made_up| !void.contains(made_up));
     }
 
-    /// Replies whose turn has come.
+    /// Takes the synthesized replies that are due.
     fn synthesize(&mut self) {
         while self.ledger.next_synthesized().is_some() {
             assert!(!self.made_up.is_empty(), "a reply is made up for nothing");
@@ -145,7 +145,7 @@ impl Play {
         }
     }
 
-    /// The next client of the server must find it at rest.
+    /// Checks that a server called settled is at rest, as its next client requires.
     fn check(&self) {
         if self.ledger.is_settled() {
             assert!(self.server.is_at_rest(), "called settled: {:?}", self.server);
@@ -153,7 +153,7 @@ impl Play {
         }
     }
 
-    /// With everything read, the ledger must know that nothing will come.
+    /// Checks that the ledger calls the server settled when everything has been read.
     fn check_rest(&self) {
         if !self.over && !self.ledger.is_ambiguous() && self.server.is_at_rest() {
             assert!(self.ledger.is_settled(), "never settles: {:?}", self.ledger);

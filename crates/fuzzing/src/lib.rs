@@ -1,9 +1,9 @@
-//! The bodies of the fuzz targets, as ordinary functions of bytes that panic when something is
-//! wrong. `fuzz/` hands them to libFuzzer; `tests/corpora.rs` replays what was found and tries
-//! mutations of it on the stable toolchain.
+//! The bodies of the fuzz targets: functions of bytes that panic when something is wrong. `fuzz/`
+//! passes them to libFuzzer. `tests/corpora.rs` replays known inputs and tries mutations of them on
+//! the stable toolchain.
 //!
-//! Everything is a function of the bytes: no clock, no random number, no file. So an input that
-//! fails fails again.
+//! Everything depends on the bytes only: no clock, no random number, no file. So a failing input
+//! always fails.
 
 #![forbid(unsafe_code)]
 
@@ -38,10 +38,11 @@ pub use crate::startup::startup;
 pub use crate::state_report::state_report;
 pub use crate::userlist::userlist;
 
-/// A target by its name.
+/// A target with its name.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Each has a folder of this name in `fuzz/corpus`, and perhaps in `fuzz/regressions`.
+/// All targets. Each has a folder of this name in `fuzz/corpus`, and possibly one in
+/// `fuzz/regressions`.
 pub const TARGETS: [Target; 13] = [
     ("client_stream", client_stream),
     ("server_stream", server_stream),

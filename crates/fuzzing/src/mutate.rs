@@ -1,16 +1,16 @@
-//! Changes to inputs: of single bytes as any fuzzer makes them, and of whole messages, which a
-//! byte at a time would take for ever.
+//! Mutations of inputs: of single bytes, as in any fuzzer, and of whole messages, which changes of
+//! single bytes would hardly ever achieve.
 
 use wire::Header;
 
 use crate::rng::Rng;
 
-/// The settings in front of the messages in those targets that take messages.
+/// The bytes with settings before the messages, in targets that take messages.
 const SETTINGS_LEN: usize = 2;
-/// Changes made to one input.
+/// The maximum number of changes of one input.
 const CHANGES_MAX: usize = 4;
 
-/// Another input, made of `data` and, now and then, parts of `other`; at most `len_max` long.
+/// Returns a mutation of `data`, possibly with parts of `other`, of at most `len_max` bytes.
 pub fn mutate(data: &[u8], other: &[u8], len_max: usize, seed: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let mut data = data.to_vec();
@@ -83,7 +83,7 @@ fn insert_other<'a>(
     }
 }
 
-/// The messages of a stream; what is none at the end is the last part.
+/// Splits a stream into messages. An incomplete message is the last part.
 fn split(stream: &[u8]) -> Vec<&[u8]> {
     let mut parts = Vec::new();
     let mut rest = stream;

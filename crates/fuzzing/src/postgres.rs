@@ -1,9 +1,9 @@
-//! PostgreSQL as far as a pooler can tell: its message loop with prepared statements, portals,
-//! transactions, COPY and the skipping after an error, and a handful of statements to drive them.
+//! A model of PostgreSQL as a pooler sees it: its message loop with prepared statements, portals,
+//! transactions, COPY and the skipping after an error, and a few statements.
 //!
-//! It answers every message at once and is a function of the bytes it has got, however they were
-//! cut. So it is two things here: the server behind the engine, and the judge who says what a
-//! client would have seen without a pooler.
+//! It answers every message at once, and its replies depend on the bytes only, not on cuts. So it
+//! has two uses: as the server behind the engine, and as the reference for the client's view
+//! without a pooler.
 //!
 //! ```text
 //!            ┌ error in the extended protocol ► skipping ─ Sync ┐
@@ -23,7 +23,7 @@ use wire::{HEADER_LEN, Header, backend, frontend};
 use self::extended::Portal;
 use self::sql::{Fault, Outcome, Sql};
 
-/// What a server reports at login.
+/// The parameters that a server reports at login.
 const PARAMETERS: [(&[u8], &[u8]); 6] = [
     (b"server_version", b"15.0"),
     (b"client_encoding", b"UTF8"),
@@ -33,7 +33,7 @@ const PARAMETERS: [(&[u8], &[u8]); 6] = [
     (b"application_name", b""),
 ];
 
-/// What a copy that is read belongs to.
+/// The protocol of the statement whose copy data is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Copy {
     Simple,
@@ -42,25 +42,26 @@ enum Copy {
 
 #[derive(Debug)]
 pub(crate) struct Postgres {
-    /// Process id, and what the startup packet is answered with; none = logged in already.
+    /// The process id for the answer to the startup packet. `None` if the client is logged in
+    /// already.
     greets: Option<u32>,
     input: Vec<u8>,
-    /// By name; the unnamed one has the empty name.
+    /// Statements by name. The unnamed one has an empty name.
     statements: BTreeMap<Vec<u8>, Sql>,
     portals: BTreeMap<Vec<u8>, Portal>,
     application_name: Vec<u8>,
     status: u8,
     skipping: bool,
     copy: Option<Copy>,
-    /// What is left of a simple Query with several statements.
+    /// The remaining statements of a simple Query.
     queue: VecDeque<Sql>,
     closed: bool,
-    /// How much of its output PostgreSQL would not keep back for a Sync or Flush.
+    /// The length of the output that PostgreSQL would not delay until a Sync or Flush.
     due: usize,
 }
 
 impl Postgres {
-    /// It waits for a startup packet.
+    /// Returns a server that waits for a startup packet.
     pub(crate) fn fresh(process_id: u32) -> Self {
         Self { greets: Some(process_id), ..Self::logged_in() }
     }
@@ -81,28 +82,28 @@ impl Postgres {
         }
     }
 
-    /// Has it ended the connection?
+    /// Returns whether the server has ended the connection.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Has it got part of a message?
+    /// Returns whether it has received part of a message.
     pub(crate) fn is_mid_message(&self) -> bool {
         !self.input.is_empty()
     }
 
-    /// Was it sent a request in the middle of a copy? That ends the connection, unless a pooler
-    /// has answered the request by itself.
+    /// Returns whether it has got a request in the middle of a copy. That ends the connection,
+    /// unless a pooler has answered the request itself.
     pub(crate) fn is_out_of_step(&self) -> bool {
         self.closed && self.copy.is_some()
     }
 
-    /// How much of `out`, if that was always the same, must have come by now.
+    /// Returns the length of `out` that must have arrived by now, if `out` was always the same.
     pub(crate) fn due(&self) -> usize {
         self.due
     }
 
-    /// Takes bytes; the replies are appended to `out`.
+    /// Handles bytes and appends the replies to `out`.
     pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.input.extend_from_slice(bytes);
         let input = std::mem::take(&mut self.input);
@@ -146,7 +147,7 @@ impl Postgres {
         self.input = input[at..].to_vec();
     }
 
-    /// True if what there is to say is said at once.
+    /// Handles a message. Returns whether its replies are sent at once.
     fn message(&mut self, code: u8, body: &[u8], out: &mut Vec<u8>) -> bool {
         use frontend::{
             BIND, CLOSE, COPY_DATA, COPY_DONE, COPY_FAIL, DESCRIBE, EXECUTE, FLUSH, FUNCTION_CALL,
@@ -178,7 +179,7 @@ impl Postgres {
                 self.fail(&Fault::malformed(), out);
                 self.skipping = true;
             }
-            // Ignored outside a copy.
+            // Ignored outside of a copy.
             _ => return false,
         }
         true
@@ -231,7 +232,7 @@ impl Postgres {
         }
     }
 
-    /// Carries out what is left of a simple Query.
+    /// Executes the remaining statements of a simple Query.
     fn go_on(&mut self, out: &mut Vec<u8>) {
         while let Some(statement) = self.queue.pop_front() {
             if statement.returns_rows() {
@@ -282,7 +283,7 @@ impl Postgres {
         self.be_ready(out);
     }
 
-    /// The error is told; a transaction has failed.
+    /// Reports an error. An open transaction fails.
     fn fail(&mut self, fault: &Fault, out: &mut Vec<u8>) {
         let mut fields = ErrorFields::new("ERROR", fault.0, "");
         fields.replace(b'M', fault.1.clone());

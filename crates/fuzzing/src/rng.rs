@@ -8,7 +8,7 @@ impl Rng {
         Self(seed)
     }
 
-    /// A seed made of all of `bytes` (FNV-1a).
+    /// Returns a generator with a seed from all of `bytes` (FNV-1a).
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
         Self(bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
@@ -22,7 +22,7 @@ impl Rng {
         word ^ (word >> 31)
     }
 
-    /// From 0 to `end`, without `end`, which is not 0.
+    /// Returns a number from 0 to `end`, exclusive. `end` is not 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }

@@ -1,7 +1,7 @@
-//! Both sides of SCRAM: hostile messages, and an honest exchange with one message tampered with.
+//! Both sides of SCRAM: hostile messages, and an honest exchange with one altered message.
 //!
-//! The first byte chooses what is done, the rest is one or two messages (cut at the first NUL), or
-//! the change: which message, where, and what is put there.
+//! The first byte chooses the test. The rest are one or two messages, separated by a NUL, or the
+//! change: the message, the position, and the new bytes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use wire::secret::Secret;
 use crate::rng::Rng;
 
 const LEN_MAX: usize = 4_096;
-/// What an attacker cannot guess need not be slow.
+/// A single iteration suffices, since the secret cannot be guessed in a test.
 const ITERATIONS: u32 = 1;
 
 pub fn scram(data: &[u8]) {
@@ -54,12 +54,12 @@ fn hostile_server(bytes: &[u8], secret: &[u8]) {
     assert!(client.server_final(last).is_err(), "a server that does not know the keys is believed");
 }
 
-/// Does a changed message ever get through? Does an unchanged exchange?
+/// Checks that an altered message never succeeds, and that an unaltered exchange does.
 fn tampered(bytes: &[u8], secret: &[u8]) {
     let [which, at_high, at_low, put @ ..] = bytes else { return };
     let at = usize::from(u16::from_be_bytes([*at_high, *at_low]));
     let verifier = ScramVerifier::from_password(secret, b"salt", ITERATIONS);
-    // With channel binding and without.
+    // Tests with and without channel binding.
     let end_point: Arc<[u8]> = if which & 0x80 == 0 { [].into() } else { [3; 32].into() };
     let mut server = ScramServer::new(verifier, nonce(1)).bound_to(&end_point);
     let mut client = ScramClient::new(ScramSecret::Password(secret.to_vec()), nonce(2))
@@ -80,7 +80,7 @@ fn tampered(bytes: &[u8], secret: &[u8]) {
         } else {
             other.extend_from_slice(put);
         }
-        // What follows the server's signature is not signed, and has no meaning.
+        // Bytes after the server's signature are not signed and have no meaning.
         is_extended = step == 4 && other.starts_with(&[&message, &b","[..]].concat());
         changed = other != message;
         other
@@ -98,14 +98,15 @@ fn tampered(bytes: &[u8], secret: &[u8]) {
     assert!(is_extended || agreed.is_some() != changed, "changed: {changed}");
 }
 
-/// A million iterations are allowed and take a second.
+/// Returns whether the challenge has too many iterations for a test. A million are allowed, and
+/// take a second.
 fn asks_for_much(challenge: &[u8]) -> bool {
     let text = String::from_utf8_lossy(challenge);
     let iterations = text.rsplit(",i=").next().and_then(|text| text.parse::<u32>().ok());
     iterations.is_none_or(|iterations| iterations > ITERATIONS_DEFAULT)
 }
 
-/// What can stand in an auth_file.
+/// Checks the text of a secret in an auth_file.
 fn stored(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Some(verifier) = ScramVerifier::parse(&text) else { return };

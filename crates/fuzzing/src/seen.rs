@@ -1,9 +1,9 @@
-//! What a client has seen of a conversation.
+//! A client's view of a conversation.
 
 use wire::error_fields::ErrorFields;
 use wire::{HEADER_LEN, Header, backend};
 
-/// All a client was sent, and whether it was cut off.
+/// All messages to a client, and whether its connection was closed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) got: Vec<u8>,
@@ -11,7 +11,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// All but a last FATAL of the pooler's own (08P01), and that one's text.
+    /// Returns all messages except a last FATAL of the pooler's own (08P01), and the text of that
+    /// one.
     pub(crate) fn without_farewell(&self) -> (&[u8], Option<String>) {
         let mut at = 0;
         while let Some((code, body)) = message(&self.got[at..]) {
@@ -29,34 +30,34 @@ impl Seen {
         (&self.got, None)
     }
 
-    /// Was it cut off in the middle of a message?
+    /// Returns whether the connection ended in the middle of a message.
     pub(crate) fn ends_in_a_message(&self) -> bool {
         let whole: usize = messages(&self.got).map(|(_, body)| HEADER_LEN + body.len()).sum();
         whole < self.got.len()
     }
 
-    /// All of it, but for the bytes that are shown of a message that cannot be read: how many there
-    /// are depends on how it was cut.
+    /// Returns the messages in a form that does not depend on cuts. It leaves out the bytes of an
+    /// unreadable message that an error shows, since their number depends on cuts.
     pub(crate) fn essence(&self) -> (&[u8], Option<String>, bool) {
         let (got, farewell) = self.without_farewell();
         (got, farewell.map(without_shown_bytes), self.closed)
     }
 }
 
-/// Why a connection ended, but for the bytes that are shown of a message that cannot be read.
+/// Returns the reason for the end of a connection without the bytes of an unreadable message.
 pub(crate) fn without_shown_bytes(why: String) -> String {
     if why.starts_with(BAD_HEADER) { BAD_HEADER.to_owned() } else { why }
 }
 
 const BAD_HEADER: &str = "bad packet header";
 
-/// The first message, if it is there as a whole.
+/// Returns the first message, if it is complete.
 pub(crate) fn message(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let header = Header::parse(bytes).ok()??;
     Some((header.code, bytes.get(HEADER_LEN..header.total)?))
 }
 
-/// Every message, up to the first that is not there as a whole.
+/// Returns the complete messages at the beginning.
 pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -66,7 +67,7 @@ pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// One line a message.
+/// Prints one message per line.
 impl std::fmt::Debug for Seen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut rest = &self.got[..];

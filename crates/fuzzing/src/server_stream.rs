@@ -1,9 +1,9 @@
 //! Any bytes of a server, with a well-behaved client in front of the engine.
 //!
-//! The first byte is the settings, the second a seed for cuts; the rest is what the first server
-//! says once it is sent something. It is played in one piece and cut at random. Every message the
-//! client gets must be one the server sent, in that order and unchanged, or one of the few the
-//! engine makes itself; and the cuts must make no difference.
+//! The first byte chooses the settings, the second is a seed for cuts, and the rest are the first
+//! server's bytes, which it sends when it gets the first request. They are played in one piece and
+//! cut at random. Every message to the client must be the server's, in order and unchanged, or one
+//! of the few that the engine makes itself. Cuts must make no difference.
 
 use config::{Config, PoolMode};
 use wire::{HEADER_LEN, backend, frontend};
@@ -15,7 +15,7 @@ use crate::seen::{Seen, message};
 use crate::world::{Mind, World, base_config};
 
 const LEN_MAX: usize = 4_096;
-/// Byte by byte up to this length.
+/// The maximum length of an input that is played byte by byte.
 const BYTES_LEN_MAX: usize = 256;
 
 pub fn server_stream(data: &[u8]) {
@@ -43,7 +43,7 @@ impl Settings {
         self.0 & 1 == 0
     }
 
-    /// Do the target's bytes begin behind a proper login?
+    /// Returns whether the input's bytes follow a complete login.
     fn is_logged_in(self) -> bool {
         self.0 & 2 == 0
     }
@@ -56,7 +56,7 @@ impl Settings {
         config
     }
 
-    /// What the client sends.
+    /// Returns the client's requests.
     fn requests(self) -> Vec<u8> {
         let mut out = Vec::new();
         match self.0 >> 2 & 3 {
@@ -77,8 +77,9 @@ impl Settings {
         out
     }
 
-    /// Whoever may lose its server in the middle of an input sees no more of it, or all of it.
-    /// How the pooler words its farewell may depend on how much of a bad message it has seen.
+    /// Compares two runs. A client that may lose its server in the middle of an input sees a
+    /// beginning of it, or all of it. The text of the pooler's error may depend on the part of a
+    /// bad message that it has seen.
     fn compare(self, whole: &Seen, other: &Seen) {
         let (a, b) = (whole.without_farewell().0, other.without_farewell().0);
         let is_same = match self.is_session() {
@@ -133,7 +134,7 @@ fn play(settings: Settings, said: &[u8], cuts: Cuts) -> Seen {
     seen
 }
 
-/// Every message the client has seen came from the server, or is one the engine makes.
+/// Checks that every message to the client is the server's, or one that the engine makes.
 fn check_origin(seen: &Seen, said: &[u8]) {
     let (got, _) = seen.without_farewell();
     let mut got = got;
@@ -151,7 +152,8 @@ fn check_origin(seen: &Seen, said: &[u8]) {
     assert!(at_end, "the client got part of a message that nobody sent: {seen:?}");
 }
 
-/// An error of the server's that names the pooler's statement is put into the client's words.
+/// Returns whether the error is a server's error in which the client's name replaces the pooler's
+/// name of the statement.
 fn is_reworded(said: &mut &[u8], error: &[u8]) -> bool {
     let ours = b"\"weir_1\"";
     let in_its_words = |sent: &[u8]| {
@@ -166,7 +168,8 @@ fn is_reworded(said: &mut &[u8], error: &[u8]) -> bool {
         })
 }
 
-/// Goes behind the first message that is the one; false, going nowhere, if there is none.
+/// Skips up to the end of the first message for which `is_it` is true. Returns false, without
+/// skipping, if there is none.
 fn skip_to(said: &mut &[u8], is_it: impl Fn(&[u8]) -> bool) -> bool {
     let mut rest = *said;
     while let Some((_, body)) = message(rest) {
@@ -180,7 +183,7 @@ fn skip_to(said: &mut &[u8], is_it: impl Fn(&[u8]) -> bool) -> bool {
     false
 }
 
-/// Is `part` the beginning of one of these messages?
+/// Returns whether `part` is the beginning of one of these messages.
 fn ends_with_part(mut said: &[u8], part: &[u8]) -> bool {
     loop {
         if said.starts_with(part) {
@@ -191,8 +194,8 @@ fn ends_with_part(mut said: &[u8], part: &[u8]) -> bool {
     }
 }
 
-/// The next client is answered, refused, or waits for a server that does not answer; it never
-/// sees anything of what went before.
+/// Checks that the next client is answered, refused, or waits for a server that does not answer. It
+/// must never see data of the previous client.
 fn check_next(world: &World, next: usize) {
     let mut expected = Vec::new();
     let mut direct = Postgres::logged_in();

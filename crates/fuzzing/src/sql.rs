@@ -70,7 +70,8 @@ fn in_pieces(text: &[u8], standard: bool, mut cuts: Cuts) -> Seen {
     scanner.finish()
 }
 
-/// A SET before the text is seen, whatever the text is; behind it, unless the text is in doubt.
+/// Checks that a SET before the text is found, and one after it as well unless the text is
+/// ambiguous.
 fn neighbours(text: &[u8], standard: bool, seen: Seen) {
     let before = scan(&[b"SET a = 1;", text].concat(), standard).signs;
     assert_eq!(before, seen.signs | Signs::SETTINGS, "a SET before it");

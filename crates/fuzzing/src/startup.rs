@@ -1,8 +1,8 @@
 //! Any bytes of a client that has not logged in.
 //!
-//! The first byte is the settings, the second a seed for cuts; the rest is what the client sends.
-//! Nobody gets in without the password where there is one, the cuts make no difference, and a
-//! packet that can be read is read the same after it is written again.
+//! The first byte chooses the settings, the second is a seed for cuts, and the rest are the
+//! client's bytes. No client may log in without the password if there is one. Cuts must make no
+//! difference. A readable packet, written and read again, must be the same.
 
 use config::{AccessPolicy, AuthType, Config};
 use wire::startup::{StartupRequest, packet_len, parse, parse_options};
@@ -24,12 +24,13 @@ pub fn startup(data: &[u8]) {
     let settings = Settings { byte: *settings, secret: Rng::of(data).next() };
     let whole = play(&settings, bytes, &Cuts::Whole);
     let cut = play(&settings, bytes, &Cuts::Random(Rng::new(u64::from(*seed))));
-    // What comes in one read with a request for encryption is an attack; later it is a login.
+    // Bytes in the same read as a request for encryption are an attack. In a later read they are a
+    // login.
     if asks_for_encryption(bytes) {
         return;
     }
-    // Part of a message that comes with a login is not looked at before there is more of it.
-    // Whoever sends nonsense behind a request may be cut off before its reply has come.
+    // The engine does not look at an incomplete message that comes with a login.
+    // If invalid bytes follow a request, the connection may end before the request's reply.
     let (a, b) = (whole.without_farewell().0, cut.without_farewell().0);
     let is_same = match is_let_in(&whole.got) {
         true => a.starts_with(b) || b.starts_with(a),
@@ -40,7 +41,7 @@ pub fn startup(data: &[u8]) {
 
 struct Settings {
     byte: u8,
-    /// Nobody can have it in an input, since it is made of all of the input.
+    /// A secret that no input can contain, since it is made of the whole input.
     secret: u64,
 }
 
@@ -68,7 +69,7 @@ impl Settings {
         config
     }
 
-    /// Is there a password that nobody can know?
+    /// Returns whether there is a password that the input cannot contain.
     fn is_locked(&self) -> bool {
         self.byte & 7 > 2 && self.byte & 16 == 0
     }
@@ -92,13 +93,13 @@ fn play(settings: &Settings, bytes: &[u8], cuts: &Cuts) -> Seen {
     }
     world.leave(client);
     assert_eq!(world.table_sizes().0, 0, "clients left over");
-    // Who counts for a console after the engine has handed it over is the shell's business.
+    // The engine does not count clients any more that it has handed over to the console.
     assert_eq!(world.clients_counted() as usize, world.net.consoles, "clients still counted");
     seen
 }
 
 fn is_let_in(got: &[u8]) -> bool {
-    // An answer to a request for encryption is a single byte.
+    // The answer to a request for encryption is a single byte.
     let refusals = got.iter().take_while(|byte| **byte == b'N').count();
     messages(&got[refusals..])
         .any(|(code, body)| code == backend::AUTHENTICATION && body == AUTHENTICATION_OK)

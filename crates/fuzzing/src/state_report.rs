@@ -1,5 +1,5 @@
-//! Any values of `weir.state`, one a line, as a server's reports from its login on: nothing that is
-//! not understood counts as known.
+//! Any values of `weir.state`, one per line, as a server's reports from its login on. Values that
+//! are not understood must not count as known.
 
 use engine::pins::Pins;
 use engine::state_report::{OF_EVENTS, StateReport};

@@ -1,5 +1,5 @@
-//! Any content of an `auth_file`: whatever was read of it is read the same after it is written
-//! again, and users of any name are read as they were written.
+//! Any content of an `auth_file`. The parsed users, written and read again, must be the same, for
+//! any user names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use config::AuthFile;
 use wire::secret::Secret;
 
-/// Longer names, in bytes, are refused.
+/// The maximum length of a name in bytes. Longer ones are refused.
 const USER_LEN_MAX: usize = 127;
 
 pub fn userlist(data: &[u8]) {
@@ -20,7 +20,7 @@ pub fn userlist(data: &[u8]) {
     for secret in read.users.values() {
         let _ = Secret::parse(secret);
         let shown = format!("{read:?}");
-        // A name may be shown in the very characters of somebody's secret.
+        // A user name may contain the same characters as a secret, and names may be shown.
         let is_name = |user: &String| format!("{user:?}").contains(secret);
         let may_show = secret.len() < 8 || read.users.keys().any(is_name);
         assert!(may_show || !shown.contains(secret.as_str()), "a secret is shown: {shown}");
@@ -29,7 +29,7 @@ pub fn userlist(data: &[u8]) {
     check_writing(&pairs(data));
 }
 
-/// The parts between zero bytes are names and secrets in turn.
+/// Returns the parts between zero bytes as names and secrets in turn.
 fn pairs(data: &[u8]) -> BTreeMap<String, String> {
     let text = String::from_utf8_lossy(data);
     let parts: Vec<&str> = text.split('\0').collect();

@@ -1,5 +1,5 @@
-//! One engine between clients whose bytes a target brings and servers that are models or speak a
-//! target's bytes. Everything comes to rest between two steps, and every invariant is checked.
+//! One engine between clients with the bytes of an input and servers that are models or send the
+//! bytes of an input. Between two steps everything comes to rest, and every invariant is checked.
 
 mod net;
 mod shared;
@@ -19,13 +19,13 @@ use self::shared::Shared;
 use crate::cuts::Cuts;
 use crate::postgres::Postgres;
 
-/// More rounds than this without coming to rest is a livelock: every round moves a byte or more,
-/// and no target brings as many.
+/// The maximum number of rounds until everything is at rest. Every round moves at least one byte,
+/// and no input has as many. More rounds are a livelock.
 const ROUNDS_MAX: usize = 1 << 18;
-/// More servers than this are not opened for a handful of clients, unless it goes on for ever.
+/// The maximum number of servers. A few clients need fewer, unless servers are opened endlessly.
 const SERVERS_MAX: usize = 1_000;
 
-/// Database `app` for user `alice` (password `secret`).
+/// The configuration: database `app` for user `alice` (password `secret`).
 const BASE: &str = "[databases]\napp = host=10.0.0.1 port=5432\n[pgbouncer]\nauth_type = trust\n";
 
 #[derive(Debug)]
@@ -33,21 +33,21 @@ pub(crate) struct World {
     engine: Engine<Shared>,
     shared: Shared,
     pub(crate) net: Net,
-    /// How what servers send is cut.
+    /// The cuts of the servers' bytes.
     cuts: Cuts,
-    /// What the servers opened next are made of, the last first; then models follow.
+    /// The minds of the next servers, the last one first. Later servers are models.
     pub(crate) next_minds: Vec<Mind>,
 }
 
-/// The configuration all worlds begin with.
+/// Returns the configuration that all worlds begin with.
 pub(crate) fn base_config() -> Config {
     let no_file = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
     let mut config = Config::parse_ini(BASE, "base.ini", &no_file).expect("a sound text");
     config.auth_file.users.insert("alice".into(), "secret".into());
     config.global.pool_mode = PoolMode::Transaction;
-    // The stored password is turned into a verifier, which by default takes most of the time.
+    // By default, computing a verifier from the stored password would take most of the time.
     config.global.scram_iterations = 1;
-    // When it comes depends on how long one waits, and what is said must not.
+    // The time of the notice depends on waiting times, and the messages must not.
     config.global.query_wait_notify = 0;
     config
 }
@@ -60,7 +60,7 @@ impl World {
         Self { engine, shared, net, cuts, next_minds: Vec::new() }
     }
 
-    /// A new connection; its number.
+    /// Opens a connection and returns its number.
     pub(crate) fn connect(&mut self) -> usize {
         let peer = Peer { loopback: true, ..Peer::default() };
         let id = self.engine.accept(peer, self.net.now);
@@ -68,7 +68,7 @@ impl World {
         self.net.clients.len() - 1
     }
 
-    /// A client of database `app` that is logged in and has forgotten its welcome.
+    /// Returns a client that has logged in to database `app`. Its login messages are removed.
     pub(crate) fn log_in(&mut self) -> usize {
         let at = self.connect();
         let mut packet = Vec::new();
@@ -78,13 +78,13 @@ impl World {
         at
     }
 
-    /// The client sends these bytes in one piece, and everything that follows happens.
+    /// Sends bytes of a client in one piece, and runs until everything is at rest.
     pub(crate) fn send(&mut self, client: usize, bytes: &[u8]) {
         self.net.clients[client].unread.extend_from_slice(bytes);
         self.pump();
     }
 
-    /// The client's socket is gone.
+    /// Closes the client's socket.
     pub(crate) fn leave(&mut self, client: usize) {
         if let Some(id) = self.net.clients[client].id {
             self.engine.client_closed(id, &mut self.net);
@@ -99,17 +99,17 @@ impl World {
         self.pump();
     }
 
-    /// The server opened first says these bytes from now on, when it is sent something.
+    /// Lets the first server send these bytes at its next request.
     pub(crate) fn script_first_server(&mut self, said: &[u8]) {
         self.net.servers[0].mind = Mind::Script(said.to_vec());
     }
 
-    /// Clients and busy servers in the engine's tables.
+    /// Returns the numbers of clients and of busy servers in the engine's tables.
     pub(crate) fn table_sizes(&self) -> (usize, usize) {
         (self.engine.client_count(), self.engine.busy_servers())
     }
 
-    /// Clients as the limit of all workers counts them.
+    /// Returns the number of clients that the limits of all workers count.
     pub(crate) fn clients_counted(&self) -> u32 {
         self.shared.state(|state| state.limits.clients())
     }
@@ -186,7 +186,7 @@ impl World {
         true
     }
 
-    /// The server reads what it was sent, and answers.
+    /// Lets the server read its input and answer.
     fn think(&mut self, at: usize) -> bool {
         let server = &mut self.net.servers[at];
         if server.inbox.is_empty() || !server.connected {
@@ -198,7 +198,7 @@ impl World {
                 postgres.feed(&bytes, &mut server.unread);
                 server.left |= postgres.is_closed();
             }
-            // It says what it says.
+            // The script does not depend on the request.
             Mind::Script(said) => server.unread.append(said),
         }
         true

@@ -1,5 +1,5 @@
-//! Replays the corpora and every input that ever failed, and tries mutations of them, the same
-//! ones in each run. `FUZZ_MUTATIONS=1000000` tries more of them.
+//! Replays the corpora and every input that ever failed, and tries mutations of them, the same in
+//! each run. `FUZZ_MUTATIONS=1000000` tries more of them.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use weir_fuzzing::{TARGETS, mutate};
 
-/// For each target, but where a try takes long.
+/// The number of mutations of each target, unless it is slow.
 const MUTATIONS: u64 = 20_000;
 const MUTATIONS_OF_SLOW: u64 = 2_000;
-/// Every mistake in a configuration is a search for the nearest word.
+/// The slow targets: each mistake in a configuration causes a search for the most similar word.
 const SLOW: [&str; 3] = ["ini", "toml", "url"];
 const LEN_MAX: usize = 1_024;
 
@@ -18,7 +18,7 @@ fn folder(kind: &str, target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(kind).join(target)
 }
 
-/// Name and content of each file, in the order of names.
+/// Returns the name and the content of each file, sorted by name.
 fn inputs(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut inputs: Vec<_> = entries

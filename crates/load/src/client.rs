@@ -73,14 +73,14 @@ pub(crate) struct Client {
     tries: u32,
     pub(crate) transactions: u64,
     reply: Reply,
-    /// By a statement's number: has the server prepared it?
+    /// True for the number of each statement that the server has prepared.
     prepared: Vec<bool>,
     in_pipeline: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Without a connection.
+    /// The client has no connection.
     New,
     /// The socket is connecting, or TLS is starting.
     Dialing,
@@ -106,7 +106,7 @@ pub(crate) enum Next {
     Until(Micros),
     /// A connection, which its worker must open.
     Connection,
-    /// Nothing more.
+    /// Nothing more to do.
     Nothing,
 }
 

@@ -10,7 +10,7 @@ use crate::{
     target::{Target, addresses},
 };
 
-/// Where to log in, and as whom.
+/// The address, the database and the user for a login.
 #[derive(Debug)]
 pub struct Probe<'a> {
     /// A host name, an address or the folder of a socket.
@@ -19,7 +19,7 @@ pub struct Probe<'a> {
     pub user: &'a str,
     pub database: &'a str,
     pub password: Option<&'a str>,
-    /// For connections by TCP.
+    /// The TLS settings for connections by TCP.
     pub tls: CallerTls,
     pub timeout: Option<Duration>,
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::{options::Options, stats::Moment, worker::Common};
 
-/// How long to wait for a thread without progress lines.
+/// The time to wait for a thread without progress lines.
 const QUIET: Duration = Duration::from_secs(3600);
 
 pub(crate) struct Progress {

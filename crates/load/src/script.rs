@@ -19,7 +19,7 @@ use crate::{expr::Expr, names::Slot};
 pub(crate) struct Script {
     /// The name of a file or of a built-in script.
     pub(crate) name: String,
-    /// How often it is chosen, relative to the others.
+    /// The relative frequency with which it is chosen.
     pub(crate) weight: u32,
     pub(crate) commands: Vec<Command>,
 }

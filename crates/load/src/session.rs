@@ -17,7 +17,7 @@ use crate::{
 const READ_LEN: usize = 16 * 1024;
 /// COPY data is sent when it is this long.
 const COPY_LEN: usize = 128 * 1024;
-/// How long to wait for the kernel to accept bytes. Reading detects a lost server.
+/// The time to wait for the kernel to accept bytes. Reading detects a lost server.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A row of text.

@@ -53,7 +53,7 @@ const WITHOUT_EFFECT: [&str; 9] = [
 pub(crate) struct Target {
     /// The addresses, in the order of attempts.
     pub(crate) addresses: Vec<Address>,
-    /// For messages: a host name or a socket's folder.
+    /// The host name or the socket's folder, for messages.
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) user: String,

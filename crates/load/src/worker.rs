@@ -26,10 +26,10 @@ use crate::{
 /// Maximal number of concurrent logins before a run. It is below any listen backlog, so the kernel
 /// drops none, which would be repeated a second later.
 const LOGINS_MAX: usize = 100;
-/// How long to wait when a unix socket's backlog is full.
+/// The time to wait when a unix socket's backlog is full.
 const RETRY_US: Micros = 1_000;
 const READ_LEN: usize = 64 * 1024;
-/// How many clients that gave up are reported one by one.
+/// The number of clients that gave up and are reported one by one.
 const COMPLAINTS_MAX: u64 = 10;
 
 /// A message from a thread to its starter.
@@ -46,7 +46,7 @@ pub(crate) enum Word {
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) address: Address,
-    /// One per thread.
+    /// The published figures of each thread.
     pub(crate) published: Vec<Published>,
     /// The number of clients that gave up, and the reason of the first one.
     pub(crate) aborted: AtomicU64,

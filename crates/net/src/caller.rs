@@ -87,7 +87,7 @@ pub struct Caller {
 #[derive(Debug)]
 enum State {
     Connecting,
-    /// For TLS.
+    /// The request for TLS is sent.
     Asked,
     Shaking(Box<Tls>),
     Secured(Box<Tls>),

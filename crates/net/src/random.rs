@@ -1,6 +1,6 @@
 //! Unpredictable random bytes from the system.
 
-/// How many bytes a worker requests at once; a login takes 8 to 30 of them.
+/// The number of bytes that a worker requests at once; a login takes 8 to 30 of them.
 const RESERVE_LEN: usize = 512;
 
 /// # Panics

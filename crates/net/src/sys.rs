@@ -26,7 +26,7 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The same for calls that return a length.
+/// Turns a result of -1 of a call that returns a length into the C library's error.
 fn checked_len(result: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }

@@ -60,7 +60,7 @@ struct Early {
     text: String,
     /// The position of the message in the text.
     message: usize,
-    /// The same line in JSON.
+    /// The line in JSON.
     json: String,
 }
 

@@ -55,7 +55,7 @@ impl Cache {
 }
 
 impl core::fmt::Debug for Cache {
-    /// Without the keys.
+    /// Formats the cache without its keys.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Cache").field("slots", &self.slots.len()).finish_non_exhaustive()
     }

@@ -65,7 +65,7 @@ struct Statement {
 enum Schema {
     None,
     Catalog,
-    /// With a digest of its name.
+    /// Another function, with a digest of its name.
     Other(u64),
 }
 

@@ -8,7 +8,7 @@ use crate::names::{digest, mix};
 /// PostgreSQL's NAMEDATALEN, less the zero byte. The server cuts longer names.
 pub(crate) const LEN_MAX: usize = 63;
 
-/// How many bytes are read at once.
+/// The number of bytes that are read at once.
 const BLOCK: usize = 16;
 
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ const EMPTY: u32 = u32::MAX;
 const START_BITS: u32 = 16;
 
 impl<const SLOTS: usize> Names<SLOTS> {
-    /// Of two equal names the first one is found.
+    /// Returns the names. Of two equal ones the first is found.
     #[expect(clippy::indexing_slicing, reason = "at compile time, where it is an error")]
     pub(crate) const fn of(text: &'static str) -> Self {
         let text = text.as_bytes();

@@ -60,7 +60,7 @@ pub enum Discarded {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// From its first token to its last, without the semicolon.
+    /// The place in the text, from its first token to its last, without the semicolon.
     pub range: Range<usize>,
     pub verb: Verb,
     /// The position of the name of the prepared statement, channel or savepoint in the text;

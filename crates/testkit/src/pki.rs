@@ -32,7 +32,7 @@ pub enum Signature {
     /// ECDSA with this hash.
     Sha256,
     Sha384,
-    /// Without a separate hash.
+    /// A signature without a separate hash.
     Ed25519,
 }
 

@@ -21,7 +21,7 @@ use crate::{Outcome, Postgres, RawClient, Role, ServerError, guest, postgres, sc
 pub use ini::Ini;
 pub use table::Table;
 
-/// How long a start or a stop may take on a loaded machine.
+/// The maximum time of a start or a stop on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 const CONSOLE: &str = "pgbouncer";
 

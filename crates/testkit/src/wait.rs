@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(10);
-/// For states that take no longer than a thread's time slice.
+/// The pause for states that take no longer than a thread's time slice.
 const SHORT_PAUSE: Duration = Duration::from_micros(50);
 
 /// Calls `look` until it returns a value, and returns that; panics after `limit`.

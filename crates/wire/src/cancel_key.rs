@@ -11,7 +11,7 @@ use crate::scram::hmac;
 
 /// Length of a long secret in bytes, as in PostgreSQL 18.
 pub const LONG_SECRET_LEN: usize = 32;
-/// How many of these bytes follow the first four.
+/// The number of these bytes that follow the first four.
 pub const TAG_LEN: usize = LONG_SECRET_LEN - 4;
 
 /// The part of a key that makes it hard to guess.

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Bytes before a message's body: the code and the length.
 pub const HEADER_LEN: usize = 5;
 
-/// How many bytes of an unreadable message are shown.
+/// The number of bytes of an unreadable message that are shown.
 const SHOWN_LEN: usize = 8;
 
 /// The bytes of the length field, which counts itself.

@@ -66,7 +66,7 @@ pub(crate) struct NetscapeType {
     pub(crate) any_ca: bool,
 }
 
-/// How the issuer's certificate is recognised.
+/// The identification of the issuer's certificate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AuthorityKey {
     pub(crate) key: Option<Vec<u8>>,

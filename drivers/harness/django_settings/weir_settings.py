@@ -16,7 +16,7 @@ def _database(name):
         "USER": "postgres",
         "HOST": os.environ["PGHOST"],
         "PORT": os.environ["PGPORT"],
-        # What Django's manual asks for where transactions are pooled.
+        # Django's manual requires this with transaction pooling.
         "DISABLE_SERVER_SIDE_CURSORS": os.environ["WEIR_MODE"] == "transaction",
     }
 

@@ -30,7 +30,7 @@ scenario('a server without TLS is told from one with it', async (stage) => {
   assert.deepEqual(await row(await stage.connect({ ssl: false }), 'select 1'), [1]);
 });
 
-// What libpq calls sslmode=prefer. This driver has no such mode, so it is done by hand.
+// This is libpq's sslmode=prefer. The driver has no such mode, so the test does it by hand.
 scenario('after a declined TLS the same socket goes on without', async () => {
   const socket = net.connect(Number(PGPORT), PGHOST);
   try {

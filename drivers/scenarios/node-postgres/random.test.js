@@ -10,7 +10,7 @@ const scenario = scenarios(__filename);
 
 const ROUNDS = 12;
 const SIZES = [0, 1, 1, 2, 4, 4, 4, 8, 8, 16, 100, 3000];
-// What says something else each time, waits, or reaches others.
+// Statements whose result varies, that wait, or that affect other sessions.
 const LEFT_OUT = new RegExp('pg_(sleep|backend|terminate|cancel|notify|stat|prepared|locks|advisory|try)|now\\(\\)' +
   '|random|currval|lastval|nextval|clock_|current_|txid|generate_series|repeat\\(|copy |listen|begin|commit|prepare ' +
   '|set_config|lo_', 'i');

@@ -1,5 +1,5 @@
 'use strict';
-// What the scenarios share: connections that are closed behind them, tables of their own, waiting.
+// Helpers of the scenarios: connections that are closed afterwards, tables of their own, waiting.
 
 const assert = require('node:assert/strict');
 const path = require('node:path');

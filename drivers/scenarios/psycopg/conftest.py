@@ -1,5 +1,5 @@
-"""What the scenarios share: connections that are closed behind them, tables of their own, and
-coroutines as tests. Where to connect to is in libpq's environment."""
+"""Helpers of the scenarios: connections that are closed afterwards, tables of their own, and
+coroutines as tests. libpq's environment variables have the address."""
 
 import asyncio
 import inspect

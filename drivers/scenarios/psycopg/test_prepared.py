@@ -5,7 +5,7 @@ import pytest
 
 
 def names(one):
-    """What this driver has prepared by name, as it counts itself."""
+    """Returns the named statements that the driver has prepared, by its own records."""
     return one._prepared._names
 
 
@@ -257,7 +257,7 @@ def test_a_statement_sees_new_rows_each_time(connect, table):
         assert row == (number + 1,)
 
 
-# What PostgreSQL says when a table has changed beneath a prepared statement.
+# PostgreSQL's errors if a table has changed under a prepared statement.
 
 
 def test_a_new_column_under_a_prepared_star(conn, table):

@@ -17,7 +17,7 @@ ROUNDS = 12
 # Of a value's binary form: some types have one length only.
 SIZES = {16: 1, 21: 2, 23: 4, 26: 4, 700: 4, 20: 8, 701: 8, 1082: 4, 1083: 8, 1114: 8, 1184: 8, 1186: 16, 2950: 16}
 BYTEA = 17
-# What says something else each time, waits, or reaches others.
+# Statements whose result varies, that wait, or that affect other sessions.
 LEFT_OUT = re.compile(
     r"pg_(sleep|backend|terminate|cancel|notify|stat|prepared|locks|advisory|try)|now\(\)|random|currval|lastval"
     r"|nextval|clock_|current_|txid|generate_series|repeat\(|copy |listen|begin|commit|prepare |set_config|lo_", re.I)
@@ -44,7 +44,7 @@ def statements(name):
 
 
 def play(conn, text, values, types, wanted):
-    """What becomes of it, in a transaction that is rolled back: SQLSTATE and rows."""
+    """Executes the text in a transaction and rolls it back. Returns success, SQLSTATE and rows."""
     pg = conn.pgconn
     pg.exec_(b"begin")
     try:
@@ -58,7 +58,7 @@ def play(conn, text, values, types, wanted):
 
 
 def parameter_types(conn, text):
-    """Those that PostgreSQL infers, or as many as there are places."""
+    """Returns the types that PostgreSQL infers, or one for each parameter."""
     pg = conn.pgconn
     pg.exec_(b"begin")
     try:

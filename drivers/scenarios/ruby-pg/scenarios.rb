@@ -1,5 +1,5 @@
 # ruby-pg over libpq: typed parameters, statements, COPY, pipelines, single-row mode, notifications.
-# Where to connect to is in libpq's variables.
+# libpq's environment variables have the address.
 
 require 'pg'
 

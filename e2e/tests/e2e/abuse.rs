@@ -1,5 +1,5 @@
-//! Clients that mean harm, and everybody else's service meanwhile: who never logs in, who guesses,
-//! who sends more than there is room for, who cancels what is not theirs.
+//! Hostile clients, and the service that other clients get meanwhile. They stall in the login,
+//! guess passwords, send oversized data, or cancel queries of others.
 
 mod guessing;
 mod secrets;
@@ -12,10 +12,10 @@ use testkit::{
     Authority, Pooler, Postgres, RawClient, Role, ServerAuth, Setup, eventually, frontend,
 };
 
-/// Longer than any test is patient: what happens within a test happens for another reason.
+/// Seconds. It is longer than any test waits, so an event within a test has another cause.
 const FAR_AWAY: u32 = 600;
 
-/// A pooler that takes connections before they have said anything, and gives them all the time.
+/// Returns a pooler that accepts connections before they have sent anything, and does not time out.
 fn patient(logins_max: u32) -> (Setup, String) {
     let (setup, database) = support::setup("transaction");
     let setup = setup
@@ -28,14 +28,14 @@ fn patient(logins_max: u32) -> (Setup, String) {
 fn connections(pooler: &Pooler, count: usize, first_words: &[u8]) -> Vec<RawClient> {
     let connect = |_| {
         let mut client = RawClient::connect(pooler.port());
-        // It may have been turned away already.
+        // The pooler may have closed the connection already.
         let _ = client.try_send(first_words);
         client
     };
     (0..count).map(connect).collect()
 }
 
-/// The beginning of a startup packet.
+/// Returns the beginning of a startup packet.
 fn half_a_packet() -> Vec<u8> {
     frontend::startup(&[("user", "app"), ("database", "app")])[..12].to_vec()
 }
@@ -50,7 +50,8 @@ fn stalled_logins_make_room_for_other_logins() {
         let pooler = setup.set("auth_type", "md5").start();
         let mut before = pooler.client(&database);
         let mut attackers = connections(&pooler, 100, &first_words);
-        // All seats are taken; nobody would be let in for ten minutes.
+        // The limit of logins is reached. If no stalled login were ended, this client would wait
+        // for ten minutes.
         let mut client = pooler.client(&database);
         assert_eq!(client.value("SELECT 1"), "1");
         assert_eq!(before.value("SELECT 2"), "2");
@@ -70,7 +71,7 @@ fn stalled_logins_do_not_count_as_clients() {
     let mut before = pooler.client(&database);
     let hello = frontend::startup(&[("user", Role::APP), ("database", &database)]);
     let _attackers = connections(&pooler, 19, &hello);
-    // Nobody would be let in for ten minutes.
+    // If stalled logins counted as clients, this client would wait for ten minutes.
     support::until_let_in(&pooler, &database);
     assert_eq!(before.value("SELECT 2"), "2");
 }
@@ -99,7 +100,8 @@ fn half_open_tls_makes_room_for_whole_handshakes() {
         .set("client_tls_cert_file", own.certificate())
         .set("client_tls_key_file", own.key())
         .start();
-    // Asked for TLS and silent; in the middle of a record; direct TLS that never goes on.
+    // One group sends an SSLRequest and no more, one half a TLS record, one the beginning of direct
+    // TLS.
     let record = [0x16, 3, 1, 2, 0, 1, 0];
     let _asked = connections(&pooler, 40, &frontend::ssl_request());
     let _halfway = connections(&pooler, 40, &record);
@@ -126,7 +128,7 @@ fn the_login_timeout_covers_the_whole_login() {
     let packet = frontend::startup(&[("user", Role::APP), ("database", &database)]);
     let began = Instant::now();
     let mut client = RawClient::connect(pooler.port());
-    // A byte at a time, never silent for long, and never done.
+    // Sends a byte at a time, never pauses for long, and never completes the login.
     let mut bytes = packet[..packet.len() - 1].iter().cycle();
     client.set_timeout(Duration::from_millis(100));
     eventually("the drip is cut off", Duration::from_secs(30), || {
@@ -149,7 +151,7 @@ fn a_too_long_login_packet_is_refused_before_it_arrives() {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("auth_type", "md5").start();
     let before = pooler.resident_kib();
-    // Lengths that no packet may have, with nothing behind them: nobody waits for the rest.
+    // Sends lengths that no packet may have, without a body: the pooler must not wait for the body.
     for length in [0u32, 7, 65_537, 0x7fff_ffff, u32::MAX] {
         let mut client = RawClient::connect(pooler.port());
         client.send([length.to_be_bytes(), 196_608u32.to_be_bytes()].concat());
@@ -180,7 +182,7 @@ fn cancel_requests_with_wrong_keys_cancel_nothing_and_delay_nobody() {
     let mut flood = Vec::new();
     for n in 0..400u32 {
         let mut canceller = RawClient::connect(pooler.port());
-        // The right process id, or the right secret, never both.
+        // Each request has the right process id or the right secret, but not both.
         let (pid, secret) =
             if n % 2 == 0 { (pid, n.to_be_bytes().to_vec()) } else { (pid ^ 1, secret.clone()) };
         canceller.send(frontend::cancel_request(pid, &secret));
@@ -207,14 +209,14 @@ fn many_cancel_requests_for_one_query_are_one() {
     let error = client.read_to_ready().iter().find_map(testkit::Message::error);
     assert_eq!(error.expect("it was cancelled").code(), "57014");
     flood.iter_mut().for_each(|canceller| assert!(canceller.read_to_end().is_empty()));
-    // What came late hits nobody.
+    // Cancel requests that arrive late must not cancel a later query.
     for _ in 0..20 {
         assert_eq!(client.value("SELECT 'fine'"), "fine");
     }
     assert_eq!(backends(), 1);
 }
 
-/// A role with a password of its own, known to the pooler.
+/// Adds a role of the test's own, whose password the pooler knows.
 fn known_role(setup: Setup) -> (Setup, Role) {
     let role = Postgres::shared().role(ServerAuth::Scram);
     (setup.secret(&role.name, &role.password), role)

@@ -1,4 +1,4 @@
-//! Who gets in, and how the pooler gets into the server.
+//! Logins of clients, and the pooler's logins to the server.
 
 mod certificate;
 mod channel_binding;
@@ -14,11 +14,11 @@ mod words;
 use crate::support;
 use testkit::{Message, Pooler, Postgres, RawClient, Role, ServerAuth, Verifier};
 
-/// `auth_type` and the codes of the Authentication messages a client then sees.
+/// Values of `auth_type`, each with the codes of the Authentication messages that a client gets.
 const CLIENT_AUTH: [(&str, &[u8]); 4] =
     [("trust", &[0]), ("plain", &[3, 0]), ("md5", &[5, 0]), ("scram-sha-256", &[10, 11, 12, 0])];
 
-/// Codes of the Authentication messages among `messages`.
+/// Returns the codes of the Authentication messages in `messages`.
 fn requests(messages: &[Message]) -> Vec<u8> {
     messages.iter().filter(|m| m.tag == b'R').map(|m| m.body[3]).collect()
 }
@@ -32,7 +32,7 @@ fn log_in(pooler: &Pooler, role: &Role, database: &str) -> (RawClient, Vec<u8>) 
 }
 
 #[test]
-fn every_way_in_leads_to_every_kind_of_server_login() {
+fn every_client_login_works_with_every_server_login() {
     let postgres = Postgres::shared();
     let roles = ServerAuth::ALL.map(|method| postgres.role(method));
     for (auth_type, expected) in CLIENT_AUTH {
@@ -51,7 +51,7 @@ fn every_way_in_leads_to_every_kind_of_server_login() {
 }
 
 #[test]
-fn an_md5_verifier_is_enough_to_get_in_and_on_to_the_server() {
+fn an_md5_verifier_suffices_for_client_and_server_login() {
     let role = Postgres::shared().role(ServerAuth::Md5);
     assert!(role.verifier.starts_with("md5"), "{}", role.verifier);
     for (auth_type, expected) in
@@ -67,10 +67,10 @@ fn an_md5_verifier_is_enough_to_get_in_and_on_to_the_server() {
 }
 
 #[test]
-fn a_scram_verifier_is_enough_as_the_clients_proof_yields_the_keys() {
+fn a_scram_verifier_suffices_since_the_clients_proof_yields_the_keys() {
     let role = Postgres::shared().role(ServerAuth::Scram);
     assert!(role.verifier.starts_with("SCRAM-SHA-256$"), "{}", role.verifier);
-    // With `md5`, a user whose secret is a SCRAM verifier is asked for SCRAM all the same.
+    // With `md5`, a user whose secret is a SCRAM verifier is nevertheless asked for SCRAM.
     for auth_type in ["scram-sha-256", "md5"] {
         let (setup, database) = support::setup("transaction");
         let setup = setup.set("auth_type", auth_type).secret(&role.name, &role.verifier);
@@ -112,7 +112,7 @@ fn servers_log_in_as_the_forced_user() {
     let server_role = postgres.role(ServerAuth::Scram);
     let forced = format!("user={} password='{}'", server_role.name, server_role.password);
     for auth_type in ["md5", "scram-sha-256"] {
-        // PgBouncer mixes up the client's SCRAM keys with those of the forced user.
+        // PgBouncer confuses the client's SCRAM keys with those of the forced user.
         if auth_type == "scram-sha-256" && !support::only_weir() {
             continue;
         }
@@ -165,7 +165,7 @@ fn connected_clients_get_a_changed_forced_user_in_their_next_transaction() {
     let clients = pooler.admin("SHOW POOLS").with("database", &database);
     assert_eq!(clients.with("user", &second.name).only("cl_active"), "2");
 
-    // Without any it stays as it is.
+    // If the forced user is removed, the old one stays.
     let plain = format!("host=127.0.0.1 port={}", postgres.port());
     pooler.reconfigure(|ini| ini.database(&database, &plain));
     pooler.reload();
@@ -176,7 +176,7 @@ fn connected_clients_get_a_changed_forced_user_in_their_next_transaction() {
 }
 
 #[test]
-fn a_new_password_counts_from_the_next_reload_on() {
+fn a_new_password_is_valid_after_the_next_reload() {
     let role = Postgres::shared().role(ServerAuth::Trust);
     let (setup, database) = support::setup("transaction");
     let mut pooler = setup.set("auth_type", "md5").secret(&role.name, "the old").start();

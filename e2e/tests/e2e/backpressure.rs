@@ -1,4 +1,4 @@
-//! Large messages and slow readers pass through without being kept in memory.
+//! Large messages, and clients that read slowly: their data is not kept in memory.
 
 use std::io::Write;
 use std::time::Duration;
@@ -6,11 +6,12 @@ use std::time::Duration;
 use crate::support;
 use testkit::{Pooler, RawClient, eventually, frontend};
 
-/// What buffers and the allocator may add; far below what would be kept.
+/// The growth that buffers and the allocator may cause, in KiB. The data itself is much larger.
 const GROWTH_MAX_KIB: u64 = 6 * 1024;
 const MIB: usize = 1024 * 1024;
 
-/// A pooler that has done a little of everything, so that only the test's own growth is measured.
+/// Returns a pooler that has done some of everything, so that only the growth by the test is
+/// measured.
 fn warm_pooler() -> (Pooler, String) {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.workers(2).start();
@@ -35,7 +36,7 @@ fn a_client_that_does_not_read_its_result_costs_no_memory() {
     let mut slow = pooler.client(&database);
     let sql = "SELECT repeat('x', 10000) FROM generate_series(1, 20000)";
     slow.send(frontend::query(sql));
-    // The server has stopped writing once its buffers, and ours, are full.
+    // The server stops writing once its buffers and Weir's are full.
     let blocked = format!(
         "SELECT 1 FROM pg_stat_activity WHERE datname = '{database}' AND wait_event = 'ClientWrite'"
     );
@@ -140,7 +141,7 @@ fn a_pipeline_whose_replies_nobody_reads_does_not_grow() {
         frontend::sync(),
     ]
     .concat();
-    // Sent from another thread, since it blocks when nothing more fits anywhere.
+    // The bytes are sent by another thread, since sending blocks when all buffers are full.
     let mut writer = client.writer();
     let sender = std::thread::spawn(move || writer.write_all(&one.repeat(10000)));
     let mut ready = 0;
@@ -154,7 +155,7 @@ fn a_pipeline_whose_replies_nobody_reads_does_not_grow() {
     sender.join().expect("no panic").expect("all was sent");
 }
 
-/// Sends a large request in pieces, and returns the most memory seen in KiB.
+/// Sends a large request in pieces. Returns the highest resident memory seen, in KiB.
 fn send_watched(pooler: &Pooler, client: &mut RawClient, request: &[u8]) -> u64 {
     let mut peak = 0;
     for piece in request.chunks(MIB) {
@@ -164,8 +165,8 @@ fn send_watched(pooler: &Pooler, client: &mut RawClient, request: &[u8]) -> u64 
     peak
 }
 
-/// A read that fills the buffer to the last byte cannot know that nothing follows; the second look
-/// must not keep a server for a client that has nothing to say.
+/// A read that fills the buffer exactly cannot show that no more data follows. The second read must
+/// not keep a server for a client that has sent everything.
 #[test]
 fn a_request_that_fills_the_buffer_exactly_leaves_no_server_behind() {
     let (setup, database) = support::setup("transaction");
@@ -183,8 +184,8 @@ fn a_request_that_fills_the_buffer_exactly_leaves_no_server_behind() {
     }
 }
 
-/// Streams of a worker are left alone for moments (`sockets/rest.rs`), some while others of the same worker
-/// end, are cancelled, or hand their server on.
+/// A worker pauses reading of its streams for moments (`sockets/rest.rs`). Meanwhile other streams
+/// of the same worker end, are cancelled, or release their server.
 #[test]
 fn streams_that_rest_lose_nothing_and_hold_up_nobody() {
     let (pooler, database) = warm_pooler();
@@ -215,7 +216,8 @@ fn streams_that_rest_lose_nothing_and_hold_up_nobody() {
         for _ in 0..2 {
             scope.spawn(|| {
                 for _ in 0..5 {
-                    // Who leaves in the middle leaves a server that is read to the end of its words.
+                    // If a client leaves in the middle of a result, Weir reads the rest of it from
+                    // the server.
                     let mut client = pooler.client(&database);
                     client.send(frontend::query(sql));
                     let mut pieces = 0;

@@ -1,4 +1,4 @@
-//! Cancel requests hit the query they are meant for, and nothing else.
+//! A cancel request cancels the query that it is meant for, and no other.
 
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use crate::support;
 use testkit::{RawClient, eventually, frontend};
 
 const QUERY_CANCELED: &str = "57014";
-/// Long enough to be told apart from a test that waits it out.
+/// Much longer than a test waits.
 const LONG: &str = "SELECT pg_sleep(60)";
 
 #[track_caller]
@@ -107,7 +107,7 @@ fn a_cancel_for_an_idle_client_does_nothing() {
     let pooler = setup.set("default_pool_size", 1).start();
     let mut idle = pooler.client(&database);
     let mut busy = pooler.client(&database);
-    // The server that ran the idle client's last query now runs another client's.
+    // The server that ran the idle client's last query now runs another client's query.
     assert_eq!(idle.value("SELECT pg_backend_pid()"), busy.value("SELECT pg_backend_pid()"));
     busy.send(frontend::query("SELECT pg_sleep(1)"));
     support::until_running(&database, "SELECT pg_sleep(1)");
@@ -124,7 +124,8 @@ fn a_late_cancel_does_not_hit_the_servers_next_client() {
     let mut cancelled = pooler.client(&database);
     let mut next = pooler.client(&database);
     for _ in 0..30 {
-        // The cancel races with the end of its query; the next client's must never suffer.
+        // The cancel request races with the end of its query. It must never cancel the next
+        // client's query.
         cancelled.send(frontend::query("SELECT pg_sleep(0.005)"));
         next.send(frontend::query("SELECT pg_sleep(0.01)"));
         cancelled.cancel(pooler.port());
@@ -164,7 +165,8 @@ fn every_client_has_a_key_of_its_own() {
     assert_eq!(keys.len(), clients.len());
 }
 
-/// Connects one connection to PostgreSQL. Returns the listener, at which others wait.
+/// Lets a single connection through to PostgreSQL. Returns the listener, in whose backlog the
+/// others wait.
 fn only_one_gets_through(listener: TcpListener) -> TcpListener {
     let server_port = testkit::Postgres::shared().port();
     let (pooler, _) = listener.accept().expect("a server is opened");
@@ -201,7 +203,7 @@ fn a_request_under_way_is_shown_with_the_pool_of_its_server() {
     let database = pooler.admin("SHOW DATABASES").with("name", "slow");
     assert_eq!(database.only("current_client_connections"), "1");
 
-    // Whatever takes the request closes the connection.
+    // Accepts the request and closes the connection.
     drop(listener.accept().expect("the request comes"));
     requester.read_to_end();
     assert_eq!(pooler.pool_sums("slow", counts), [0, 0, 0]);

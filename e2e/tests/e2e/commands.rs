@@ -33,7 +33,7 @@ fn the_version_is_told_in_pgbouncers_way() {
 }
 
 #[test]
-fn help_is_no_mistake() {
+fn help_exits_with_success() {
     for flag in ["-h", "--help"] {
         let output = weir(&[flag]);
         assert!(output.status.success(), "{output:?}");
@@ -42,7 +42,7 @@ fn help_is_no_mistake() {
 }
 
 #[test]
-fn a_missing_argument_is_a_mistake_with_a_hint() {
+fn a_missing_argument_is_an_error_with_a_hint() {
     if !only_weir() {
         return;
     }
@@ -109,7 +109,7 @@ fn check_config_warns_of_a_query_that_depends_on_the_search_path() {
     assert!(check(&pooler).contains("auth_query: names a relation without its schema"));
 }
 
-/// Pipes and devices, and files that include each other without end.
+/// Tests pipes, devices, and files that include each other endlessly.
 #[test]
 fn a_configuration_that_never_ends_is_refused_at_once() {
     if !only_weir() {
@@ -123,11 +123,12 @@ fn a_configuration_that_never_ends_is_refused_at_once() {
     std::fs::write(&tree, format!("[pgbouncer]\n{}", line.repeat(100))).expect("our own folder");
     let zero = Path::new("/dev/zero");
     let irregular = "not a regular file";
-    // Of the tree thousands of files are read before it is too much, by a debug build.
+    // Weir reads thousands of files of the tree before it reaches the limit, here with a debug
+    // build.
     for (path, why, limit) in
         [(&*pipe, irregular, 1), (zero, irregular, 1), (&tree, "too many files are included", 5)]
     {
-        // The fastest of three: the machine may be busy with other tests.
+        // Takes the fastest of three runs, since the machine may be busy with other tests.
         let run = || {
             let begun = std::time::Instant::now();
             (weir(&["check-config", &path.to_string_lossy()]), begun.elapsed())
@@ -221,7 +222,7 @@ fn serve_without_a_user_lets_the_server_judge_the_password() {
     let url = format!("postgresql://127.0.0.1:{}/{database}", postgres.port());
     let pooler = Pooler::serve(postgres, &url);
     for role in [ServerAuth::Scram, ServerAuth::Md5].map(|method| postgres.role(method)) {
-        // The second time, the salted verifier that was kept proves it.
+        // The second login is checked with the salted verifier that was stored at the first.
         for _ in 0..2 {
             let mut client = pooler
                 .login(&role.name, &database, &role.password)
@@ -244,8 +245,8 @@ fn serve_refuses_clients_whose_password_the_server_did_not_ask_for() {
     let database = postgres.database();
     let url = format!("postgresql://127.0.0.1:{}/{database}", postgres.port());
     let pooler = Pooler::serve(postgres, &url);
-    // One server asks for nothing, the other for the password itself, of which only a salted
-    // verifier is kept.
+    // One server asks for no password. The other asks for it as clear text, and Weir keeps only a
+    // salted verifier of it.
     for role in [ServerAuth::Trust, ServerAuth::Password].map(|method| postgres.role(method)) {
         for password in [role.password.as_str(), "wrong", ""] {
             let error = pooler.login(&role.name, &database, password).expect_err("a refusal");
@@ -264,14 +265,14 @@ fn serve_tells_how_to_connect_and_whether_the_server_answers() {
     let pooler = Pooler::serve(postgres, &postgres.url(&database));
     let answers = format!("server 127.0.0.1, port {} answers: logged in as app", postgres.port());
     pooler.log_contains(&answers);
-    // The lines can be copied as they are.
+    // The printed commands work as they are.
     let log = pooler.log();
     let lines: Vec<&str> = log.lines().filter_map(|line| line.strip_prefix("    psql ")).collect();
     let [to_database, to_console] = lines[..] else { panic!("{log}") };
     for (line, sql, expected) in [
         (to_database, "SELECT current_database()", &*database),
         (to_console, "SHOW VERSION", "PgBouncer 1."),
-        // The user of the URL is an admin.
+        // The user in the URL is an administrator.
         (to_console, "SET query_wait_timeout = 7", "SET"),
     ] {
         let mut psql = Command::new(postgres_program("psql"));

@@ -26,7 +26,7 @@ fn the_version_begins_as_monitoring_expects() {
     if support::only_weir() {
         assert!(version.starts_with("PgBouncer 1.25.2"), "{version}");
     }
-    // Scripts compare the two.
+    // Scripts compare the two texts.
     let printed = support::run(Command::new(testkit::pooler_binary()).arg("-V"));
     assert_eq!(printed.lines().next(), Some(version));
 }
@@ -136,7 +136,7 @@ fn stats_count_queries_transactions_and_bytes() {
     assert!(stats.sum("total_received") > 50, "{stats:?}");
 }
 
-/// PgBouncer counts them after 1.25.
+/// PgBouncer counts these from a version after 1.25 on.
 #[test]
 fn stats_count_clients_that_were_let_in() {
     if !support::only_weir() {
@@ -270,8 +270,8 @@ fn a_reload_with_a_mistake_in_the_file_fails_and_changes_nothing() {
     assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
 }
 
-/// Each of the files is named in a notice. The users, the rules and the log stay as they were, and all else
-/// in the configuration is in force.
+/// A notice names each of the files. The users, the rules and the log stay as they were. The rest
+/// of the configuration takes effect.
 #[test]
 fn a_reload_that_cannot_use_a_file_fails_and_keeps_what_there_was() {
     if !support::only_weir() {
@@ -310,7 +310,8 @@ fn a_reload_that_cannot_use_a_file_fails_and_keeps_what_there_was() {
     }
 }
 
-/// With the users gone from the disk, SIGHUP keeps them as RELOAD does, and PgBouncer keeps them, too.
+/// If `auth_file` does not exist any more, SIGHUP keeps the users as RELOAD does. PgBouncer keeps
+/// them as well.
 #[test]
 fn a_reload_without_its_auth_file_keeps_the_users() {
     let (mut pooler, database) = support::pooler("transaction");

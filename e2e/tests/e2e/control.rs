@@ -1,4 +1,4 @@
-//! PAUSE and its kin, from outside: what the operator is told and what clients feel of it.
+//! PAUSE and similar commands: the answers to the operator, and the effects on clients.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,8 @@ fn error(outcome: &Outcome) -> (&str, &str, &str) {
     outcome.error.as_ref().expect("an error").summary()
 }
 
-/// What SHOW STATE says of a state; the PgBouncer tests can be run with has no such command.
+/// Checks a state in SHOW STATE. The PgBouncer that the tests can run with does not have this
+/// command.
 #[track_caller]
 fn assert_state(pooler: &Pooler, state: &str, value: &str) {
     if support::only_weir() {
@@ -134,8 +135,8 @@ fn a_kill_drops_everybody_and_leaves_the_database_paused() {
     assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
 }
 
-/// As in PgBouncer 1.25: KILL without a name is for the databases that have a pool, and each of them is
-/// resumed by its name. Debian 12's PgBouncer requires a name.
+/// As in PgBouncer 1.25, KILL without a name kills the databases that have a pool. Each of them is
+/// resumed by its name. The PgBouncer of Debian 12 requires a name.
 #[test]
 fn a_kill_without_a_name_is_undone_database_by_database() {
     if !support::only_weir() {
@@ -146,7 +147,7 @@ fn a_kill_without_a_name_is_undone_database_by_database() {
     let pooler = setup.database("*", "").start();
     let names = [database.as_str(), "postgres"];
     let mut clients = names.map(|name| pooler.client(name));
-    // Its client has left, and its pool is still there.
+    // Its client has left, but its pool still exists.
     assert_eq!(pooler.client("other").value("SELECT 1"), "1");
     let mut console = pooler.console();
     assert_eq!(console.query("KILL").tags, ["KILL"]);
@@ -184,7 +185,8 @@ fn one_client_is_dropped_by_its_id() {
     assert_eq!(error(&refused).2, "invalid client pointer supplied");
 }
 
-/// Unlike descriptors, which the next connection has again. In Debian's PgBouncer `id` is not there yet.
+/// Unlike an id, a descriptor is reused for the next connection. Debian's PgBouncer does not have
+/// `id` yet.
 #[test]
 fn no_connection_has_the_id_of_another_one() {
     if !support::only_weir() {
@@ -202,7 +204,7 @@ fn no_connection_has_the_id_of_another_one() {
         assert_eq!(client.value("SELECT 1"), "1");
         let shown = pooler.admin("SHOW CLIENTS").with("database", &database);
         let id = shown.only("id").to_owned();
-        // The console's own connections have numbers of the same kind.
+        // Connections of the console have ids from the same sequence.
         let sockets = ids(&pooler, "SHOW SOCKETS");
         assert_eq!(BTreeSet::from_iter(&sockets).len(), sockets.len(), "{sockets:?}");
         assert!(seen.insert(id.clone()), "{id} was another client's");
@@ -352,7 +354,7 @@ fn without_fast_close_a_session_keeps_its_obsolete_server() {
     let mut client = pooler.client(&database);
     let before = client.value("SELECT pg_backend_pid()");
     pooler.admin("RECONNECT");
-    // Another session begins and ends on a new server meanwhile.
+    // Meanwhile another session begins and ends on a new server.
     assert_ne!(pooler.client(&database).value("SELECT pg_backend_pid()"), before);
     assert_eq!(client.value("SELECT pg_backend_pid()"), before);
 }

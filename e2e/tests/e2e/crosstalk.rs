@@ -1,4 +1,4 @@
-//! No client ever sees a byte of another's answers, whatever the others do.
+//! No client ever gets a byte of another client's answers, whatever the others do.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use testkit::{Pooler, RawClient, frontend};
 const CLIENTS: u32 = 40;
 const SERVERS: u64 = 5;
 
-/// Numbers that look random and are the same in every run.
+/// A generator of pseudo-random numbers, the same in every run.
 struct Dice(u32);
 
 impl Dice {
@@ -46,7 +46,7 @@ fn forty_clients_on_five_servers_each_get_their_own_answers() {
     pooler.wait_until_quiet(&database, SERVERS);
 }
 
-/// One connection: some requests, then an end that may come at any moment.
+/// Opens one connection, sends some requests, and ends it at a random moment.
 fn visit(pooler: &Pooler, database: &str, number: u32, dice: &mut Dice) -> u32 {
     let mut client = pooler.client(database);
     let requests = dice.roll(20);

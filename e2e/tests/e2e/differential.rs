@@ -1,10 +1,10 @@
-//! The same bytes to PostgreSQL directly and through the pooler: the replies must be the same,
-//! message by message, save for what `differences.rs` states. However the bytes are cut on their
-//! way to the pooler, by the client and by the server.
+//! Sends the same bytes to PostgreSQL directly and through the pooler. The replies must be the
+//! same, message by message, except for the differences that `differences.rs` states. The bytes are
+//! cut at different places on their way from the client and from the server.
 //!
-//! A script ends at rest, so it is played again and again on one connection. Each time its bytes
-//! come in two parts, the second only when the pooler has read the first. By default some places
-//! are tried, with `WEIR_TESTS=full` all of them.
+//! A script ends in a state in which it can be played again on the same connection. Each time, its
+//! bytes come in two parts, and the second part is sent only after the pooler has read the first.
+//! By default some places are tried, with `WEIR_TESTS=full` all of them.
 
 mod differences;
 mod scripts;
@@ -17,25 +17,26 @@ use differences::comparable;
 use scripts::{END, Script};
 use testkit::{Message, Pooler, Postgres, RawClient, ServerAuth, frontend};
 
-/// Places tried in one script by default.
+/// Places that are tried in one script by default.
 const SAMPLE: usize = 7;
-/// Long scripts are alike in their middle: no more than these, even if all are wanted.
+/// The maximum number of places, even with `WEIR_TESTS=full`. The middle of a long script is
+/// uniform.
 const PLACES_MAX: usize = 1_500;
 
-/// Some places within `length` bytes, or all.
+/// Returns some places within `length` bytes, or all.
 fn places(length: usize) -> impl Iterator<Item = usize> {
     let full = std::env::var("WEIR_TESTS").is_ok_and(|which| which == "full");
     let most = if full { PLACES_MAX } else { SAMPLE };
-    // Never the same distance as a message's length for long: places drift through messages.
+    // An odd step differs from most message lengths, so the places move through the messages.
     let step = (length / most).max(1) | 1;
     (1..length).step_by(step)
 }
 
-/// Sends it in two parts, and reads to its end.
+/// Sends a script in two parts, and reads the answers to its end.
 #[track_caller]
 fn play(client: &mut RawClient, script: &Script, place: usize) -> Vec<Message> {
     let (one, other) = script.bytes.split_at(place);
-    // Who is cut off for what it said need not be able to say the rest.
+    // If the pooler closes the connection after the first part, the second part cannot be sent.
     if client.send_apart(one).is_ok() {
         let _ = client.try_send(other);
     }
@@ -67,7 +68,7 @@ fn assert_same(cell: &str, direct: &[Message], through: &[Message]) {
     );
 }
 
-/// A database with the tables that scripts speak of.
+/// Creates a database with the tables that the scripts use.
 fn database() -> String {
     let postgres = Postgres::shared();
     let database = postgres.database();
@@ -80,7 +81,7 @@ fn database() -> String {
     database
 }
 
-/// What PostgreSQL answers.
+/// Returns PostgreSQL's own answers.
 #[track_caller]
 fn direct(database: &str, script: &Script) -> Vec<Message> {
     let mut client = support::direct(database);
@@ -88,7 +89,8 @@ fn direct(database: &str, script: &Script) -> Vec<Message> {
     read_to_end(&mut client, script)
 }
 
-/// Two servers, which take turns: what a script has prepared on one it may need on the other.
+/// Makes the pool open two servers. They are used in turn, so a script may need a statement on one
+/// that it has prepared on the other.
 fn with_two_servers(pooler: &Pooler, database: &str) {
     let mut clients = [pooler.client(database), pooler.client(database)];
     clients.iter_mut().for_each(|client| drop(client.rows("BEGIN")));
@@ -157,14 +159,14 @@ fn replies_are_postgresqls_wherever_the_server_cuts() {
         for script in scripts::for_mode(mode).into_iter().filter(|script| !script.closes) {
             let expected = direct(&database, &script);
             let mut client = pooler.unix_client(&database);
-            // The first time it prepares what is there the other times.
+            // The first run prepares the statements that the other runs find on the server.
             let whole = script.bytes.len();
             play(&mut client, &script, whole);
             relay.cut(Cut::Nowhere);
             play(&mut client, &script, whole);
             let [_, answer] = relay.passed();
             let places = places(answer.len()).map(Cut::Behind);
-            // A byte each, if they are not too many to wait for.
+            // Single bytes are tried only if the answer is short enough for that.
             let pieces = [1, 5].map(Cut::Pieces).into_iter().filter(|_| answer.len() < 2_000);
             for cut in places.chain(pieces) {
                 relay.cut(cut);
@@ -178,7 +180,7 @@ fn replies_are_postgresqls_wherever_the_server_cuts() {
 }
 
 #[test]
-fn the_first_words_are_postgresqls_wherever_the_client_cuts() {
+fn login_replies_are_postgresqls_wherever_the_client_cuts() {
     if !support::only_weir() {
         return;
     }
@@ -192,7 +194,7 @@ fn the_first_words_are_postgresqls_wherever_the_client_cuts() {
         }
         client.send(&startup[place..]);
         let mut messages = client.read_to_ready();
-        // Difference 1: in whatever order parameters are told, and those of the pooler.
+        // Difference 1: the order of the parameters, and the pooler's own parameters.
         messages.retain(|m| m.tag != b'S' || !m.parameter().0.starts_with("pgbouncer."));
         messages.sort_by_key(|m| (m.tag == b'S').then(|| m.parameter()));
         messages

@@ -1,5 +1,5 @@
-//! Host names: asked of a real name server, dnsmasq, on an address of loopback of its own. Port 53
-//! is for root only; without root these tests have nothing to ask.
+//! Host names, resolved by a real name server: dnsmasq, on a loopback address of its own. Only root
+//! can use port 53, so without root these tests are skipped.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use testkit::{Pooler, Postgres, RawClient, Setup, eventually, is_root, open_fold
 const NAME: &str = "db.weir.test";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A name server for `weir.test`. Ended with the value.
+/// A name server for `weir.test`. It is ended when dropped.
 struct NameServer {
     address: Ipv4Addr,
     resolv_conf: PathBuf,
@@ -31,7 +31,7 @@ impl NameServer {
         Self { address, resolv_conf, process: None }
     }
 
-    /// Answers with these addresses, and with this serial number for the zone, from now on.
+    /// Answers from now on with these addresses, and with this serial number of the zone.
     fn answer(&mut self, serial: u32, hosts: &[Ipv4Addr]) {
         self.stop();
         let mut command = Command::new("dnsmasq");
@@ -64,8 +64,8 @@ impl Drop for NameServer {
     }
 }
 
-/// Leads from this port on several addresses of loopback to the PostgreSQL of the tests.
-fn doors(count: u8) -> (u16, Vec<Ipv4Addr>) {
+/// Forwards one port on several loopback addresses to the PostgreSQL of the tests.
+fn addresses(count: u8) -> (u16, Vec<Ipv4Addr>) {
     let server = Postgres::shared().port();
     let port = testkit::free_port();
     let addresses: Vec<_> = (2..2 + count).map(|last| Ipv4Addr::new(127, 0, 0, last)).collect();
@@ -94,14 +94,14 @@ fn setup(names: &NameServer, port: u16) -> (Setup, String) {
     (setup.set("resolv_conf", names.resolv_conf.display()).workers(1), database)
 }
 
-/// Clients that each hold a server.
+/// Returns clients that each hold a server.
 fn holding(pooler: &Pooler, database: &str, count: usize) -> Vec<RawClient> {
     let mut clients: Vec<_> = (0..count).map(|_| pooler.client(database)).collect();
     clients.iter_mut().for_each(|client| drop(client.rows("BEGIN")));
     clients
 }
 
-/// Where the servers are, sorted.
+/// Returns the addresses of the servers, sorted.
 fn places(pooler: &Pooler, database: &str) -> Vec<IpAddr> {
     let servers = pooler.admin("SHOW SERVERS").with("database", database);
     let mut places: Vec<IpAddr> =
@@ -119,15 +119,15 @@ fn several_addresses_take_turns_and_one_that_is_dead_is_passed_over() {
     if !possible() {
         return;
     }
-    let (port, doors) = doors(2);
+    let (port, addresses) = addresses(2);
     let dead = Ipv4Addr::new(127, 0, 0, 9);
     let mut names = NameServer::new();
-    names.answer(1, &[doors[0], doors[1], dead]);
+    names.answer(1, &[addresses[0], addresses[1], dead]);
     let (setup, database) = setup(&names, port);
     let pooler = setup.set("dns_max_ttl", 100).start();
     let clients = holding(&pooler, &database, 6);
     let places = places(&pooler, &database);
-    for door in &doors {
+    for door in &addresses {
         let count = places.iter().filter(|place| **place == IpAddr::from(*door)).count();
         assert!(count >= 2, "{door} got {count} of {places:?}");
     }
@@ -151,27 +151,27 @@ fn a_changed_answer_closes_the_servers_that_are_elsewhere() {
     if !possible() {
         return;
     }
-    let (port, doors) = doors(2);
+    let (port, addresses) = addresses(2);
     let mut names = NameServer::new();
-    names.answer(7, &doors[..1]);
+    names.answer(7, &addresses[..1]);
     let (setup, database) = setup(&names, port);
-    // Nothing but the zone's serial number tells of the change.
+    // Only the zone's serial number shows the change.
     let pooler = setup.set("dns_max_ttl", 1000).set("dns_zone_check_period", "0.3").start();
     let mut clients = holding(&pooler, &database, 2);
     let mut busy = clients.pop().expect("two clients");
     drop(clients.pop().expect("two clients").rows("COMMIT"));
-    assert_eq!(places(&pooler, &database), [doors[0], doors[0]].map(IpAddr::from));
+    assert_eq!(places(&pooler, &database), [addresses[0], addresses[0]].map(IpAddr::from));
     pooler.log_contains("zone 'weir.test' serial changed: old=0 new=7");
 
-    names.answer(8, &doors[1..]);
+    names.answer(8, &addresses[1..]);
     pooler.log_contains("zone 'weir.test' serial changed: old=7 new=8");
     pooler.log_contains("closing because: obsolete connection");
-    // The one in a transaction stays until that is over.
-    assert_eq!(places(&pooler, &database), [IpAddr::from(doors[0])]);
+    // The server in a transaction stays until its end.
+    assert_eq!(places(&pooler, &database), [IpAddr::from(addresses[0])]);
     assert_eq!(busy.query("COMMIT").tags, ["COMMIT"]);
     pooler.log_contains("closing because: close_needed");
     assert_eq!(busy.value("SELECT 'served'"), "served");
-    assert_eq!(places(&pooler, &database), [IpAddr::from(doors[1])]);
+    assert_eq!(places(&pooler, &database), [IpAddr::from(addresses[1])]);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_name_is_asked_for_again_when_its_time_is_over() {
     if !possible() {
         return;
     }
-    let (port, doors) = doors(2);
+    let (port, addresses) = addresses(2);
     let mut names = NameServer::new();
     names.answer(1, &[]);
     let (setup, database) = setup(&names, port);
@@ -188,21 +188,21 @@ fn a_name_is_asked_for_again_when_its_time_is_over() {
         .set("dns_nxdomain_ttl", "0.2")
         .set("server_login_retry", "0.2")
         .start();
-    // The name is not known yet; the client waits.
+    // The name cannot be resolved yet, so the client waits.
     let mut first = std::thread::scope(|scope| {
         let login = scope.spawn(|| pooler.client(&database));
         pooler.log_contains("DNS lookup failed: db.weir.test");
         assert_eq!(pooler.admin("SHOW DNS_HOSTS").only("addrs"), "");
-        names.answer(1, &doors[..1]);
+        names.answer(1, &addresses[..1]);
         login.join().expect("it is let in at last")
     });
     first.rows("BEGIN");
-    assert_eq!(places(&pooler, &database), [IpAddr::from(doors[0])]);
-    names.answer(1, &doors[1..]);
-    // Each further server asks anew, once the last answer is too old.
+    assert_eq!(places(&pooler, &database), [IpAddr::from(addresses[0])]);
+    names.answer(1, &addresses[1..]);
+    // Each new server resolves the name again, once the last answer is too old.
     eventually("a server at the new address", PATIENCE, || {
         let _more = holding(&pooler, &database, 2);
-        places(&pooler, &database).contains(&IpAddr::from(doors[1])).then_some(())
+        places(&pooler, &database).contains(&IpAddr::from(addresses[1])).then_some(())
     });
 }
 
@@ -211,25 +211,25 @@ fn several_hosts_are_used_in_turn_or_one_until_it_fails() {
     if !support::only_weir() {
         return;
     }
-    let (port, doors) = doors(2);
-    let hosts = format!("host={},{} port={port}", doors[0], doors[1]);
+    let (port, addresses) = addresses(2);
+    let hosts = format!("host={},{} port={port}", addresses[0], addresses[1]);
     for (more, counts) in [("", [3, 3]), ("load_balance_hosts=disable", [6, 0])] {
         let (setup, database) = support::setup("transaction");
         let pooler = setup.database_at(&database, &format!("{hosts} {more}")).start();
         let _clients = holding(&pooler, &database, 6);
         let places = places(&pooler, &database);
         let got = [0, 1]
-            .map(|at| places.iter().filter(|place| **place == IpAddr::from(doors[at])).count());
+            .map(|at| places.iter().filter(|place| **place == IpAddr::from(addresses[at])).count());
         assert_eq!(got, counts, "{more}");
     }
-    // The first host is dead: after one failure it is left alone.
+    // The first host is dead. After one failure it is not tried again.
     let (setup, database) = support::setup("transaction");
-    let hosts = format!("host=127.0.0.9,{} port={port} load_balance_hosts=disable", doors[1]);
+    let hosts = format!("host=127.0.0.9,{} port={port} load_balance_hosts=disable", addresses[1]);
     let setup = setup.database_at(&database, &hosts).set("server_login_retry", "0.2");
     let pooler = setup.start();
     eventually("a login by the second host", PATIENCE, || {
         pooler.login(testkit::Role::APP, &database, "").ok()
     });
     let _clients = holding(&pooler, &database, 4);
-    assert!(places(&pooler, &database).iter().all(|place| *place == IpAddr::from(doors[1])));
+    assert!(places(&pooler, &database).iter().all(|place| *place == IpAddr::from(addresses[1])));
 }

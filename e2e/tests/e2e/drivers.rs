@@ -1,4 +1,5 @@
-//! Real drivers, in every mode as far as it allows: psycopg 3, asyncpg, tokio-postgres.
+//! Real drivers, in every mode as far as the mode supports them: psycopg 3, asyncpg,
+//! tokio-postgres.
 
 mod tokio_postgres;
 
@@ -7,10 +8,10 @@ use std::process::Command;
 
 use crate::support::{self, run};
 
-/// Debian's own, since that is the one Debian's packages of the drivers belong to.
+/// Debian's Python, since Debian's packages of the drivers belong to it.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Runs a script of `e2e/python` through a pooler with few servers.
+/// Runs a script of `e2e/python` with a pooler that has few servers.
 #[track_caller]
 fn python(script: &str, mode: &str) {
     let (setup, database) = support::setup(mode);
@@ -27,7 +28,8 @@ fn python(script: &str, mode: &str) {
     pooler.wait_until_quiet(&database, servers);
 }
 
-/// Whether named statements outlive a transaction. Debian's PgBouncer is older than that.
+/// Returns whether named statements survive a transaction. Debian's PgBouncer does not support that
+/// yet.
 fn named(mode: &str) -> &'static str {
     if mode == "session" || support::only_weir() { "named" } else { "unnamed" }
 }

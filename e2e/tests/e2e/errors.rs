@@ -1,4 +1,5 @@
-//! Errors of the pooler's own: their SQLSTATEs, and the answer to "who is in my way?".
+//! Errors of the pooler itself: their SQLSTATEs, and their details about the clients that hold the
+//! servers.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -13,7 +14,7 @@ fn last_error(client: &mut RawClient) -> ServerError {
     said.iter().rev().find_map(testkit::Message::error).expect("an error")
 }
 
-/// A pooler with one server, and a second user whose clients share it.
+/// Returns a pooler with one server, which clients of a second user share.
 fn shared_server(codes: &str) -> (Pooler, String) {
     let (setup, database) = support::setup("transaction");
     let login = format!("user={} password={}", Role::APP, Role::APP_PASSWORD);
@@ -23,7 +24,7 @@ fn shared_server(codes: &str) -> (Pooler, String) {
 }
 
 #[test]
-fn drivers_are_told_what_happened_by_the_sqlstate() {
+fn sqlstates_tell_drivers_the_cause_of_an_error() {
     if !support::only_weir() {
         return;
     }
@@ -104,7 +105,7 @@ fn a_client_without_a_server_is_told_who_has_it() {
     assert!(error.field('H').contains("SHOW WAITS"), "{error:?}");
     pooler.log_contains(&format!("query_wait_timeout: {begins}"));
 
-    // Another user learns neither the name nor the address.
+    // A client of another user gets neither the name nor the address.
     let mut alice = pooler.login("alice", &database, "wonder").expect("her password");
     alice.send(frontend::query("SELECT 1"));
     let detail = last_error(&mut alice).field('D').to_owned();
@@ -128,7 +129,7 @@ fn show_waits_names_the_client_that_holds_the_server() {
     let mut pinned = pooler.client(&database);
     pinned.rows("SET application_name = 'web-1'");
     pinned.rows("SELECT pg_advisory_lock(1)");
-    // Weir may still ask this server what the session holds: until then it is active.
+    // Weir may still probe this server. Until that has ended, the server is active.
     eventually("the pinned client is idle", Duration::from_secs(10), || {
         let clients = pooler.admin("SHOW CLIENTS").with("application_name", "web-1");
         (clients.only("activity") == "idle").then_some(())
@@ -159,7 +160,7 @@ fn show_waits_names_the_client_that_holds_the_server() {
 }
 
 #[test]
-fn the_console_says_why_and_what_was_meant() {
+fn console_errors_name_the_cause_and_a_similar_command() {
     if !support::only_weir() {
         return;
     }
@@ -185,7 +186,7 @@ fn the_console_says_why_and_what_was_meant() {
     assert!(error.field('D').contains("default_pool_sise"), "{}", error.field('D'));
 }
 
-/// The pools fit into a terminal of 80 columns.
+/// SHOW SUMMARY must fit into a terminal with 80 columns.
 #[test]
 fn the_summary_fits_a_terminal() {
     if !support::only_weir() {

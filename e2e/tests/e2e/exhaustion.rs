@@ -1,5 +1,5 @@
-//! What runs out, and who notices: descriptors, channels, processor time for handshakes. Clients that are
-//! already connected are served throughout.
+//! Exhausted resources: descriptors, channels, CPU time for handshakes. Clients that are already
+//! connected are served throughout.
 
 use std::process::Command;
 use std::thread;
@@ -37,7 +37,7 @@ fn many_thousand_channels_cost_their_listener_only() {
     if !support::only_weir() {
         return;
     }
-    // PostgreSQL looks through all of a session's channels at each LISTEN: 80,000 take half a minute.
+    // PostgreSQL searches all channels of a session at each LISTEN: 80,000 take half a minute.
     let is_full = std::env::var("WEIR_TESTS").is_ok_and(|which| which == "full");
     let channels = if is_full { 80_000 } else { 10_000 };
     let (setup, database) = support::setup("auto");

@@ -1,5 +1,5 @@
-//! Bad input, sudden deaths, and a server that is not there. After each, the pooler must still
-//! serve others, and no server may be left over or handed on dirty.
+//! Invalid input, sudden deaths, and unreachable servers. After each of them, the pooler must still
+//! serve other clients, and no server may be left over or linked in a dirty state.
 
 mod server;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support;
 use testkit::{Message, Pooler, RawClient, Role, eventually, frontend};
 
-/// Others are still served, and nothing is left over.
+/// Checks that other clients are served and nothing is left over.
 #[track_caller]
 fn assert_unharmed(pooler: &Pooler, database: &str) {
     assert_eq!(pooler.client(database).value("SELECT 'unharmed'"), "unharmed");
@@ -32,7 +32,7 @@ fn garbage_at_startup_is_refused() {
         b"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
         b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        // The length of four bytes covers itself alone.
+        // The length of four bytes covers only itself.
         b"\x00\x00\x00\x04\x00\x03\x00\x00",
         // No terminator.
         b"\x00\x00\x00\x0d\x00\x03\x00\x00user\x01",
@@ -104,7 +104,7 @@ fn unknown_message_types_end_the_connection() {
 #[test]
 fn broken_messages_get_an_error_and_harm_nobody() {
     let (pooler, database) = support::pooler("transaction");
-    // Texts without end and counts that exceed the message.
+    // Strings without a terminator, and counts beyond the end of the message.
     for (tag, payload) in [
         (b'P', &b"no end"[..]),
         (b'P', b"s\0SELECT 1"),
@@ -123,7 +123,7 @@ fn broken_messages_get_an_error_and_harm_nobody() {
         client.set_timeout(Duration::from_secs(5));
         let sync = frontend::sync();
         let _ = client.try_send([frontend::message(tag, payload), sync].concat());
-        // Some of it is the pooler's to refuse, some the server's; both are an error.
+        // The pooler refuses some of these messages and the server the others. Both give an error.
         let mut seen = Vec::new();
         while let Ok(Some(message)) = client.try_read() {
             let last = message.tag == b'Z';
@@ -162,7 +162,7 @@ fn clients_may_die_at_any_byte_of_a_request() {
         frontend::query("SELECT n, pg_backend_pid() FROM t"),
     ]
     .concat();
-    // PgBouncer knows no named statement here, and would close each connection itself.
+    // PgBouncer does not support named statements here and would close each connection itself.
     let request = if support::only_weir() { request } else { frontend::query("BEGIN") };
     for length in 1..=request.len() {
         pooler.client(&database).send(&request[..length]);
@@ -240,7 +240,7 @@ fn a_killed_pooler_starts_again_on_the_same_port() {
     });
 }
 
-/// The error with which a connection ended.
+/// Returns the error that ended a connection.
 fn last_error(client: &mut RawClient) -> Option<testkit::ServerError> {
     client.read_to_end().iter().rev().find_map(Message::error)
 }

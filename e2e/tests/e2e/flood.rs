@@ -1,10 +1,10 @@
-//! Floods: one client sends far more messages than anybody should, and another one goes on working. How
-//! long the other one waits, and what the pooler keeps, must not depend on how many there are.
+//! Floods: one client sends many more messages than usual while another one works. The other
+//! client's waiting time and the pooler's memory must not depend on the number of messages.
 //!
-//! Each kind of message and each pair of kinds is sent in each state, by a client that reads its answers
-//! and by clients that do not. A sample is tried; `WEIR_TESTS=full` tries all, 100,000 messages each,
-//! and `FLOOD_SHARE=3/16` a sixteenth of the pairs. `FLOOD_TABLE=1` prints what was measured, also of the
-//! PgBouncer of `WEIR_BIN`.
+//! Each kind of message and each pair of kinds is sent in each state, by a client that reads its
+//! answers and by clients that do not. By default a sample is tried. `WEIR_TESTS=full` tries all,
+//! 100,000 messages each, and `FLOOD_SHARE=3/16` one sixteenth of the pairs. `FLOOD_TABLE=1` prints
+//! the figures, also those of the PgBouncer of `WEIR_BIN`.
 
 mod kinds;
 mod statements;
@@ -21,27 +21,30 @@ use testkit::{Flavour, Pooler, eventually, flavour, poll_until};
 use crate::support;
 use kinds::{Flooder, KINDS, Kind, NAMED_PARSE, PARSE, PATTERNS, STATES, SYNC, State};
 
-/// Another client waits no longer beside the flood of a sample, also where other tests run.
+/// The maximum wait of the other client during the flood of a sample, even if other tests run.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// Likewise beside 100,000 messages or more, however loaded the machine is.
+/// The maximum wait during 100,000 messages or more, however loaded the machine is.
 const WAIT_MAX_OF_MANY: Duration = Duration::from_secs(3);
-/// Likewise beside ten floods at once, each with a backend of PostgreSQL at work.
+/// The maximum wait during ten floods at once, each of which keeps a backend busy.
 const WAIT_MAX_OF_TEN: Duration = Duration::from_secs(5);
-/// Nothing came of a flood for so long: an answer is lost.
+/// If a flood makes no progress for this long, an answer is lost.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What the flood of a client that reads may add to the pooler's memory.
+/// The maximum growth of the pooler's memory by the flood of a client that reads, in KiB.
 const GROWTH_MAX_KIB: u64 = 6 * 1024;
-/// And for each statement that it keeps by a name: PostgreSQL keeps them as well.
+/// The maximum growth for each named statement, in bytes. PostgreSQL keeps these statements as
+/// well.
 const NAME_MAX_BYTES: u64 = 128;
-/// The same where equal texts are not one statement, since they may mean different things.
+/// The maximum growth for each named statement if equal texts may have different meanings, and so
+/// are separate statements.
 const PINNED_NAME_MAX_BYTES: u64 = 384;
-/// What ten clients that do not read may add.
+/// The maximum growth by ten clients that do not read, in KiB.
 const UNREAD_MAX_KIB: u64 = 8 * 1024;
-/// What of that may be left when they have gone.
+/// The maximum growth that remains after they have left, in KiB.
 const LEFT_MAX_KIB: u64 = 6 * 1024;
-/// Likewise if they had names. The pooler gives memory back if more than 12 MiB are not in use.
+/// The maximum that remains if they had named statements. The pooler frees memory if more than 12
+/// MiB are unused.
 const NAMES_LEFT_MAX_KIB: u64 = 13 * 1024;
-/// A client that does not read has stalled if nothing more was taken for so long.
+/// A client that does not read has stalled if nothing was accepted for this long.
 const STALLED: Duration = Duration::from_millis(400);
 const CHUNK: usize = 64 * 1024;
 
@@ -49,7 +52,7 @@ fn is_full() -> bool {
     std::env::var("WEIR_TESTS").is_ok_and(|which| which == "full")
 }
 
-/// One worker, which both clients share.
+/// Returns a pooler with one worker, which both clients share.
 fn pooler(mode: &str) -> (Pooler, String) {
     let (setup, database) = support::setup(mode);
     let narrow = kinds::narrow(&database);
@@ -60,7 +63,7 @@ fn pooler(mode: &str) -> (Pooler, String) {
     (pooler, database)
 }
 
-/// Another client, which asks all the time and notes its longest wait.
+/// The other client, which sends queries all the time and notes its longest wait.
 struct Other {
     ends: Arc<AtomicBool>,
     thread: thread::JoinHandle<Duration>,
@@ -98,7 +101,7 @@ fn bytes_of(kinds: &[Kind], count: usize) -> Vec<u8> {
     })
 }
 
-/// The flood of a client that reads its answers. Returns how long the other one has waited.
+/// Runs the flood of a client that reads its answers. Returns the longest wait of the other client.
 fn read(pooler: &Pooler, database: &str, state: &State, kinds: &[Kind], count: usize) -> Duration {
     let names = if keeps_names(kinds) { count } else { 0 };
     read_bytes(pooler, database, state, (&name(kinds), bytes_of(kinds, count)), count, names)
@@ -115,13 +118,13 @@ fn read_bytes(
     let before = pooler.resident_kib();
     let other = Other::begin(pooler, database);
     let Flooder { mut client, first, .. } = state.begin(pooler, database);
-    // A query within a copy is part of its end.
+    // The first query only ends the COPY, if there is one.
     let rest =
         [copy_done(), sync(), query("rollback"), query("rollback"), query("select 'the end'")];
     let flood = [first, bytes, rest.concat()].concat();
     let began = Instant::now();
     let mut writer = client.writer();
-    // The server may have ended the connection meanwhile.
+    // The server may have closed the connection meanwhile.
     let sender = thread::spawn(move || drop(writer.write_all(&flood)));
     let mut grown = 0;
     let mut seen = 0_u64;
@@ -153,7 +156,7 @@ fn read_bytes(
     waited
 }
 
-/// The flood of ten clients that do not read. Returns how long another one has waited.
+/// Runs the flood of ten clients that do not read. Returns the longest wait of the other client.
 fn unread(
     pooler: &Pooler,
     database: &str,
@@ -198,7 +201,7 @@ fn unread(
     let waited = other.end();
     report(&name, count, "unread", began.elapsed(), waited, grown);
     if flavour() == Flavour::Weir {
-        // What a client has prepared is kept for it, as PostgreSQL would.
+        // Weir keeps a client's prepared statements, as PostgreSQL would.
         let share = chunks as f64 * CHUNK as f64 / flood.len() as f64;
         let names = if keeps_names(kinds) { (share * count as f64) as u64 } else { 0 };
         let limit = UNREAD_MAX_KIB + names * name_max_bytes(state) / 1024;
@@ -256,18 +259,21 @@ fn floods_that_were_slow_delay_nobody() {
         read_bytes(&pooler, &database, IDLE, flood, count, count / 2);
         let count = 2 * count;
         let flood = ("EXECUTE of each name", kinds::execute_each(count));
-        // In auto mode the server has each statement under the client's name, too, until the transaction ends.
+        // In auto mode the server has each statement under the client's name as well, until the
+        // transaction ends.
         read_bytes(&pooler, &database, IDLE, flood, count, count);
     }
 }
 
-/// `FLOOD="auto, in a transaction"` names one mode and state.
+/// Returns whether a mode and state are to be tried: all, or the one of `FLOOD="auto, in a
+/// transaction"`.
 fn is_wanted(mode: &str, state: &State) -> bool {
     let is_named = |wanted: String| wanted == format!("{mode}, {}", state.name);
     state.is_of(mode) && std::env::var("FLOOD").map_or(true, is_named)
 }
 
-/// Which of how many parts of the pairs is tried: what `FLOOD_SHARE=3/16` says, all of them, or a sample.
+/// Returns the part of the pairs to be tried and the number of parts: those of `FLOOD_SHARE=3/16`,
+/// all, or a sample.
 fn share() -> (usize, usize) {
     let Ok(share) = std::env::var("FLOOD_SHARE") else {
         return (1, if is_full() { 1 } else { 197 });
@@ -284,7 +290,7 @@ fn no_pair_of_messages_delays_anybody() {
         let (pooler, database) = pooler(mode);
         for (at, state) in STATES.iter().enumerate().filter(|(_, state)| is_wanted(mode, state)) {
             let pairs = KINDS.iter().flat_map(|a| KINDS.iter().map(move |b| [*a, *b]));
-            // Each state begins with another pair.
+            // Each state begins with a different pair.
             for pair in pairs.skip((part - 1 + at * 23) % parts).step_by(parts) {
                 read(&pooler, &database, state, &pair, count);
                 if is_full() {
@@ -301,7 +307,7 @@ fn no_message_in_any_state_delays_anybody() {
     for mode in modes() {
         let (pooler, database) = pooler(mode);
         for state in STATES[1..].iter().filter(|state| is_wanted(mode, state)) {
-            // In a sample several kinds in turn.
+            // A sample combines several kinds.
             for kinds in KINDS.chunks(if is_full() { 1 } else { 7 }) {
                 read(&pooler, &database, state, kinds, count);
             }

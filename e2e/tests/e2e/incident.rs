@@ -1,5 +1,5 @@
-//! A scripted incident: the two servers of a pool are blocked by idle transactions, then PostgreSQL is
-//! restarted. Each of an operator's views names the culprit.
+//! A scripted incident: idle transactions block both servers of a pool, then PostgreSQL is
+//! restarted. Every view for operators must name the client that caused it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use testkit::{Pooler, Postgres, RawClient, Role, eventually, free_port, frontend
 use crate::support;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A client chooses its name.
+/// The application name of the client. A client may choose any name.
 const CULPRIT: &str = "<script>alert('web-0')</script>";
 const ESCAPED: &str = "&lt;script&gt;alert(&#39;web-0&#39;)&lt;/script&gt;";
 
@@ -30,7 +30,7 @@ fn page(pooler: &Pooler) -> String {
     String::from_utf8(out.stdout).expect("UTF-8")
 }
 
-/// The part of a page that begins with the heading of a SHOW.
+/// Returns the part of a page that begins with the heading of a SHOW command.
 fn part<'a>(page: &'a str, show: &str) -> &'a str {
     let begin = page.find(&format!(">SHOW {show}<")).expect("the heading");
     let rest = &page[begin..];
@@ -45,7 +45,7 @@ fn metrics(port: u16) -> String {
     text
 }
 
-/// A client with this name that is idle in a transaction.
+/// Returns a client with this name that is idle in a transaction.
 fn idle_in_transaction(pooler: &Pooler, database: &str, name: &str) -> RawClient {
     let mut client = pooler.client(database);
     client.rows(&format!("SET application_name = $n${name}$n$"));
@@ -91,7 +91,7 @@ fn every_view_names_the_client_that_blocks_a_pool() {
     });
 
     culprits[0].rows("COMMIT");
-    // The slowest comes first. That with its SET may have been slow, too.
+    // The slowest transaction comes first. The one with the SET may have been slow as well.
     let slow = pooler.admin("SHOW SLOW").with("application_name", &CULPRIT[..24]);
     let first = |column: &str| slow.column(column)[0];
     let micros = |column: &str| first(column).parse::<u64>().expect("a number");
@@ -130,7 +130,7 @@ fn every_view_names_the_client_that_blocks_a_pool() {
     well_formed(&after);
 }
 
-/// Every element is closed in its turn, and none comes from a client.
+/// Checks that all elements are properly nested and none comes from a client.
 fn well_formed(page: &str) {
     assert!(page.starts_with("<!DOCTYPE html>\n"), "{page}");
     let mut open: Vec<&str> = Vec::new();

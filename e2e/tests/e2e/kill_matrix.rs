@@ -1,9 +1,9 @@
 //! The kill matrix: client, server and pooler die at every message boundary and in the middle of
 //! messages, during each kind of conversation, on real sockets.
 //!
-//! Whoever dies, nobody else may see anything of it, no server may be lost or handed on dirty,
-//! what was committed is there once, and nobody waits for ever. A row of the matrix is a [`Flow`],
-//! a column is who dies, a cell is a byte of the conversation.
+//! After any death, other clients must not notice anything, no server may be lost or linked in a
+//! dirty state, committed rows exist exactly once, and no client waits forever. A row of the matrix
+//! is a [`Flow`], a column is the process that dies, a cell is a byte of the conversation.
 
 mod cancels;
 mod flows;
@@ -24,7 +24,7 @@ fn flows_with_login(rig: &Rig<'_>) -> Vec<Flow> {
     flows
 }
 
-/// The places within one message, its end included.
+/// Returns the places to cut one message, including its end.
 fn places(step: &Step) -> Vec<usize> {
     let mut places = cuts(&step.bytes);
     places.remove(0);
@@ -45,8 +45,8 @@ fn a_client_dies() {
     }
 }
 
-/// It has sent some steps and a part of the `last` one. Once it waits for each answer, as drivers
-/// do; once it sends everything at once and does not stay for anything.
+/// Lets a client die after some steps and a part of the `last` one. Tries a client that waits for
+/// each answer, as drivers do, and one that sends everything at once and reads nothing.
 fn client_dies(rig: &mut Rig<'_>, flow: &Flow, last: usize, place: usize) {
     let (before, cut) = (&flow.steps[..last], &flow.steps[last].bytes);
     let cell = format!("{}, {}, client, step {last} byte {place}", rig.mode, flow.name);
@@ -91,9 +91,9 @@ fn servers_cut_off(toward: Toward) {
     }
 }
 
-/// What the flow's client hears when nobody dies, and what the server is told and answers.
+/// Returns the client's messages of an undisturbed flow, and the bytes to and from the server.
 fn undisturbed(rig: &mut Rig<'_>, flow: &Flow) -> (Vec<Message>, [Vec<u8>; 2]) {
-    // So that there is a server, and what is recorded does not begin with its login.
+    // Makes sure that a server exists, so that the recording does not begin with its login.
     rig.assert_unharmed("nobody has died", &[0]);
     let mut client = rig.victim(flow);
     rig.fuse.record();
@@ -121,7 +121,8 @@ fn server_cut_off(
     rig.assert_unharmed(&cell, rows_heard(flow, &heard, undisturbed));
 }
 
-/// Who was told of the end of the last step has its rows.
+/// Returns the possible numbers of rows. If the client has got the answer to its last step, its
+/// rows must exist.
 fn rows_heard(flow: &Flow, heard: &[Message], undisturbed: &[Message]) -> &'static [u64] {
     let told_all = heard.len() == undisturbed.len() && heard.last().is_some_and(|m| m.tag == b'Z');
     rows_after(flow, if told_all { flow.steps.len() } else { 0 })
@@ -140,7 +141,8 @@ fn a_server_is_terminated() {
     }
 }
 
-/// By its administrator, who lets it say good-bye, after some steps of the flow.
+/// Lets an administrator terminate the server after some steps of the flow, so that it can send an
+/// error.
 fn server_terminated(rig: &mut Rig<'_>, flow: &Flow, undisturbed: &[Message], whole: usize) {
     let cell = format!("{}, {}, server terminated before step {whole}", rig.mode, flow.name);
     let mut victim = rig.victim(flow);
@@ -166,7 +168,7 @@ fn a_server_is_killed_and_its_cluster_goes_down() {
         let mut heard = play(&mut victim, &flow.steps[..whole]);
         let server = *rig.other_servers().first().expect("one that serves the victim or is idle");
         support::kill9(server);
-        // It was in a transaction: PostgreSQL ends it, since its memory cannot be trusted.
+        // The bystander was in a transaction. PostgreSQL ends it, since its memory may be corrupt.
         assert!(rig.take_bystander().read_to_end().iter().all(|m| m.tag == b'E' || m.tag == b'N'));
         heard.extend(play(&mut victim, &flow.steps[whole..]));
         heard.retain(|message| message.tag != b'N');
@@ -197,7 +199,7 @@ fn pooler_killed(rig: &mut Rig<'_>, flow: &Flow, last: usize, place: usize) {
     play(&mut victim, &flow.steps[..last]);
     victim.send(&cut[..place]);
     rig.pooler.kill9();
-    // Unless it got its answer before, it may not seem to have one.
+    // If the client has not got its answer before, it must not get one.
     let heard = victim.read_to_end();
     assert!(place == cut.len() || heard.is_empty(), "{cell}: {heard:?}");
     assert!(rig.take_bystander().read_to_end().is_empty(), "{cell}");

@@ -1,5 +1,5 @@
-//! Limits on connections that go beyond one pool, the reserve and the least size of a pool, and
-//! what is said to those who wait.
+//! Limits on connections beyond one pool, the reserve and the minimum size of a pool, and the
+//! notices to clients that wait.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const VIOLATION: (&str, &str) = ("FATAL", "08P01");
 const SERVERS: [&str; 5] = ["sv_active", "sv_idle", "sv_used", "sv_tested", "sv_login"];
 
-/// A pooler in transaction mode that a second role may use, too.
+/// Returns a pooler in transaction mode that a second role may use as well.
 fn setup() -> (Setup, String, Role) {
     let (setup, database) = support::setup("transaction");
     let role = Postgres::shared().role(ServerAuth::Scram);
@@ -29,7 +29,7 @@ fn refused(pooler: &Pooler, user: &str, database: &str, text: &str) {
     assert_eq!(error.summary(), (VIOLATION.0, VIOLATION.1, text));
 }
 
-/// All servers of a database.
+/// Returns the number of servers of a database.
 fn servers(pooler: &Pooler, database: &str) -> u64 {
     pooler.pool_sums(database, SERVERS).iter().sum()
 }
@@ -92,7 +92,8 @@ fn the_process_makes_room_by_closing_the_server_used_least_recently() {
     assert_eq!(coldest.value("SELECT 1"), "1");
     let mut warmer = login(&pooler, &role, &first);
     let kept = warmer.value("SELECT pg_backend_pid()");
-    // One that becomes free while room is being made is taken, however short its rest has been.
+    // A server that becomes free while another pool needs room is taken, even if it has just become
+    // idle.
     eventually("both servers are idle", PATIENCE, || {
         (pooler.pool_sums(&first, ["sv_idle", "sv_used"]) == [2, 0]).then_some(())
     });
@@ -105,8 +106,8 @@ fn the_process_makes_room_by_closing_the_server_used_least_recently() {
     assert_eq!(warmer.value("SELECT pg_backend_pid()"), kept);
 }
 
-/// Two users and two databases pull at fewer servers than there are pools; everybody is served, and
-/// at no moment are there more servers than allowed.
+/// Two users and two databases use fewer servers than there are pools. All clients must be served,
+/// and the limit must hold at every moment.
 #[test]
 fn a_limit_holds_under_load_and_starves_nobody() {
     let (setup, database, role) = setup();
@@ -128,8 +129,8 @@ fn a_limit_holds_under_load_and_starves_nobody() {
             .collect();
         let mut most = 0;
         while threads.iter().any(|thread| !thread.is_finished()) {
-            // The pools are counted one after the other: where one has just made room for another
-            // both may be counted, but hardly twice in a row.
+            // SHOW counts one pool after the other. If one has just made room for another, both may
+            // be counted, but hardly twice in a row.
             let count = || -> u64 {
                 let shown = pooler.admin("SHOW DATABASES").with("name", &database);
                 shown.only("current_connections").parse().expect("a number")
@@ -142,7 +143,7 @@ fn a_limit_holds_under_load_and_starves_nobody() {
     assert!((1..=limit).contains(&most), "{most} servers");
 }
 
-/// Two users have more work than the one server of a database can do.
+/// Two users have more work than the single server of a database can do.
 #[test]
 fn users_have_shares_of_a_database_by_weight() {
     if !support::only_weir() {
@@ -273,7 +274,7 @@ fn a_waiting_client_gets_a_notice() {
 }
 
 #[test]
-fn everybody_may_be_told_something_at_login() {
+fn login_notify_message_is_sent_at_login() {
     if !support::only_weir() {
         return;
     }
@@ -398,13 +399,14 @@ fn pools_that_nobody_uses_are_forgotten_and_their_numbers_used_again() {
                  auto-database"
             ));
         }
-        // Neither one in use nor one that is configured.
+        // Pools that are in use or configured are not removed.
         let names = pooler.admin("SHOW POOLS");
         assert_eq!(names.with("database", "lasting").column("cl_active"), ["1"]);
         assert_eq!(names.with("database", &database).column("cl_active"), ["0"]);
         assert_eq!(lasting.value("SELECT 'served'"), "served");
     }
-    // By its own time, too; and what comes back begins anew.
+    // A configured pool is removed after its own timeout as well. It begins anew when it is used
+    // again.
     pooler.admin("SET pool_idle_timeout = 1");
     eventually("the configured one is forgotten", PATIENCE, || {
         pooler
@@ -420,7 +422,7 @@ fn pools_that_nobody_uses_are_forgotten_and_their_numbers_used_again() {
     assert_eq!(stats.only("query_count"), "1");
 }
 
-/// Consoles are clients, too; only those who may steer the pooler come in whatever there is.
+/// Connections to the console count as clients. Only administrators are exempt from the limit.
 #[test]
 fn consoles_count_and_only_operators_are_exempt() {
     if !support::only_weir() {

@@ -1,4 +1,4 @@
-//! The log: its form as JSON, and the lines about servers that are down.
+//! The log: its JSON format, and the lines about unreachable servers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The lines that are complete.
+/// Returns the complete lines of the log.
 fn log(pooler: &Pooler) -> String {
     let text = pooler.log();
     text[..text.rfind('\n').map_or(0, |end| end + 1)].to_owned()

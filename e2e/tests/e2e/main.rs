@@ -1,7 +1,7 @@
-//! Black-box tests: the pooler's binary, a real PostgreSQL, real sockets. One module a topic.
+//! Black-box tests: the pooler's binary, a real PostgreSQL, real sockets. Each topic has a module.
 //!
-//! Tests of what PgBouncer does too pass with `WEIR_BIN` set to Debian's `pgbouncer`; those of
-//! what only Weir does begin with [`support::only_weir`].
+//! Tests of behaviour that PgBouncer has as well pass with `WEIR_BIN` set to Debian's `pgbouncer`.
+//! Tests of Weir's own behaviour begin with [`support::only_weir`].
 
 mod abuse;
 mod auth;

@@ -15,7 +15,7 @@ use crate::support;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A fresh database, a pooler before it that serves metrics, and where it does.
+/// Returns a pooler with metrics, a new database behind it, and the port of the metrics.
 fn pooler(change: impl FnOnce(Setup) -> Setup) -> (Pooler, String, u16) {
     let (setup, database) = support::setup("transaction");
     let port = free_port();
@@ -24,7 +24,7 @@ fn pooler(change: impl FnOnce(Setup) -> Setup) -> (Pooler, String, u16) {
     (pooler, database, port)
 }
 
-/// The answer to one request: its status, its head and its body.
+/// The answer to an HTTP request: its status, its head and its body.
 struct Answer {
     status: u16,
     head: String,
@@ -53,7 +53,7 @@ fn page(port: u16) -> String {
     answer.body
 }
 
-/// The value of a sample, with the labels of a pool or without any.
+/// Returns the value of a sample with these labels, or without labels.
 fn value(page: &str, name: &str, labels: &str) -> Option<f64> {
     let sample = match labels {
         "" => format!("{name} "),
@@ -62,12 +62,12 @@ fn value(page: &str, name: &str, labels: &str) -> Option<f64> {
     page.lines().find_map(|line| line.strip_prefix(&sample)?.parse().ok())
 }
 
-/// The labels of the pool of role `app`.
+/// Returns the labels of the pool of role `app`.
 fn pool_labels(database: &str) -> String {
     format!("database=\"{database}\",user=\"{}\"", testkit::Role::APP)
 }
 
-/// Waits until a sample of a new page has that value.
+/// Waits until a new page has this value for a sample.
 #[track_caller]
 fn until(port: u16, name: &str, labels: &str, expected: f64) {
     eventually(&format!("{name}{{{labels}}} is {expected}"), PATIENCE, || {

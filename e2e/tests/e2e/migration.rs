@@ -1,5 +1,5 @@
-//! Weir in PgBouncer's place: configurations as operators have them, of five ages. Clients stay at
-//! work all the time, and meet an error at most while nobody listens.
+//! Weir replaces PgBouncer, with operators' configurations for five generations of PgBouncer.
+//! Clients work all the time. They may get an error only while no process listens.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -18,9 +18,9 @@ use testkit::{
 
 const PYTHON: &str = "/usr/bin/python3";
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A program whose sockets are systemd's: its own number has to be in the environment.
+/// Runs a program with a socket of systemd's: the environment must contain its process id.
 const INHERIT: &str = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
-/// A transaction of pgbench.
+/// A transaction for pgbench.
 const TRANSACTION: &str = "\\set number random(1, 1000000)\n\
     BEGIN;\nSELECT :number + 1;\nSELECT current_user;\nCOMMIT;\n";
 
@@ -61,7 +61,7 @@ impl Site {
         let (name, password) = ("alice".to_owned(), "alicepw".to_owned());
         let alice = Role { name, password, verifier: String::new() };
         let authority = Authority::new("directory");
-        // It takes no password without TLS.
+        // The directory accepts no password without TLS.
         let directory = Directory::start(&[&alice], &authority.server(), true);
         let (folder, port) = (folder("migration"), free_port());
         let socket = None;
@@ -108,7 +108,7 @@ impl Site {
         self.folder.join("pgbouncer.ini")
     }
 
-    /// From now on the pooler's socket is inherited, as with a socket unit.
+    /// Makes the pooler inherit its socket from now on, as with a socket unit.
     fn listen(&mut self) {
         self.socket = Some(TcpListener::bind(("127.0.0.1", self.port)).expect("a free port"));
     }
@@ -159,17 +159,17 @@ impl Site {
 }
 
 fn with_password(name: &str, kind: &str) -> String {
-    // In one text, which is one session.
+    // All statements are in one query, so they run in one session.
     format!("SET password_encryption = '{kind}'; CREATE ROLE {name} LOGIN PASSWORD '{name}pw'")
 }
 
-/// A pooler that runs.
+/// A running pooler.
 struct Running {
     child: Child,
 }
 
 impl Running {
-    /// Ends it as systemd does, and waits for that.
+    /// Ends the pooler as systemd does, and waits for its end.
     fn stop(mut self) -> ExitStatus {
         let pid = self.child.id().to_string();
         support::run(Command::new("kill").args(["-s", "TERM", &pid]));
@@ -183,7 +183,7 @@ impl Drop for Running {
     }
 }
 
-/// Clients at work: `migrating.py`, and pgbench in each phase in which nobody is moved.
+/// Clients at work: `migrating.py`, and pgbench in each phase in which no pooler is replaced.
 struct Load {
     child: Child,
     answers: BufReader<ChildStdout>,
@@ -203,7 +203,7 @@ impl Load {
         }
     }
 
-    /// What went wrong outside of phases "moving".
+    /// Ends the load. Returns the errors outside of phases "moving".
     fn end(mut self) -> String {
         drop(self.child.stdin.take());
         let errors = self.answers.by_ref().lines().map_while(Result::ok).collect::<Vec<_>>();
@@ -219,7 +219,7 @@ impl Drop for Load {
     }
 }
 
-/// PgBouncer, which is running, gives way to Weir, and comes back.
+/// Replaces a running PgBouncer by Weir, and Weir by PgBouncer.
 #[track_caller]
 fn move_and_return(site: &Site, old: Running, mut load: Load) {
     load.phase("moving");
@@ -234,14 +234,14 @@ fn move_and_return(site: &Site, old: Running, mut load: Load) {
     old.stop();
 }
 
-/// PgBouncer, Weir, PgBouncer, by the same file.
+/// Runs PgBouncer, Weir and PgBouncer in turn, with the same file.
 #[track_caller]
 fn there_and_back(configuration: &str, user: &str) {
     let site = Site::new(configuration);
     check_config(&site);
     let weir = testkit::pooler_binary();
     let old = site.start(Path::new("/usr/sbin/pgbouncer"));
-    // Debian's PgBouncer does not know prepared statements.
+    // Debian's PgBouncer does not support prepared statements in this mode.
     let mut load = site.start_load(user, "unnamed");
     load.phase("PgBouncer");
 
@@ -256,8 +256,8 @@ fn there_and_back(configuration: &str, user: &str) {
     assert!(!site.folder.join("pgbouncer.pid").exists());
 }
 
-/// PgBouncer, Weir, PgBouncer with a socket that is systemd's: no connection is refused, those that come
-/// while nobody accepts wait in the socket.
+/// Runs PgBouncer, Weir and PgBouncer in turn with a socket of systemd's. No connection is refused:
+/// if no process accepts, connections wait in the socket.
 #[track_caller]
 fn there_and_back_by_socket(configuration: &str, user: &str) {
     let mut site = Site::new(configuration);
@@ -268,7 +268,7 @@ fn there_and_back_by_socket(configuration: &str, user: &str) {
     move_and_return(&site, old, load);
 }
 
-/// By a file that Debian's PgBouncer is too old for.
+/// Runs Weir with a file that Debian's PgBouncer is too old for.
 #[track_caller]
 fn by_weir(configuration: &str, user: &str) {
     let site = Site::new(configuration);

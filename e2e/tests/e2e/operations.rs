@@ -1,4 +1,4 @@
-//! Keys of the process whose effect is seen from outside only.
+//! Keys of the process whose effect is visible only from outside.
 
 use std::fs;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use testkit::{RawClient, Role, eventually, frontend};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Hundredths of a second until the kernel's next keepalive on connections to this port of ours, which
-/// are idle.
+/// Returns the times until the kernel's next keepalive on the idle connections to this local port,
+/// in hundredths of a second.
 fn keepalives(port: u16) -> Vec<u64> {
     const ESTABLISHED: &str = "01";
     let table = fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
@@ -85,7 +85,7 @@ fn a_user_may_have_a_reserve_of_its_own() {
     let mut second = pooler.client(&database);
     assert_eq!(second.value("SELECT 'served'"), "served");
     pooler.log_contains("taking connection from reserve_pool");
-    // There is no third one.
+    // Pool and reserve have one server each, so a third server is not opened.
     second.rows("BEGIN");
     let mut third = pooler.client(&database);
     third.send(frontend::query("SELECT 'served'"));

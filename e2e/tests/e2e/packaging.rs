@@ -1,4 +1,4 @@
-//! What operators install: by `make install`, as a Debian package, in a container.
+//! The installed files: by `make install`, as a Debian package, in a container.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,7 +42,7 @@ fn an_installation_has_all_its_files_and_spares_the_configuration() {
     assert_eq!(read("opt/etc/weir/weir.ini"), "changed");
 }
 
-/// The first configuration is one that Weir understands, in the mode that is Weir's own.
+/// Weir accepts the configuration that is installed first, and runs in auto mode with it.
 #[test]
 fn the_configuration_that_is_installed_is_valid() {
     if !support::only_weir() {
@@ -53,14 +53,14 @@ fn the_configuration_that_is_installed_is_valid() {
     std::fs::write(folder.join("userlist.txt"), "").expect("our own folder");
     let path = folder.join("weir.ini");
     let folder = folder.display().to_string();
-    // systemd makes the folder of the socket.
+    // systemd creates the folder of the socket.
     let text = text.replace("@SYSCONFDIR@/weir", &folder).replace("/run/weir", &folder);
     std::fs::write(&path, text).expect("our own folder");
     let text = support::run(Command::new(pooler_binary()).arg("check-config").arg(path));
     assert!(text.contains("Pool mode\n  auto\n"), "{text}");
 }
 
-/// On a copy of this machine that is gone afterwards, for which one has to be root, on Debian.
+/// Runs on a throw-away copy of this machine. It needs root and Debian.
 #[test]
 fn the_debian_package_is_installed_started_upgraded_and_removed() {
     if !support::only_weir() || !is_root() || !Path::new("/usr/bin/dpkg-deb").exists() {

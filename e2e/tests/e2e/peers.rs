@@ -1,5 +1,5 @@
-//! Several processes on one port: they pass cancel requests on to each other, and one after the
-//! other can be replaced while clients come and go.
+//! Several processes on one port. They forward cancel requests to each other, and can be replaced
+//! one after the other while clients come and go.
 
 use std::io::Read as _;
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use testkit::{Pooler, RawClient, Role, Setup, eventually, frontend, open_folder}
 
 const LONG: &str = "SELECT pg_sleep(60)";
 
-/// Two poolers on one port, each with a unix socket of its own, by which the other reaches it.
+/// Two poolers on one port. Each has a unix socket of its own, which the other connects to.
 struct Peers {
     port: u16,
     folders: [PathBuf; 2],
@@ -35,7 +35,7 @@ impl Peers {
         let folder = &self.folders[at];
         let setup = self.setup.clone().set("peer_id", at + 1);
         let pooler = setup.set("unix_socket_dir", folder.display()).start();
-        // The other one may have answered in its place.
+        // The other pooler may have answered in its place.
         pooler.log_contains("process up");
         pooler
     }
@@ -51,7 +51,7 @@ impl Peers {
         client
     }
 
-    /// A client of that pooler's with a query that takes long.
+    /// Returns a client of this pooler with a long query.
     fn busy(&self, at: usize) -> RawClient {
         let mut client = self.login(at, Role::APP, &self.database);
         client.send(frontend::query(LONG));
@@ -79,7 +79,7 @@ fn a_cancel_request_reaches_its_query_whichever_process_gets_it() {
             client.cancel_over(peers.unix(by));
             assert_canceled(&mut client);
         }
-        // By the common port it may come to either.
+        // On the common port, either process may get the request.
         let mut client = peers.busy(at);
         client.cancel(peers.port);
         assert_canceled(&mut client);
@@ -107,19 +107,20 @@ fn one_process_after_the_other_is_replaced_without_an_error() {
     let mut old = peers.busy(0);
     first.signal("TERM");
     first.log_contains("got SIGTERM, shutting down, waiting for all clients disconnect");
-    // Whoever comes now comes to the other one.
+    // New clients now connect to the other process.
     for _ in 0..10 {
         let mut client = login(peers.port, &peers.database);
         assert_eq!(client.value("SELECT 'served'"), "served");
     }
-    // Clients of the one that goes can still be cancelled, by whoever gets the request.
+    // Clients of the process that shuts down can still be cancelled, whichever process gets the
+    // request.
     old.cancel(peers.port);
     assert_canceled(&mut old);
     drop(old);
     assert_eq!(first.wait_for_exit().code(), Some(0));
     assert!(!socket(&peers.folders[0], peers.port).exists());
 
-    // The next one takes its place under the same number.
+    // The new process replaces the old one with the same peer id.
     first.restart();
     eventually("the new process serves its socket", Duration::from_secs(20), || {
         socket(&peers.folders[0], peers.port).exists().then_some(())
@@ -129,7 +130,7 @@ fn one_process_after_the_other_is_replaced_without_an_error() {
     assert_canceled(&mut new);
 }
 
-/// A cancel request with a key of peer 2's, as it is sent by a client.
+/// Returns a cancel request with a key of peer 2, as a client would send it.
 fn request_for_the_other(serial: u8) -> Vec<u8> {
     const CANCEL: u32 = 80_877_102;
     let key = [serial, 2, 0, 0, 0, 0, 0, 3];

@@ -1,25 +1,25 @@
-//! Pipelines of every shape, message by message the same as from PostgreSQL itself.
+//! Pipelines of every shape, with the same messages as from PostgreSQL itself.
 //!
-//! Each script is sent to PostgreSQL and to the pooler, and what came back is compared. In
-//! between, another client takes its turn on the same server, so that a reply left over or
-//! lost would show.
+//! Each script is sent to PostgreSQL and to the pooler, and the answers are compared. Meanwhile
+//! another client uses the same server in turn, so that a reply that is left over or lost would
+//! show.
 
 mod copy;
 
 use crate::support;
 use testkit::{Flavour, Message, Pooler, Postgres, RawClient, flavour, frontend};
 
-/// Part of a script.
+/// A step of a script.
 enum Step {
     /// Bytes sent in one write.
     Send(Vec<u8>),
-    /// Messages are read until so many of this type have come.
+    /// Reads messages until this many of this type have come.
     Read(u8, usize),
 }
 
 use Step::{Read, Send};
 
-/// ReadyForQuery so many times.
+/// Reads until ReadyForQuery has come `count` times.
 const fn ready(count: usize) -> Step {
     Read(b'Z', count)
 }
@@ -28,7 +28,7 @@ fn send(messages: &[Vec<u8>]) -> Step {
     Send(messages.concat())
 }
 
-/// Plays `script` and returns all that came back.
+/// Plays `script` and returns all answers.
 fn play(client: &mut RawClient, script: &[Step]) -> Vec<Message> {
     let mut messages = Vec::new();
     for step in script {
@@ -46,7 +46,7 @@ fn play(client: &mut RawClient, script: &[Step]) -> Vec<Message> {
     messages
 }
 
-/// Plays `script` directly, then pooled in each mode that allows it, and compares.
+/// Plays `script` directly, then pooled in each mode that supports it, and compares the answers.
 #[track_caller]
 fn assert_same(script: &[Step]) {
     assert_same_in(&["session", "transaction"], script);
@@ -63,7 +63,7 @@ fn assert_same_in(modes: &[&str], script: &[Step]) {
     };
     let expected = play_afresh(&mut support::direct(&database));
     for mode in modes {
-        // Before 1.21 PgBouncer did not count what it owed, and let go of servers too early.
+        // Before 1.21 PgBouncer did not count pending replies, and released servers too early.
         if flavour() == Flavour::PgBouncer && *mode != "session" {
             continue;
         }
@@ -85,7 +85,7 @@ fn assert_same_in(modes: &[&str], script: &[Step]) {
 
 const CONTENT: &str = "TRUNCATE t; INSERT INTO t VALUES (1, 'one'), (2, 'two')";
 
-/// An unnamed statement parsed, bound, described and executed.
+/// Returns Parse, Bind, Describe and Execute of the unnamed statement.
 fn extended(sql: &str, parameters: &[Option<&str>]) -> Vec<u8> {
     [
         frontend::parse("", sql),
@@ -211,7 +211,7 @@ fn a_simple_query_in_the_middle_of_a_pipeline() {
 
 #[test]
 fn a_simple_query_after_an_error_is_skipped_like_the_rest() {
-    // PgBouncer waits for ever for the answer to the skipped query.
+    // PgBouncer waits forever for the answer to the skipped query.
     let modes: &[&str] = if support::only_weir() { &["session", "transaction"] } else { &[] };
     assert_same_in(
         modes,
@@ -294,7 +294,7 @@ fn statements_named_described_closed_and_parsed_again() {
     );
 }
 
-/// Debian's PgBouncer has named statements in session mode only.
+/// Returns the modes with named statements. Debian's PgBouncer supports them in session mode only.
 fn prepared_modes() -> &'static [&'static str] {
     if support::only_weir() { &["session", "transaction"] } else { &["session"] }
 }

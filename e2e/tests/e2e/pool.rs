@@ -1,4 +1,4 @@
-//! How clients share servers: limits, order, modes, and what a leaving client leaves behind.
+//! Sharing of servers by clients: limits, order, modes, and clients that leave.
 
 mod fairness;
 mod leaving;
@@ -10,7 +10,7 @@ use testkit::{Pooler, Postgres, RawClient, frontend};
 
 const BACKEND_PID: &str = "SELECT pg_backend_pid()";
 
-/// The backend that answered.
+/// Returns the backend that answered.
 fn pid(client: &mut RawClient) -> String {
     client.value(BACKEND_PID)
 }
@@ -51,8 +51,8 @@ fn session_mode_keeps_the_server_until_the_client_leaves() {
     let mut first = pooler.client(&database);
     let server = pid(&mut first);
     let next = std::thread::scope(|scope| {
-        // PgBouncer lets it in and makes its query wait; Weir, which tells the server's own
-        // process id at login, makes the login wait.
+        // PgBouncer lets the client in and lets its query wait. Weir reports the server's own
+        // process id at login, so it lets the login wait.
         let second = scope.spawn(|| pid(&mut pooler.client(&database)));
         support::until_waiting(&pooler, &database, 1);
         assert_eq!(pid(&mut first), server);
@@ -292,7 +292,8 @@ fn an_unreported_setting_stays_with_its_client() {
     }
 }
 
-/// As by PgBouncer since 1.26; before, every client of the server would have been read-only.
+/// PgBouncer does the same since 1.26. Before, every client of the server would have been
+/// read-only.
 #[test]
 fn a_client_that_makes_itself_read_only_is_alone_with_that() {
     if !support::only_weir() {
@@ -313,13 +314,13 @@ fn a_client_that_makes_itself_read_only_is_alone_with_that() {
 fn a_client_is_told_the_servers_parameters_at_login() {
     let (pooler, database) = support::pooler("transaction");
     let direct = support::direct(&database);
-    // The second login is answered from what the first one's server had said.
+    // The second login is answered from the parameters of the first one's server.
     for _ in 0..2 {
         let pooled = pooler.client(&database);
         let without = |parameters: &std::collections::BTreeMap<String, String>| {
             let mut rest = parameters.clone();
             rest.remove("application_name");
-            // What the pooler tells of itself.
+            // Removes the pooler's own parameters.
             rest.retain(|name, _| !name.starts_with("pgbouncer."));
             rest
         };

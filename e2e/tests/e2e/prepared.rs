@@ -1,7 +1,7 @@
-//! Named prepared statements while servers change beneath the client.
+//! Named prepared statements while the servers behind a client change.
 //!
-//! What a client sees must be what PostgreSQL itself would show it. Debian's PgBouncer knows no
-//! names in transaction mode; there the tests run in session mode, where PostgreSQL answers.
+//! A client must see the same as with PostgreSQL itself. Debian's PgBouncer does not support names
+//! in transaction mode. With it, the tests run in session mode, in which PostgreSQL answers.
 
 mod errors;
 mod renewed;
@@ -10,7 +10,7 @@ mod schema;
 use crate::support;
 use testkit::{Flavour, Message, Pooler, Postgres, RawClient, flavour, frontend};
 
-/// A pooler in transaction mode with so many servers.
+/// Returns a pooler in transaction mode with `servers` servers.
 fn pooler(servers: u32) -> (Pooler, String) {
     let ours = flavour() == Flavour::Weir;
     let (mode, servers) = if ours { ("transaction", servers) } else { ("session", 20) };
@@ -18,7 +18,7 @@ fn pooler(servers: u32) -> (Pooler, String) {
     (setup.set("default_pool_size", servers).workers(2).start(), database)
 }
 
-/// Parses a named statement; its answers are checked.
+/// Parses a named statement and checks the answers.
 #[track_caller]
 fn prepare(client: &mut RawClient, name: &str, sql: &str) {
     client.send([frontend::parse(name, sql), frontend::sync()].concat());
@@ -44,7 +44,7 @@ fn tags(messages: &[Message]) -> String {
     messages.iter().map(|m| char::from(m.tag)).collect()
 }
 
-/// The error among `messages`.
+/// Returns the SQLSTATE of the error in `messages`.
 #[track_caller]
 fn code(messages: &[Message]) -> String {
     let error = messages.iter().find_map(Message::error).unwrap_or_else(|| panic!("{messages:?}"));
@@ -52,7 +52,7 @@ fn code(messages: &[Message]) -> String {
     error.code().to_owned()
 }
 
-/// Where statements are not tracked there is nothing to count, as in PgBouncer.
+/// If statements are not tracked, they are not counted either, as in PgBouncer.
 #[test]
 fn statements_are_counted_where_they_are_tracked() {
     if !support::only_weir() {
@@ -143,7 +143,7 @@ fn the_same_text_is_prepared_once_on_a_server() {
 }
 
 #[test]
-fn the_same_text_with_other_types_is_another_statement() {
+fn equal_texts_with_different_types_are_different_statements() {
     let (pooler, database) = pooler(1);
     const INT4: u32 = 23;
     const TEXT: u32 = 25;

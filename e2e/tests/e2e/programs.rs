@@ -1,6 +1,6 @@
-//! PostgreSQL's programs through the pooler: each does the same through it as directly.
+//! PostgreSQL's programs: each does the same through the pooler as directly.
 //!
-//! Programs that replicate have tests of their own (`replication`).
+//! Programs that replicate have their own tests (`replication`).
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,8 @@ use std::process::Command;
 use crate::support::{self, only_weir, run, run_any};
 use testkit::{Pooler, Postgres, Setup};
 
-/// A pool mode, and whether each login or transaction gets another one of at least four servers.
+/// A pool mode, and whether consecutive logins or transactions get different servers of at least
+/// four.
 #[derive(Clone, Copy)]
 struct Way {
     mode: &'static str,
@@ -40,7 +41,7 @@ impl fmt::Display for Way {
     }
 }
 
-/// Something of each kind that a dump has to keep.
+/// One object of each kind that a dump must preserve.
 const OBJECTS: &str = r"
 CREATE TYPE mood AS ENUM ('sad', 'glad');
 CREATE DOMAIN positive AS int CHECK (VALUE > 0);
@@ -65,7 +66,8 @@ COMMENT ON TABLE many IS 'ä comment; with -- signs';
 SELECT lo_from_bytea(4711, decode(repeat('00ff', 50000), 'hex'));
 ";
 
-/// A fresh database with `OBJECTS` in it, and a pooler that has servers for parallel programs.
+/// Returns a new database that contains `OBJECTS`, and a pooler with enough servers for parallel
+/// programs.
 fn filled(way: Way) -> (Pooler, String) {
     let (setup, database) = way.setup();
     let pooler = setup.database("*", "").set("default_pool_size", 8).workers(2).start();
@@ -74,13 +76,13 @@ fn filled(way: Way) -> (Pooler, String) {
     (pooler, database)
 }
 
-/// Runs without the user's own start-up file, and ends at the first error.
+/// Runs psql without the user's start-up file. It ends at the first error.
 fn psql(mut command: Command) -> Command {
     command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"]);
     command
 }
 
-/// A dump as text, without the lines that have a new random key in each.
+/// Returns a dump as text, without the lines that contain a random key.
 fn text(mut pg_dump: Command) -> String {
     let dump = run(&mut pg_dump);
     dump.lines()
@@ -130,10 +132,10 @@ fn parallel_dumps_and_restores_copy_a_database() {
         };
         restore(&[]);
         assert!(direct_dump(&copy) == direct_dump(&database), "{way}: the copy differs");
-        // Once more over what is there: it drops everything before.
+        // Restores over the existing objects. pg_restore drops them first.
         restore(&["--clean", "--if-exists"]);
         assert!(direct_dump(&copy) == direct_dump(&database), "{way}: the second copy differs");
-        // And by psql, as one transaction.
+        // Restores with psql, in one transaction.
         let another = Postgres::shared().database();
         let script = folder.with_extension("sql");
         fs::write(&script, run(&mut pooler.client_program("pg_dump", &database)))
@@ -170,7 +172,8 @@ fn maintenance_programs_reach_every_table() {
             "true"
         );
         run(pooler.client_program("vacuumdb", &database).args(["--analyze-in-stages", &database]));
-        // Not the system's tables: vacuumed in parallel they can deadlock, as vacuumdb's manual says.
+        // Leaves out the system's tables: vacuumed in parallel they can deadlock, as vacuumdb's
+        // manual says.
         let tables = ["-t", "many", "-t", "other", "-t", "parted"];
         run(pooler
             .client_program("vacuumdb", &database)
@@ -238,14 +241,14 @@ fn psql_copies_both_ways() {
                 "{way}, {format}"
             );
         }
-        // From a program's output and into one, and of a query.
+        // Copies from a program's output, from a query, and into a program.
         ok(&["CREATE TABLE piped (n int)", "\\copy piped FROM PROGRAM 'seq 1 1000'"]);
         let counted = file("counted");
         ok(&[&format!(
             "\\copy (SELECT n FROM piped WHERE n > 900) TO PROGRAM 'wc -l > {counted}'"
         )]);
         assert_eq!(fs::read_to_string(counted).expect("wc's output").trim(), "100", "{way}");
-        // A line that does not fit ends the copy, keeps nothing, and leaves the connection usable.
+        // A malformed line ends the copy, stores nothing, and leaves the connection usable.
         fs::write(file("wrong"), "1\ntwo\n3\n").expect("our own folder");
         let mut command = pooler.client_program("psql", &database);
         command.args([
@@ -275,7 +278,7 @@ fn psql_watches_in_one_session() {
     for way in WAYS {
         let (setup, database) = way.setup();
         let pooler = setup.start();
-        // It goes on until the fifth round divides by zero.
+        // The command is repeated until the fifth round divides by zero.
         let script = testkit::open_folder("watch").join("script.sql");
         let commands = "CREATE SEQUENCE rounds;\nSET work_mem = '5MB';\nCREATE TEMP TABLE own (n int);\n\
                         INSERT INTO own VALUES (7);\n\
@@ -298,10 +301,10 @@ fn pgbench_keeps_its_books_in_every_query_mode() {
     }
     for way in WAYS {
         let (setup, database) = way.setup();
-        // In session mode each of the clients needs a server.
+        // In session mode each client needs a server.
         let servers = if way.mode == "session" { 9 } else { 4 };
         let pooler = setup.set("default_pool_size", servers).workers(2).start();
-        // Its tables, too, are filled through the pooler: on the server, and by COPY.
+        // Fills its tables through the pooler as well: by a query on the server, and by COPY.
         for steps in ["dtGvp", "dtgvpf"] {
             run(pooler.client_program("pgbench", &database).args(["-i", "-q", "-I", steps]));
         }
@@ -313,7 +316,7 @@ fn pgbench_keeps_its_books_in_every_query_mode() {
                       SELECT abalance AS b FROM pgbench_accounts WHERE aid = :n \\gset\n";
         fs::write(&pipeline, script).expect("our own folder");
         let mut transactions = 0;
-        // A thread for each client: pgbench waits within a thread until a statement is prepared.
+        // Each client has a thread, since pgbench blocks a thread until a statement is prepared.
         let mut bench = |more: &[&str]| {
             let mut command = pooler.client_program("pgbench", &database);
             let report = run(command.args(["-n", "-c", "8", "-j", "8", "-t", "25"]).args(more));

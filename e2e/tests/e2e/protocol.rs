@@ -1,4 +1,4 @@
-//! Protocols 3.0, 3.2 and one of the future, with PostgreSQL as installed and PostgreSQL 18.
+//! Protocols 3.0, 3.2 and a future one, with the installed PostgreSQL and PostgreSQL 18.
 
 use std::process::Stdio;
 
@@ -6,9 +6,9 @@ use crate::relay::{Cut, Relay};
 use crate::support;
 use testkit::{Pooler, Postgres, RawClient, Role, Version, frontend};
 
-/// Long enough to be told apart from a test that waits it out.
+/// Much longer than a test waits.
 const LONG: &str = "SELECT pg_sleep(60)";
-/// 3.2's keys: of PostgreSQL 18, and of Weir.
+/// Length of the keys of protocol 3.2, in bytes, in PostgreSQL 18 and in Weir.
 const LONG_KEY: usize = 32;
 
 fn servers() -> [&'static Postgres; 2] {
@@ -43,7 +43,7 @@ fn every_minor_version_logs_in_queries_and_cancels() {
 
             client.send(frontend::query(LONG));
             support::until_running_at(postgres, &database, LONG);
-            // Who knows all of a key but its last bit does not know it.
+            // A key that differs in a single bit must not cancel the query.
             let mut guess = client.secret.clone();
             *guess.last_mut().expect("a key") ^= 1;
             let mut stranger = RawClient::connect(pooler.port());
@@ -68,7 +68,8 @@ fn servers_are_asked_for_3_2_and_their_keys_are_used() {
         let relay = Relay::before(postgres.port());
         let database = postgres.database();
         let pooler = Pooler::before(postgres).database_at(&database, &relay.connection()).start();
-        // What is negotiated comes byte by byte, and the answer to the query in two parts.
+        // The relay passes the negotiation on byte by byte, and the answer to the query in two
+        // parts.
         relay.cut(Cut::Pieces(1));
         let mut client = pooler.client(&database);
         let [asked, answered] = relay.passed();
@@ -89,7 +90,7 @@ fn servers_are_asked_for_3_2_and_their_keys_are_used() {
 }
 
 #[test]
-fn psql_18_speaks_what_it_is_told_to() {
+fn psql_18_uses_the_protocol_version_it_is_given() {
     if !support::only_weir() {
         return;
     }

@@ -1,5 +1,5 @@
-//! The header by which a proxy tells where a client is: made by hand, and by a real haproxy. The
-//! proxy's address is 127.0.0.2; everybody else comes from 127.0.0.1.
+//! The PROXY protocol header, by which a proxy reports a client's address: made by hand, and by a
+//! real haproxy. The proxy's address is 127.0.0.2; other connections come from 127.0.0.1.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use testkit::{Pooler, RawClient, Role, eventually, free_port, frontend, open_fol
 
 const PROXY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// 192.0.2.7, port 54321, to 127.0.0.1, port 6432.
+/// 192.0.2.7, port 54321, to 127.0.0.1, port 6432, as in the header.
 const ADDRESSES: [u8; 12] = [192, 0, 2, 7, 127, 0, 0, 1, 0xd4, 0x31, 0x19, 0x20];
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -28,7 +28,7 @@ fn pooler(trusted: &str, more: &[(&str, &str)]) -> (Pooler, String) {
     (setup.workers(2).start(), database)
 }
 
-/// A connection from the proxy's address.
+/// Connects from the proxy's address.
 fn from_proxy(pooler: &Pooler) -> RawClient {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let connected = runtime.expect("a runtime").block_on(async {
@@ -48,13 +48,13 @@ fn log_in(client: &mut RawClient, database: &str) {
     assert_eq!(client.value("SELECT 'served'"), "served");
 }
 
-/// Where the only client of the database is, as the console has it.
+/// Returns the address and the port of the database's only client, as the console shows them.
 fn place(pooler: &Pooler, database: &str) -> (String, String) {
     let clients = pooler.admin("SHOW CLIENTS").with("database", database);
     (clients.only("addr").to_owned(), clients.only("port").to_owned())
 }
 
-/// What a client is told, and the log as well, that begins with these bytes.
+/// Sends `bytes` and checks that the client is refused with this text, which is logged as well.
 #[track_caller]
 fn refused(pooler: &Pooler, client: &mut RawClient, bytes: &[u8], why: &str) {
     client.send(bytes);
@@ -66,7 +66,7 @@ fn refused(pooler: &Pooler, client: &mut RawClient, bytes: &[u8], why: &str) {
 }
 
 #[test]
-fn the_client_is_where_the_header_says_wherever_it_is_cut() {
+fn the_header_gives_the_clients_address_wherever_it_is_cut() {
     if !support::only_weir() {
         return;
     }
@@ -109,7 +109,7 @@ fn each_kind_of_header() {
         (0x21, 0x11, &ADDRESSES[..], "192.0.2.7"),
         (0x21, 0x11, &with_more, "192.0.2.7"),
         (0x21, 0x21, &v6, "2001::9"),
-        // The proxy speaks for itself, or cannot tell.
+        // The proxy connects for itself, or does not know the client's address.
         (0x20, 0x00, &[], &own),
         (0x20, 0x11, &ADDRESSES, &own),
         (0x21, 0x00, &[], &own),
@@ -117,7 +117,7 @@ fn each_kind_of_header() {
     ] {
         let mut client = from_proxy(&pooler);
         client.send(header(command, family, rest));
-        // Encryption is asked for behind the header, like everything else.
+        // The SSLRequest follows the header, like the rest of the connection.
         client.send(frontend::ssl_request());
         assert_eq!(client.read_byte(), b'N');
         log_in(&mut client, &database);
@@ -136,7 +136,7 @@ fn a_trusted_address_without_a_header_is_refused() {
     if !support::only_weir() {
         return;
     }
-    // Else the kernel keeps back who says nothing at all.
+    // Otherwise the kernel would not report connections that send nothing.
     let at_once = ("tcp_defer_accept", "0");
     let (pooler, database) = pooler("127.0.0.2", &[("client_login_timeout", "0.5"), at_once]);
     let startup = frontend::startup(&[("user", Role::APP), ("database", &database)]);
@@ -156,7 +156,7 @@ fn a_trusted_address_without_a_header_is_refused() {
             "PROXY protocol header with an address family other than TCP or Unix: 0x12",
         ),
         (whole(0x21, 0x11, &ADDRESSES[..8]), "PROXY protocol header of invalid length: 8"),
-        // Slow: the rest never comes.
+        // The rest of the header never comes.
         (SIGNATURE[..5].to_vec(), "client_login_timeout: no PROXY protocol header"),
         (Vec::new(), "client_login_timeout: no PROXY protocol header"),
     ];
@@ -169,7 +169,7 @@ fn a_trusted_address_without_a_header_is_refused() {
     half.shutdown_write();
     half.read_to_end();
     pooler.log_contains("closing because: connection ended within its PROXY protocol header");
-    // One that only looks whether the port is open is no error.
+    // A connection that only checks whether the port is open is not an error.
     drop(from_proxy(&pooler));
     pooler.log_contains("closing because: client unexpected eof (age=");
     assert!(!pooler.log().contains("pooler error: client unexpected eof"));
@@ -185,17 +185,17 @@ fn a_header_from_an_untrusted_address_is_refused() {
     let (mut pooler, database) = pooler("127.0.0.2", &[]);
     let mut client = RawClient::connect(pooler.port());
     refused(&pooler, &mut client, &header(0x21, 0x11, &ADDRESSES), why);
-    // Without one everybody is what he is.
+    // A connection without a header has its own address.
     let _plain = pooler.client(&database);
     assert_eq!(place(&pooler, &database).0, "127.0.0.1");
 
-    // Trust can be withdrawn.
+    // A reload can withdraw the trust.
     pooler.reconfigure(|ini| ini.set("proxy_protocol_trusted", ""));
     pooler.reload();
     refused(&pooler, &mut from_proxy(&pooler), &header(0x21, 0x11, &ADDRESSES), why);
 }
 
-/// haproxy before the pooler. Ended with the value.
+/// A haproxy in front of the pooler. It is ended when dropped.
 struct Haproxy {
     port: u16,
     process: Child,
@@ -240,11 +240,11 @@ fn haproxy_tells_where_its_clients_are() {
     let mut client = RawClient::over(stream).expect("a connected socket");
     log_in(&mut client, &database);
     assert_eq!(place(&pooler, &database), ("127.0.0.1".to_owned(), port.to_string()));
-    // Its own looks at us are no errors, and not worth a line.
+    // haproxy's health checks are not errors and are not logged.
     let log = pooler.log();
     assert!(!log.contains("pooler error") && !log.contains("@127.0.0.2:"), "{log}");
 
-    // A cancel request comes the same way.
+    // A cancel request comes through haproxy as well.
     client.send(frontend::query("SELECT pg_sleep(60)"));
     support::until_running(&database, "SELECT pg_sleep(60)");
     client.cancel(haproxy.port);

@@ -1,4 +1,4 @@
-//! Queries by PostgreSQL's own programs, psql and pgbench, in all three modes.
+//! Queries by PostgreSQL's programs psql and pgbench, in all three modes.
 
 use std::process::Command;
 
@@ -80,7 +80,7 @@ fn a_result_of_many_megabytes_arrives_whole() {
     assert_eq!(pooled, digest(&mut support::direct(&database), sql));
 }
 
-/// Number of rows, number of bytes, and a checksum of all.
+/// Returns the number of rows, the number of bytes, and a checksum over all.
 fn digest(client: &mut RawClient, sql: &str) -> (usize, usize, u64) {
     client.send(testkit::frontend::query(sql));
     let (mut rows, mut bytes, mut checksum) = (0, 0, 0u64);
@@ -109,7 +109,7 @@ fn pgbench_fails_no_transaction_in_any_mode() {
     for mode in MODES {
         let (pooler, database) = support::pooler(mode);
         initialise(&database);
-        // Statement mode refuses BEGIN, so only the script of a single SELECT is left.
+        // Statement mode refuses BEGIN, so only the script with a single SELECT can run.
         let script = if mode == "statement" { "select-only" } else { "tpcb-like" };
         for protocol in protocols(mode) {
             let report = run(pooler
@@ -132,13 +132,14 @@ fn pgbench_with_a_login_per_transaction_fails_none() {
     }
 }
 
-/// Fills pgbench's tables without the pooler, as it needs a transaction for it.
+/// Fills pgbench's tables directly, since that needs a transaction.
 fn initialise(database: &str) {
     let port = Postgres::shared().port();
     run(Postgres::client_program("pgbench", port, database).args(["-i", "-q", "-n"]));
 }
 
-/// PgBouncer of Debian's age knows no named prepared statements but in session mode.
+/// Returns pgbench's protocols. Debian's PgBouncer supports named prepared statements in session
+/// mode only.
 fn protocols(mode: &str) -> &'static [&'static str] {
     if mode == "session" || support::only_weir() {
         &["simple", "extended", "prepared"]

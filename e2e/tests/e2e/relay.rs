@@ -1,5 +1,6 @@
-//! A relay between the pooler and PostgreSQL that keeps what passes, and passes the server's bytes
-//! on in pieces of given sizes, each of which the pooler has read before the next one comes.
+//! A relay between the pooler and PostgreSQL. It records the bytes that pass, and forwards the
+//! server's bytes in pieces of given sizes. It sends a piece after the pooler has read the one
+//! before.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -11,24 +12,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use testkit::{open_folder, wait_until_read};
 
-/// Part of the socket's name only.
+/// The port in the socket's name. It is not a TCP port.
 const PORT: u16 = 5432;
 
-/// The relay; it lives as long as the process.
+/// The relay. It lives as long as the process.
 pub(crate) struct Relay {
     folder: PathBuf,
     state: Arc<Mutex<State>>,
 }
 
-/// Where the server's bytes are cut.
+/// The places at which the server's bytes are cut.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Cut {
-    /// Where the kernel likes.
+    /// No cuts by the relay; only the kernel splits the bytes.
     #[default]
     Nowhere,
-    /// Once, behind so many bytes.
+    /// A single cut after this number of bytes.
     Behind(usize),
-    /// Into pieces of this size.
+    /// Pieces of this size.
     Pieces(usize),
 }
 
@@ -37,12 +38,12 @@ struct State {
     cut: Cut,
     /// Bytes from the server since the cut was set.
     passed: usize,
-    /// What the pooler said on all connections, and what the server said.
+    /// The bytes of the pooler, and of the server, on all connections.
     record: [Vec<u8>; 2],
 }
 
 impl Relay {
-    /// A relay to a port of 127.0.0.1.
+    /// Starts a relay to a port of 127.0.0.1.
     pub(crate) fn before(server_port: u16) -> Self {
         let folder = open_folder("relay");
         let path = folder.join(format!(".s.PGSQL.{PORT}"));
@@ -59,24 +60,24 @@ impl Relay {
         Self { folder, state }
     }
 
-    /// Where a pooler finds it, as an entry of `[databases]`.
+    /// Returns the relay's address, as an entry of `[databases]`.
     pub(crate) fn connection(&self) -> String {
         format!("host={} port={PORT}", self.folder.display())
     }
 
-    /// From now on the server's bytes are cut there, and what passes is kept.
+    /// Cuts the server's bytes in this way from now on, and records all bytes.
     pub(crate) fn cut(&self, cut: Cut) {
         *lock(&self.state) = State { cut, ..State::default() };
     }
 
-    /// What has passed since [`Relay::cut`]: toward the server, and toward the pooler.
+    /// Returns the bytes that have passed since [`Relay::cut`]: to the server, and to the pooler.
     pub(crate) fn passed(&self) -> [Vec<u8>; 2] {
         lock(&self.state).record.clone()
     }
 }
 
 impl State {
-    /// The pieces in which these bytes go on.
+    /// Returns the pieces in which these bytes are forwarded.
     fn pieces<'a>(&mut self, bytes: &'a [u8]) -> Vec<&'a [u8]> {
         let before = self.passed;
         self.passed += bytes.len();
@@ -107,7 +108,7 @@ fn connect(state: &Arc<Mutex<State>>, pooler: &UnixStream, server: &TcpStream) {
     });
 }
 
-/// What the pooler says, as it comes.
+/// Forwards the pooler's bytes as they come.
 fn requests(state: &Mutex<State>, from: &mut UnixStream, mut to: &TcpStream) {
     let mut buffer = [0; 16384];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
@@ -118,7 +119,7 @@ fn requests(state: &Mutex<State>, from: &mut UnixStream, mut to: &TcpStream) {
     }
 }
 
-/// What the server says, in pieces.
+/// Forwards the server's bytes in pieces.
 fn answers(state: &Mutex<State>, from: &mut TcpStream, mut to: &UnixStream) {
     let mut buffer = [0; 16384];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
@@ -132,7 +133,8 @@ fn answers(state: &Mutex<State>, from: &mut TcpStream, mut to: &UnixStream) {
             if to.write_all(piece).is_err() {
                 return;
             }
-            // Also behind the last one: a cut may be where the kernel has cut already.
+            // Waits after the last piece as well, since a cut may be at a place where the kernel
+            // has split the bytes already.
             wait_until_read(to);
         }
     }

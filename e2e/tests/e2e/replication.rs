@@ -1,4 +1,4 @@
-//! Replication through the pooler: PostgreSQL's own programs, and PostgreSQL itself as a subscriber.
+//! Replication through the pooler: PostgreSQL's own programs, and PostgreSQL as a subscriber.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use testkit::{Message, Pooler, Postgres, RawClient, Role, Setup, eventually, fro
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Replication has sessions of its own in each mode.
+/// In each mode, replication clients have sessions of their own.
 const MODES: [&str; 4] = ["session", "auto", "transaction", "statement"];
 
-/// A program that runs until it is told to end, and is ended with the test.
+/// A program that runs until it is ended, at the latest with the test.
 struct Running(Child);
 
 impl Running {
@@ -27,7 +27,7 @@ impl Drop for Running {
     }
 }
 
-/// A role that may replicate.
+/// Creates a role that may replicate.
 fn replicator(postgres: &Postgres) -> String {
     let name = postgres.name("replicator");
     postgres.sql("postgres", &format!("CREATE ROLE {name} LOGIN REPLICATION PASSWORD 'r-secret'"));
@@ -42,14 +42,14 @@ fn setup(postgres: &Postgres, role: &str, database: &str, mode: &str) -> Setup {
         .database("replication", "")
 }
 
-/// A program of PostgreSQL's that replicates through the pooler.
+/// Returns a program of PostgreSQL that replicates through the pooler.
 fn program(pooler: &Pooler, name: &str, role: &str) -> Command {
     let mut command = pooler.client_program(name, "");
     command.env_remove("PGDATABASE").env("PGUSER", role).env("PGPASSWORD", "r-secret");
     command
 }
 
-/// A raw connection that speaks the replication protocol.
+/// Returns a raw connection with the replication protocol.
 fn raw(pooler: &Pooler, role: &str, database: &str, value: &str) -> RawClient {
     let mut client = RawClient::try_connect(pooler.port()).expect("the pooler listens");
     let parameters = [("user", role), ("database", database), ("replication", value)];
@@ -57,7 +57,7 @@ fn raw(pooler: &Pooler, role: &str, database: &str, value: &str) -> RawClient {
     client
 }
 
-/// Walsenders of that role, with what they call themselves.
+/// Returns the application names of the walsenders of this role.
 fn walsenders(postgres: &Postgres, role: &str) -> Vec<String> {
     let sql = format!("SELECT application_name FROM pg_stat_activity WHERE usename = '{role}'");
     postgres.sql("postgres", &sql).into_iter().filter_map(|mut row| row.remove(0)).collect()
@@ -68,7 +68,7 @@ fn a_base_backup_is_taken_and_its_log_streamed() {
     if !only_weir() {
         return;
     }
-    // Not the shared one, in which hundreds of tests have left a database: they would all be copied.
+    // Not the shared server: a backup would copy the databases of hundreds of tests.
     let postgres = &Postgres::start();
     let role = replicator(postgres);
     let database = postgres.database();
@@ -79,7 +79,7 @@ fn a_base_backup_is_taken_and_its_log_streamed() {
 
 fn base_backup(postgres: &Postgres, role: &str, pooler: &Pooler) {
     let target = testkit::open_folder("backup").join("data");
-    // By default it streams the log over a second connection meanwhile.
+    // By default it streams the WAL over a second connection meanwhile.
     run(program(pooler, "pg_basebackup", role)
         .args(["--checkpoint=fast", "--no-sync", "--wal-method=stream", "-D"])
         .arg(&target));
@@ -126,7 +126,7 @@ fn receive_the_log(postgres: &Postgres, role: &str, pooler: &Pooler) {
 }
 
 #[test]
-fn nothing_else_is_opened_to_what_is_no_database() {
+fn no_other_server_is_opened_for_physical_replication() {
     if !only_weir() {
         return;
     }
@@ -144,7 +144,7 @@ fn nothing_else_is_opened_to_what_is_no_database() {
             let mut files = std::fs::read_dir(&folder).ok()?.flatten();
             files.any(|file| file.file_name().to_string_lossy().ends_with(".partial")).then_some(())
         });
-        // Servers of min_pool_size are opened at a tick, of which this makes sure.
+        // Servers for min_pool_size are opened at a tick, so the test waits for some ticks.
         let began = std::time::Instant::now();
         eventually("some ticks", PATIENCE, || {
             (began.elapsed() > Duration::from_secs(1)).then_some(())
@@ -180,7 +180,7 @@ fn decode_and_subscribe(subscriber: &Postgres, mode: &str) {
     publisher.sql(&database, "CREATE PUBLICATION p FOR TABLE t");
     let pooler = setup(publisher, &role, &database, mode).start();
 
-    // A program: it makes its slot, is told the changes, and ends in the middle of them.
+    // A program creates its slot, receives the changes, and ends in the middle of them.
     let slot = format!("--slot={}", publisher.name("decoded"));
     let slot = [slot.as_str(), "-d", &database];
     run(program(&pooler, "pg_recvlogical", &role).args(slot).args([
@@ -205,7 +205,7 @@ fn decode_and_subscribe(subscriber: &Postgres, mode: &str) {
     support::interrupt(reader.0.id());
     assert!(reader.0.wait().expect("our own child").success(), "it ends in order");
 
-    // PostgreSQL itself, which first copies the table and then follows.
+    // A PostgreSQL server first copies the table and then follows the changes.
     let copy = subscriber.database();
     subscriber.sql(&copy, "CREATE TABLE t (id int PRIMARY KEY, word text)");
     let connection = format!(
@@ -226,12 +226,12 @@ fn decode_and_subscribe(subscriber: &Postgres, mode: &str) {
     eventually("changes follow", PATIENCE, || {
         (words() == ["before", "decoded", "after"]).then_some(())
     });
-    // Others use the same pool meanwhile, and get other servers.
+    // Meanwhile other clients use the same pool and get other servers.
     let mut client = pooler.login(&role, &database, "r-secret").expect("a client like any other");
     assert_eq!(client.value("SELECT count(*) FROM t"), "3");
     subscriber.sql(&copy, &format!("DROP SUBSCRIPTION {name}"));
     eventually("nobody replicates any more", PATIENCE, || {
-        // The cluster is other tests' too, and so are some of its slots.
+        // Other tests use the same cluster, so some slots are theirs.
         let active = "SELECT count(*) FROM pg_replication_slots \
                       WHERE active AND database = current_database()";
         (client.value(active) == "0").then_some(())
@@ -253,7 +253,7 @@ fn a_replicating_client_has_a_session_and_its_own_settings() {
         ("database", &database),
         ("replication", "database"),
         ("application_name", "one's own"),
-        // Neither is tracked: the server gets them as they are.
+        // Neither setting is tracked, so the server gets them unchanged.
         ("options", "-c search_path=pg_catalog -c work_mem=1234kB"),
     ];
     client.authenticate(&parameters, "r-secret").expect("a login");
@@ -275,7 +275,7 @@ fn a_replicating_client_has_a_session_and_its_own_settings() {
 }
 
 #[test]
-fn values_that_mean_no_are_ordinary_clients() {
+fn replication_values_that_mean_no_are_ordinary_clients() {
     if !only_weir() {
         return;
     }
@@ -301,7 +301,7 @@ fn values_that_mean_no_are_ordinary_clients() {
 }
 
 #[test]
-fn a_full_pool_makes_room_or_lets_it_wait() {
+fn a_full_pool_makes_room_for_replication_or_lets_it_wait() {
     if !only_weir() {
         return;
     }
@@ -315,13 +315,13 @@ fn a_full_pool_makes_room_or_lets_it_wait() {
     let mut first = raw(&pooler, &role, &database, "database");
     pooler.log_contains("closing because: evicted");
     assert_ne!(first.value("SELECT pg_backend_pid()"), idle);
-    // Now the only place is taken for good.
+    // The replication client now keeps the only server.
     ordinary.send(frontend::query("SELECT 'served'"));
     support::until_waiting(&pooler, &database, 1);
     drop(first);
     let served = ordinary.read_to_ready();
     assert!(served.iter().any(|message| message.row().contains(&Some("served".into()))));
-    // And one that has to wait for a transaction to end.
+    // A replication client waits for the end of a transaction.
     ordinary.rows("BEGIN");
     let (port, name, target) = (pooler.port(), role.clone(), database.clone());
     let late = std::thread::spawn(move || {
@@ -336,7 +336,7 @@ fn a_full_pool_makes_room_or_lets_it_wait() {
 }
 
 #[test]
-fn orders_to_reconnect_end_it_at_once_and_a_refusal_is_its_own() {
+fn reconnect_ends_replication_at_once_and_a_refusal_affects_no_other_client() {
     if !only_weir() {
         return;
     }
@@ -351,7 +351,7 @@ fn orders_to_reconnect_end_it_at_once_and_a_refusal_is_its_own() {
     let error = words.iter().find_map(Message::error).expect("an error");
     assert_eq!(error.message(), "database configuration changed");
 
-    // Who may not replicate is told so by PostgreSQL; the pool is as good as before.
+    // PostgreSQL refuses a role that may not replicate. The pool is not affected.
     let mut refused = RawClient::try_connect(pooler.port()).expect("the pooler listens");
     let parameters = [("user", Role::APP), ("database", &database), ("replication", "database")];
     let error = refused.authenticate(&parameters, Role::APP_PASSWORD).expect_err("no right to it");

@@ -1,4 +1,4 @@
-//! Online restart (`-R`): a new process takes over clients and servers, and nobody notices.
+//! Online restart (`-R`): a new process takes over clients and servers, without effects on clients.
 
 mod programs;
 mod sessions;
@@ -18,13 +18,13 @@ const CLIENTS: u64 = 50;
 const RESTARTS: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A pooler that keeps some servers and has a pidfile.
+/// Returns a pooler with two workers in this mode.
 fn pooler(mode: &str) -> (Pooler, String) {
     let (setup, database) = support::setup(mode);
     (setup.workers(2).start(), database)
 }
 
-/// A named statement's only value.
+/// Runs a named statement and returns its only value.
 #[track_caller]
 fn run(client: &mut RawClient, name: &str, parameter: &str) -> String {
     let bind = frontend::bind("", name, &[Some(parameter)]);
@@ -41,7 +41,7 @@ fn prepare(client: &mut RawClient, name: &str, sql: &str) {
     assert!(messages.iter().all(|m| m.tag != b'E'), "{messages:?}");
 }
 
-/// Works until it is told to stop; every answer must be its own.
+/// Sends queries until it is told to stop. Every answer must be the client's own.
 fn work(mut client: RawClient, number: u64, done: &AtomicU64, stop: &AtomicBool) {
     let name = format!("client-{number}");
     client.rows(&format!("SET application_name = '{name}'"));
@@ -58,7 +58,7 @@ fn work(mut client: RawClient, number: u64, done: &AtomicU64, stop: &AtomicBool)
         assert_eq!(run(&mut client, "mine", &tag), format!("{tag}/{number}"));
         assert_eq!(client.value("SELECT pg_backend_pid()"), backend);
         assert_eq!(client.query("COMMIT").tags, ["COMMIT"]);
-        // The unnamed statement, in two batches.
+        // Uses the unnamed statement in two batches.
         client.send([frontend::parse("", "SELECT $1::text"), frontend::sync()].concat());
         client.read_to_ready();
         assert_eq!(run(&mut client, "", &tag), tag);
@@ -148,7 +148,7 @@ fn idle_servers_settings_and_statements_are_taken_over() {
     prepare(&mut second, "s", "SELECT $1::int + 1");
     let backend = first.value("SELECT pg_backend_pid()");
     pooler.take_over();
-    // The names on the server are those of the old process.
+    // The server still has the statement names of the old process.
     prepare(&mut second, "t", "SELECT $1::int + 2");
     assert_eq!(run(&mut second, "s", "1"), "2");
     assert_eq!(run(&mut second, "t", "1"), "3");
@@ -211,7 +211,7 @@ fn a_pools_size_holds_over_both_processes() {
     pooler.log_contains("servers in use by the old process");
     let all = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                AND backend_type = 'client backend'";
-    // It waits for the only server, and so is alone with it.
+    // The client waits for the only server, and so is alone with it.
     assert_eq!(other.value(all), "1");
     assert!(busy.read_to_ready().iter().any(|m| m.tag == b'D'));
     let status = eventually("the old process ends", PATIENCE, || old.try_wait().expect("ours"));
@@ -283,7 +283,7 @@ fn the_pidfile_and_the_service_manager_know_the_new_process() {
     assert!(!pidfile.exists());
 }
 
-/// Speaks as a new process would, and goes away when it has read so many bytes.
+/// A program that acts as a new process and disconnects after reading a number of bytes.
 const IMPOSTOR: &str = r#"
 import socket, struct, sys
 path, request, enough = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -300,7 +300,7 @@ while len(got) < enough:
 print(got)
 "#;
 
-/// Speaks as a new process would, and says that it has everything when it is told to.
+/// A program that acts as a new process and confirms that it has everything.
 const SUCCESSOR: &str = r#"
 import socket, struct, sys
 path, request = sys.argv[1], sys.argv[2]
@@ -328,7 +328,7 @@ while more := s.recv(4096):
 print(answer)
 "#;
 
-/// Another program of the pooler's user, at the socket that clients come to.
+/// Returns a command for a program of the pooler's user that connects to the clients' socket.
 fn stranger(pooler: &Pooler, program: &str, args: &[&str]) -> Command {
     let path = pooler.socket_folder().join(format!(".s.PGSQL.{}", pooler.port()));
     let mut command = pooler.command_of_its_user("/usr/bin/python3");
@@ -336,7 +336,7 @@ fn stranger(pooler: &Pooler, program: &str, args: &[&str]) -> Command {
     command
 }
 
-/// What a new process has to say.
+/// Returns the query with which a new process requests the take-over.
 #[track_caller]
 fn request(pooler: &Pooler) -> String {
     let refusal =
@@ -347,7 +347,7 @@ fn request(pooler: &Pooler) -> String {
 }
 
 #[test]
-fn servers_that_are_to_be_replaced_are_not_given_away_as_good_ones() {
+fn a_take_over_is_refused_until_obsolete_servers_are_replaced() {
     if !support::only_weir() {
         return;
     }
@@ -382,10 +382,10 @@ fn when_a_take_over_fails_the_old_process_goes_on() {
     open.rows("BEGIN");
     let backend = open.value("SELECT pg_backend_pid()");
     let request = request(&pooler);
-    // It goes before the state comes, or in the midst of it.
+    // The new process disconnects before the state comes, or in the middle of it.
     for enough in ["5", "60", "100"] {
         let got = support::run(&mut stranger(&pooler, IMPOSTOR, &[&request, enough]));
-        // Either quote, depending on what else is in it.
+        // Python prints either kind of quote, depending on the text.
         assert_eq!(got.chars().nth(2), Some('W'), "{got}");
         assert_eq!(run(&mut idle, "s", "1"), "2");
         assert_eq!(open.value("SELECT pg_backend_pid()"), backend);
@@ -416,7 +416,7 @@ fn a_paused_pooler_is_not_taken_over() {
 }
 
 #[test]
-fn without_a_running_process_it_starts_as_ever() {
+fn without_a_running_process_it_starts_normally() {
     if !support::only_weir() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Weir as a service: what it tells a service manager, the sockets it gets from one, and syslog.
+//! Weir as a service: notifications to a service manager, sockets from it, and syslog.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -13,12 +13,12 @@ use crate::support;
 use testkit::{Pooler, RawClient, Role, open_folder};
 
 /// A datagram socket that the pooler may send to.
-struct Ear {
+struct DatagramSocket {
     socket: UnixDatagram,
     path: PathBuf,
 }
 
-impl Ear {
+impl DatagramSocket {
     fn new(name: &str) -> Self {
         let path = open_folder(name).join("socket");
         let socket = UnixDatagram::bind(&path).expect("a new socket");
@@ -33,17 +33,17 @@ impl Ear {
     }
 
     #[track_caller]
-    fn hear(&self) -> String {
+    fn receive(&self) -> String {
         let mut buffer = [0; 4096];
         let len = self.socket.recv(&mut buffer).expect("something was to be heard");
         String::from_utf8_lossy(&buffer[..len]).into_owned()
     }
 
-    /// The next message that is not a line about the statistics.
+    /// Returns the next message that is not a line about the statistics.
     #[track_caller]
-    fn hear_state(&self) -> String {
+    fn receive_state(&self) -> String {
         loop {
-            let heard = self.hear();
+            let heard = self.receive();
             if !heard.starts_with("STATUS=") {
                 return heard;
             }
@@ -56,24 +56,24 @@ fn the_service_manager_is_told_of_start_reload_and_end() {
     if !support::only_weir() {
         return;
     }
-    let manager = Ear::new("notify");
+    let manager = DatagramSocket::new("notify");
     let (setup, database) = support::setup("transaction");
     let mut pooler =
         setup.set("stats_period", 1).environment("NOTIFY_SOCKET", manager.path().display()).start();
-    assert_eq!(manager.hear_state(), "READY=1");
+    assert_eq!(manager.receive_state(), "READY=1");
 
     pooler.signal("HUP");
-    let reloading = manager.hear_state();
+    let reloading = manager.receive_state();
     let time = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("the time as well");
     assert!(time.parse::<u64>().is_ok_and(|time| time > 0), "{reloading}");
-    assert_eq!(manager.hear_state(), "READY=1");
+    assert_eq!(manager.receive_state(), "READY=1");
 
-    let status = manager.hear();
+    let status = manager.receive();
     assert!(status.starts_with("STATUS=stats: 0 xacts/s, "), "{status}");
 
     let client = pooler.client(&database);
     pooler.signal("TERM");
-    assert_eq!(manager.hear_state(), "STOPPING=1");
+    assert_eq!(manager.receive_state(), "STOPPING=1");
     drop(client);
     assert_eq!(pooler.wait_for_exit().code(), Some(0));
 }
@@ -97,7 +97,7 @@ fn sockets_of_the_service_manager_are_served_in_place_of_the_configured_ones() {
     let own = pooler.socket_folder().join(format!(".s.PGSQL.{}", pooler.port()));
     assert!(!own.exists(), "it listens on its own unix socket as well");
 
-    // Who comes while nobody is there waits in the manager's socket for the next process.
+    // A client that comes while no process runs waits in the manager's socket for the next one.
     pooler.wait_until_quiet(&database, 1);
     pooler.signal("TERM");
     assert_eq!(pooler.wait_for_exit().code(), Some(0));
@@ -119,12 +119,12 @@ fn a_log_on_a_pipe_that_nobody_reads_stops_nobody() {
     let pipe = open_folder("unread").join("log");
     let make = Command::new("mkfifo").args(["-m", "666"]).arg(&pipe).status();
     assert!(make.expect("mkfifo").success());
-    // Somebody has it open and reads nothing.
+    // The test opens the pipe and reads nothing.
     let reader = File::options().read(true).write(true).open(&pipe).expect("our own pipe");
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("logfile", pipe.display()).set("verbose", 2).start();
     let mut longest = Duration::ZERO;
-    // More lines than a pipe of 64 KiB holds.
+    // Writes more lines than a pipe of 64 KiB holds.
     for n in 0..600 {
         let began = Instant::now();
         assert_eq!(pooler.client(&database).value(&format!("SELECT {n}")), n.to_string());
@@ -137,26 +137,26 @@ fn a_log_on_a_pipe_that_nobody_reads_stops_nobody() {
     assert_eq!(pooler.client(&database).value("SELECT 'no reader'"), "no reader");
 }
 
-/// `/dev/log` is the same for all, so the pooler gets a `/dev` of its own, for which one has to be
+/// `/dev/log` is the same for all processes, so the pooler gets a `/dev` of its own. That needs
 /// root.
 #[test]
 fn syslog_gets_the_lines_and_those_from_before_the_configuration_was_read() {
     if !support::only_weir() || !testkit::is_root() {
         return;
     }
-    let daemon = Ear::new("syslog");
+    let daemon = DatagramSocket::new("syslog");
     let (setup, database) = support::setup("transaction");
     let mut pooler = setup
         .set("syslog", 1)
         .set("syslog_ident", "weir-test")
         .set("syslog_facility", "local5")
-        // Told before the log is set up.
+        // This line is written before the log is configured.
         .set("job_name", "another")
         .dev_log(daemon.path())
         .start();
     let pid = pooler.pid();
     let find = |priority: u8, text: &str| loop {
-        let line = daemon.hear();
+        let line = daemon.receive();
         assert!(line.starts_with('<') && line.contains(&format!(" weir-test[{pid}]: ")), "{line}");
         if line.contains(text) {
             assert!(line.starts_with(&format!("<{priority}>")), "{line}");
@@ -188,7 +188,7 @@ fn each_log_key_switches_its_lines_off_and_on() {
     if !support::only_weir() {
         return;
     }
-    let manager = Ear::new("statistics");
+    let manager = DatagramSocket::new("statistics");
     let (setup, database) = support::setup("transaction");
     let keys = ["log_connections", "log_disconnections", "log_pooler_errors", "log_stats"];
     let setup = keys.iter().fold(setup, |setup, key| setup.set(key, 0));
@@ -201,8 +201,8 @@ fn each_log_key_switches_its_lines_off_and_on() {
         pooler.wait_until_quiet(&database, 1);
     };
     come_and_go(&pooler);
-    // The line is due before the service manager is told of it.
-    while !manager.hear().starts_with("STATUS=stats: ") {}
+    // The statistics are logged before the service manager gets them.
+    while !manager.receive().starts_with("STATUS=stats: ") {}
     let log = pooler.log();
     for mark in marks {
         assert!(!log.contains(mark), "{mark:?} in\n{log}");

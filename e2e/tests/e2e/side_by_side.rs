@@ -1,11 +1,11 @@
-//! Debian's PgBouncer and Weir side by side: both get the same file and the same clients, and what
-//! comes back must be the same: every message, the console's columns and values, the lines of the
-//! log, the exit codes. Save for what `differences.rs` states: the gap between Debian's version and
-//! the one Weir replaces, and the few differences that are meant.
+//! Debian's PgBouncer and Weir side by side. Both get the same file and the same clients, and all
+//! output must be the same: every message, the console's columns and values, the log lines, the
+//! exit codes. `differences.rs` lists the exceptions: the gap between Debian's version and the
+//! version that Weir replaces, and the few intended differences.
 //!
-//! A new difference fails, and so does a stated one that is no longer seen. What is done is in
-//! `cases/*.txt`, in the language of `script.rs`. `SIDE_BY_SIDE=word` plays only those cases whose
-//! name has that word, and then does not look for stated differences that were not seen.
+//! A new difference fails, and so does a listed one that does not occur any more. The steps are in
+//! `cases/*.txt`, in the language of `script.rs`. `SIDE_BY_SIDE=word` plays only the cases whose
+//! names contain that word, and does not check for listed differences that do not occur.
 
 mod compare;
 mod differences;
@@ -26,11 +26,11 @@ use process::{Flavour, Process};
 use script::{Case, Group};
 use testkit::{Postgres, poll_until};
 
-/// As many groups are played at a time.
+/// The number of groups that are played at the same time.
 const PLAYERS: usize = 8;
-/// Fewer would mean that files of cases are not found.
+/// If there are fewer cases, some files of cases were not found.
 const CASES_MIN: usize = 600;
-/// How long the two logs may take to say the same.
+/// The maximum time until both logs contain the same lines.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 #[test]
@@ -64,7 +64,7 @@ fn pgbouncer_and_weir_answer_alike() {
     assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// The differences that are stated nowhere, each with the name of its case.
+/// Plays a group. Returns the differences that are not listed, each with the name of its case.
 fn play_group(group: &Group, seen: &Mutex<Seen>) -> Vec<String> {
     let database = Postgres::shared().database();
     let start = |case: Option<&Case>| {
@@ -87,7 +87,7 @@ fn play_group(group: &Group, seen: &Mutex<Seen>) -> Vec<String> {
         let name = format!("{}: {}", group.name, case.name);
         let played = AssertUnwindSafe(|| play_case(&name, case, players, seen));
         let found = catch_unwind(played).unwrap_or_else(|_| {
-            // Who knows what state they are in: the next case gets others.
+            // The state of the poolers is unknown after a panic, so the next case gets new ones.
             running = None;
             vec!["panicked".to_owned()]
         });
@@ -104,7 +104,7 @@ fn play_case(
 ) -> Vec<String> {
     let [theirs, ours] = players.each_mut().map(|player| player.play(case));
     let mut failures = unstated(name, &theirs, &ours, seen);
-    // What is told to a client and what is logged are two things, the one before the other.
+    // A line may be logged only after the client has got its message.
     let mut lines = Vec::new();
     poll_until(LOG_PATIENCE, || {
         let [theirs, ours] = players.each_ref().map(Player::log_lines);

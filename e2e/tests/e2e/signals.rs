@@ -1,4 +1,4 @@
-//! What signals do, with PgBouncer's words in the log.
+//! Effects of signals, with PgBouncer's texts in the log.
 
 use crate::support;
 use testkit::{RawClient, Role, frontend};
@@ -54,7 +54,7 @@ fn sigint_waits_until_the_servers_are_released() {
     assert!(pooler.is_running());
     assert_eq!(busy.value("SELECT 'still here'"), "still here");
     if support::only_weir() {
-        // A query that would need a server is told.
+        // A query that would need a server gets an error.
         idle.send(frontend::query("SELECT 1"));
         let error = idle.read_to_end().iter().find_map(testkit::Message::error);
         assert_eq!(error.expect("an error").message(), "server shutting down");
@@ -99,7 +99,7 @@ fn a_pause_can_be_resumed_during_a_shutdown() {
     assert_eq!(client.value("SELECT 'served'"), "served");
     let error = console.query("RESUME").error.expect("nothing is halted");
     assert_eq!(error.message(), "pooler is shutting down");
-    // Nobody could end this suspension any more.
+    // No operator could end this suspension any more.
     assert_eq!(console.query("SUSPEND").tags, ["SUSPEND"]);
     drop(console);
     pooler.log_contains("admin disappeared when suspended, doing RESUME");

@@ -1,4 +1,5 @@
-//! What the crate `sql` says of texts, beside what PostgreSQL does with them. No pooler takes part.
+//! The results of the crate `sql` for texts, compared with PostgreSQL's behaviour. No pooler is
+//! involved.
 
 mod catalog;
 mod lexing;

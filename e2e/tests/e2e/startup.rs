@@ -1,9 +1,9 @@
-//! The first bytes of a connection: what is refused, what is ignored, and what is answered.
+//! The first bytes of a connection: refused, ignored and answered ones.
 
 use crate::support;
 use testkit::{Message, Pooler, RawClient, Role, frontend};
 
-/// The error in what the pooler says before it closes the connection.
+/// Returns the error that the pooler sends before it closes the connection.
 #[track_caller]
 fn refusal(pooler: &Pooler, bytes: &[u8]) -> (String, String, String) {
     let mut client = RawClient::connect(pooler.port());
@@ -116,7 +116,7 @@ fn the_clients_address_is_added_to_its_name_when_it_starts() {
     assert!(port.parse::<u16>().is_ok_and(|port| port > 0), "{name}");
     let shown = pooler.admin("SHOW CLIENTS").with("database", &database);
     assert_eq!(shown.only("application_name"), name);
-    // Only at the start: what it calls itself later is its own affair.
+    // Only the name in the startup packet is extended. The client may change it later.
     named.rows("SET application_name = 'later'");
     assert_eq!(named.value("SHOW application_name"), "later");
     let name = login(&[]).value("SHOW application_name");
@@ -138,7 +138,7 @@ fn unknown_extensions_and_newer_minor_versions_are_negotiated_down() {
         ("database", &database),
         ("_pq_.something", "on"),
     ]);
-    // 3.9, of which nobody knows more than 3.2.
+    // Protocol 3.9, of which only the parts of 3.2 are defined.
     packet[4..8].copy_from_slice(&196_617u32.to_be_bytes());
     let mut client = RawClient::connect(pooler.port());
     client.send(packet);
@@ -181,7 +181,7 @@ fn bytes_sent_behind_an_ssl_request_are_not_taken_for_the_login() {
     let both = [frontend::ssl_request(), startup].concat();
     let mut client = RawClient::connect(pooler.port());
     client.send(&both);
-    // An attacker in the middle could have put them there; see CVE-2021-3935.
+    // An attacker in the middle could have inserted them; see CVE-2021-3935.
     let messages: Vec<u8> = client.read_raw_to_end();
     assert!(!messages.contains(&b'Z'), "{}", messages.escape_ascii());
 }
@@ -212,7 +212,7 @@ fn connect_query_runs_once_on_each_new_server_and_its_errors_are_told_to_the_log
     first.rows("COMMIT");
     second.rows("COMMIT");
 
-    // One that fails is told to the log, and that is all.
+    // An error is logged and has no other effect.
     pooler.reconfigure(|ini| {
         ini.database(
             &database,

@@ -1,5 +1,5 @@
-//! Many who come at once, as after a restart of what they run in: all are let in, and those who are at
-//! work get what they ask for.
+//! Many clients connect at once, as after a restart of an application. All are let in, and the
+//! clients at work get their answers.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,14 +12,14 @@ use crate::support;
 const NEWCOMERS: usize = 500;
 const AT_WORK: usize = 10;
 
-/// Asks for what nobody else asks for.
+/// Sends a query with a unique value and checks its answer.
 fn gets_its_own(client: &mut RawClient, who: usize, turn: usize) {
     let own = format!("{who} in turn {turn}");
     assert_eq!(client.value(&format!("SELECT '{own}'")), own);
 }
 
 #[test]
-fn all_who_come_at_once_to_a_cold_pool_are_let_in_and_those_at_work_go_on() {
+fn a_connection_storm_on_a_cold_pool_logs_in_all_and_delays_no_work() {
     let (setup, database) = support::setup("transaction");
     let cold = Postgres::shared().database();
     let setup = setup.database(&cold, "").set("default_pool_size", 5);

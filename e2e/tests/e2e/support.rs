@@ -1,4 +1,4 @@
-//! What several topics share: the pool modes, the usual poolers, and client programs.
+//! Helpers of several topics: the pool modes, the usual poolers, and client programs.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use testkit::{Flavour, Pooler, Postgres, RawClient, Role, Setup, eventually, flavour, poll_until};
 
-/// The modes both poolers know.
+/// The modes that both poolers support.
 pub(crate) const MODES: [&str; 3] = ["session", "transaction", "statement"];
 
-/// False, with a word about it, when the pooler under test is not ours.
+/// Returns whether the pooler under test is Weir. Prints a note if it is not.
 pub(crate) fn only_weir() -> bool {
     let ours = flavour() == Flavour::Weir;
     if !ours {
@@ -18,7 +18,8 @@ pub(crate) fn only_weir() -> bool {
     ours
 }
 
-/// The same when servers report what sessions hold, so that Weir does not ask.
+/// Returns whether the pooler under test is Weir and probes its servers. With the library, servers
+/// report their state and are not probed.
 pub(crate) fn only_probed() -> bool {
     let reports = testkit::library_is_everywhere();
     if reports {
@@ -27,13 +28,14 @@ pub(crate) fn only_probed() -> bool {
     only_weir() && !reports
 }
 
-/// A fresh database, and a pooler before it in the given mode. Both bear the same name.
+/// Returns a pooler in this mode and a new database behind it. Both have the same name.
 pub(crate) fn pooler(mode: &str) -> (Pooler, String) {
     let (setup, database) = setup(mode);
     (setup.start(), database)
 }
 
-/// The same, still to be configured further.
+/// Returns the setup of a pooler in this mode, to be configured further, and a new database behind
+/// it.
 pub(crate) fn setup(mode: &str) -> (Setup, String) {
     let postgres = Postgres::shared();
     let database = postgres.database();
@@ -41,7 +43,7 @@ pub(crate) fn setup(mode: &str) -> (Setup, String) {
     (setup, database)
 }
 
-/// A connection of role `app` straight to the server.
+/// Connects to the server directly, as role `app`.
 #[track_caller]
 pub(crate) fn direct(database: &str) -> RawClient {
     RawClient::login(Postgres::shared().port(), Role::APP, database, Role::APP_PASSWORD)
@@ -62,7 +64,7 @@ pub(crate) fn until_running(database: &str, sql: &str) {
     until_running_at(Postgres::shared(), database, sql);
 }
 
-/// The same at another cluster than the shared one.
+/// Waits until a backend of `database` is running `sql`, in any cluster.
 #[track_caller]
 pub(crate) fn until_running_at(postgres: &Postgres, database: &str, sql: &str) {
     let running = format!(
@@ -82,17 +84,17 @@ pub(crate) fn terminate_and_wait(backend: u32) {
     superuser.rows(&format!("SELECT pg_terminate_backend({backend}, 10000)"));
 }
 
-/// `kill -9` of one process, as the unprivileged user would not be stopped from it either.
+/// Sends SIGKILL to one process.
 pub(crate) fn kill9(pid: u32) {
     run(Command::new("sh").args(["-c", "kill -9 \"$1\"", "kill"]).arg(pid.to_string()));
 }
 
-/// Ctrl-C for one process.
+/// Sends SIGINT to one process.
 pub(crate) fn interrupt(pid: u32) {
     run(Command::new("sh").args(["-c", "kill -INT \"$1\"", "kill"]).arg(pid.to_string()));
 }
 
-/// Waits until the pooler has room for one more client.
+/// Waits until the pooler has room for one more client, and logs in.
 #[track_caller]
 pub(crate) fn until_let_in(pooler: &Pooler, database: &str) -> RawClient {
     eventually("there is room for a client", Duration::from_secs(10), || {
@@ -100,7 +102,7 @@ pub(crate) fn until_let_in(pooler: &Pooler, database: &str) -> RawClient {
     })
 }
 
-/// Runs a program to its end, which must come within a minute and with status 0.
+/// Runs a program, which must end within a minute and with status 0. Returns its output.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> String {
     let output = run_any(command);
@@ -110,7 +112,7 @@ pub(crate) fn run(command: &mut Command) -> String {
     text
 }
 
-/// Runs a program to its end, which must come within a minute.
+/// Runs a program, which must end within a minute.
 #[track_caller]
 pub(crate) fn run_any(command: &mut Command) -> Output {
     let mut child = command

@@ -1,4 +1,4 @@
-//! TLS on either side of the pooler, with certificates made for each test, psql and PostgreSQL.
+//! TLS on both sides of the pooler, with certificates made for each test, psql and PostgreSQL.
 
 mod certificates;
 mod outside;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::support;
 use testkit::{Authority, Flavour, Identity, Pooler, Setup, Wanted, eventually, flavour};
 
-/// A pooler that shows clients this certificate.
+/// Returns a pooler with this certificate for clients.
 fn setup(sslmode: &str, own: &Identity) -> (Setup, String) {
     let (setup, database) = support::setup("transaction");
     let setup = setup
@@ -20,7 +20,7 @@ fn setup(sslmode: &str, own: &Identity) -> (Setup, String) {
     (setup, database)
 }
 
-/// psql by the name `localhost`, with these additions to its environment.
+/// Returns psql that connects to `localhost`, with these additional variables.
 fn psql(pooler: &Pooler, database: &str, environment: &[(&str, &str)]) -> Command {
     let mut command = pooler.client_program("psql", database);
     command.env("PGHOST", "localhost").args(["-X", "-At"]);
@@ -207,13 +207,13 @@ fn a_reload_shows_the_new_certificate_and_disturbs_nobody() {
     assert!(trusting(&new) && !trusting(&old));
     // A broken file changes nothing.
     std::fs::write(own.certificate(), "nonsense").expect("our own file");
-    // PgBouncer says that it has succeeded.
+    // PgBouncer reports success.
     let failed = pooler.try_admin("RELOAD").error.is_some();
     assert_eq!(failed, flavour() == Flavour::Weir);
     assert!(trusting(&new));
     pooler.log_contains("TLS configuration could not be reloaded, keeping old configuration");
     if flavour() == Flavour::Weir {
-        // PgBouncer after 1.25 says the same, with OpenSSL's text.
+        // PgBouncer after 1.25 has the same line, with OpenSSL's text.
         std::fs::remove_file(own.certificate()).expect("our own file");
         assert!(pooler.try_admin("RELOAD").error.is_some());
         let missing = format!("{}: No such file or directory", own.certificate());
@@ -244,14 +244,15 @@ fn tls_settings_of_the_console_apply_at_once() {
         command
     };
     assert_eq!(value(&mut shown(), "SELECT 2"), "2");
-    // What cannot be had is refused, and all stays as it was.
+    // An invalid setting is refused, and everything stays as it was.
     assert!(!set("ca_file = '/nowhere'"));
     pooler.log_contains("client_tls_ca_file: /nowhere");
     refusal(&mut require());
     assert_eq!(value(&mut shown(), "SELECT 2"), "2");
 }
 
-/// One after the other: the old pair is shown until both are there.
+/// The key and the certificate are set one after the other. The old pair is used until both are
+/// set.
 #[test]
 fn a_key_and_its_certificate_can_be_set() {
     if !support::only_weir() {
@@ -269,7 +270,7 @@ fn a_key_and_its_certificate_can_be_set() {
     let key = console.query(&format!("SET client_tls_key_file = '{}'", own.key()));
     assert!(key.error.is_none() && key.notices[0].contains("still using old"), "{key:?}");
     assert!(trusting(&old));
-    // Other keys are not half of anything.
+    // Other keys do not wait for a second half.
     assert!(console.query("SET client_tls_sslmode = 'require'").error.is_some());
     let cert = console.query(&format!("SET client_tls_cert_file = '{}'", own.certificate()));
     assert!(cert.error.is_none() && cert.notices.is_empty(), "{cert:?}");
@@ -294,7 +295,7 @@ fn direct_tls_needs_no_request_but_the_name_of_the_protocol() {
             .stderr(Stdio::null());
         command.spawn().expect("openssl runs")
     };
-    // It leaves at the end of its input.
+    // The program ends at the end of its input.
     let heard = |child: std::process::Child| {
         let output = child.wait_with_output().expect("our own child");
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -349,7 +350,8 @@ fn invalid_handshakes_end_only_their_own_connection() {
         let mut client = testkit::RawClient::connect(pooler.port());
         client.send(testkit::frontend::ssl_request());
         assert_eq!(client.read_byte(), b'S');
-        // It may be closed before all is written, and what is unread then resets the connection.
+        // Weir may close the connection before everything is written. Unread bytes then reset the
+        // connection.
         let _ = client.try_send(&bytes);
         client.stop_writing();
         client.read_raw_to_end();

@@ -1,4 +1,4 @@
-//! What the log and the client are told of a server that cannot be reached, says nothing or refuses.
+//! The texts in the log and to the client about a server that is unreachable, silent or refuses.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support;
 use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, eventually, frontend};
 
-/// What stands behind `closing because: ` in the line about the server of this pool.
+/// Returns the text after `closing because: ` in the line about the server of this pool.
 fn closed_because(pooler: &Pooler, pool: &str) -> String {
     let about = format!(" {pool}@");
     eventually("a server is closed", Duration::from_secs(20), || {
@@ -19,7 +19,8 @@ fn closed_because(pooler: &Pooler, pool: &str) -> String {
     })
 }
 
-/// A listener whose queue is full, with those that fill it: the kernel drops what comes next.
+/// Returns a listener whose backlog is full, with the connections in it. The kernel drops further
+/// ones.
 fn overfull() -> (TcpListener, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("a bound socket");
@@ -29,7 +30,7 @@ fn overfull() -> (TcpListener, Vec<TcpStream>) {
     (listener, queue)
 }
 
-/// A listener that answers an SSLRequest with `S`, and then says nothing.
+/// Returns the address of a listener that answers an SSLRequest with `S`, and then sends nothing.
 fn half_secure() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("a bound socket");
@@ -38,14 +39,14 @@ fn half_secure() -> SocketAddr {
             let _ = socket.read_exact(&mut [0; 8]).and_then(|()| socket.write_all(b"S"));
             socket
         });
-        // They stay open as long as the test runs.
+        // The connections stay open as long as the test runs.
         drop(answered.collect::<Vec<_>>());
     });
     address
 }
 
 #[test]
-fn a_network_that_does_not_answer_is_told_from_a_server_that_does_not() {
+fn an_unreachable_network_and_a_silent_server_have_different_errors() {
     if !support::only_weir() {
         return;
     }
@@ -70,11 +71,11 @@ fn a_network_that_does_not_answer_is_told_from_a_server_that_does_not() {
             .set("server_connect_timeout", 1)
             .set("query_wait_timeout", 1)
             .start();
-        // It waits for the next attempt; those who come behind it are told of the first.
+        // The client waits for the next attempt. Clients after it get the error of the first.
         let mut first = RawClient::connect(pooler.port());
         first.send(frontend::startup(&[("user", Role::APP), ("database", name)]));
         assert_eq!(closed_because(&pooler, &format!("{name}/app")), reason, "{name}");
-        // A client that comes during an attempt waits for it; the pauses between them grow.
+        // A client that comes during an attempt waits for it. The pauses between attempts grow.
         let told =
             format!("server login has been failing, cached error: {reason} (server_login_retry)");
         eventually("a client comes in a pause", Duration::from_secs(30), || {
@@ -85,7 +86,7 @@ fn a_network_that_does_not_answer_is_told_from_a_server_that_does_not() {
     }
 }
 
-/// PostgreSQL's own text, and nothing else, stands in the line about the server.
+/// The line about the server contains PostgreSQL's own text, and no other.
 #[test]
 fn the_closing_line_of_a_refused_server_has_postgresqls_text() {
     let postgres = Postgres::shared();
@@ -116,7 +117,7 @@ fn the_closing_line_of_a_refused_server_has_postgresqls_text() {
     }
 }
 
-/// As by PgBouncer since 1.26.
+/// PgBouncer does the same since 1.26.
 #[test]
 fn each_host_may_have_its_own_port() {
     if !support::only_weir() {

@@ -1,5 +1,5 @@
-//! What Weir finds out from texts: SHOW FINGERPRINTS, and the advice on auto mode, which is compared
-//! with what auto mode does.
+//! Weir's analysis of texts: SHOW FINGERPRINTS, and the advice on auto mode, which is compared with
+//! the behaviour of auto mode.
 
 use std::process::Command;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn fingerprints_show_what_takes_the_time_and_no_literal() {
         client.rows("SET app.key = topsecret");
         assert!(client.query("ALTER ROLE CURRENT_USER PASSWORD topsecret").error.is_some());
         assert!(client.query("ALTER ROLE CURRENT_USER PASSWORD 'a'topsecret'").error.is_some());
-        // By the protocol's prepared statement.
+        // Uses a prepared statement of the protocol.
         client.send(
             [
                 frontend::parse("s", "SELECT length($1)"),
@@ -45,7 +45,7 @@ fn fingerprints_show_what_takes_the_time_and_no_literal() {
     }
     let shown = pooler.admin("SHOW FINGERPRINTS").with("database", &database);
     let of = |text: &str| shown.with("text", text);
-    // Both protocols have the same, and so have both workers.
+    // Both protocols give the same fingerprint, and so do both workers.
     assert_eq!(of("select length(?)").only("count"), "4");
     let slow = of("select pg_sleep(?)");
     assert_eq!(slow.only("count"), "2");
@@ -60,7 +60,7 @@ fn fingerprints_show_what_takes_the_time_and_no_literal() {
     assert_eq!(slow.only("fingerprint"), md5);
     let all = format!("{:?}", pooler.admin("SHOW FINGERPRINTS"));
     assert!(!all.contains("topsecret") && !all.contains("secret'"), "{all}");
-    // Only for users of the console.
+    // Only users of the console see them.
     assert!(pooler.login(Role::APP, "pgbouncer", Role::APP_PASSWORD).is_err());
     pooler.admin("SET fingerprints = 0");
     assert!(pooler.admin("SHOW FINGERPRINTS").rows.is_empty());
@@ -68,7 +68,7 @@ fn fingerprints_show_what_takes_the_time_and_no_literal() {
     assert!(pooler.admin("SHOW FINGERPRINTS").rows.is_empty());
 }
 
-/// Clients with session state of each kind, and two without.
+/// Returns clients with each kind of session state, and two without.
 fn traffic(pooler: &Pooler, database: &str) -> Vec<RawClient> {
     [
         "SELECT 1",
@@ -141,7 +141,7 @@ fn advice_agrees_with_what_auto_mode_does() {
     assert_eq!(pooler.admin("SHOW CONFIG").with("key", "advise").only("value"), "1");
     let servers_max: usize = advice.only("servers_max").parse().expect("a number");
 
-    // The same in auto mode.
+    // Does the same in auto mode.
     drop(clients);
     pooler.wait_until_quiet(&database, 20);
     pooler.reconfigure(|ini| {
@@ -156,7 +156,7 @@ fn advice_agrees_with_what_auto_mode_does() {
         (words.len() == pinned.len()).then_some(words)
     });
     assert_eq!(reasons, pinned);
-    // A pool of that size is enough: the last client still gets a server.
+    // A pool of the advised size suffices: the last client still gets a server.
     pooler.admin(&format!("SET default_pool_size = {servers_max}"));
     assert!(servers_max < 10, "{servers_max}");
     let mut last = pooler.client(&database);
@@ -211,7 +211,7 @@ fn many_different_texts_delay_nobody_and_take_no_more_memory() {
     let mut other = pooler.client(&database);
     let mut round = |from: usize| {
         let texts = (from..from + 5_000).map(|n| frontend::query(&format!("SELECT {n} AS c{n}")));
-        // Each waits for the one before, so that it is a request of its own.
+        // Waits for each answer, so that each text is a request of its own.
         let mut longest = Duration::ZERO;
         for (at, text) in texts.enumerate() {
             flood.send(text);

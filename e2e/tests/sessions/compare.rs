@@ -1,15 +1,16 @@
-//! What of two answers must be equal, and the stated limits of `pool_mode = auto`.
+//! The comparison of two answers, and the stated limits of `pool_mode = auto`.
 
 use testkit::Message;
 
 use crate::script::Step;
 use crate::texts::LOGIN_VALUES;
 
-/// The message without what may differ between two databases; `None` if it is compared elsewhere.
+/// Returns the message without the parts that may differ between two databases. Returns `None` if
+/// it is compared elsewhere.
 pub(crate) fn comparable(message: &Message) -> Option<Message> {
     let Message { tag, mut body } = message.clone();
     match tag {
-        // Parameters are compared when the session is at rest, notifications at the end.
+        // Parameters are compared when the session is at rest, and notifications at the end.
         b'S' | b'A' => return None,
         b'T' => clear_tables(&mut body),
         b'E' | b'N' => {
@@ -22,7 +23,7 @@ pub(crate) fn comparable(message: &Message) -> Option<Message> {
     Some(Message { tag, body })
 }
 
-/// A column is its name, its table's number (4 bytes), and 14 bytes more.
+/// Clears the table ids. A column has its name, the id of its table (4 bytes), and 14 more bytes.
 fn clear_tables(body: &mut [u8]) {
     let mut at = 2;
     while let Some(length) = body.get(at..).and_then(|rest| rest.iter().position(|b| *b == 0)) {
@@ -32,7 +33,7 @@ fn clear_tables(body: &mut [u8]) {
     }
 }
 
-/// The number of a temporary schema is the backend's.
+/// Removes the number of a temporary schema, which depends on the backend.
 fn without_temporary_schema(text: &str) -> String {
     let mut parts = text.split("pg_temp_");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -56,17 +57,17 @@ fn has_error(messages: &[Message], words: &str) -> bool {
     errors.any(|error| String::from_utf8_lossy(&error.body).contains(words))
 }
 
-/// Whether a row of one column has this value.
+/// Returns whether a row of one column has this value.
 fn has_row(messages: &[Message], value: &str) -> bool {
     let length = (value.len() as u32).to_be_bytes();
     let body = [&[0, 1], &length[..], value.as_bytes()].concat();
     messages.iter().any(|message| message.tag == b'D' && message.body == body)
 }
 
-/// Errors about names of statements.
+/// SQLSTATEs of errors about names of statements.
 const OF_NAMES: [&str; 4] = [" 26000 ", " 42P05 ", " 0A000 ", " 25P02 "];
 
-/// The name of the limit, stated in `docs/auto-mode.md`, that this difference is.
+/// Returns the name of the limit in `docs/auto-mode.md` that explains this difference.
 /// `shares_names`: SQL's PREPARE uses the names of the protocol's statements, too.
 pub(crate) fn limit(
     step: &Step,

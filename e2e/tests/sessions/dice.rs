@@ -1,4 +1,4 @@
-//! Random numbers that follow from a seed.
+//! Random numbers from a seed.
 
 /// Splitmix64: the same numbers for the same seed on every machine.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Dice {
         usize::try_from(self.next() % limit as u64).expect("below a usize")
     }
 
-    /// True once in `times` on average.
+    /// Returns true once in `times` on average.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

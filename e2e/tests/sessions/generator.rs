@@ -1,8 +1,8 @@
 //! Scripts from seeds.
 //!
-//! A session keeps its server in a transaction, and while it has something there that cannot be
-//! carried. The generator lets one session fewer do so than the pool has servers: no step waits for
-//! ever. No text waits for a lock of another session for long: the database has a `lock_timeout`.
+//! A session keeps its server in a transaction, and while it has state that cannot be carried. The
+//! generator lets fewer sessions do so than the pool has servers, so no step waits forever. No text
+//! waits long for a lock of another session, since the database has a `lock_timeout`.
 
 use crate::dice::Dice;
 use crate::hostile;
@@ -18,7 +18,7 @@ const STEPS_MORE: usize = 28;
 const STATEMENTS: [&str; 4] = ["", "a", "b", "c"];
 const PORTALS: [&str; 3] = ["", "", "p"];
 
-/// What a step is about. A seed favours some of them.
+/// The theme of a step. A seed prefers some of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Theme {
     Looks,
@@ -66,14 +66,15 @@ const THEMES: &[Theme] = &[
     Theme::Functions,
 ];
 
-/// What the generator knows of a session.
+/// The generator's knowledge of a session.
 #[derive(Debug, Clone, Copy, Default)]
 struct Session {
     may_be_inside: bool,
     may_be_pinned: bool,
-    /// It may have spoken another encoding than the database: to listen it needs a server of its own.
+    /// True if the session may have used another encoding than the database. To listen, it needs a
+    /// server of its own.
     speaks_other: bool,
-    /// It does so from its login on.
+    /// True if it uses that encoding from its login on.
     logs_in_with_other: bool,
     listens: bool,
 }
@@ -83,7 +84,7 @@ impl Session {
         self.may_be_inside || self.may_be_pinned
     }
 
-    /// As it is after its login.
+    /// Returns the state after the login.
     fn new(logs_in_with_other: bool) -> Self {
         Self { speaks_other: logs_in_with_other, logs_in_with_other, ..Self::default() }
     }
@@ -95,12 +96,12 @@ struct Generator {
     setting: Setting,
     sessions: Vec<Session>,
     favourites: Vec<Theme>,
-    /// SQL's PREPARE uses the names of the protocol's statements, too.
+    /// True if SQL's PREPARE uses the names of the protocol's statements, too.
     shares_names: bool,
     steps: Vec<Step>,
 }
 
-/// The script of a seed.
+/// Returns the script of a seed.
 pub(crate) fn script(seed: u64) -> Script {
     let mut dice = Dice::new(seed);
     let setting = Setting::of_seed(seed);
@@ -132,7 +133,7 @@ impl Generator {
         self.sessions.iter().filter(|session| session.may_hold()).count()
     }
 
-    /// Whether this session may take a server for longer than a step.
+    /// Returns whether this session may keep a server for longer than a step.
     fn may_take(&self, session: usize) -> bool {
         self.sessions[session].may_hold() || self.holding() + 1 < self.setting.pool_size
     }
@@ -143,7 +144,7 @@ impl Generator {
             true => *self.dice.of(&self.favourites),
             false => *self.dice.of(THEMES),
         };
-        // Things end sooner or later.
+        // A session that holds its server releases it sooner or later.
         if self.sessions[session].may_hold() && self.dice.once_in(5) {
             return self.finish(session);
         }
@@ -182,7 +183,7 @@ impl Generator {
         if hold == Hold::Frees {
             self.sessions[session] = Session::new(self.sessions[session].logs_in_with_other);
         }
-        // A step that takes has told so in `sessions` already; it counts either way.
+        // A step that takes a server is already counted in `sessions`. This counts it in any case.
         holding[session] = true;
         let needed = holding.iter().filter(|holds| **holds).count();
         let mut intrusion = Intrusion::default();
@@ -198,7 +199,7 @@ impl Generator {
         self.push(session, Action::Write(requests), Hold::AsBefore);
     }
 
-    /// One text, by either protocol.
+    /// Adds a step with one text, by either protocol.
     fn say(&mut self, session: usize, sql: impl Into<String>) {
         let requests = self.either(sql.into());
         self.write(session, requests);
@@ -209,7 +210,7 @@ impl Generator {
         self.say(session, sql);
     }
 
-    /// The same, and the session may keep its server from there on.
+    /// Adds a step with one text, after which the session may keep its server.
     fn take(&mut self, session: usize, is_transaction: bool, sql: impl Into<String>) {
         if !self.may_take(session) {
             return self.say_one(session, LOOKS);
@@ -231,7 +232,7 @@ impl Generator {
     }
 
     fn either(&mut self, sql: String) -> Vec<Request> {
-        // Several statements in one text are for the simple protocol.
+        // Only the simple protocol supports several statements in one text.
         if self.dice.once_in(2) || sql.contains("; ") {
             return vec![Request::Query(sql)];
         }
@@ -243,7 +244,7 @@ impl Generator {
         requests
     }
 
-    /// Whatever the session holds ends.
+    /// Ends everything that the session holds.
     fn finish(&mut self, session: usize) {
         let is_pinned = self.sessions[session].may_be_pinned;
         let end = *self.dice.of(&["ROLLBACK", "COMMIT", "END; ROLLBACK"]);
@@ -320,7 +321,8 @@ impl Generator {
     }
 
     fn bind(&mut self, portal: &'static str, statement: &'static str) -> Request {
-        // What the statement takes is not known here: a wrong number is an error like any other.
+        // The number of the statement's parameters is unknown here. A wrong number is an error like
+        // any other.
         let count = *self.dice.of(&[0, 0, 0, 1, 1, 2]);
         let parameters = (0..count).map(|_| self.plain_parameter()).collect();
         Request::Bind { portal, statement, parameters, binary: self.dice.once_in(8) }
@@ -331,7 +333,7 @@ impl Generator {
         Parameter { is_binary: false, value: Some(value.as_bytes().to_vec()) }
     }
 
-    /// A statement of the protocol is prepared, used, described or closed, each with its Sync.
+    /// Prepares, uses, describes or closes a statement of the protocol, each with its Sync.
     fn statement(&mut self, session: usize) {
         let name = *self.dice.of(&STATEMENTS);
         let mut requests = match self.dice.below(8) {
@@ -352,7 +354,7 @@ impl Generator {
         self.write(session, requests);
     }
 
-    /// Messages of the extended protocol in any order, in one write, past several Syncs.
+    /// Sends messages of the extended protocol in any order, in one write, with several Syncs.
     fn pipeline(&mut self, session: usize) {
         let count = 3 + self.dice.below(12);
         let mut requests: Vec<Request> = Vec::new();
@@ -371,7 +373,7 @@ impl Generator {
                 11 => requests.push(Request::ClosePortal(portal)),
                 12 | 13 => requests.push(Request::Sync),
                 _ => {
-                    // A query behind an error without its Sync would be passed over.
+                    // After an error, a query before the Sync would be skipped.
                     if !matches!(requests.last(), None | Some(Request::Sync | Request::Query(_))) {
                         requests.push(Request::Sync);
                     }
@@ -409,7 +411,7 @@ impl Generator {
         bytes
     }
 
-    /// A statement with parameters of any bytes.
+    /// Executes a statement with parameters of random bytes.
     fn parameters(&mut self, session: usize) {
         let (sql, count) = *self.dice.of(WITH_PARAMETERS);
         let name = *self.dice.of(&["", "", "d"]);
@@ -428,7 +430,7 @@ impl Generator {
     }
 
     fn parameter(&mut self, session: usize) -> Parameter {
-        // A setting's value beyond ASCII would pin it.
+        // A setting with non-ASCII characters would pin the session.
         let is_ascii = self.sessions[session].speaks_other;
         let is_binary = self.dice.once_in(2);
         let value = match self.dice.below(8) {
@@ -453,8 +455,8 @@ impl Generator {
     }
 }
 
-/// Another unnamed statement. The one before must not be executed by a step that knows nothing of
-/// it: a COPY without data, a BEGIN of a session that may not keep a server.
+/// Replaces the unnamed statement. A later step must not execute the previous one: it may be a COPY
+/// without data, or a BEGIN in a session that may not keep a server.
 fn forgotten() -> [Request; 2] {
     [Request::Parse { name: "", sql: "SELECT 0".to_owned() }, Request::Sync]
 }

@@ -1,18 +1,18 @@
-//! Hostile clients: what they do to servers between the steps of a script. They leave the tables of
-//! the script and its advisory locks alone.
+//! Hostile clients, which use the servers between the steps of a script. They leave the script's
+//! tables and advisory locks alone.
 
 use testkit::{RawClient, frontend};
 
-/// What a hostile client does in one go.
+/// One action of a hostile client.
 #[derive(Debug)]
 pub(crate) enum Act {
-    /// One text.
+    /// Sends one text.
     Query(&'static str),
-    /// Statements of the names that sessions use, prepared anew and executed.
+    /// Prepares and executes statements with the names that sessions use.
     Statements,
-    /// A pipeline with an error in it.
+    /// Sends a pipeline with an error in it.
     Error,
-    /// A text, and it disconnects.
+    /// Sends a text and disconnects.
     Leaves(&'static str),
 }
 
@@ -32,7 +32,7 @@ pub(crate) const ACTS: &[Act] = &[
     Act::Query("BEGIN; CREATE TEMP TABLE mine (stranger int); SET work_mem = '77kB'; ROLLBACK"),
     Act::Query("RESET client_encoding; LISTEN news"),
     Act::Query("UNLISTEN *"),
-    // Who listens in an encoding of its own keeps its server.
+    // A client that listens in another encoding keeps its server, so it stops listening first.
     Act::Query("UNLISTEN *; SET client_encoding = 'LATIN1'; SET standard_conforming_strings = off"),
     Act::Query("SELECT set_config('app.tenant', 'stranger', false)"),
     Act::Statements,
@@ -46,7 +46,7 @@ pub(crate) const ACTS: &[Act] = &[
     Act::Leaves("BEGIN; SET LOCAL work_mem = '88kB'; SET search_path = hostile; SELECT 1"),
 ];
 
-/// Does it; the error is what went wrong with it.
+/// Carries out an action. The error describes an unexpected result.
 pub(crate) fn act(client: &mut RawClient, act: &Act) -> Result<(), String> {
     let (bytes, readies) = match act {
         Act::Query(sql) | Act::Leaves(sql) => (frontend::query(sql), 1),
@@ -58,14 +58,14 @@ pub(crate) fn act(client: &mut RawClient, act: &Act) -> Result<(), String> {
     };
     client.try_send(bytes).map_err(|error| error.to_string())?;
     if read(client, readies)? == b'E' {
-        // It must not keep its server.
+        // The client must not keep its server.
         client.try_send(frontend::query("ROLLBACK")).map_err(|error| error.to_string())?;
         read(client, 1)?;
     }
     Ok(())
 }
 
-/// Reads until so many ReadyForQuery have come; returns the last one's status.
+/// Reads until `readies` ReadyForQuery have come. Returns the last one's status.
 fn read(client: &mut RawClient, mut readies: usize) -> Result<u8, String> {
     loop {
         let message = client.try_read().map_err(|e| e.to_string())?.ok_or("it is closed")?;

@@ -1,13 +1,14 @@
-//! Random scripts of several sessions, played on direct connections and through `pool_mode = auto`:
-//! every row, tag and SQLSTATE must be the same, but for the limits that `docs/auto-mode.md` states.
+//! Random scripts of several sessions, played on direct connections and through `pool_mode = auto`.
+//! Every row, tag and SQLSTATE must be the same, except for the limits that `docs/auto-mode.md`
+//! states.
 //!
 //! * `generator.rs`, `texts.rs`: scripts from seeds. `script.rs`: what a script is.
 //! * `hostile.rs`: what other clients do to servers between the steps.
 //! * `stage.rs`: PostgreSQL and Weir. `play.rs`: a script on both. `compare.rs`: what must be equal.
 //! * `shrink.rs`: cuts a failing script down.
 //!
-//! `SEED=n` plays one script again; `SEEDS=n..m` several. With `SHRINK=no` all failures are told at
-//! once, none is cut down.
+//! `SEED=n` plays one script again, and `SEEDS=n..m` several. With `SHRINK=no`, all failures are
+//! printed at once and none is reduced.
 
 mod compare;
 mod dice;
@@ -33,15 +34,15 @@ use testkit::{Flavour, Postgres, flavour};
 const SEEDS: u64 = 100;
 /// Scripts that are played at the same time.
 const STAGES: usize = 2;
-/// No more failures are cut down and told.
+/// The maximum number of failures that are reduced and printed.
 const FAILURES_MAX: usize = 5;
 
-/// What came of all scripts.
+/// The results of all scripts.
 #[derive(Debug, Default)]
 struct Tally {
     equal: usize,
     limits: BTreeMap<&'static str, usize>,
-    /// Seeds with which PostgreSQL itself crashes.
+    /// Seeds that make PostgreSQL itself crash.
     crashes: Vec<u64>,
     failures: Vec<String>,
 }
@@ -75,7 +76,7 @@ fn play_seeds(next: &AtomicU64, end: u64, tally: &Mutex<Tally>) {
         let script = generator::script(seed);
         let count = |add: &dyn Fn(&mut Tally)| add(&mut tally.lock().expect("no panic"));
         let mut outcome = play(&mut stage, &script);
-        // A crash of PostgreSQL ends the scripts of all stages: they are played again, once.
+        // A crash of PostgreSQL ends the scripts of all stages. They are played once more.
         if matches!(outcome, Outcome::Failure(_)) && crashes() > crashes_known {
             crashes_known = crashes();
             outcome = play(&mut stage, &script);

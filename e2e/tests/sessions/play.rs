@@ -1,4 +1,4 @@
-//! A script is played on direct connections, then through Weir, and the answers are compared.
+//! Plays a script on direct connections, then through Weir, and compares the answers.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,11 +10,11 @@ use crate::hostile::{self, ACTS, Act};
 use crate::script::{Action, Script, Step};
 use crate::stage::{Locks, Stage, state};
 
-/// What came of a script.
+/// The result of a script.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Equal,
-    /// It differs as `docs/auto-mode.md` says; steps behind that were not played.
+    /// The script differs as `docs/auto-mode.md` says. The steps after that were not played.
     Limit(&'static str),
     Failure(Failure),
 }
@@ -27,7 +27,7 @@ pub(crate) struct Failure {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// PostgreSQL itself did not answer: the script is wrong.
+    /// PostgreSQL itself did not answer, so the script is wrong.
     Script,
     Hang,
     Reply,
@@ -38,25 +38,25 @@ pub(crate) enum Kind {
     Panic,
 }
 
-/// What answers one write.
+/// The answers to one write.
 #[derive(Debug, Default)]
 struct Heard {
     replies: Vec<Message>,
-    /// The transaction's status; 0 if the connection is closed.
+    /// The transaction status, or 0 if the connection is closed.
     status: u8,
     parameters: Parameters,
 }
 
-/// What was seen of a step on direct connections.
+/// The answers to a step on direct connections.
 #[derive(Debug)]
 enum Seen {
     Written(Heard),
     Left(Locks),
 }
 
-/// What was told by ParameterStatus.
+/// Values from ParameterStatus.
 type Parameters = BTreeMap<String, String>;
-/// A channel and who notified it, and the payloads in their order.
+/// Payloads in order, by channel and notifying session.
 type News = BTreeMap<(String, String), Vec<String>>;
 
 /// A connection that plays a session.
@@ -71,7 +71,7 @@ impl Player {
         Self { client, news: News::new() }
     }
 
-    /// Writes, and reads until so many ReadyForQuery have come.
+    /// Writes the bytes, and reads until `readies` ReadyForQuery have come.
     fn write(&mut self, bytes: &[u8], readies: usize) -> Result<Heard, String> {
         let mut heard = Heard::default();
         if self.client.try_send(bytes).is_err() {
@@ -110,7 +110,7 @@ impl Player {
         }
     }
 
-    /// Ends its transaction, and hears what it has not heard yet.
+    /// Ends the transaction and reads pending messages.
     fn rest(&mut self) -> Result<(), String> {
         self.write(&frontend::query("ROLLBACK"), 1)?;
         self.write(&frontend::query("SELECT 1"), 1)?;
@@ -122,7 +122,7 @@ impl Player {
     }
 }
 
-/// Plays it on both sides.
+/// Plays a script on both sides.
 pub(crate) fn play(stage: &mut Stage, script: &Script) -> Outcome {
     let played = catch_unwind(AssertUnwindSafe(|| play_both(stage, script)));
     played.unwrap_or_else(|panic| {
@@ -157,7 +157,7 @@ fn play_both(stage: &mut Stage, script: &Script) -> Outcome {
     performance.end(&told)
 }
 
-/// What a session has been told when it has come to rest.
+/// The notifications and parameters of a session at rest.
 #[derive(Debug)]
 struct Told {
     news: News,
@@ -193,7 +193,7 @@ fn play_directly(stage: &mut Stage, script: &Script) -> Result<Expected, String>
     Ok((seen, told))
 }
 
-/// The player goes on with another connection.
+/// Lets the player continue with another connection.
 fn leave(player: &mut Player, says_goodbye: bool, next: RawClient) {
     if says_goodbye {
         let _ = player.client.try_send(frontend::terminate());
@@ -201,14 +201,14 @@ fn leave(player: &mut Player, says_goodbye: bool, next: RawClient) {
     *player = Player::new(next);
 }
 
-/// A script while it is played through Weir.
+/// A script that is being played through Weir.
 #[derive(Debug)]
 struct Performance<'a> {
     stage: &'a mut Stage,
     script: &'a Script,
     pooler: &'a Pooler,
     players: Vec<Player>,
-    /// One that acts, and one that keeps a server during a step.
+    /// The hostile client that acts, and the one that keeps a server during a step.
     hostile: [Option<RawClient>; 2],
 }
 
@@ -275,7 +275,8 @@ impl<'a> Performance<'a> {
         outcome
     }
 
-    /// All sessions come to rest, have heard what PostgreSQL told, and leave.
+    /// Brings all sessions to rest, compares their notifications and parameters, and lets them
+    /// leave.
     fn end(mut self, told: &[Told]) -> Outcome {
         let mut outcome = Outcome::Equal;
         for (session, (player, expected)) in self.players.iter_mut().zip(told).enumerate() {
@@ -300,14 +301,14 @@ impl<'a> Performance<'a> {
     }
 }
 
-/// Whether `heard` is `expected` without the last notifications of some senders.
+/// Returns whether `heard` equals `expected` without the last notifications of some senders.
 fn lacks_only_the_last(heard: &News, expected: &News) -> bool {
     heard.iter().all(|(from, payloads)| {
         expected.get(from).is_some_and(|expected| expected.starts_with(payloads))
     })
 }
 
-/// Waits for the notifications that a direct connection has heard, and for no others.
+/// Waits for the notifications of the direct connection, and checks that no others come.
 fn hear(player: &mut Player, expected: &News) -> Result<(), String> {
     player.rest()?;
     let count: usize = expected.values().map(Vec::len).sum();
@@ -335,8 +336,8 @@ fn judge(step: &Step, script: &Script, expected: &Heard, heard: &Heard) -> Outco
         let what = format!("message {same}\n    direct:  {direct}\n    through: {through}");
         return failure(Kind::Reply, what);
     }
-    // What a RESET brings back from the startup packet is reported when the transaction is over, and
-    // so heard with the next answer.
+    // A RESET to a value of the startup packet is reported at the end of the transaction, and so
+    // with the next answer.
     let reports_late = !script.startups[step.session].is_empty();
     let is_compared = heard.status == b'I' && !reports_late;
     match misinformed(&expected.parameters, &heard.parameters) {
@@ -345,7 +346,7 @@ fn judge(step: &Step, script: &Script, expected: &Heard, heard: &Heard) -> Outco
     }
 }
 
-/// The parameters that a client was told otherwise than on a direct connection.
+/// Returns the parameters whose values differ from those on a direct connection.
 fn misinformed(direct: &Parameters, through: &Parameters) -> Option<String> {
     let differing = direct.iter().filter_map(|(name, value)| {
         let other = through.get(name);

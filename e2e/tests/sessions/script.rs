@@ -1,4 +1,4 @@
-//! A script: what several sessions write in turn. It can be sent, printed and cut down.
+//! A script: the requests of several sessions in turn. It can be sent, printed and reduced.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -55,12 +55,12 @@ impl Request {
         }
     }
 
-    /// Whether a ReadyForQuery answers it.
+    /// Returns whether a ReadyForQuery answers the request.
     fn is_answered_by_ready(&self) -> bool {
         matches!(self, Self::Query(_) | Self::Call { .. } | Self::Sync)
     }
 
-    /// Whether it belongs to the COPY of the request before it.
+    /// Returns whether the request belongs to the COPY of the request before it.
     fn is_copy_data(&self) -> bool {
         matches!(self, Self::CopyData(_) | Self::CopyDone | Self::CopyFail)
     }
@@ -87,32 +87,32 @@ fn bind(portal: &str, statement: &str, parameters: &[Parameter], binary: bool) -
     frontend::message(b'B', &payload)
 }
 
-/// What a session does in one step.
+/// The action of a session in one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// One write; the last request is answered by a ReadyForQuery.
+    /// One write. A ReadyForQuery answers the last request.
     Write(Vec<Request>),
-    /// It disconnects, with or without a Terminate, and logs in again.
+    /// Disconnects, with or without a Terminate, and logs in again.
     Leave { says_goodbye: bool },
 }
 
-/// What a step means for the session's server.
+/// The effect of a step on the session's server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// The session keeps its server behind the step if it kept it before.
+    /// The session keeps its server after the step if it kept it before.
     AsBefore,
-    /// The session may keep its server from here on.
+    /// The session may keep its server from this step on.
     Takes,
     /// The session keeps no server any more.
     Frees,
 }
 
-/// What hostile clients do before a step.
+/// The actions of hostile clients before a step.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Intrusion {
-    /// Numbers of `hostile::ACTS`.
+    /// Indexes into `hostile::ACTS`.
     pub(crate) acts: Vec<usize>,
-    /// A hostile client keeps a server during the step.
+    /// True if a hostile client keeps a server during the step.
     pub(crate) stays: bool,
 }
 
@@ -133,7 +133,7 @@ impl Step {
         requests.iter().filter(|request| request.is_answered_by_ready()).count()
     }
 
-    /// Whether one of its texts contains this word; letters in lower case.
+    /// Returns whether one of the step's texts contains this word, in lower case.
     pub(crate) fn says(&self, word: &str) -> bool {
         let Action::Write(requests) = &self.action else { return false };
         requests.iter().any(|request| match request {
@@ -143,7 +143,7 @@ impl Step {
     }
 }
 
-/// How Weir is set up for a script.
+/// Weir's configuration for a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) pool_size: usize,
@@ -152,7 +152,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Seeds take turns among all settings.
+    /// Returns the configuration for a seed. Consecutive seeds get different ones.
     pub(crate) fn of_seed(seed: u64) -> Self {
         Self {
             pool_size: if seed & 1 == 0 { 2 } else { 4 },
@@ -167,18 +167,19 @@ pub(crate) struct Script {
     pub(crate) setting: Setting,
     /// The startup parameters of each session.
     pub(crate) startups: Vec<Vec<(&'static str, &'static str)>>,
-    /// SQL's PREPARE uses the names of the protocol's statements, too.
+    /// True if SQL's PREPARE uses the names of the protocol's statements, too.
     pub(crate) shares_names: bool,
     pub(crate) steps: Vec<Step>,
 }
 
 impl Script {
-    /// Whether one of this session's texts contains this word; letters in lower case.
+    /// Returns whether one of this session's texts contains this word, in lower case.
     pub(crate) fn says(&self, session: usize, word: &str) -> bool {
         self.steps.iter().any(|step| step.session == session && step.says(word))
     }
 
-    /// Whether every step finds a server: one is always left to whoever keeps none.
+    /// Returns whether every step finds a server: one server is always left for sessions that keep
+    /// none.
     pub(crate) fn is_servable(&self) -> bool {
         let mut holding = BTreeSet::new();
         self.steps.iter().all(|step| {
@@ -195,14 +196,15 @@ impl Script {
         })
     }
 
-    /// The script without some steps; `None` if a step would then wait for a server for ever.
+    /// Returns the script without some steps, or `None` if a step would then wait forever for a
+    /// server.
     pub(crate) fn without_steps(&self, from: usize, count: usize) -> Option<Self> {
         let mut script = self.clone();
         script.steps.drain(from..(from + count).min(script.steps.len()));
         script.is_servable().then_some(script)
     }
 
-    /// Every script that lacks one request or one intrusion of this one.
+    /// Returns every script that lacks one request or one intrusion of this one.
     pub(crate) fn trimmed(&self) -> Vec<Self> {
         let mut all = Vec::new();
         for (at, step) in self.steps.iter().enumerate() {
@@ -226,7 +228,7 @@ impl Script {
     }
 }
 
-/// Whether the last request is answered by a ReadyForQuery and no COPY lacks its data.
+/// Returns whether a ReadyForQuery answers the last request and no COPY lacks its data.
 fn is_complete(requests: &[Request]) -> bool {
     let last = requests.iter().rfind(|request| !request.is_copy_data());
     let copies = requests.iter().any(|request| match request {

@@ -1,4 +1,4 @@
-//! Cuts a failing script down to what it needs to fail.
+//! Reduces a failing script to the steps that it needs to fail.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use crate::play::{Failure, Outcome, play};
 use crate::script::Script;
 use crate::stage::Stage;
 
-/// How long that may take.
+/// The maximum time for this.
 const TIME: Duration = Duration::from_secs(120);
 
-/// The smallest script found that fails in the same way, and how.
+/// Returns the smallest script found that fails in the same way, and its failure.
 pub(crate) fn shrink(stage: &mut Stage, script: Script, failure: Failure) -> (Script, Failure) {
     let mut search = Search { stage, script, failure, end: Instant::now() + TIME };
     search.drop_steps();
@@ -26,7 +26,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Goes on with the candidate if it fails as the script does.
+    /// Continues with the candidate if it fails in the same way as the script.
     fn try_on(&mut self, candidate: Script) -> bool {
         if Instant::now() >= self.end {
             return false;

@@ -1,4 +1,4 @@
-//! PostgreSQL with two databases made alike: one for direct connections, one behind Weir.
+//! A PostgreSQL with two equal databases: one for direct connections, one behind Weir.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,31 +8,31 @@ use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, poll_until};
 use crate::script::Setting;
 use crate::texts::OBJECTS;
 
-/// How long a step may take before it counts as hanging.
+/// The time after which a step counts as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// So much of the log is shown where Weir does not answer.
+/// The number of log lines that are shown if Weir does not answer.
 const LOG_LINES: usize = 12;
 const ROLES: [&str; 3] = ["fuzz_a", "fuzz_b", "fuzz_stranger"];
 
-/// Two databases, which scripts are played on one after the other.
+/// Two databases, on which scripts are played one after the other.
 #[derive(Debug)]
 pub(crate) struct Stage {
     user: Role,
-    /// For direct connections, and for those through Weir.
+    /// The database for direct connections, and the one behind Weir.
     databases: [String; 2],
     superusers: [RawClient; 2],
 }
 
-/// How often a backend of PostgreSQL has crashed.
+/// Returns how often a backend of PostgreSQL has crashed.
 pub(crate) fn crashes() -> usize {
     Postgres::shared().log().matches("was terminated by signal").count()
 }
 
-/// Locks of a database's sessions, except for those that reading takes.
+/// Locks of a database's sessions, except those for reading.
 pub(crate) type Locks = Vec<Vec<Option<String>>>;
 
 impl Stage {
-    /// Roles that are the same for all stages.
+    /// Creates the roles, which all stages share.
     pub(crate) fn roles(postgres: &Postgres) {
         for role in ROLES {
             postgres.sql("postgres", &format!("CREATE ROLE {role}"));
@@ -60,7 +60,7 @@ impl Stage {
         Self { user, databases, superusers }
     }
 
-    /// The objects that scripts speak of are as in the beginning.
+    /// Restores the objects that scripts use.
     pub(crate) fn reset(&mut self) {
         let is_up = poll_until(PATIENCE, || Postgres::shared().is_ready());
         is_up.expect("PostgreSQL recovers");
@@ -109,7 +109,7 @@ impl Stage {
         client
     }
 
-    /// Waits until a direct connection's backend has ended; returns the locks that are left.
+    /// Waits until a direct connection's backend has ended. Returns the remaining locks.
     pub(crate) fn direct_locks_without(&mut self, backend: i32) -> Locks {
         let sql = format!("SELECT 1 FROM pg_stat_activity WHERE pid = {backend}");
         let ended = poll_until(PATIENCE, || self.superusers[0].rows(&sql).is_empty().then_some(()));
@@ -117,7 +117,8 @@ impl Stage {
         self.locks(0)
     }
 
-    /// Waits until the sessions behind Weir have these locks; the error is what they have.
+    /// Waits until the sessions behind Weir have these locks. The error contains their actual
+    /// locks.
     pub(crate) fn wait_for_locks(&mut self, expected: &Locks) -> Result<(), Locks> {
         let mut seen = Locks::new();
         let reached = poll_until(PATIENCE, || {
@@ -138,7 +139,8 @@ impl Stage {
         )
     }
 
-    /// Waits until no client and no server of the pool is busy; the error is what is left.
+    /// Waits until no client and no server of the pool is busy. The error contains the remaining
+    /// ones.
     pub(crate) fn wait_for_rest(&self, pooler: &Pooler) -> Result<(), String> {
         const BUSY: [&str; 4] = ["cl_active", "cl_waiting", "sv_active", "sv_tested"];
         let mut seen = [0; 4];
@@ -150,7 +152,8 @@ impl Stage {
     }
 }
 
-/// What explains that Weir does not answer: pins, servers, the end of its log.
+/// Returns a text that helps to explain why Weir does not answer: pins, servers, the end of its
+/// log.
 pub(crate) fn state(pooler: &Pooler) -> String {
     let mut text = String::new();
     for command in ["SHOW PINS", "SHOW SERVERS"] {

@@ -1,7 +1,7 @@
-//! The texts that scripts are made of. Tables of the database have their schema's name with them:
-//! `place` alone is found by `search_path`.
+//! The texts of scripts. They name tables with their schema; only `place` is found by
+//! `search_path`.
 
-/// Schemas, tables and functions, made anew for each script.
+/// Schemas, tables and functions, which are created anew for each script.
 pub(crate) const OBJECTS: &str = "\
     DROP SCHEMA public CASCADE; CREATE SCHEMA public; GRANT ALL ON SCHEMA public TO PUBLIC; \
     DROP SCHEMA IF EXISTS s1, s2, hostile, fuzz_a CASCADE; \
@@ -23,7 +23,7 @@ pub(crate) const OBJECTS: &str = "\
     GRANT ALL ON ALL TABLES IN SCHEMA public, s1, s2, fuzz_a, hostile TO PUBLIC; \
     GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO PUBLIC";
 
-/// What shows a session's state or the tables, and errors.
+/// Texts that show a session's state or the tables, and errors.
 pub(crate) const LOOKS: &[&str] = &[
     "SELECT name FROM place",
     "SELECT * FROM place",
@@ -88,7 +88,7 @@ pub(crate) const DDL: &[&str] = &[
     "ALTER TABLE s2.place RENAME COLUMN number TO figure",
 ];
 
-/// Statements with parameters, and how many.
+/// Statements with parameters, and the number of these.
 pub(crate) const WITH_PARAMETERS: &[(&str, usize)] = &[
     ("SELECT 1 WHERE 1 = $1", 1),
     ("SELECT public.own_length($1::bytea)", 1),
@@ -124,7 +124,7 @@ pub(crate) const SETTINGS: &[(&str, &[&str])] = &[
     ("statement_timeout", &["'99s'", "0"]),
 ];
 
-/// Startup parameters of sessions that have some.
+/// Startup parameters, for sessions that have some.
 pub(crate) const STARTUPS: &[&[(&str, &str)]] = &[
     &[("application_name", "of the startup packet")],
     &[("options", "-c work_mem=7MB -c search_path=s2")],
@@ -133,10 +133,10 @@ pub(crate) const STARTUPS: &[&[(&str, &str)]] = &[
     &[("options", "-c app.tenant=9"), ("application_name", "a tenant")],
 ];
 
-/// Values that they give, and the server's defaults in their place.
+/// Values that these give, and the server's defaults instead of them.
 pub(crate) const LOGIN_VALUES: [(&str, &str); 2] = [("9", ""), ("7MB", "4MB")];
 
-/// Pieces that look like what a pooler looks for, for parameters of random bytes.
+/// Pieces that look like the texts that a pooler searches for, for parameters of random bytes.
 pub(crate) const BAIT: &[&[u8]] = &[
     b"\xef\x65\xe8\x2e\x61",
     b"app.tenant",

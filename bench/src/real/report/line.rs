@@ -1,4 +1,4 @@
-//! One row of the report: what each side gave, and how they compare.
+//! One row of the report: the figures of each side, and their comparison.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use crate::real::row::{Beside, Row};
 use crate::real::scene::{Fact, Goal};
 use crate::stats::{median, range};
 
-/// In the order of [`crate::real::SIDES`].
+/// The JSON keys, in the order of [`crate::real::SIDES`].
 const KEYS: [&str; 3] = ["direct", "pgbouncer", "weir"];
 const DIRECT: usize = 0;
 const PGBOUNCER: usize = 1;
@@ -21,14 +21,15 @@ const WEIR: usize = 2;
 pub(super) struct Line {
     row: &'static Row,
     clients: usize,
-    /// Rows with more clients have no direct side.
+    /// Rows with more clients than this have no direct side.
     direct_max: usize,
-    /// Of each side, each with its round: one may be missing, if something went wrong in it.
+    /// The samples of each side with their rounds. A round may be missing if something failed in
+    /// it.
     samples: [Vec<(usize, Sample)>; 3],
 }
 
 impl Line {
-    /// A fleet is so large.
+    /// Creates an empty line. `fleet` is the number of clients of rows that do not define it.
     pub(super) fn new(row: &'static Row, fleet: usize, direct_max: usize) -> Self {
         let clients = row.clients(fleet);
         Self { row, clients, direct_max, samples: [const { Vec::new() }; 3] }
@@ -38,7 +39,7 @@ impl Line {
         self.row.name
     }
 
-    /// The row of few clients that this one is to be compared with.
+    /// Returns the name of the row with few clients that this one is to be compared with.
     pub(super) fn few(&self) -> Option<&'static str> {
         match self.row.beside {
             Beside::Few { row, .. } => Some(row),
@@ -58,12 +59,12 @@ impl Line {
         self.samples(side).filter_map(figure).collect()
     }
 
-    /// One side's transactions a second by another's, round by round.
+    /// Returns one side's transactions per second divided by another's, round by round.
     fn ratios(&self, side: usize, by: usize) -> Vec<f64> {
         self.ratios_of(side, by, |sample| Some(sample.figures.tps))
     }
 
-    /// The CPU time that Weir takes for a transaction by PgBouncer's, round by round.
+    /// Returns Weir's CPU time for a transaction divided by PgBouncer's, round by round.
     fn cpu_ratios(&self) -> Vec<f64> {
         self.ratios_of(WEIR, PGBOUNCER, |sample| sample.cpu_us)
     }
@@ -80,14 +81,15 @@ impl Line {
         own.filter_map(|(round, figure)| Some(figure / others.get(&round)?)).collect()
     }
 
-    /// One side's transactions a second by those of the row of few clients: of the medians, since the
-    /// rows are not measured in turn.
+    /// Returns one side's transactions per second divided by those of the row with few clients. It
+    /// compares medians, since the rows are not measured in turn.
     fn by_few(&self, few: &Self, side: usize) -> Option<f64> {
         let tps = |line: &Self| median(&line.of(side, |sample| Some(sample.figures.tps)));
         Some(tps(self)? / tps(few)?)
     }
 
-    /// The latencies of all rounds together; what is rare shows in no round alone.
+    /// Returns the latencies of all rounds together, since a single round shows rare latencies
+    /// poorly.
     fn latencies(&self, side: usize) -> Option<Histogram> {
         let mut rounds = self.samples(side).filter_map(|s| s.figures.latencies.as_ref());
         let mut all = rounds.next()?.clone();
@@ -99,7 +101,7 @@ impl Line {
         self.latencies(side).map(|all| all.percentile_us(share) as f64 / 1e3)
     }
 
-    /// What the side's measurements found, each fact once.
+    /// Returns the facts that the side's measurements found, each once.
     fn facts(&self) -> Vec<&'static Fact> {
         let mut facts: Vec<&'static Fact> = Vec::new();
         for (fact, _) in self.samples.iter().flatten().flat_map(|(_, sample)| &sample.facts) {
@@ -227,14 +229,14 @@ impl Line {
     }
 }
 
-/// The median of the ratios, the smallest and the largest.
+/// Writes the median of the ratios, the smallest and the largest.
 fn write_range(text: &mut String, what: &str, ratios: &[f64]) {
     if let (Some(ratio), Some((from, to))) = (median(ratios), range(ratios)) {
         let _ = writeln!(text, "  {what}: {ratio:.2}, {from:.2}..{to:.2}");
     }
 }
 
-/// Three digits that count, and all before the point.
+/// Formats a figure with three significant digits, and with all digits before the point.
 fn digits(figure: f64) -> String {
     let before = figure.abs().max(0.1).log10().floor() as i32;
     let behind = usize::try_from(2 - before).unwrap_or(0);
@@ -270,7 +272,7 @@ mod tests {
     #[test]
     fn sides_are_compared_round_by_round_and_latencies_put_together() {
         let mut line = line("tpcb");
-        // In the first round something went wrong with PgBouncer.
+        // PgBouncer failed in the first round.
         line.add(WEIR, 0, sample(15.0, &[15]));
         let rounds = [(100.0, 150.0), (200.0, 200.0), (100.0, 120.0)];
         for (round, (pgbouncer, weir)) in (1..).zip(rounds) {

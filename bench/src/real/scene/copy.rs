@@ -1,5 +1,5 @@
-//! A table of some hundred megabytes goes through, by psql: out to nowhere, or in from a file. The load
-//! generators know no COPY.
+//! Copies a table of some hundred megabytes with psql: to /dev/null, or from a file. The load
+//! generators do not support COPY.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::run::Setting;
 static SPEED: Fact = fact("mb_per_s", "MB a second");
 static CPU_PER_GB: Fact = fact("pooler_cpu_s_per_gb", "the pooler's CPU, s for a GB");
 
-/// A million rows of a hundred bytes, and where they are put.
+/// A table of a million rows of a hundred bytes, and the table that they are copied into.
 const TABLES: &str = "CREATE UNLOGGED TABLE IF NOT EXISTS copied AS \
      SELECT n, repeat(md5(n::text), 3) AS filler FROM generate_series(1, 1000000) AS n; \
      CREATE UNLOGGED TABLE IF NOT EXISTS landed (LIKE copied)";
@@ -30,8 +30,8 @@ pub(in crate::real) enum Way {
 }
 
 impl Actor<'_> {
-    /// One copy after another for as long as a measurement lasts. Each is a psql of its own, whose
-    /// start and login are nothing beside it.
+    /// Copies again and again for the length of a measurement. Each copy is a psql of its own; its
+    /// start and login take a negligible part of the time.
     pub(super) fn copy(&self, stage: &Stage, way: Way) -> Result<Sample> {
         let file = self.copied()?;
         let path = file.display();
@@ -66,7 +66,7 @@ impl Actor<'_> {
         Ok(sample)
     }
 
-    /// The table as a file, made when it is needed first.
+    /// Returns the file with the table's rows, which is created on first use.
     fn copied(&self) -> Result<PathBuf> {
         let file = self.rig.workplace.file("copied.txt");
         if !file.exists() {

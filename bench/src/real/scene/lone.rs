@@ -1,5 +1,5 @@
-//! One client beside thousands: in their pool, where it is to have its turn as they have, and in a pool
-//! of its own, where it is to notice little of them.
+//! Measures a single client beside thousands. In their pool it should get its turns as they do. In
+//! a pool of its own it should hardly be affected.
 
 use anyhow::{Context, Result};
 
@@ -21,14 +21,14 @@ static DIRECT: Fact = fact("direct_p50_ms", "p50 of one directly at that time, m
 static OVER_DIRECT: Fact =
     bound("lone_p50_over_direct_ms", "its p50 above the direct one's, ms", Goal::AtMost(2.0));
 
-/// What the others have to go on longer than the lone one: its login, which waits for its turn twice,
-/// and its last transaction.
+/// Returns how much longer the other clients work than the single one, in seconds. This covers its
+/// login, which waits in the queue twice, and its last transaction.
 fn longer(clients: usize) -> u32 {
     3 + clients as u32 / 2_000
 }
 
 impl Actor<'_> {
-    /// In the same pool.
+    /// Runs the single client in the same pool.
     pub(super) fn among(&self, stage: &Stage) -> Result<Sample> {
         let mut crowd = self.load(stage.place)?;
         crowd.seconds += longer(crowd.clients);
@@ -51,8 +51,8 @@ impl Actor<'_> {
         Ok(Sample { facts, ..Sample::new(figures, None) })
     }
 
-    /// As another user in another database, so in another pool: alone, beside the others, and beside
-    /// them without the pooler.
+    /// Runs the single client as another user in another database, and so in another pool: alone,
+    /// beside the others, and beside them without the pooler.
     pub(super) fn apart(&self, stage: &Stage) -> Result<Sample> {
         let at_rest = self.lone(stage.place.other())?;
         let mut crowd = self.load(stage.place)?;
@@ -72,7 +72,7 @@ impl Actor<'_> {
         Ok(Sample { facts, ..Sample::new(figures, None) })
     }
 
-    /// One client's selects of nothing, one after the other.
+    /// Runs one client with one small select after another.
     fn lone(&self, place: Place) -> Result<Figures> {
         Load {
             generator: Generator::Weir,

@@ -1,4 +1,4 @@
-//! What many clients make of PostgreSQL: the kernel's tables for its memory, and where its time goes.
+//! Measures the effects of many clients on PostgreSQL: its page tables and its CPU profile.
 
 use std::process::Command;
 use std::thread;
@@ -19,11 +19,12 @@ static PAGE_TABLES_EACH: Fact = fact("page_tables_each_kib", "of one, KiB");
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Lines of a profile that are shown.
 const SYMBOLS: usize = 8;
-/// Samples a second: not a divisor of the clock's ticks.
+/// Samples per second. Not a divisor of the clock's tick rate.
 const FREQUENCY: &str = "499";
 
 impl Actor<'_> {
-    /// The kernel's tables grow and do not shrink while a process lives: the largest sum seen counts.
+    /// Measures page tables. They grow but do not shrink while a process lives, so the largest sum
+    /// counts.
     pub(super) fn pages(&self, stage: &Stage) -> Result<Sample> {
         let own = self.rig.cluster.processes()?;
         let mut load = self.load(stage.place)?.begin()?;
@@ -31,7 +32,7 @@ impl Actor<'_> {
         while load.goes_on()? {
             let all = self.rig.cluster.processes()?;
             let backends = all.into_iter().filter(|pid| !own.contains(pid));
-            // One may have ended since it was listed.
+            // A process may have ended since it was listed.
             let tables: Vec<u64> = backends.flat_map(page_table_bytes).collect();
             most = most.max((tables.iter().sum::<u64>(), tables.len()));
             thread::sleep(LOOK_EVERY);
@@ -66,7 +67,7 @@ impl Actor<'_> {
     }
 }
 
-/// The first lines of a report by perf, without the spaces that fill them.
+/// Returns the first lines of a report by perf, without padding.
 fn symbols(report: &str) -> Vec<String> {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines = report.lines().map(words).filter(|line| !line.is_empty());

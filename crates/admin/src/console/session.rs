@@ -18,7 +18,7 @@ use crate::reply::{self, Formats};
 /// Why KILL_CLIENT ends a connection.
 const KILLED: &str = "admin forced disconnect";
 
-/// One connection.
+/// One connection to the console.
 pub(super) struct Session<'a, S> {
     pub(super) console: &'a Console,
     pub(super) id: u64,
@@ -299,7 +299,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
         self.refuse_with(sqlstate::PROTOCOL_VIOLATION, message, (b'D', None))
     }
 
-    /// The same, with another code and a further field.
+    /// Reports an error to the client with another code and a further field.
     fn refuse_with(
         &mut self,
         code: &str,

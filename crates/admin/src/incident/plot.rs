@@ -39,7 +39,7 @@ struct Axis {
     /// Seconds since 1970.
     end: i64,
     span: i64,
-    /// A point is the worst value of so many seconds.
+    /// The number of seconds of a point, which shows their worst value.
     step: i64,
 }
 

@@ -189,7 +189,7 @@ pub(super) fn sorted(lines: impl Iterator<Item = Line>) -> Vec<Line> {
     lines
 }
 
-/// Without a connection at the other side it is idle, whatever its state is.
+/// Returns the state of the link. A connection without another side is idle, whatever its state is.
 fn linked(connection: &Connection) -> &'static str {
     if connection.link == 0 { "idle" } else { "active" }
 }

@@ -14,7 +14,7 @@ pub(super) static DNS_HOSTS: Table<DnsHost> = Table {
         text(
             "addrs",
             |host| {
-                // With a meaningless port, as in PgBouncer.
+                // The port has no meaning, as in PgBouncer.
                 let shown = host.addresses.iter().map(|ip| SocketAddr::from((*ip, 0)).to_string());
                 shown.collect::<Vec<_>>().join(",").into()
             },

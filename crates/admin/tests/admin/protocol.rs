@@ -28,7 +28,7 @@ fn version() -> Vec<Reply> {
     table("version", &version)
 }
 
-/// One column of text, one row.
+/// Returns a table with one column of text and one row.
 fn table(column: &str, value: &str) -> Vec<Reply> {
     vec![
         Reply::Columns(vec![format!("{column}:text")]),

@@ -10,8 +10,8 @@ use admin::Console;
 use crate::fixture::Recorder;
 use crate::peer::{Peer, Reply};
 
-/// Without `CONFIG`, whose rows the config crate checks, and `MEM`, whose sizes change with every
-/// field of the counted structs.
+/// All SHOW commands without `CONFIG`, whose rows the config crate checks, and `MEM`, whose sizes
+/// change with every field of the counted structs.
 const SHOWS: [&str; 19] = [
     "VERSION",
     "STATE",

@@ -60,7 +60,7 @@ pub(super) fn script(shell: Shell, command: &Command) -> String {
     }
 }
 
-/// Returns the words that may follow a command, but for files.
+/// Returns the words that may follow a command, except files.
 fn words(command: &Command) -> String {
     let mut words = flags(command);
     match command.get_name() {

@@ -1,4 +1,4 @@
-//! Files with secrets that every user of the machine can read.
+//! Finds files with secrets that every user of the machine can read.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -10,7 +10,7 @@ use super::{Finding, Level};
 /// The permission of users who are neither the owner nor in the file's group.
 const READABLE_BY_ALL: u32 = 0o004;
 
-/// Warns of plain passwords, and of private keys, that every user of the machine can read.
+/// Warns of plain passwords and private keys that every user of the machine can read.
 pub(super) fn readable(config: &Config) -> Vec<Finding> {
     let global = &config.global;
     let plain =

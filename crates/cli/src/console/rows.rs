@@ -1,5 +1,5 @@
-//! The pooler's facts in the words of the console's tables. Plain translation: nothing is decided
-//! or counted here.
+//! Translates the pooler's facts into the rows of the console's tables. Nothing is decided or
+//! counted here.
 
 use std::{
     collections::HashMap,
@@ -27,7 +27,7 @@ use proxy::{
 
 use crate::moment::Moment;
 
-/// All there is to show. `facts` are the answers of the workers.
+/// Returns everything that SHOW commands show. `facts` are the answers of the workers.
 pub(super) fn snapshot(
     controller: &Controller,
     facts: proxy::Snapshot,
@@ -76,12 +76,12 @@ pub(super) fn snapshot(
     }
 }
 
-/// A snapshot without pools and connections.
+/// Returns a snapshot without pools and connections.
 pub(super) fn bare_snapshot(controller: &Controller) -> admin::Snapshot {
     snapshot(controller, proxy::Snapshot::default(), Moment::now(controller))
 }
 
-/// The content of the flight recorder.
+/// Returns the content of the flight recorder.
 pub(super) fn recording(content: proxy::Recording, now: Moment) -> Recording {
     let proxy::Recording { now: at, tracks, events, transactions } = content;
     Recording { now: at, wall: now.wall(at), tracks, events, transactions }
@@ -161,7 +161,7 @@ fn pool_row(pool: &PoolInfo, now: Moment) -> PoolRow {
         database: pool.key.database.clone(),
         user: pool.key.user.clone(),
         pool_mode: pool.settings.mode,
-        // At least 1 while somebody waits, since 0 stands for nobody.
+        // At least 1 while a client waits, since 0 means that no client waits.
         oldest_wait: pool.oldest_wait.map_or(0, |since| now.micros.saturating_sub(since).max(1)),
         stats: pool.stats,
     }
@@ -200,8 +200,8 @@ fn client_row(client: &ClientInfo, port: u16, now: Moment) -> ClientRow {
     ClientRow { state, connection }
 }
 
-/// A client whose connection is a cancel request. It has the pool of the server that it is for, or the
-/// number of the peer in place of a database.
+/// Returns a client whose connection is a cancel request. It has the pool of the server that the
+/// request is for, or the number of the peer instead of a database.
 fn request_row(
     client: &ClientInfo,
     cancel: &CancelInfo,
@@ -263,7 +263,7 @@ fn server_row(server: &ServerInfo, keys: &HashMap<PoolId, &PoolKey>, now: Moment
     ServerRow { state: row.state, connection, doing, pin }
 }
 
-/// A connection of the console itself. The names are the console's to fill in.
+/// Returns a connection of the console itself. The console fills in the names.
 pub(super) fn console(
     (fd, serial): (&OwnedFd, u64),
     peer: &Peer,
@@ -306,7 +306,8 @@ fn peer_address(peer: &Peer, port: u16) -> Option<Address> {
     }
 }
 
-/// Our end of a connection of the console; of the others, `proxy` knows it.
+/// Returns the local address of a connection of the console. `proxy` has those of other
+/// connections.
 fn local_address(fd: &OwnedFd, peer: &Peer, port: u16) -> Option<Address> {
     match peer {
         Peer::V4(..) | Peer::V6(_) => {

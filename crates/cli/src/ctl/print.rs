@@ -1,4 +1,4 @@
-//! Results of the console as text: tables as psql prints them, or JSON.
+//! Formats results of the console: as tables like psql, or as JSON.
 
 use std::fmt::Write as _;
 
@@ -47,7 +47,8 @@ fn table(out: &mut String, columns: &[Column], rows: &[Vec<Option<String>>]) {
     let _ = writeln!(out, "({} row{plural})\n", rows.len());
 }
 
-/// Clients choose names that are shown: they must not control the terminal.
+/// Replaces control characters, since clients choose some of the shown names and must not control
+/// the terminal.
 fn shown(value: Option<&str>) -> String {
     value.unwrap_or_default().replace(char::is_control, "?")
 }
@@ -77,7 +78,7 @@ pub(super) fn json(outcomes: &[Outcome]) -> String {
 
 fn member(column: &Column, value: Option<&str>) -> Value {
     let Some(text) = value else { return Value::Null };
-    // Numbers that no JSON number can hold stay text.
+    // Numbers that JSON cannot represent stay text.
     let number = || serde_json::from_str(text).ok().filter(Value::is_number);
     is_number(column).then(number).flatten().unwrap_or_else(|| text.into())
 }

@@ -1,4 +1,4 @@
-//! Where PostgreSQL's programs are.
+//! The paths of PostgreSQL's programs.
 
 use std::{
     cmp::Reverse,
@@ -9,8 +9,8 @@ use std::{
 
 use anyhow::bail;
 
-/// All the demo needs of PostgreSQL. One directory has to hold them all, so that server and client
-/// programs are of one version.
+/// The programs of PostgreSQL that the demo needs. They must be in one directory, so that server
+/// and client programs have the same version.
 const NEEDED: [&str; 4] = ["initdb", "postgres", "psql", "pgbench"];
 const DEBIAN: &str = "/usr/lib/postgresql";
 
@@ -20,7 +20,8 @@ pub(super) struct Binaries {
 }
 
 impl Binaries {
-    /// The first complete directory of: what `pg_config` says, Debian's, newest first, and `PATH`.
+    /// Returns the first complete directory of: the one that `pg_config` prints, Debian's, newest
+    /// first, and `PATH`.
     ///
     /// # Errors
     /// When there is none, with the name of the Debian package to install.
@@ -52,7 +53,7 @@ fn pg_config() -> Option<PathBuf> {
     Some(PathBuf::from(text.trim()))
 }
 
-/// The `bin` of every major version under `root`, the newest first.
+/// Returns the `bin` of every major version under `root`, the newest first.
 fn debian(root: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(root).into_iter().flatten().flatten();
     let mut versions: Vec<_> = entries

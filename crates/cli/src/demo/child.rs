@@ -1,5 +1,5 @@
-//! Running PostgreSQL's programs: free of the caller's libpq settings, and
-//! stopped when the demo is interrupted.
+//! Runs PostgreSQL's programs, without the caller's libpq settings, and ends them when the demo is
+//! interrupted.
 
 use std::{
     env,
@@ -15,10 +15,10 @@ use anyhow::{Context as _, bail};
 use super::terminal::go_on;
 use crate::sys;
 
-/// How often a waiting demo looks whether it may go on.
+/// The interval at which a waiting demo checks whether it may continue.
 pub(super) const TICK: Duration = Duration::from_millis(20);
 
-/// How a program ended, and all it printed.
+/// The exit status of a program, and its whole output.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) status: ExitStatus,
@@ -26,7 +26,7 @@ pub(super) struct Finished {
 }
 
 impl Finished {
-    /// The output of a program that succeeded.
+    /// Returns the output of a program that succeeded.
     ///
     /// # Errors
     /// With the last lines of its output, when it failed.
@@ -38,23 +38,23 @@ impl Finished {
     }
 }
 
-/// The end of a program's output, where its reason for failing is.
+/// Returns the end of a program's output, which has the reason of a failure.
 pub(super) fn last_lines(output: &str) -> String {
     let lines: Vec<&str> = output.lines().collect();
     lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
-/// A command that runs in `directory`.
+/// Returns a command that runs in `directory`.
 pub(super) fn command(program: &Path, directory: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(directory).stdin(Stdio::null()).env("HOME", directory);
     for (name, _) in env::vars_os() {
-        // The caller's PGHOST, PGSERVICE, PGOPTIONS and the like are about another server.
+        // The caller's PGHOST, PGSERVICE, PGOPTIONS and others are meant for another server.
         if name.to_string_lossy().starts_with("PG") {
             command.env_remove(name);
         }
     }
-    // Their output is parsed and shown beside ours.
+    // The programs' output is parsed, and shown beside Weir's.
     command.env("LC_ALL", "C").env_remove("LANGUAGE");
     command
 }
@@ -68,14 +68,14 @@ pub(super) fn run(mut command: Command, input: &str) -> anyhow::Result<Finished>
     command.stdout(writer.try_clone().context("pipe")?).stderr(writer).stdin(Stdio::piped());
     sys::tie_to_us(&mut command, libc::SIGKILL);
     let mut child = start(&mut command)?;
-    // With the command go our ends of the pipe; without that it would never come to its end.
+    // Drops our ends of the pipe with the command; otherwise its end would never be read.
     drop(command);
     let output = thread::spawn(move || {
         let mut output = Vec::new();
         reader.read_to_end(&mut output).map(|_| output)
     });
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends without reading it all says why in its output.
+        // A program that ends without reading its whole input gives the reason in its output.
         let _ = stdin.write_all(input.as_bytes());
     }
     let status = wait(&mut child)?;
@@ -89,8 +89,8 @@ pub(super) fn start(command: &mut Command) -> anyhow::Result<Child> {
     command.spawn().with_context(|| format!("could not start {program}"))
 }
 
-/// Waits for the end of a program that leads a process group of its own; on an interruption all of
-/// the group is killed, so that none of them goes on writing where we are about to clean up.
+/// Waits for the end of a program that leads a process group of its own. On an interruption the
+/// whole group is killed, so that no process writes into the directory that the demo removes.
 fn wait(child: &mut Child) -> anyhow::Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait().context("waiting for a program")? {

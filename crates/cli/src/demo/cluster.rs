@@ -1,4 +1,4 @@
-//! The throw-away PostgreSQL cluster: created, started, and gone with the value.
+//! The throw-away PostgreSQL cluster. It is ended and removed when dropped.
 
 use std::{
     ffi::OsStr,
@@ -25,19 +25,20 @@ use crate::sys;
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// The operating system's limit to a socket's path less `/.s.PGSQL.65535` and the final zero.
+/// The operating system's limit for the path of a socket, minus `/.s.PGSQL.65535` and the
+/// terminating zero.
 const SOCKET_DIRECTORY_BYTES_MAX: usize = 108 - 16;
 const SUPERUSER: &str = "postgres";
-/// Room for the idle servers of a full pool of each mode, for the clients of the lab that come without
-/// a pooler, and for as many processes of theirs that have not quite gone.
+/// The connections of the server: for the idle servers of a full pool of each mode, for the lab's
+/// clients without a pooler, and for as many backends that have not quite ended.
 const CONNECTIONS_MAX: u32 = 200;
 
 /// A running cluster on a port of its own, with a role and a database `demo`. Every login over TCP
-/// needs a password, which changes with every demo. Its Unix socket asks for none, but is in the
-/// scratch directory, where only its owner gets.
+/// needs a password, which changes with every demo. Its Unix socket needs none, but is in the
+/// scratch directory, which only its owner can enter.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    // Declared before `scratch`, since fields are dropped in this order: the server goes first.
+    // Fields are dropped in the order of their declaration: the server must end before `scratch`.
     server: Server,
     binaries: Binaries,
     pub(super) port: u16,
@@ -47,13 +48,13 @@ pub(super) struct Cluster {
     scratch: Scratch,
 }
 
-/// The server process; stopped when dropped.
+/// The server process. It is ended when dropped.
 #[derive(Debug)]
 struct Server(Child);
 
 impl Cluster {
-    /// Creates and starts it, saying so: on a slow disk this takes a while. The server loads
-    /// `library`, if there is one.
+    /// Creates and starts a cluster, with messages, since this takes a while on a slow disk. The
+    /// server loads `library` if there is one.
     ///
     /// # Errors
     /// When a step fails or the demo is interrupted. Nothing stays behind then either.
@@ -82,17 +83,18 @@ impl Cluster {
         self.scratch.path()
     }
 
-    /// Whether the server is still there; it may have been killed.
+    /// Returns whether the server still runs; it may have been killed.
     pub(super) fn is_running(&mut self) -> bool {
         matches!(self.server.0.try_wait(), Ok(None))
     }
 
-    /// Writes a file next to the cluster, readable for nobody else.
+    /// Writes a file next to the cluster that no other user can read.
     pub(super) fn write(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
         self.scratch.write(name, content)
     }
 
-    /// The directory of the server's socket, private enough for sockets that ask no password.
+    /// Returns the directory of the server's socket. It is private, so the socket needs no
+    /// password.
     ///
     /// # Errors
     /// When its path is too long for the operating system.
@@ -103,7 +105,7 @@ impl Cluster {
         }
     }
 
-    /// One of PostgreSQL's client programs, set up to connect as `demo`; `host` may also be the
+    /// Returns one of PostgreSQL's client programs that connects as `demo`. `host` may also be the
     /// directory of a socket.
     pub(super) fn client(&self, program: &str, host: impl AsRef<OsStr>, port: u16) -> Command {
         let mut command = self.command(program);
@@ -112,7 +114,7 @@ impl Cluster {
         command
     }
 
-    /// Runs statements as `demo`, directly on the server; returns their rows unadorned.
+    /// Runs statements as `demo`, directly on the server. Returns their rows as bare text.
     pub(super) fn sql(&self, statements: &str) -> anyhow::Result<String> {
         psql(self.client("psql", LOOPBACK, self.port), statements)
     }
@@ -126,7 +128,7 @@ impl Cluster {
         command.env("PGUSER", SUPERUSER).env("PGPASSWORD", &self.superuser_password);
         command.env("PGDATABASE", "postgres");
         let password = &self.password;
-        // On standard input, since a command line is for all to read.
+        // The password is passed on standard input, since every user can read command lines.
         let statements = format!(
             "CREATE ROLE {DEMO} LOGIN PASSWORD '{password}';\nCREATE DATABASE {DEMO} OWNER {DEMO};\n"
         );
@@ -165,13 +167,13 @@ fn data(scratch: &Scratch) -> PathBuf {
     scratch.path().join("data")
 }
 
-/// Where sockets go; `None` when their paths would be too long.
+/// Returns the folder for sockets; `None` if their paths would be too long.
 fn socket_directory(scratch: &Scratch) -> Option<&Path> {
     let path = scratch.path();
     (path.as_os_str().len() < SOCKET_DIRECTORY_BYTES_MAX).then_some(path)
 }
 
-/// A port nobody listens on at the moment.
+/// Returns a port that is free at the moment.
 fn free_port() -> anyhow::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
     Ok(listener.local_addr().context("no free port")?.port())
@@ -226,7 +228,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// A fast shutdown, then an immediate one, then the kill.
+    /// Tries a fast shutdown, then an immediate one, then kills the process.
     fn drop(&mut self) {
         let pid = i32::try_from(self.0.id()).unwrap_or(i32::MAX);
         for signal in [libc::SIGINT, libc::SIGQUIT] {
@@ -243,7 +245,7 @@ impl Drop for Server {
     }
 }
 
-/// Line 8 of `postmaster.pid` is the server's own word on whether it takes connections.
+/// Returns whether the server accepts connections, by line 8 of `postmaster.pid`.
 fn is_ready(pidfile: &str) -> bool {
     pidfile.lines().nth(7).is_some_and(|status| status.trim() == "ready")
 }

@@ -1,5 +1,5 @@
-//! The lab: pgbench with 20 clients and a new connection for every transaction, straight to
-//! PostgreSQL and through each pool mode. It measures above all what a login costs.
+//! The lab: pgbench with 20 clients and a new connection for every transaction, directly on
+//! PostgreSQL and through each pool mode. It mainly measures the cost of a login.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,16 +20,16 @@ use super::{
 const CLIENTS: u32 = 20;
 /// Transactions of each client in the run that counts server processes.
 const COUNTED_TRANSACTIONS: u32 = 10;
-/// Where each counted transaction leaves the id of the process that ran it.
+/// The tables. Each counted transaction writes the id of the process that ran it into `counted`.
 const TABLES: &str = "\
 CREATE TABLE test_tbl (id serial PRIMARY KEY, name varchar);
 CREATE UNLOGGED TABLE counted (pid int NOT NULL);
 ";
 
-/// A kind of transaction: the one that is timed, and the same one leaving its process id.
+/// A kind of transaction: the timed one, and the same one that also writes its process id.
 struct Script {
     name: &'static str,
-    /// None is pgbench's own select-only script.
+    /// `None` is pgbench's own select-only script.
     timed: Option<&'static str>,
     counted: &'static str,
 }
@@ -53,8 +53,8 @@ INSERT INTO counted SELECT pg_backend_pid() FROM inserted;
     },
 ];
 
-/// Runs all rows for so many seconds each and prints the table. The exit status says whether every
-/// transaction was done and every mode pooled.
+/// Runs all rows for `seconds` each and prints the table. The exit status shows whether every
+/// transaction succeeded and every mode pooled.
 ///
 /// # Errors
 /// When the lab could not be run at all.
@@ -91,7 +91,7 @@ pub(super) fn run(cluster: &Cluster, port: u16, seconds: u32) -> anyhow::Result<
     Ok(conclude(&rows, seconds))
 }
 
-/// A script's files. They are written once; every way runs the very same ones.
+/// The files of a script. They are written once, so that all runs use the same ones.
 struct Files {
     timed: Option<PathBuf>,
     counted: PathBuf,
@@ -122,8 +122,9 @@ fn time(
     Ok(pgbench::parse(&output, status.success()))
 }
 
-/// How many server processes run a given number of transactions, by their own word: each of them
-/// notes `pg_backend_pid()`. A run apart, so that the noting is in nobody's figures.
+/// Returns the number of server processes that run a given number of transactions. Each transaction
+/// writes its `pg_backend_pid()`. It is a separate run, so that writing the ids does not affect the
+/// figures.
 fn count_processes(cluster: &Cluster, mut pgbench: Command, script: &Path) -> anyhow::Result<u64> {
     cluster.sql("TRUNCATE counted;")?;
     pgbench.arg("-f").arg(script).args(["-t", &COUNTED_TRANSACTIONS.to_string()]);

@@ -1,5 +1,5 @@
-//! `weir demo --library`: the server loads the library `weir`, and a client holds a lock that no
-//! text of its own shows.
+//! `weir demo --library`: the server loads the library `weir`, and a client holds a lock that its
+//! own texts do not show.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use crate::sys;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const REASON: &str = "advisory lock";
-/// A trigger takes an advisory lock of the session.
+/// The tables. A trigger takes an advisory lock of the session.
 const TABLE: &str = "\
 CREATE TABLE orders (id int);
 CREATE FUNCTION lock_orders() RETURNS trigger LANGUAGE plpgsql AS
@@ -32,7 +32,7 @@ CREATE TRIGGER lock_orders BEFORE INSERT ON orders
 ";
 const INSERT: &str = "INSERT INTO orders VALUES (1);";
 
-/// Reads the library, which may lie where only root can read.
+/// Reads the library, which may be in a folder that only root can read.
 ///
 /// # Errors
 /// With a hint, when the file cannot be read.
@@ -42,7 +42,7 @@ pub(super) fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     })
 }
 
-/// The client that holds the lock; it goes with the value.
+/// The client that holds the lock. It ends when dropped.
 #[derive(Debug)]
 pub(super) struct Holder {
     child: Child,

@@ -1,4 +1,4 @@
-//! The live demo: how to connect, and a line a second on what the pooler does.
+//! The live demo: how to connect, and one line per second about the pooler.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -24,8 +24,8 @@ use crate::sys;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Shows the pooler at work until it is interrupted, which is how this is meant to end, or shut
-/// down from the console.
+/// Shows the pooler at work until the user interrupts it, as intended, or the console shuts it
+/// down.
 ///
 /// # Errors
 /// When PostgreSQL ends before, or the library does not report.
@@ -78,7 +78,7 @@ fn introduce(cluster: &Cluster, running: &Running) {
     say("\nCtrl-C stops and removes everything.\n");
 }
 
-/// The change between two looks at the counters.
+/// Returns the line about the change between two readings of the counters.
 fn line(before: &PoolFigures, now: &PoolFigures, elapsed: Duration) -> String {
     let counted = now.stats - before.stats;
     let p99 =
@@ -97,7 +97,7 @@ fn line(before: &PoolFigures, now: &PoolFigures, elapsed: Duration) -> String {
     )
 }
 
-/// On a terminal each line takes the place of the one before.
+/// Shows a line. On a terminal it replaces the previous one.
 fn show(line: &str, terminal: bool) {
     if !terminal {
         return say(line);

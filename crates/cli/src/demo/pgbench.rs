@@ -1,22 +1,22 @@
 //! pgbench's report of a run, as numbers.
 
-/// The figures of one run. A figure that pgbench did not print is zero: no tps, none done.
+/// The figures of one run. A figure that pgbench did not print is zero.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Report {
     /// Transactions per second, the time to connect included.
     pub(super) tps: f64,
-    /// Average time to connect, in milliseconds; none from a pgbench before version 14.
+    /// Average time to connect, in milliseconds; `None` with a pgbench before version 14.
     pub(super) connection_ms: Option<f64>,
-    /// Failed transactions, and clients that gave up, whose transaction pgbench does not count.
+    /// Failed transactions, and clients that gave up, whose transactions pgbench does not count.
     pub(super) failed: u64,
 }
 
-/// Reads all that pgbench printed: the complaints of its clients, then its report.
+/// Parses the output of pgbench: the errors of its clients, then its report.
 pub(super) fn parse(output: &str, succeeded: bool) -> Report {
     let mut report = Report::default();
     for line in output.lines() {
         if let Some(rest) = line.strip_prefix("tps = ") {
-            // An old version has a second such line, with the connecting left out.
+            // An old version prints a second such line, which excludes the time to connect.
             if report.tps == 0.0 {
                 report.tps = number(rest);
             }
@@ -34,12 +34,12 @@ pub(super) fn parse(output: &str, succeeded: bool) -> Report {
     report
 }
 
-/// The first complaint in the output, for the reader who wants to know why a row failed.
+/// Returns the first error in the output, which explains why a row has failed.
 pub(super) fn complaint(output: &str) -> Option<&str> {
     output.lines().find(|line| line.contains(" error: ") || line.contains(" fatal: "))
 }
 
-/// The number a text begins with; zero where there is none.
+/// Returns the number at the beginning of a text; zero if there is none.
 fn number(text: &str) -> f64 {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     text[..end].parse().unwrap_or(0.0)

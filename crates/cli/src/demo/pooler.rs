@@ -1,4 +1,4 @@
-//! Weir itself before the demo's cluster, in this very process, with a configuration like anybody's.
+//! Runs Weir in front of the demo's cluster, in this process, with an ordinary configuration.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -14,23 +14,23 @@ use super::{
 use crate::console;
 
 const PORT: u16 = 6432;
-/// How many ports after the usual one are tried when it is taken.
+/// The number of ports to try after the usual one, if that is in use.
 const PORTS_TRIED: u16 = 100;
 
-/// A running pooler; it ends when dropped.
+/// A running pooler. It ends when dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) pooler: Pooler,
     pub(super) port: u16,
 }
 
-/// How clients come in.
+/// The connection method of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WayIn {
-    /// By TCP on the loopback, proving the password of `demo`.
+    /// By TCP on the loopback interface, with the password of `demo`.
     Tcp,
-    /// By a socket in the cluster's private directory, which makes a password needless; so a login
-    /// costs what the pooler makes of it, and not what a client pays to compute its proof.
+    /// By a socket in the cluster's private directory, which needs no password. So a login has only
+    /// the pooler's cost, and not the client's for computing its proof.
     Socket,
 }
 
@@ -68,10 +68,10 @@ pub(super) fn start(cluster: &Cluster, way_in: WayIn) -> anyhow::Result<Running>
     );
     let path = cluster.write("weir.ini", &ini)?;
     let config = Config::load(&path)?;
-    // A log on the terminal would tear the live line.
+    // Log lines on the terminal would interrupt the live line.
     log::init(false, 0);
     log::configure(&config.global)?;
-    // Ctrl-C is ours to obey: there is more to end than the pooler.
+    // The demo handles Ctrl-C itself, since it must end the server as well.
     let options = StartOptions {
         config_path: Some(path),
         signals: false,

@@ -1,4 +1,4 @@
-//! The temporary directory that holds all of a demo, removed when the value is dropped.
+//! The temporary directory with all files of a demo. It is removed when dropped.
 
 use std::{
     env, fs,
@@ -16,7 +16,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a directory nobody else can look into.
+    /// Creates a directory that no other user can enter.
     pub(super) fn create() -> anyhow::Result<Self> {
         let path = env::temp_dir().join(format!("weir-demo-{}", &secret::random()?[..8]));
         fs::DirBuilder::new()
@@ -30,7 +30,7 @@ impl Scratch {
         &self.path
     }
 
-    /// Writes a file into the directory, whose mode keeps everybody else from it.
+    /// Writes a file into the directory, which other users cannot enter.
     pub(super) fn write(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
         let path = self.path.join(name);
         fs::write(&path, content).with_context(|| format!("could not write {}", path.display()))?;

@@ -1,10 +1,11 @@
-//! Passwords for the length of a demo.
+//! Passwords for the duration of a demo.
 
 use std::{fmt::Write as _, fs::File, io::Read as _};
 
 use anyhow::Context as _;
 
-/// 128 bits from the kernel, as 32 hexadecimal digits: safe in a URL, in SQL and in a file.
+/// Returns 128 bits from the kernel, as 32 hexadecimal digits. They are safe in a URL, in SQL and
+/// in a file.
 pub(super) fn random() -> anyhow::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")

@@ -1,4 +1,4 @@
-//! The lab's result: one table to read, and the verdict for a script.
+//! The lab's result: one table to read, and the verdict for the exit status.
 
 use std::fmt::Write as _;
 
@@ -11,17 +11,17 @@ pub(super) struct Row {
     /// The pool mode, or [`DIRECT`].
     pub(super) through: &'static str,
     pub(super) report: Report,
-    /// How many server processes ran its transactions.
+    /// The number of server processes that ran its transactions.
     pub(super) processes: u64,
 }
 
-/// The rows the others of the same script are compared with.
+/// The value of `through` in the rows that the others of the same script are compared with.
 pub(super) const DIRECT: &str = "direct";
 
 const HEADS: [&str; 7] =
     ["script", "through", "tps", "connect ms", "ratio", "server processes", "failed"];
 
-/// The rows with their heads, numbers to the right.
+/// Returns the rows with their heads, with right-aligned numbers.
 pub(super) fn render(rows: &[Row]) -> String {
     let mut lines = vec![HEADS.map(str::to_owned)];
     lines.extend(rows.iter().map(|row| cells(row, rows)));
@@ -70,7 +70,7 @@ fn direct<'a>(row: &Row, rows: &'a [Row]) -> Option<&'a Row> {
     rows.iter().find(|other| other.script == row.script && other.through == DIRECT)
 }
 
-/// The faults in the rows; none, when pooling works.
+/// Returns the faults in the rows; none if pooling works.
 pub(super) fn objections(rows: &[Row]) -> Vec<String> {
     let mut objections = Vec::new();
     for row in rows {

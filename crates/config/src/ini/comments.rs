@@ -17,9 +17,9 @@ pub struct Comments {
     /// The lines about the whole file, in TOML's form. An empty one is an empty line.
     pub(crate) first: Vec<String>,
     pub(crate) items: Vec<Item>,
-    /// Those behind the last key.
+    /// Comments after the last key.
     pub(crate) last: Vec<String>,
-    /// `FILE:LINE: what is left out`.
+    /// `FILE:LINE: TEXT` for each line that is left out.
     pub dropped: Vec<String>,
 }
 

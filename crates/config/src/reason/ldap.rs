@@ -7,7 +7,7 @@ pub enum LdapError {
     /// The name is not repeated: it may be half of a password.
     #[error("an LDAP option has no value")]
     NoValue,
-    /// The same.
+    /// The key is not repeated: it may be half of a password.
     #[error("invalid LDAP key parameter")]
     Key,
     #[error("a quote is not closed")]

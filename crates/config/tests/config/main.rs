@@ -21,7 +21,7 @@ use std::path::Path;
 
 use config::Config;
 
-/// For texts without includes.
+/// Fails to include a file, for texts without includes.
 fn no_file(path: &Path) -> io::Result<String> {
     Err(io::Error::new(io::ErrorKind::NotFound, format!("no {}", path.display())))
 }

@@ -39,8 +39,8 @@ pub const OPENINGS_MAX: u32 = 64;
 /// host does not answer, and must not delay other pools.
 pub const STANDSTILL_MAX: Micros = 200_000;
 
-/// How long room in one limit is held for a pool that starves for another one. Afterwards other
-/// pools can use it.
+/// The time for which room in one limit is held for a pool that starves for another one. Afterwards
+/// other pools can use it.
 pub const HOLD_MAX: Micros = 3 * TURN;
 
 /// The limits on a pool's servers beyond the pool's size; 0 is no limit.
@@ -65,7 +65,7 @@ pub enum Scope {
     Process,
 }
 
-/// In the order in which PgBouncer checks them.
+/// The limits in the order in which PgBouncer checks them.
 const SCOPES: [Scope; 3] = [Scope::Database, Scope::User, Scope::Process];
 
 impl Scope {
@@ -147,7 +147,7 @@ pub struct ClientCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     servers: u32,
-    /// How many of these servers are listeners.
+    /// The number of listeners among these servers.
     listeners: u32,
     clients: u32,
 }
@@ -181,7 +181,7 @@ pub struct Limits {
     all: Tally,
     databases: Tallies,
     users: Tallies,
-    /// In the order in which they began to starve; each pool at most once.
+    /// Starving pools in the order in which they began to starve; each pool at most once.
     starving: VecDeque<Starving>,
     held: Vec<Held>,
     /// Servers that are being opened.

@@ -30,9 +30,9 @@ mod listener;
 mod opening;
 mod parked;
 
-/// How much longer another worker's first client must have waited before it gets a server of this
-/// worker. A wake-up across cores costs as much as a whole transaction, so clients of different
-/// workers are served in order only beyond this time.
+/// The lead in waiting time by which another worker's first client gets a server of this worker. A
+/// wake-up across cores costs as much as a whole transaction, so clients of different workers are
+/// served in order only beyond this time.
 pub const CROSS_WORKER_PATIENCE: Micros = 2_000;
 
 /// Maximal number of servers that one pool opens at the same time. PostgreSQL forks for each of
@@ -72,7 +72,7 @@ pub enum Grant<T> {
     Closed(CloseReason<'static>),
 }
 
-/// Where a free server goes.
+/// The destination of a free server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// To the first client in this worker's queue.
@@ -172,7 +172,7 @@ pub struct Pool<T> {
     wanted: u64,
     /// When a server was last closed for its age.
     aged_out_at: Micros,
-    /// By home.
+    /// Parked servers by their home.
     idle: Vec<Idle<T>>,
     /// Parked servers that may not be used any more.
     condemned: Vec<Vec<(Parked<T>, CloseReason<'static>)>>,

@@ -11,8 +11,7 @@ use foldhash::fast::RandomState;
 
 use crate::ids::{Identity, Micros, PoolId};
 
-/// How far a pool must be behind, in time with one server, before a busy pool gives a server up for
-/// it.
+/// The debt of a pool, in time with one server, from which on a busy pool gives up a server for it.
 pub const TURN: Micros = 100_000;
 /// The most that a pool can be behind, however long it had to wait.
 const DEBT_MAX: Micros = 10 * TURN;
@@ -25,7 +24,7 @@ struct Share {
     identity: Arc<Identity>,
     weight: u32,
     seats: u32,
-    /// In [`PARTS`] of microseconds with a server, divided by the weight.
+    /// The time with a server in [`PARTS`] of microseconds, divided by the weight.
     service: u128,
 }
 

@@ -15,9 +15,9 @@ use crate::ids::Micros;
 use crate::relay::requests::call_of;
 use crate::shell::{Exchange, Io};
 
-/// How long a client waits before its bytes are examined, in microseconds.
+/// The time that a client waits before its bytes are examined, in microseconds.
 const LOOK_AFTER: Micros = 100_000;
-/// How much is examined, in bytes: such a call is short.
+/// The number of bytes that are examined: such a call is short.
 const LOOKED_LEN_MAX: usize = 1_024;
 
 impl<X: Exchange> Engine<X> {

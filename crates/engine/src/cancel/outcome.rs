@@ -14,7 +14,7 @@ pub(crate) struct Cancel {
     pub again_at: Option<Micros>,
 }
 
-/// Where a request goes.
+/// The destination of a cancel request.
 #[derive(Debug)]
 pub(crate) enum To {
     /// To the server in this slot, if its serial number still is the same.
@@ -31,7 +31,7 @@ impl Cancel {
     }
 }
 
-/// How forwarding a cancel request ended.
+/// The result of forwarding a cancel request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelEnd {
     /// The other side has read it and closed the connection.

@@ -37,7 +37,7 @@ pub enum Step {
     Ask(Owner),
     /// The outcome from the other client's worker.
     Act,
-    /// Nothing: the call can be answered.
+    /// The call can be answered, and nothing more is awaited.
     Decided(Verdict),
 }
 

@@ -58,7 +58,7 @@ impl PoolView {
         self.durations.transaction.record(taken);
     }
 
-    /// A server is logged in, which has `taken` so long since its socket was opened.
+    /// Counts a login to a server. `taken` is the time since its socket was opened.
     pub(crate) fn server_opened(&mut self, taken: Micros) {
         self.durations.connect_time += taken;
         self.durations.connect.record(taken);

@@ -16,7 +16,7 @@ use crate::shell::{Exchange, Io};
 pub(crate) enum Work {
     /// Read the messages that the client has sent ahead, now that it has a server.
     Requests(ClientId),
-    /// The same, for a client whose last request is answered and that has no server now.
+    /// Read the messages of a client whose last request is answered and that has no server now.
     Route(ClientId),
     /// Give the server to the client that has waited for it.
     Join(Joining),
@@ -28,7 +28,7 @@ pub(crate) enum Work {
     TakeBack { server: ServerId, serial: u64, left: Left },
     /// Open a server whose place in the pool is reserved.
     Open(PoolId),
-    /// The same; the seat is taken, too.
+    /// Open a server whose place in the pool is reserved and whose seat is taken.
     Connect(PoolId),
 }
 

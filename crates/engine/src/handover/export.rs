@@ -33,7 +33,7 @@ use crate::vars::{TrackedNames, Vars, Welcome};
 #[derive(Debug, Default)]
 pub struct Exported {
     pub clients: Vec<ExportedClient>,
-    /// By pool and serial number.
+    /// Parked servers by pool and serial number.
     pub parked: Vec<(PoolId, u64)>,
 }
 

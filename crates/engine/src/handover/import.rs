@@ -41,7 +41,7 @@ pub struct ImportTables {
     welcomes: Vec<Arc<Welcome>>,
     /// Equal values are shared.
     known: HashSet<Values>,
-    /// For each slot of the other process, the slot here.
+    /// The slot here for each slot of the other process.
     slots: Vec<Option<usize>>,
     /// Does this process track parameters that the other one did not? Then their values on its
     /// servers are unknown.

@@ -57,7 +57,7 @@ pub struct HandoverState {
     pub statements: Numbering,
     /// The number of connections so far; later ones have higher numbers.
     pub connections: u64,
-    /// By their numbers; None where a number is unused.
+    /// The pools by their numbers; None where a number is unused.
     pub pools: Vec<Option<PoolRecord>>,
     pub disabled: Vec<String>,
     pub worker_records: Vec<WorkerRecords>,
@@ -66,7 +66,7 @@ pub struct HandoverState {
 /// Values of parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VarsRecord {
-    /// In the order of [`HandoverState::names`].
+    /// Values in the order of [`HandoverState::names`].
     pub tracked: Vec<Option<Vec<u8>>>,
     /// Names and values.
     pub carried: Vec<(Vec<u8>, Vec<u8>)>,
@@ -75,7 +75,7 @@ pub struct VarsRecord {
     pub channels: Vec<Vec<u8>>,
 }
 
-/// How far a process has numbered statements.
+/// The progress of a process in numbering statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Numbering {
     pub last_id: u64,
@@ -100,7 +100,7 @@ pub struct PoolRecord {
     pub database: String,
     pub user: String,
     pub place: Place,
-    /// How its servers connect (see `PoolSettings::destination`).
+    /// The connection parameters of its servers (see `PoolSettings::destination`).
     pub destination: String,
     /// The configuration's word for its mode.
     pub mode: String,
@@ -332,7 +332,7 @@ impl StatementRecord {
 #[error("malformed state: {0}")]
 pub struct Malformed(String);
 
-/// How many servers of a pool the clients of another process use.
+/// The number of servers of a pool that the clients of another process use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageRecord {
     pub database: String,

@@ -24,9 +24,10 @@ pub enum CloseReason<'a> {
     Evicted,
     /// The server is idle, and its pool gets new servers or its address has changed.
     Obsolete,
-    /// The same, for a server that was in use.
+    /// The server was in use, and its pool gets new servers or its address has changed.
     CloseNeeded,
-    /// The same, for a server that is at rest within a session, or that replicates.
+    /// The server is at rest within a session or replicates, and its pool gets new servers or its
+    /// address has changed.
     ConfigurationChanged,
     /// A login or a listener of an earlier epoch: the connect string has changed, or the operator
     /// ran RECONNECT.

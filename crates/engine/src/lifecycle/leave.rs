@@ -26,7 +26,7 @@ use crate::shell::{Event, Exchange, Io, Mail, Weight};
 /// Told to a client that is refused for a reason that only the log contains.
 pub(crate) const CONFIG_ERROR: &str = "bouncer config error";
 
-/// How a client goes.
+/// The way in which a client leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving<'a> {
     /// The client sent Terminate.
@@ -89,7 +89,7 @@ impl<X: Exchange> Engine<X> {
         self.disconnect_with(id, &why.into(), None, io);
     }
 
-    /// The same, with a DETAIL if the client gets such fields.
+    /// Disconnects a client with an error, and with a DETAIL if the client gets such fields.
     pub(crate) fn disconnect_with(
         &mut self,
         id: ClientId,
@@ -477,7 +477,7 @@ impl<X: Exchange> Engine<X> {
             false => ServerFailure::Connect,
         });
         self.opening_ended();
-        // PostgreSQL is starting up or shutting down (57P03): that is no verdict on anybody.
+        // PostgreSQL is starting up or shutting down (57P03), so this says nothing about the user.
         let refused =
             refusal.as_ref().is_some_and(|error| error.sqlstate() != CANNOT_CONNECT_NOW.as_bytes());
         let cause = refusal.as_ref().map_or(reason.text().into(), ErrorFields::message);

@@ -14,9 +14,10 @@ pub enum Preparation {
     Check,
     /// The server accepts the client's values of parameters.
     Apply,
-    /// The same, but this request of the client's was sent in the same write.
+    /// The server accepts the client's values, and gets this request of the client in the same
+    /// write.
     Ahead(Vec<u8>),
-    /// The same in the other order, after the server refused the usual one.
+    /// The server accepts the values in the other order, after it refused the usual one.
     Reapply,
     /// The server prepares the statements that the client has prepared by SQL.
     Statements,

@@ -139,7 +139,7 @@ impl LoginStep {
 pub enum Checking {
     /// The name of the client's operating system user. The map says which users it may be.
     Peer(Option<Arc<IdentMap>>),
-    /// Whether the password is right.
+    /// Checks whether the password is right.
     Password { judge: Judge, password: Password },
 }
 
@@ -359,7 +359,7 @@ impl Credentials {
     }
 }
 
-/// How a client has to authenticate.
+/// The authentication method of a client.
 #[derive(Clone, Debug)]
 pub enum Method {
     Any,
@@ -429,7 +429,7 @@ pub enum Challenge {
     /// None: the client is authenticated.
     None,
     Cleartext,
-    /// The same, and an external service checks the password.
+    /// The password in clear text, which an external service checks.
     Judged(Judge),
     Md5,
     Scram,

@@ -66,7 +66,7 @@ impl Guesses {
     }
 }
 
-/// Where guesses come from: an IPv4 address, an IPv6 network, or a unix socket. Of an IPv6 address
+/// The source of guesses: an IPv4 address, an IPv6 network, or a unix socket. Of an IPv6 address
 /// only the first half counts, because one host may use all addresses of its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {

@@ -11,8 +11,8 @@ use crate::login::guesses::Origin;
 use crate::own_error::{Cause, OwnError};
 use crate::shell::{Exchange, Io, Mail};
 
-/// How long a client may delay its first packet or its proof, before it may be disconnected for
-/// others.
+/// The time that a client may delay its first packet or its proof, before it may be disconnected
+/// for others.
 pub const LOGIN_GRACE: Micros = 1_000_000;
 const CROWDED_OUT: &str = "too many clients are logging in (max_client_logins)";
 const OUTWAITED: &str = "login is too slow, and other clients wait for a place";

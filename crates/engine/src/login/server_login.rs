@@ -61,7 +61,7 @@ pub struct ServerLogin {
     pub key: Key,
 }
 
-/// How far a login to PostgreSQL has come.
+/// The progress of a login to PostgreSQL.
 #[derive(Debug, Default)]
 pub enum LoginStage {
     #[default]

@@ -72,7 +72,7 @@ struct Listened {
     /// The connection listens to the channel, and no UNLISTEN was sent.
     is_there: bool,
     told: BTreeSet<Subscriber>,
-    /// How many requests wait for the channel or for their mark.
+    /// The number of requests that wait for the channel or for their mark.
     awaited: usize,
 }
 

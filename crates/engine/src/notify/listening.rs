@@ -29,7 +29,8 @@ pub(crate) const ECHOES_LEN_MAX: usize = 4 << 20;
 /// listener. Notifications beyond it are sent twice, so the work for each is bounded.
 const KEPT_COMPARED_MAX: usize = 1_024;
 
-/// With more channels, a client listens on each server that it gets, instead of the listener.
+/// The maximum number of channels of the listener for one client. With more, the client listens on
+/// each server that it gets.
 pub(crate) const CHANNELS_MAX: usize = 64;
 
 #[derive(Debug)]

@@ -21,13 +21,13 @@ use crate::shell::Exchange;
 /// The durations of one pool, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Durations {
-    /// From a request for a server to its assignment; their sum is `Stats::wait_time`.
+    /// Times from a request for a server to its assignment. Their sum is `Stats::wait_time`.
     pub wait: Histogram,
     /// Their sum is `Stats::query_time`.
     pub query: Histogram,
     /// Their sum is `Stats::transaction_time`.
     pub transaction: Histogram,
-    /// From the socket of a server to its being logged in.
+    /// Times from opening the socket of a server to the end of its login.
     pub connect: Histogram,
     /// The sum of `connect`, in microseconds.
     pub connect_time: u64,
@@ -43,7 +43,7 @@ impl AddAssign<&Self> for Durations {
     }
 }
 
-/// How many clients are in each state.
+/// The number of clients in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientCounts {
     pub login: u64,
@@ -86,7 +86,7 @@ impl AddAssign for ClientCounts {
     }
 }
 
-/// How many servers are in each state.
+/// The number of servers in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCounts {
     pub login: u64,
@@ -96,7 +96,7 @@ pub struct ServerCounts {
     pub active: u64,
     pub being_canceled: u64,
     pub listening: u64,
-    /// Of all these: those that a client keeps between its transactions (auto mode).
+    /// Servers among all these that a client keeps between its transactions (auto mode).
     pub pinned: u64,
 }
 

@@ -7,10 +7,10 @@ use std::ops::{AddAssign, Range};
 
 /// The bounds that are told, in powers of two of microseconds: from 64 µs to 33.6 s.
 const BOUNDS: Range<usize> = 6..26;
-/// As many as there are binary logarithms of a number, so that an index needs no check.
+/// The number of binary logarithms of a number, so that an index needs no check.
 const PLACES: usize = u64::BITS as usize;
 
-/// How many durations there were, by their binary logarithms. They are whole microseconds, rounded
+/// The number of durations by their binary logarithms. Durations are whole microseconds, rounded
 /// down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Histogram([u64; PLACES]);
@@ -21,7 +21,7 @@ impl Histogram {
         self.record_all(micros, 1);
     }
 
-    /// As many that have taken equally long.
+    /// Records `count` durations of the same length.
     #[inline]
     pub fn record_all(&mut self, micros: u64, count: u64) {
         self.0[(micros | 1).ilog2() as usize] += count;
@@ -39,7 +39,7 @@ impl Histogram {
         let mut before = 0;
         for (at, count) in self.0.iter().enumerate() {
             if before + count >= rank {
-                // Those below 2 are in the first place.
+                // Durations below 2 are in the first place.
                 let low = if at == 0 { 0 } else { 1_u64 << at };
                 let width = u128::from(if at == 0 { 2 } else { low });
                 let part = width * u128::from(rank - before) / u128::from(*count);

@@ -11,9 +11,10 @@ const ENTRIES_MAX: usize = 512;
 const HOUR: Micros = 3_600_000_000;
 /// Equal errors within this time are one entry.
 const ERRORS_MERGED: Micros = 10_000_000;
-/// The same for pins, which are no accident: some clients are pinned in each of their transactions.
+/// Equal pins within this time are one entry. They are no accident: some clients are pinned in each
+/// of their transactions.
 const PINS_MERGED: Micros = 60_000_000;
-/// Of so many last entries, an equal one is looked for.
+/// The number of last entries among which an equal one is searched for.
 const LOOKED_AT: usize = 64;
 const TEXT_LEN_MAX: usize = 200;
 /// As `NAMEDATALEN` of PostgreSQL.

@@ -23,11 +23,11 @@ pub struct Sample<'a> {
     pub database: &'a str,
     pub user: &'a str,
     pub waiting: u32,
-    /// How long the first client in the queue has waited.
+    /// The wait of the first client in the queue.
     pub maxwait: Micros,
     pub idle: u32,
     pub opening: u32,
-    /// Of all workers. Its counters count from the start.
+    /// The pulse of all workers. Its counters count from the start.
     pub pulse: Pulse,
     /// Errors in this second.
     pub errors: u32,
@@ -85,7 +85,7 @@ fn narrow(number: u64) -> u32 {
 /// The hour of one pool, or of all that have no track.
 #[derive(Clone, Debug)]
 pub struct Track {
-    /// None for all pools without a track.
+    /// The pool; None for the track of all pools without their own.
     pub pool: Option<PoolId>,
     pub database: Arc<str>,
     pub user: Arc<str>,

@@ -91,7 +91,7 @@ pub enum ServerState {
     Login,
     /// Parked.
     Idle,
-    /// Parked for so long that it is checked before its next use.
+    /// Parked for long enough to be checked before its next use.
     Used,
     /// Answering Weir's own query (a check, a reset, settings).
     Tested,

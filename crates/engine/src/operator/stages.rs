@@ -39,11 +39,11 @@ struct StageTimes {
     query_at: Micros,
     /// When the present query began, until it is answered; 0 = none is running.
     asked_at: Micros,
-    /// With queries running.
+    /// The time with queries running.
     busy: Micros,
     /// The longest time from the beginning of a query to the next one.
     longest: Micros,
-    /// Of that query's text; 0 = unknown, or it was fast.
+    /// The fingerprint of that query's text; 0 = unknown, or the query was fast.
     fingerprint: u64,
 }
 
@@ -132,7 +132,7 @@ impl Stages {
         now: Micros,
     ) -> Transaction {
         self.end_query(client, now);
-        // Of a client that leaves in the middle of a query.
+        // The client may have left in the middle of a query.
         let _ = self.answer(now);
         let times = &self.times;
         let since = |at: Micros| micros(at.saturating_sub(queued_at));

@@ -6,7 +6,7 @@ use std::ops::{AddAssign, Sub};
 /// [`crate::operator::averages::Averages`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// How often a server was given to a client.
+    /// The number of times that a server was given to a client.
     pub assignments: u64,
     pub transactions: u64,
     /// Bursts of messages from an idle client, not statements: a pipeline counts once.

@@ -41,7 +41,8 @@ pub struct Transaction {
     pub is_complete: bool,
     /// The client's `application_name`, cut.
     pub name: Name,
-    /// Of the query that took longest, with the client's pause behind it; 0 = unknown.
+    /// The fingerprint of the query that took longest, including the client's pause after it; 0 =
+    /// unknown.
     pub fingerprint: u64,
 }
 

@@ -26,7 +26,7 @@ pub enum Activity {
     /// A request is under way.
     Active,
     IdleInTransaction,
-    /// The same, and the transaction has failed.
+    /// The client is idle in a failed transaction.
     IdleInFailedTransaction,
     /// The client keeps the server without a transaction.
     Idle,

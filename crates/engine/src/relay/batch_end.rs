@@ -1,4 +1,4 @@
-//! Whether a failed batch is complete.
+//! The completeness of a failed batch.
 
 /// The end of a batch that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::relay::prepared::{SERVER_NAME_PREFIX, Statement};
 
 #[derive(Debug, Default)]
 pub struct Interner {
-    /// By hash. Statements with equal hashes are in one list.
+    /// Statements by hash. Statements with equal hashes are in one list.
     known: HashMap<u64, Vec<Weak<Statement>>, RandomState>,
     hasher: RandomState,
     next_id: u64,
@@ -113,9 +113,9 @@ impl Interner {
         self.next_id = last_id;
     }
 
-    /// The other process, which continued from `base` as this one did, has seen so many schema
-    /// changes. If either process has seen one, the order of changes and statements is unknown, so
-    /// equal texts are new statements.
+    /// Adopts the schema changes that the other process, which continued from `base` as this one
+    /// did, has seen. If either process has seen one, the order of changes and statements is
+    /// unknown, so equal texts are new statements.
     pub fn join_schema(&mut self, base: u64, theirs: u64) {
         if self.schema != base || theirs != base {
             self.schema = self.schema.max(theirs) + 1;

@@ -43,13 +43,13 @@ mod part;
 mod ready_count;
 mod settled;
 
-/// With so many replies owed, Weir stops reading from the client until half of them have arrived,
-/// and makes up no more replies. PostgreSQL buffers 8 KiB of replies, more than 1,600, before it
-/// sends any. So Weir also sends it a Flush.
+/// With this number of owed replies, Weir stops reading from the client until half of them have
+/// arrived, and makes up no more replies. PostgreSQL buffers 8 KiB of replies, more than 1,600,
+/// before it sends any. So Weir also sends it a Flush.
 pub const OWED_MAX: usize = 4_096;
-/// The same limit for the bytes that are kept to undo messages.
+/// The limit of the bytes that are kept to undo messages.
 pub const OWED_BYTES_MAX: usize = 256 * 1024;
-/// The queue keeps room for so many entries from one request to the next.
+/// The number of entries for which the queue keeps room from one request to the next.
 const OWED_KEPT_MAX: usize = 256;
 const BEHIND_FRONT: usize = 1;
 

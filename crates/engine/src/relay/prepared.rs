@@ -64,7 +64,7 @@ pub struct ClientStatements {
     /// Names that the client has closed, with the Close's serial number, if that may not be
     /// answered yet.
     closed: HashMap<Arc<[u8]>, u64, RandomState>,
-    /// The same, in the order of the messages.
+    /// The closed names with their serial numbers, in the order of the messages.
     closes: VecDeque<(u64, Arc<[u8]>)>,
     /// The row description that the client was last told for each statement, by the statement's
     /// number.
@@ -473,7 +473,7 @@ mod tests {
         assert_ne!(shape, Shape::of_rows(&rows(&[("a", 20, 0), ("b", 25, 0)])));
         assert_ne!(shape, Shape::of_rows(&rows(&[("a", 23, 0), ("c", 25, 0)])));
         assert_ne!(shape, Shape::of_rows(&rows(&[("a", 23, 0)])));
-        // The same letter in UTF-8 and in LATIN1.
+        // The name is the same letter in UTF-8 and in LATIN1.
         let letters = |name| Shape::of_rows(&rows(&[(name, 23, 0)]));
         assert_eq!(letters("\u{e9}"), letters("\u{c3}\u{a9}"));
     }

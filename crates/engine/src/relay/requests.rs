@@ -71,9 +71,9 @@ enum Stop {
 /// An input that was handled.
 struct Ran {
     stop: Stop,
-    /// How many of its bytes.
+    /// The number of bytes that were handled.
     used: usize,
-    /// Where the request begins that was kept, if it begins in this input.
+    /// The beginning of the request that was kept, if it is in this input.
     begun_at: Option<usize>,
     /// Have the messages gone out with a preface?
     prefaced: bool,
@@ -355,8 +355,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
     }
 
-    /// So many replies are owed that the client must wait. False if it need not wait: Weir could
-    /// answer everything itself, or the server waits for the client.
+    /// Returns whether the client must wait because of the number of owed replies. False if it need
+    /// not wait: Weir could answer everything itself, or the server waits for the client.
     #[cold]
     fn awaits_half(&mut self) -> bool {
         let ledger = &self.server.ledger;

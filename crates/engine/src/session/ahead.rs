@@ -10,8 +10,8 @@ use crate::session::state_report::StateReport;
 /// The startup parameter with the key.
 pub(crate) const KEY: &str = "weir.key";
 const KEY_LEN: usize = 32;
-/// So much of the key is in the mark of a text. The rest stays unknown to other sessions, which can
-/// read texts in pg_stat_activity.
+/// The length of the part of the key that is in the mark of a text. The rest stays unknown to other
+/// sessions, which can read texts in pg_stat_activity.
 const MARK_LEN: usize = 16;
 
 /// A secret that Weir shares with one server.

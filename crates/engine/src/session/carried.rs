@@ -18,8 +18,8 @@ pub struct Setting {
     pub value: Box<[u8]>,
 }
 
-/// Whether a client's settings are applied before or after the switch to the client's role. Some
-/// settings may be set by a superuser only, so one order may fail where the other succeeds.
+/// The order of a client's settings and the switch to the client's role. Some settings may be set
+/// by a superuser only, so one order may fail where the other succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Switch to the client's role first, then apply the other settings.
@@ -177,7 +177,8 @@ impl Carried {
         Self::new(names.map(|name| Setting { name, value: Box::default() }).collect())
     }
 
-    /// The same names with a value that equals no other: PostgreSQL's texts contain no zero byte.
+    /// Returns the same names with a value that equals no other: PostgreSQL's texts contain no zero
+    /// byte.
     pub fn of_unknown_values(&self) -> Self {
         let all = self.all().iter();
         let unknown = |one: &Setting| Setting { name: one.name.clone(), value: [0].into() };

@@ -16,7 +16,7 @@ pub struct Resets {
 }
 
 impl Resets {
-    /// That text is run; empty if it is not known.
+    /// Notes that the text is run. It is empty if it is not known.
     pub fn note(&mut self, text: &[u8]) {
         self.all |= text.is_empty() || text.len() + self.texts.len() >= LEN_MAX;
         if self.all {

@@ -1,6 +1,6 @@
-//! Which texts draw numbers from sequences (INSERT, `nextval`), and whether the client then asks
-//! for the number (`currval`, `lastval`) (`pool_mode = auto`). A text is represented by a digest of
-//! its table or function.
+//! Records the texts that draw numbers from sequences (INSERT, `nextval`), and whether the client
+//! then asks for the number (`currval`, `lastval`) (`pool_mode = auto`). A text is represented by a
+//! digest of its table or function.
 //!
 //! After a *watched* text the client keeps its server for a few transactions, so that the question
 //! finds the number. Drivers often run other statements in between: they deallocate a statement, or
@@ -13,16 +13,17 @@ use foldhash::fast::RandomState;
 
 use crate::ids::Micros;
 
-/// After so many transactions in a row without a question, the text is no longer watched.
+/// The number of transactions in a row without a question after which the text is no longer
+/// watched.
 const UNASKED_MAX: u8 = 8;
-/// So many other transactions may come between the draw and the question. DBD::Pg has three: it
-/// prepares and executes a query for the sequence's name, and prepares the question.
+/// The maximum number of other transactions between the draw and the question. DBD::Pg has three:
+/// it prepares and executes a query for the sequence's name, and prepares the question.
 const BETWEEN_MAX: u8 = 4;
 /// Limit of remembered texts. When it is reached, Weir forgets them and watches all texts again.
 const TEXTS_MAX: usize = 4_096;
-/// How long a client keeps a server that others wait for, between two transactions.
+/// The time that a client keeps a server that others wait for, between two transactions.
 const PATIENCE: Micros = 200_000;
-/// The same after a text that a question is known to follow.
+/// The time that a client keeps such a server after a text that a question is known to follow.
 const PATIENCE_IF_ASKED: Micros = 1_000_000;
 /// Weir restarts watching all texts at most once in this time.
 const RENEWAL: Micros = 60_000_000;
@@ -70,7 +71,8 @@ impl SequenceHabits {
         }
     }
 
-    /// How long the client that has drawn these numbers keeps a server that others wait for.
+    /// Returns the time that the client that has drawn these numbers keeps a server that others
+    /// wait for.
     pub(crate) fn patience(&self, drawn: &DrawnNumbers) -> Micros {
         let is_asked = |text| self.habits.get(text).is_some_and(|habit| habit.is_asked);
         if drawn.texts.iter().any(is_asked) { PATIENCE_IF_ASKED } else { PATIENCE }

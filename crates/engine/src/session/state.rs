@@ -135,8 +135,8 @@ pub struct Traces {
     pub outcome: Outcome,
 }
 
-/// Which texts have really run, as far as PostgreSQL's answers show. A function has left nothing if
-/// it was not called, or if its transaction was rolled back.
+/// The texts' effects, as far as PostgreSQL's answers show. A function has left nothing if it was
+/// not called, or if its transaction was rolled back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The texts were executed, and not only prepared.

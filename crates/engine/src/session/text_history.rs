@@ -18,8 +18,8 @@ pub(crate) const CANDIDATES_MAX: usize = 256;
 /// Limit of sets of functions. When it is reached, all are learnt again. If more than that have
 /// left something, no function is trusted any more.
 const FUNCTIONS_MAX: usize = 4_096;
-/// Functions are trusted after so many transactions that left nothing, because a function may leave
-/// something in some calls only.
+/// The number of transactions without effects after which functions are trusted. One is not enough,
+/// because a function may leave something in some calls only.
 const WATCHED_TIMES: u8 = 8;
 /// After this time, trusted functions are probed once again: another client that does not use Weir
 /// may have replaced them.
@@ -38,7 +38,7 @@ pub struct Called {
 /// Experience with the functions of one text.
 #[derive(Debug)]
 enum Standing {
-    /// So many transactions with them have left nothing.
+    /// The number of transactions with them that have left nothing.
     Watched { times: u8 },
     /// Until then Weir assumes that they leave nothing.
     Trusted { until: Micros },

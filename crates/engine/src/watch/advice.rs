@@ -45,7 +45,7 @@ impl Effect {
 /// Why a client would be pinned, or what would be carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// One of auto mode's.
+    /// A reason for a pin in auto mode.
     Pin(Effect, Pins),
     /// It calls a function that is not PostgreSQL's own, or runs a block of code.
     UnknownFunction,
@@ -78,7 +78,7 @@ impl Reason {
         }
     }
 
-    /// In words, as SHOW PINS has them.
+    /// Returns the words of SHOW PINS.
     pub fn words(self) -> &'static str {
         match self {
             Self::Pin(_, pins) => pins.words().next().unwrap_or_default(),
@@ -120,11 +120,11 @@ impl Reason {
 #[derive(Clone, Copy, Debug, Default)]
 struct Client {
     pool: Option<PoolId>,
-    /// In a transaction.
+    /// True if the client is in a transaction.
     works: bool,
     /// The reasons that it has had, by their places in [`Reason::ALL`].
     had: Reasons,
-    /// Those of them that it may still have.
+    /// The reasons among these that it may still have.
     has: Reasons,
 }
 
@@ -188,15 +188,15 @@ pub struct PoolRow {
     pub pool: PoolId,
     /// Clients that have sent something.
     pub clients: u64,
-    /// Those of them that auto mode would have pinned.
+    /// Clients among these that auto mode would have pinned.
     pub pinned: u64,
-    /// Those of the others that auto mode may have pinned.
+    /// Other clients, which auto mode may have pinned.
     pub possibly: u64,
     /// The highest number of transactions at the same time.
     pub transactions: u64,
     /// The highest number of clients at the same time that were in a transaction or pinned.
     pub servers: u64,
-    /// The same, with clients that were possibly pinned.
+    /// The highest number of such clients, including those that were possibly pinned.
     pub servers_possible: u64,
 }
 
@@ -221,7 +221,7 @@ pub struct ReasonRow {
     pub text: Option<Arc<Text>>,
     /// Clients whose first text with this reason it was.
     pub clients: u64,
-    /// How often it was run.
+    /// The number of times that it was run.
     pub count: u64,
     /// The `application_name` of the first of these clients.
     pub application: Box<str>,

@@ -33,7 +33,7 @@ pub struct Row {
     pub text: Arc<Text>,
     /// Requests since the text is in the table.
     pub count: u64,
-    /// So many more may have come before.
+    /// The maximum number of requests that may have come before.
     pub missed: u64,
     /// Microseconds.
     pub time: u64,

@@ -8,12 +8,13 @@ use sql::Signs;
 
 use crate::settings::PoolSettings;
 
-/// Signs are looked for in so many bytes of a text.
+/// The number of bytes of a text that are searched for signs.
 pub(super) const HEAD_LEN_MAX: usize = 65_536;
-/// The normal form is that of so many bytes of a text, and has at most so many.
+/// The maximum length of the part of a text that is normalized, and the maximum length of a normal
+/// form.
 pub(crate) const NORMALIZED_LEN_MAX: usize = 16_384;
 const NORMAL_LEN_MAX: usize = 4_096;
-/// So many characters of a normal form are shown.
+/// The number of characters of a normal form that are shown.
 pub const SAMPLE_CHARS_MAX: usize = 200;
 /// Texts that a worker remembers, about 400 bytes each.
 const TEXTS_MAX: usize = 2_048;
@@ -114,7 +115,7 @@ fn is_control(normal: &str) -> bool {
 pub(super) struct Texts {
     hasher: RandomState,
     known: Box<[Slot]>,
-    /// By client and name.
+    /// Texts by client and name.
     named: Box<[Slot]>,
     /// Part of each hash of a text. With another one, no text is known.
     epoch: u64,

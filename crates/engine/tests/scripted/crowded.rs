@@ -1,4 +1,4 @@
-//! Which clients are disconnected if too many log in at a time (`max_client_logins`).
+//! The clients that are disconnected if too many log in at a time (`max_client_logins`).
 
 use std::time::Duration;
 

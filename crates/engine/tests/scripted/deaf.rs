@@ -6,7 +6,7 @@ use crate::listen::{DEAF, GAP, begin, left, listening, locks, rig};
 use crate::messages::*;
 use crate::rig::{Client, Rig, add_others};
 
-/// The database may have so many servers, over all users.
+/// A rig whose database may have this number of servers, over all users.
 fn with_room_for(servers: u32) -> Rig {
     Rig::new(|config| {
         add_others(config);

@@ -234,7 +234,7 @@ fn also_on_a_server_that_it_keeps() {
     assert!(!server.is_parked());
 }
 
-/// In this mode, texts are not examined.
+/// Texts are not examined in this mode.
 #[test]
 fn in_transaction_mode_a_reported_value_is_the_clients_own() {
     let rig = Rig::of_size(1);

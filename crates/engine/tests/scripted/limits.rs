@@ -8,7 +8,7 @@ use config::Config;
 use crate::messages::*;
 use crate::rig::{Client, Rig, add_others, app};
 
-/// Two databases, two users, so many workers, and a limit.
+/// A rig with two databases, two users, this number of workers, and a limit.
 fn limited(workers: usize, set: impl FnOnce(&mut Config)) -> Rig {
     Rig::with_workers(workers, |config| {
         add_others(config);

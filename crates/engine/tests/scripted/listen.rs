@@ -6,7 +6,7 @@ use engine::pool::Gate;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server, add_others};
 
-/// A rig with so many workers. The pool's listener belongs to the first.
+/// A rig with this number of workers. The pool's listener belongs to the first.
 pub(crate) fn rig(workers: usize) -> Rig {
     Rig::with_workers(workers, |config| {
         config.global.pool_mode = PoolMode::Auto;

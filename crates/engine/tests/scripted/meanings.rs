@@ -184,7 +184,7 @@ fn told_elsewhere() -> (Rig, Client, Server) {
     told_elsewhere_before(TOKYO, Some(zone("Asia/Tokyo")), ("TimeZone", "Asia/Tokyo"))
 }
 
-/// The same with another setting, the report of it, and the probe's answer.
+/// Runs [`told_elsewhere`] with another setting, the report of it, and the probe's answer.
 fn told_elsewhere_before(
     sets: &str,
     reported: Option<Message>,

@@ -78,7 +78,7 @@ impl Rig {
         Self::new(|_| {})
     }
 
-    /// Transaction mode with at most so many servers.
+    /// A rig in transaction mode with at most `size` servers.
     pub(crate) fn of_size(size: u32) -> Self {
         Self::new(|config| config.global.default_pool_size = size)
     }
@@ -108,7 +108,7 @@ impl Rig {
         self
     }
 
-    /// Each read returns at most so many bytes.
+    /// Limits each read to `len` bytes.
     pub(crate) fn set_chunk(&self, len: usize) {
         self.0.borrow_mut().chunk = len;
     }
@@ -123,7 +123,7 @@ impl Rig {
         self.0.borrow_mut().inattentive = Some(worker);
     }
 
-    /// Delivers so many letters although mail is held.
+    /// Delivers `count` letters although mail is held.
     pub(crate) fn deliver_letters(&self, count: usize) {
         self.0.borrow_mut().letters_let_through = count;
         self.0.borrow_mut().pump();
@@ -235,7 +235,7 @@ impl Rig {
         self.hand_over_to(|_| {});
     }
 
-    /// The same. `change` edits the new process's configuration.
+    /// Hands everything over to a new process. `change` edits the new process's configuration.
     pub(crate) fn hand_over_to(&self, change: impl FnOnce(&mut Config)) {
         let world = &mut *self.0.borrow_mut();
         let mut config = (*world.config).clone();

@@ -61,7 +61,7 @@ fn a_secret_of_another_type_is_told_at_once() {
     }
 }
 
-/// The same holds with `auth_query`: Weir makes no proof from a password that it does not have.
+/// With `auth_query` as well, Weir makes no proof from a password that it does not have.
 #[test]
 fn a_verifier_that_was_asked_for_is_no_password() {
     let rig = Rig::new(|config| {

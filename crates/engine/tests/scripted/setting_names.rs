@@ -74,7 +74,7 @@ fn names_guessed_before_a_failed_probe_are_not_asked_later() {
     assert!(one.is_parked());
 }
 
-/// A text with `app.tenant` and so many other names.
+/// Returns a text with `app.tenant` and `count` other names.
 fn sets_among(count: usize) -> String {
     let others: Vec<_> = (0..count).map(|n| format!("t.c{n}")).collect();
     format!("SET app.tenant = '7'; SELECT {}", others.join(","))
@@ -234,7 +234,7 @@ fn a_bind_may_set_any_setting_that_a_text_of_sqls_prepare_names() {
     asked(&server);
     let prepared = row_of(&[Some("p"), Some("p"), Some(prepare)]);
     server.send([prepared, nothing()]);
-    // So many other names push it out of the pool's list.
+    // This number of other names pushes it out of the pool's list.
     let others = sets_among(1_000);
     client.send([query(&others)]);
     server.answers(&others);

@@ -28,7 +28,7 @@ fn told(rig: &Rig, worker: usize, user: &str) -> (Client, u32) {
     (client, pid)
 }
 
-/// The same, with a server that runs its query.
+/// A client of that worker, its process id, and the server that runs its query.
 fn busy(rig: &Rig, worker: usize) -> (Client, u32, Server) {
     let (client, pid) = told(rig, worker, "alice");
     client.send([query("slow")]);
@@ -332,7 +332,7 @@ fn a_call_after_an_error_is_not_carried_out() {
     server.send([error("22012", "division by zero"), ready('E')]);
     server.expect([query("wrong"), cancel(pid)]);
     assert_eq!(rig.cancels(), []);
-    // The same within a failed batch.
+    // Does the same within a failed batch.
     server.send([error("25P02", "aborted"), ready('E')]);
     requester.send([query("ROLLBACK")]);
     server.answers("ROLLBACK");

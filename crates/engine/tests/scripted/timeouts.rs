@@ -9,7 +9,7 @@ use crate::rig::{Client, Rig, Server};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// One server, and that limit.
+/// A rig with one server and this limit.
 fn limited(set: impl FnOnce(&mut Config)) -> (Rig, Client, Server) {
     let rig = Rig::new(|config| {
         config.global.default_pool_size = 1;

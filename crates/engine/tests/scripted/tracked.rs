@@ -19,7 +19,7 @@ fn unreported(mode: PoolMode, change: impl FnOnce(&mut Config)) -> Rig {
     })
 }
 
-/// The same for a parameter that is reported, with a client that starts with the server's value.
+/// A rig with a parameter that is reported, and a client that starts with the server's value.
 fn reported(name: &str, value: &str) -> (Rig, Client, Server) {
     let extra = vec!["IntervalStyle".into(), name.into()];
     let rig = unreported(PoolMode::Transaction, |config| {

@@ -311,7 +311,7 @@ fn an_empty_check_query_is_a_query_too() {
     server.answers("mine");
 }
 
-/// That exchange does not show that the server is alive.
+/// A login's welcome does not show that the server is alive.
 #[test]
 fn a_server_that_was_needed_for_a_welcome_only_is_not_fresher_for_it() {
     let rig = Rig::with_workers(2, |config| config.global.default_pool_size = 1).manual();

@@ -85,7 +85,7 @@ fn not_restored() -> Error {
     Error("55000", "the client's settings were not restored, so nothing runs here".into())
 }
 
-/// PostgreSQL gathers so many bytes before it writes.
+/// The number of bytes that PostgreSQL gathers before it writes.
 const OUTPUT_BUFFER_LEN: usize = 8192;
 
 #[derive(Debug)]

@@ -30,7 +30,7 @@ use engine::{list, mutant};
 use run::{run, seeds};
 use sabotage::Sabotage;
 
-/// At least so many seeds must notice each mutant.
+/// The minimum number of seeds that must notice each mutant.
 const SEEDS_MIN: usize = 3;
 
 /// Names of the checks in the list, with words that identify each check's report.

@@ -13,7 +13,7 @@ use crate::settings::{STYLE, Settings, is_default_style};
 pub(crate) struct Reference {
     pub(crate) backend: Backend,
     expected: VecDeque<Vec<u8>>,
-    /// So many of the expected messages must arrive without further requests.
+    /// The number of the expected messages that must arrive without further requests.
     due: usize,
 }
 

@@ -27,7 +27,7 @@ struct State {
     drawn: HashMap<usize, u32>,
     /// Clients that have lost the right to their role.
     revoked: HashSet<usize>,
-    /// How often the configuration was reloaded.
+    /// The number of times that the configuration was reloaded.
     reloads: usize,
 }
 

@@ -28,8 +28,8 @@ pub(crate) enum Step {
     Cancel {
         wrong: bool,
     },
-    /// Wait until its server sleeps, and send a cancel request. Only that ends the sleep. At most
-    /// so many times.
+    /// Wait until its server sleeps, and send a cancel request, at most `tries` times. Only that
+    /// ends the sleep.
     CancelSleep {
         tries: usize,
     },
@@ -87,7 +87,7 @@ pub(crate) struct Author<'a> {
     in_transaction: bool,
 }
 
-/// In milliseconds. Only a cancel request ends such a sleep.
+/// A sleep in milliseconds that only a cancel request ends.
 const FOR_EVER: usize = 1 << 40;
 /// Some cancel requests may be lost, or arrive while another one is pending.
 const CANCELS_MAX: usize = 12;

@@ -192,7 +192,7 @@ impl Settings {
         self.get(pin) != Some(NONE)
     }
 
-    /// How often the lock is held.
+    /// Returns the number of times that the lock is held.
     pub(crate) fn locks(&self) -> usize {
         self.get(LOCK).and_then(|count| count.parse().ok()).unwrap_or(0)
     }

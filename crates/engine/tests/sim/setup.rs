@@ -22,7 +22,7 @@ pub(crate) const START: u64 = 1_000_000;
 const ITERATIONS: u32 = 2;
 const CAPACITIES: [&[usize]; 4] = [&[64], &[200, 5000], &[1 << 16], &[100, 1 << 16]];
 
-/// Which servers of a run have the library that reports the state of sessions.
+/// The servers of a run that have the library that reports the state of sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fleet {
     None,

@@ -18,7 +18,7 @@ pub(crate) struct Tag {
 }
 
 impl Tag {
-    /// In letters only, like the options of a BEGIN.
+    /// Returns the form in letters only, like the options of a BEGIN.
     pub(crate) fn in_letters(self) -> String {
         let letter = |digit: u8| char::from(digit - b'0' + b'A');
         let word = |number: usize| number.to_string().bytes().map(letter).collect::<String>();
@@ -191,7 +191,7 @@ pub(crate) struct Sql {
 }
 
 impl Sql {
-    /// None is a syntax error.
+    /// Parses a text. None is a syntax error.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = str::from_utf8(text).ok()?.trim();
         let (tag, rest) = match text.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) {

@@ -1,4 +1,4 @@
-//! A connection that never makes anybody wait.
+//! A connection that never blocks.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::cuts::Cuts;
 
-/// The bytes of one end, and what is written to it.
+/// One end of a connection: its input, and the output to it.
 #[derive(Debug)]
 pub(super) struct Pipe<'a> {
     unread: &'a [u8],

@@ -1,28 +1,28 @@
-//! PostgreSQL's message loop by the kinds of messages alone: what each is answered with is said by
-//! whoever sends it.
+//! PostgreSQL's message loop, reduced to the types of messages. The sender of a message also
+//! chooses its replies.
 
 use std::collections::VecDeque;
 
 use engine::ledger::Expect;
 
-/// How it goes, when the server gets to it.
+/// The outcome of a message when the server executes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
     Fails,
-    /// A Query or Execute with rows that fails behind them.
+    /// A Query or Execute fails after its rows.
     FailsLate,
     CopyIn,
     CopyOut,
     Suspended,
-    /// Two statements in a Query, the second a copy.
+    /// A Query with two statements. The second is a copy.
     TwoCopies,
-    /// Done; it is a message of the pooler's own.
+    /// Success of a message that the pooler itself sends.
     Swallowed,
-    /// Likewise, and it fails.
+    /// Failure of a message that the pooler itself sends.
     SwallowedFails,
-    /// It is not sent: the server has what is asked for. (Where it would have ended the
-    /// connection, nothing is promised to the client.)
+    /// The message is not sent, since the server already has the statement. If it would have ended
+    /// the connection, the client gets no promise.
     MadeUp,
 }
 
@@ -39,7 +39,7 @@ impl Outcome {
         Self::SwallowedFails,
     ];
 
-    /// Is it a message of the pooler's own?
+    /// Returns whether the pooler itself sends the message.
     pub(super) fn is_swallowed(self) -> bool {
         matches!(self, Self::Swallowed | Self::SwallowedFails)
     }
@@ -57,16 +57,16 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// A late CopyDone is answered by nothing.
+    /// Returns whether the message may have replies. A late CopyDone has none.
     pub(super) fn may_be_answered(&self) -> bool {
         self.expect != Expect::CopyEnd && self.outcome != Outcome::MadeUp
     }
 }
 
-/// What a message leads to.
+/// A reaction of the server to a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
-    /// A message with this code that belongs to that message.
+    /// A reply with this code to this message.
     Reply {
         code: u8,
         to: Sent,
@@ -76,12 +76,12 @@ pub(super) enum Answer {
 
 #[derive(Debug, Default)]
 pub(super) struct Server {
-    /// Sent and not read yet.
+    /// Messages that are sent and not read yet.
     pub(super) queue: VecDeque<Sent>,
     skipping: bool,
-    /// The query whose copy is read, and how many copies are still to come after this one.
+    /// The query whose copy data is read, and the number of copies after this one.
     copy: Option<(Sent, u32)>,
-    /// Messages of the extended protocol have come and no Sync.
+    /// True if messages of the extended protocol have come without a Sync.
     in_batch: bool,
 }
 
@@ -95,7 +95,7 @@ impl Server {
         let codes = match self.copy {
             Some((query, more)) => {
                 return match sent.expect {
-                    // Ignored.
+                    // The server ignores it.
                     Expect::Sync => Vec::new(),
                     Expect::CopyEnd => of(query, self.end_copy(query, more, sent)),
                     _ => vec![Answer::HangUp],
@@ -130,8 +130,7 @@ impl Server {
     }
 
     fn query(&mut self, sent: Sent) -> &'static str {
-        // A simple Query ends the batch before it, if there is one: it is answered by its own
-        // ReadyForQuery.
+        // A simple Query ends a previous batch. Its own ReadyForQuery answers both.
         self.in_batch = false;
         match sent.outcome {
             Outcome::Done | Outcome::Swallowed | Outcome::MadeUp => "TDDCZ",
@@ -169,7 +168,7 @@ impl Server {
         }
     }
 
-    /// CopyDone, or CopyFail.
+    /// Handles CopyDone or CopyFail.
     fn end_copy(&mut self, query: Sent, more: u32, sent: Sent) -> &'static str {
         self.copy = None;
         let is_simple = query.expect == Expect::Query;

@@ -9,7 +9,7 @@ use super::{Copy, Postgres, describe_rows};
 #[derive(Clone, Debug)]
 pub(super) struct Portal {
     statement: Sql,
-    /// Rows given out so far.
+    /// Rows returned so far.
     at: u32,
     done: bool,
 }
@@ -31,7 +31,7 @@ impl Postgres {
     }
 
     fn parse(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
-        // PostgreSQL keeps it when the message is malformed, which no driver's ever is.
+        // PostgreSQL keeps it if the message is malformed, which no driver's message is.
         if body.first() == Some(&0) {
             self.statements.remove(&b""[..]);
         }
@@ -100,7 +100,7 @@ impl Postgres {
         if outcome == Outcome::CopyIn {
             self.copy = Some(Copy::Extended);
         }
-        // The end of a transaction has closed it.
+        // The end of the transaction has closed it.
         if let Some(open) = self.portals.get_mut(name) {
             *open = portal;
         }

@@ -1,9 +1,9 @@
-//! The statements the model understands, and what they do.
+//! The statements that the model understands, and their effects.
 //!
 //! * `begin`, `commit`, `rollback`, `discard all`, `deallocate all`
 //! * `3 anything`: three rows that repeat the text; `3! anything` fails behind the third
 //! * `copy in`, `copy out`, `notice`, `notify`
-//! * `set application_name = 'x'`, `show`: the value is kept with the connection
+//! * `set application_name = 'x'`, `show`: the value is stored with the connection
 //! * `?…` is a syntax error; all else is done in silence
 
 use wire::backend;
@@ -28,7 +28,7 @@ impl Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
-    /// There are more rows than were asked for.
+    /// The portal has more rows than requested.
     Suspended,
     CopyIn,
 }
@@ -49,7 +49,7 @@ pub(super) enum Sql {
     Other,
 }
 
-/// The statements of a simple Query.
+/// Returns the statements of a simple Query.
 pub(super) fn split(text: &[u8]) -> Result<Vec<Sql>, Fault> {
     let parts = text.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
     parts.filter(|part| !part.is_empty()).map(Sql::read).collect()
@@ -80,7 +80,7 @@ impl Sql {
         })
     }
 
-    /// Values have one spelling, so that no two are equal but for their case.
+    /// Parses a SET. Values have one spelling only, so no two differ only in case.
     fn read_set(lower: &[u8]) -> Result<Self, Fault> {
         let value = lower
             .strip_prefix(b"set application_name = '")
@@ -100,7 +100,7 @@ impl Sql {
 }
 
 impl Postgres {
-    /// Carries out a statement from row `at` on, with so many rows at most (0 = all).
+    /// Executes a statement from row `at` on, with at most `rows_max` rows (0: all).
     pub(super) fn run(
         &mut self,
         statement: &Sql,
@@ -187,7 +187,7 @@ impl Postgres {
         Ok("DISCARD ALL")
     }
 
-    /// PostgreSQL reports a value only when it is another one.
+    /// Sets the value. PostgreSQL reports it only if it has changed.
     fn set_application_name(&mut self, value: &[u8], out: &mut Vec<u8>) {
         if self.application_name != value {
             self.application_name = value.to_vec();

@@ -1,4 +1,4 @@
-//! The sockets of the engine, played by buffers.
+//! The sockets of the engine, simulated by buffers.
 
 use engine::ids::{ClientId, Micros, PoolId, ServerId};
 use engine::settings::Target;
@@ -12,13 +12,13 @@ use crate::rng::Rng;
 /// An application's end of its connection.
 #[derive(Debug, Default)]
 pub(crate) struct Client {
-    /// Its slot; none when the engine has closed it.
+    /// The slot of the client; `None` once the engine has closed it.
     pub(crate) id: Option<ClientId>,
-    /// Sent by the client, still in the kernel.
+    /// Bytes from the client that are still in the kernel.
     pub(super) unread: Vec<u8>,
-    /// The engine did not want its bytes, and has not asked for them since.
+    /// True if the engine has stopped reading and not resumed it.
     pub(super) blocked: bool,
-    /// Sent to the client.
+    /// Bytes sent to the client.
     pub(crate) got: Vec<u8>,
 }
 
@@ -28,18 +28,18 @@ pub(crate) struct Server {
     pub(super) place: Place,
     pub(super) connected: bool,
     pub(super) mind: Mind,
-    /// What it was sent and has not read.
+    /// Bytes for the server that it has not read.
     pub(super) inbox: Vec<u8>,
-    /// What it has sent and the engine has not read.
+    /// Bytes of the server that the engine has not read.
     pub(super) unread: Vec<u8>,
     pub(super) left: bool,
 }
 
-/// What decides what a server says.
+/// The source of a server's replies.
 #[derive(Debug)]
 pub(crate) enum Mind {
     Model(Box<Postgres>),
-    /// These bytes, as soon as it is sent anything, and nothing ever after.
+    /// These bytes, sent at the first request, and nothing after them.
     Script(Vec<u8>),
 }
 
@@ -55,7 +55,8 @@ pub(crate) struct Net {
     pub(super) now: Micros,
     pub(crate) clients: Vec<Client>,
     pub(super) servers: Vec<Server>,
-    /// Cancel requests under way. The models have done everything at once: nothing is hit.
+    /// Cancel requests that are being forwarded. They have no effect, since the models finish every
+    /// query at once.
     pub(super) cancels: Vec<u64>,
     pub(crate) consoles: usize,
     detached: u64,
@@ -155,7 +156,7 @@ impl Io<Shared> for Net {
         end.expect("the server is detached").place = Place::Table(server);
     }
 
-    /// There is one worker.
+    /// Returns false, since there is one worker.
     fn take_news(&mut self, _: ServerId) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What all workers would share; here there is one.
+//! The data that all workers share. Here there is one worker.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use engine::prepared::Statement;
 use engine::settings::PoolKey;
 use engine::shell::{Exchange, Mail};
 
-/// Finds the socket of a server that is in no table: so many were detached before it.
+/// The number of servers detached before. It identifies the socket of a server that is in no table.
 pub(super) type Transport = u64;
 
 #[derive(Debug, Default)]

@@ -31,13 +31,13 @@ pub(super) type Row = Vec<(String, Option<String>)>;
 
 #[derive(Debug, Default)]
 pub(super) struct Reply {
-    /// In the order of the requests. After an error the server skips everything before the next
-    /// ReadyForQuery.
+    /// Awaited replies in the order of the requests. After an error the server skips everything
+    /// before the next ReadyForQuery.
     pub(super) awaited: VecDeque<Awaited>,
     /// The number of complete results.
     pub(super) results: u32,
     pub(super) error: Option<Refusal>,
-    /// From the last ReadyForQuery; 0 before the first.
+    /// The transaction status of the last ReadyForQuery; 0 before the first.
     pub(super) status: u8,
     /// Are rows kept?
     pub(super) keeps: bool,
@@ -45,7 +45,7 @@ pub(super) struct Reply {
     /// The number of rows in the present result, and the last row.
     rows: u64,
     row: Row,
-    /// For each complete result with columns: the number of rows, and the last row.
+    /// The number of rows and the last row of each complete result with columns.
     pub(super) kept: Vec<(u64, Row)>,
 }
 

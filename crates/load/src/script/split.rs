@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Raw<'a> {
     Sql(&'a str),
-    /// From the backslash on, without the line's end.
+    /// The text from the backslash on, without the line's end.
     Backslash(&'a str),
 }
 

@@ -7,9 +7,9 @@ const PARAMETERS_MAX: usize = 255;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Statement {
-    /// For the simple protocol: the text, split where values are inserted.
+    /// The text for the simple protocol, split where values are inserted.
     pub(crate) pieces: Vec<Piece>,
-    /// For the others: the text with `$1`, `$2`, …
+    /// The text for the other protocols, with `$1`, `$2`, …
     pub(crate) text: Vec<u8>,
     /// The variables that are its parameters.
     pub(crate) parameters: Vec<Slot>,

@@ -24,7 +24,7 @@ pub const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
 /// The events of an ordinary connection.
 pub const READ: u32 = READABLE | PEER_DONE | EDGE;
-/// The same while output is kept.
+/// The events of an ordinary connection whose output is kept.
 pub const READ_WRITE: u32 = READ | WRITABLE;
 
 /// One worker's set of watched descriptors. Other threads may take descriptors out of it.

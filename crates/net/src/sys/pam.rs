@@ -27,7 +27,7 @@ const ERROR_MSG: c_int = 3;
 #[derive(Debug)]
 pub struct Answer {
     pub verdict: Result<(), Refusal>,
-    /// How long the modules want a refused client to wait.
+    /// The time that the modules want a refused client to wait.
     pub delay: Duration,
     /// Messages of the modules about what went wrong.
     pub said: Vec<String>,
@@ -274,7 +274,7 @@ unsafe extern "C" fn talk(
     // SAFETY: it is what we gave to pam_start, and nobody else uses it meanwhile.
     let conversation = unsafe { &mut *conversation.cast::<Conversation>() };
     for at in 0..len {
-        // SAFETY: by the contract of this function there are so many messages, and answers.
+        // SAFETY: by the contract of this function there are `count` messages, and as many answers.
         let (message, answer) = unsafe { (&**messages.add(at), &mut *answers.add(at)) };
         match message.style {
             PROMPT_ECHO_OFF => {

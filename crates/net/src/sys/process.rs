@@ -106,7 +106,7 @@ pub fn is_writable(fd: RawFd) -> bool {
 /// Closes the file behind a descriptor, which becomes `/dev/null` and keeps its owner.
 pub fn blank(fd: RawFd) -> io::Result<()> {
     let null = std::fs::File::open("/dev/null")?;
-    // SAFETY: takes no pointers; whoever owns `fd` owns what it stands for then.
+    // SAFETY: takes no pointers. The owner of `fd` then owns the new file.
     checked(unsafe { libc::dup3(null.as_raw_fd(), fd, libc::O_CLOEXEC) }).map(drop)
 }
 
@@ -186,7 +186,8 @@ pub fn file_limit() -> io::Result<(u64, u64)> {
     Ok((limit.rlim_cur, limit.rlim_max))
 }
 
-/// Raises the number of open files to what is allowed, and tells it and the hard limit.
+/// Raises the number of open files to the hard limit if allowed. Returns the new limit and the hard
+/// limit.
 pub fn raise_file_limit() -> io::Result<(u64, u64)> {
     let (limit, hard) = file_limit()?;
     let raised = libc::rlimit { rlim_cur: hard, rlim_max: hard };

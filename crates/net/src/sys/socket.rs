@@ -21,7 +21,7 @@ pub fn recv(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     })
 }
 
-/// The same, but the bytes stay unread.
+/// Reads available bytes like [`recv`], but leaves them unread.
 pub fn peek(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
     // SAFETY: at most as many bytes are written as the buffer is long.
@@ -174,7 +174,7 @@ pub fn set_keepalive_times(fd: RawFd, idle: u32, interval: u32, count: u32) -> i
     Ok(())
 }
 
-/// How long a listening socket holds a connection back whose client has sent nothing, in seconds.
+/// The time that a listening socket holds back a connection without data, in seconds.
 const DEFER_ACCEPT_SECONDS: libc::c_int = 45;
 
 /// Lets a listening socket report a connection only when its client's first bytes are there.

@@ -55,7 +55,7 @@ pub struct PoolInfo {
     pub settings: Arc<PoolSettings>,
     /// Server connections in any state.
     pub servers: u32,
-    /// How many of them are not logged in yet.
+    /// The number of servers among these that are not logged in yet.
     pub opening: u32,
     pub waiting: u32,
     /// When the first client in the queue began to wait.
@@ -73,16 +73,16 @@ pub struct Snapshot {
     pub clients: Vec<ClientInfo>,
     /// Including parked ones.
     pub servers: Vec<ServerInfo>,
-    /// By number.
+    /// The pools by number.
     pub pools: Vec<PoolInfo>,
     pub cancels: Vec<CancelInfo>,
     /// Free slots for clients in the workers' tables.
     pub free_clients: usize,
     /// The number of different prepared statements, and their memory in bytes.
     pub statements: (usize, usize),
-    /// One for each worker.
+    /// The findings of each worker's watch.
     pub watched: Vec<Watched>,
-    /// By number.
+    /// The workers by number.
     pub workers: Vec<WorkerInfo>,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Control {
     pub(crate) dns: Dns,
     /// The last reload.
     pub(crate) reload: Mutex<ReloadResult>,
-    /// Where HTTP is served.
+    /// The addresses at which HTTP is served.
     pub(crate) doors: Doors,
     pub(crate) clusters: Clusters,
     pub(crate) orders: mpsc::UnboundedSender<Shutdown>,

@@ -37,9 +37,9 @@ pub use self::page::{Exposition, MetricsPage};
 use self::{connections::Connections, doors::Wanted, page::Pages};
 use crate::cold::controller::Controller;
 
-/// How long a connection may take from accept to its end.
+/// The maximum time of a connection from accept to its end.
 const CONNECTION_TIME: Duration = Duration::from_secs(10);
-/// How long it may take of that to send the head of its request.
+/// The maximum time from accept to the end of the request's head.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 /// The longest head of a request.
 const HEAD_MAX: usize = 16 * 1024;

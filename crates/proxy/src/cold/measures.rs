@@ -25,12 +25,12 @@ pub struct Measures {
     pub reload: ReloadResult,
     /// Clients without a pool: those that log in, and cancel requests.
     pub clients: ClientCounts,
-    /// Those of all workers together.
+    /// Failures of all workers together.
     pub failures: Failures,
     /// The certificates that Weir shows: the key of each, and the end of its validity in seconds since
     /// 1970.
     pub certificates: Vec<(&'static str, i64)>,
-    /// By number.
+    /// The pools by number.
     pub pools: Vec<PoolMeasures>,
     /// Prepared statements that differ in text or types, and the bytes they take.
     pub statements: (usize, usize),
@@ -43,7 +43,7 @@ pub struct PoolMeasures {
     pub settings: Arc<PoolSettings>,
     /// Since when the first in the queue waits.
     pub oldest_wait: Option<Micros>,
-    /// Of all workers together, with the parked servers.
+    /// The figures of all workers together, with the parked servers.
     pub figures: PoolFigures,
     /// Cancel requests for its servers: sent, and not sent yet.
     pub cancels: (u64, u64),

@@ -93,7 +93,7 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// How the pooler has ended.
+/// The way in which the pooler has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Immediate,

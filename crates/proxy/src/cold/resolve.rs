@@ -16,7 +16,7 @@ use crate::{
     log, warning,
 };
 
-/// How often to check whether `dns_zone_check_period` was set.
+/// The interval of checks whether `dns_zone_check_period` was set.
 const ZONE_LOOK: Duration = Duration::from_secs(1);
 
 /// Answers a worker's question, now or when the answer is known. Call it within the runtime of the

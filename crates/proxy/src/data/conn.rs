@@ -81,7 +81,7 @@ pub(crate) struct Conn {
     /// -1 while the address is being looked up.
     pub(crate) fd: RawFd,
     pub(crate) flags: u8,
-    /// How many pieces have arrived in a row, if they are counted (`sockets/rest.rs`).
+    /// The number of pieces that have arrived in a row, if they are counted (`sockets/rest.rs`).
     pub(crate) pieces: u8,
     /// The last read of a client held so many small messages that the next one must be short.
     pub(crate) crowded: bool,

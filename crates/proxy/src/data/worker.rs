@@ -42,12 +42,12 @@ use net::{
     tls::Progress,
 };
 
-/// How often timeouts are checked.
+/// The interval of checks of the timeouts.
 const TICK: Micros = 200_000;
 /// Maximal number of events per batch. A closed descriptor stays unused until the batch ends.
 const EVENTS_MAX: usize = 256;
-/// How many logging-in clients are read before others get their turn. A login takes as long as
-/// several transactions, and thousands may come at once.
+/// The number of logging-in clients that are read before others get their turn. A login takes as
+/// long as several transactions, and thousands may come at once.
 pub(crate) const LOGINS_MAX: usize = 4;
 /// After this many messages of one connection, others get their turn.
 pub(crate) const MESSAGES_IN_TURN: u64 = 1_024;
@@ -61,7 +61,7 @@ const BUFFER_LEN: usize = 64 * 1024;
 /// The part for ordinary reads, which stays in the processor's cache.
 const SMALL_READ: usize = 16 * 1024;
 
-/// Which connections are not read at present.
+/// The connections that are not read at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     None,

@@ -81,7 +81,7 @@ struct Run {
     size: u32,
     limit: u32,
     openings: u32,
-    /// How often the servers are replaced, and the pools paused and resumed.
+    /// The number of times that the servers are replaced, and the pools paused and resumed.
     orders: u32,
     fault: Fault,
 }
@@ -169,20 +169,21 @@ impl Stage {
     }
 }
 
-/// How often servers moved between workers, in all runs of this process. A check without any proves
-/// nothing.
+/// The number of times that servers moved between workers, in all runs of this process. A check
+/// without any proves nothing.
 static STOLEN: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 static HANDED_OVER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-/// How often a server was closed for another pool: while parked, and instead of parking it.
+/// The number of servers that were closed for another pool: while parked, and instead of parking
+/// them.
 static EVICTED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 static YIELDED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-/// How often a server was closed while its own pool had work, and how often a pool found a seat
-/// that another one should get first.
+/// The number of servers that were closed while their own pool had work, and the number of times
+/// that a pool found a seat that another one should get first.
 static LOST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 static BEHIND: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-/// How often a server could not be opened before another one was.
+/// The number of times that a server could not be opened before another one was.
 static BUSY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-/// How often an order found an idle server, and how often a pause had to wait.
+/// The number of times that an order found an idle server, and that a pause had to wait.
 static CONDEMNED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 static PAUSED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 

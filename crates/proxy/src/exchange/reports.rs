@@ -96,7 +96,7 @@ pub(crate) struct WorkerFigures {
     pub(crate) cancels: Vec<CancelInfo>,
 }
 
-/// How far a worker's clients have come to rest after another process has taken over.
+/// The progress of a worker's clients in coming to rest after another process has taken over.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rest {
     /// Can a client be handed over now?

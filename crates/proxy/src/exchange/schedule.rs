@@ -12,7 +12,7 @@ use net::random;
 /// A client with TLS counts like this many without.
 const SECURED_WEIGHT: u32 = 4;
 
-/// How many clients a worker has, or is about to get.
+/// The number of clients that a worker has, or is about to get.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     plain: AtomicU32,

@@ -156,7 +156,8 @@ impl Shared {
         worker
     }
 
-    /// The same for a client that `own` had before its handshake.
+    /// Returns the worker for a client that `own` had before its handshake, and counts the client
+    /// there.
     pub(crate) fn place_secured(&self, own: WorkerId) -> WorkerId {
         let worker = self.schedule.place_secured(own, self.loads());
         self.gauge(worker).load.enter(true);

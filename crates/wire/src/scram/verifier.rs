@@ -12,7 +12,7 @@ use super::keys::{ScramKeys, hmac, sha256};
 /// not to produce one. `Display` writes the stored form; `Debug` shows no keys.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScramVerifier {
-    /// At least 1.
+    /// The number of iterations, at least 1.
     pub iterations: u32,
     pub salt: Vec<u8>,
     /// The SHA-256 of the client key.

@@ -1,10 +1,10 @@
-//! What sqlx's tests take from a crate of their workspace that is not published: connections, and
-//! macros that make a test of a type from literals of SQL and the values they stand for. Written
-//! anew after how the tests use it; the tests themselves are sqlx's own.
+//! The part of an unpublished crate of sqlx's workspace that sqlx's tests need: connections, and
+//! macros that make a test of a type from SQL literals and their values. It was written anew from
+//! its uses in the tests. The tests themselves are sqlx's own.
 
 use sqlx::{Connection, Database, Pool};
 
-// So that the macros find it whoever calls them.
+// The macros find this crate from any caller.
 pub use paste;
 
 /// There is no log and no file of variables to set up here.

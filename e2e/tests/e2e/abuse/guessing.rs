@@ -1,4 +1,4 @@
-//! Passwords that are guessed: the guesses are slowed, and nobody else is.
+//! Guessed passwords: guesses are delayed, and logins of other users are not.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use super::known_role;
 use crate::support;
 use testkit::{Pooler, RawClient, Role, Setup, eventually, frontend};
 
-/// Wrong passwords in a row that are not slowed.
+/// Consecutive wrong passwords that are not delayed.
 const FREE: usize = 5;
 
 fn setup(delay: &str) -> (Setup, String, Role) {
@@ -19,7 +19,8 @@ fn fail(pooler: &Pooler, user: &str, database: &str) {
     pooler.login(user, database, "wrong").expect_err("a wrong password");
 }
 
-/// Gives the right password to a pooler that asks for it in clear text, and does not wait.
+/// Sends the right password to a pooler that asks for it as clear text, without waiting for the
+/// answer.
 fn say_password(pooler: &Pooler, role: &Role, database: &str) -> RawClient {
     let mut client = RawClient::connect(pooler.port());
     client.send(frontend::startup(&[("user", &role.name), ("database", database)]));
@@ -29,26 +30,27 @@ fn say_password(pooler: &Pooler, role: &Role, database: &str) -> RawClient {
 }
 
 #[test]
-fn a_few_mistakes_cost_nothing_and_more_cost_time() {
+fn a_few_wrong_passwords_are_not_delayed_and_more_are() {
     if !support::only_weir() {
         return;
     }
     for auth_type in ["plain", "md5", "scram-sha-256"] {
         let (setup, database, role) = setup("1");
         let pooler = setup.set("auth_type", auth_type).start();
-        // Whether there is such a user makes no difference.
+        // The delay must not reveal whether the user exists.
         for user in [role.name.as_str(), "nobody"] {
             (0..FREE).for_each(|_| fail(&pooler, user, &database));
             let began = Instant::now();
             (0..2).for_each(|_| fail(&pooler, user, &database));
-            // The delay runs from the first failure on, and the five may have taken some of it.
+            // The delay runs from the first failure on, so the five logins may have used a part of
+            // it.
             assert!(began.elapsed() > Duration::from_millis(900), "{auth_type}: {user}");
         }
     }
 }
 
 #[test]
-fn guesses_at_the_same_time_are_slowed_all_the_more() {
+fn parallel_guesses_are_delayed_even_longer() {
     if !support::only_weir() {
         return;
     }
@@ -73,7 +75,7 @@ fn guesses_at_the_same_time_are_slowed_all_the_more() {
 }
 
 #[test]
-fn only_the_guessed_user_waits_and_only_where_the_guesses_came_from() {
+fn only_the_guessed_user_is_delayed_and_only_from_the_same_address() {
     if !support::only_weir() {
         return;
     }
@@ -81,7 +83,8 @@ fn only_the_guessed_user_waits_and_only_where_the_guesses_came_from() {
     let pooler = setup.set("auth_type", "plain").set("client_login_timeout", 600).start();
     (0..FREE).for_each(|_| fail(&pooler, &role.name, &database));
     let mut held = say_password(&pooler, &role, &database);
-    // Another user of the same address; the same user by another way; somebody at work.
+    // Not delayed: another user from the same address, the same user over another way, a client at
+    // work.
     let mut other = pooler.client(&database);
     let startup = [("user", role.name.as_str()), ("database", database.as_str())];
     let mut elsewhere =
@@ -91,7 +94,7 @@ fn only_the_guessed_user_waits_and_only_where_the_guesses_came_from() {
     assert_eq!(elsewhere.value("SELECT current_user"), role.name);
     held.set_timeout(Duration::from_millis(300));
     assert!(held.try_read().is_err(), "it did not have to wait");
-    // With a new configuration what was wrong may be right: all is forgiven, and it is let in.
+    // With a new configuration, a wrong password may be right. So a reload ends all delays.
     held.set_timeout(Duration::from_secs(20));
     pooler.reload();
     held.read_to_ready();
@@ -115,7 +118,7 @@ fn logins_that_give_up_leave_nothing_behind() {
 }
 
 #[test]
-fn nobody_is_slowed_where_the_operator_does_not_want_it() {
+fn no_login_is_delayed_if_the_delay_is_switched_off() {
     if !support::only_weir() {
         return;
     }

@@ -1,5 +1,5 @@
-//! Passwords and keys that were used are in nothing that comes out: not in the log at any verbosity,
-//! nor on the console, nor in what clients are told, nor in what is said of a broken configuration.
+//! Used passwords and keys appear in no output: neither in the log at any verbosity, nor on the
+//! console, in errors to clients, or in messages about a broken configuration.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::support;
 use testkit::{Authority, Pooler, Postgres, RawClient, Role, ServerAuth, Verifier, frontend};
 
-/// Every table of the console.
+/// Every SHOW command of the console.
 const SHOWS: [&str; 26] = [
     "ACTIVE_SOCKETS",
     "CLIENTS",
@@ -39,7 +39,7 @@ const SHOWS: [&str; 26] = [
     "KEYS",
 ];
 
-/// What must not be found, each with a name that may be printed, and all that came out.
+/// Secrets that must not be found, each with a name that may be printed, and all output.
 #[derive(Default)]
 struct Search {
     secrets: Vec<(String, String)>,
@@ -52,7 +52,7 @@ impl Search {
         self.secrets.push((name.to_owned(), secret.to_owned()));
     }
 
-    /// A stored secret: any of its parts that tells more than its form.
+    /// Adds the parts of a stored secret that reveal more than its format.
     fn hide_verifier(&mut self, name: &str, verifier: &str) {
         let parts = verifier.trim_start_matches("md5").split(['$', ':']);
         for part in parts.filter(|part| part.len() > 15 && !part.starts_with("SCRAM")) {
@@ -60,19 +60,19 @@ impl Search {
         }
     }
 
-    fn hear(&mut self, said: impl std::fmt::Debug) {
-        self.hear_text(&format!("{said:?}"));
+    fn search_in(&mut self, said: impl std::fmt::Debug) {
+        self.search_text(&format!("{said:?}"));
     }
 
-    fn hear_text(&mut self, said: &str) {
+    fn search_text(&mut self, said: &str) {
         self.said.push_str(said);
         self.said.push('\n');
     }
 
-    fn hear_command(&mut self, command: &mut Command) {
+    fn search_command(&mut self, command: &mut Command) {
         let output = support::run_any(command);
-        self.hear_text(&String::from_utf8_lossy(&output.stdout));
-        self.hear_text(&String::from_utf8_lossy(&output.stderr));
+        self.search_text(&String::from_utf8_lossy(&output.stdout));
+        self.search_text(&String::from_utf8_lossy(&output.stderr));
     }
 
     #[track_caller]
@@ -92,28 +92,28 @@ fn pooler_command() -> Command {
 fn log_in(search: &mut Search, pooler: &Pooler, user: &str, database: &str, password: &str) {
     match pooler.login(user, database, password) {
         Ok(mut client) => {
-            search.hear(client.query("SELECT current_user, 1/0"));
-            search.hear(client.query("SHOW ALL"));
+            search.search_in(client.query("SELECT current_user, 1/0"));
+            search.search_in(client.query("SHOW ALL"));
         }
-        Err(error) => search.hear(error),
+        Err(error) => search.search_in(error),
     }
 }
 
-/// All of the console, as it is told to one who may do everything.
-fn look_around(search: &mut Search, pooler: &Pooler) {
+/// Collects all tables of the console, as an administrator sees them.
+fn show_everything(search: &mut Search, pooler: &Pooler) {
     let mut console = pooler.console();
     for show in SHOWS {
-        search.hear(console.query(&format!("SHOW {show}")));
+        search.search_in(console.query(&format!("SHOW {show}")));
     }
     for command in ["SET auth_ldap_options = 'ldapbindpasswd=\"open sesame 7\"'", "RELOAD"] {
-        search.hear(console.query(command));
+        search.search_in(console.query(command));
     }
-    search.hear(console.query("SHOW CONFIG"));
+    search.search_in(console.query("SHOW CONFIG"));
 }
 
 #[test]
 fn logs_and_errors_of_logins_contain_no_password_and_no_key() {
-    // PgBouncer's log has them at the highest verbosity.
+    // PgBouncer's log contains them at the highest verbosity.
     if !support::only_weir() {
         return;
     }
@@ -138,7 +138,7 @@ fn logs_and_errors_of_logins_contain_no_password_and_no_key() {
         let (setup, database) = crate::auth::query::setup(auth_type);
         let mut setup = setup
             .set("verbose", 3)
-            // Some wait for a server that cannot be opened with what is known of them.
+            // Some clients wait for a server that cannot be opened with the data that they gave.
             .set("client_login_timeout", 2)
             .set("auth_failure_delay", 0)
             .set("client_tls_sslmode", "allow")
@@ -168,22 +168,22 @@ fn logs_and_errors_of_logins_contain_no_password_and_no_key() {
         }
         search.hide("the forced user's password", &forced.password);
         log_in(&mut search, &pooler, "nobody", &database, "not-the-right-one");
-        misplaced_words(&mut search, &pooler, &clear, &database);
-        look_around(&mut search, &pooler);
-        search.hear_command(
+        send_misplaced_passwords(&mut search, &pooler, &clear, &database);
+        show_everything(&mut search, &pooler);
+        search.search_command(
             pooler
                 .client_program("psql", &database)
                 .env("PGHOST", "localhost")
                 .env("PGSSLMODE", "require")
                 .args(["-XAtc", "SELECT 1"]),
         );
-        search.hear_text(&pooler.log());
+        search.search_text(&pooler.log());
     }
     search.finds_nothing();
 }
 
-/// Passwords where none belongs, and in no order.
-fn misplaced_words(search: &mut Search, pooler: &Pooler, role: &Role, database: &str) {
+/// Sends passwords in messages where they do not belong, and in the wrong order.
+fn send_misplaced_passwords(search: &mut Search, pooler: &Pooler, role: &Role, database: &str) {
     let startup = frontend::startup(&[("user", &role.name), ("database", database)]);
     let password = frontend::password(&role.password);
     let early = password.clone();
@@ -193,7 +193,7 @@ fn misplaced_words(search: &mut Search, pooler: &Pooler, role: &Role, database: 
         let mut client = RawClient::connect(pooler.port());
         let _ = client.try_send(&bytes);
         client.shutdown_write();
-        search.hear_text(&client.read_raw_to_end().escape_ascii().to_string());
+        search.search_text(&client.read_raw_to_end().escape_ascii().to_string());
     }
 }
 
@@ -214,8 +214,8 @@ fn messages_about_a_broken_configuration_contain_no_password() {
     };
     let userlist = folder.join("userlist.txt");
     let check = |search: &mut Search, path: &Path| {
-        search.hear_command(pooler_command().arg("check-config").arg(path));
-        search.hear_command(pooler_command().arg(path));
+        search.search_command(pooler_command().arg("check-config").arg(path));
+        search.search_command(pooler_command().arg(path));
     };
     for connection in [
         "host=x password=open-sesame-1 behind-the-blank-1",
@@ -256,7 +256,7 @@ fn messages_about_a_broken_configuration_contain_no_password() {
         "http://u:open-sesame-1@127.0.0.1/",
         "u:open-sesame-1@127.0.0.1",
     ] {
-        search.hear_command(pooler_command().args(["serve", url]));
+        search.search_command(pooler_command().args(["serve", url]));
     }
     let toml = folder.join("weir.toml");
     for text in [
@@ -300,7 +300,8 @@ fn only_root_can_read_the_memory_of_the_process() {
     let owner = |pooler: &Pooler| {
         fs::metadata(format!("/proc/{}/environ", pooler.pid())).expect("it runs").uid()
     };
-    // What the kernel does not let be dumped belongs to root in /proc (proc(5)).
+    // /proc files of a process that the kernel does not allow to be dumped belong to root
+    // (proc(5)).
     let (setup, database) = support::setup("transaction");
     let closed = setup.start();
     assert_eq!(owner(&closed), 0);

@@ -1,5 +1,5 @@
-//! Whether a user exists is not told: not by what is asked, nor by the length of the messages, nor
-//! by the time they take.
+//! Weir does not reveal whether a user exists: neither by its requests, nor by the lengths of its
+//! messages, nor by its response times.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use testkit::{Message, Pooler, Postgres, RawClient, Role, ServerAuth, Verifier, 
 
 const ROUNDS: usize = 150;
 
-/// What can be seen of a login with a wrong password.
+/// The properties of a login with a wrong password that a client can observe.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
     /// Tag and length of each message.
     lengths: Vec<(u8, usize)>,
-    /// The iterations of its SCRAM challenge, and the length of the salt.
+    /// The number of iterations in the SCRAM challenge, and the length of its salt.
     challenge: Option<(String, usize)>,
 }
 
@@ -43,8 +43,8 @@ fn salt(pooler: &Pooler, user: &str, database: &str) -> String {
     text.split(',').find_map(|part| part.strip_prefix("s=")).expect("a salt").to_owned()
 }
 
-/// A pooler all of whose users have secrets of the kind that `secret` makes of a role. Somebody who
-/// is called `nobody` stands before them in the alphabet.
+/// Starts a pooler whose users all have the kind of secret that `secret` makes of a role. The
+/// unknown user `nobody` sorts before them.
 fn pooler(auth_type: &str, secret: impl Fn(&Role) -> String) -> (Pooler, Role, String) {
     let (setup, database) = support::setup("transaction");
     let role = Postgres::shared().role_with(ServerAuth::Scram, Verifier::Scram);
@@ -52,13 +52,13 @@ fn pooler(auth_type: &str, secret: impl Fn(&Role) -> String) -> (Pooler, Role, S
     (setup.set("auth_failure_delay", 0).workers(2).start(), role, database)
 }
 
-/// A verifier with a number of iterations that is not the usual one.
-fn dear_verifier(role: &Role) -> String {
+/// Returns a verifier with an unusual number of iterations.
+fn verifier_with_many_iterations(role: &Role) -> String {
     role.verifier.replacen("$4096:", "$9000:", 1)
 }
 
 #[test]
-fn an_unknown_user_is_asked_what_known_ones_are_asked() {
+fn unknown_and_known_users_get_the_same_requests() {
     if !support::only_weir() {
         return;
     }
@@ -71,7 +71,7 @@ fn an_unknown_user_is_asked_what_known_ones_are_asked() {
         ("md5", stored),
         ("scram-sha-256", clear),
         ("scram-sha-256", stored),
-        ("scram-sha-256", dear_verifier),
+        ("scram-sha-256", verifier_with_many_iterations),
     ];
     for (at, (auth_type, secret)) in cases.into_iter().enumerate() {
         let (pooler, role, database) = pooler(auth_type, secret);
@@ -89,7 +89,7 @@ fn a_salt_is_the_same_at_every_try_whether_the_user_exists_or_not() {
     let (pooler, role, database) = pooler("scram-sha-256", |role| role.password.clone());
     for user in [role.name.as_str(), "nobody"] {
         let first = salt(&pooler, user, &database);
-        // Whichever worker has the client, and by whichever configuration.
+        // The salt must not depend on the worker or on reloads.
         let mut held = Vec::new();
         for round in 0..30 {
             held.push(RawClient::connect(pooler.port()));
@@ -101,7 +101,7 @@ fn a_salt_is_the_same_at_every_try_whether_the_user_exists_or_not() {
     }
 }
 
-/// How long the answer to the last word of a failed login takes.
+/// Returns the time until the final answer of a failed login.
 fn verdict_time(pooler: &Pooler, user: &str, database: &str) -> Duration {
     let mut client = RawClient::connect(pooler.port());
     client.send(frontend::startup(&[("user", user), ("database", database)]));
@@ -113,8 +113,8 @@ fn verdict_time(pooler: &Pooler, user: &str, database: &str) -> Duration {
     began.elapsed()
 }
 
-/// How often a sample of `a` takes longer than one of `b`: a half, if nothing tells them apart; and by
-/// how much the medians differ.
+/// Returns how often a sample of `a` takes longer than one of `b`, which is one half if they cannot
+/// be distinguished, and the difference of the medians.
 fn compare(a: &mut [Duration], b: &mut [Duration]) -> (f64, Duration) {
     let longer: usize = a.iter().map(|x| b.iter().filter(|y| x > *y).count()).sum();
     a.sort();
@@ -123,11 +123,11 @@ fn compare(a: &mut [Duration], b: &mut [Duration]) -> (f64, Duration) {
     (longer as f64 / (a.len() * b.len()) as f64, x.max(y) - x.min(y))
 }
 
-/// Can somebody who measures from another machine tell `a` from `b`?
+/// Returns whether a client on another machine could distinguish `a` from `b` by measuring.
 fn differ(pooler: &Pooler, database: &str, a: &str, b: &str) -> (bool, f64, Duration) {
     let (mut times_a, mut times_b) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        // In turn, so that what drifts falls on both.
+        // Measures alternately, so that drift affects both equally.
         let measure = |user: &str, times: &mut Vec<Duration>| {
             times.push(verdict_time(pooler, user, database));
         };
@@ -157,10 +157,10 @@ fn the_time_of_a_refusal_does_not_tell_whether_the_user_exists() {
         .set("auth_failure_delay", 0)
         .secret("stored", &stored.verifier)
         .start();
-    // The check can fail: keys are derived for a verifier and for a password they are not.
+    // Shows that the check can fail: Weir derives keys for a password, but not for a verifier.
     let (differs, longer, apart) = differ(&pooler, &database, "stored", &clear.name);
     assert!(differs, "this machine is too noisy to tell anything: {longer}, {apart:?}");
-    // Each unknown name stands before the known one it is compared with.
+    // Each unknown name sorts before the known one that it is compared with.
     for (known, unknown) in [("stored", "storec"), (clear.name.as_str(), "rold")] {
         let (differs, longer, apart) = differ(&pooler, &database, known, unknown);
         assert!(!differs, "{known} takes longer in {longer:.2} of all, by {apart:?}");

@@ -1,4 +1,4 @@
-//! `auth_type = cert`, and `cert` in rules: the client is whom its certificate names.
+//! `auth_type = cert`, and `cert` in rules: the certificate names the user.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use testkit::{Authority, Identity, Pooler, Setup, Wanted, eventually, open_folde
 
 const REFUSED: &str = "certificate authentication failed";
 
-/// A pooler that demands certificates of this authority.
+/// Returns a pooler that demands certificates of this authority.
 fn setup(authority: &Authority) -> (Setup, String) {
     let own = authority.server();
     let (setup, database) = support::setup("transaction");
@@ -21,7 +21,7 @@ fn setup(authority: &Authority) -> (Setup, String) {
     (setup, database)
 }
 
-/// psql with that certificate and no password, asked for what `sql` says.
+/// Returns psql that runs `sql` with this certificate and without a password.
 fn psql_with(pooler: &Pooler, database: &str, user: &str, own: &Identity, sql: &str) -> Command {
     let mut command = pooler.client_program("psql", database);
     command
@@ -65,7 +65,7 @@ fn a_certificate_takes_the_place_of_a_password() {
     refused(psql(&pooler, &database, "other", &authority.user("app")), REFUSED);
     pooler.log_contains("TLS certificate name mismatch");
     refused(psql(&pooler, &database, "nobody", &authority.user("nobody")), REFUSED);
-    // Before anybody asks who they are.
+    // Bad certificates are refused before authentication begins.
     let expired = authority.issue(&Wanted { name: "app", hosts: &[], expired: true });
     for bad in [expired, stranger.user("app")] {
         assert!(!as_app(&bad).status().expect("psql runs").success());
@@ -74,7 +74,7 @@ fn a_certificate_takes_the_place_of_a_password() {
 
 #[test]
 fn names_are_compared_letter_by_letter() {
-    // PgBouncer takes App for app, and knows wildcards.
+    // PgBouncer takes App for app, and accepts wildcards.
     if !support::only_weir() {
         return;
     }
@@ -98,7 +98,7 @@ fn without_tls_there_is_no_certificate() {
 
 #[test]
 fn a_rule_may_ask_for_a_certificate_and_map_its_name() {
-    // PgBouncer has had maps since 1.22.
+    // PgBouncer has supported maps since 1.22.
     if !support::only_weir() {
         return;
     }
@@ -119,7 +119,7 @@ fn a_rule_may_ask_for_a_certificate_and_map_its_name() {
     refused(psql(&pooler, &database, "app", &authority.user("app")), REFUSED);
     pooler.log_contains("ident map: staff does not have a match");
 
-    // Where certificates are not asked for, none is there.
+    // If the pooler does not ask for certificates, clients send none.
     pooler.reconfigure(|ini| {
         ini.set("client_tls_sslmode", "require");
         ini.set("client_tls_ca_file", "");
@@ -134,7 +134,7 @@ fn a_rule_may_ask_for_a_certificate_and_map_its_name() {
 }
 
 #[test]
-fn an_operator_may_come_by_certificate() {
+fn an_administrator_may_log_in_with_a_certificate() {
     let authority = Authority::new("weir test");
     let (setup, _) = setup(&authority);
     let pooler = setup.set("admin_users", "jane").secret("jane", "x").start();

@@ -1,5 +1,5 @@
-//! SCRAM with channel binding, on either side: used by those who can, and of use against somebody
-//! who stands in between with a certificate of their own.
+//! SCRAM with channel binding on both sides: clients that support it use it, and it detects an
+//! attacker who relays the connection with a certificate of their own.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use crate::support;
 use testkit::{Authority, Identity, Pooler, Postgres, Role, ServerAuth, Setup, Signature};
 
-/// Somebody who relays between the two ends of what they take for one TLS connection.
+/// A program that relays between the two ends of a TLS connection.
 struct Interceptor {
     child: Child,
     port: u16,
@@ -39,7 +39,7 @@ impl Drop for Interceptor {
     }
 }
 
-/// A pooler with TLS that asks for SCRAM.
+/// Returns a pooler with TLS that asks for SCRAM.
 fn setup(own: &Identity) -> (Setup, String) {
     let (setup, database) = support::setup("transaction");
     let setup = setup
@@ -73,11 +73,11 @@ fn refused(output: &Output, why: &str) {
 }
 
 #[test]
-fn psql_may_insist_on_it_or_do_without() {
+fn psql_works_with_each_setting_of_channel_binding() {
     if !support::only_weir() {
         return;
     }
-    // The certificate's own signature decides about the digest: SHA-256 here, SHA-384 there.
+    // The signature of the certificate determines the digest: SHA-256 or SHA-384.
     for kind in [Signature::Sha256, Signature::Sha384] {
         let (setup, database) = setup(&Authority::signing_with("weir test", kind).server());
         let pooler = setup.start();
@@ -94,7 +94,7 @@ fn a_certificate_that_has_no_digest_cannot_be_bound_to() {
     if !support::only_weir() {
         return;
     }
-    // RFC 5929 knows no digest for Ed25519.
+    // RFC 5929 defines no digest for Ed25519.
     let authority = Authority::signing_with("weir test", Signature::Ed25519);
     let (setup, database) = setup(&authority.server());
     let pooler = setup.start();
@@ -112,7 +112,7 @@ fn an_attacker_between_client_and_pooler_is_detected() {
     let pooler = setup.start();
     let between = Interceptor::before(pooler.port());
     let tried = |binding| psql(between.port, &database, binding, Role::APP_PASSWORD);
-    // That is how much sslmode=require is worth alone.
+    // `sslmode=require` without channel binding does not detect the attacker.
     let_in(&tried("disable"));
     for binding in ["prefer", "require"] {
         refused(&tried(binding), "SCRAM channel binding check failed");

@@ -1,4 +1,4 @@
-//! `auth_type = hba`: rules by file, and `peer`.
+//! `auth_type = hba`: rules from a file, and `peer`.
 
 use super::requests;
 use crate::support;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use testkit::{Authority, Pooler, Postgres, RawClient, Role, ServerAuth, Setup, open_folder};
 
-/// A pooler with these rules and maps, and their folder.
+/// Returns a pooler with these rules and maps, and their folder.
 fn setup(rules: &str, maps: &str) -> (Setup, String, PathBuf) {
     let folder = open_folder("hba");
     let (setup, database) = support::setup("transaction");
@@ -15,7 +15,7 @@ fn setup(rules: &str, maps: &str) -> (Setup, String, PathBuf) {
     fs::write(&rules_file, rules).expect("our own folder");
     fs::write(&maps_file, maps).expect("our own folder");
     let setup = setup.set("auth_type", "hba").set("auth_hba_file", rules_file.display());
-    // Debian 12's PgBouncer has no maps.
+    // The PgBouncer of Debian 12 does not support maps.
     let has_maps = !maps.is_empty();
     let setup = if has_maps { setup.set("auth_ident_file", maps_file.display()) } else { setup };
     (setup, database, folder)
@@ -41,11 +41,11 @@ fn over_tcp(pooler: &Pooler, role: &Role, database: &str) -> Result<Vec<u8>, Str
 }
 
 #[test]
-fn the_first_rule_that_fits_says_how() {
+fn the_first_matching_rule_gives_the_method() {
     let postgres = Postgres::shared();
     let roles = [(); 5].map(|()| postgres.role(ServerAuth::Scram));
     let [md5, scram, password, rejected, other] = &roles;
-    // Debian 12's PgBouncer does not know the address `all`.
+    // The PgBouncer of Debian 12 does not support the address `all`.
     let rules = format!(
         "# rules\n\
          local all all trust\n\
@@ -73,8 +73,8 @@ fn the_first_rule_that_fits_says_how() {
 }
 
 #[test]
-fn without_a_rule_nobody_gets_in_and_a_bad_line_is_left_out() {
-    // PgBouncer 1.18 says "login rejected" here.
+fn no_user_logs_in_without_a_rule_and_invalid_lines_are_skipped() {
+    // PgBouncer 1.18 has the text "login rejected" here.
     if !support::only_weir() {
         return;
     }
@@ -88,7 +88,7 @@ fn without_a_rule_nobody_gets_in_and_a_bad_line_is_left_out() {
 }
 
 #[test]
-fn rules_count_from_the_next_reload_on() {
+fn rules_apply_after_the_next_reload() {
     let (setup, database, folder) =
         setup("host all app 0.0.0.0/0 reject\nhost all all 0.0.0.0/0 md5\n", "");
     let pooler = setup.start();
@@ -99,7 +99,7 @@ fn rules_count_from_the_next_reload_on() {
 }
 
 #[test]
-fn a_rule_may_be_for_those_with_tls_or_for_those_without() {
+fn a_rule_may_apply_only_with_tls_or_only_without() {
     let authority = Authority::new("weir test");
     let own = authority.server();
     let rules = "hostssl all all 127.0.0.1/32 trust\nhostnossl all all 127.0.0.1/32 reject\n";
@@ -122,7 +122,7 @@ fn a_rule_may_be_for_those_with_tls_or_for_those_without() {
 
 #[test]
 fn a_peer_needs_no_password_if_it_is_or_may_be_that_user() {
-    // PgBouncer has had maps since 1.22.
+    // PgBouncer has supported maps since 1.22.
     if !support::only_weir() {
         return;
     }

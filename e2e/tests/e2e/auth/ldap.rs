@@ -1,11 +1,11 @@
-//! `auth_type = ldap`, and `ldap` in rules: an LDAP server judges passwords.
+//! `auth_type = ldap`, and `ldap` in rules: an LDAP server checks passwords.
 
 pub(crate) mod directory;
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use self::directory::{Directory, READER_PASSWORD, between, names, reader, search, url};
+use self::directory::{Directory, READER_PASSWORD, bind_options, names, reader, search, url};
 use super::requests;
 use crate::support;
 use testkit::{
@@ -14,13 +14,13 @@ use testkit::{
 
 const REFUSED: &str = "LDAP authentication failed";
 
-/// A pooler that knows nobody itself.
+/// Returns a pooler without users of its own.
 fn setup(options: &str) -> (Setup, String) {
     let (setup, database) = support::setup("transaction");
     (setup.set("auth_type", "ldap").set("auth_ldap_options", options), database)
 }
 
-/// What comes of a login: the user's name in PostgreSQL, or what the client is told.
+/// Logs in. Returns the user's name in PostgreSQL, or the message of the refusal.
 fn login(pooler: &Pooler, database: &str, user: &str, password: &str) -> Result<String, String> {
     let mut client = RawClient::connect(pooler.port());
     match client.authenticate(&[("user", user), ("database", database)], password) {
@@ -41,13 +41,13 @@ fn check(pooler: &Pooler, database: &str, role: &Role) {
 }
 
 #[test]
-fn a_password_is_right_if_one_can_bind_with_it() {
+fn a_password_is_valid_if_it_binds_to_ldap() {
     if !support::only_weir() {
         return;
     }
     let role = Postgres::shared().role(ServerAuth::Scram);
     let directory = Directory::start(&[&role], &Authority::new("weir test").server(), false);
-    let (setup, database) = setup(&between(directory.port));
+    let (setup, database) = setup(&bind_options(directory.port));
     let pooler = setup.set("verbose", 3).start();
     check(&pooler, &database, &role);
     pooler.log_contains("LDAP login failed for user uid=");
@@ -57,7 +57,7 @@ fn a_password_is_right_if_one_can_bind_with_it() {
         login(&pooler, &database, &role.name, &"x".repeat(65_536)),
         Err("password authentication failed".into())
     );
-    // An unknown database is told of behind the proof only.
+    // Only a client that has proven its identity learns that the database does not exist.
     assert_eq!(login(&pooler, "none", &role.name, "wrong"), Err(REFUSED.into()));
     assert_eq!(
         login(&pooler, "none", &role.name, &role.password),
@@ -66,7 +66,8 @@ fn a_password_is_right_if_one_can_bind_with_it() {
     assert!(!pooler.log().contains(&role.password));
 }
 
-/// As for Active Directory: the URL names the server alone, and the name to bind as is put together.
+/// Tests the form for Active Directory: the URL names only the server, and Weir composes the name
+/// to bind as from prefix and suffix.
 #[test]
 fn a_url_may_stand_beside_prefix_and_suffix() {
     if !support::only_weir() {
@@ -130,16 +131,16 @@ fn the_entry_to_bind_as_may_be_searched_for() {
 }
 
 #[test]
-fn tls_is_from_the_beginning_or_on_demand_and_makes_sure_who_it_is() {
+fn ldap_over_tls_and_starttls_verify_the_server() {
     if !support::only_weir() {
         return;
     }
     let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
     let role = Postgres::shared().role(ServerAuth::Scram);
-    // It refuses passwords that come without TLS.
+    // The server refuses passwords without TLS.
     let directory = Directory::start(&[&role], &authority.server(), true);
-    let tls = between(directory.tls_port);
-    let start_tls = format!("{} ldaptls=1", between(directory.port));
+    let tls = bind_options(directory.tls_port);
+    let start_tls = format!("{} ldaptls=1", bind_options(directory.port));
     for options in [format!("{tls} ldapscheme=ldaps"), start_tls] {
         let (setup, database) = setup(&options);
         let pooler = setup.environment("LDAPTLS_CACERT", authority.file()).start();
@@ -151,13 +152,13 @@ fn tls_is_from_the_beginning_or_on_demand_and_makes_sure_who_it_is() {
         assert_eq!(answer, Err(REFUSED.into()), "{options}");
         pooler.log_contains("could not connect to LDAP server");
     }
-    let (setup, database) = setup(&between(directory.port));
+    let (setup, database) = setup(&bind_options(directory.port));
     let pooler = setup.start();
     let answer = login(&pooler, &database, &role.name, &role.password);
     assert_eq!(answer, Err(REFUSED.into()));
 }
 
-/// The wrong port for the way that TLS begins is an error, and soon.
+/// If TLS begins in the wrong way for the port, the login must fail, and soon.
 #[test]
 fn tls_on_the_other_port_is_refused() {
     if !support::only_weir() {
@@ -166,11 +167,11 @@ fn tls_on_the_other_port_is_refused() {
     let authority = Authority::new("weir test");
     let role = Postgres::shared().role(ServerAuth::Scram);
     let directory = Directory::start(&[&role], &authority.server(), false);
-    let (plain, tls) = (between(directory.port), between(directory.tls_port));
+    let (plain, tls) = (bind_options(directory.port), bind_options(directory.tls_port));
     for options in [
         format!("{plain} ldapscheme=ldaps"),
         format!("{tls} ldaptls=1"),
-        // StartTLS within TLS.
+        // This is StartTLS within TLS.
         format!("{tls} ldapscheme=ldaps ldaptls=1"),
         format!("{plain} ldapscheme=ldaps ldaptls=1"),
     ] {
@@ -183,17 +184,17 @@ fn tls_on_the_other_port_is_refused() {
     }
 }
 
-/// Where libldap looks, and so PgBouncer.
+/// libldap reads this configuration, and so PgBouncer does.
 #[test]
-fn openldaps_configuration_says_which_certificates_are_good() {
+fn openldaps_configuration_names_the_trusted_authorities() {
     if !support::only_weir() {
         return;
     }
     let (authority, stranger) = (Authority::new("weir test"), ManualAuthority::new("weir test"));
     let role = Postgres::shared().role(ServerAuth::Scram);
-    // A certificate of version 1, for the address by its common name.
+    // A certificate of version 1, which names the address in its common name.
     let directory = Directory::start(&[&role], &stranger.issue("127.0.0.1"), true);
-    let options = format!("{} ldapscheme=ldaps", between(directory.tls_port));
+    let options = format!("{} ldapscheme=ldaps", bind_options(directory.tls_port));
     let folder = open_folder("authorities");
     let own = std::fs::read(stranger.file()).expect("our own file");
     std::fs::write(folder.join("own.pem"), own).expect("our own folder");
@@ -228,7 +229,7 @@ fn a_rule_may_say_which_server_judges() {
     let [known, other] = [(); 2].map(|()| postgres.role(ServerAuth::Scram));
     let directory = Directory::start(&[&known], &Authority::new("weir test").server(), false);
     let rules = open_folder("ldap-rules").join("hba.conf");
-    let options = between(directory.port);
+    let options = bind_options(directory.port);
     let text =
         format!("host all {} all ldap {options}\nhost all all all scram-sha-256\n", known.name);
     std::fs::write(&rules, text).expect("our own folder");
@@ -248,14 +249,14 @@ fn check_one(pooler: &Pooler, database: &str, role: &Role) {
 }
 
 #[test]
-fn a_server_that_is_down_is_passed_over_and_one_that_says_nothing_holds_up_nobody_else() {
+fn dead_ldap_servers_are_skipped_and_silent_ones_delay_no_other_login() {
     if !support::only_weir() {
         return;
     }
     let role = Postgres::shared().role(ServerAuth::Scram);
     let directory = Directory::start(&[&role], &Authority::new("weir test").server(), false);
-    // Nobody listens on that address of this machine.
-    let options = between(directory.port).replace("=127.0.0.1 ", "=\"127.0.0.9 127.0.0.1\" ");
+    // Nothing listens on that address of this machine.
+    let options = bind_options(directory.port).replace("=127.0.0.1 ", "=\"127.0.0.9 127.0.0.1\" ");
     let (setup, database) = setup(&options);
     let pooler = setup.start();
     check_one(&pooler, &database, &role);
@@ -267,7 +268,8 @@ fn a_server_that_is_down_is_passed_over_and_one_that_says_nothing_holds_up_nobod
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = silent.local_addr().expect("bound").port();
     let rules = open_folder("ldap-rules").join("hba.conf");
-    let text = format!("host all {} all ldap {}\nhost all all all md5\n", role.name, between(port));
+    let text =
+        format!("host all {} all ldap {}\nhost all all all md5\n", role.name, bind_options(port));
     std::fs::write(&rules, text).expect("our own folder");
     let (setup, database) = support::setup("transaction");
     let pooler = setup
@@ -288,17 +290,17 @@ fn a_server_that_is_down_is_passed_over_and_one_that_says_nothing_holds_up_nobod
 }
 
 #[test]
-fn many_may_come_at_once_and_options_count_from_the_next_reload_on() {
+fn parallel_ldap_logins_work_and_a_reload_applies_options() {
     if !support::only_weir() {
         return;
     }
     let role = Postgres::shared().role(ServerAuth::Scram);
     let directory = Directory::start(&[&role], &Authority::new("weir test").server(), false);
-    let (setup, database) = setup(&between(1));
+    let (setup, database) = setup(&bind_options(1));
     let mut pooler = setup.workers(2).set("admin_users", &role.name).start();
     let answer = login(&pooler, &database, &role.name, &role.password);
     assert_eq!(answer, Err(REFUSED.into()));
-    pooler.reconfigure(|ini| ini.set("auth_ldap_options", between(directory.port)));
+    pooler.reconfigure(|ini| ini.set("auth_ldap_options", bind_options(directory.port)));
     pooler.signal("HUP");
     testkit::eventually("the options count", Duration::from_secs(20), || {
         login(&pooler, &database, &role.name, &role.password).ok()
@@ -313,7 +315,7 @@ fn many_may_come_at_once_and_options_count_from_the_next_reload_on() {
             });
         }
     });
-    // An operator, too, is judged there.
+    // LDAP checks the passwords of console users, too.
     let console = pooler.login(&role.name, "pgbouncer", &role.password);
     assert!(console.is_ok());
     assert!(pooler.login(&role.name, "pgbouncer", "wrong").is_err());
@@ -336,13 +338,13 @@ fn without_options_nobody_is_let_in() {
 }
 
 #[test]
-fn guessing_is_slowed_there_too() {
+fn guesses_are_delayed_with_ldap_too() {
     if !support::only_weir() {
         return;
     }
     let role = Postgres::shared().role(ServerAuth::Scram);
     let directory = Directory::start(&[&role], &Authority::new("weir test").server(), false);
-    let (setup, database) = setup(&between(directory.port));
+    let (setup, database) = setup(&bind_options(directory.port));
     let pooler = setup.set("auth_failure_delay", 2).start();
     for _ in 0..5 {
         assert!(login(&pooler, &database, &role.name, "wrong").is_err());

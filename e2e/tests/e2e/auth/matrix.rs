@@ -1,14 +1,14 @@
-//! Every way for a client to log in, with every way for the pooler to log in to PostgreSQL, with TLS
-//! on either side and without, and with the right password, a wrong one, and none.
+//! Every login method of clients with every login method of servers, with and without TLS on either
+//! side, and with the right password, a wrong one and none.
 
 use std::process::Command;
 
-use super::ldap::directory::{Directory, between};
+use super::ldap::directory::{Directory, bind_options};
 use super::pam;
 use crate::support;
 use testkit::{Authority, Pooler, Postgres, Role, ServerAuth, Setup, Version, open_folder};
 
-/// Ways in that PgBouncer has as well, and whether the password matters there.
+/// The methods that PgBouncer supports as well, and whether they check the password.
 const METHODS: [(&str, bool); 8] = [
     ("trust", false),
     ("plain", true),
@@ -37,7 +37,7 @@ impl Matrix {
         Self { authority, postgres, roles, directory }
     }
 
-    /// A pooler that asks for that method, and knows every role's password.
+    /// Returns a pooler with this method that knows every role's password.
     fn pooler(&self, database: &str, method: &str, server_tls: &str) -> Pooler {
         let own = self.authority.server();
         let client_tls = if method == "cert" { "verify-full" } else { "allow" };
@@ -55,7 +55,7 @@ impl Matrix {
         let known = |setup: Setup, role: &Role| setup.secret(&role.name, &role.password);
         let setup = self.roles.iter().fold(setup, known);
         match method {
-            "ldap" => setup.set("auth_ldap_options", between(self.directory.port)).start(),
+            "ldap" => setup.set("auth_ldap_options", bind_options(self.directory.port)).start(),
             "pam" => pam::with_users(setup, &self.roles).start(),
             "hba" => {
                 let rules = open_folder("matrix").join("hba.conf");
@@ -67,7 +67,7 @@ impl Matrix {
         }
     }
 
-    /// psql as that role, with TLS or without, and with that password or none.
+    /// Returns psql for this role, with or without TLS, and with this password or none.
     fn psql(
         &self,
         pooler: &Pooler,
@@ -95,7 +95,8 @@ impl Matrix {
         for tls in [true, false] {
             for (at, role) in self.roles.iter().enumerate() {
                 let own = self.authority.user(&role.name);
-                // What is wrong with a client does not depend on the server.
+                // A client's mistake is tried with one kind of server only, since the answer does
+                // not depend on it.
                 let tried = [Some(role.password.as_str()), Some("wrong"), None];
                 let tried = if at == 0 { &tried[..] } else { &tried[..1] };
                 for password in tried {
@@ -125,7 +126,7 @@ impl Matrix {
 }
 
 #[test]
-fn all_ways_in_and_all_ways_on_with_tls_and_without() {
+fn every_login_works_with_and_without_tls() {
     if !support::only_weir() {
         return;
     }
@@ -139,11 +140,11 @@ fn all_ways_in_and_all_ways_on_with_tls_and_without() {
 }
 
 #[test]
-fn the_same_before_postgresql_18() {
+fn every_login_works_with_postgresql_18() {
     if !support::only_weir() {
         return;
     }
-    // That one was built without TLS.
+    // PostgreSQL 18 was built without TLS.
     let matrix = Matrix::new(Version::Eighteen);
     for (method, matters) in METHODS {
         matrix.check(method, matters, "disable");

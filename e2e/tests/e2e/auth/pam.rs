@@ -1,5 +1,5 @@
-//! `auth_type = pam`, and `pam` in rules: a real PAM stack judges passwords. The library and its
-//! modules are the system's; only the folder of the services is the test's own (pam_wrapper).
+//! `auth_type = pam`, and `pam` in rules: a real PAM stack checks passwords. The library and its
+//! modules are the system's. Only the folder of the services belongs to the test (pam_wrapper).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,13 +12,14 @@ use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, Setup, eventually, 
 
 const REFUSED: &str = "PAM authentication failed";
 
-/// Where Debian has the library that makes PAM look for services elsewhere, and its module that
-/// knows users from a file.
+/// Returns Debian's folder with the library that makes PAM look for services elsewhere, and with
+/// the module that reads users from a file.
 fn libraries() -> String {
     format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH)
 }
 
-/// The pooler's service `pgbouncer` reads so; the folder that is called FOLDER in it.
+/// Gives the pooler a service `pgbouncer` with this text. Replaces FOLDER in it by the returned
+/// folder.
 fn with_service(setup: Setup, service: &str) -> (Setup, PathBuf) {
     let folder = open_folder("pam");
     let services = folder.join("services");
@@ -40,7 +41,7 @@ fn setup(service: &str) -> (Setup, String, PathBuf) {
     (setup, database, folder)
 }
 
-/// PAM knows these users, from a file.
+/// Gives PAM these users, in a file.
 pub(super) fn with_users(setup: Setup, roles: &[Role]) -> Setup {
     let module = format!("{}/pam_wrapper/pam_matrix.so passdb=FOLDER/users", libraries());
     let service = format!("auth required {module}\naccount required {module}\n");
@@ -51,7 +52,7 @@ pub(super) fn with_users(setup: Setup, roles: &[Role]) -> Setup {
     setup
 }
 
-/// By a program that gets the password as its input.
+/// Returns a setup in which PAM passes the password to a program on its standard input.
 fn program(script: &str) -> (Setup, String, PathBuf) {
     let (setup, database, folder) = setup(
         "auth required pam_exec.so quiet expose_authtok FOLDER/judge\naccount required pam_permit.so\n",
@@ -111,14 +112,16 @@ fn a_right_password_is_not_enough_for_an_account_that_is_closed() {
     let pooler = setup.start();
     assert_eq!(login(&pooler, &database, "app", "x"), Err(REFUSED.into()));
     pooler.log_contains("pam_acct_mgmt() failed: ");
-    // Without a service of that name the one called `other` decides, or nobody gets in.
+    // Without a service of that name, the service `other` decides. If it is missing as well, no
+    // user is let in.
     let (setup, database, folder) = self::setup("");
     fs::remove_file(folder.join("services/pgbouncer")).expect("our own file");
     let pooler = setup.start();
     assert_eq!(login(&pooler, &database, "app", "x"), Err(REFUSED.into()));
 }
 
-/// `auth_pam_confdir`: the service is read from that folder. A folder without the service lets nobody in.
+/// Tests `auth_pam_confdir`: PAM reads the service from that folder. If the folder has no such
+/// service, no user is let in.
 #[test]
 fn the_service_may_be_in_another_folder() {
     if !support::only_weir() {
@@ -146,7 +149,7 @@ fn the_service_may_be_in_another_folder() {
     }
 }
 
-/// What modules say of an error is in the log, in PgBouncer's words.
+/// The errors of modules are logged, in PgBouncer's words.
 #[test]
 fn the_log_has_what_modules_say_of_an_error() {
     if !support::only_weir() {
@@ -160,7 +163,7 @@ fn the_log_has_what_modules_say_of_an_error() {
 }
 
 #[test]
-fn a_slow_judge_holds_up_nobody_else() {
+fn a_slow_pam_module_delays_no_other_login() {
     if !support::only_weir() {
         return;
     }
@@ -193,7 +196,7 @@ fn a_wrong_password_is_answered_late_and_a_right_one_is_not() {
     }
     let role = Postgres::shared().role(ServerAuth::Scram);
     let module = format!("{}/pam_wrapper/pam_matrix.so passdb=FOLDER/users", libraries());
-    // Two seconds, which PAM itself makes vary by half of it.
+    // The delay is two seconds, which PAM randomly varies by up to half.
     let (setup, database, folder) = setup(&format!(
         "auth optional pam_faildelay.so delay=2000000\n\
          auth required {module}\naccount required {module}\n"
@@ -209,7 +212,7 @@ fn a_wrong_password_is_answered_late_and_a_right_one_is_not() {
             (began, Instant::now())
         });
         pooler.log_contains("pam_authenticate() failed");
-        // While that one still waits.
+        // The first login still waits.
         let answer = login(&pooler, &database, &role.name, &role.password);
         assert_eq!(answer.as_ref(), Ok(&role.name));
         let (began, ended) = late.join().expect("no panic");

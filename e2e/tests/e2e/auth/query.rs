@@ -7,7 +7,8 @@ use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, Setup, Verifier, ev
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A pooler whose users are all PostgreSQL's, asked about by a role that may run `lookup`.
+/// Returns a pooler without users of its own. It queries PostgreSQL as a role that may call
+/// `lookup`.
 pub(crate) fn setup(auth_type: &str) -> (Setup, String) {
     let postgres = Postgres::shared();
     let asker = postgres.role(ServerAuth::Scram);
@@ -32,7 +33,7 @@ pub(crate) fn setup(auth_type: &str) -> (Setup, String) {
 }
 
 #[test]
-fn a_user_that_only_postgresql_knows_gets_in_and_on_to_the_server() {
+fn a_user_that_only_postgresql_knows_logs_in_to_pooler_and_server() {
     let postgres = Postgres::shared();
     for (auth_type, _) in CLIENT_AUTH {
         let (setup, database) = setup(auth_type);
@@ -42,7 +43,7 @@ fn a_user_that_only_postgresql_knows_gets_in_and_on_to_the_server() {
         let scram = [ServerAuth::Scram, ServerAuth::Trust].map(|by| postgres.role(by));
         for (role, server) in md5.iter().zip([true, false]).chain(scram.iter().zip([true, false])) {
             let is_md5 = role.verifier.starts_with("md5");
-            // A verifier serves its own kind of exchange.
+            // A verifier works only for its own kind of exchange.
             let client = match auth_type {
                 "scram-sha-256" => !is_md5,
                 _ => true,
@@ -72,7 +73,7 @@ fn a_password_changed_in_postgresql_counts_at_the_next_login() {
 }
 
 #[test]
-fn an_expired_password_is_none_and_an_unknown_user_is_told_so() {
+fn expired_passwords_and_unknown_users_are_refused() {
     let postgres = Postgres::shared();
     let (setup, database) = setup("md5");
     let pooler = setup.start();
@@ -110,7 +111,7 @@ fn invented_user_names_leave_no_pools_behind() {
     }
     eventually("they are forgotten", PATIENCE, || pools(&pooler).is_empty().then_some(()));
 
-    // Where all names are one database, one pool is for all questions.
+    // If all names lead to the same database, a single pool runs the queries.
     pooler.reconfigure(|ini| ini.database("*", &format!("{host} dbname={database}")));
     pooler.reload();
     for n in 0..10 {
@@ -123,7 +124,7 @@ fn invented_user_names_leave_no_pools_behind() {
 }
 
 #[test]
-fn psql_gets_in_and_many_at_once_share_few_servers() {
+fn psql_logs_in_and_parallel_logins_share_few_servers() {
     let postgres = Postgres::shared();
     let (setup, database) = setup("scram-sha-256");
     let pooler = setup.set("default_pool_size", 2).start();
@@ -175,10 +176,11 @@ fn a_query_that_fails_is_a_mistake_in_the_configuration() {
     assert!(pooler.log().contains("error response from auth_query"));
 }
 
-/// A name that is misspelt there keeps out everybody who is not in `auth_file`; only the log says why.
+/// A typo in this name locks out all users that are not in `auth_file`. Only the log tells the
+/// reason.
 #[test]
 fn a_database_to_ask_that_is_not_there_is_named_in_the_log() {
-    // PgBouncer 1.18 has no auth_dbname.
+    // PgBouncer 1.18 does not support `auth_dbname`.
     if !support::only_weir() {
         return;
     }
@@ -191,7 +193,7 @@ fn a_database_to_ask_that_is_not_there_is_named_in_the_log() {
 
 #[test]
 fn another_database_may_be_asked() {
-    // PgBouncer 1.18 has no auth_dbname per database.
+    // PgBouncer 1.18 does not support `auth_dbname` of a database.
     if !support::only_weir() {
         return;
     }
@@ -254,14 +256,14 @@ fn the_owner_of_a_database_cannot_change_what_the_default_query_reads() {
         assert!(pooler.login(&victim.name, &database, "the wrong one").is_err(), "{query:?}");
         let (mut client, _) = log_in(&pooler, &victim, &database);
         assert_eq!(client.value("SELECT current_user"), victim.name);
-        // The server that was asked is as it was.
+        // The server that ran the query has its old `search_path` again.
         let mut own = pooler.login(&asker.name, &database, &asker.password).expect("a client");
         assert_eq!(own.value("SHOW search_path"), "evil, pg_catalog");
     }
 }
 
-/// CVE-2025-12819: `search_path` of a startup packet, applied before the login, changes what an
-/// unqualified `auth_query` reads.
+/// CVE-2025-12819: if `search_path` of a startup packet is applied before the login, it changes the
+/// tables that an unqualified `auth_query` reads.
 #[test]
 fn a_startup_packet_does_not_change_what_auth_query_reads() {
     if !support::only_weir() {

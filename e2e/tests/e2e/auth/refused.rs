@@ -1,11 +1,11 @@
-//! Who is kept out, with which words, and that the words give nothing away.
+//! Refused logins: their texts, and that the texts reveal nothing.
 
 use super::requests;
 use crate::support;
 use testkit::{Message, Pooler, Postgres, RawClient, Role, ServerAuth, frontend};
 
 const FATAL: &str = "FATAL";
-/// What PgBouncer, and so Weir, gives nearly every refusal.
+/// The SQLSTATE of nearly every refusal by PgBouncer, and so by Weir.
 const PROTOCOL_VIOLATION: &str = "08P01";
 
 fn refusing_pooler(auth_type: &str) -> (Pooler, Role, String) {
@@ -60,14 +60,14 @@ fn an_unknown_users_salt_does_not_change_from_try_to_try() {
     };
     assert_eq!(salt("nobody"), salt("nobody"));
     assert_ne!(salt("nobody"), salt("somebody"));
-    // PgBouncer makes a new salt for each login of a user whose password it knows as text, so
-    // that it can be told apart from an unknown one.
+    // PgBouncer makes a new salt for each login of a user whose password it knows as text. That
+    // distinguishes such a user from an unknown one.
     if support::only_weir() {
         assert_eq!(salt(&role.name), salt(&role.name));
     }
 }
 
-/// All messages of a login with a wrong password.
+/// Returns all messages of a login with a wrong password.
 fn failed_exchange(pooler: &Pooler, user: &str, database: &str) -> Vec<Message> {
     let mut client = RawClient::connect(pooler.port());
     client.try_authenticate(&[("user", user), ("database", database)], "wrong")
@@ -80,7 +80,7 @@ fn a_trusted_user_must_be_known() {
 }
 
 #[test]
-fn whether_a_database_exists_is_told_only_after_the_proof() {
+fn the_existence_of_a_database_is_revealed_only_after_the_proof() {
     let (pooler, role, _) = refusing_pooler("md5");
     let password_error = "password authentication failed";
     assert_refused(&pooler, [&role.name, "no_such_db", "wrong"], password_error);

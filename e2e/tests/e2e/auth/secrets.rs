@@ -1,10 +1,10 @@
-//! What is stored of a password does not serve PostgreSQL's method, or not any more: the client is told at
-//! once. A client that waited would be told `client_login_timeout` after a minute.
+//! The stored secret does not work for PostgreSQL's method, or no longer. The client gets an error
+//! at once. If it had to wait, it would get `client_login_timeout` after a minute.
 
 use crate::support;
 use testkit::{Message, Pooler, Postgres, RawClient, Role, ServerAuth, frontend, open_folder};
 
-/// What the client is told that logs in.
+/// Returns the message with which a login is refused.
 #[track_caller]
 fn refusal(pooler: &Pooler, role: &Role, database: &str) -> String {
     let Role { name, password, .. } = role;
@@ -12,7 +12,7 @@ fn refusal(pooler: &Pooler, role: &Role, database: &str) -> String {
     refused.expect_err("it is refused").message().to_owned()
 }
 
-/// The ordinary migration of a role from MD5 to SCRAM, with the old hash still in `auth_file`.
+/// A role has moved from MD5 to SCRAM, and `auth_file` still contains the old hash.
 #[test]
 fn an_md5_hash_does_not_serve_scram() {
     let postgres = Postgres::shared();
@@ -26,7 +26,8 @@ fn an_md5_hash_does_not_serve_scram() {
     pooler.log_contains("cannot do SCRAM authentication: wrong password type");
 }
 
-/// Who is trusted has shown no key, so its verifier opens no server. PostgreSQL is sent no wrong proof.
+/// A trusted client has not shown a key, so its verifier opens no server. PostgreSQL must not get a
+/// wrong proof.
 #[test]
 fn a_verifier_does_not_serve_a_client_that_is_trusted() {
     let postgres = Postgres::start();
@@ -41,7 +42,8 @@ fn a_verifier_does_not_serve_a_client_that_is_trusted() {
     assert_eq!(failures, 0, "{}", postgres.log());
 }
 
-/// A password in clear text shows no key, either. The client gets in where PostgreSQL asks for none.
+/// A password in clear text does not show a key either. The client gets in only if PostgreSQL
+/// requires no password.
 #[test]
 fn a_verifier_judges_a_plain_password_and_serves_no_server() {
     let postgres = Postgres::start();
@@ -63,7 +65,7 @@ fn a_verifier_judges_a_plain_password_and_serves_no_server() {
     assert_eq!(failures, 0, "{}", postgres.log());
 }
 
-/// PgBouncer keeps the keys with the user, not with the database.
+/// PgBouncer stores the keys with the user, not with the database.
 #[test]
 fn keys_shown_in_one_database_open_the_others() {
     let postgres = Postgres::start();
@@ -89,7 +91,7 @@ fn keys_shown_in_one_database_open_the_others() {
 }
 
 #[test]
-fn a_changed_password_is_told_at_once_behind_a_reconnect() {
+fn a_changed_password_fails_at_once_after_a_reconnect() {
     let postgres = Postgres::shared();
     let role = postgres.role(ServerAuth::Scram);
     let (setup, database) = support::setup("transaction");
@@ -107,10 +109,11 @@ fn a_changed_password_is_told_at_once_behind_a_reconnect() {
     assert_eq!(busy.query("COMMIT").tags, ["COMMIT"]);
 }
 
-/// As soon as `auth_file` is corrected, and not after `server_login_retry`. A RELOAD that changes nothing
-/// tries nothing, because repeated failures may lock the user.
+/// The password is tried as soon as `auth_file` is corrected, without waiting for
+/// `server_login_retry`. A RELOAD without a change tries nothing, because repeated failures may
+/// lock the user.
 #[test]
-fn a_corrected_password_is_tried_at_once_behind_a_reload() {
+fn a_corrected_password_is_tried_at_once_after_a_reload() {
     if !support::only_weir() {
         return;
     }

@@ -1,16 +1,16 @@
-//! The words for those who are kept out, and that those who belong get in, for each way that both poolers
-//! have: this passes with either. `matrix.rs` has every way, and every kind of server.
+//! The texts of refusals and the success of legitimate logins, for each method that both poolers
+//! have. This passes with either. `matrix.rs` covers every method and every kind of server.
 
 use std::process::{Command, Output};
 
 use testkit::{Authority, Identity, Pooler, Postgres, Role, ServerAuth, Setup, Version};
 
-/// A value of `auth_type`, and what becomes of those who cannot prove who they are.
+/// A value of `auth_type`, and the refusals of clients that cannot prove their identity.
 struct Way {
     auth_type: &'static str,
-    /// What a wrong password is told; nothing where none is asked for.
+    /// The error about a wrong password; `None` if the method asks for none.
     wrong: Option<&'static str>,
-    /// It asks for a certificate, which takes the place of the password.
+    /// The method asks for a certificate instead of a password.
     certificate: bool,
 }
 
@@ -26,10 +26,10 @@ const WAYS: [Way; 5] = [
     Way { auth_type: "cert", wrong: None, certificate: true },
 ];
 
-/// Whose psql asks. Only the first has TLS.
+/// The versions of psql. Only the first has TLS.
 const CLIENTS: [Version; 2] = [Version::Installed, Version::Eighteen];
 
-/// What the client knows of its password.
+/// The password that the client gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Knows {
     Right,
@@ -37,7 +37,7 @@ enum Knows {
     Nothing,
 }
 
-/// A PostgreSQL with a role for each of its methods, and certificates for everybody.
+/// A PostgreSQL with a role for each of its methods, and certificates for all of them.
 struct Stage {
     postgres: Postgres,
     authority: Authority,
@@ -76,7 +76,8 @@ impl Stage {
         setup.start()
     }
 
-    /// psql as that role, over TLS if `tls`; it says who it is and whether the server has TLS.
+    /// Returns psql for this role, over TLS if `tls`. It prints its user and whether the server
+    /// uses TLS.
     fn psql(&self, pooler: &Pooler, version: Version, role: &Role, tls: bool) -> Command {
         let mut psql = Postgres::client_program_of(version, "psql", pooler.port(), &self.database);
         psql.env("PGUSER", &role.name).env_remove("PGPASSWORD").env("PGHOST", "localhost");
@@ -154,11 +155,11 @@ fn play_role(stage: &Stage, pooler: &Pooler, way: &Way, role: &Role, tls: bool, 
                 (Knows::Wrong, _) if way.certificate => {
                     kept_out(&output, "certificate authentication failed", &what);
                 }
-                // It is turned away in the handshake, in the words of its own library.
+                // The client is refused in the TLS handshake, with the text of its own library.
                 (Knows::Nothing, _) if way.certificate => kept_out(&output, "", &what),
                 (_, None) => let_in(&output, role, tls, &what),
                 (Knows::Wrong, Some(why)) => kept_out(&output, why, &what),
-                // psql gives up when it is asked.
+                // psql gives up when it is asked for a password.
                 (Knows::Nothing, Some(_)) => kept_out(&output, "no password supplied", &what),
             }
         }

@@ -1,4 +1,4 @@
-//! Logins that have to wait: for room in a backlog, or for a server that does not answer.
+//! Logins that have to wait: for room in a listen backlog, or for a server that does not answer.
 
 use std::{io, net::TcpListener, os::unix::net::UnixListener, path::Path, thread};
 
@@ -9,8 +9,8 @@ use testkit::open_folder;
 /// AuthenticationOk and ReadyForQuery.
 const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 
-/// Lets whoever connects log in, and stays until it has left.
-fn entertain(stream: &mut (impl io::Read + io::Write)) -> io::Result<()> {
+/// Lets a client log in, and waits until it disconnects.
+fn serve_login(stream: &mut (impl io::Read + io::Write)) -> io::Result<()> {
     let mut len = [0; 4];
     stream.read_exact(&mut len)?;
     let rest = u64::from(u32::from_be_bytes(len)).saturating_sub(4);
@@ -19,8 +19,8 @@ fn entertain(stream: &mut (impl io::Read + io::Write)) -> io::Result<()> {
     io::copy(stream, &mut io::sink()).map(drop)
 }
 
-/// A socket with room for one connection that has not been accepted.
-fn narrow(path: &Path) -> UnixListener {
+/// Opens a socket with a backlog of one connection.
+fn listener_with_room_for_one(path: &Path) -> UnixListener {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let runtime = runtime.expect("a runtime");
     let _entered = runtime.enter();
@@ -38,11 +38,12 @@ fn the_wait_for_room_in_a_backlog_is_part_of_a_login() {
         return;
     }
     let folder = open_folder("bench");
-    let listener = narrow(&folder.join(".s.PGSQL.5432"));
-    // It serves one client at a time; the others' scripts are what they wait for.
+    let listener = listener_with_room_for_one(&folder.join(".s.PGSQL.5432"));
+    // The server serves one client at a time. The others wait until the scripts before theirs have
+    // ended.
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let _ = stream.and_then(|mut stream| entertain(&mut stream));
+            let _ = stream.and_then(|mut stream| serve_login(&mut stream));
         }
     });
     let (host, file) = (folder.to_str().expect("ours"), script("\\sleep 100 ms\n"));
@@ -51,7 +52,8 @@ fn the_wait_for_room_in_a_backlog_is_part_of_a_login() {
         ["-n", "-C", "-c", "6", "-t", "1", "-f", file, "-h", host, "-p", "5432", "-U", "app"];
     let output = directly("app", &arguments);
     assert!(output.status.success(), "{output:?}");
-    // They log in after 0, 100, … 500 ms; from when there was room it would be 83 ms on average.
+    // The clients log in after 0, 100, … 500 ms. Measured from the room in the backlog on, the
+    // average would be 83 ms.
     let average: f64 = figure(&output, "average connection time = ");
     assert!(average > 200.0, "{output:?}");
 }
@@ -69,7 +71,7 @@ fn a_server_that_does_not_answer_is_waited_for_as_long_as_connect_timeout_says()
         let others = listener.try_clone().expect("an open socket");
         thread::spawn(move || {
             for stream in others.incoming().take(answered) {
-                let _ = stream.and_then(|mut stream| entertain(&mut stream));
+                let _ = stream.and_then(|mut stream| serve_login(&mut stream));
             }
         });
         let place = "host=127.0.0.1 sslmode=disable dbname=app connect_timeout=1";

@@ -1,4 +1,4 @@
-//! Scripts of one's own: what they may say, and what becomes of errors in them.
+//! Custom scripts: their commands, and the handling of errors in them.
 
 use std::{fs, path::PathBuf, process::Output};
 
@@ -7,14 +7,14 @@ use testkit::{Postgres, free_port, open_folder};
 
 use super::{directly, figure, initialise, processed, stderr, stdout};
 
-/// A file with that text.
+/// Writes a file with this text.
 pub(super) fn script(text: &str) -> PathBuf {
     let path = open_folder("bench").join("script.sql");
     fs::write(&path, text).expect("the folder is ours");
     path
 }
 
-/// Runs the script and gives what it has left in the table `seen`.
+/// Runs the script. Returns the rows that it has written to the table `seen`.
 fn seen(text: &str, arguments: &[&str]) -> Vec<String> {
     let postgres = Postgres::shared();
     let database = postgres.database();
@@ -48,7 +48,7 @@ INSERT INTO seen (what) VALUES ((:one + :two)::text);
 \\sleep 1 ms
 INSERT INTO seen (what) VALUES (coalesce(:got_b::text, 'null') || :client_id);
 ";
-    // Where several statements are one, only the simple protocol takes them.
+    // Only the simple protocol supports several statements in one query.
     assert_eq!(seen(text, &["-t", "1", "-D", "two=2"]), ["42", "7!", "3", "null0"]);
 }
 
@@ -111,7 +111,8 @@ INSERT INTO seen (what) VALUES ('c');
     }
 }
 
-/// What an error in a pipeline has the server pass over is not prepared, what follows the Sync is.
+/// After an error in a pipeline, the server skips its Parse messages up to the Sync. Those after it
+/// are executed.
 #[test]
 fn a_pipeline_is_tried_again_whatever_of_it_was_prepared() {
     if !only_weir() {
@@ -178,11 +179,11 @@ fn a_rate_that_cannot_be_kept_makes_no_run_longer() {
     let output =
         directly(&Postgres::shared().database(), &["-n", "-T", "1", "-R", "1000", "-f", file]);
     assert!(output.status.success(), "{output:?}");
-    // A thousand are due, and no more than a hundred can be had in the time.
+    // A thousand transactions are due, and at most a hundred are possible in the time.
     assert!(processed(&output) <= 101, "{output:?}");
 }
 
-/// The signs rank as pgbench's grammar has them, which for `~` is not where C has it.
+/// The operators have the precedence of pgbench's grammar, which for `~` differs from C's.
 #[test]
 fn expressions_come_to_what_pgbench_makes_of_them() {
     if !only_weir() {
@@ -272,7 +273,7 @@ fn clients_that_meet_an_error_give_up_and_the_first_is_shown() {
 }
 
 #[test]
-fn a_database_without_the_tables_or_without_being_there_is_a_clear_error() {
+fn missing_tables_and_missing_databases_are_clear_errors() {
     if !only_weir() {
         return;
     }
@@ -306,7 +307,7 @@ fn serialization_failures_are_tried_again() {
     let output = directly(&database, &tried);
     assert!(output.status.success(), "{output:?}");
     assert!(stdout(&output).contains("processed: 80/80"), "{output:?}");
-    // What was acknowledged was done, each once.
+    // Each acknowledged transaction was executed exactly once.
     let rows = Postgres::shared().sql(&database, "SELECT bbalance::text FROM pgbench_branches");
     assert_eq!(rows, [[Some("80".to_owned())]]);
     let output = directly(&database, &["-n", "-c", "4", "-t", "20", "-f", file]);

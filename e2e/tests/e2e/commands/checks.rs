@@ -1,4 +1,4 @@
-//! `check-config`: it finds what would stop a start, and says where.
+//! `check-config`: it finds mistakes that would prevent a start, and names their place.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use super::{stderr, stdout};
 use crate::support::{only_weir, run_any};
 use testkit::{Postgres, Role, mortal_command, open_folder, pooler_binary};
 
-/// A file of `[databases]` lines and of further keys, alone in its folder.
+/// Writes a configuration with these `[databases]` lines and further keys, in a folder of its own.
 fn file(databases: &str, keys: &str) -> (PathBuf, PathBuf) {
     let folder = open_folder("checks");
     let text = format!(
@@ -35,7 +35,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("bound").port()
 }
 
-/// Each of these would stop a start; the last word of a line is what has to be told.
+/// Each line is a mistake that prevents a start. The last word of it must be in the error.
 #[test]
 fn check_config_finds_what_would_stop_a_start() {
     if !only_weir() {
@@ -65,7 +65,7 @@ fn check_config_finds_what_would_stop_a_start() {
         let found = text.lines().find(|line| line.starts_with(&expected));
         assert!(found.is_some_and(|found| found.contains(what)), "{keys}: {text}");
         assert!(text.contains("must be solved"), "{text}");
-        // A start does stop.
+        // The mistake does prevent a start.
         let started = run_any(mortal_command(pooler_binary()).arg(&path));
         assert_eq!(started.status.code(), Some(1), "{keys}: {started:?}");
     }
@@ -95,7 +95,7 @@ fn a_warning_fails_check_config_only_if_it_is_strict() {
 
     drop(taken);
     fs::set_permissions(folder.join("users"), Permissions::from_mode(0o640)).expect("our own file");
-    // It is root's then: the unprivileged user of the test could not read it.
+    // Root can read the file; the unprivileged user of the test could not.
     let output = run_any(Command::new(pooler_binary()).arg("check-config").arg(&path));
     assert!(!stderr(&output).contains("every user"), "{output:?}");
     assert!(!stderr(&output).contains("is in use"), "{output:?}");

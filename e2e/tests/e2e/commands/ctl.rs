@@ -8,7 +8,7 @@ use testkit::{Pooler, Role, pooler_binary};
 use super::{stderr, stdout};
 use crate::support::{self, only_weir, run_any};
 
-/// Runs `weir ctl` with no connection in its environment.
+/// Runs `weir ctl` without any connection parameter in its environment.
 fn ctl(arguments: &[&str]) -> Output {
     let mut command = Command::new(pooler_binary());
     command.arg("ctl").args(arguments).env("HOME", "/nonexistent");
@@ -18,7 +18,7 @@ fn ctl(arguments: &[&str]) -> Output {
     run_any(&mut command)
 }
 
-/// The same for a running pooler, whose address and password are in its configuration.
+/// Runs `weir ctl` for a running pooler, whose configuration contains its address and password.
 fn of(pooler: &Pooler, arguments: &[&str]) -> Output {
     let file = pooler.configuration();
     ctl(&[&["-c", &file.to_string_lossy()], arguments].concat())
@@ -60,7 +60,7 @@ fn the_exit_status_tells_an_error_from_no_connection() {
     assert_eq!((paused.status.code(), stdout(&paused).as_str()), (Some(0), "PAUSE\n"));
     assert_eq!(of(&pooler, &["--json", "resume", &database]).stdout, b"[]\n");
 
-    // An error in the environment, and an address without a pooler.
+    // Tries an unknown variable, and an address without a pooler.
     let port = testkit::free_port().to_string();
     let lost = ctl(&["-h", "127.0.0.1", "-p", &port, "-U", "x", "SHOW", "POOLS"]);
     assert_eq!(lost.status.code(), Some(2), "{lost:?}");

@@ -1,5 +1,5 @@
-//! What pool mode there is where nobody names one: PgBouncer's in a `pgbouncer.ini`, `auto` in a
-//! `weir.toml` and with `serve URL`.
+//! The default of `pool_mode`: PgBouncer's in a `pgbouncer.ini`, `auto` in a `weir.toml` and with
+//! `serve URL`.
 
 use std::path::Path;
 
@@ -7,20 +7,20 @@ use crate::commands::{stdout, weir};
 use crate::support::only_weir;
 use testkit::{Pooler, Postgres, RawClient, Setup};
 
-/// A fresh database, and a pooler before it that is told of no pool mode.
+/// Returns a new database and a pooler whose configuration has no `pool_mode`.
 fn silent() -> (Setup, String) {
     let postgres = Postgres::shared();
     let database = postgres.database();
     (Pooler::before(postgres).workers(1).database(&database, ""), database)
 }
 
-/// Value and default of `pool_mode` by SHOW CONFIG.
+/// Returns value and default of `pool_mode` in SHOW CONFIG.
 fn shown(pooler: &Pooler) -> [String; 2] {
     let rows = pooler.admin("SHOW CONFIG").with("key", "pool_mode");
     ["value", "default"].map(|column| rows.column(column)[0].to_owned())
 }
 
-/// What `check-config` takes the file's pool mode for.
+/// Returns the pool mode that `check-config` prints for the file.
 fn understood(file: &Path) -> String {
     let text = stdout(&weir(&["check-config", &file.to_string_lossy()]));
     let mut lines = text.lines().skip_while(|line| *line != "Pool mode").skip(1);
@@ -31,21 +31,22 @@ fn backend(client: &mut RawClient) -> String {
     client.value("SELECT pg_backend_pid()")
 }
 
-/// True if a client gives its server up behind its transactions, so that others get the same.
+/// Returns whether clients release their servers after transactions, so that they share them.
 fn shares_servers(pooler: &Pooler, database: &str) -> bool {
     let [mut one, mut another] = [pooler.client(database), pooler.client(database)];
-    // The first queries may each have been given a new server.
+    // The first queries may each have got a new server.
     (0..10).any(|_| backend(&mut one) == backend(&mut another))
 }
 
-/// A setting is there on another server, and only for whose it is.
+/// Checks that a client's setting follows it to another server, and that other clients do not see
+/// it.
 #[track_caller]
 fn carries_settings(pooler: &Pooler, database: &str) {
     let mut client = pooler.client(database);
     client.rows("SET work_mem = '5MB'");
     let before = backend(&mut client);
     let mut strangers = Vec::new();
-    // Whichever servers are free, strangers are in a transaction on them.
+    // Other clients begin a transaction on each server that is free.
     while backend(&mut client) == before {
         assert!(strangers.len() < 10, "it keeps its server");
         let mut stranger = pooler.client(database);

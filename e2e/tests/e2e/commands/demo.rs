@@ -1,4 +1,5 @@
-//! `weir demo`: a working PostgreSQL with a pooler before it, out of nothing, and nothing after.
+//! `weir demo`: it starts a PostgreSQL with a pooler, without prerequisites, and removes all of it
+//! at its end.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +14,7 @@ fn the_demo_shows_a_way_in_and_leaves_nothing() {
     if !only_weir() {
         return;
     }
-    // Told to use a folder of the test's own, what is left behind can be seen.
+    // With a folder of the test's own, the test can see the files that are left over.
     let folder = testkit::open_folder("demo");
     let mut demo = Command::new(pooler_binary())
         .arg("demo")
@@ -63,7 +64,7 @@ fn the_lab_is_done_with_no_failure_in_any_mode() {
     }
     let folder = testkit::open_folder("lab");
     let mut lab = Command::new(pooler_binary());
-    // It ends with another status if a transaction failed or a mode did not pool.
+    // Its exit status is not 0 if a transaction has failed or a mode has not pooled.
     let table = run(lab.args(["demo", "--bench", "1"]).env("TMPDIR", &folder));
     for word in ["direct", "auto", "session", "transaction", "statement", "tps"] {
         assert!(table.contains(word), "no {word} in\n{table}");

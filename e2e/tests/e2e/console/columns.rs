@@ -1,5 +1,5 @@
-//! Names and types of the columns, which dashboards and exporters rely on: those of 1.25.2, and
-//! behind them a few of Weir's own.
+//! Names and types of the columns, which dashboards and exporters depend on. They are those of
+//! 1.25.2, followed by a few of Weir's own.
 
 use crate::support;
 use testkit::{Pooler, frontend};
@@ -41,7 +41,7 @@ const STATS: &str = "database:t total_server_assignment_count:n total_xact_count
     avg_xact_time:n avg_query_time:n avg_wait_time:n avg_client_parse_count:n \
     avg_server_parse_count:n avg_bind_count:n avg_client_login_count:n";
 
-/// Compares with a list of names, each followed by its type unless that is int4.
+/// Compares the columns with a list of names. A type follows each name, unless it is int4.
 #[track_caller]
 fn assert_columns(pooler: &Pooler, command: &str, expected: &str) {
     let mut console = pooler.console();

@@ -1,4 +1,4 @@
-//! Drivers that prepare what they ask, on the console. PgBouncer's console refuses them.
+//! Drivers that prepare their queries, on the console. PgBouncer's console refuses them.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn python(script: &str) {
     }
     let (pooler, _) = support::pooler("transaction");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("python").join(script);
-    // Debian's own, since that is the one Debian's packages of the drivers belong to.
+    // Uses Debian's Python, since Debian's packages of the drivers belong to it.
     let output = run(Command::new("/usr/bin/python3").arg("-B").arg(&path).arg(url(&pooler)));
     assert_eq!(output, "ok\n", "are python3-psycopg and python3-asyncpg installed?");
 }

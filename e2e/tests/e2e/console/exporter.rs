@@ -1,8 +1,9 @@
-//! Debian's `prometheus-pgbouncer-exporter`, and the metrics it has beside Debian's PgBouncer.
+//! Debian's `prometheus-pgbouncer-exporter`: it finds the same metrics as with Debian's PgBouncer.
 //!
 //! Its version 1.7 reads columns that PgBouncer has not had since 1.8 (`total_requests`) and 1.24
-//! (`reserve_pool`): beside Debian's own PgBouncer, too, it ends at once unless it is told to report
-//! on databases that have no pool. What remains are the names of all metrics, and SHOW LISTS.
+//! (`reserve_pool`). With Debian's own PgBouncer, too, it ends at once unless it is told to report
+//! databases without a pool. So this test compares the names of all metrics, and the values of SHOW
+//! LISTS.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,7 +14,7 @@ use testkit::{Pooler, eventually, free_port};
 
 use crate::support;
 
-/// Those it has beside PgBouncer 1.18.
+/// The metrics with PgBouncer 1.18.
 const METRICS: &str = "active_clients databases dns_names dns_pending dns_queries dns_zones \
     free_clients free_servers login_clients pool_size pools query_microseconds_total \
     received_bytes_total requests_total reserve_pool sent_bytes_total used_clients used_servers \
@@ -40,7 +41,7 @@ impl Exporter {
         Self { child, port }
     }
 
-    /// The page it serves, as soon as it does.
+    /// Returns its page as soon as it serves it.
     fn page(&self) -> String {
         eventually("there are metrics", Duration::from_secs(50), || {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
@@ -59,7 +60,7 @@ impl Drop for Exporter {
     }
 }
 
-/// What stands on a page behind these words and `pgbouncer_`.
+/// Returns the rests of the lines that begin with `words` and `pgbouncer_`.
 fn after<'a>(page: &'a str, words: &str) -> Vec<&'a str> {
     page.lines().filter_map(|line| line.strip_prefix(words)?.strip_prefix("pgbouncer_")).collect()
 }
@@ -82,6 +83,6 @@ fn debians_exporter_finds_its_metrics() {
         let expected = format!("{list} {}.0", lists.with("list", list).only("items"));
         assert!(after(&page, "").contains(&&*expected), "{expected}: {page}");
     }
-    // The application's, and the exporter's own.
+    // The clients are the application's and the exporter's.
     assert!(after(&page, "").contains(&"used_clients 2.0"), "{page}");
 }

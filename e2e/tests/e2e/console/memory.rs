@@ -1,4 +1,4 @@
-//! SHOW SOCKETS, SHOW ACTIVE_SOCKETS and SHOW MEM: what is kept for connections and statements.
+//! SHOW SOCKETS, SHOW ACTIVE_SOCKETS and SHOW MEM: the memory for connections and statements.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use testkit::{Pooler, eventually, frontend};
 
 use crate::support;
 
-/// `used` and `memtotal` of a row of SHOW MEM.
+/// Returns `used` and `memtotal` of a row of SHOW MEM.
 fn memory(pooler: &Pooler, name: &str) -> (u64, u64) {
     let row = pooler.admin("SHOW MEM").with("name", name);
     (row.sum("used"), row.sum("memtotal"))
@@ -40,7 +40,7 @@ fn prepared_statements_are_counted_in_memory_and_let_go() {
 }
 
 #[test]
-fn sockets_show_what_is_under_way() {
+fn show_active_sockets_has_buffered_bytes() {
     if !support::only_weir() {
         return;
     }
@@ -51,7 +51,7 @@ fn sockets_show_what_is_under_way() {
     assert_eq!(sockets.with("type", "C").only("state"), "cl_active");
     assert_eq!(sockets.with("type", "S").only("state"), "sv_idle");
     assert_eq!(pooler.admin("SHOW ACTIVE_SOCKETS").with("database", &database).rows.len(), 0);
-    // A Parse with a name is kept until it is whole.
+    // Weir buffers a Parse with a name until it is complete.
     let parse = frontend::parse("name", "SELECT 1");
     client.send(&parse[..10]);
     let active = eventually("ten bytes are kept", Duration::from_secs(20), || {

@@ -1,22 +1,22 @@
-//! All that may differ between PostgreSQL's replies and Weir's, each with its reason:
+//! All permitted differences between PostgreSQL's replies and Weir's, with their reasons:
 //!
-//! 1. **The order of ParameterStatus at login.** Weir tells a client what it has learnt from a
-//!    server, in an order of its own; the protocol prescribes none. (In `differential.rs`, which
-//!    sorts them. Their names and values are compared.) Outside of auto mode it tells of itself as
-//!    PgBouncer does: `pgbouncer.version` and its like.
-//! 2. **BackendKeyData.** A key names a connection, and Weir's clients have keys of Weir's.
-//! 3. **The process id in NotificationResponse**, for it is that of the notifying server's process.
-//! 4. **Whether and how a FATAL 08P01 is told.** Where the framing of messages itself is broken,
-//!    Weir cannot pass them on. It hangs up as PostgreSQL does, with PgBouncer's words where
-//!    PostgreSQL has other words, or none but in its log. Queries before it that are not answered
-//!    yet stay so, where PostgreSQL answers them first. (No script has such.)
-//! 5. **A name whose Parse fails, used behind the next Sync before the failure was heard.** The
-//!    client is told of the Parse's error once more, not that there is no such statement. (No
-//!    script does that.)
+//! 1. **The order of ParameterStatus at login.** Weir sends the parameters of a server in an order
+//!    of its own; the protocol prescribes none. (`differential.rs` sorts them and compares names
+//!    and values.) Outside of auto mode it adds its own parameters as PgBouncer does:
+//!    `pgbouncer.version` and others.
+//! 2. **BackendKeyData.** A key names a connection, and Weir gives its clients keys of its own.
+//! 3. **The process id in NotificationResponse.** It is that of the notifying server's process.
+//! 4. **A FATAL 08P01 and its text.** If the framing of messages is broken, Weir cannot forward
+//!    them. It closes the connection as PostgreSQL does, with PgBouncer's text. PostgreSQL has
+//!    another text, or none except in its log. Earlier queries without an answer get none, while
+//!    PostgreSQL answers them first. (No script does that.)
+//! 5. **A name whose Parse fails, used after the next Sync and before the client has read the
+//!    error.** The client gets the error of the Parse once more, not an error about a missing
+//!    statement. (No script does that.)
 
 use testkit::Message;
 
-/// The message without what may differ; nothing, if it may be missing.
+/// Returns the message without the parts that may differ, or `None` if the message may be missing.
 pub(super) fn comparable(message: &Message) -> Option<Message> {
     let Message { tag, mut body } = message.clone();
     match tag {

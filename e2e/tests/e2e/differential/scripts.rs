@@ -1,12 +1,12 @@
-//! What is said, as bytes. Every script leaves its connection and the tables as it found them, but
-//! for what it adds to `sink`; and those of a kind that do not close it end with the same query.
+//! The scripts, as bytes. Every script leaves its connection and the tables as it found them,
+//! except for rows in `sink`. Those that do not close the connection end with the same query.
 
 use testkit::frontend::{
     bind, close_portal, close_statement, copy_data, copy_done, copy_fail, describe_portal,
     describe_statement, execute, flush, function_call, message, parse, query, sync, terminate,
 };
 
-/// What the last query of a script returns.
+/// The value that the last query of a script returns.
 pub(super) const END: &str = "end of script";
 
 /// `int4abs(int4)` and `int4div(int4, int4)`.
@@ -19,11 +19,11 @@ pub(super) struct Script {
     pub(super) name: &'static str,
     needs: Needs,
     pub(super) bytes: Vec<u8>,
-    /// It ends with the end of the connection.
+    /// True if the script ends with the end of the connection.
     pub(super) closes: bool,
 }
 
-/// What a mode must keep together for the replies to be the same.
+/// The scope in which a script needs one server, so that its replies are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Needs {
     Statement,
@@ -32,7 +32,7 @@ enum Needs {
 }
 use Needs::{Session, Statement, Transaction};
 
-/// The scripts whose replies must be the same in this mode.
+/// Returns the scripts whose replies must be the same in this mode.
 pub(super) fn for_mode(mode: &str) -> Vec<Script> {
     let kept = match mode {
         "statement" => Statement,
@@ -210,7 +210,7 @@ fn statements() -> Vec<Script> {
     ]
 }
 
-/// One text under two names.
+/// Scripts that use one text under two names.
 fn names() -> Vec<Script> {
     vec![script(
         "a failing use of one name of two",
@@ -370,7 +370,7 @@ fn session() -> Vec<Script> {
     ]
 }
 
-/// Those that PostgreSQL reports, which follow a client from server to server.
+/// Scripts about settings that PostgreSQL reports, which follow a client from server to server.
 fn settings() -> Vec<Script> {
     vec![
         script(
@@ -407,7 +407,7 @@ fn settings() -> Vec<Script> {
     ]
 }
 
-/// Whole messages whose contents make no sense.
+/// Scripts of whole messages with invalid contents.
 fn malformed() -> Vec<Script> {
     vec![
         script("a query without its end", Statement, &[message(b'Q', b"SELECT 1")]),
@@ -427,7 +427,7 @@ fn malformed() -> Vec<Script> {
     ]
 }
 
-/// After which PostgreSQL hangs up.
+/// Scripts after which PostgreSQL closes the connection.
 fn closing() -> Vec<Script> {
     let closing = |name, messages: &[Vec<u8>]| Script {
         name,

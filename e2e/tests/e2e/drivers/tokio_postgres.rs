@@ -1,4 +1,4 @@
-//! tokio-postgres, which prepares a named statement for nearly everything.
+//! tokio-postgres, which prepares a named statement for nearly every query.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn connect(pooler: &Pooler, database: &str) -> Client {
     client
 }
 
-/// The modes in which named statements can be used at all.
+/// Returns the modes that support named statements.
 fn named_modes() -> &'static [&'static str] {
     if support::only_weir() { &["session", "transaction"] } else { &["session"] }
 }
@@ -129,7 +129,7 @@ fn transactions_commit_and_roll_back() {
             let savepoint = transaction.savepoint("s").await.expect("a savepoint");
             savepoint.execute("INSERT INTO t VALUES ($1)", &[&2i32]).await.expect("an insert");
             savepoint.rollback().await.expect("back to the savepoint");
-            // Dropped, it rolls back as soon as the connection is used again.
+            // A dropped transaction is rolled back when the connection is used again.
             drop(transaction);
             let row = other.query_one("SELECT count(*) FROM t", &[]).await.expect("a row");
             assert_eq!(row.get::<_, i64>(0), 1);
@@ -170,7 +170,7 @@ fn copy_goes_both_ways() {
             }
             assert_eq!(sink.finish().await.expect("an end"), 2000);
 
-            // One that is given up must leave nothing behind.
+            // A copy that is given up must leave nothing behind.
             let sink = client.copy_in("COPY t FROM STDIN").await.expect("copy-in");
             {
                 pin_mut!(sink);
@@ -208,7 +208,8 @@ fn rows_can_be_streamed_while_another_client_works() {
 
 #[test]
 fn a_query_can_be_cancelled() {
-    // The driver hangs up as soon as the request is sent, and PgBouncer then forgets it.
+    // The driver closes the connection as soon as the request is sent, and PgBouncer then discards
+    // it.
     if !support::only_weir() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Servers that die, refuse, or are not there.
+//! Servers that die, refuse connections, or do not exist.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn a_client_whose_server_dies_in_a_transaction_is_told_why() {
     support::terminate_and_wait(backend(&mut client));
     let error = last_error(&mut client).expect("an error");
     assert_eq!(error.severity(), "FATAL");
-    // The server's own last words, or the pooler's.
+    // The error is the server's, or the pooler's own.
     assert!(["57P01", "08P01"].contains(&error.code()), "{error:?}");
     assert_unharmed(&pooler, &database);
 }
@@ -89,10 +89,11 @@ fn a_server_killed_in_the_middle_of_a_result_is_survived() {
             rows += usize::from(message.tag == b'D');
             rows == round * 10
         });
-        // Not waited for: it can end only when we read on.
+        // Not waited for, since the backend can end only after the client has read on.
         let terminate = format!("SELECT pg_terminate_backend({server})");
         Postgres::shared().sql("postgres", &terminate);
-        // Cut off within a row there is no room for an error, but an answer it must not seem.
+        // If the connection ends within a row, no error can follow. But the result must not look
+        // complete.
         let messages = client.read_to_end();
         assert!(messages.iter().all(|m| !matches!(m.tag, b'C' | b'Z')));
     }
@@ -123,7 +124,8 @@ fn a_backend_killed_with_9_takes_the_cluster_down_but_not_the_pooler() {
     pooler.wait_until_quiet(&database, 20);
 }
 
-/// Its backends live on for as long as they are asked for something, and new ones cannot be had.
+/// The backends without a postmaster live on as long as they get queries, and new ones cannot be
+/// opened.
 #[test]
 fn the_postmaster_is_killed_under_load() {
     let postgres = Postgres::start();
@@ -137,7 +139,8 @@ fn the_postmaster_is_killed_under_load() {
                 let Ok(mut client) = pooler.login(Role::APP, &database, Role::APP_PASSWORD) else {
                     continue;
                 };
-                // Until its server is lost, which it is told by an error or by the end.
+                // The client works until its server is lost, which shows as an error or as the end
+                // of the connection.
                 for n in 0.. {
                     if stop.load(Ordering::Relaxed)
                         || client.try_send(frontend::query(&format!("SELECT {n}"))).is_err()
@@ -167,7 +170,7 @@ fn the_postmaster_is_killed_under_load() {
     pooler.wait_until_quiet(&database, 4);
 }
 
-/// The value that a query returns; None if the connection is lost, or the server is.
+/// Returns the value of a query, or `None` if the connection or the server is lost.
 fn answer(client: &mut testkit::RawClient) -> Option<String> {
     let mut value = None;
     loop {
@@ -187,7 +190,7 @@ fn a_server_that_comes_up_late_is_found() {
     let database = postgres.database();
     postgres.stop();
     let pooler = quick_retry(Pooler::before(&postgres)).database(&database, "").start();
-    // Who comes too early either waits or is told so; neither is a reason to give up.
+    // A login that comes too early waits or fails. Both are acceptable.
     let early = std::thread::scope(|scope| {
         let early = scope.spawn(|| pooler.login(Role::APP, &database, ""));
         pooler.log_contains("login attempt: db=");
@@ -218,7 +221,7 @@ fn a_server_that_restarts_under_its_clients_is_found_again() {
     assert_eq!(idle.value("SELECT 'same connection'"), "same connection");
 }
 
-/// PostgreSQL is away for three seconds, with the retry that is the default (15 s).
+/// PostgreSQL is down for three seconds, with the default retry of 15 s.
 #[test]
 fn after_a_short_outage_clients_are_served_soon() {
     if !support::only_weir() {
@@ -227,7 +230,7 @@ fn after_a_short_outage_clients_are_served_soon() {
     let postgres = Postgres::start();
     let database = postgres.database();
     let setup = Pooler::before(&postgres).set("pool_mode", "transaction");
-    // Its notice would look like an error.
+    // The notice would look like an error.
     let setup = setup.set("query_wait_notify", 0);
     let pooler = setup.database(&database, "").start();
     let mut early = pooler.client(&database);
@@ -244,16 +247,16 @@ fn after_a_short_outage_clients_are_served_soon() {
     eventually("a new client is served", Duration::from_secs(20), || {
         let mut client = pooler.login(Role::APP, &database, Role::APP_PASSWORD).ok()?;
         client.try_send(frontend::query("SELECT 1")).ok()?;
-        // Row description or error.
+        // The message is a row description or an error.
         client.try_read().ok()??.error().is_none().then_some(())
     });
-    // The client that has waited since then was never refused.
+    // The client that has waited since the outage never gets an error.
     assert!(early.read_to_ready().iter().all(|message| message.error().is_none()));
-    // Half of the outage, and some seconds for a busy machine; a fixed pause would be 15 s.
+    // Half of the outage, and some seconds for a busy machine. A fixed pause would be 15 s.
     assert!(back.elapsed() < outage / 2 + Duration::from_secs(5), "{:?}", back.elapsed());
 }
 
-/// Looks for the server again after a second instead of fifteen.
+/// Retries to connect after one second instead of fifteen.
 fn quick_retry(setup: testkit::Setup) -> testkit::Setup {
     setup.set("pool_mode", "transaction").set("server_login_retry", 1)
 }

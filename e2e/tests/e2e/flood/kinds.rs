@@ -1,4 +1,4 @@
-//! What floods consist of, and what their client has begun before.
+//! The messages of floods, and the state of their client before the flood.
 
 use testkit::frontend::{
     bind, close_portal, close_statement, copy_data, copy_done, copy_fail, describe_portal,
@@ -7,12 +7,12 @@ use testkit::frontend::{
 };
 use testkit::{Pooler, RawClient, Role};
 
-/// One kind of message, or several that are sent together; `n` is how many came before it.
+/// One kind of message, or several that are sent together. `n` is the number of those before.
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) make: fn(n: usize) -> Vec<u8>,
-    /// So many are sent where a sample is tried: more of what costs PostgreSQL little.
+    /// The number of messages in a sample. Messages that are cheap for PostgreSQL are more.
     pub(super) sample: usize,
 }
 
@@ -51,7 +51,8 @@ pub(super) const KINDS: [Kind; 23] = [
     kind("an unknown type", 50_000, |_| message(b'?', &[])),
 ];
 
-/// Patterns that were slow once, and are slow still where the work for a message grows with what is owed.
+/// Patterns that once were slow. They are still slow in a pooler whose work for a message grows
+/// with the number of pending replies.
 pub(super) const PATTERNS: [Kind; 8] = [
     kind("Parse (named), Close", 30_000, |n| {
         [parse(&format!("s{n}"), "select 1"), close_statement(&format!("s{n}"))].concat()
@@ -67,13 +68,13 @@ pub(super) const PATTERNS: [Kind; 8] = [
     kind("CopyFail, CopyDone", 25_000, |_| [copy_fail("no"), copy_done()].concat()),
 ];
 
-/// Names for the first half, and then the Close of each.
+/// Returns Parse messages with names for the first half, then the Close of each.
 pub(super) fn parse_then_close(count: usize) -> Vec<u8> {
     let parses = (0..count / 2).flat_map(|n| parse(&format!("s{n}"), "select 1"));
     parses.chain((0..count / 2).flat_map(|n| close_statement(&format!("s{n}")))).collect()
 }
 
-/// A transaction in which SQL executes many statements of the protocol, each by its name.
+/// Returns a transaction in which SQL executes many statements of the protocol by their names.
 pub(super) fn execute_each(count: usize) -> Vec<u8> {
     let pairs = (0..count / 2).flat_map(|n| {
         [parse(&format!("s{n}"), "select 1"), query(&format!("execute s{n}"))].concat()
@@ -81,20 +82,20 @@ pub(super) fn execute_each(count: usize) -> Vec<u8> {
     query("begin").into_iter().chain(pairs).collect()
 }
 
-/// What the client has begun before its flood.
+/// The state that the client has entered before its flood.
 pub(super) struct State {
     pub(super) name: &'static str,
-    /// Where it differs from the others.
+    /// The pool modes in which this state differs from the others.
     modes: &'static [&'static str],
     enter: Enter,
 }
 
 enum Enter {
-    /// What it does once it is logged in.
+    /// Steps of the client after its login.
     LoggedIn(fn(&mut RawClient)),
-    /// It has not logged in: its flood comes behind its startup packet.
+    /// The client is not logged in. Its flood follows its startup packet.
     Login,
-    /// The only server of its pool is somebody else's for a while.
+    /// Another client holds the only server of its pool for a while.
     Waiting,
 }
 
@@ -144,16 +145,16 @@ fn ask(client: &mut RawClient, sql: &str) {
     client.read_to_ready();
 }
 
-/// A client that is about to flood.
+/// A client that is ready to begin a flood.
 pub(super) struct Flooder {
     pub(super) client: RawClient,
-    /// What it says before its flood.
+    /// Bytes to send before the flood.
     pub(super) first: Vec<u8>,
-    /// The client that has the server it waits for.
+    /// The client that holds the server that the flooder waits for.
     _holder: Option<RawClient>,
 }
 
-/// The database of the same name whose pool has a single server.
+/// Returns the name of an entry for the same database with a single server.
 pub(super) fn narrow(database: &str) -> String {
     format!("{database}_narrow")
 }

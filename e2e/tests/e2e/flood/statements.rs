@@ -1,4 +1,4 @@
-//! What many prepared statements of one client cost, and that it is given back with them.
+//! The memory of many prepared statements of one client, and that it is freed with them.
 
 use std::io::Write as _;
 use std::thread;
@@ -12,10 +12,10 @@ use crate::support;
 
 const STATEMENTS: usize = 31_000;
 const TEXT_LEN: usize = 4_096;
-/// What is kept of that once they are closed: the pooler gives memory back if more than 12 MiB are not in
-/// use.
+/// The maximum growth that remains after they are closed, in KiB. The pooler frees memory if more
+/// than 12 MiB are unused.
 const LEFT_MAX_KIB: u64 = 16 * 1024;
-/// The texts themselves.
+/// The size of the texts, in KiB.
 const TEXTS_KIB: u64 = (STATEMENTS * TEXT_LEN / 1024) as u64;
 
 fn text(n: usize) -> String {
@@ -23,7 +23,7 @@ fn text(n: usize) -> String {
     head.clone() + &"x".repeat(TEXT_LEN - head.len())
 }
 
-/// Sends all this and a Sync, and reads the answers.
+/// Sends all messages and a Sync, and reads the answers.
 fn say(client: &mut RawClient, messages: impl Iterator<Item = Vec<u8>>) {
     let bytes: Vec<u8> = messages.chain([sync()]).flatten().collect();
     let mut writer = client.writer();
@@ -42,7 +42,7 @@ fn the_memory_of_31_000_statements_is_given_back_when_they_are_closed() {
     if !support::only_weir() {
         return;
     }
-    // Most of the time is spent waiting.
+    // Both run in parallel, since they mostly wait.
     thread::scope(|scope| {
         for mode in ["auto", "transaction"] {
             scope.spawn(move || memory_is_given_back(mode));
@@ -66,6 +66,6 @@ fn memory_is_given_back(mode: &str) {
         (rest < LEFT_MAX_KIB).then_some(())
     });
     assert!(is_back.is_some(), "{mode}: {rest} of {kept} KiB are not given back");
-    // The client is still there.
+    // Checks that the client is still connected.
     client.value("select 1");
 }

@@ -1,4 +1,4 @@
-//! Deaths round a cancel request.
+//! Deaths during a cancel request.
 
 use super::fuse::Toward;
 use super::rig::Rig;
@@ -6,20 +6,20 @@ use crate::support;
 use testkit::{Message, Postgres, RawClient, frontend};
 
 const QUERY_CANCELED: &str = "57014";
-/// Enough to be seen running, and for a cancel request that should not arrive to arrive.
+/// Long enough to be seen running, and for a wrongly forwarded cancel request to arrive.
 const SHORT: &str = "SELECT pg_sleep(0.5)";
-/// Longer than anybody would wait.
+/// Longer than any test waits.
 const LONG: &str = "SELECT pg_sleep(60)";
 const REQUEST_LEN: usize = 16;
 
-/// Where the request can be cut: between its fields and inside each.
+/// The places to cut a request: between its fields and inside each.
 const CUTS: [usize; 9] = [0, 2, 4, 6, 8, 10, 12, 14, REQUEST_LEN];
 
 fn error_of(messages: &[Message]) -> Option<String> {
     messages.iter().find_map(Message::error).map(|error| error.code().to_owned())
 }
 
-/// Sends a part of a cancel request for `client`, and hangs up.
+/// Sends a part of a cancel request for `client`, and closes the connection.
 fn cancel_in_part(rig: &Rig<'_>, client: &RawClient, length: usize) {
     let mut canceller = RawClient::connect(rig.pooler.port());
     canceller.send(&frontend::cancel_request(client.pid, &client.secret)[..length]);
@@ -61,7 +61,8 @@ fn a_client_that_leaves_while_it_is_cancelled_harms_nobody() {
             let request = frontend::cancel_request(client.pid, &client.secret);
             canceller.send(&request[..length]);
             drop(client);
-            // What is for nobody any more must not hit whoever is there.
+            // The request is now for a client that has left. It must not cancel another client's
+            // query.
             let _ = canceller.try_send(&request[length..]);
             rig.assert_bystander_undisturbed(&cell);
             rig.assert_unharmed(&cell, &[0]);

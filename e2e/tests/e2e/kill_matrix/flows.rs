@@ -1,11 +1,11 @@
-//! What clients are doing when somebody dies: each flow a few messages and what answers them.
+//! The conversations during which a process dies. Each flow has a few messages and their answers.
 
 use testkit::{Message, RawClient, Role, frontend};
 
-/// How many rows of `t` each flow that writes adds, all or none.
+/// The number of rows that each writing flow adds to `t`, all or none.
 pub(super) const ROWS: u64 = 2;
 
-/// `lower(text)`, as PostgreSQL numbers its own functions.
+/// The id of the function `lower(text)`.
 const LOWER: u32 = 870;
 
 /// One message of a client, and the type of the message that ends its answer, if it has one.
@@ -20,7 +20,7 @@ pub(super) struct Flow {
     pub(super) steps: Vec<Step>,
     /// The step that may commit [`ROWS`] rows, once it is sent as a whole.
     pub(super) commits: Option<usize>,
-    /// True if it begins before the login.
+    /// True if the flow begins before the login.
     pub(super) logs_in: bool,
 }
 
@@ -29,7 +29,7 @@ impl Flow {
         Self { name, steps, commits, logs_in: false }
     }
 
-    /// The rows there may be in `t` when the client has sent no more than `whole` steps.
+    /// Returns the possible numbers of rows in `t` after the client has sent at most `whole` steps.
     pub(super) fn possible_rows(&self, whole: usize) -> &'static [u64] {
         match self.commits {
             Some(step) if whole > step => &[0, ROWS],
@@ -38,11 +38,11 @@ impl Flow {
     }
 }
 
-/// Plays steps to the end of the last one's answer, or to the end of the connection.
+/// Plays steps to the end of the last answer, or to the end of the connection.
 pub(super) fn play(client: &mut RawClient, steps: &[Step]) -> Vec<Message> {
     let mut heard = Vec::new();
     for step in steps {
-        // Who has died does not take anything, but may have said why.
+        // A dead server accepts nothing, but its last error can still be read.
         let _ = client.try_send(&step.bytes);
         let Some(answer) = step.answer else { continue };
         loop {
@@ -58,7 +58,7 @@ pub(super) fn play(client: &mut RawClient, steps: &[Step]) -> Vec<Message> {
     heard
 }
 
-/// All flows that begin after the login.
+/// Returns all flows that begin after the login.
 pub(super) fn all() -> Vec<Flow> {
     vec![
         Flow::new("simple query", vec![asks(INSERT)], Some(0)),
@@ -75,7 +75,7 @@ pub(super) fn all() -> Vec<Flow> {
     ]
 }
 
-/// The login itself, with the password as text.
+/// Returns the login, with the password as clear text.
 pub(super) fn login(database: &str) -> Flow {
     let startup = frontend::startup(&[("user", Role::APP), ("database", database)]);
     let steps =
@@ -93,7 +93,7 @@ fn extended_batch() -> Flow {
         silent(frontend::execute("", 0)),
         answered(frontend::sync(), b'Z'),
     ];
-    // PostgreSQL commits at Sync; a connection that ends without it is rolled back.
+    // PostgreSQL commits at Sync. A connection that ends without it is rolled back.
     Flow::new("extended batch", steps, Some(4))
 }
 

@@ -1,8 +1,8 @@
-//! A wire to the server that can be cut after a given byte.
+//! A relay between the pooler and PostgreSQL that can be cut after a given byte.
 //!
-//! A relay between the pooler and PostgreSQL. While it is armed it counts the bytes of one
-//! direction, on all connections that were not there before, and cuts the one on which the last
-//! byte goes through: both its ends are closed, as if PostgreSQL's host had lost the process.
+//! While it is armed, it counts the bytes of one direction, on all connections opened since
+//! [`Fuse::spare_present`]. It cuts the connection on which the last byte passes: both ends are
+//! closed, as if PostgreSQL's host had lost the process.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ pub(super) enum Toward {
     Pooler,
 }
 
-/// The relay; it lives as long as the process.
+/// The relay. It lives as long as the process.
 pub(super) struct Fuse {
     port: u16,
     state: Arc<Mutex<State>>,
@@ -26,19 +26,19 @@ pub(super) struct Fuse {
 
 #[derive(Default)]
 struct State {
-    /// Which direction is counted, and how many bytes may still pass.
+    /// The direction that is counted, and the number of bytes that may still pass.
     armed: Option<(Toward, usize)>,
     burnt: bool,
-    /// Both ends know of it.
+    /// True once both ends are closed.
     severed: bool,
     connections: u32,
     exempt: HashSet<u32>,
-    /// What passed since [`Fuse::record`].
+    /// The bytes that have passed since [`Fuse::record`], per direction.
     record: Option<[Vec<u8>; 2]>,
 }
 
 impl Fuse {
-    /// A relay to a port of 127.0.0.1.
+    /// Starts a relay to a port of 127.0.0.1.
     pub(super) fn before(server_port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener.local_addr().expect("a bound socket has an address").port();
@@ -57,13 +57,13 @@ impl Fuse {
         self.port
     }
 
-    /// The connections there are now are left in peace for good.
+    /// Exempts the current connections from being cut.
     pub(super) fn spare_present(&self) {
         let mut state = lock(&self.state);
         state.exempt = (0..state.connections).collect();
     }
 
-    /// Cuts after `bytes` more in this direction; with 0, as soon as one would pass.
+    /// Cuts after `bytes` more in this direction. With 0, it cuts as soon as one would pass.
     pub(super) fn arm(&self, toward: Toward, bytes: usize) {
         let mut state = lock(&self.state);
         state.armed = Some((toward, bytes));
@@ -71,7 +71,7 @@ impl Fuse {
         state.severed = false;
     }
 
-    /// Takes the fuse out, when what it cuts is cut. True if it had burnt.
+    /// Disarms the relay, after a cut has been completed. Returns whether it has cut.
     pub(super) fn disarm(&self) -> bool {
         let burnt = {
             let mut state = lock(&self.state);
@@ -85,19 +85,20 @@ impl Fuse {
         burnt
     }
 
-    /// From now on what passes is kept.
+    /// Records the bytes that pass from now on.
     pub(super) fn record(&self) {
         lock(&self.state).record = Some(Default::default());
     }
 
-    /// What has passed toward the server, and toward the pooler.
+    /// Returns the bytes that have passed to the server, and to the pooler.
     pub(super) fn recorded(&self) -> [Vec<u8>; 2] {
         lock(&self.state).record.take().expect("it was recording")
     }
 }
 
 impl State {
-    /// How many of these bytes may pass, and whether the wire is cut then.
+    /// Returns the number of these bytes that may pass, and whether the connection is cut after
+    /// them.
     fn admit(&mut self, connection: u32, toward: Toward, bytes: &[u8]) -> (usize, bool) {
         if self.exempt.contains(&connection) {
             return (bytes.len(), false);

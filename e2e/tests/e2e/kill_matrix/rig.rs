@@ -1,4 +1,4 @@
-//! A pooler with two servers, one of them in use throughout, and what must hold after a death.
+//! A pooler with two servers, one of which is in use throughout, and the checks after a death.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use super::fuse::Fuse;
 use crate::support;
 use testkit::{Message, Pooler, Postgres, RawClient, Role, eventually, frontend, poll_until};
 
-/// Longer than a loaded machine needs, shorter than any timeout of the pooler's: what only comes
-/// right by one of those is not right.
+/// Longer than a loaded machine needs, and shorter than any timeout of the pooler: a recovery that
+/// needs such a timeout is a failure.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const BUSY: &str = "SELECT pg_sleep(0.7)";
 
-/// The bystander is in a transaction all the time; the victim and whoever comes after it share
-/// the other server.
+/// The bystander is in a transaction all the time. The victim and the clients after it share the
+/// other server.
 pub(super) struct Rig<'a> {
     postgres: &'a Postgres,
     pub(super) pooler: Pooler,
@@ -34,12 +34,13 @@ impl<'a> Rig<'a> {
             .set("auth_type", "plain")
             .set("default_pool_size", 2)
             .set("server_login_retry", 0)
-            // What a server says is cut at its messages; the answer to a question for TLS is none.
+            // The relay cuts the server's bytes at message boundaries, and the answer to an
+            // SSLRequest is not a message.
             .set("server_tls_sslmode", "disable")
             .database_at(&database, &format!("host=127.0.0.1 port={}", fuse.port()));
         let pooler = setup.workers(2).start();
         postgres.sql(&database, "CREATE TABLE t (n int); GRANT ALL ON t TO app");
-        // Some of the dead take their cluster with them, which shall not forget what was committed.
+        // Some deaths crash the cluster, which must not lose committed rows.
         postgres.sql(&database, "CHECKPOINT");
         postgres
             .sql("postgres", &format!("ALTER DATABASE {database} SET synchronous_commit = local"));
@@ -49,7 +50,7 @@ impl<'a> Rig<'a> {
         rig
     }
 
-    /// Somebody who begins a transaction, and must notice nothing from then on.
+    /// Lets the bystander begin a transaction. It must not notice anything from then on.
     pub(super) fn bring_bystander(&mut self) {
         let mut bystander = self.pooler.client(&self.database);
         bystander.rows("BEGIN");
@@ -59,45 +60,45 @@ impl<'a> Rig<'a> {
         self.fuse.spare_present();
     }
 
-    /// Gives the bystander something to do, for an answer that it must get.
+    /// Sends a query of the bystander, whose answer it must get.
     pub(super) fn keep_bystander_busy(&mut self) {
         self.bystander.as_mut().expect("there is one").send(frontend::query(BUSY));
         support::until_running(&self.database, BUSY);
     }
 
-    /// What it was given to do is done.
+    /// Checks the answer to the bystander's query.
     #[track_caller]
     pub(super) fn assert_bystander_undisturbed(&mut self, cell: &str) {
         let messages = self.bystander.as_mut().expect("there is one").read_to_ready();
         assert!(messages.iter().all(|m| m.tag != b'E'), "{cell}: {messages:?}");
     }
 
-    /// For deaths that nobody survives.
+    /// Returns the bystander, for deaths that no client survives.
     pub(super) fn take_bystander(&mut self) -> RawClient {
         self.bystander.take().expect("there is one")
     }
 
-    /// A client at the point where a flow begins.
+    /// Returns a client in the state in which a flow begins.
     pub(super) fn victim(&self, flow: &Flow) -> RawClient {
         if flow.logs_in {
             self.end_other_servers();
             RawClient::connect(self.pooler.port())
         } else {
-            // Its server may have been met by the one before: it must not know this one's
-            // statements, or it would be told less than is counted on.
+            // The server may have statements of the victim before. This victim must not find them,
+            // or its conversation would differ.
             self.pooler.client(&self.database).query("DISCARD ALL");
             self.pooler.client(&self.database)
         }
     }
 
-    /// The servers that are not the bystander's.
+    /// Returns the servers except the bystander's.
     pub(super) fn other_servers(&self) -> Vec<u32> {
         let mut servers = self.postgres.backends(&self.database);
         servers.retain(|server| *server != self.bystanders_server);
         servers
     }
 
-    /// After that, a login needs a new server.
+    /// Ends the servers except the bystander's, so that a login needs a new server.
     pub(super) fn end_other_servers(&self) {
         for server in self.other_servers() {
             self.terminate(server);
@@ -114,14 +115,14 @@ impl<'a> Rig<'a> {
         });
     }
 
-    /// All that must hold when somebody has died. `rows` are the numbers of rows that the flow can
-    /// have left behind.
+    /// Checks everything that must hold after a death. `rows` are the numbers of rows that the flow
+    /// may have left in the table.
     #[track_caller]
     pub(super) fn assert_unharmed(&mut self, cell: &str, rows: &[u64]) {
         if let Some(bystander) = &mut self.bystander {
             assert_own_answer(bystander, cell, "bystander", b"T");
         }
-        // At once, so that it meets whatever the victim's server is left in.
+        // The next client comes at once, so that it meets the victim's server in any state.
         let begun = Instant::now();
         let mut next = self.pooler.client(&self.database);
         assert_own_answer(&mut next, cell, "next", b"I");
@@ -138,7 +139,7 @@ impl<'a> Rig<'a> {
         assert!(rows.contains(&found), "{cell}: {found} rows, not {rows:?} of them");
     }
 
-    /// Nobody is left over, at the pooler or at PostgreSQL, save the bystander.
+    /// Checks that neither the pooler nor PostgreSQL has connections left, except the bystander's.
     #[track_caller]
     fn assert_quiet(&self, cell: &str) {
         const COLUMNS: [&str; 5] =
@@ -161,7 +162,7 @@ impl<'a> Rig<'a> {
         assert!(quiet.is_some(), "{cell}: left over: {COLUMNS:?} = {:?}, {:?}", seen.0, seen.1);
     }
 
-    /// Waits until PostgreSQL lets clients in again, also through the pooler.
+    /// Waits until PostgreSQL accepts clients again, also through the pooler.
     pub(super) fn until_recovered(&self) {
         eventually("PostgreSQL has recovered", PATIENCE, || self.postgres.is_ready());
         eventually("clients are served again", PATIENCE, || {
@@ -172,7 +173,7 @@ impl<'a> Rig<'a> {
         });
     }
 
-    /// Waits until none of its servers are left at PostgreSQL.
+    /// Waits until PostgreSQL has none of the pooler's servers left.
     pub(super) fn until_servers_are_gone(&self) {
         eventually("the servers are gone", PATIENCE, || {
             self.postgres.backends(&self.database).is_empty().then_some(())
@@ -180,8 +181,8 @@ impl<'a> Rig<'a> {
     }
 }
 
-/// What a client was told must be what it would have been told, as far as it goes; after that
-/// nothing but the reason why it goes no further.
+/// Checks that the messages of a client are the beginning of the undisturbed ones, followed by at
+/// most the reason for the end.
 #[track_caller]
 pub(super) fn assert_cut_short(cell: &str, heard: &[Message], undisturbed: &[Message]) {
     let fatal = |m: &Message| m.tag == b'E' && m.error().is_some_and(|e| e.severity() == "FATAL");
@@ -193,7 +194,8 @@ pub(super) fn assert_cut_short(cell: &str, heard: &[Message], undisturbed: &[Mes
     assert!(same, "{cell}: heard {told:?}, which is no part of {undisturbed:?}");
 }
 
-/// What an undisturbed flow that has been answered up to some step leaves in the table.
+/// Returns the possible numbers of rows after an undisturbed flow that has been answered up to some
+/// step.
 pub(super) fn rows_after(flow: &Flow, answered: usize) -> &'static [u64] {
     match flow.commits {
         None => &[0],
@@ -202,7 +204,8 @@ pub(super) fn rows_after(flow: &Flow, answered: usize) -> &'static [u64] {
     }
 }
 
-/// Salts, keys and process ids differ from login to login.
+/// Returns whether two messages are equal, except for salts, keys and process ids, which differ
+/// from login to login.
 fn alike(one: &Message, other: &Message) -> bool {
     one.tag == other.tag && (matches!(one.tag, b'R' | b'K' | b'S') || one.body == other.body)
 }
@@ -218,13 +221,13 @@ fn assert_own_answer(client: &mut RawClient, cell: &str, who: &str, status: &[u8
     assert_eq!(messages[3].body, status, "{own}: another's transaction");
 }
 
-/// Every place where a stream of messages can be cut: before and after each of them, in its
-/// header, and in its body.
+/// Returns all places where a stream of messages can be cut: between messages, in a header, and in
+/// a body.
 pub(super) fn cuts(stream: &[u8]) -> Vec<usize> {
     let mut cuts = Vec::new();
     let mut at = 0;
     while at < stream.len() {
-        // The first packet of a connection has no type.
+        // The first packet of a connection has no type byte.
         let header = if stream[at] == 0 { 4 } else { 5 };
         let length = stream[at + header - 4..at + header].try_into().expect("whole messages");
         let end = at + header - 4 + usize::try_from(u32::from_be_bytes(length)).expect("small");

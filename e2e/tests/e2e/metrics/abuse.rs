@@ -1,4 +1,4 @@
-//! Slow and hostile scrapers keep neither clients nor other scrapers waiting.
+//! Slow and hostile HTTP clients delay neither clients nor other scrapers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{PATIENCE, ask, get, page, pool_labels, pooler, value};
 use crate::support;
 
-/// More than may be open at a time.
+/// More connections than may be open at a time.
 const MANY: usize = 100;
 
 fn connect(port: u16) -> TcpStream {
@@ -16,7 +16,8 @@ fn connect(port: u16) -> TcpStream {
     stream
 }
 
-/// Reads up to the end, or to the reset of a connection that was closed with bytes unread.
+/// Returns whether the connection ends. Closing it with unread bytes resets it, which counts as
+/// well.
 fn is_closed(mut stream: TcpStream) -> bool {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
@@ -34,7 +35,7 @@ fn silent_http_connections_do_not_keep_others_out() {
     let mut silent = Vec::new();
     for at in 0..MANY {
         let mut stream = connect(port);
-        // Some begin a request that they do not end.
+        // Half of the connections begin a request and do not finish it.
         if at % 2 == 0 {
             stream.write_all(b"GET /metrics HTTP/1.1\r\nX-Slow: ").expect("it listens");
         }
@@ -43,7 +44,7 @@ fn silent_http_connections_do_not_keep_others_out() {
     }
     assert!(page(port).contains("weir_build_info"));
     assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
-    // The first had to make room. The last are closed when their time is over.
+    // The oldest connections were closed to make room. The newest are closed by the timeout.
     let began = Instant::now();
     assert!(silent.into_iter().all(is_closed));
     assert!(began.elapsed() < PATIENCE);
@@ -57,7 +58,7 @@ fn long_heads_and_bodies_are_not_read() {
     let (_pooler, _, port) = pooler(|setup| setup);
     let long = format!("GET /metrics HTTP/1.1\r\nX-Long: {}\r\n\r\n", "x".repeat(64 * 1024));
     let mut stream = connect(port);
-    // It may be closed before all is written.
+    // Weir may close the connection before everything is written.
     let _ = stream.write_all(long.as_bytes());
     assert!(is_closed(stream));
     let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(200));
@@ -67,7 +68,7 @@ fn long_heads_and_bodies_are_not_read() {
     assert_eq!(get(port, "/healthz").map(|answer| answer.status), Some(200));
 }
 
-/// Requests that are all in, but whose answers are not read, do not hold up clients.
+/// Complete requests whose answers are not read must not delay clients.
 #[test]
 fn unread_metrics_delay_no_client() {
     if !support::only_weir() {
@@ -88,7 +89,7 @@ fn unread_metrics_delay_no_client() {
     assert_eq!(get(port, "/healthz").map(|answer| answer.status), Some(200));
 }
 
-/// All that ask within a second get the page that was made for the first of them.
+/// All requests within a second get the page that was made for the first of them.
 #[test]
 fn a_page_is_made_once_a_second_however_many_ask() {
     if !support::only_weir() {

@@ -1,4 +1,4 @@
-//! Where the pages are: a port that is in use, a reload, an online restart.
+//! The port of the pages: a port in use, a reload, an online restart.
 
 use std::net::{TcpListener, TcpStream};
 
@@ -50,7 +50,7 @@ fn a_port_in_use_is_logged_and_tried_again_at_a_reload() {
 }
 
 #[test]
-fn a_reload_moves_them_and_switches_them_off() {
+fn a_reload_changes_the_metrics_port_and_switches_it_off() {
     if !support::only_weir() {
         return;
     }
@@ -76,7 +76,7 @@ fn a_reload_moves_them_and_switches_them_off() {
 }
 
 #[test]
-fn a_reload_that_fails_is_to_be_seen() {
+fn metrics_show_a_failed_reload() {
     if !support::only_weir() {
         return;
     }
@@ -95,7 +95,7 @@ fn an_online_restart_hands_the_port_over_each_time() {
         return;
     }
     let (mut pooler, database, port) = pooler(|setup| setup);
-    // It stays with the first process, which therefore lives for longer than the hand-over.
+    // The query keeps the old process alive after the hand-over.
     let mut busy = pooler.client(&database);
     busy.send(frontend::query("SELECT pg_sleep(100)"));
     support::until_running(&database, "SELECT pg_sleep(100)");

@@ -1,11 +1,11 @@
-//! The page says what the console says.
+//! The page agrees with the console.
 
 use testkit::eventually;
 
 use super::{PATIENCE, ask, get, page, pool_labels, pooler, until, value};
 use crate::support;
 
-/// A column of SHOW POOLS and the metrics that have the same.
+/// A column of SHOW POOLS and the metrics with the same values.
 const POOLS: [(&str, &[&str], &str); 8] = [
     (
         "cl_active",
@@ -25,7 +25,7 @@ const POOLS: [(&str, &[&str], &str); 8] = [
     ),
 ];
 
-/// The same for SHOW STATS_TOTALS.
+/// A column of SHOW STATS_TOTALS and the metrics with the same values.
 const STATS: [(&str, &str, &str); 5] = [
     (
         "xact_count",
@@ -102,7 +102,7 @@ fn times_are_in_histograms_whose_sums_are_those_of_the_console() {
     first.rows("COMMIT");
     second.read_to_ready();
     let labels = pool_labels(&database);
-    // Three queries of the first, and one of the second.
+    // The first client has sent three queries, and the second one.
     until(port, "weir_pool_query_seconds_count", &labels, 4.0);
     let page = page(port);
     let of = |name: &str, labels: &str| value(&page, name, labels).expect("a sample");
@@ -115,7 +115,7 @@ fn times_are_in_histograms_whose_sums_are_those_of_the_console() {
         let micros: f64 = stats.only(column).parse().expect("a number");
         let sum = of(&format!("{name}_sum"), &labels) * 1e6;
         assert!((sum - micros).abs() < 1.0, "{column}: {sum} {micros}");
-        // One of each took 0.3 s at least, and none took 17 s.
+        // One query of each kind took at least 0.3 s, and none took 17 s.
         let below =
             |bound: &str| of(&format!("{name}_bucket"), &format!("{labels},le=\"{bound}\""));
         let count = of(&format!("{name}_count"), &labels);
@@ -136,7 +136,7 @@ fn readiness_follows_pause_and_the_end() {
     let status = |path: &str| get(port, path).map(|answer| (answer.status, answer.body));
     let ok = Some((200, "ok\n".to_owned()));
     assert_eq!((status("/readyz"), status("/healthz")), (ok.clone(), ok.clone()));
-    // It stays open: a suspension ends with the console that ordered it.
+    // The console stays open, since a suspension ends with the console that ordered it.
     let mut console = pooler.console();
     for (order, word) in [("PAUSE", "paused"), ("SUSPEND", "suspended")] {
         console.query(order);
@@ -159,7 +159,7 @@ fn readiness_follows_pause_and_the_end() {
 }
 
 #[test]
-fn only_these_pages_can_be_got() {
+fn only_the_documented_pages_are_served() {
     if !support::only_weir() {
         return;
     }
@@ -213,7 +213,7 @@ fn failures_are_counted_by_their_reason() {
 }
 
 #[test]
-fn the_end_of_a_certificate_is_told() {
+fn metrics_show_the_expiry_of_a_certificate() {
     if !support::only_weir() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Debian's Prometheus scrapes Weir, and understands what is packaged for it.
+//! Debian's Prometheus scrapes Weir, and accepts the packaged rules and dashboard.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use testkit::{eventually, free_port, give_away, mortal_command, open_folder};
 use super::{PATIENCE, ask, page, pooler};
 use crate::support;
 
-/// A server that scrapes one Weir once a second.
+/// A Prometheus that scrapes one Weir once a second.
 struct Prometheus {
     child: Child,
     port: u16,
@@ -44,7 +44,7 @@ impl Prometheus {
         Self { child, port }
     }
 
-    /// The answer to a query, as JSON.
+    /// Returns the answer to a query, as JSON.
     fn query(&self, promql: &str) -> Option<String> {
         let mut encoded = String::new();
         for byte in promql.bytes() {
@@ -55,7 +55,7 @@ impl Prometheus {
         ask(self.port, &request).map(|answer| answer.body)
     }
 
-    /// Waits until the answer has these words.
+    /// Waits until the answer contains these words.
     #[track_caller]
     fn until(&self, promql: &str, words: &str) {
         let mut last = None;
@@ -78,7 +78,7 @@ fn packaged(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/prometheus").join(name)
 }
 
-/// The queries of the dashboard, with what Grafana would put in place of its variables.
+/// Returns the queries of the dashboard, with values for Grafana's variables.
 fn queries_of_the_dashboard() -> Vec<String> {
     let text = fs::read_to_string(packaged("weir-dashboard.json")).expect("it is packaged");
     let queries = text.lines().filter_map(|line| {
@@ -115,14 +115,14 @@ fn prometheus_answers_queries_about_weir() {
         client.rows("SELECT 1");
         prometheus.query(&wait)?.contains("\"value\"").then_some(())
     });
-    // OpenMetrics, which Prometheus asks for, has types of its own for these.
+    // OpenMetrics, the format that Prometheus requests, has its own types for these.
     prometheus.until("weir_build_info", "\"pgbouncer_version\":\"1.25.2\"");
     prometheus.until("weir_pool_queries_total > 1", "\"value\"");
 
     let queries = queries_of_the_dashboard();
     assert!(queries.len() > 30, "{queries:?}");
     for query in &queries {
-        // Of a ratio there may be no value, but each metric of it is there.
+        // A ratio may have no value, but each of its metrics must exist.
         prometheus.until(query, "\"status\":\"success\"");
         prometheus.until(query, "\"value\"");
     }
@@ -146,7 +146,7 @@ fn promtool_finds_nothing_wrong() {
     pooler.client(&database).rows("SELECT 1");
     let text = open_folder("promtool").join("page");
     fs::write(&text, page(port)).expect("our own folder");
-    // Its exit status tells of errors and of names against the conventions.
+    // promtool's exit status reports errors and unconventional names.
     let script = "promtool check metrics <\"$0\"";
     support::run(Command::new("sh").args(["-c", script]).arg(&text));
     fs::write(&text, "weir_pool_wait_total 1\n").expect("our own folder");
@@ -154,7 +154,7 @@ fn promtool_finds_nothing_wrong() {
     assert!(!bad.status.success(), "it objects to a metric without a help text");
 }
 
-/// Each metric of the rules and of the dashboard is one that Weir has.
+/// Checks that Weir has each metric of the rules and of the dashboard.
 #[test]
 fn packaged_dashboards_and_rules_use_existing_metrics() {
     if !support::only_weir() {

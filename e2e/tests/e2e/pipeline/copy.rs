@@ -1,4 +1,4 @@
-//! COPY within pipelines: Syncs that are part of the data stream, failures, and what comes late.
+//! COPY within pipelines: Syncs that are part of the data stream, failures, and late messages.
 
 use super::{Read, assert_same, extended, ready, send};
 use testkit::frontend;
@@ -129,7 +129,7 @@ fn data_that_the_server_refuses_ends_the_copy_while_more_of_it_comes() {
         send(&[frontend::query(COPY_IN)]),
         Read(b'G', 1),
         send(&[frontend::copy_data(b"not a number\tx\n")]),
-        // The server gives up here; what the client has already sent after it is thrown away.
+        // The server ends the copy here. The client's data after it is discarded.
         ready(1),
         send(&[
             frontend::copy_data(b"31\tlate\n"),

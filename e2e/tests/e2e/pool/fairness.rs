@@ -1,4 +1,4 @@
-//! Waiting clients are served in the order in which they came, whichever worker they are on.
+//! Waiting clients are served in order of arrival, whichever worker they are on.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,18 +9,18 @@ use testkit::{Postgres, RawClient, eventually, frontend};
 
 const CLIENTS: usize = 50;
 
-/// Between workers, who came this much earlier is served earlier: two milliseconds, and one for
-/// the clock that a worker reads but once a round.
+/// Between workers, a client is served first if it came earlier by at least this time: two
+/// milliseconds, and one for the clock, which a worker reads only once per round.
 const TOLERANCE: Duration = Duration::from_millis(3);
 
-/// A client's wait: it began after `sent` and before `seen`.
+/// A client's arrival in the queue, after `sent` and before `seen`.
 struct Arrival {
     sent: Instant,
     seen: Instant,
 }
 
-/// Lets clients queue up one after the other for the only server; returns when each arrived, and
-/// in which order they were served.
+/// Lets clients queue up one after the other for the only server. Returns their arrivals, and the
+/// order in which they were served.
 fn queue_up(workers: u32) -> (Vec<Arrival>, Vec<usize>) {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("default_pool_size", 1).workers(workers).start();
@@ -32,7 +32,7 @@ fn queue_up(workers: u32) -> (Vec<Arrival>, Vec<usize>) {
     for (number, client) in clients.iter_mut().enumerate() {
         let sent = Instant::now();
         client.send(frontend::query(&format!("INSERT INTO arrival (client) VALUES ({number})")));
-        // Nobody else may come before this one is seen to wait.
+        // Waits until this client is in the queue before the next one comes.
         support::until_waiting(&pooler, &database, number as u64 + 1);
         arrivals.push(Arrival { sent, seen: Instant::now() });
     }
@@ -82,7 +82,7 @@ fn with_one_server_none_of_fifty_clients_starves() {
                 })
             })
             .collect();
-        // Measured by the clock, since it is about shares of time.
+        // Measures by the clock, since the test is about shares of time.
         std::thread::park_timeout(Duration::from_secs(3));
         over.store(true, Ordering::Relaxed);
         clients.into_iter().map(|client| client.join().expect("no panic")).collect()
@@ -128,7 +128,7 @@ fn with_every_server_held_waiting_shows_and_has_its_limit() {
         let last = client.read_to_end().pop().and_then(|last| last.error()).expect("an error");
         assert_eq!(last.message(), "query_wait_timeout");
     }
-    // Who holds the servers is none the worse for it.
+    // The clients that hold the servers are not affected.
     holders.iter_mut().for_each(|holder| drop(holder.rows("COMMIT")));
     assert_eq!(pooler.client(&database).value("SELECT 1"), "1");
 }
@@ -138,7 +138,7 @@ fn every_server_serves_every_client_of_either_worker() {
     const SERVERS: usize = 4;
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("default_pool_size", SERVERS).workers(2).start();
-    // More clients than servers, so that some always wait for whichever server becomes free.
+    // There are more clients than servers, so that some always wait for the next free server.
     let seen: Vec<HashSet<String>> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4 * SERVERS)
             .map(|_| {

@@ -1,4 +1,4 @@
-//! A client that leaves with work undone costs its server: nobody inherits a dirty one.
+//! A client that leaves with unfinished work costs its server. No other client gets a dirty one.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::pid;
 use crate::support;
 use testkit::{Pooler, Postgres, RawClient, eventually, frontend};
 
-/// A pooler with one server, a client, and the backend that serves it.
+/// Returns a pooler with one server, a client, and the backend that serves it.
 fn linked_client() -> (Pooler, String, RawClient, String) {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("default_pool_size", 1).start();
@@ -16,7 +16,7 @@ fn linked_client() -> (Pooler, String, RawClient, String) {
     (pooler, database, client, server)
 }
 
-/// The next client must get another backend, and see nothing of the one before.
+/// Checks that the next client gets another backend and sees nothing of the previous client.
 #[track_caller]
 fn assert_server_not_handed_on(pooler: &Pooler, database: &str, server: &str) {
     let mut next = pooler.client(database);
@@ -47,7 +47,7 @@ fn a_polite_goodbye_inside_a_transaction_is_no_better() {
     assert_server_not_handed_on(&pooler, &database, &server);
 }
 
-/// PgBouncer closes the server and PostgreSQL sleeps on; Weir has the query cancelled.
+/// PgBouncer closes the server, and PostgreSQL continues to sleep. Weir cancels the query.
 #[test]
 fn the_query_of_a_lost_client_is_cancelled_and_its_server_kept() {
     let (pooler, database, mut client, server) = linked_client();
@@ -83,7 +83,7 @@ fn with_cancel_lost_queries_off_the_server_is_closed() {
     });
 }
 
-/// What is left of the result is nobody's, and does not reach the next client.
+/// The rest of the result is discarded and does not reach the next client.
 #[test]
 fn leaving_in_the_middle_of_a_result_leaves_nothing_of_it_to_the_next() {
     let (pooler, database, mut client, server) = linked_client();

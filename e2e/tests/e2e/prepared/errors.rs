@@ -1,4 +1,4 @@
-//! Mistakes with prepared statements are PostgreSQL's errors, and never a lost connection.
+//! Mistakes with prepared statements give PostgreSQL's errors, and never end the connection.
 
 use super::{code, pooler, prepare, run, tags, try_run};
 use testkit::{RawClient, frontend};
@@ -100,7 +100,7 @@ fn an_error_in_a_pipeline_takes_later_parses_back() {
 }
 
 #[test]
-fn an_error_takes_back_what_others_hope_to_share() {
+fn an_error_discards_statements_that_other_clients_share() {
     let (pooler, database) = pooler(1);
     let mut failing = pooler.client(&database);
     let mut sharing = pooler.client(&database);
@@ -116,7 +116,7 @@ fn an_error_takes_back_what_others_hope_to_share() {
 }
 
 #[test]
-fn wiping_ones_statements_leaves_those_of_others() {
+fn deallocating_statements_keeps_those_of_other_clients() {
     for wipe in ["DISCARD ALL", "DEALLOCATE ALL"] {
         let (pooler, database) = pooler(1);
         let mut wiping = pooler.client(&database);

@@ -1,16 +1,17 @@
-//! A table changes beneath statements that clients share: PostgreSQL refuses its old copy (0A000,
-//! `cached plan must not change result type`). Who cannot have known gets rows, who was told of
-//! other columns gets the error, as on a connection of its own.
+//! A table is changed under statements that clients share. PostgreSQL refuses its old plan (0A000,
+//! `cached plan must not change result type`). As on a connection of its own, a client that has not
+//! been told the columns gets rows, and a client that has been told other columns gets the error.
 //!
-//! The change is a function's or a DO's: of a command that says what it is Weir would know, and
-//! have the text prepared anew for whoever parses it next (`schema.rs`).
+//! A function or a DO makes the change. Weir would notice a direct command by its tag and prepare
+//! the text anew at the next Parse (`schema.rs`).
 
 use super::{code, pooler, prepare, run, tags, try_run};
 use testkit::{Flavour, Message, RawClient, flavour, frontend};
 
 const SQL: &str = "SELECT * FROM t";
 
-/// Two clients of one server; the first has the statement prepared, then the table changes.
+/// Returns two clients of one server. The first has prepared the statement before the table was
+/// changed.
 fn changed(database_setup: &str) -> (testkit::Pooler, RawClient, RawClient) {
     let (pooler, database) = pooler(1);
     let mut first = pooler.client(&database);
@@ -23,8 +24,8 @@ fn changed(database_setup: &str) -> (testkit::Pooler, RawClient, RawClient) {
     (pooler, first, second)
 }
 
-/// Runs a statement that PostgreSQL does not name in its answer.
-fn in_secret(client: &mut RawClient, sql: &str) {
+/// Runs a statement whose command tag PostgreSQL does not report.
+fn run_without_tag(client: &mut RawClient, sql: &str) {
     client.rows(&format!("DO 'BEGIN {sql}; END'"));
 }
 
@@ -36,7 +37,7 @@ fn describe(client: &mut RawClient, name: &str) -> Vec<Message> {
 #[test]
 fn a_new_parse_of_a_shared_text_sees_the_new_table() {
     let (_pooler, mut first, mut second) = changed("CREATE TABLE t (a int)");
-    in_secret(&mut first, "ALTER TABLE t ALTER a TYPE text USING ''new''");
+    run_without_tag(&mut first, "ALTER TABLE t ALTER a TYPE text USING ''new''");
     prepare(&mut second, "mine", SQL);
     assert_eq!(tags(&describe(&mut second, "mine")), "tTZ");
     assert_eq!(run(&mut second, "mine", &[]), "new");
@@ -45,7 +46,7 @@ fn a_new_parse_of_a_shared_text_sees_the_new_table() {
 #[test]
 fn a_new_parse_in_one_batch_with_its_use() {
     let (_pooler, mut first, mut second) = changed("CREATE TABLE t (a int)");
-    in_secret(&mut first, "ALTER TABLE t ADD b int DEFAULT 2");
+    run_without_tag(&mut first, "ALTER TABLE t ADD b int DEFAULT 2");
     let batch = [
         frontend::parse("mine", SQL),
         frontend::describe_statement("mine"),
@@ -83,13 +84,13 @@ fn in_a_transaction_the_error_is_the_clients() {
     assert_eq!(code(&refused), "0A000");
     second.query("ROLLBACK");
     if flavour() == Flavour::Weir {
-        // The server's copy is forgotten.
+        // The server's old statement has been replaced.
         assert_eq!(tags(&try_run(&mut second, "mine", &[])), "2DCZ");
     }
 }
 
-/// The first client was told column `a` of `t`; the server it is given next has never seen its
-/// statement, and the table is as `change` leaves it.
+/// Prepares a statement about column `a` of `t` for the first client, then changes the table. The
+/// first client's next server does not have the statement yet.
 fn moved(change: &str) -> (testkit::Pooler, RawClient, RawClient) {
     let (pooler, database) = pooler(2);
     let mut first = pooler.client(&database);

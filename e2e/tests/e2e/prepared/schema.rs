@@ -1,9 +1,10 @@
-//! PostgreSQL settles the types of parameters when a text is prepared, and keeps to them when the
-//! table has other columns later. Who prepares it after the change must get the new types.
+//! PostgreSQL determines the types of parameters when a text is prepared, and keeps them when the
+//! table changes. A Parse after the change must get the new types.
 
 use super::*;
 
-/// What a table with this column makes of a value that comes without a type.
+/// Creates a table with this column. Returns the value that it stores for a parameter without a
+/// type.
 fn stored(client: &mut RawClient, other: &mut RawClient, name: &str, column: &str) -> String {
     other.rows(&format!("CREATE TABLE zone (at {column})"));
     prepare(client, name, "INSERT INTO zone VALUES ($1)");
@@ -19,7 +20,7 @@ fn a_value_is_read_as_the_new_column_wants_it() {
     let (pooler, database) = pooler(1);
     let mut other = pooler.client(&database);
     other.rows("SET TimeZone = 'UTC'");
-    // The same name in a new connection each time, as a driver numbers them.
+    // Uses the same name in a new connection each time, as drivers that number their statements do.
     for (column, expected) in [
         ("date", "2001-02-13"),
         ("timestamptz", "2001-02-13 07:00:00+00"),
@@ -32,7 +33,7 @@ fn a_value_is_read_as_the_new_column_wants_it() {
 }
 
 #[test]
-fn also_after_a_change_that_was_rolled_back() {
+fn a_value_is_read_as_the_old_column_wants_it_after_a_rollback() {
     let (pooler, database) = pooler(1);
     let mut other = pooler.client(&database);
     other.rows("CREATE TABLE zone (at text)");

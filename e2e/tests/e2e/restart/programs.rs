@@ -1,4 +1,4 @@
-//! A restart in the midst of PostgreSQL's own programs: pgbench, psql, pg_receivewal.
+//! A restart during runs of PostgreSQL's own programs: pgbench, psql, pg_receivewal.
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,7 +7,7 @@ use super::PATIENCE;
 use crate::support;
 use testkit::{Authority, Pooler, Postgres, eventually, frontend};
 
-/// psql with a pipe at either end.
+/// A psql with pipes for its input and output.
 struct Psql {
     child: Child,
     says: ChildStdin,
@@ -31,14 +31,14 @@ impl Psql {
         writeln!(self.says, "{line}").expect("psql reads");
     }
 
-    /// The first line of what comes back.
+    /// Sends a line and returns the first line of the answer.
     #[track_caller]
     fn ask(&mut self, line: &str) -> String {
         self.tell(line);
         self.hears.next().expect("psql goes on").expect("text")
     }
 
-    /// It ends in order.
+    /// Ends psql and checks its exit status.
     #[track_caller]
     fn quit(mut self) {
         drop(self.says);
@@ -71,7 +71,7 @@ fn pgbench_goes_on(mode: &str, over_unix: bool, protocol: &str) {
         .expect("pgbench starts");
     let served = |pooler: &Pooler| pooler.admin("SHOW STATS_TOTALS").with("database", &database);
     for _ in 0..3 {
-        // Its counts begin anew with each process.
+        // The counters begin anew with each process.
         eventually("it is at work", PATIENCE, || {
             let count = served(&pooler).sum("xact_count");
             (count > 20).then_some(())
@@ -160,7 +160,7 @@ fn a_secured_client_stays_with_the_old_process_and_is_not_waited_for() {
         .set("client_tls_sslmode", "allow")
         .set("client_tls_cert_file", own.certificate())
         .set("client_tls_key_file", own.key())
-        // Whoever waits for it, waits too long.
+        // A restart that waited for this client would take longer than the test.
         .set("suspend_timeout", 600)
         .start();
     let mut plain = pooler.client(&database);

@@ -1,12 +1,12 @@
-//! Sessions of `pool_mode = auto` in an online restart: each is its client's afterwards, and nobody
-//! else's.
+//! Sessions of `pool_mode = auto` in an online restart: each client keeps its session, and no other
+//! client gets it.
 
 use testkit::{Pooler, RawClient, eventually};
 
 use super::{PATIENCE, prepare, run};
 use crate::support;
 
-/// Waits until these are the reasons for which servers are kept.
+/// Waits until these are the reasons for which servers are pinned.
 #[track_caller]
 fn until_kept(pooler: &Pooler, reasons: &[&str]) {
     eventually("servers are kept for these reasons", PATIENCE, || {
@@ -17,7 +17,7 @@ fn until_kept(pooler: &Pooler, reasons: &[&str]) {
     });
 }
 
-/// Who has set nothing finds nothing, on whatever server.
+/// Checks that clients without settings see only defaults, on any server.
 #[track_caller]
 fn check_strangers(strangers: &mut [RawClient]) {
     strangers.iter_mut().for_each(|stranger| drop(stranger.rows("BEGIN")));
@@ -31,7 +31,7 @@ fn check_strangers(strangers: &mut [RawClient]) {
         let error = stranger.query("SELECT lastval()").error.expect("it has drawn none");
         assert_eq!(error.code(), "55000");
     }
-    // They are not kept for having asked.
+    // Ends the pins that the checks may have caused.
     for order in ["ROLLBACK", "DISCARD SEQUENCES"] {
         strangers.iter_mut().for_each(|stranger| drop(stranger.rows(order)));
     }
@@ -44,7 +44,7 @@ fn every_session_of_auto_mode_goes_along() {
     }
     let (setup, database) = support::setup("auto");
     support::direct(&database).rows("CREATE SEQUENCE drawn; GRANT ALL ON drawn TO PUBLIC");
-    // Two are kept, and two are left for the others.
+    // Two servers are pinned, and two are left for the other clients.
     let mut pooler = setup.set("default_pool_size", 4).workers(2).start();
     let mut setting: Vec<_> = (5..11).map(|_| pooler.client(&database)).collect();
     for (client, value) in setting.iter_mut().zip(5..) {
@@ -74,12 +74,13 @@ fn every_session_of_auto_mode_goes_along() {
         }
         assert_eq!(keeping.value("SELECT n FROM mine"), "7");
         assert_eq!(asking.value("SELECT lastval()"), "42");
-        // It is told that it may have missed something, and hears again.
+        // The client gets a notice that it may have missed notifications, and then receives new
+        // ones.
         listening.read_until(|message| message.tag == b'N');
         support::direct(&database).rows("NOTIFY news");
         listening.read_until(|message| message.tag == b'A');
     }
-    // RESET goes back to what was at the beginning, and what is dropped is gone.
+    // RESET restores the original value, and dropped objects do not exist any more.
     setting[0].rows("RESET work_mem; DEALLOCATE mine");
     assert_eq!(setting[0].value("SHOW work_mem"), "4MB");
     assert_eq!(setting[0].query("EXECUTE mine").error.expect("it is gone").code(), "26000");
@@ -107,7 +108,7 @@ fn state_of_an_open_transaction_is_found_by_the_new_process() {
     assert_eq!(executing.value("EXECUTE p('6')"), "6");
     setting.rows("COMMIT");
     lending.rows("COMMIT");
-    // Nobody else has any of that, whatever server it gets.
+    // Other clients see none of this, on any server.
     let mut strangers = [(); 3].map(|()| pooler.client(&database));
     strangers.iter_mut().for_each(|stranger| drop(stranger.rows("BEGIN")));
     for stranger in &mut strangers {

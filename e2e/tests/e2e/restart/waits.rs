@@ -1,4 +1,4 @@
-//! What a client at rest notices of a take-over while another one is in the middle of something long.
+//! The waiting times of an idle client during a take-over while another client does something long.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use testkit::{Message, Pooler, RawClient, eventually, frontend, poll_until};
 use super::{PATIENCE, pooler};
 use crate::support;
 
-/// The longest that it may wait for an answer, on a machine that does much else.
+/// The longest acceptable wait for an answer, on a busy machine.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// Answers that it gets after the take-over, while the other one is busy still.
+/// Answers that the client gets after the take-over, while the other client is still busy.
 const ANSWERS: u64 = 200;
 const MODES: [&str; 3] = ["session", "transaction", "auto"];
 
-/// The longest that `client` waited for an answer until it was told to stop.
+/// Returns the client's longest wait for an answer until it is told to stop.
 fn longest_wait(mut client: RawClient, answers: &AtomicU64, stop: &AtomicBool) -> Duration {
     let mut longest = Duration::ZERO;
     while !stop.load(Ordering::Relaxed) {
@@ -26,8 +26,8 @@ fn longest_wait(mut client: RawClient, answers: &AtomicU64, stop: &AtomicBool) -
     longest
 }
 
-/// One client begins something that the old process must bring to its end, another one asks on.
-/// `end` ends it, behind the take-over.
+/// One client begins something that the old process must finish, and another one keeps sending
+/// queries. `end` ends it after the take-over.
 #[track_caller]
 fn nobody_waits_for(what: &str, begin: fn(&mut RawClient, &Pooler, &str), end: fn(&mut RawClient)) {
     for mode in MODES {
@@ -48,7 +48,7 @@ fn nobody_waits_for(what: &str, begin: fn(&mut RawClient, &Pooler, &str), end: f
             });
             assert!(matches!(old.try_wait(), Ok(None)), "{mode}: nothing was under way");
             end(&mut busy);
-            // The old process ends when the busy client has gone over as well.
+            // The old process ends when the busy client has moved as well.
             let ended = poll_until(PATIENCE, || old.try_wait().expect("ours"));
             stop.store(true, Ordering::Relaxed);
             assert!(ended.is_some(), "{what}, {mode}: {}", pooler.log());

@@ -1,4 +1,4 @@
-//! What differs, and whether it is stated.
+//! Compares the output of both poolers, and checks whether each difference is listed.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -6,12 +6,12 @@ use std::sync::Mutex;
 use super::differences::{ALL, Difference};
 use super::transcript::{Reply, lines};
 
-/// Stated lines that were seen, by list and place in it.
+/// The listed lines that occurred, by list and position.
 #[derive(Debug, Default)]
 pub(super) struct Seen(BTreeSet<(usize, usize)>);
 
 impl Seen {
-    /// Stated lines that were not.
+    /// Returns the listed lines that did not occur.
     pub(super) fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
         for (number, difference) in all().enumerate() {
@@ -29,7 +29,7 @@ fn all() -> impl Iterator<Item = &'static Difference> {
     ALL.iter().copied().flatten()
 }
 
-/// The differing lines that no difference states: `-` is PgBouncer's, `+` Weir's.
+/// Returns the differing lines that are not listed. `-` marks PgBouncer's lines, `+` Weir's.
 pub(super) fn unstated(
     case: &str,
     theirs: &[Reply],
@@ -49,7 +49,7 @@ pub(super) fn unstated(
     differing
 }
 
-/// Takes out the lines that a stated line excuses; true if there was one.
+/// Removes the lines that a listed line excuses. Returns whether there was one.
 fn strike(differing: &mut Vec<String>, stated: &str) -> bool {
     let before = differing.len();
     match stated.split_once(" => + ") {
@@ -79,7 +79,7 @@ fn strike(differing: &mut Vec<String>, stated: &str) -> bool {
     differing.len() < before
 }
 
-/// The lines that are not in the longest sequence both have.
+/// Returns the lines that are not in the longest common subsequence.
 fn differing(theirs: &[String], ours: &[String]) -> Vec<String> {
     let mut common = vec![vec![0_usize; ours.len() + 1]; theirs.len() + 1];
     for (i, one) in theirs.iter().enumerate().rev() {
@@ -106,7 +106,8 @@ fn differing(theirs: &[String], ours: &[String]) -> Vec<String> {
     lines
 }
 
-/// What `*` stands for in a text that is like the pattern; `%` stands for what is not told.
+/// Returns the texts that match `*` in the pattern. `%` matches any text as well, but is not
+/// returned.
 fn captures<'a>(text: &'a str, pattern: &str) -> Option<Vec<&'a str>> {
     let wild = |letter| matches!(letter, '*' | '%');
     let mut captured = Vec::new();

@@ -1,8 +1,9 @@
-//! All that may differ: [`GAP`], since Debian has 1.18 and Weir replaces 1.25.2, and [`INTENDED`].
+//! All permitted differences: [`GAP`], since Debian has 1.18 and Weir replaces 1.25.2, and
+//! [`INTENDED`].
 //!
-//! Each has its reason, and its lines as pairs: which cases, and which line there, where `-` is
-//! PgBouncer's and `+` Weir's. `*` stands for anything. `- OLD => + NEW` is one line that became
-//! another: there, `*` stands for the same in both, and `%` for anything.
+//! Each has a reason, and its lines as pairs of the cases and the line. `-` marks PgBouncer's line
+//! and `+` Weir's. `*` matches anything. `- OLD => + NEW` is one line that differs: in it, `*`
+//! matches the same text on both sides, and `%` anything.
 
 mod gap;
 mod intended;
@@ -10,7 +11,7 @@ mod intended;
 pub(super) use gap::GAP;
 pub(super) use intended::INTENDED;
 
-/// One reason and the lines it explains.
+/// One reason and the lines that it explains.
 #[derive(Debug)]
 pub(super) struct Difference {
     pub(super) why: &'static str,

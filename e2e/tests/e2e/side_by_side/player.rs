@@ -1,4 +1,4 @@
-//! Plays the steps of a case with one of the two poolers and writes down what comes back.
+//! Plays the steps of a case with one of the two poolers and records the output.
 //!
 //! Messages of `A>`: `query SQL`, `parse NAME SQL`, `bind PORTAL NAME VALUE…`, `describe S|P NAME`,
 //! `execute PORTAL`, `close S|P NAME`, `sync`, `flush`, `data TEXT`, `done`, `fail TEXT`,
@@ -15,18 +15,18 @@ use super::script::Case;
 use super::transcript::{Reply, line, log_lines, replies};
 use testkit::{Message, Postgres, RawClient, frontend, poll_until};
 
-/// For an answer that must come, and for a state that must be reached.
+/// The maximum time for an answer that must come, and for a state that must be reached.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// For an answer that must not come.
+/// The time to wait for an answer that must not come.
 const MOMENT: Duration = Duration::from_millis(250);
 const CONSOLE: &str = "pgbouncer";
 
 type Rows = Vec<Vec<Option<String>>>;
 
-/// One pooler, its clients, and what they have heard in this case.
+/// One pooler, its clients, and their output in this case.
 #[derive(Debug)]
 pub(super) struct Player {
-    // Clients go before the process does.
+    // Clients are dropped before the process.
     clients: BTreeMap<char, RawClient>,
     consoles: BTreeMap<&'static str, RawClient>,
     process: Process,
@@ -46,7 +46,7 @@ impl Player {
         assert!(up, "{:?} does not start:\n{}", self.process.flavour, self.process.log());
     }
 
-    /// Plays a case; its connections are closed at its end.
+    /// Plays a case. Its connections are closed at its end.
     pub(super) fn play(&mut self, case: &Case) -> Vec<Reply> {
         self.log_start = self.process.log().len();
         for step in &case.steps {
@@ -62,7 +62,7 @@ impl Player {
         std::mem::take(&mut self.heard)
     }
 
-    /// What the log says of this case.
+    /// Returns the log lines of this case.
     pub(super) fn log_lines(&self) -> Vec<Reply> {
         let log = self.process.log();
         log_lines(&self.process.blank(&log[self.log_start.min(log.len())..]))
@@ -149,7 +149,7 @@ impl Player {
         }
     }
 
-    /// Logs in and keeps the connection if it stays.
+    /// Logs in and keeps the connection if the pooler does not close it.
     fn login(&mut self, name: char, words: &str) {
         let mut startup: Vec<(String, String)> = Vec::new();
         let (mut password, mut minor, mut unix) = ("app-secret".to_owned(), 0, false);
@@ -167,7 +167,7 @@ impl Player {
                 startup.insert(0, (key.to_owned(), value.to_owned()));
             }
         }
-        // An empty value says that the key is to be left out.
+        // An empty value means that the key is left out.
         startup.retain(|(_, value)| !value.is_empty());
         let client = if unix {
             RawClient::connect_unix(&self.process.folder, self.process.port)
@@ -179,7 +179,7 @@ impl Player {
         client.set_timeout(PATIENCE);
         let pairs: Vec<_> = startup.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         let played = AssertUnwindSafe(|| client.try_authenticate(&pairs, &password));
-        // It panics where no answer comes; here that is an answer.
+        // It panics if no answer comes. Here that is a valid result.
         let Ok(messages) = catch_unwind(played) else { return self.say("no answer to the login") };
         let stays = messages.last().is_some_and(|message| message.tag == b'Z');
         let console = pairs.contains(&("database", CONSOLE));
@@ -201,7 +201,7 @@ impl Player {
     }
 
     fn send(&mut self, name: char, bytes: &[u8]) {
-        // Who is being closed may be unable to say it; what it hears then tells.
+        // If the pooler has closed the connection, sending may fail. The output shows that.
         let _ = self.client(name).try_send(bytes);
     }
 
@@ -264,7 +264,7 @@ impl Player {
         }
     }
 
-    /// Columns and rows of a table of the console; nothing if there is no console.
+    /// Returns columns and rows of a table of the console, or `None` without a console.
     fn ask(&mut self, command: &str) -> Option<(Vec<String>, Rows)> {
         let client = self.open_console("admin")?;
         let sent = client.try_send(frontend::query(command));
@@ -296,7 +296,7 @@ impl Player {
         }
     }
 
-    /// The next case begins with no client of this one's left.
+    /// Waits until no clients of this case are left.
     fn until_alone(&mut self) {
         let database = self.process.database.clone();
         let quiet = poll_until(PATIENCE, || {
@@ -306,7 +306,7 @@ impl Player {
             rows.iter().all(row_of_ours).then_some(())
         });
         assert!(quiet.is_some(), "clients of {database} are left over");
-        // Or whether it finds a server would be a matter of time.
+        // Otherwise it would depend on timing whether the next case finds a server.
         poll_until(Duration::from_secs(2), || {
             let Some((columns, rows)) = self.ask("SHOW SERVERS") else { return Some(()) };
             let column = columns.iter().position(|name| name == "state")?;
@@ -332,7 +332,7 @@ impl Player {
         self.run(command);
     }
 
-    /// Runs a program to its end, or says that it does not end.
+    /// Runs a program to its end, and records if it does not end.
     fn run(&mut self, mut command: Command) {
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.expect("the program is there");
@@ -355,7 +355,7 @@ impl Player {
     }
 }
 
-/// Messages up to ReadyForQuery or a question, and how the connection ended if it did.
+/// Returns the messages up to ReadyForQuery or a request, and how the connection ended if it did.
 fn listen(client: &mut RawClient) -> (Vec<Message>, Option<&'static str>) {
     let mut messages = Vec::new();
     loop {
@@ -407,7 +407,7 @@ fn message(text: &str) -> Vec<u8> {
     }
 }
 
-/// Bytes from hexadecimal digits, or from `'text'`, which ends with a zero.
+/// Parses bytes from hexadecimal digits, or from `'text'`, which gets a terminating zero.
 fn hex(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for word in text.split_whitespace() {
@@ -424,7 +424,7 @@ fn hex(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Words, of which those with blanks are in double quotes or have them within.
+/// Splits a text into words. Words with blanks are in double quotes or contain them.
 fn split_quoted(text: &str) -> Vec<String> {
     let (mut words, mut word, mut quoted, mut any) = (Vec::new(), String::new(), false, false);
     for letter in text.chars() {

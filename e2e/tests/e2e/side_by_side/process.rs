@@ -1,4 +1,4 @@
-//! One of the two poolers as a process: its folder, its files, its log, its end.
+//! One of the two poolers as a process: its folder, files, log and end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use super::script::{Case, Group};
 use testkit::{Postgres, RawClient, folder, free_port, give_away, mortal_command, poll_until};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Where Debian's package puts it.
+/// The path of Debian's package.
 const PGBOUNCER: &str = "/usr/sbin/pgbouncer";
 
 const SECRETS: &str = "\
@@ -21,14 +21,14 @@ const SECRETS: &str = "\
 \"other\" \"other-secret\"
 ";
 
-/// Which of the two.
+/// The kind of pooler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flavour {
     PgBouncer,
     Weir,
 }
 
-/// Folder, files, and the running program if it runs.
+/// A pooler's folder, its files, and its process if it runs.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) flavour: Flavour,
@@ -40,7 +40,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Writes the files; nothing is started yet.
+    /// Writes the files, without starting the pooler.
     pub(super) fn new(
         flavour: Flavour,
         database: &str,
@@ -50,14 +50,14 @@ impl Process {
         let (folder, port, closed) = (folder("side"), free_port(), free_port());
         let database = database.to_owned();
         let process = Self { flavour, folder, port, database, closed, child: None };
-        // The lines of a case begin in the main section anew.
+        // The lines of a case begin in the main section again.
         let main = "[pgbouncer]".to_owned();
         let own = case.iter().flat_map(|case| &case.files);
         process.write_files(group.files.iter().chain([&main]).chain(own));
         process
     }
 
-    /// Puts in what is called by name.
+    /// Replaces the placeholders by their values.
     pub(super) fn fill(&self, text: &str) -> String {
         let mut text = text
             .replace("{db}", &self.database)
@@ -74,7 +74,7 @@ impl Process {
         text
     }
 
-    /// The contrary of [`Self::fill`].
+    /// Replaces the values by their placeholders, as the reverse of [`Self::fill`].
     pub(super) fn blank(&self, text: &str) -> String {
         text.replace(&self.folder.display().to_string(), "{dir}")
             .replace(&self.database, "{db}")
@@ -83,7 +83,7 @@ impl Process {
             .replace(&self.closed.to_string(), "{closed}")
     }
 
-    /// Path of the program.
+    /// Returns the path of the program.
     pub(super) fn program(&self) -> &'static Path {
         match self.flavour {
             Flavour::PgBouncer => Path::new(PGBOUNCER),
@@ -91,7 +91,7 @@ impl Process {
         }
     }
 
-    /// A command that runs the program.
+    /// Returns a command that runs the program.
     pub(super) fn command(&self) -> Command {
         let mut command = mortal_command(self.program());
         command.current_dir(&self.folder).stdin(Stdio::null());
@@ -102,7 +102,7 @@ impl Process {
         self.folder.join("pooler.ini")
     }
 
-    /// Starts it; true when it listens, false when it ended instead.
+    /// Starts the pooler. Returns true when it listens, and false if it has ended instead.
     pub(super) fn start(&mut self) -> bool {
         let log = fs::File::options().create(true).append(true).open(self.log_path());
         let log = log.expect("our own folder");
@@ -133,7 +133,7 @@ impl Process {
         assert!(status.is_ok_and(|status| status.success()), "cannot send {name}");
     }
 
-    /// Waits for its end; nothing if it goes on.
+    /// Waits for the end of the process. Returns `None` if it continues to run.
     pub(super) fn wait_for_exit(&mut self) -> Option<ExitStatus> {
         let child = self.child.as_mut()?;
         poll_until(Duration::from_secs(10), || child.try_wait().expect("our own child"))

@@ -46,7 +46,7 @@ const FILES: [&str; 16] = [
     include_str!("cases/startup.txt"),
 ];
 
-/// Cases that share their configuration, and one pair of poolers unless they are fresh.
+/// Cases with the same configuration. They share one pair of poolers unless they are fresh.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) name: String,
@@ -56,7 +56,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Cases with poolers of their own can be played each by itself.
+    /// Splits off cases with poolers of their own, since they can be played in parallel.
     pub(super) fn split(self) -> Vec<Self> {
         let Self { name, fresh, files, cases } = self;
         let part = |cases| Self { name: name.clone(), fresh, files: files.clone(), cases };
@@ -70,7 +70,7 @@ impl Group {
     }
 }
 
-/// A few steps, and what comes of them is compared.
+/// A few steps whose output is compared.
 #[derive(Debug, Default)]
 pub(super) struct Case {
     pub(super) name: String,
@@ -79,13 +79,13 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// True when it has a configuration of its own.
+    /// Returns whether the case has a configuration of its own.
     pub(super) fn has_files(&self) -> bool {
         !self.files.is_empty()
     }
 }
 
-/// All groups, or what is left of them when only some cases are wanted.
+/// Returns all groups, or only the cases whose names contain `only`.
 pub(super) fn groups(only: Option<&str>) -> Vec<Group> {
     let mut groups: Vec<Group> = FILES.iter().flat_map(|text| parse(text)).collect();
     if let Some(word) = only {

@@ -1,8 +1,8 @@
-//! What came back, as lines that can be compared, without what differs from run to run.
+//! The output as lines that can be compared, without the parts that differ from run to run.
 
 use testkit::{Message, ServerError};
 
-/// Columns of console tables whose values are not compared; their names and types are.
+/// Columns of console tables whose values are not compared. Their names and types are.
 const MASKED_COLUMNS: [&str; 24] = [
     "ptr",
     "link",
@@ -29,36 +29,36 @@ const MASKED_COLUMNS: [&str; 24] = [
     "wait_time",
     "total_wait_time",
 ];
-/// Columns of times and bytes of traffic that are compared no further than whether they are 0.
+/// Columns of times and traffic, of which only is compared whether they are 0.
 const MEASURED: [&str; 4] = ["_time", "_recv", "_sent", "_bytes"];
 
-/// Beginnings of log lines that are not compared: they say what is inside.
+/// Beginnings of log lines that are not compared, since they describe internals.
 const UNTOLD: [&str; 2] = ["DEBUG ", "NOISE "];
 
-/// One thing that came back.
+/// One part of the output.
 #[derive(Debug, Clone)]
 pub(super) enum Reply {
     Line(String),
-    /// A table of the console, which may have more columns in a later version.
+    /// A table of the console. A later version may have more columns.
     Table {
         columns: Vec<(String, u32)>,
         rows: Vec<Vec<Option<String>>>,
     },
 }
 
-/// Messages as replies; `console` makes tables of rows.
+/// Returns messages as replies. `console` combines rows into tables.
 pub(super) fn replies(messages: &[Message], console: bool) -> Vec<Reply> {
     let mut replies = Vec::new();
     let mut parameters = Vec::new();
     for message in messages {
         if message.tag == b'S' {
             let (key, value) = message.parameter();
-            // With application_name_add_host the port is in it.
+            // With application_name_add_host it contains the port.
             let value = value.split_once(" - 127.0.0.1:").map_or(&*value, |(name, _)| name);
             parameters.push(format!("parameter {key}={value}"));
             continue;
         }
-        // Nothing says in which order they come.
+        // The order of parameters is not defined.
         parameters.sort();
         replies.extend(parameters.drain(..).map(Reply::Line));
         match message.tag {
@@ -86,7 +86,7 @@ pub(super) fn line(message: &Message) -> String {
     }
 }
 
-/// All fields but the place in PostgreSQL's source.
+/// Returns all fields except the place in PostgreSQL's source.
 fn fields(error: &ServerError) -> String {
     let fields = error.fields.iter().filter(|(tag, _)| !"LFR".contains(*tag));
     fields.map(|(tag, text)| format!("{tag}[{text}]")).collect::<Vec<_>>().join(" ")
@@ -98,7 +98,7 @@ fn authentication(body: &[u8]) -> String {
         [0, 0, 0, code, rest @ ..] => format!(
             "authentication {code} and {} bytes",
             match code {
-                // A SCRAM challenge is as long as its random part.
+                // The length of a SCRAM challenge depends on its random part.
                 11 => 0,
                 _ => rest.len(),
             }
@@ -107,7 +107,7 @@ fn authentication(body: &[u8]) -> String {
     }
 }
 
-/// Two replies at the same place as lines: rows with the columns that both have.
+/// Returns two replies at the same place as lines. Rows contain the columns that both have.
 pub(super) fn lines(theirs: &[Reply], ours: &[Reply]) -> [Vec<String>; 2] {
     let columns = |replies: &[Reply]| -> Vec<Vec<String>> {
         let tables = replies.iter().filter_map(|reply| match reply {
@@ -152,7 +152,7 @@ fn row_line(columns: &[(String, u32)], row: &[Option<String>], wanted: &[String]
         index.and_then(|index| row.get(index)?.as_deref())
     };
     for name in wanted {
-        // SHOW TOTALS has rows where others have columns.
+        // SHOW TOTALS has rows for the columns of other tables.
         let counter = cell("name").filter(|_| name == "value").unwrap_or(name);
         line += &format!(" {name}={}", masked(counter, cell(name)));
     }
@@ -161,7 +161,7 @@ fn row_line(columns: &[(String, u32)], row: &[Option<String>], wanted: &[String]
 
 fn masked(column: &str, value: Option<&str>) -> String {
     let measured = MEASURED.iter().any(|end| column.ends_with(end));
-    // So much a second is a matter of the moment.
+    // A rate per second depends on the moment.
     let rate = column.starts_with("avg_");
     match value {
         None => "NULL".to_owned(),
@@ -172,7 +172,7 @@ fn masked(column: &str, value: Option<&str>) -> String {
     }
 }
 
-/// The lines of a log without time, process, addresses and numbers, each kind of line once.
+/// Returns the different lines of a log, without time, process, addresses and numbers.
 pub(super) fn log_lines(text: &str) -> Vec<Reply> {
     let told =
         |line: &String| !line.is_empty() && !UNTOLD.iter().any(|start| line.starts_with(start));
@@ -197,7 +197,7 @@ fn log_line(line: &str) -> String {
     mask_numbers(&line)
 }
 
-/// Every number, decimal or hexadecimal behind `0x`, becomes an `N`.
+/// Replaces every number, decimal or hexadecimal after `0x`, by `N`.
 fn mask_numbers(line: &str) -> String {
     let mut masked = String::new();
     let mut rest = line;

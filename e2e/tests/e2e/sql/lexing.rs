@@ -1,15 +1,15 @@
-//! Where statements end and how names are read: by the crate `sql` and by PostgreSQL.
+//! The ends of statements and the reading of names, by the crate `sql` and by PostgreSQL.
 
 use sql::{Verb, identifier, statements};
 use testkit::{Postgres, RawClient};
 
 const TEXTS: usize = 4_000;
 
-/// What stands within quotes and comments, where each piece may end them or hide their end.
+/// Pieces of text within quotes and comments. Each may end them or hide their end.
 const NOISE: [&str; 16] =
     ["'", "''", "\"", "\\", "\\'", "\\\\", "$", "$$", "$a$", "--", "/*", "*/", "\n", ";", " ", "a"];
 
-/// How a value begins, and how it ends if nothing in it ends it sooner.
+/// Beginnings of values, and the ends of these values unless a piece of noise ends them earlier.
 const VALUES: [(&str, &str); 12] = [
     ("'", "'"),
     ("E'", "'"),
@@ -54,7 +54,7 @@ fn compare(client: &mut RawClient, standard: bool) {
         assert_eq!(found, run, "standard_conforming_strings {standard}: {text:?}");
         accepted[run.min(3)] += 1;
     }
-    // Of one, two, and three or more statements.
+    // Counts texts of one, two, and three or more statements.
     assert!(accepted[1..].iter().all(|count| *count > 100), "too few were valid: {accepted:?}");
 }
 
@@ -76,7 +76,7 @@ fn text(dice: &mut Dice) -> String {
 struct Dice(u64);
 
 impl Dice {
-    /// Any number below `end`, the same ones in each run.
+    /// Returns a pseudo-random number below `end`, the same in each run.
     fn below(&mut self, end: usize) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

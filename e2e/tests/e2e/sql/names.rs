@@ -1,20 +1,21 @@
-//! The crate `sql` takes no name for PostgreSQL's own that some version of PostgreSQL leaves to users.
+//! The crate `sql` treats no name as PostgreSQL's own that a version of PostgreSQL leaves to users.
 //!
-//! A name too many hides a user's function. A name too few costs one question to the server, so a
-//! release of PostgreSQL may add functions without breaking these tests. `UPDATE_NAMES=1` writes the
-//! lists anew.
+//! A name too many hides a user's function. A name too few costs one query to the server, so a
+//! release of PostgreSQL may add functions without breaking these tests. `UPDATE_NAMES=1` writes
+//! the lists anew.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use testkit::Postgres;
 
-/// Those that only PostgreSQL calls, of triggers, types and languages, are in it: nobody is harmed.
+/// Includes functions that only PostgreSQL calls, for triggers, types and languages. That is
+/// harmless.
 const FUNCTIONS: &str = "\
 SELECT DISTINCT proname FROM pg_proc \
 WHERE pronamespace = 'pg_catalog'::regnamespace AND proname ~ '^[a-z0-9_]+$' AND oid < 16384";
 
-/// Reserved, or allowed as a column's name and not as a function's.
+/// Words that are reserved, or allowed as the name of a column but not of a function.
 const RESERVED: &str = "SELECT word FROM pg_get_keywords() WHERE catcode IN ('C', 'R')";
 
 #[test]

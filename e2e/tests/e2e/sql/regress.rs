@@ -1,5 +1,6 @@
-//! The statements of PostgreSQL's own regression tests, one after the other: none may leave
-//! something that it had no sign of. `regress/signs` fetches the tests and names their folder.
+//! The statements of PostgreSQL's regression tests, one after the other. A statement that leaves
+//! state without a sign of it fails the test. `regress/signs` fetches the tests and names their
+//! folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use testkit::Postgres;
 
 use super::session::Session;
 
-/// What is not missed, by a part of the text and why.
+/// Exceptions that are not failures, by a part of the text, with the reason.
 const ALLOWED: [(&str, &str); 1] = [(
     "alter table a alter column aa type integer",
     "a temporary table is written anew: the session had it, and goes on having it",
@@ -48,7 +49,7 @@ struct Tally {
     statements: usize,
     without_signs: usize,
     opaque: usize,
-    /// Of the session's state, seen outside of transactions.
+    /// Changes of the session's state, seen outside of transactions.
     changes: usize,
 }
 
@@ -61,7 +62,7 @@ impl Tally {
     }
 }
 
-/// The tests, in the order in which they build on each other.
+/// Returns the tests, in the order in which they depend on each other.
 fn schedule(folder: &Path) -> Vec<String> {
     let schedule = fs::read_to_string(folder.join("parallel_schedule"));
     let schedule = schedule.expect("the schedule can be read");
@@ -69,7 +70,7 @@ fn schedule(folder: &Path) -> Vec<String> {
     groups.flat_map(str::split_whitespace).map(str::to_owned).collect()
 }
 
-/// Without psql's own commands, and without the data behind COPY FROM STDIN.
+/// Removes psql's own commands and the data after COPY FROM STDIN.
 fn without_psql(text: &str) -> String {
     let (mut kept, mut in_data) = (String::new(), false);
     for line in text.lines() {

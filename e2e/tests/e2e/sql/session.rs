@@ -1,13 +1,13 @@
-//! A direct connection of which is known what its session holds, and which compares after each
-//! text whether something has changed that the text had no sign of.
+//! A direct connection whose session state is known. After each text it checks for changes that the
+//! text had no sign of.
 
 use std::collections::BTreeSet;
 
 use sql::{Signs, scan};
 use testkit::{Message, Postgres, RawClient, ServerError, frontend};
 
-/// All that PostgreSQL shows of a session's state, as rows of a kind and a thing. Settings that it
-/// does not know, of which `pg_settings` has no rows, are asked for by name.
+/// A query for all of a session's state that PostgreSQL shows, as rows of a kind and an object. Custom
+/// settings, which are not in `pg_settings`, are queried by name.
 const STATE: &str = "\
 SELECT 'setting', name || ' ' || setting FROM pg_catalog.pg_settings \
   WHERE source = 'session' AND name !~ '^transaction_' \
@@ -33,7 +33,7 @@ UNION ALL SELECT 'slot', slot_name FROM pg_catalog.pg_replication_slots \
   WHERE temporary AND active_pid = pg_catalog.pg_backend_pid() \
 UNION ALL SELECT 'origin', 'set' WHERE pg_catalog.pg_replication_origin_session_is_setup()";
 
-/// A kind of [`STATE`], with the sign of what may bring it.
+/// The kinds of [`STATE`], with the signs of texts that may change them.
 const KINDS: [(&str, Signs); 8] = [
     ("setting", Signs::SETTINGS),
     ("prepared", Signs::PREPARED),
@@ -50,18 +50,18 @@ type State = BTreeSet<(String, String)>;
 pub(super) struct Session {
     client: RawClient,
     state: State,
-    /// Of the texts since the state was looked at last.
+    /// The signs of the texts since the last look at the state.
     signs: Signs,
     texts: Vec<String>,
     standard_strings: bool,
 }
 
-/// What a text has changed, or those since the last one outside of a transaction.
+/// The changes by a text, or by all texts since the last one outside of a transaction.
 #[derive(Debug)]
 pub(super) struct Change {
-    /// The kinds of what is new or gone.
+    /// The kinds of state that are new or gone.
     pub(super) kinds: BTreeSet<String>,
-    /// Those of them that no text had a sign of.
+    /// The kinds of state that no text had a sign of.
     pub(super) missed: BTreeSet<String>,
     pub(super) texts: Vec<String>,
 }
@@ -69,14 +69,15 @@ pub(super) struct Change {
 impl Session {
     pub(super) fn new(postgres: &Postgres, database: &str) -> Self {
         let mut client = postgres.superuser(database);
-        // The session will be other users', too.
+        // The session will switch to other users as well.
         let function = "pg_replication_origin_session_is_setup()";
         client.rows(&format!("GRANT EXECUTE ON FUNCTION {function} TO PUBLIC"));
         let state = look(&mut client);
         Self { client, state, signs: Signs::NONE, texts: Vec::new(), standard_strings: true }
     }
 
-    /// Runs a text. The error it ended with, and what it has changed, unless a transaction is open.
+    /// Runs a text. Returns the error that it ended with, and the changes unless a transaction is
+    /// open.
     pub(super) fn run(&mut self, text: &str) -> (Option<ServerError>, Option<Change>) {
         self.signs |= scan(text.as_bytes(), self.standard_strings).signs;
         self.texts.push(text.to_owned());
@@ -118,8 +119,8 @@ fn look(client: &mut RawClient) -> State {
     .collect()
 }
 
-/// All that answers a text. Who asks for data gets none. The last message is ReadyForQuery, unless
-/// the server has ended the connection.
+/// Sends a text and returns all answers. COPY FROM STDIN gets no data. The last message is
+/// ReadyForQuery, unless the server has ended the connection.
 fn converse(client: &mut RawClient, text: &str) -> Vec<Message> {
     client.send(frontend::query(text));
     let mut messages = Vec::new();

@@ -4,8 +4,8 @@ use testkit::Postgres;
 
 use super::session::Session;
 
-/// What changes with the text; empty if it leaves nothing. The texts of a script follow each other
-/// in one session.
+/// Texts with the kinds of state that they change, or an empty string. The texts of a script run in
+/// one session.
 type Script = &'static [(&'static str, &'static str)];
 
 const SCRIPTS: &[Script] = &[SETTINGS, NAMES, TEMPORARY, LOCKS, REST, FUNCTIONS, HARMLESS];
@@ -187,7 +187,7 @@ const HARMLESS: Script = &[
     ("EXPLAIN SELECT 1; SHOW work_mem; VALUES (1); TABLE pg_class", ""),
 ];
 
-/// The other PostgreSQL is built without XML.
+/// Needs XML, which the other PostgreSQL is built without.
 const XML: Script = &[(
     "SELECT query_to_xml('SELECT set_config(''work_mem'', ''19MB'', false)', true, true, '')",
     "setting",
@@ -208,7 +208,7 @@ fn check(postgres: &Postgres, scripts: &[Script]) {
     let mut wrong = String::new();
     for script in scripts {
         let database = postgres.database();
-        // Slots and origins are the cluster's, not the database's.
+        // Slots and origins belong to the cluster, not to the database.
         let name = "CREATE FUNCTION slot_name() RETURNS name LANGUAGE sql AS \
                     $$ SELECT 'of_' || current_database() $$";
         postgres.sql(&database, name);

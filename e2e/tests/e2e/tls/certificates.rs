@@ -1,5 +1,5 @@
-//! Which certificates are accepted: those of version 1, which PostgreSQL's manual makes, and clients'
-//! where they need not show one. The crate `x509` compares many more with OpenSSL's verdicts.
+//! Accepted certificates: those of version 1, as in PostgreSQL's manual, and clients' optional
+//! ones. The crate `x509` compares many more with OpenSSL's verdicts.
 
 use std::process::Command;
 
@@ -11,14 +11,14 @@ use testkit::{
 
 const IN_USE: &str = "SELECT ssl::text FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
 
-/// psql over TLS with that certificate.
+/// Returns psql that connects over TLS with this certificate.
 fn showing(pooler: &Pooler, database: &str, own: &Identity) -> Command {
     let mut command = psql(pooler, database, &[("PGSSLMODE", "require")]);
     command.envs([("PGSSLCERT", own.certificate()), ("PGSSLKEY", own.key())]);
     command
 }
 
-/// A pooler before that server, which is reached by this name.
+/// Returns a pooler for this server, which it connects to by this name.
 fn before(postgres: &Postgres, host: &str, sslmode: &str) -> (Setup, String) {
     let database = postgres.database();
     let setup = Pooler::before(postgres)
@@ -38,7 +38,7 @@ fn a_server_may_have_a_certificate_of_version_1() {
         ("127.0.0.1", "prefer", None),
         ("127.0.0.1", "require", None),
         ("127.0.0.1", "verify-ca", Some(&authority)),
-        // There is no alternative name, so the common name counts.
+        // The certificate has no alternative name, so the common name counts.
         ("localhost", "verify-full", Some(&authority)),
     ] {
         let (mut setup, database) = before(&postgres, host, mode);
@@ -96,7 +96,8 @@ fn a_client_and_weir_may_have_certificates_of_version_1() {
     refusal(&mut showing(&pooler, &database, &stranger.issue("app")));
 }
 
-/// A server with P-521 needs TLS 1.3: in 1.2 it wants to agree on keys by that curve as well.
+/// A server with P-521 needs TLS 1.3: in TLS 1.2 it would use that curve for the key exchange as
+/// well.
 #[test]
 fn keys_may_be_on_each_usual_curve() {
     let authority = ManualAuthority::new("root");
@@ -162,7 +163,7 @@ fn a_rule_may_ask_for_a_certificate_where_tls_does_not() {
     }
 }
 
-/// The table of `x509` has the other files that are no authorities.
+/// The tests of `x509` cover the other files that are not authorities.
 #[test]
 fn a_file_with_only_an_intermediate_lets_nobody_in() {
     let authority = Authority::new("weir test");

@@ -1,4 +1,4 @@
-//! What others see of our TLS: `openssl`, and whoever looks for revoked certificates.
+//! Weir's TLS as others see it: `openssl`, and clients with revoked certificates.
 
 use std::process::Command;
 
@@ -37,7 +37,8 @@ fn openssl_sees_the_certificate_and_chooses_the_version() {
     }
 }
 
-/// Neither pooler has a key for revocation lists, and one among the authorities counts for nothing.
+/// Neither pooler has a key for revocation lists. A list in the file of the authorities has no
+/// effect.
 #[test]
 fn a_revoked_certificate_is_one_of_its_authority_all_the_same() {
     let authority = Authority::new("weir test");

@@ -1,4 +1,4 @@
-//! TLS towards PostgreSQL: what each `server_tls_sslmode` accepts.
+//! TLS to PostgreSQL: the certificates that each `server_tls_sslmode` accepts.
 
 use crate::support;
 use testkit::{Authority, Pooler, Postgres, RawClient, Setup, Wanted};
@@ -29,7 +29,7 @@ fn each_mode_takes_what_it_should() {
         ("disable", None, "false"),
         ("prefer", None, "true"),
         ("require", None, "true"),
-        // Its name is not looked at below verify-full, its authority not below verify-ca.
+        // The name is checked only with verify-full, and the authority from verify-ca on.
         ("require", Some(&stranger), "true"),
         ("verify-ca", Some(&authority), "true"),
         ("verify-full", Some(&authority), "true"),
@@ -86,7 +86,7 @@ fn a_server_with_a_wrong_certificate_is_not_used() {
         assert!(refused.is_err(), "{mode} was satisfied");
         pooler.log_contains("failed: certificate verify failed: ");
     }
-    // The name alone does not matter to verify-ca.
+    // verify-ca does not check the name.
     postgres.offer_tls(&wrong_name);
     let (setup, database) = setup(&postgres, "verify-ca");
     let pooler = setup.set("server_tls_ca_file", authority.file()).start();

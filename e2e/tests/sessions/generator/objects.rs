@@ -3,7 +3,7 @@
 use super::{Generator, forgotten, unbound};
 use crate::script::Request;
 
-/// What one text of `many_names` names besides `app.kept`.
+/// The number of names in a text of `many_names`, besides `app.kept`.
 const NAMES_MANY: usize = 300;
 /// PostgreSQL's function `length(text)`.
 const LENGTH: u32 = 1317;
@@ -11,7 +11,8 @@ const CHANNELS: [&str; 2] = ["news", "weather"];
 
 impl Generator {
     pub(super) fn prepared(&mut self, session: usize) {
-        // Names of the protocol's statements are not for every script: limits of their own hold.
+        // Scripts may use names of the protocol's statements only with `shares_names`, since
+        // special limits apply to them.
         let name = match self.shares_names {
             true => *self.dice.of(&["q", "a", "b"]),
             false => *self.dice.of(&["q", "r"]),
@@ -94,7 +95,7 @@ impl Generator {
 
     pub(super) fn listen(&mut self, session: usize) {
         let channel = *self.dice.of(&CHANNELS);
-        // Each notification is told from all others.
+        // Each notification has a unique payload.
         let payload = format!("{session}-{}", self.steps.len());
         match self.dice.below(8) {
             0..=2 if self.sessions[session].speaks_other => {
@@ -160,7 +161,7 @@ impl Generator {
     }
 }
 
-/// A setting of the application's between hundreds of other names with a dot.
+/// Returns a text with an application's setting between hundreds of other names with a dot.
 fn many_names() -> String {
     let names: Vec<_> = (0..NAMES_MANY).map(|n| format!("'n.x{n}'")).collect();
     let (before, behind) = names.split_at(NAMES_MANY / 8);
@@ -171,7 +172,7 @@ fn many_names() -> String {
     )
 }
 
-/// `concat` takes at most a hundred arguments.
+/// Splits the names, since `concat` takes at most a hundred arguments.
 fn chunks(names: &[String]) -> String {
     names.chunks(90).map(|some| format!("concat({})", some.join(","))).collect::<Vec<_>>().join(",")
 }

@@ -1,4 +1,4 @@
-//! How the limits decide about claims.
+//! The decisions of the limits about claims.
 
 use super::*;
 use crate::admission::shares::TURN;

@@ -33,7 +33,7 @@ impl Gate {
             Self::Open | Self::Held => CloseReason::Obsolete,
             Self::NoPrimary => CloseReason::PrimaryLost,
             Self::Closed(CloseReason::DatabaseRemoved) => CloseReason::DatabaseRemoved,
-            // That Weir shuts down is the reason for clients only.
+            // Only clients are told that Weir shuts down.
             Self::Paused | Self::Closed(_) => CloseReason::Paused,
         }
     }

@@ -1,4 +1,4 @@
-//! How a pool counts its listener (`pool_mode = auto`).
+//! The count of a pool's listener (`pool_mode = auto`).
 
 use super::{Gate, ListenerPlace, OPENING_MAX, Pool};
 

@@ -33,7 +33,7 @@ fn fingerprint_of(client: &mut Client, sent: &[u8]) -> u64 {
 fn stages_are_told_from_the_request_for_a_server() {
     let (mut stages, mut client) = (Stages::default(), client());
     stages.link(1_000, 2_000);
-    // Of Weir's own query.
+    // A reply to Weir's own query.
     stages.reply(2_500);
     stages.apply(3_000);
     stages.send(&query(b"SELECT 1"), &client, 4_000);
@@ -41,7 +41,7 @@ fn stages_are_told_from_the_request_for_a_server() {
     stages.reply(6_000);
     stages.reply(7_000);
     assert_eq!(stages.answer(7_000), Some(3_000));
-    // Of a notice.
+    // A notice.
     assert_eq!(stages.answer(8_000), None);
     let done = stages.finish(&client, PoolId(3), true, 9_000).expect("a slow one");
     let expected = Transaction {

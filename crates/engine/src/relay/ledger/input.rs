@@ -1,6 +1,6 @@
-//! How the server treats its input, as far as the ledger can tell.
+//! The server's treatment of its input, as far as the ledger can tell.
 
-/// How the server treats the next message that it reads, as far as Weir knows.
+/// The server's treatment of the next message that it reads, as far as Weir knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Input {
     /// It executes the message.

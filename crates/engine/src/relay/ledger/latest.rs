@@ -39,7 +39,7 @@ impl Latest {
         }
     }
 
-    /// Removes so many entries from the front.
+    /// Removes `count` entries from the front.
     #[inline]
     pub(super) fn leave(&mut self, count: usize) {
         self.gone += count as u64;
@@ -78,7 +78,7 @@ impl Latest {
         self.end > self.gone
     }
 
-    /// The same, without the first entry.
+    /// Is a reply owed that ReadyForQuery completes, not counting the first entry?
     pub(super) fn is_end_owed_behind_front(&self) -> bool {
         self.end > self.gone + 1
     }

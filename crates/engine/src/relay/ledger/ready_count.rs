@@ -1,4 +1,4 @@
-//! Whether the ledger knows how many ReadyForQuery the server will still send.
+//! The ledger's knowledge of the number of ReadyForQuery that the server will still send.
 
 /// Does Weir know how many ReadyForQuery the server will still send?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

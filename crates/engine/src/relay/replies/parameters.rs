@@ -19,7 +19,7 @@ use crate::session::state_report;
 use crate::values::Values;
 
 impl Replies<'_> {
-    /// Returns who is told of the new value.
+    /// Returns the receiver of the new value.
     pub(super) fn parameter_status(&mut self, status: &ParameterStatus<'_>) -> Owner {
         // The client is told, whatever the server is answering at the moment.
         let owner = Owner::Client;

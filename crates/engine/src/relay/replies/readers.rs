@@ -1,4 +1,4 @@
-//! Which client reads a server's replies.
+//! The client that reads a server's replies.
 
 use crate::client::Client;
 use crate::server::{Preparation, Server, ServerPhase};

@@ -7,7 +7,7 @@ use crate::lifecycle::link::Readable;
 use crate::routing::Judged;
 use crate::shell::{Exchange, Io};
 
-/// How far an input was passed on.
+/// The part of an input that was passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
     All,

@@ -29,7 +29,8 @@ impl<X: Exchange> Requests<'_, X> {
         self.may_await() && self.awaits_change_of(name)
     }
 
-    /// The same for a message that uses the statement. Its text may name other statements.
+    /// Must a message that uses the statement wait for an answer? Its text may name other
+    /// statements.
     #[inline]
     pub(super) fn awaits_used(&mut self, name: &[u8]) -> bool {
         self.may_await() && (self.awaits_change_of(name) || self.awaits_names_of(name))
@@ -72,7 +73,7 @@ impl<X: Exchange> Requests<'_, X> {
         used.is_some_and(|used| self.awaits_names_in(&used.sql))
     }
 
-    /// The same for a text that may name prepared statements.
+    /// Must a text that may name prepared statements wait for an answer?
     pub(super) fn awaits_names_in(&mut self, text: &[u8]) -> bool {
         let has_names =
             self.client.extended.as_ref().is_some_and(|own| !own.statements.is_surely_empty());

@@ -17,7 +17,7 @@ const BEGIN_LEN_MAX: usize = 128;
 /// The part of the current request that is in one input.
 #[derive(Debug)]
 pub(super) struct Keeping {
-    /// Where this part begins in the input.
+    /// The beginning of this part in the input.
     from: usize,
     /// Did the request begin in this input?
     begun_here: bool,

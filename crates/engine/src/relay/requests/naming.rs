@@ -19,7 +19,7 @@ use crate::shell::Exchange;
 /// No statement has the number 0.
 const NO_STATEMENT: &[u8] = b"weir_0";
 
-/// The names in a Bind, Describe or Close must end within so many bytes.
+/// The maximum length in which the names in a Bind, Describe or Close must end.
 const NAMES_LEN_MAX: usize = 65_536;
 
 impl<'a, X: Exchange> Requests<'a, X> {

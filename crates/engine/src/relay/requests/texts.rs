@@ -28,7 +28,8 @@ const HELD_LEN_MAX: usize = 65_536;
 /// An unnamed Parse up to this length is remembered. It has room for the most parameters that are
 /// possible, 65,535, with their types.
 pub(super) const REMEMBERED_LEN_MAX: usize = 1_048_576;
-/// Weir waits for so many bytes of a Bind or FunctionCall, to search them for names of settings.
+/// The number of bytes of a Bind or FunctionCall that Weir waits for, to search them for names of
+/// settings.
 const SEARCHED_LEN_MAX: usize = 65_536;
 
 /// OIDs of PostgreSQL's large-object functions that libpq calls by FunctionCall (`pg_proc.dat`).

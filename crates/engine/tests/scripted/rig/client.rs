@@ -22,7 +22,7 @@ impl Client {
         self.send([startup(&all)]);
     }
 
-    /// The same with protocol 3.2.
+    /// Sends a startup packet of alice for database `app` with protocol 3.2.
     pub(crate) fn say_hello_3_2(&self) {
         let mut hello = startup(&[("user", "alice"), ("database", "app")]);
         hello[7] = 2;

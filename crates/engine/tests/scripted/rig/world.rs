@@ -38,7 +38,7 @@ pub(crate) struct World {
     pub(crate) mail_is_held: bool,
     /// The worker that reads no mail.
     pub(crate) inattentive: Option<usize>,
-    /// So many letters are delivered although mail is held.
+    /// The number of letters that are delivered although mail is held.
     pub(crate) letters_let_through: usize,
     /// Are events of servers' sockets held back?
     pub(crate) servers_are_held: bool,
@@ -239,7 +239,7 @@ pub(crate) fn server_welcome(server: usize) -> Vec<u8> {
     server_welcome_with(server, &[])
 }
 
-/// The same, with further parameters.
+/// PostgreSQL's messages after a successful login, with further parameters.
 pub(crate) fn server_welcome_with(server: usize, more: &[(&str, &str)]) -> Vec<u8> {
     let pid = pid_of(server);
     let all = PARAMETERS.iter().chain(more);

@@ -14,12 +14,12 @@ use crate::net::Place;
 const CLIENT_PENDING_MAX: usize = 16 * 1024;
 /// Limit of an incomplete message. The messages that Weir must read as a whole are short here.
 const HELD_MAX: usize = 24 * 1024;
-/// The same if texts are examined.
+/// Limit of an incomplete message if texts are examined.
 const TEXT_HELD_MAX: usize = 68 * 1024;
 /// Statements on a server beyond the limit. An eviction has no effect if its batch fails, but the
 /// new statement may belong to another batch.
 const STATEMENTS_SPARE: usize = 4;
-/// The same for a server: each small message may add a Parse.
+/// Limit of the bytes that a shell keeps for a server: each small message may add a Parse.
 const SERVER_PENDING_MAX: usize = 64 * 1024;
 
 impl World {

@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// At any moment of its work.
+    /// Lets a client vanish at any moment of its work.
     pub(super) fn client_vanishes(&mut self, at: usize) {
         let lost = self.rng.once_in(2);
         self.clients[at].to_send.clear();

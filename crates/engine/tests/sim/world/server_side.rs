@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// At any byte that it sends.
+    /// Lets a server die at any byte that it sends.
     pub(super) fn server_dies(&mut self, at: usize) {
         self.net.log(|| format!("server {at} dies"));
         let last_words = self.rng.once_in(2);

@@ -26,10 +26,10 @@ use self::conf::{Conf, Demand};
 use crate::warning;
 use net::tls::{ServerVerifier, system_anchors};
 
-/// How long connecting to one server may take, including TLS.
+/// The maximum time for connecting to one server, including TLS.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a server may take for each reply.
+/// The maximum time for each reply of a server.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why the password is not accepted.

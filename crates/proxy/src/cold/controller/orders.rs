@@ -19,7 +19,7 @@ use crate::{
     log,
 };
 
-/// How often to check whether an order is complete.
+/// The interval of checks whether an order is complete.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 /// The database that is the console.
 const CONSOLE: &str = "pgbouncer";

@@ -16,17 +16,17 @@ pub struct WorkerInfo {
     pub id: WorkerId,
     /// Clients that are logged in.
     pub clients: usize,
-    /// Those of them with TLS.
+    /// Clients among these with TLS.
     pub tls_clients: usize,
-    /// Those without a server that do not wait for one.
+    /// Clients without a server that do not wait for one.
     pub idle_clients: usize,
     /// Pools of which this worker has a client or a server.
     pub pools: usize,
     /// Servers in any state whose sockets this worker watches.
     pub servers: usize,
-    /// Those that a client keeps between transactions.
+    /// Servers that a client keeps between transactions.
     pub pinned_servers: usize,
-    /// Those that no client has.
+    /// Servers that no client has.
     pub idle_servers: usize,
     /// The counters of all its pools.
     pub stats: Stats,

@@ -21,7 +21,7 @@ struct Host {
     addresses: Vec<IpAddr>,
     /// The last answer that had addresses.
     last_good: Vec<IpAddr>,
-    /// How often it was given out.
+    /// The number of times that it was given out.
     given: usize,
     until: Micros,
     looking: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Learnt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostInfo {
     pub name: String,
-    /// How long it is still remembered, in microseconds.
+    /// The time for which it is still remembered, in microseconds.
     pub ttl: Micros,
     pub addresses: Vec<IpAddr>,
 }
@@ -60,7 +60,7 @@ pub struct HostInfo {
 pub struct ZoneInfo {
     pub name: String,
     pub serial: u32,
-    /// How many of its names were asked for.
+    /// The number of its names that were asked for.
     pub hosts: usize,
 }
 
@@ -69,7 +69,7 @@ pub struct ZoneInfo {
 pub struct NamesInfo {
     pub hosts: Vec<HostInfo>,
     pub zones: Vec<ZoneInfo>,
-    /// How many names are being looked up now.
+    /// The number of names that are being looked up now.
     pub queries: usize,
 }
 

@@ -13,7 +13,7 @@ use std::{
 
 use tokio::task::AbortHandle;
 
-/// As many connections may be open at a time.
+/// The maximum number of connections that are open at a time.
 const CONNECTIONS_MAX: usize = 32;
 
 /// Oldest first.

@@ -49,9 +49,9 @@ pub(crate) struct Doors {
 struct Open {
     /// As it is opened now; `None` if not all of it could be.
     wanted: Option<Wanted>,
-    /// One for each address. Each has its listener.
+    /// The tasks, one for each address. Each has its listener.
     tasks: JoinSet<()>,
-    /// For good: the next process serves there.
+    /// True once it is closed for good: the next process serves there.
     is_shut: bool,
 }
 

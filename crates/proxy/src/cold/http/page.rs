@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::cold::{controller::Controller, measures::Measures};
 
-/// How long a measurement is good for.
+/// The time for which a measurement is used.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Writes what was measured, in that form. It is called on a thread of its own: with thousands of pools

@@ -38,7 +38,7 @@ use crate::{
 };
 use net::sys::signal;
 
-/// How often a draining pooler checks whether it can end.
+/// The interval at which a draining pooler checks whether it can end.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
 pub(super) struct Cold {

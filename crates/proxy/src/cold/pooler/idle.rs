@@ -26,7 +26,7 @@ use crate::{
     log, warning,
 };
 
-/// How often pools are checked.
+/// The interval of checks of the pools.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// One pool, as it was found.

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::cold::controller::Controller;
 use net::sys::process;
 
-/// How often memory is checked.
+/// The interval of checks of the memory.
 const LOOK: Duration = Duration::from_secs(1);
 /// Memory of fewer clients is not worth the time.
 const CROWD_MIN: u32 = 1_000;

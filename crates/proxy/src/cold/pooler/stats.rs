@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{cold::controller::Controller, log};
 
-/// How often to check whether `stats_period` has changed.
+/// The interval of checks whether `stats_period` has changed.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Records one period after the other, forever.

@@ -18,7 +18,7 @@ pub(super) const REQUEST: &str = "weir: take over";
 const PROTOCOL: u32 = 2;
 /// The letter of a refusal. No server begins a login with it, so PgBouncer is recognised.
 pub(super) const REFUSAL: u8 = b'X';
-/// How long one side waits for a message of the other that needs no time.
+/// The time that one side waits for a message that the other side can send at once.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest frame.
 const FRAME_LEN_MAX: usize = 1 << 30;

@@ -50,10 +50,11 @@ use crate::{
 };
 use net::{random, sys::process};
 
-/// How long short queries have to end before the first hand-over: all clients wait meanwhile.
+/// The time that short queries have to end before the first hand-over: all clients wait meanwhile.
 const SETTLE: Duration = Duration::from_millis(50);
 const SETTLE_LOOK: Duration = Duration::from_millis(2);
-/// How often the other process is told the number of servers in use here, if it has changed.
+/// The interval at which the other process is told the number of servers in use here, if it has
+/// changed.
 const USAGE_LOOK: Duration = Duration::from_millis(200);
 
 /// The answers of the other process: letter and text.

@@ -36,7 +36,7 @@ pub struct Handover {
 /// # Errors
 /// When it does not hand over, or something fails meanwhile. It then continues as before.
 pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
-    // As many descriptors may arrive as the old process has.
+    // The old process may send as many descriptors as it has.
     let _ = process::raise_file_limit();
     let address = listen::unix_address(global).ok_or(TakeOverError::NoSocket)?;
     let socket = socket::open(&address)?;
@@ -57,7 +57,7 @@ pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
 
-    // In one piece: the old process reads what came with the startup packet.
+    // Sent in one piece: the old process reads what came with the startup packet.
     let mut hello = Vec::new();
     wire::frontend::startup(&mut hello, 0, &[("user", "pgbouncer"), ("database", "pgbouncer")]);
     hello.extend_from_slice(request().as_bytes());

@@ -11,7 +11,7 @@ use crate::data::{
 };
 use net::sys::{epoll, socket};
 
-/// How long unsent output of a closed client is kept.
+/// The time for which unsent output of a closed client is kept.
 const LINGER: Micros = 5_000_000;
 
 impl Sockets {

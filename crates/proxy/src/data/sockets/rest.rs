@@ -19,7 +19,7 @@ use net::sys::epoll;
 pub(super) const PIECES: u8 = 32;
 /// After such a large read, no pause is needed.
 pub(super) const LOT: usize = 4 * PIECE;
-/// How long a stream rests if nothing else happens. The kernel's timer slack adds some 50 µs.
+/// The time that a stream rests if nothing else happens. The kernel's timer slack adds some 50 µs.
 pub(crate) const REST: Duration = Duration::from_micros(20);
 
 impl Conn {

@@ -25,9 +25,9 @@ use net::sys::{epoll, socket};
 
 /// Clients accepted before others get their turn.
 const ACCEPT_MAX: usize = 4;
-/// The same while more logging-in clients have sent something than are read in a turn. Clients that
-/// wait too long would give up, or be disconnected for others. At least one is always accepted, or
-/// a few busy clients could keep all others out.
+/// Clients accepted before others get their turn, while more logging-in clients have sent something
+/// than are read in a turn. Clients that wait too long would give up, or be disconnected for
+/// others. At least one is always accepted, or a few busy clients could keep all others out.
 const ACCEPT_MAX_CROWDED: usize = 1;
 const COMPLAINT_PAUSE: Micros = 1_000_000;
 

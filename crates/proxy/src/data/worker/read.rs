@@ -54,7 +54,7 @@ enum Opened {
     Clear,
     /// They are TLS records; the decrypted content is in the progress, perhaps empty.
     Records,
-    /// The same, and the peer sends nothing more.
+    /// They are TLS records as above, and the peer sends nothing more.
     End,
 }
 

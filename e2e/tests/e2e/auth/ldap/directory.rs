@@ -1,4 +1,4 @@
-//! A real LDAP server, Debian's slapd, with a few people in it.
+//! A real LDAP server, Debian's slapd, with a few users.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use testkit::{Identity, Role, eventually, folder, free_port, give_away, mortal_command};
 
 const BASE: &str = "dc=example,dc=net";
-/// Who may search.
+/// The user that may search.
 pub(crate) const READER: &str = "cn=reader,dc=example,dc=net";
 pub(crate) const READER_PASSWORD: &str = "the reader's own secret";
 
-/// The server. Ended with the value.
+/// A running LDAP server. It is ended when dropped.
 pub(crate) struct Directory {
     pub(crate) port: u16,
     pub(crate) tls_port: u16,
@@ -22,8 +22,8 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// With these people, whose passwords are theirs in PostgreSQL. Nobody may send a password
-    /// without TLS if `secure`.
+    /// Starts a server with these users, whose passwords are those in PostgreSQL. If `secure`, it
+    /// refuses passwords without TLS.
     pub(crate) fn start(people: &[&Role], own: &Identity, secure: bool) -> Self {
         let (port, tls_port) = (free_port(), free_port());
         let folder = folder("ldap");
@@ -39,7 +39,7 @@ impl Directory {
         let added = added.expect("slapadd: see scripts/setup");
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
         let urls = format!("ldap://127.0.0.1:{port}/ ldaps://127.0.0.1:{tls_port}/");
-        // In the foreground, which is what a level of debugging means.
+        // Setting a debug level keeps slapd in the foreground.
         let child = mortal_command("/usr/sbin/slapd")
             .args(["-d", "0", "-h", &urls, "-f"])
             .arg(&conf)
@@ -61,22 +61,22 @@ impl Drop for Directory {
     }
 }
 
-/// Options by which a person's entry is named straight away.
-pub(crate) fn between(port: u16) -> String {
+/// Returns options that compose the name of the user's entry.
+pub(crate) fn bind_options(port: u16) -> String {
     format!("ldapserver=127.0.0.1 ldapport={port} {}", names())
 }
 
-/// What stands around a user's name in that of its entry.
+/// Returns the text before and after the user's name in the name of its entry.
 pub(crate) fn names() -> String {
     format!("ldapprefix=\"uid=\" ldapsuffix=\",ou=people,{BASE}\"")
 }
 
-/// Options by which it is looked for; `more` says by whom and how.
+/// Returns options that search for the entry. `more` says as which user and how.
 pub(crate) fn search(port: u16, more: &str) -> String {
     format!("ldapserver=127.0.0.1 ldapport={port} ldapbasedn=\"{BASE}\" {more}")
 }
 
-/// Options to search as the reader.
+/// Returns options for searching as the reader.
 pub(crate) fn reader() -> String {
     format!("ldapbinddn=\"{READER}\" ldapbindpasswd=\"{READER_PASSWORD}\"")
 }

@@ -1,4 +1,4 @@
-//! What PgBouncer itself changed between 1.18 and 1.25.2.
+//! The changes of PgBouncer itself between 1.18 and 1.25.2.
 
 use super::Difference;
 

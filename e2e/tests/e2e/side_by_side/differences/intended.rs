@@ -1,4 +1,4 @@
-//! What Weir does otherwise on purpose: at most twenty.
+//! Weir's intended differences, at most twenty.
 
 use super::Difference;
 
