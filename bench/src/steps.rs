@@ -49,7 +49,7 @@ const fn auto(name: &'static str, protocol: Protocol) -> Steps {
     Steps { pool_mode: "auto", ..query(name, 10, protocol) }
 }
 
-/// The same while texts are watched, by this line of the configuration.
+/// Ten clients that query while texts are watched, by this line of the configuration.
 const fn watched(name: &'static str, line: &'static str, protocol: Protocol) -> Steps {
     Steps { line, ..query(name, 10, protocol) }
 }

@@ -43,7 +43,7 @@ const FIRST_FD: RawFd = 3;
 /// The files of Weir's configuration. They are in memory and have no names in a folder. A message
 /// brings new ones by these names; they then take the places of the old ones.
 const FILES: [&str; 4] = ["config", "users", "rules", "maps"];
-/// How long a process that knocks at the door may take to say what it wants.
+/// Time limit for a process that connects to the socket to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(1);
 const BACKLOG: u32 = 8;
 const MESSAGE_LEN_MAX: usize = 256;

@@ -19,7 +19,7 @@ pub(crate) struct Node {
     condition: Condition,
 }
 
-/// How the latest questions went.
+/// The outcome of the latest questions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Condition {
     Answers,

@@ -94,7 +94,7 @@ pub enum Method {
     Pam(Arc<str>),
 }
 
-/// Which names of a certificate may be that of the user.
+/// The names of a certificate that may be the name of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertName {
     /// The common name and the DNS names, as in PgBouncer.

@@ -63,7 +63,7 @@ pub enum Cause {
 const RETRIES: &str = "Weir tries again by itself; SHOW EVENTS and the log name the cause.";
 
 impl Cause {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Protocol,
         Self::Password,
         Self::Proof,
@@ -174,6 +174,7 @@ impl Cause {
             | Self::Password
             | Self::Proof
             | Self::Rule
+            | Self::Privilege
             | Self::UnknownDatabase
             | Self::DisabledDatabase
             | Self::RemovedDatabase

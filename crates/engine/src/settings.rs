@@ -53,7 +53,7 @@ pub struct PoolSettings {
     /// The cluster whose primary is the only target. Its nodes are the targets until the primary is
     /// known, and the gate is shut so long.
     pub cluster: Option<String>,
-    /// How long a client waits for a primary; 0 = no limit.
+    /// Time that a client waits for a primary; 0 = no limit.
     pub failover_wait: Micros,
     /// One of them is chosen for each new server.
     pub targets: Vec<Target>,

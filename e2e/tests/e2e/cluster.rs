@@ -140,7 +140,7 @@ fn without_a_primary_clients_are_told_why_and_other_databases_are_served() {
     assert!(began.elapsed() >= Duration::from_millis(900), "{:?}", began.elapsed());
     assert_eq!(elsewhere.value("SELECT 1"), "1");
     assert_eq!(pooler.client("other").value("SELECT 2"), "2");
-    // The same node again: it has the same timeline.
+    // The node starts again with its timeline.
     a.launch();
     until_nodes_are(&pooler, &["writable", "readable"]);
     assert_eq!(node_of(&mut pooler.client("app")), a.port());

@@ -11,10 +11,10 @@ use crate::rng::Rng;
 const INTERVAL: Micros = 1_000_000;
 const TIMEOUT: Micros = 2_000_000;
 const SETTINGS: Settings = Settings { sample_interval: INTERVAL, health_timeout: TIMEOUT };
-/// How long disturbances happen.
+/// Duration of the disturbances.
 const UNREST: Micros = 60_000_000;
-/// How long it may take until all nodes are judged correctly, once facts are steady: the longest
-/// pause of a node that is down, two questions that fail, and the answer.
+/// Time limit within which all nodes are judged correctly, once facts are steady: the longest pause
+/// of a node that is down, two questions that fail, and the answer.
 const BOUND: Micros = 5_000_000 + 4 * TIMEOUT;
 /// The longest delay of an answer.
 const DELAY_MAX: Micros = 1_500_000;

@@ -196,14 +196,6 @@ impl Ledger {
         !self.owed.is_empty() && !self.in_copy()
     }
 
-    /// Is the server working on the last request that could have an effect? If a BEGIN before
-    /// others were cancelled, PostgreSQL would commit the following statements one by one. Weir's own
-    /// messages before the request do not count.
-    pub fn works_on_the_last_request(&self) -> bool {
-        let ends_request = |entry: &&Entry| entry.ends_batch() && !entry.is_weirs();
-        self.is_working() && self.owed.iter().filter(ends_request).count() <= 1
-    }
-
     /// Will the server become idle without another message?
     pub fn ends_by_itself(&self) -> bool {
         !self.in_copy() && self.owed.back().is_some_and(Entry::ends_batch)

@@ -1,6 +1,6 @@
-//! Where a text may run, and why it runs on the primary.
+//! The verdict on a text: may it run on a standby? If not, the verdict has a reason.
 
-/// Where a text may run.
+/// The servers on which a text may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// One statement that reads, outside a transaction block.

@@ -35,7 +35,7 @@ pub struct NodeInfo {
     pub timeline: u32,
     /// The position in the WAL; empty if it has not answered.
     pub wal: String,
-    /// How many bytes of WAL it is behind the primary; none without a primary.
+    /// Bytes of WAL that it is behind the primary; none without a primary.
     pub lag_bytes: Option<u64>,
 }
 
