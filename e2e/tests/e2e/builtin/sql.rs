@@ -195,8 +195,12 @@ fn without_a_pooler_the_functions_say_so() {
         return;
     }
     let server = server("");
+    let told = || server.log().matches("got SIGHUP, re-reading config").count();
+    let before = told();
     server.set("weir.program", "/nonexistent/weir");
-    server.log_contains(&["got SIGHUP, re-reading config"]);
+    eventually("the supervisor has heard of it", Duration::from_secs(20), || {
+        (told() > before).then_some(())
+    });
     support::kill9(server.pooler_pid());
     server.log_contains(&["/nonexistent/weir", "No such file"]);
     let mut superuser = server.superuser("postgres");
