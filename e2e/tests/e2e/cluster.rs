@@ -45,8 +45,12 @@ fn node_of(client: &mut RawClient) -> u16 {
 fn until_replayed(standbys: &[&Postgres], acts: &str) {
     for standby in standbys {
         eventually(&format!("{acts} acts are replayed"), PATIENCE, || {
-            let count = standby.sql("postgres", "SELECT count(*) FROM acts");
-            (count[0][0].as_deref() == Some(acts)).then_some(())
+            let mut superuser = standby.superuser("postgres");
+            // The table may not be there yet.
+            let outcome = superuser.query("SELECT count(*) FROM acts");
+            let is_there =
+                outcome.error.is_none() && superuser.value("SELECT count(*) FROM acts") == acts;
+            is_there.then_some(())
         });
     }
 }
