@@ -12,7 +12,7 @@ use crate::peer::{Peer, Reply};
 
 /// All SHOW commands without `CONFIG`, whose rows the config crate checks, and `MEM`, whose sizes
 /// change with every field of the counted structs.
-const SHOWS: [&str; 19] = [
+const SHOWS: [&str; 22] = [
     "VERSION",
     "STATE",
     "DATABASES",

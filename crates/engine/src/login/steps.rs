@@ -408,7 +408,7 @@ impl<X: Exchange> Engine<X> {
                 format!("database \"{database}\" is disabled"),
             ));
         }
-        if !self.may_connect(pool, &user) {
+        if !self.may_connect(pool, user) {
             let text = format!("permission denied for database \"{database}\"");
             return Step::Refuse(OwnError::new(Cause::Privilege, text));
         }

@@ -104,8 +104,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "relay/undo.rs",
-            "client.statements.restore(name, statement, since);",
-            "drop((name, statement, since));",
+            "client.statements.restore(name.clone(), statement.clone(), *since);",
+            "let _ = (name, statement, since);",
         )],
     },
     Mutant {
