@@ -156,7 +156,16 @@ mod tests {
     #[test]
     fn labels_are_bounded() {
         for label in weir::GROUPS.iter().flat_map(|group| group.labels()) {
-            let known = ["database", "user", "version", "pgbouncer_version", "reason", "key"];
+            let known = [
+                "database",
+                "user",
+                "cluster",
+                "node",
+                "version",
+                "pgbouncer_version",
+                "reason",
+                "key",
+            ];
             assert!(known.contains(&label), "{label}: one for each client or query is too many");
         }
     }
