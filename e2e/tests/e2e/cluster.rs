@@ -3,7 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::{Pooler, Postgres, RawClient, Setup, Table, eventually};
+use testkit::{
+    Message, Pooler, Postgres, RawClient, ServerError, Setup, Table, eventually, frontend,
+};
 
 use crate::support;
 
@@ -53,6 +55,14 @@ fn until_replayed(standbys: &[&Postgres], acts: &str) {
             is_there.then_some(())
         });
     }
+}
+
+/// Returns the error with which Weir closes the client's connection.
+#[track_caller]
+fn farewell(client: &mut RawClient) -> ServerError {
+    let told = client.read_to_end();
+    let last = told.iter().rfind(|message| message.tag == b'E');
+    last.and_then(Message::error).expect("an error before the end")
 }
 
 fn write(client: &mut RawClient, act: &str) {
@@ -135,7 +145,8 @@ fn without_a_primary_clients_are_told_why_and_other_databases_are_served() {
     a.stop();
     until_nodes_are(&pooler, &["down", "unfit"]);
     let began = Instant::now();
-    let error = client.query("SELECT 1").error.expect("there is no primary");
+    client.send(frontend::query("SELECT 1"));
+    let error = farewell(&mut client);
     assert_eq!((error.severity(), error.code()), ("FATAL", "57P03"));
     assert_eq!(
         error.message(),
@@ -164,21 +175,21 @@ fn a_frozen_primary_gets_nothing_when_another_is_promoted() {
     let mut idle = pooler.client("app");
     write(&mut idle, "before");
     until_nodes_are(&pooler, &["writable", "readable"]);
+    until_replayed(&[b], "1");
     a.freeze();
     let frozen = Instant::now();
-    let asking = thread::spawn(move || {
-        // Sent to the frozen node, or to its successor; it is not sent to both.
-        let _ = idle.query("INSERT INTO acts VALUES (inet_server_port(), 'in flight')");
-    });
+    // The frozen node has got it, so nobody else may.
+    idle.send(frontend::query("INSERT INTO acts VALUES (inet_server_port(), 'in flight')"));
     until_nodes_are(&pooler, &["down", "unfit"]);
     b.promote();
     let mut fresh = pooler.client("app");
     write(&mut fresh, "after");
     assert_eq!(node_of(&mut fresh), b.port());
     assert!(frozen.elapsed() < Duration::from_secs(8), "{:?}", frozen.elapsed());
-    let outcome = busy.query("COMMIT");
-    assert!(outcome.error.is_some(), "its transaction is lost");
-    asking.join().expect("it is told");
+    for client in [&mut busy, &mut idle] {
+        let error = farewell(client);
+        assert_eq!(error.message(), "the cluster has another primary");
+    }
     a.thaw();
     until_nodes_are(&pooler, &["false primary", "writable"]);
     for _ in 0..10 {

@@ -275,7 +275,11 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
-        let Some(server) = self.servers.get(id.0 as usize) else { return };
+        if !self.servers.contains(id.0 as usize) {
+            return;
+        }
+        self.release_lost(id);
+        let server = self.server(id);
         match server.phase {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => {
                 self.open_failed(id, reason, None, io);

@@ -406,11 +406,19 @@ impl Replies<'_> {
                     .map_err(|error| Stop::Violation(error.to_string()))?;
                 Ok(self.parameter_status(&status))
             }
-            backend::NOTICE => Ok(self.server.ledger.bystander()),
+            backend::NOTICE => Ok(self.notice()),
             // The ledger is not asked: a notification answers nothing.
             backend::NOTIFICATION => Ok(self.notification(body)),
             backend::ERROR => self.error(body, complete),
             _ => self.reply(code, body),
+        }
+    }
+
+    /// A client at rest that may only ask for a number gets no notice of its server's end.
+    fn notice(&self) -> Owner {
+        match &self.client {
+            Some(client) if self.server.is_only_held(client) => Owner::Nobody,
+            _ => self.server.ledger.bystander(),
         }
     }
 
@@ -527,7 +535,8 @@ impl Replies<'_> {
         }
         let is_farewell = settled == Settled::unowed();
         // After its last answer, the client gives this server back anyway.
-        let is_done = self.mode() != PoolMode::Session && self.server.is_clean();
+        let is_held = self.client.as_ref().is_some_and(|client| self.server.is_only_held(client));
+        let is_done = is_held || (self.mode() != PoolMode::Session && self.server.is_clean());
         if is_farewell && (self.client.is_none() || is_done) {
             self.server.doomed = Some(CloseReason::GotDirty);
             return Ok(Owner::Nobody);

@@ -12,6 +12,7 @@
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId};
+use crate::server::{Server, ServerPhase};
 use crate::session::pins::{Pinned, Pins};
 use crate::shell::{Exchange, Io};
 
@@ -85,17 +86,49 @@ impl<X: Exchange> Engine<X> {
     fn held_too_long(&self, client: &Client, now: Micros) -> Option<ServerId> {
         let on = client.server.filter(|_| matches!(client.phase, ClientPhase::Linked))?;
         let server = self.servers.get(on.0 as usize)?;
-        let pins = server.pins();
-        let only_held = pins.without(Pins::LISTEN) == Pins::DRAWN;
-        let is_idle = client.transaction_at == 0
-            && client.stream.at_boundary()
-            && server.is_clean()
-            && server.session.traces.is_empty();
-        if !only_held || !is_idle {
+        let only_held = server.pins().without(Pins::LISTEN) == Pins::DRAWN;
+        if !only_held || !is_idle(client, server) {
             return None;
         }
         let patience =
             self.pools.get(server.pool)?.history.sequences.patience(&server.session.drawn);
         (now.saturating_sub(client.request_at) > patience).then_some(on)
     }
+
+    /// The server is lost, or its node is no longer the primary. Takes it from a client at rest that
+    /// keeps it only because it may ask for a drawn number. The client loses that number and nothing
+    /// else, so it is not told.
+    pub(crate) fn release_lost(&mut self, on: ServerId) {
+        let server = self.server(on);
+        let Some(id) = server.client else { return };
+        if !server.is_only_held(self.client(id)) {
+            return;
+        }
+        self.end_hold(on);
+        let client = self.client_mut(id);
+        client.server = None;
+        client.resent = false;
+        client.enter(ClientPhase::Idle);
+        let serial = client.serial;
+        let server = self.server_mut(on);
+        server.lose_client(serial);
+        server.enter(ServerPhase::Finishing);
+    }
+}
+
+impl Server {
+    /// Is its client at rest, and does it keep the server only because it may ask for a drawn
+    /// number?
+    pub(crate) fn is_only_held(&self, client: &Client) -> bool {
+        matches!(client.phase, ClientPhase::Linked)
+            && self.pins() == Pins::DRAWN
+            && is_idle(client, self)
+    }
+}
+
+fn is_idle(client: &Client, server: &Server) -> bool {
+    client.transaction_at == 0
+        && client.stream.at_boundary()
+        && server.is_clean()
+        && server.session.traces.is_empty()
 }

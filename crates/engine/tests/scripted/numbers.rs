@@ -286,6 +286,37 @@ fn an_idle_client_keeps_its_server_while_nobody_waits_and_is_not_closed_for_it()
 }
 
 #[test]
+fn an_idle_client_whose_server_is_lost_loses_only_its_number() {
+    for says_why in [false, true] {
+        let rig = auto(|_| {});
+        let client = rig.client();
+        let server = rig.server(0);
+        works(&client, &server, DRAW);
+        if says_why {
+            server.send([warning("57P01", "terminating connection because of crash")]);
+            server.send([fatal("57P01", "terminating connection due to administrator command")]);
+        }
+        server.die();
+        client.expect([]);
+        client.send([query("SELECT 1")]);
+        rig.server(1).answers("SELECT 1");
+        client.expect([done("OK")]);
+    }
+}
+
+#[test]
+fn a_client_that_uses_its_lost_server_is_told() {
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let server = rig.server(0);
+    works(&client, &server, DRAW);
+    client.send([query("SELECT 1")]);
+    server.expect([query("SELECT 1")]);
+    server.die();
+    client.expect_lost();
+}
+
+#[test]
 fn texts_that_no_question_follows_hold_no_server() {
     let rig = auto(|_| {});
     let [client, other] = [rig.client(), rig.client()];
