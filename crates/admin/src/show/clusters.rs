@@ -38,8 +38,8 @@ pub(super) static NODES: Table<NodeLine> = Table {
         text(
             "state",
             |line| line.node.verdict.into(),
-            "`writable` (the primary), `readable` (a standby that follows it), `unfit` (it answers and \
-             is not used), `false primary`, `down` or `unknown`.",
+            "`writable` (the primary), `readable` (a standby of it), `unfit` (it answers, \
+             but is unused), `false primary`, `down` or `unknown`.",
         ),
         text("reason", |line| line.node.reason.as_str().into(), "Why it is not used."),
         text(
