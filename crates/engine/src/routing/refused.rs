@@ -32,11 +32,14 @@ pub(crate) enum Judged {
 }
 
 impl Server {
-    /// Has this reader still to show whether it refuses its client's request?
+    /// Has this reader still to show whether it refuses its client's request? Only if it has got a
+    /// whole request: a client that keeps a reader may wait for the replies before a Flush.
     pub(crate) fn may_refuse(&self) -> bool {
         let outline = self.kept.as_deref().map(|kept| &kept.outline);
         matches!(self.phase, ServerPhase::Linked)
             && self.stream.remaining == 0
+            && self.ledger.owes_whole_request()
+            && !self.ledger.is_ambiguous()
             && outline.is_some_and(|of| of.asks_writer && self.ledger.is_unanswered(of.first))
     }
 }

@@ -256,3 +256,23 @@ fn a_client_that_leaves_while_a_refusal_arrives_harms_nobody() {
     reader.send([ready('I')]);
     assert!(reader.is_parked());
 }
+
+#[test]
+fn replies_before_a_flush_reach_a_client_that_keeps_its_reader() {
+    let rig = Rig::new(|config| config.global.pool_mode = PoolMode::Transaction);
+    let rig = rig.routed(|_| Place::Reader(NodeId(1)));
+    let client = rig.client();
+    client.send([query("copy t from stdin")]);
+    let reader = rig.server(1);
+    reader.expect([query("copy t from stdin")]);
+    reader.send([copy_in()]);
+    // The server ignores this Sync, and Weir cannot know whether it comes behind the copy.
+    client.send([sync(), copy_fail("no more"), sync()]);
+    reader.take();
+    reader.send([error("57014", "COPY from stdin failed"), ready('I')]);
+    client.take();
+    client.send([parse("", "select 1"), flush()]);
+    reader.take();
+    reader.send([parsed()]);
+    client.expect([parsed()]);
+}
