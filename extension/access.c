@@ -138,7 +138,10 @@ role_of(HeapTuple tuple, TupleDesc desc, TimestampTz now)
     role->is_super = form->rolsuper;
     role->can_login = form->rolcanlogin && role->limit != 0;
     role->verifier = "";
-    if (!no_verifier && (is_endless || end >= now))
+    /* A worker without a database cannot read what is stored out of line. */
+    if (!no_verifier && VARATT_IS_EXTERNAL(DatumGetPointer(verifier)))
+        role->can_login = false;
+    else if (!no_verifier && (is_endless || end >= now))
         role->verifier = usable(TextDatumGetCString(verifier));
     if (!is_endless && end >= now && !TIMESTAMP_NOT_FINITE(end) &&
         (expires_at == 0 || end < expires_at))
@@ -156,7 +159,9 @@ database_of(HeapTuple tuple, TupleDesc desc)
 
     database->name = pstrdup(NameStr(form->datname));
     database->owner = form->datdba;
-    if (!is_default)
+    /* Stored out of line if there are some hundred grantees. Then PostgreSQL judges alone, when a
+     * server connection opens. */
+    if (!is_default && !VARATT_IS_EXTERNAL(DatumGetPointer(privileges)))
         database->privileges = DatumGetAclPCopy(privileges);
     return database;
 }

@@ -23,8 +23,8 @@
 #include "storage/ipc.h"
 #include "utils/builtins.h"
 
-/* How long the pooler may take for each step. */
-#define PATIENCE_MS 500
+/* How long the pooler may take for each step. The machine may be short of memory. */
+#define PATIENCE_MS 5000
 #define COOKIE_LEN 16
 
 static char cookie[2 * COOKIE_LEN + 1] = "";

@@ -12,9 +12,8 @@
  *     │  ▲                          │
  *     │  └───────── returned ◄──────┘
  *     └── LEAVE ──► home: an ordinary backend, until ENLIST
- *
- * A guest need not be put at rest while another backend sleeps: this one lingers with it.
- * While no guest is attached, the socket is home's: an error that core raises then goes to Weir.
+ * While another backend sleeps, this one may linger with a guest and not put it at rest. Without a
+ * guest, the socket is home's: an error that core raises then goes to Weir.
  */
 #include "attend.h"
 #include "compat.h"
@@ -120,9 +119,18 @@ map(const Welcome *welcome)
     if (why == NULL && (welcome->base < max_safe_fds || welcome->base > 1 << 30 ||
                         welcome->base + lobby.places > sysconf(_SC_OPEN_MAX)))
         why = "the process may have too few descriptors";
-    if (why != NULL)
+    if (why != NULL) {
+        free(held);
         munmap(memory, facts.st_size);
+    }
     return why;
+}
+
+static void
+close_clearing(void)
+{
+    close(clearing[0]);
+    close(clearing[1]);
 }
 
 /* Connects to Weir, and enters its lobby at the flush that follows. */
@@ -134,11 +142,14 @@ begin(void *unused)
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, clearing) != 0)
         return false;
-    if (!control_connect(&welcome))
+    if (!control_connect(&welcome)) {
+        close_clearing();
         return false;
+    }
     why = map(&welcome);
     close(welcome.memory);
     if (why != NULL) {
+        close_clearing();
         close(welcome.set);
         control_close();
         ereport(LOG_SERVER_ONLY, (errmsg("weir: %s", why)));

@@ -134,6 +134,7 @@ open_socket(void)
     control = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     return control >= 0 &&
            setsockopt(control, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
+           setsockopt(control, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) == 0 &&
            connect(control, (struct sockaddr *) &address, sizeof(address)) == 0;
 }
 
@@ -192,8 +193,8 @@ greet(Welcome *welcome)
 bool
 control_connect(Welcome *welcome)
 {
-    raise_limit();
     if (open_socket() && is_our_user() && greet(welcome)) {
+        raise_limit();
         if (let_it_wake()) {
             wish = WISH_ENLIST;
             return true;

@@ -192,6 +192,7 @@ utility(PlannedStmt *planned, const char *query, bool readOnlyTree, ProcessUtili
     Node *statement = planned->utilityStmt;
     bool forgets_numbers = false;
     bool forgets_statements = false;
+    bool changes_names = false;
 
     apply_check();
     switch (nodeTag(statement)) {
@@ -199,6 +200,7 @@ utility(PlannedStmt *planned, const char *query, bool readOnlyTree, ProcessUtili
             statements_note(((PrepareStmt *) statement)->name);
             break;
         case T_DeallocateStmt:
+            changes_names = true;
             forgets_statements = ((DeallocateStmt *) statement)->name == NULL;
             break;
         case T_ListenStmt:
@@ -220,7 +222,8 @@ utility(PlannedStmt *planned, const char *query, bool readOnlyTree, ProcessUtili
     else
         standard_ProcessUtility(planned, query, readOnlyTree, context, params, environment, dest,
                                 completion);
-    if (nodeTag(statement) == T_DeallocateStmt || forgets_statements)
+    /* The statement itself may be freed by now: a procedure can roll back. */
+    if (changes_names || forgets_statements)
         names_note_change();
     if (forgets_statements)
         statements_forget_all();

@@ -152,10 +152,8 @@ impl Supervisor {
                 self.connection = None;
             }
             Ok((len, fds)) => self.obey(&buffer[..len], &fds),
-            Err(error) => {
-                warning!("the supervisor cannot be understood: {error}");
-                self.connection = None;
-            }
+            // The connection stays: a supervisor that lives believes that it has one.
+            Err(error) => warning!("a message of the supervisor is lost: {error}"),
         }
     }
 

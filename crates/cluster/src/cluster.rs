@@ -50,7 +50,7 @@ pub enum Change {
     Shut { reason: Reason },
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Cluster {
     settings: Settings,
     nodes: Vec<Node>,
@@ -87,6 +87,12 @@ impl Cluster {
             state: Err(Reason::NobodyAnswers),
             history,
         }
+    }
+
+    /// Returns a copy that judges with other settings.
+    #[must_use]
+    pub fn with_settings(&self, settings: Settings) -> Self {
+        Self { settings, ..self.clone() }
     }
 
     /// Learns a fact about a node. The question was sent at `asked_at`.

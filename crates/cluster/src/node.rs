@@ -7,7 +7,7 @@ use crate::verdict::Reason;
 /// Times `health_timeout` without an answer that make a node *down*.
 const SILENCE: Micros = 2;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) name: String,
     /// The last answer, unless something happened since that may have changed the node's role.

@@ -10,6 +10,7 @@ use wire::secret::Secret;
 use crate::admission::limits::ServerLimits;
 use crate::ids::Micros;
 use crate::routing::Place;
+use serde::{Deserialize, Serialize};
 
 /// Default for prepared statements per server in auto mode, if the configuration has 0.
 const AUTO_STATEMENTS_MAX: u32 = 200;
@@ -22,8 +23,17 @@ pub struct PoolKey {
     pub place: Place,
 }
 
+/// The node of a cluster that accepts writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Primary {
+    pub target: Target,
+    /// PostgreSQL begins a new one with each promotion. So another node behind the same address is
+    /// another primary.
+    pub timeline: u32,
+}
+
 /// The address of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
     /// Host name or address, and port.
     Tcp(String, u16),

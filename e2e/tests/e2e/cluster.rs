@@ -238,3 +238,29 @@ fn a_node_of_another_cluster_is_not_used() {
     assert!(nodes.column("reason")[0].starts_with("system identifier "), "{nodes:?}");
     assert_eq!(node_of(&mut pooler.client("app")), a.port());
 }
+
+#[test]
+fn an_online_restart_and_a_reload_keep_the_primary() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let mut pooler = setup(&[a, b], "sample_interval=0.2").start();
+    let mut pinned = pooler.client("app");
+    pinned.rows("CREATE TEMP TABLE mine (number int)");
+    let backend = pinned.value("SELECT pg_backend_pid()");
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    pooler.take_over();
+    assert_eq!(pinned.value("SELECT pg_backend_pid()"), backend);
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    pooler.admin("RELOAD");
+    assert_eq!(pinned.value("SELECT pg_backend_pid()"), backend);
+    // The servers that were taken over are closed when another node is the primary.
+    a.freeze();
+    until_nodes_are(&pooler, &["down", "unfit"]);
+    b.promote();
+    assert_eq!(farewell(&mut pinned).message(), "the cluster has another primary");
+    assert_eq!(node_of(&mut pooler.client("app")), b.port());
+    a.thaw();
+}

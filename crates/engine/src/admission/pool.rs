@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::ids::{ClientId, Micros, PoolId, Waiter, WorkerId, over};
 use crate::login::server_secret::ServerSecret;
-use crate::settings::{PoolKey, PoolSettings};
+use crate::settings::{PoolKey, PoolSettings, Primary};
 use crate::values::Digest;
 use crate::vars::Welcome;
 use wire::error_fields::ErrorFields;
@@ -152,6 +152,8 @@ pub struct Pool<T> {
     has_backlog: bool,
     /// Counts the orders to replace all servers.
     epoch: u64,
+    /// The cluster of the pool, and the primary that it has now.
+    follows: Option<(String, Primary)>,
     /// Busy servers of earlier epochs are closed at once.
     cut_before: u64,
     /// Servers of earlier epochs that are not closed yet.
@@ -202,6 +204,7 @@ impl<T> Pool<T> {
             is_told: false,
             disabled: false,
             outage: None,
+            follows: None,
             cut_before: 0,
             gate: Gate::Open,
             has_backlog: false,

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::admission::pool::{Gate, Outage, Pool};
-use crate::settings::{PoolSettings, Target};
+use crate::handover::records::PrimaryRecord;
+use crate::ids::Micros;
+use crate::settings::{PoolSettings, Primary, Target};
+use config::Config;
 
 /// The switches of one database, by the name that clients use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub struct DatabaseSwitches {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrimaryState {
     /// The present primary, or else the last one.
-    pub target: Option<Target>,
+    pub primary: Option<Primary>,
     /// Why there is no primary now.
     pub outage: Option<Arc<Outage>>,
 }
@@ -80,6 +83,31 @@ impl Switches {
         self.clusters.insert(cluster.to_owned(), state);
     }
 
+    /// Returns what is known about the primary of a cluster.
+    pub fn primary(&self, cluster: &str) -> Option<&PrimaryState> {
+        self.clusters.get(cluster)
+    }
+
+    /// Returns the primaries, for another process.
+    pub fn records(&self) -> Vec<PrimaryRecord> {
+        let known = self.clusters.iter().filter_map(|(cluster, state)| {
+            let primary = state.primary.clone()?;
+            let outage = state.outage.as_ref().map(|outage| outage.why.clone());
+            Some(PrimaryRecord { cluster: cluster.clone(), primary, outage })
+        });
+        known.collect()
+    }
+
+    /// Takes over the primary that another process knew, unless no node has its address any more.
+    pub fn resume_primary(&mut self, record: PrimaryRecord, config: &Config, now: Micros) {
+        let PrimaryRecord { cluster, primary, outage } = record;
+        let nodes = config.clusters.get(&cluster).map_or(&[][..], |cluster| &cluster.nodes);
+        if nodes.iter().any(|node| Target::new(&node.host, node.port) == primary.target) {
+            let outage = outage.map(|why| Arc::new(Outage { why, since: now }));
+            self.set_primary(&cluster, PrimaryState { primary: Some(primary), outage });
+        }
+    }
+
     /// Forgets the primaries of clusters that are no longer configured.
     pub fn retain_clusters(&mut self, keep: impl Fn(&str) -> bool) {
         self.clusters.retain(|name, _| keep(name));
@@ -88,22 +116,25 @@ impl Switches {
     /// Returns the settings with the target of the pool's cluster, if it has one.
     pub fn aimed(&self, mut settings: Arc<PoolSettings>) -> Arc<PoolSettings> {
         let cluster = settings.cluster.as_ref().and_then(|name| self.clusters.get(name));
-        if let Some(target) = cluster.and_then(|state| state.target.clone()) {
-            Arc::make_mut(&mut settings).targets = vec![target];
+        if let Some(primary) = cluster.and_then(|state| state.primary.as_ref()) {
+            Arc::make_mut(&mut settings).targets = vec![primary.target.clone()];
         }
         settings
     }
 
     /// Sends the pool's servers to the primary of its cluster. Returns false if that has none.
     fn follow_primary<T>(&self, pool: &mut Pool<T>) -> bool {
-        let Some(name) = &pool.settings.cluster else { return true };
-        let Some(state) = self.clusters.get(name) else {
+        let Some(name) = pool.settings.cluster.clone() else {
+            pool.follow_nobody();
+            return true;
+        };
+        let Some(state) = self.clusters.get(&name) else {
             let why = "its nodes were not asked yet".to_owned();
             pool.outage.get_or_insert_with(|| Arc::new(Outage { why, since: 0 }));
             return false;
         };
-        if let Some(target) = &state.target {
-            pool.follow(target);
+        if let Some(primary) = &state.primary {
+            pool.follow(name, primary);
         }
         pool.outage.clone_from(&state.outage);
         state.outage.is_none()

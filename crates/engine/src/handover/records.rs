@@ -24,6 +24,7 @@ use crate::session::carried::Setting;
 use crate::session::pins::Pinned;
 use crate::session::state_report::StateReport;
 use crate::session::text_history::CustomsRecord;
+use crate::settings::Primary;
 use crate::vars::{Slots, Vars, Welcome};
 use wire::scram::{ScramKeys, ScramVerifier};
 
@@ -60,7 +61,17 @@ pub struct HandoverState {
     /// The pools by their numbers; None where a number is unused.
     pub pools: Vec<Option<PoolRecord>>,
     pub disabled: Vec<String>,
+    pub primaries: Vec<PrimaryRecord>,
     pub worker_records: Vec<WorkerRecords>,
+}
+
+/// The primary of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrimaryRecord {
+    pub cluster: String,
+    pub primary: Primary,
+    /// Why it is not reachable now.
+    pub outage: Option<String>,
 }
 
 /// Values of parameters.

@@ -110,7 +110,8 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         if self.is_proven(pool, password) {
-            if judges_user(error) {
+            // The user may also have lost the right to connect to the database.
+            if judges_user(error) || matches!(error.sqlstate(), b"42501" | b"3D000" | b"55000") {
                 self.exchange.pool(pool, |pool| pool.proven = None);
             } else if self.wants_console(id) {
                 let serial = self.client(id).serial;

@@ -26,6 +26,10 @@ impl<X: Exchange> Engine<X> {
         if server.has_asked_unseen() {
             return self.end_hold_asked(on, now);
         }
+        if server.doomed.is_some() {
+            server.take_hold();
+            return;
+        }
         let session = server.session.own();
         if !session.drawn.end_transaction() {
             return self.end_hold(on);
@@ -104,7 +108,8 @@ impl<X: Exchange> Engine<X> {
         if !server.is_only_held(self.client(id)) {
             return;
         }
-        self.end_hold(on);
+        // The client has not been asked whether it wants the number, so nothing is learnt.
+        self.server_mut(on).take_hold();
         let client = self.client_mut(id);
         client.server = None;
         client.resent = false;
@@ -113,6 +118,9 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         server.lose_client(serial);
         server.enter(ServerPhase::Finishing);
+        if !self.changed_user.is_empty() {
+            self.follow_rename(id);
+        }
     }
 }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use config::{Cluster, Config, Database, Host, Node};
 use engine::pool::Outage;
-use engine::settings::Target;
+use engine::settings::{Primary, Target};
 use engine::switches::{PrimaryState, Switches};
 
 use crate::messages::*;
-use crate::rig::Rig;
+use crate::rig::{Client, Rig};
 
 fn at(ip: &str) -> Target {
     Target::Tcp(ip.to_owned(), 5432)
@@ -33,10 +33,21 @@ fn rig() -> Rig {
 
 /// Tells the pool of its cluster's primary, or why there is none.
 fn tell(rig: &Rig, primary: Option<&str>, outage: Option<&str>) {
+    tell_as(rig, primary, 1, outage, false);
+}
+
+/// `reloads`: as the shell does once the configuration was read again.
+fn tell_as(rig: &Rig, primary: Option<&str>, timeline: u32, outage: Option<&str>, reloads: bool) {
     let mut switches = Switches::default();
     let outage = outage.map(|why| Arc::new(Outage { why: why.to_owned(), since: 0 }));
-    switches.set_primary("main", PrimaryState { target: primary.map(at), outage });
-    rig.order(|pool| switches.apply(pool, true));
+    let primary = primary.map(|ip| Primary { target: at(ip), timeline });
+    switches.set_primary("main", PrimaryState { primary, outage });
+    rig.order(|pool| {
+        if reloads {
+            pool.set_settings(switches.aimed(pool.settings.clone()));
+        }
+        switches.apply(pool, true);
+    });
 }
 
 #[test]
@@ -73,8 +84,8 @@ fn a_client_that_waits_too_long_is_told_the_cluster_and_the_reason() {
     assert!(!client.is_open());
 }
 
-#[test]
-fn a_busy_server_of_the_old_primary_is_closed_when_there_is_another_one() {
+/// Returns a rig, a client within a transaction, and the number of its server.
+fn in_transaction() -> (Rig, Client, usize) {
     let rig = rig();
     let client = rig.client();
     client.send([query("begin")]);
@@ -82,11 +93,29 @@ fn a_busy_server_of_the_old_primary_is_closed_when_there_is_another_one() {
     rig.server(old).expect([query("begin")]);
     rig.server(old).send([complete("BEGIN"), ready('T')]);
     client.expect([complete("BEGIN"), ready('T')]);
-    tell(&rig, Some("10.0.0.1"), Some("it does not answer"));
-    assert!(rig.server(old).is_open(), "it may be the primary again");
-    tell(&rig, Some("10.0.0.2"), None);
-    assert!(!rig.server(old).is_open());
-    client.expect([fatal("08006", "the cluster has another primary")]);
+    (rig, client, old)
+}
+
+#[test]
+fn a_busy_server_of_the_old_primary_is_closed_when_there_is_another_one() {
+    for reloads in [false, true] {
+        let (rig, client, old) = in_transaction();
+        tell_as(&rig, Some("10.0.0.1"), 1, Some("it does not answer"), reloads);
+        assert!(rig.server(old).is_open(), "it may be the primary again");
+        tell_as(&rig, Some("10.0.0.2"), 2, None, reloads);
+        assert!(!rig.server(old).is_open());
+        client.expect([fatal("08006", "the cluster has another primary")]);
+    }
+}
+
+#[test]
+fn another_node_behind_the_same_address_is_another_primary() {
+    for reloads in [false, true] {
+        let (rig, client, old) = in_transaction();
+        tell_as(&rig, Some("10.0.0.1"), 2, None, reloads);
+        assert!(!rig.server(old).is_open());
+        client.expect([fatal("08006", "the cluster has another primary")]);
+    }
 }
 
 #[test]

@@ -21,10 +21,14 @@ use std::{
     time::Duration,
 };
 
-use ::cluster::{Change, Cluster, Fact, NodeId, Settings};
+use ::cluster::{Change, Cluster, Fact, NodeId, Reason, Settings};
 use config::Cluster as Configured;
 use engine::{
-    ids::Micros, journal::EventKind, pool::Outage, settings::Target, switches::PrimaryState,
+    ids::Micros,
+    journal::EventKind,
+    pool::Outage,
+    settings::{Primary, Target},
+    switches::PrimaryState,
 };
 use tokio::{
     sync::{Notify, mpsc},
@@ -69,17 +73,21 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(name: &str, configured: &Configured, now: Micros) -> Self {
+    fn new(name: &str, configured: &Configured, known: Option<&Self>, now: Micros) -> Self {
         let micros = |time: Duration| time.as_micros() as Micros;
         let settings = Settings {
             sample_interval: micros(configured.sample_interval),
             health_timeout: micros(configured.health_timeout),
         };
         let names = configured.nodes.iter().map(|node| node.name.clone());
+        let cluster = match known {
+            Some(known) => lock(&known.cluster).with_settings(settings),
+            None => Cluster::new(settings, names, now),
+        };
         Self {
             name: name.to_owned(),
             configured: configured.clone(),
-            cluster: Mutex::new(Cluster::new(settings, names, now)),
+            cluster: Mutex::new(cluster),
             pauses: configured.nodes.iter().map(|_| AtomicU64::new(0)).collect(),
             wakes: configured.nodes.iter().map(|_| Notify::new()).collect(),
         }
@@ -104,14 +112,18 @@ pub(crate) async fn keep(controller: Controller) {
     let clusters = &controller.0.clusters;
     loop {
         let config = controller.config();
-        let is_same = |own: &Watched| config.clusters.get(&own.name) == Some(&own.configured);
         // Dropping the tasks of a cluster ends them.
-        tasks.retain(|name, _| lock(&clusters.watched).get(name).is_some_and(|own| is_same(own)));
+        tasks.retain(|name, _| config.clusters.contains_key(name));
         lock(&clusters.watched).retain(|name, _| tasks.contains_key(name));
         for (name, configured) in &config.clusters {
-            if !tasks.contains_key(name) {
-                tasks.insert(name.clone(), start(&controller, name, configured));
+            let before = lock(&clusters.watched).get(name).cloned();
+            if before.as_ref().is_some_and(|own| own.configured == *configured) {
+                continue;
             }
+            tasks.remove(name);
+            // Other settings do not change what is known about the same nodes.
+            let known = before.filter(|own| own.configured.nodes == configured.nodes);
+            tasks.insert(name.clone(), start(&controller, name, configured, known.as_deref()));
         }
         tokio::select! {
             () = clusters.changed.notified() => {}
@@ -124,8 +136,13 @@ pub(crate) async fn keep(controller: Controller) {
 }
 
 /// Starts the tasks of one cluster.
-fn start(controller: &Controller, name: &str, configured: &Configured) -> JoinSet<()> {
-    let watched = Arc::new(Watched::new(name, configured, controller.now()));
+fn start(
+    controller: &Controller,
+    name: &str,
+    configured: &Configured,
+    known: Option<&Watched>,
+) -> JoinSet<()> {
+    let watched = Arc::new(Watched::new(name, configured, known, controller.now()));
     let mut tasks = JoinSet::new();
     let (answers_in, answers) = mpsc::unbounded_channel();
     for at in 0..configured.nodes.len() {
@@ -143,7 +160,8 @@ async fn judge(
     watched: Arc<Watched>,
     mut answers: mpsc::UnboundedReceiver<Answer>,
 ) {
-    let mut state = PrimaryState::default();
+    // Known before a reload, or by the process before an online restart.
+    let mut state = controller.0.shared.hub.switches().primary(&watched.name).cloned();
     while let Some(Answer { node, fact, asked_at }) = answers.recv().await {
         let changes = {
             let mut cluster = lock(&watched.cluster);
@@ -160,9 +178,16 @@ async fn judge(
     }
 }
 
-fn act(controller: &Controller, watched: &Watched, state: &mut PrimaryState, change: Change) {
+fn act(
+    controller: &Controller,
+    watched: &Watched,
+    known: &mut Option<PrimaryState>,
+    change: Change,
+) {
     let nodes = &watched.configured.nodes;
     let name = &watched.name;
+    let is_known = known.as_ref().is_some_and(|state| state.primary.is_some());
+    let state = known.get_or_insert_default();
     match change {
         Change::Verdict { node, verdict } => {
             let node = &nodes[usize::from(node.0)];
@@ -172,11 +197,22 @@ fn act(controller: &Controller, watched: &Watched, state: &mut PrimaryState, cha
         }
         Change::Opened { primary, timeline } => {
             let node = &nodes[usize::from(primary.0)];
-            state.target = Some(Target::new(&node.host, node.port));
+            let target = Target::new(&node.host, node.port);
+            state.primary = Some(Primary { target, timeline });
             state.outage = None;
             let text = format!("cluster {name}: the primary is node {node}, timeline {timeline}");
             log!("{text}");
             controller.note(EventKind::PrimaryFound, &text);
+        }
+        // Nothing is lost yet: not all nodes have answered since the start.
+        Change::Shut { reason: reason @ Reason::WaitsFor(_) } if is_known => {
+            log!("cluster {name}: {reason}; the primary stays as it was known");
+            return;
+        }
+        Change::Shut { reason: reason @ Reason::WaitsFor(_) } => {
+            log!("cluster {name}: {reason}; clients wait");
+            let since = controller.now();
+            state.outage = Some(Arc::new(Outage { why: reason.to_string(), since }));
         }
         Change::Shut { reason } => {
             let since = state.outage.as_ref().map_or(controller.now(), |outage| outage.since);

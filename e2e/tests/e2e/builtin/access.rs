@@ -54,16 +54,37 @@ fn a_verifier_of_any_length_harms_nobody_else() {
     }
     let server = Builtin::serving("");
     let zeros = "A".repeat(43);
-    let salt = "A".repeat(100_000);
-    let long = format!("ALTER ROLE app PASSWORD 'SCRAM-SHA-256$4096:{salt}${zeros}=:{zeros}='");
     let kept = "SELECT rolpassword FROM pg_authid WHERE rolname = 'app'";
     let before = server.sql("postgres", kept)[0][0].clone().expect("it has one");
-    server.sql("postgres", &long);
+    // The second one cannot be compressed, so PostgreSQL keeps it out of line.
+    let hashes = "SELECT string_agg(md5(i::text), '') FROM generate_series(1, 100) AS i";
+    let hashes = server.sql("postgres", hashes)[0][0].clone().expect("a text");
+    for (at, salt) in ["A".repeat(100_000), hashes].into_iter().enumerate() {
+        let long = format!("'SCRAM-SHA-256$4096:{salt}${zeros}=:{zeros}='");
+        server.sql("postgres", &format!("ALTER ROLE app PASSWORD {long}"));
+        let later = format!("later{at}");
+        server.sql("postgres", &format!("CREATE ROLE {later} LOGIN PASSWORD 'one'"));
+        until(&server, "a role behind it", &later, "one", true);
+        until(&server, "its own password", Role::APP, Role::APP_PASSWORD, false);
+        server.sql("postgres", &format!("ALTER ROLE app PASSWORD '{before}'"));
+        until(&server, "its own password again", Role::APP, Role::APP_PASSWORD, true);
+    }
+}
+
+/// A long list of privileges is kept out of line.
+#[test]
+fn a_database_with_many_grantees_harms_nobody() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    server.sql(
+        "postgres",
+        "DO $$ BEGIN FOR i IN 1..2000 LOOP EXECUTE format('CREATE ROLE g%s', i); \
+         EXECUTE format('GRANT CONNECT ON DATABASE postgres TO g%s', i); END LOOP; END $$",
+    );
     server.sql("postgres", "CREATE ROLE later LOGIN PASSWORD 'one'");
-    until(&server, "a role behind it", "later", "one", true);
-    until(&server, "its own password", Role::APP, Role::APP_PASSWORD, false);
-    server.sql("postgres", &format!("ALTER ROLE app PASSWORD '{before}'"));
-    until(&server, "its own password again", Role::APP, Role::APP_PASSWORD, true);
+    until(&server, "a later role", "later", "one", true);
 }
 
 #[test]

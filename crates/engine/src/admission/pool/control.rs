@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{Parked, Pool};
 use crate::ids::{Waiter, WorkerId};
 use crate::login::server_secret::ServerSecret;
-use crate::settings::{PoolSettings, Target};
+use crate::settings::{PoolSettings, Primary};
 use wire::secret::Secret;
 
 /// May clients be given servers?
@@ -59,16 +59,29 @@ impl<T> Pool<T> {
 
     /// Sends later servers to the primary of the pool's cluster. Servers at another node serve no
     /// client any more, since what is committed there may be lost.
-    pub fn follow(&mut self, primary: &Target) {
-        if *self.settings.targets == [primary.clone()] {
-            return;
+    pub fn follow(&mut self, cluster: String, primary: &Primary) {
+        let old = self.follows.replace((cluster.clone(), primary.clone()));
+        if *self.settings.targets != [primary.target.clone()] {
+            let targets = vec![primary.target.clone()];
+            self.set_settings(Arc::new(PoolSettings {
+                targets,
+                ..PoolSettings::clone(&self.settings)
+            }));
         }
-        let targets = vec![primary.clone()];
-        self.set_settings(Arc::new(PoolSettings {
-            targets,
-            ..PoolSettings::clone(&self.settings)
-        }));
-        self.cut_before = self.epoch;
+        // A pool that has just joined the cluster has its servers where it was told to.
+        let Some((_, old)) = old.filter(|(name, _)| *name == cluster) else { return };
+        if old.target == primary.target && old.timeline != primary.timeline {
+            // Another node has taken over the address.
+            self.replace_servers();
+        }
+        if old != *primary {
+            self.cut_before = self.epoch;
+        }
+    }
+
+    /// The pool belongs to no cluster.
+    pub fn follow_nobody(&mut self) {
+        self.follows = None;
     }
 
     /// Is a server of this epoch to be closed at once, whatever it does? It is at a node that is

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::ids::NodeId;
 use crate::session::pins::Pins;
+use crate::settings::Target;
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..20)
@@ -194,6 +195,7 @@ fn handover_state() -> impl Strategy<Value = HandoverState> {
                 connections,
                 pools,
                 disabled,
+                primaries: Vec::new(),
                 worker_records,
             }
         },
@@ -310,10 +312,15 @@ fn the_format_is_that_of_its_number() {
         connections: 12,
         pools: vec![None, Some(pool)],
         disabled: vec!["shut".into()],
+        primaries: vec![PrimaryRecord {
+            cluster: "main".into(),
+            primary: Primary { target: Target::Tcp("a".into(), 5432), timeline: 3 },
+            outage: Some("lost".into()),
+        }],
         worker_records: vec![records],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (15, 509, 5_551_849_839_534_726_704));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (16, 531, 7_328_728_388_903_192_102));
 }
 
 /// FNV-1a.

@@ -83,6 +83,7 @@ impl World {
             connections,
             pools,
             disabled,
+            primaries: Vec::new(),
             worker_records,
         };
         let bytes = handover_state.to_bytes().expect("plain data");

@@ -129,7 +129,8 @@ pub(super) fn start(
     })?;
     let succeeds = handover.is_some();
     if let Some(handover) = handover {
-        let stream = inherit(handover, &shared, &mut workers).map_err(StartError::TakeOver)?;
+        let stream =
+            inherit(handover, &shared, &config, &mut workers).map_err(StartError::TakeOver)?;
         // Before the workers serve: a cancel request may be their first mail.
         if let Err(error) = late::follow(stream, &shared) {
             warning!("the old process keeps its busy clients: {error}");
@@ -167,9 +168,14 @@ fn worker_count(config: &Config) -> u16 {
 }
 
 /// Takes the connections of another process. They are not used before that process agrees.
-fn inherit(handover: Handover, shared: &Shared, workers: &mut [Worker]) -> io::Result<UnixStream> {
+fn inherit(
+    handover: Handover,
+    shared: &Shared,
+    config: &Config,
+    workers: &mut [Worker],
+) -> io::Result<UnixStream> {
     let (stream, handover_state, fds) = handover.into_parts();
-    adopt::adopt(workers, shared, handover_state, fds)?;
+    adopt::adopt(workers, shared, config, handover_state, fds)?;
     Handover::accept(&stream)?;
     shared.listeners.iter().for_each(Listener::own);
     Ok(stream)

@@ -7,6 +7,7 @@ use std::{
     os::fd::OwnedFd,
 };
 
+use config::Config;
 use engine::{ImportTables, records::HandoverState};
 
 use crate::{data::worker::Worker, exchange::shared::Shared};
@@ -16,17 +17,20 @@ use crate::{data::worker::Worker, exchange::shared::Shared};
 pub(crate) fn adopt(
     workers: &mut [Worker],
     shared: &Shared,
+    config: &Config,
     handover_state: HandoverState,
     mut fds: VecDeque<OwnedFd>,
 ) -> io::Result<()> {
-    let HandoverState { names, statements, connections, pools, disabled, worker_records, .. } =
-        handover_state;
-    let mut tables = ImportTables::new(&names, workers[0].tracked_names());
-    workers[0].import_pools(pools, &mut tables);
+    let HandoverState { names, statements, connections, pools, disabled, .. } = handover_state;
+    let HandoverState { primaries, worker_records, .. } = handover_state;
+    let now = shared.clock.now();
     let _ = shared.hub.switch(|switches| {
         disabled.iter().for_each(|name| switches.database_mut(name).disabled = true);
+        primaries.into_iter().for_each(|record| switches.resume_primary(record, config, now));
         Ok::<(), ()>(())
     });
+    let mut tables = ImportTables::new(&names, workers[0].tracked_names());
+    workers[0].import_pools(pools, &mut tables);
     shared.hub.resume_numbering(statements);
     shared.hub.resume_connections(connections);
     // All of them, before a new statement could get one of their numbers.

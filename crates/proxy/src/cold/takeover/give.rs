@@ -434,6 +434,7 @@ fn pack(
         connections: shared.hub.connections(),
         pools: pools.collect(),
         disabled: shared.hub.switches().disabled().cloned().collect(),
+        primaries: shared.hub.switches().records(),
         worker_records: Vec::new(),
     };
     let open = shared.listeners.iter().filter(|listener| with_listeners && listener.is_open());
