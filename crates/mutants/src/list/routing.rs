@@ -45,7 +45,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ReadsRefusalsAtOnce",
-        wrong: "What a reader sends before its refusal is passed on, so that it stays with the client",
+        wrong: "The messages before a refusal are passed on, so that the client keeps them",
         seen_in: "",
         noticed_by: "answers",
         changes: &[change("routing/refusal.rs", "return «Word::Open»", "Word::Answers")],
