@@ -24,7 +24,7 @@
 #include "utils/builtins.h"
 
 /* How long the pooler may take for each step. The machine may be short of memory. */
-#define PATIENCE_MS 5000
+#define PATIENCE_S 5
 #define COOKIE_LEN 16
 
 static char cookie[2 * COOKIE_LEN + 1] = "";
@@ -95,7 +95,7 @@ static int
 knock(struct ucred *listener)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = WEIR_DOOR_SOCKET};
-    struct timeval patience = {.tv_usec = PATIENCE_MS * 1000};
+    struct timeval patience = {.tv_sec = PATIENCE_S};
     socklen_t len = sizeof(*listener);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 

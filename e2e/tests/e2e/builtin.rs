@@ -18,9 +18,21 @@ mod sql;
 mod state;
 mod trouble;
 
-use testkit::{Builtin, Version};
+use std::time::Duration;
+
+use testkit::{Builtin, Version, eventually};
 
 use crate::support;
+
+/// Sets a parameter, and waits until the supervisor has told the pooler of the reload.
+fn set_heard(server: &Builtin, parameter: &str, value: &str) {
+    let reloads = || server.log().matches("got SIGHUP, re-reading config").count();
+    let before = reloads();
+    server.set(parameter, value);
+    eventually("the pooler reads its configuration again", Duration::from_secs(20), || {
+        (reloads() > before).then_some(())
+    });
+}
 
 #[test]
 fn one_line_gives_a_pooler() {

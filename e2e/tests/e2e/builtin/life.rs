@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Builtin, RawClient, Version, eventually};
 
+use super::set_heard;
 use crate::support;
 
 /// Waits until the pooler serves again, in another process than `before`.
@@ -47,7 +48,7 @@ fn a_client_that_connects_while_there_is_no_pooler_waits_for_the_next_one() {
     }
     let server = Builtin::serving("");
     let program = server.sql("postgres", "SHOW weir.program")[0][0].clone().expect("a path");
-    server.set("weir.program", "/nonexistent/weir");
+    set_heard(&server, "weir.program", "/nonexistent/weir");
     support::kill9(server.pooler_pid());
     server.log_contains(&["/nonexistent/weir", "No such file"]);
     let client = RawClient::connect(server.pooler_port());

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use testkit::{Builtin, Postgres, eventually};
 
+use super::set_heard;
 use crate::support;
 
 fn server(settings: &str) -> Builtin {
@@ -195,12 +196,7 @@ fn without_a_pooler_the_functions_say_so() {
         return;
     }
     let server = server("");
-    let told = || server.log().matches("got SIGHUP, re-reading config").count();
-    let before = told();
-    server.set("weir.program", "/nonexistent/weir");
-    eventually("the supervisor has heard of it", Duration::from_secs(20), || {
-        (told() > before).then_some(())
-    });
+    set_heard(&server, "weir.program", "/nonexistent/weir");
     support::kill9(server.pooler_pid());
     server.log_contains(&["/nonexistent/weir", "No such file"]);
     let mut superuser = server.superuser("postgres");
