@@ -332,17 +332,14 @@ def direct_a_backend_that_ends_takes_its_guest_only(run):
 def direct_a_backend_ends_while_it_waits(run):
     with Lobby(run, backends=2, deaths=2) as pooler:
         client = pooler.client()
-        ok(client.query("SELECT 1"))
-        ok(client.query(f"SELECT pg_terminate_backend({pooler.homes[0].process})"
-                        f" FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-                        f" AND pid <> {pooler.homes[0].process}"))
-        ok(client.query("SELECT 1"))
-        pooler.homes[0].expected = True
-        other = pooler.homes[1].process
-        run.session().query(f"SELECT pg_terminate_backend({pooler.homes[0].process})")
+        serving = int(ok(client.query("SELECT pg_backend_pid()")).value())
+        # The backend that has served the client may linger with it. The other one waits.
+        waiting = next(home for home in pooler.homes.values() if home.process != serving)
+        waiting.expected = True
+        run.session().query(f"SELECT pg_terminate_backend({waiting.process})")
         wait_for(lambda: pooler.alive() == 1)
-        assert ok(client.query("SELECT pg_backend_pid()")).value() == str(other)
-        run.session().query(f"SELECT pg_terminate_backend({other})")
+        assert ok(client.query("SELECT pg_backend_pid()")).value() == str(serving)
+        run.session().query(f"SELECT pg_terminate_backend({serving})")
         wait_for(lambda: pooler.alive() == 0)
 
 
