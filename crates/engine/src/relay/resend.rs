@@ -54,6 +54,17 @@ pub(crate) fn may_resend(client: &Client, server: &Server, mode: PoolMode) -> bo
     !client.resent && client.replication.is_none() && !has_session
 }
 
+impl Client {
+    /// Leaves its server. The request is handled again, by another server.
+    pub(crate) fn take_back(&mut self, request: &[u8]) {
+        self.server = None;
+        self.resent = true;
+        self.await_nothing();
+        self.enter(ClientPhase::Idle);
+        self.stream.put_back(request);
+    }
+}
+
 impl Server {
     /// Has the last request had no effect and no answer, so that another server can take it?
     pub(crate) fn may_be_replaced(&self) -> bool {
@@ -109,28 +120,34 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
+        self.answer_due(id, on, io);
         let client = &mut self.clients[id.0 as usize];
         let server = &mut *self.servers[on.0 as usize];
-        // Replies before the request need no server, so they are due now.
-        let mut due = Vec::new();
-        while let Some(reply) = server.ledger.next_synthesized() {
-            write_reply(reply, &mut due);
-        }
-        if !due.is_empty() {
-            io.send_client(id, &due);
-        }
         let statements = &mut server.statements;
         let (unnamed, session) = (&mut server.unnamed, &mut server.session);
         server.ledger.abandon(&mut |entry| {
             undo(entry, statements, unnamed, session, Some(client));
         });
         server.client = None;
-        client.server = None;
-        client.resent = true;
-        client.await_nothing();
-        client.enter(ClientPhase::Idle);
-        client.stream.put_back(&request);
+        client.take_back(&request);
         self.close_server(on, reason, io);
+        self.send_again(id, io);
+    }
+
+    /// Gives the client the made-up replies before its request. They need no server, so they are due
+    /// now.
+    pub(crate) fn answer_due(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
+        let mut due = Vec::new();
+        while let Some(reply) = self.server_mut(on).ledger.next_synthesized() {
+            write_reply(reply, &mut due);
+        }
+        if !due.is_empty() {
+            io.send_client(id, &due);
+        }
+    }
+
+    /// Links a client that has got its request back, and handles the request.
+    pub(crate) fn send_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
         if self.clients.contains(id.0 as usize) && self.link(id, io) == Readable::Now {
             self.go_on(id, io);
         }

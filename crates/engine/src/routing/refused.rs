@@ -2,13 +2,10 @@
 //! client, and a reader cannot change anything, so the request has had no effect. The reader keeps
 //! what it has prepared and serves other clients.
 
-use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::ServerId;
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::Readable;
 use crate::relay::kept_request::Outline;
-use crate::relay::requests::write_reply;
 use crate::relay::resend::may_resend;
 use crate::relay::undo::undo_for_client;
 use crate::routing::refusal::{Word, word};
@@ -82,33 +79,21 @@ impl<X: Exchange> Engine<X> {
     /// writer.
     #[cold]
     pub(crate) fn ask_writer(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &mut *self.servers[on.0 as usize];
+        let server = self.server_mut(on);
         let (Some(id), Some(kept)) = (server.client, server.kept.as_deref_mut()) else { return };
         let request = std::mem::take(&mut kept.bytes);
         kept.outline = Outline::default();
+        self.answer_due(id, on, io);
         let client = &mut self.clients[id.0 as usize];
-        // Replies before the request need no server, so they are due now.
-        let mut due = Vec::new();
-        while let Some(reply) = server.ledger.next_synthesized() {
-            write_reply(reply, &mut due);
-        }
+        let server = &mut *self.servers[on.0 as usize];
         for entry in server.ledger.last_sent_first() {
             undo_for_client(entry, client);
         }
         server.lose_client(client.serial);
         server.enter(ServerPhase::Finishing);
-        client.server = None;
-        client.resent = true;
-        client.await_nothing();
-        client.enter(ClientPhase::Idle);
-        client.stream.put_back(&request);
-        if !due.is_empty() {
-            io.send_client(id, &due);
-        }
+        client.take_back(&request);
         // The refusal is in the reader's stream. It frees the reader.
         self.reply_bytes(on, &[], io);
-        if self.clients.contains(id.0 as usize) && self.link(id, io) == Readable::Now {
-            self.go_on(id, io);
-        }
+        self.send_again(id, io);
     }
 }
