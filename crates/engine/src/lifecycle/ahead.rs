@@ -78,12 +78,17 @@ impl<X: Exchange> Engine<X> {
 
     /// The server has answered the settings. Returns Now if replies to the request follow.
     pub(crate) fn ahead_answered(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
+        let names = self.names.clone();
         let server = self.server_mut(on);
         if server.own_error.is_some() {
             self.move_ahead(on, CloseReason::SettingsRefused, io);
             return Readable::NotYet;
         }
         let Some(id) = server.client else { return Readable::NotYet };
+        let (there, session) = (&mut server.vars, server.session.get_mut());
+        if let Some(ahead) = session.and_then(|own| own.ahead.as_mut()) {
+            ahead.answered(there, &names);
+        }
         // If a reload has changed a default, the request has seen the new one.
         self.applied(id, on, io);
         self.server_mut(on).enter(ServerPhase::Linked);

@@ -176,8 +176,8 @@ impl<X: Exchange> Engine<X> {
     /// server.
     #[cold]
     fn await_boundary(&mut self, on: ServerId, io: &mut impl Io<X>) {
+        let is_reader = self.is_reader(on);
         let server = self.server(on);
-        let is_reader = self.pools.get(server.pool).is_some_and(|view| view.place != Place::Writer);
         let (status, last_end) = (server.status, server.ledger.last_end());
         match server.client {
             Some(id) if is_reader && status == b'I' && last_end != 0 => {

@@ -6,7 +6,7 @@ use crate::admission::pool::Grant;
 use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::engine::work::Work;
-use crate::ids::{ClientId, PoolId};
+use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::link::Readable;
 use crate::routing::Place;
@@ -19,6 +19,12 @@ impl<X: Exchange> Engine<X> {
     #[inline]
     pub(crate) fn routes(&self, pool: Option<PoolId>) -> bool {
         pool.and_then(|pool| self.pools.get(pool)).is_some_and(|view| view.settings.routes)
+    }
+
+    /// Is the server at a reader's node?
+    pub(crate) fn is_reader(&self, on: ServerId) -> bool {
+        let pool = self.pools.get(self.server(on).pool);
+        pool.is_some_and(|view| view.place != Place::Writer)
     }
 
     /// Reads bytes of an idle client in a pool with routing. An incomplete request is kept.

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::login::server_login::ServerLogin;
 use crate::session::state_report::StateReport;
+use crate::values::Values;
+use crate::vars::{Slots, TrackedNames};
 
 /// The startup parameter with the key.
 pub(crate) const KEY: &str = "weir.key";
@@ -41,8 +43,18 @@ pub struct Ahead {
     /// The SQL that restores the settings of the client, which has the server but has not sent a
     /// request yet.
     pending: Option<Vec<u8>>,
+    /// The server's values before the settings that it is answering.
+    under_way: Option<UnderWay>,
     /// Serial number of the client whose address the server shows; 0 = none.
     shown: u64,
+}
+
+/// Until the answer, the server counts as having the client's values.
+#[derive(Debug)]
+struct UnderWay {
+    before: Values,
+    /// The parameters that the server has reported since.
+    reported: Slots,
 }
 
 impl Ahead {
@@ -54,7 +66,7 @@ impl Ahead {
 
     /// A server that was sent this key at its login, and shows no client's address.
     pub(crate) fn of_key(key: Key) -> Box<Self> {
-        Box::new(Self { key, pending: None, shown: 0 })
+        Box::new(Self { key, pending: None, under_way: None, shown: 0 })
     }
 
     pub(crate) fn key(&self) -> Key {
@@ -72,6 +84,32 @@ impl Ahead {
 
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
         self.pending.take()
+    }
+
+    /// The settings were sent. `before`: the server's values without them.
+    pub(crate) fn sent(&mut self, before: Values) {
+        self.under_way = Some(UnderWay { before, reported: Slots::default() });
+    }
+
+    /// The server has reported a tracked parameter.
+    pub(crate) fn note_reported(&mut self, slot: usize) {
+        if let Some(under_way) = &mut self.under_way {
+            under_way.reported.add(slot);
+        }
+    }
+
+    /// The settings are answered. Corrects the server's values: a parameter that was not reported
+    /// has not changed. After a RESET it can have another value than the client's, because a reload
+    /// has changed the server's default.
+    pub(crate) fn answered(&mut self, there: &mut Values, names: &TrackedNames) {
+        let Some(UnderWay { before, reported }) = self.under_way.take() else { return };
+        for slot in (0..names.len()).filter(|slot| !reported.has(*slot)) {
+            if let Some(value) = before.get(slot)
+                && there.get(slot) != Some(value)
+            {
+                there.change(|vars| vars.set(slot, value));
+            }
+        }
     }
 
     /// Does the server show the address of the client with this serial number?

@@ -54,12 +54,14 @@ impl Server {
         }
     }
 
-    /// Notes the change of a tracked parameter that no known text explains.
-    pub fn note_unexplained(&mut self, slot: usize) {
+    /// Notes the change of a tracked parameter. If no known text explains it, it is a trace.
+    pub fn note_changed(&mut self, slot: usize) {
         let session = self.session.own();
-        session.traces.note_report();
+        if !session.may_set {
+            session.traces.note_report();
+        }
         if let Some(report) = &mut session.state_report {
-            report.note_unexplained(slot);
+            report.note_changed(slot);
         }
     }
 }

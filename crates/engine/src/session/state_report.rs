@@ -48,8 +48,8 @@ pub struct StateReport {
     is_known: bool,
     /// Is there a report on which no verdict was taken?
     is_news: bool,
-    /// Tracked parameters that have changed since then although no text seems to change them.
-    unexplained: Slots,
+    /// Tracked parameters that have changed since the last verdict.
+    changed: Slots,
 }
 
 /// Things that happened in a session and that its state does not show.
@@ -72,7 +72,7 @@ impl StateReport {
             version: (0, 0),
             is_known: false,
             is_news: false,
-            unexplained: Slots::default(),
+            changed: Slots::default(),
         };
         report.hear(value, false);
         report.is_known.then_some(report)
@@ -145,14 +145,14 @@ impl StateReport {
         self.events
     }
 
-    /// A tracked parameter has changed although no text seems to change it.
-    pub fn note_unexplained(&mut self, slot: usize) {
-        self.unexplained.add(slot);
+    /// A tracked parameter has changed.
+    pub fn note_changed(&mut self, slot: usize) {
+        self.changed.add(slot);
         self.is_news = true;
     }
 
-    pub fn unexplained(&self) -> Slots {
-        self.unexplained
+    pub fn changed(&self) -> Slots {
+        self.changed
     }
 
     /// A verdict was taken on everything so far.
@@ -160,7 +160,7 @@ impl StateReport {
         self.before = None;
         self.events = Events::default();
         self.is_news = false;
-        self.unexplained = Slots::default();
+        self.changed = Slots::default();
     }
 
     /// The last report could not be used. The next one may be complete.

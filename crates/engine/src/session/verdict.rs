@@ -82,6 +82,9 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let (pool, asks) = (server.pool, server.session.state_report.is_none());
         if !asks && server.session.lent.is_empty() {
+            // An error in the transaction, for example of a statement that was lent to it, says nothing
+            // about the report.
+            server.own_error = None;
             server.enter(ServerPhase::Preparing(Preparation::Probe(None)));
             return self.probed(on, io);
         }
@@ -237,7 +240,11 @@ impl<X: Exchange> Engine<X> {
                 }
             }
             None => {
-                pins |= Pins::UNVERIFIED;
+                // A client that kept a reader could not write any more. It keeps the state that it
+                // had before, and the reader's session is reset.
+                if !self.is_reader(on) {
+                    pins |= Pins::UNVERIFIED;
+                }
                 // Another client's probe must not fail because of names that were only guessed.
                 let pool = self.server(on).pool;
                 let view = self.pools.get_mut(pool);
@@ -287,34 +294,42 @@ impl<X: Exchange> Engine<X> {
         pins
     }
 
-    /// Tracked parameters have changed although no text seems to change them. If the session has
-    /// set them, they are the client's. Otherwise the server's default has changed.
+    /// Tracked parameters have changed. If the session has set them, they are the client's. Otherwise
+    /// the server's default has changed, and a client with a value of its own keeps that value.
     fn explain_changes(&mut self, id: ClientId, on: ServerId, left: &Left, io: &mut impl Io<X>) {
         let server = &self.servers[on.0 as usize];
         let Some(report) = &server.session.state_report else { return };
-        let unexplained = report.unexplained();
-        if unexplained == Slots::default() {
+        let changed = report.changed();
+        if changed == Slots::default() {
             return;
         }
-        let before = report.state_before();
+        let set_before = report.state_before();
         let names = self.names.clone();
         let is_in = |left: Option<&Left>, slot: usize| {
             let settings = left.and_then(|left| left.settings.as_ref());
             settings
                 .is_some_and(|all| all.all().iter().any(|one| names.slot(&one.name) == Some(slot)))
         };
-        let there = server.vars.clone();
+        let session = &server.session;
+        let is_reset = |slot: usize| {
+            session.traces.outcome.ran && session.resets.include(names.name(slot).as_bytes())
+        };
         let client = &mut self.clients[id.0 as usize];
         let mut out = Vec::new();
-        for slot in (0..names.len()).filter(|slot| unexplained.has(*slot)) {
-            let Some(value) = there.get(slot) else { continue };
+        for slot in (0..names.len()).filter(|slot| changed.has(*slot)) {
+            let Some(value) = server.vars.get(slot) else { continue };
             let is_given = client.given.has(slot);
-            if is_in(Some(left), slot) || is_in(before.as_ref(), slot) {
-                if is_given {
+            if is_in(Some(left), slot) || is_in(set_before.as_ref(), slot) {
+                if is_given && client.vars.get(slot) != Some(value) {
                     client.vars.change(|vars| vars.set(slot, value));
                     backend::parameter_status(&mut out, names.name(slot).as_bytes(), value);
                 }
-            } else if let Some(session) = client.session.as_mut().filter(|_| !is_given) {
+            } else if is_given {
+                let before = session.before.as_ref().and_then(|before| before.get(slot));
+                if let Some(own) = before.filter(|_| !is_reset(slot)) {
+                    client.vars.change(|vars| vars.set(slot, own));
+                }
+            } else if let Some(session) = &mut client.session {
                 session.startup.change(|vars| vars.set(slot, value));
             }
         }

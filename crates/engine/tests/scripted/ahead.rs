@@ -87,6 +87,33 @@ fn settings_and_request_are_sent_at_once() {
     client.expect([done("OK")]);
 }
 
+/// RESET brings the default, which is no longer that of the login. PostgreSQL does not report a value
+/// that stays as it was.
+#[test]
+fn after_a_reset_the_server_has_the_default_of_its_configuration() {
+    let rig = auto(|_| {}).manual();
+    let [first, second, third] = [&[][..], &[], &[("TimeZone", "UTC")]].map(|given| {
+        let client = rig.connect();
+        client.say_hello(given);
+        client
+    });
+    let server = log_in(&rig, 0, "1.1");
+    for client in [&first, &second, &third] {
+        client.expect_welcome(&[]);
+    }
+    rig.set_automatic(true);
+    first.send([query("SELECT 1")]);
+    server.expect([query("SELECT 1")]);
+    server.send([complete("OK"), status("TimeZone", "Asia/Tokyo"), ready('I')]);
+    first.take();
+    second.send([query("SELECT 2")]);
+    server.expect([marked(&server, "RESET TimeZone;"), query("SELECT 2")]);
+    server.send([done("RESET"), done("OK")]);
+    second.expect([status("TimeZone", "Asia/Tokyo"), done("OK")]);
+    third.send([query("SELECT 3")]);
+    server.expect([marked(&server, "SET TimeZone = 'UTC';"), query("SELECT 3")]);
+}
+
 #[test]
 fn an_older_library_gets_the_settings_first() {
     let (rig, client, server) = with_setting(|_| {}, "1.0");

@@ -5,7 +5,7 @@ use wire::backend;
 
 use crate::carried::{auto, tells};
 use crate::messages::*;
-use crate::rig::{Client, Rig, Server};
+use crate::rig::{Client, Rig, Server, server_welcome_with};
 
 const ZONE: (&str, &str) = ("TimeZone", "UTC");
 
@@ -246,4 +246,51 @@ fn in_transaction_mode_a_reported_value_is_the_clients_own() {
     client.expect([complete("SET"), status("TimeZone", "Europe/Berlin"), ready('I')]);
     client.send([query("SELECT 1")]);
     server.answers("SELECT 1");
+}
+
+/// A client of a server that sends state reports.
+fn reporting(given: &[(&str, &str)]) -> (Rig, Client, Server) {
+    let rig = auto(|_| {}).manual();
+    let client = rig.connect();
+    client.say_hello(given);
+    let server = rig.server(0);
+    server.connect();
+    server.take();
+    server.send([server_welcome_with(0, &[("weir.state", "v1;w:1.0")])]);
+    client.expect_welcome(&[]);
+    (rig, client, server)
+}
+
+#[test]
+fn a_server_that_reports_tells_a_changed_default_from_a_value_of_the_client() {
+    for is_given in [false, true] {
+        let (_rig, client, server) = reporting(if is_given { &[ZONE] } else { &[] });
+        client.send([query("SELECT 1")]);
+        server.expect([query("SELECT 1")]);
+        // The configuration was reloaded, and the session has set nothing.
+        server.send([complete("OK"), status("TimeZone", "Asia/Tokyo"), ready('I')]);
+        client.take();
+        assert!(server.is_parked());
+        client.send([query("SELECT 2")]);
+        if is_given {
+            server.expect([query("SET TimeZone = 'UTC';")]);
+            server.send([complete("SET"), status("TimeZone", "UTC"), ready('I')]);
+        }
+        server.answers("SELECT 2");
+    }
+}
+
+/// The text of the statement is not known, so it may have set the parameter.
+#[test]
+fn a_default_that_changes_under_an_unknown_text_leaves_a_client_its_own_value() {
+    let (_rig, client, server) = reporting(&[ZONE]);
+    client.send([bind("missing"), execute(), sync()]);
+    server.take();
+    let changed = status("TimeZone", "Asia/Tokyo");
+    server.send([error("26000", "does not exist"), changed, ready('I')]);
+    let told = show(&client.take());
+    assert!(told.last().is_some_and(|last| last.contains("UTC")), "{told:?}");
+    assert!(server.is_parked());
+    client.send([query("SELECT 2")]);
+    server.expect([query("SET TimeZone = 'UTC';")]);
 }

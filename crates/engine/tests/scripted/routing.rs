@@ -276,3 +276,19 @@ fn replies_before_a_flush_reach_a_client_that_keeps_its_reader() {
     reader.send([parsed()]);
     client.expect([parsed()]);
 }
+
+/// It could not write any more.
+#[test]
+fn no_client_keeps_a_reader_because_its_state_is_unknown() {
+    let (_rig, client, writer, reader) = opened(PoolMode::Auto);
+    let sql = "select set_config('app.tenant', '1', false)";
+    client.send([query(sql)]);
+    reader.answers(sql);
+    client.expect([done("OK")]);
+    // The probe fails.
+    assert!(!reader.take().is_empty());
+    reader.send([error("57014", "canceling statement due to statement timeout"), ready('I')]);
+    reader.answers("DISCARD ALL");
+    assert!(reader.is_parked());
+    asks(&client, &writer, "insert");
+}

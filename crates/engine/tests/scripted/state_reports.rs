@@ -442,28 +442,24 @@ fn a_tracked_parameter_that_no_text_was_seen_to_set_is_the_clients() {
     }
 }
 
+/// The error of the lent statement says nothing about the report.
 #[test]
-fn a_changed_default_applies_to_clients_without_a_value_of_their_own() {
-    for is_given in [false, true] {
-        let rig = auto(|_| {}).manual();
-        let given = [("TimeZone", "UTC")];
-        let client = rig.connect();
-        client.say_hello(if is_given { &given } else { &[] });
-        let server = log_in(&rig, 0, "v1;w:1.0");
-        client.expect_welcome(&[]);
-        client.send([query("SELECT 1")]);
-        server.expect([query("SELECT 1")]);
-        // The configuration was reloaded, and the session has set nothing.
-        server.send([complete("OK"), status("TimeZone", "Asia/Tokyo"), ready('I')]);
-        client.take();
-        assert!(server.is_parked());
-        client.send([query("SELECT 2")]);
-        if is_given {
-            server.expect([query("SET TimeZone = 'UTC';")]);
-            server.send([complete("SET"), status("TimeZone", "UTC"), ready('I')]);
-        }
-        server.answers("SELECT 2");
-    }
+fn a_statement_that_cannot_be_lent_pins_no_client() {
+    let (_rig, client, server) = reporting(|_| {});
+    client.send([parse("a", "SELECT 1"), sync(), query("BEGIN"), query("SELECT 1/0")]);
+    server.take();
+    server.send([parsed(), ready('I'), complete("BEGIN"), ready('T')]);
+    server.send([error("22012", "division by zero"), ready('E')]);
+    client.take();
+    client.send([query("EXECUTE a")]);
+    server.expect([parse("a", "SELECT 1"), sync(), query("EXECUTE a")]);
+    let aborted = || [error("25P02", "the transaction is aborted"), ready('E')];
+    server.send(aborted().into_iter().chain(aborted()));
+    client.expect(aborted());
+    client.send([query("ROLLBACK")]);
+    server.answers("ROLLBACK");
+    client.expect([done("OK")]);
+    assert!(server.is_parked());
 }
 
 #[test]

@@ -253,6 +253,10 @@ impl Backend {
     }
 
     /// Is it between transactions, as far as it has read?
+    pub(crate) fn is_in_login(&self) -> bool {
+        matches!(self.phase, Phase::Login(_))
+    }
+
     pub(crate) fn is_at_rest(&self) -> bool {
         let read = self.input.is_empty() && !self.skipping && self.busy.is_none();
         read && self.block == Block::Idle && self.saved.is_none()

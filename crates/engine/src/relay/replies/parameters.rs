@@ -30,6 +30,9 @@ impl Replies<'_> {
         let Some(slot) = self.names.slot(status.name) else { return owner };
         let set = |values: &mut Values| values.change(|vars| vars.set(slot, status.value));
         let Some(client) = &mut self.client else {
+            if let Some(ahead) = self.server.ahead_mut() {
+                ahead.note_reported(slot);
+            }
             set(&mut self.server.vars);
             return owner;
         };
@@ -42,10 +45,10 @@ impl Replies<'_> {
             client.session_mut();
             self.server.remember_vars();
         }
+        if is_auto && reports {
+            self.server.note_changed(slot);
+        }
         if is_auto && !may_set {
-            if reports {
-                self.server.note_unexplained(slot);
-            }
             if client.given.has(slot) {
                 set(&mut self.server.vars);
                 self.server.has_changed_by_itself();

@@ -204,7 +204,12 @@ impl<X: Exchange> Engine<X> {
                 let request = prefaced.then(|| input.all()[from..used].to_vec());
                 self.hold_unused(id, used, input);
                 match request {
-                    Some(request) => self.await_ahead(id, on, request, io),
+                    Some(request) => {
+                        if let Some(ahead) = self.server_mut(on).ahead_mut() {
+                            ahead.sent(restoring.before);
+                        }
+                        self.await_ahead(id, on, request, io);
+                    }
                     None => self.restore_later(id, on, restoring, io),
                 }
             }

@@ -39,7 +39,10 @@ impl World {
                 self.links.linked.get(&at) != Some(on) && !self.links.promised.contains(&at);
             let pool = shared.pools.iter().find(|pool| self.clients[at].who.is_of(&pool.key));
             let Some(pool) = pool.filter(|_| is_new) else { continue };
-            if self.links.closed.contains(&pool.id) {
+            // A login that began before may be tried once more, on another connection.
+            let goes_on =
+                self.links.linked.contains_key(&at) && self.net.servers[*on].backend.is_in_login();
+            if self.links.closed.contains(&pool.id) && !goes_on {
                 return Err(format!("client {at} was given server {on} of a closed pool"));
             }
             let replaced = self.links.replaced.get(&pool.id);
