@@ -325,4 +325,11 @@ fn serve_lets_the_server_judge_who_uses_the_console() {
     for wrong in ["wrong", "", &superuser.password] {
         assert!(console(&usual, wrong).is_err());
     }
+    let (old, new) = (&superuser.password, "changed");
+    let change = format!("ALTER ROLE {} NOSUPERUSER PASSWORD '{new}'", superuser.name);
+    postgres.sql("postgres", &change);
+    assert!(console(&superuser, old).is_err(), "the password was right before");
+    let mut client = console(&superuser, new).expect("the new password is right");
+    let refused = client.query("SET query_wait_timeout = 7").error.expect("SHOW only");
+    assert_eq!(refused.message(), "admin access needed");
 }

@@ -16,10 +16,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use testkit::frontend::{copy_done, query, sync};
-use testkit::{Flavour, Pooler, eventually, flavour, poll_until};
+use testkit::{Flavour, Pooler, Setup, eventually, flavour, poll_until};
 
-use crate::support;
-use kinds::{Flooder, KINDS, Kind, NAMED_PARSE, PARSE, PATTERNS, STATES, SYNC, State};
+use crate::support::{self, only_weir};
+use kinds::{
+    DIFFERENT_QUERY, Flooder, KINDS, Kind, NAMED_PARSE, PARSE, PATTERNS, STATES, SYNC, State,
+};
 
 /// The maximum wait of the other client during the flood of a sample, even if other tests run.
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -54,7 +56,10 @@ fn is_full() -> bool {
 
 /// Returns a pooler with one worker, which both clients share.
 fn pooler(mode: &str) -> (Pooler, String) {
-    let (setup, database) = support::setup(mode);
+    pooler_of(support::setup(mode))
+}
+
+fn pooler_of((setup, database): (Setup, String)) -> (Pooler, String) {
     let narrow = kinds::narrow(&database);
     let setup = setup.workers(1).database(&narrow, &format!("dbname={database} pool_size=1"));
     let pooler = setup.start();
@@ -323,6 +328,25 @@ fn clients_that_do_not_read_cost_little_memory() {
             let count = if is_full() { 5 * count } else { count };
             unread(&pooler, &database, IDLE, &[kind], count);
         }
+    }
+}
+
+/// None of them is known, and each takes the place of another one in the table of fingerprints.
+#[test]
+fn texts_that_are_watched_and_all_different_delay_nobody() {
+    if !only_weir() {
+        return;
+    }
+    let count = if is_full() { 1_000_000 } else { DIFFERENT_QUERY.sample };
+    for mode in modes() {
+        let (setup, database) = support::setup(mode);
+        let setup = setup.set("fingerprints", 1).set("advise", 1);
+        let (pooler, database) = pooler_of((setup, database));
+        read(&pooler, &database, IDLE, &[DIFFERENT_QUERY], count);
+        let shown = pooler.admin("SHOW FINGERPRINTS").with("database", &database);
+        let other = shown.with("text", "select ?");
+        let asked: u64 = other.only("count").parse().expect("a number");
+        assert!(asked > 0 && shown.rows.len() <= 500, "{asked}, {} rows", shown.rows.len());
     }
 }
 

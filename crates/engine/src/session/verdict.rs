@@ -203,7 +203,8 @@ impl<X: Exchange> Engine<X> {
         if let Some(left) = &left {
             self.explain_changes(id, on, left, io);
         }
-        let unseen = self.take_events(id, on, left.is_some());
+        let is_known = left.is_some();
+        let unseen = self.take_events(id, on, is_known);
         let server = self.server_mut(on);
         let traces = server.session.traces;
         match left {
@@ -256,7 +257,12 @@ impl<X: Exchange> Engine<X> {
             return self.unlink(id, on, io);
         }
         self.pin(on, pins, traces.knows_text, io);
-        if self.prepare(id, on, io) == Readable::Now {
+        let readable = match is_known {
+            true => self.prepare(id, on, io),
+            // The client's last texts may have changed the values that Weir knows.
+            false => self.ready(id, on, io),
+        };
+        if readable == Readable::Now {
             self.tell_untold(id, io);
             if self.clients.contains(id.0 as usize) && !self.pass_channels(id, on, io) {
                 self.go_on(id, io);
@@ -324,12 +330,12 @@ impl<X: Exchange> Engine<X> {
                     client.vars.change(|vars| vars.set(slot, value));
                     backend::parameter_status(&mut out, names.name(slot).as_bytes(), value);
                 }
-            } else if is_given {
+            } else if is_given && client.vars.get(slot) == Some(value) {
                 let before = session.before.as_ref().and_then(|before| before.get(slot));
                 if let Some(own) = before.filter(|_| !is_reset(slot)) {
                     client.vars.change(|vars| vars.set(slot, own));
                 }
-            } else if let Some(session) = &mut client.session {
+            } else if let Some(session) = client.session.as_mut().filter(|_| !is_given) {
                 session.startup.change(|vars| vars.set(slot, value));
             }
         }

@@ -90,7 +90,7 @@ fn settings_and_request_are_sent_at_once() {
 /// RESET brings the default, which is no longer that of the login. PostgreSQL does not report a value
 /// that stays as it was.
 #[test]
-fn after_a_reset_the_server_has_the_default_of_its_configuration() {
+pub(crate) fn a_reset_brings_the_default_of_now() {
     let rig = auto(|_| {}).manual();
     let [first, second, third] = [&[][..], &[], &[("TimeZone", "UTC")]].map(|given| {
         let client = rig.connect();

@@ -282,7 +282,7 @@ fn a_server_that_reports_tells_a_changed_default_from_a_value_of_the_client() {
 
 /// The text of the statement is not known, so it may have set the parameter.
 #[test]
-fn a_default_that_changes_under_an_unknown_text_leaves_a_client_its_own_value() {
+pub(crate) fn a_new_default_is_not_the_clients_value() {
     let (_rig, client, server) = reporting(&[ZONE]);
     client.send([bind("missing"), execute(), sync()]);
     server.take();

@@ -8,11 +8,13 @@
 mod ahead;
 mod cancel;
 mod carried;
+mod defaults;
 mod judged;
 mod listen;
 mod messages;
 mod rig;
 mod signals;
+mod state_reports;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

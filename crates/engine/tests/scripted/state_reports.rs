@@ -444,7 +444,7 @@ fn a_tracked_parameter_that_no_text_was_seen_to_set_is_the_clients() {
 
 /// The error of the lent statement says nothing about the report.
 #[test]
-fn a_statement_that_cannot_be_lent_pins_no_client() {
+pub(crate) fn a_refused_loan_pins_nobody() {
     let (_rig, client, server) = reporting(|_| {});
     client.send([parse("a", "SELECT 1"), sync(), query("BEGIN"), query("SELECT 1/0")]);
     server.take();
@@ -550,7 +550,7 @@ fn connect_query_is_followed_by_no_question() {
 }
 
 #[test]
-fn a_function_of_pin_functions_pins_as_ever() {
+pub(crate) fn a_function_of_pin_functions_pins_until_discard_all() {
     let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
     let pinning = "[pgbouncer]\npin_functions = mine\n";
     let pinning = Config::parse_ini(pinning, "pins.ini", &no_file).expect("a sound text").global;
@@ -559,4 +559,9 @@ fn a_function_of_pin_functions_pins_as_ever() {
     runs(&client, &server, "SELECT mine()", None);
     assert_eq!(pins(&rig), Pins::FUNCTION);
     assert!(!server.is_parked());
+    // It might have left anything, and DISCARD ALL removes that.
+    client.send([query("DISCARD ALL")]);
+    server.expect([query("DISCARD ALL")]);
+    server.send([done("DISCARD ALL")]);
+    assert!(server.is_parked());
 }

@@ -162,3 +162,24 @@ fn a_cancel_request_that_ends_in_the_middle_of_a_message_starts_no_probe() {
     tells(&server, &[("work_mem", "5MB")]);
     assert!(server.is_parked());
 }
+
+/// The client's texts have changed the values that Weir knows. They are not applied again.
+#[test]
+fn after_a_failed_probe_the_client_keeps_what_its_last_text_did() {
+    let rig = auto(|_| {});
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([query("SET ROLE weak")]);
+    server.answers("SET ROLE weak");
+    client.expect([done("OK")]);
+    tells(&server, &[("role", "weak")]);
+    let failed = || [error("57014", "canceling statement due to statement timeout"), ready('I')];
+    client.send([query("RESET ROLE")]);
+    server.expect([query("RESET ROLE")]);
+    server.send([done("RESET")]);
+    client.expect([done("RESET")]);
+    asks(&server);
+    server.send(failed());
+    assert!(!server.is_parked());
+    client.send([query("SELECT 1")]);
+    server.expect([query("SELECT 1")]);
+}

@@ -161,6 +161,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "TakesBackClosed",
+        wrong: "A server that was closed after its client had left is taken back all the same",
+        seen_in: "",
+        noticed_by: "assertions",
+        changes: &[change(
+            "engine/work.rs",
+            "if «self.is_without_client(server, serial)» { self.take_back(server, left, io);",
+            "true",
+        )],
+    },
+    Mutant {
         name: "KeepsPlaceInQueue",
         wrong: "A client that has left keeps its place in the queue",
         seen_in: "",

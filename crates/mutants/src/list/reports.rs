@@ -66,6 +66,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "GuessesAfterReset",
+        wrong: "Auto mode: RESET goes back to the default at login",
+        seen_in: "Weir, in seed 26,305",
+        noticed_by: "ahead::a_reset_brings_the_default_of_now",
+        changes: &[change(
+            "session/ahead.rs",
+            "(0..names.len()).filter(|slot| «!reported.has(*slot)»)",
+            "reported.has(*slot) && false",
+        )],
+    },
+    Mutant {
+        name: "LosesOwnValueAtReload",
+        wrong: "Auto mode: a new default becomes the client's value",
+        seen_in: "Weir, in seed 26,975",
+        noticed_by: "defaults::a_new_default_is_not_the_clients_value",
+        changes: &[change(
+            "relay/replies/parameters.rs",
+            "if «is_auto && reports» { self.server.note_changed(slot);",
+            "is_auto && reports && !may_set",
+        )],
+    },
+    Mutant {
+        name: "MistakesErrorOfLent",
+        wrong: "Auto mode: the error of a lent statement spoils the report",
+        seen_in: "Weir, in seed 28,991",
+        noticed_by: "state_reports::a_refused_loan_pins_nobody",
+        changes: &[change(
+            "session/verdict.rs",
+            "«server.own_error = None;» server.enter(ServerPhase::Preparing(Preparation::Probe(None)));",
+            "",
+        )],
+    },
+    Mutant {
         name: "RestartLosesPending",
         wrong: "Auto mode: a restart loses settings that wait",
         seen_in: "Weir, until the simulator had it",

@@ -140,6 +140,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change("session/verdict.rs", "pins |= «pinned.pins.unseen()»;", "pinned.pins")],
     },
     Mutant {
+        name: "KeepsPinsAfterDiscard",
+        wrong: "Auto mode: DISCARD ALL ends no pin",
+        seen_in: "",
+        noticed_by: "state_reports::a_function_of_pin_functions_pins_until_discard_all",
+        changes: &[change(
+            "relay/replies/commands.rs",
+            "pinned.pins = «pinned.pins.lasting()»;",
+            "pinned.pins",
+        )],
+    },
+    Mutant {
         name: "CrossesWithoutSettings",
         wrong: "Auto mode: a server that goes to another worker counts as having no settings",
         seen_in: "",

@@ -25,6 +25,10 @@ pub(super) const SYNC: Kind = kind("Sync", 200_000, |_| sync());
 pub(super) const NAMED_PARSE: Kind =
     kind("Parse (named)", 5_000, |n| parse(&format!("s{n}"), "select 1"));
 
+/// Texts that differ in more than their literals.
+pub(super) const DIFFERENT_QUERY: Kind =
+    kind("Query (another text each)", 20_000, |n| query(&format!("select 1 as c{n}")));
+
 pub(super) const KINDS: [Kind; 23] = [
     kind("Query (empty)", 5_000, |_| query("")),
     kind("Query (fails)", 5_000, |_| query("x")),

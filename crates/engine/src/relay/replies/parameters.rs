@@ -48,7 +48,12 @@ impl Replies<'_> {
         if is_auto && reports {
             self.server.note_changed(slot);
         }
-        if is_auto && !may_set {
+        // The server has already left the client's value by itself. If the client sets the parameter
+        // now, the report says so.
+        let has_left = reports
+            && client.given.has(slot)
+            && client.vars.get(slot) != self.server.vars.get(slot);
+        if is_auto && (!may_set || has_left) {
             if client.given.has(slot) {
                 set(&mut self.server.vars);
                 self.server.has_changed_by_itself();

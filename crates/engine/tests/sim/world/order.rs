@@ -12,8 +12,8 @@ use super::World;
 #[derive(Default)]
 pub(super) struct Queues {
     waiting: BTreeMap<(PoolId, u64), (WorkerId, Waiter)>,
-    /// When each ticket was first seen. A client that gets its place back after losing a server has
-    /// its old ticket.
+    /// When each ticket was first seen, or when its client began to wait, if that was earlier: in the
+    /// process before. A client that gets its place back after losing a server has its old ticket.
     seen: BTreeMap<(PoolId, u64), Micros>,
 }
 
@@ -25,7 +25,7 @@ impl World {
         for pool in &self.shared.borrow().pools {
             for (worker, waiter) in pool.waiters() {
                 let key = (pool.id, waiter.ticket);
-                self.queues.seen.entry(key).or_insert(self.net.now);
+                self.queues.seen.entry(key).or_insert(self.net.now.min(waiter.since));
                 waiting.insert(key, (worker, waiter));
             }
         }
