@@ -8,7 +8,7 @@
  * The text begins with a mark: a comment with the first half of `weir.key`. Weir's clients do not
  * know the key.
  */
-#include "weir.h"
+#include "attend.h"
 #include "compat.h"
 
 #include "executor/executor.h"
@@ -63,6 +63,7 @@ apply_note_error(void)
 void
 apply_check(void)
 {
+    attend_note_work();
     if (likely(!refuses))
         return;
     if (is_marked(debug_query_string)) {

@@ -1,17 +1,30 @@
 /*
  * attach.c: the socket of a guest, which core uses in place of home's: what core waits with, the
- * address that it shows, and a look at the bytes that wait.
+ * address that it shows, and a look at the bytes that wait. Also the lobby's file, and the sleep
+ * until a guest sends something.
  */
 #include "attend.h"
 #include "compat.h"
 
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "peek.h"
 
 #include "libpq/libpq-be.h"
+#include "libpq/libpq.h"
+#include "libpq/pqsignal.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/pmsignal.h"
 #include "utils/backend_status.h"
+#include "utils/wait_event.h"
 
 #define PEEK_MAX 8192
 #define WAIT_SETS 64
@@ -101,4 +114,100 @@ attach_forgets_unnamed(const Peek *peek)
         return true;
     return peeked[0] == 'P' && peek->count > 0 && peek->found[0].verb == PEEK_PARSE &&
            peek->found[0].name == peeked + 5 && peek->found[0].len == 0;
+}
+
+/* A Terminate that core has read already, behind the last message. */
+bool
+attach_has_ended(void)
+{
+    bool ended;
+
+    pq_startmsgread();
+    ended = pq_peekbyte() == 'X';
+    pq_endmsgread();
+    return ended;
+}
+
+/* All that core has read: what stands behind a Terminate is nobody's request. */
+void
+attach_discard_input(void)
+{
+    pq_startmsgread();
+    while (compat_has_input())
+        (void) pq_getbyte();
+    pq_endmsgread();
+}
+
+/* Weir reads the same clock. */
+uint64
+attach_now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* Maps the file of a lobby. NULL, or why it cannot be used. */
+const char *
+attach_map(const Welcome *welcome, Lobby *lobby)
+{
+    struct stat facts;
+    void *memory;
+    uint32 *held;
+    const char *why;
+
+    if (fstat(welcome->memory, &facts) != 0 || facts.st_size < 8192)
+        return "the lobby's file cannot be used";
+    memory = mmap(NULL, facts.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, welcome->memory, 0);
+    if (memory == MAP_FAILED)
+        return "the lobby's file cannot be mapped";
+    held = calloc(LOBBY_PLACES_MAX, sizeof(uint32));
+    why = held == NULL ? "there is no memory"
+                       : lobby_open(lobby, memory, facts.st_size, welcome->set,
+                                    (int) welcome->base, held, LOBBY_PLACES_MAX);
+    if (why == NULL && lobby_backend(lobby, welcome->line) == NULL)
+        why = "the lobby has no line of that number";
+    if (why == NULL && (welcome->base < max_safe_fds || welcome->base > 1 << 30 ||
+                        welcome->base + lobby->places > sysconf(_SC_OPEN_MAX)))
+        why = "the process may have too few descriptors";
+    if (why != NULL) {
+        free(held);
+        munmap(memory, facts.st_size);
+    }
+    return why;
+}
+
+/*
+ * Waits for an event of the set, or with `event` NULL for bytes of the guest; for a message of
+ * Weir's (SIGURG); for the latch. The latch's own way to wait would need a set that contains the
+ * lobby's, and all sleepers would wake for each event.
+ */
+int
+attach_sleep(const Lobby *lobby, uint32 place, struct epoll_event *event)
+{
+    struct pollfd guest = {.fd = lobby->base + (int) place, .events = POLLIN | POLLRDHUP};
+    sigset_t before;
+    sigset_t open = UnBlockSig;
+    int got = 0;
+    int error = 0;
+
+    sigdelset(&open, SIGURG);
+    pgstat_report_wait_start(PG_WAIT_EXTENSION);
+    sigprocmask(SIG_SETMASK, &BlockSig, &before);
+    MyLatch->maybe_sleeping = true;
+    pg_memory_barrier();
+    if (!MyLatch->is_set && PostmasterIsAlive()) {
+        got = event != NULL ? epoll_pwait(lobby->set, event, 1, -1, &open)
+                            : ppoll(&guest, 1, NULL, &open);
+        error = errno;
+    }
+    MyLatch->maybe_sleeping = false;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    pgstat_report_wait_end();
+    ResetLatch(MyLatch);
+    if (!PostmasterIsAlive())
+        proc_exit(1);
+    errno = error;
+    return got;
 }

@@ -18,12 +18,9 @@
 #include "attend.h"
 #include "compat.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "peek.h"
@@ -70,6 +67,9 @@ static bool at_rest = false;
 /* An unnamed statement may be left, and the next guest must not meet it. */
 static bool has_unnamed = false;
 
+/* The line says that the pinned guest runs nothing. */
+static bool idles = false;
+
 /* The pair of sockets through which core gets the empty query. */
 static int clearing[2] = {-1, -1};
 
@@ -80,50 +80,46 @@ nothing(SIGNAL_ARGS)
 {
 }
 
-/* A transaction's number is told with the order to cancel it: a late order cancels nothing. */
+/*
+ * Weir tells a transaction's number with the order to cancel it: a late order cancels nothing. Of
+ * two orders, the first signal may take the number of both. Any other sender, such as
+ * pg_cancel_backend or a timeout of this process, means whatever runs.
+ */
 static void
-cancel(SIGNAL_ARGS)
+cancel(int signal, siginfo_t *about, void *context)
 {
-    uint64 wanted = line != NULL ? __atomic_exchange_n(&line->cancel, 0, __ATOMIC_SEQ_CST) : 0;
+    int error = errno;
 
-    if (wanted == 0 || (phase == PHASE_SERVING && wanted == line->transaction))
-        StatementCancelHandler(postgres_signal_arg);
+    if (control_is_pooler(about->si_pid)) {
+        uint64 wanted = __atomic_exchange_n(&line->cancel, 0, __ATOMIC_SEQ_CST);
+
+        if (phase == PHASE_SERVING && wanted != 0 && wanted == line->transaction)
+            StatementCancelHandler(signal);
+    } else {
+        StatementCancelHandler(signal);
+    }
+    errno = error;
 }
 
+static bool
+handle_cancel(void)
+{
+    struct sigaction action = {.sa_sigaction = cancel, .sa_flags = SA_SIGINFO | SA_RESTART};
+
+    sigemptyset(&action.sa_mask);
+    return sigaction(SIGINT, &action, NULL) == 0;
+}
+
+/* A guest that runs nothing, such as one that this backend lingers with, outlives it. */
 static void
 leave_at_exit(int code, Datum unused)
 {
-    if (phase != PHASE_OFF)
-        lobby_leave(&lobby, me);
-}
-
-static const char *
-map(const Welcome *welcome)
-{
-    struct stat facts;
-    void *memory;
-    uint32 *held;
-    const char *why;
-
-    if (fstat(welcome->memory, &facts) != 0 || facts.st_size < 8192)
-        return "the lobby's file cannot be used";
-    memory = mmap(NULL, facts.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, welcome->memory, 0);
-    if (memory == MAP_FAILED)
-        return "the lobby's file cannot be mapped";
-    held = calloc(LOBBY_PLACES_MAX, sizeof(uint32));
-    why = held == NULL ? "there is no memory"
-                       : lobby_open(&lobby, memory, facts.st_size, welcome->set,
-                                    (int) welcome->base, held, LOBBY_PLACES_MAX);
-    if (why == NULL && lobby_backend(&lobby, welcome->line) == NULL)
-        why = "the lobby has no line of that number";
-    if (why == NULL && (welcome->base < max_safe_fds || welcome->base > 1 << 30 ||
-                        welcome->base + lobby.places > sysconf(_SC_OPEN_MAX)))
-        why = "the process may have too few descriptors";
-    if (why != NULL) {
-        free(held);
-        munmap(memory, facts.st_size);
-    }
-    return why;
+    if (phase == PHASE_OFF)
+        return;
+    if (phase == PHASE_WAITING && owned &&
+        lobby_release(&lobby, me, place, generation) == RELEASE_RETURNED)
+        control_returned(place, generation, REASON_RECALLED);
+    lobby_leave(&lobby, me);
 }
 
 static void
@@ -146,7 +142,7 @@ begin(void *unused)
         close_clearing();
         return false;
     }
-    why = map(&welcome);
+    why = attach_map(&welcome, &lobby);
     close(welcome.memory);
     if (why != NULL) {
         close_clearing();
@@ -160,9 +156,13 @@ begin(void *unused)
     home_socket = MyProcPort->sock;
     home_set = FeBeWaitSet;
     home_address = MyProcPort->raddr;
+    if (!handle_cancel()) {
+        close_clearing();
+        control_close();
+        return false;
+    }
     on_proc_exit(leave_at_exit, 0);
     pqsignal(SIGURG, nothing);
-    pqsignal(SIGINT, cancel);
     phase = PHASE_HOME;
     return true;
 }
@@ -200,12 +200,32 @@ next_transaction(void)
     __atomic_store_n(&line->transaction, line->transaction + 1, __ATOMIC_SEQ_CST);
 }
 
+/* Core runs something, or replies. Called often. */
+void
+attend_note_work(void)
+{
+    if (likely(!idles))
+        return;
+    idles = false;
+    lobby_place(&lobby, place)->request_us = attach_now_us();
+    lobby_work_pinned(&lobby, me);
+}
+
 static bool
 capture(void *unused)
 {
     LobbyPlace *at = lobby_place(&lobby, place);
+    Numbers numbers;
 
-    pinned = !guest_capture();
+    pinned = !guest_capture(&numbers);
+    if (numbers == NUMBERS_ASKED)
+        lobby_note_asks(&lobby);
+    if (numbers == NUMBERS_DRAWN && lobby_asks(&lobby)) {
+        guest_keep();
+        pinned = true;
+    }
+    if (names_await_bind())
+        pinned = true;
     if (!guest_save(lobby_window(&lobby, place), &at->window_len))
         pinned = true;
     guest_tell(&at->told);
@@ -220,6 +240,7 @@ attend_put(char type, bool ends_transaction)
         at_rest = ends_transaction;
         return PUT_PASS;
     }
+    attend_note_work();
     names_note_reply(type);
     if (phase == PHASE_CLEARING) {
         at_rest = at_rest || ends_transaction;
@@ -282,27 +303,6 @@ put_at_rest(void)
     }
 }
 
-/* A Terminate that core has read already, behind the last message. */
-static bool
-has_ended(void)
-{
-    bool ended;
-
-    pq_startmsgread();
-    ended = pq_peekbyte() == 'X';
-    pq_endmsgread();
-    return ended;
-}
-
-static void
-discard_terminate(void)
-{
-    pq_startmsgread();
-    for (int i = 0; i < 5 && compat_has_input(); i++)
-        (void) pq_getbyte();
-    pq_endmsgread();
-}
-
 /* Makes core run an empty query, whose answer nobody gets. */
 static bool
 clear_unnamed(void)
@@ -350,8 +350,12 @@ serve(bool is_new)
 {
     int guest = lobby.base + (int) place;
     Peek peek;
-    Reason reason = attach_look(guest, &peek);
+    Reason reason;
 
+    /* Core would take them for the guest's. The guest stays in the lobby. */
+    if (compat_has_input())
+        fail("bytes of another client are left");
+    reason = attach_look(guest, &peek);
     if (reason == REASON_NONE && peek.first == PEEK_NOTHING) {
         put_at_rest();
         return false;
@@ -361,9 +365,12 @@ serve(bool is_new)
         reason = REASON_STATE;
     if (reason != REASON_NONE) {
         give_back(reason);
+        if (guest_is_mixed())
+            fail("the settings of a guest are restored in part");
         return false;
     }
     wake(lobby_serve(&lobby, me));
+    lobby_place(&lobby, place)->request_us = attach_now_us();
     QueryCancelPending = false;
     next_transaction();
     phase = PHASE_SERVING;
@@ -387,8 +394,11 @@ attach(uint64 event)
         return false;
     owned = true;
     line->place = place + 1;
-    if (!guarded(fetch, NULL, "a guest's socket cannot be fetched"))
+    if (!guarded(fetch, NULL, "a guest's socket cannot be fetched")) {
+        /* Weir closes the guest: another backend could not fetch it either. */
+        owned = false;
         fail("a guest's socket cannot be fetched");
+    }
     return serve(true);
 }
 
@@ -407,40 +417,6 @@ serve_interrupts(void)
     if (notifyInterruptPending)
         ProcessNotifyInterrupt(false);
     CHECK_FOR_INTERRUPTS();
-}
-
-/*
- * Waits for an event of the set, or with `event` NULL for bytes of the guest; for a message of
- * Weir's (SIGURG); for the latch. The latch's own way to wait would need a set that contains the
- * lobby's, and all sleepers would wake for each event.
- */
-static int
-sleep_for(struct epoll_event *event)
-{
-    struct pollfd guest = {.fd = lobby.base + (int) place, .events = POLLIN | POLLRDHUP};
-    sigset_t before;
-    sigset_t open = UnBlockSig;
-    int got = 0;
-    int error = 0;
-
-    sigdelset(&open, SIGURG);
-    pgstat_report_wait_start(PG_WAIT_EXTENSION);
-    sigprocmask(SIG_SETMASK, &BlockSig, &before);
-    MyLatch->maybe_sleeping = true;
-    pg_memory_barrier();
-    if (!MyLatch->is_set && PostmasterIsAlive()) {
-        got = event != NULL ? epoll_pwait(lobby.set, event, 1, -1, &open)
-                            : ppoll(&guest, 1, NULL, &open);
-        error = errno;
-    }
-    MyLatch->maybe_sleeping = false;
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    pgstat_report_wait_end();
-    ResetLatch(MyLatch);
-    if (!PostmasterIsAlive())
-        proc_exit(1);
-    errno = error;
-    return got;
 }
 
 static bool
@@ -496,7 +472,7 @@ attend(void)
         serve_interrupts();
         got = epoll_wait(lobby.set, &event, 1, 0);
         if (got == 0 && idle) {
-            got = sleep_for(&event);
+            got = attach_sleep(&lobby, place, &event);
         } else if (got == 0) {
             lobby_sleep(&lobby, me);
             idle = true;
@@ -528,7 +504,7 @@ linger(void)
     while (verdict == LINGER_STAY) {
         if (InterruptPending)
             serve_interrupts();
-        switch (sleep_for(NULL)) {
+        switch (attach_sleep(&lobby, place, NULL)) {
             case 1:
                 return true;
             default:
@@ -545,15 +521,24 @@ linger(void)
 static void
 transaction_over(void)
 {
+    LobbyPlace *at = lobby_place(&lobby, place);
+
     next_transaction();
+    at->transaction_us = attach_now_us();
+    at->transactions++;
     /* Nobody reads any more; the guest's end is found when it is looked at next. */
     ClientConnectionLost = 0;
-    if (compat_has_input() && !has_ended())
+    if (compat_has_input() && !attach_has_ended())
         return;
-    if (pinned)
+    if (pinned) {
+        if (!compat_has_input()) {
+            idles = true;
+            lobby_idle_pinned(&lobby, me);
+        }
         return;
+    }
     if (compat_has_input()) {
-        discard_terminate();
+        attach_discard_input();
         give_back(REASON_ENDED);
         attend();
         return;
@@ -574,13 +559,15 @@ attend_flushed(void)
 {
     switch (phase) {
         case PHASE_OFF:
+            if (compat_has_input())
+                break;
             if (guarded(begin, NULL, "this backend cannot serve Weir's clients"))
                 begin_to_attend();
             else
                 report_set_flush(report_flush);
             break;
         case PHASE_HOME:
-            if (control_read() == WISH_ENLIST)
+            if (!compat_has_input() && control_read() == WISH_ENLIST)
                 begin_to_attend();
             break;
         case PHASE_CLEARING:

@@ -41,14 +41,20 @@ extern void attend_begin(void);
 extern bool attend_has_guest(void);
 extern Put attend_put(char type, bool ends_transaction);
 extern void attend_flushed(void);
+extern void attend_note_work(void);
 
 /* attach.c: the socket of a guest, which core uses in place of home's. */
 struct Peek;
+struct epoll_event;
 extern void attach_wait_set(int socket, uint32 place, uint32 generation);
 extern void attach_show(const SockAddr *address);
 extern void attach_show_peer(int socket);
 extern Reason attach_look(int socket, struct Peek *peek);
 extern bool attach_forgets_unnamed(const struct Peek *peek);
+extern bool attach_has_ended(void);
+extern void attach_discard_input(void);
+extern uint64 attach_now_us(void);
+extern int attach_sleep(const Lobby *lobby, uint32 place, struct epoll_event *event);
 
 /* control.c: the socket to Weir. */
 typedef struct Welcome {
@@ -65,23 +71,28 @@ typedef enum Wish {
     WISH_GONE    /* Weir has closed the control socket */
 } Wish;
 
+extern const char *attach_map(const Welcome *welcome, Lobby *lobby); /* attach.c */
 extern bool control_connect(Welcome *welcome);
 extern Wish control_read(void);
 extern bool control_fetch(Lobby *lobby, uint32 place, uint32 generation);
 extern void control_returned(uint32 place, uint32 generation, Reason reason);
 extern void control_left(void);
+extern bool control_is_pooler(pid_t process);
 extern void control_close(void);
 
 /* guest.c: settings, and what a guest was told. */
 extern bool guest_restore(const unsigned char *window, uint32 len);
-extern bool guest_capture(void); /* false: the guest is pinned */
+extern bool guest_capture(Numbers *numbers); /* false: the guest is pinned */
+extern void guest_keep(void); /* pins it for good */
 extern bool guest_save(unsigned char *window, uint32 *len);
+extern bool guest_is_mixed(void);
 extern void guest_note_parameter(void);
 extern void guest_tell(uint64 *told);
 
 /* names.c: prepared statements. */
 extern void names_note_reply(char type);
 extern void names_note_change(void);
+extern bool names_await_bind(void); /* asked behind names_capture */
 extern bool names_capture(uint64 realm); /* true: they have changed */
 extern void names_restore(const char *text, uint32 len);
 extern const char *names_text(uint32 *len);

@@ -232,6 +232,13 @@ compat_latch_of(uint32 number)
     return number < ProcGlobal->allProcCount ? &GetPGProcByNumber(number)->procLatch : NULL;
 }
 
+/* Whether an INSERT, UPDATE or DELETE has RETURNING. */
+#if PG_VERSION_NUM >= 180000
+#define compat_has_returning(statement) ((statement)->returningClause != NULL)
+#else
+#define compat_has_returning(statement) ((statement)->returningList != NIL)
+#endif
+
 /* A function that SQL can call: the Makefile hides everything else. */
 #define PG_FUNCTION_INFO_V1_VISIBLE(name)                 \
     extern WEIR_EXPORT Datum name(PG_FUNCTION_ARGS);      \

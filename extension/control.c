@@ -49,6 +49,9 @@ typedef struct Hello {
 } Hello;
 
 static int control = -1;
+
+/* Weir's process; 0: it is in another namespace, and a signal's sender is 0 then, too. */
+static pid_t pooler = -1;
 static Wish wish = WISH_NONE;
 
 static void
@@ -80,7 +83,8 @@ receive(Message *message, int *descriptors, int *count, int flags)
         *count = (one->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         memcpy(descriptors, CMSG_DATA(one), *count * sizeof(int));
     }
-    if (got != sizeof(*message)) {
+    /* MSG_CTRUNC: there was no room for a descriptor, as a rule because of the limit. */
+    if (got != sizeof(*message) || (head.msg_flags & MSG_CTRUNC) != 0) {
         close_all(descriptors, *count);
         *count = 0;
         errno = EPROTO;
@@ -112,8 +116,17 @@ is_our_user(void)
     struct ucred peer;
     socklen_t len = sizeof(peer);
 
-    return getsockopt(control, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
-           peer.uid == geteuid();
+    if (getsockopt(control, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0 || peer.uid != geteuid())
+        return false;
+    pooler = peer.pid;
+    return true;
+}
+
+/* Called in a signal handler. */
+bool
+control_is_pooler(pid_t process)
+{
+    return process == pooler;
 }
 
 static bool

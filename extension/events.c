@@ -38,6 +38,9 @@ static const char *const words[EVENTS] = {
 static uint32 pending = 0;
 static uint64 number = 0;
 
+/* A number was drawn. It is in no report. */
+static bool drawn = false;
+
 static object_access_hook_type next_object_access = NULL;
 static ProcessUtility_hook_type next_utility = NULL;
 static GucRealCheckHook next_check_seed = NULL;
@@ -72,10 +75,15 @@ events_pending(void)
 
 /* Forgets the events. True: one of them leaves what only this session has. */
 bool
-events_take(void)
+events_take(Numbers *numbers)
 {
     bool binds = (pending & ~(1 << EVENT_DISCARD)) != 0;
 
+    if ((pending & (1 << EVENT_CURRVAL | 1 << EVENT_LASTVAL)) != 0)
+        *numbers = NUMBERS_ASKED;
+    else
+        *numbers = drawn ? NUMBERS_DRAWN : NUMBERS_NONE;
+    drawn = false;
     pending = 0;
     return binds;
 }
@@ -86,6 +94,7 @@ events_write(Text *out)
     char digits[32];
     const char *separator = ":";
 
+    drawn = false;
     if (pending == 0)
         return;
     number++;
@@ -147,6 +156,11 @@ function_called(Oid function)
             break;
         case F_LASTVAL:
             note(EVENT_LASTVAL);
+            break;
+        case F_NEXTVAL:
+        case F_SETVAL_REGCLASS_INT8:
+        case F_SETVAL_REGCLASS_INT8_BOOL:
+            drawn = true;
             break;
         case F_SETSEED:
             note(EVENT_SETSEED);
@@ -228,6 +242,7 @@ utility(PlannedStmt *planned, const char *query, bool readOnlyTree, ProcessUtili
     if (forgets_statements)
         statements_forget_all();
     if (forgets_numbers) {
+        drawn = false;
         pending &= ~((1 << EVENT_CURRVAL) | (1 << EVENT_LASTVAL));
         pending |= 1 << EVENT_DISCARD;
     }

@@ -8,6 +8,7 @@
 #include "attend.h"
 #include "compat.h"
 
+#include "commands/sequence.h"
 #include "libpq/libpq.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
@@ -40,6 +41,9 @@ static Settings other;
 
 /* The guest's copy of its window, so that nobody changes it meanwhile. */
 static char *copy = NULL;
+
+/* Settings are being set. */
+static bool mixed = false;
 
 /* Set by something that this session cannot lose: until the backend ends. */
 static bool stuck = false;
@@ -79,21 +83,28 @@ is_same(const char *a, const char *a_end, const char *b, const char *b_end)
     return a_end - a == b_end - b && memcmp(a, b, a_end - a) == 0;
 }
 
-/* The item of that letter and name; false: there is none. */
+/* The last item of that letter and name: a startup packet may name one twice. False: none. */
 static bool
 find_item(const Settings *in, const Setting *wanted, Setting *found)
 {
     const char *at = in->text;
+    Setting item;
+    bool any = false;
 
-    while (next_item(&at, in->text + in->len, found))
-        if (found->letter == wanted->letter &&
-            is_same(found->name, found->name_end, wanted->name, wanted->name_end))
+    while (next_item(&at, in->text + in->len, &item)) {
+        if (item.letter != wanted->letter ||
+            !is_same(item.name, item.name_end, wanted->name, wanted->name_end))
+            continue;
+        *found = item;
+        any = true;
+        if (item.letter == 's')
             return true;
-    return false;
+    }
+    return any;
 }
 
-/* The values of home's startup packet, which a guest's packet has replaced. */
-#define REPLACED_MAX 64
+/* The values of home's startup packet, which the packet of the guest in force has replaced. */
+#define REPLACED_MAX 256
 
 typedef struct Replaced {
     char *name;
@@ -103,56 +114,127 @@ typedef struct Replaced {
 static Replaced replaced[REPLACED_MAX];
 static int replaced_count = 0;
 
-static const char *
-replaced_value(const char *name)
+/* NULL: the guest's packet has not replaced it. */
+static Replaced *
+find_replaced(const char *name)
 {
     for (int i = 0; i < replaced_count; i++)
         if (strcmp(replaced[i].name, name) == 0)
-            return replaced[i].value;
+            return &replaced[i];
     return NULL;
 }
 
+/* An application's own parameter, which nobody has set in this backend before, was empty. */
 static void
 keep_replaced(const char *name)
 {
-    const char *value;
+    const char *value = NULL;
 
-    if (replaced_value(name) != NULL)
+    if (find_replaced(name) != NULL)
         return;
-    value = GetConfigOptionResetString(name);
     if (replaced_count == REPLACED_MAX)
         elog(ERROR, "too many startup parameters");
+    if (GetConfigOption(name, true, false) != NULL)
+        value = GetConfigOptionResetString(name);
     replaced[replaced_count].name = MemoryContextStrdup(TopMemoryContext, name);
     replaced[replaced_count].value = MemoryContextStrdup(TopMemoryContext, value ? value : "");
     replaced_count++;
 }
 
-/* NULL sets it back to what it was at the session's begin. */
 static void
-set_one(const Setting *item, const char *value)
+forget_replaced(Replaced *one)
 {
-    char name[VALUE_MAX];
-    GucSource source = item->letter == 'd' ? PGC_S_CLIENT : PGC_S_SESSION;
+    pfree(one->name);
+    pfree(one->value);
+    *one = replaced[--replaced_count];
+}
 
-    if (!text_unescape(item->name, item->name_end, name, sizeof(name)))
-        elog(ERROR, "the name of a setting cannot be read");
-    if (item->letter == 'd' && value != NULL)
-        keep_replaced(name);
-    else if (item->letter == 'd')
-        value = replaced_value(name);
-    (void) set_config_option(name, value, superuser() ? PGC_SUSET : PGC_USERSET, source,
-                             GUC_ACTION_SET, true, ERROR, false);
+/* Whether a value is set, or only looked at. */
+typedef enum Deed {
+    DEED_CHECK,
+    DEED_SET
+} Deed;
+
+static void
+deal_with(const char *name, const char *value, char letter, Deed deed)
+{
+    (void) set_config_option(name, value, superuser() ? PGC_SUSET : PGC_USERSET,
+                             letter == 'd' ? PGC_S_CLIENT : PGC_S_SESSION, GUC_ACTION_SET,
+                             deed == DEED_SET, ERROR, false);
 }
 
 static void
-set_to(const Setting *item)
+read_name(const Setting *item, char *name)
+{
+    if (!text_unescape(item->name, item->name_end, name, VALUE_MAX))
+        elog(ERROR, "the name of a setting cannot be read");
+}
+
+/* Sets it back to what it was at the session's begin. */
+static void
+unset(const Setting *item)
+{
+    char name[VALUE_MAX];
+    Replaced *before;
+
+    read_name(item, name);
+    if (item->letter != 'd') {
+        deal_with(name, NULL, item->letter, DEED_SET);
+        return;
+    }
+    before = find_replaced(name);
+    if (before == NULL)
+        return; /* named twice */
+    deal_with(name, before->value, item->letter, DEED_SET);
+    forget_replaced(before);
+}
+
+static void
+set_to(const Setting *item, Deed deed)
 {
     size_t size = item->value_end - item->value + 1;
     char *value = palloc(size);
+    char name[VALUE_MAX];
 
+    read_name(item, name);
     if (!text_unescape(item->value, item->value_end, value, size))
         elog(ERROR, "the value of a setting cannot be read");
-    set_one(item, value);
+    if (deed == DEED_SET && item->letter == 'd')
+        keep_replaced(name);
+    deal_with(name, value, item->letter, deed);
+}
+
+/* Whether `to` has another value than what is in force by `from`. */
+static bool
+differs(const Setting *item, const Settings *from, const Settings *to)
+{
+    Setting found;
+
+    if (item->letter == 'd' && find_item(to, item, &found) && found.value != item->value)
+        return false; /* a later one of the same name counts */
+    return !find_item(from, item, &found) ||
+           !is_same(item->value, item->value_end, found.value, found.value_end);
+}
+
+/*
+ * Raises an ERROR if one of the values cannot be set. Startup values that were set would stay if
+ * the transaction failed, for all guests that come later.
+ */
+static void
+check(const Settings *from, const Settings *to)
+{
+    const char *at = to->text;
+    Setting item;
+    int startup = 0;
+
+    while (next_item(&at, to->text + to->len, &item)) {
+        if (item.letter == 'd' && ++startup > REPLACED_MAX)
+            elog(ERROR, "too many startup parameters");
+        if (differs(&item, from, to))
+            set_to(&item, DEED_CHECK);
+    }
+    if (at != to->text + to->len)
+        elog(ERROR, "the settings of a guest cannot be read");
 }
 
 /*
@@ -168,17 +250,11 @@ change(char letter, const Settings *from, const Settings *to)
 
     while (next_item(&at, from->text + from->len, &item))
         if (item.letter == letter && !find_item(to, &item, &found))
-            set_one(&item, NULL);
+            unset(&item);
     at = to->text;
-    while (next_item(&at, to->text + to->len, &item)) {
-        if (item.letter != letter)
-            continue;
-        if (!find_item(from, &item, &found) ||
-            !is_same(item.value, item.value_end, found.value, found.value_end))
-            set_to(&item);
-    }
-    if (at != to->text + to->len)
-        elog(ERROR, "the settings of a guest cannot be read");
+    while (next_item(&at, to->text + to->len, &item))
+        if (item.letter == letter && differs(&item, from, to))
+            set_to(&item, DEED_SET);
 }
 
 static void
@@ -191,12 +267,22 @@ restore_settings(const char *text, uint32 len)
     memcpy(other.text, text, len);
     other.len = len;
     own_transaction_begin();
+    check(&current, &other);
+    mixed = true;
     change('d', &current, &other);
     change('s', &current, &other);
     own_transaction_end();
+    mixed = false;
     memcpy(current.text, text, len);
     current.len = len;
     stale = true;
+}
+
+/* Has a restore failed behind its check? Nobody knows what this session holds then. */
+bool
+guest_is_mixed(void)
+{
+    return mixed;
 }
 
 /* Makes the session that of the guest with this window. Raises an ERROR if that is not possible. */
@@ -216,6 +302,8 @@ guest_restore(const unsigned char *window, uint32 len)
             return false;
         memcpy(copy, window + sizeof(header), len - sizeof(header));
     }
+    /* currval and lastval fail then, and do not tell the number of another guest. */
+    ResetSequenceCaches();
     restore_settings(copy, header.settings_len);
     names_restore(copy + header.settings_len, header.names_len);
     unsaved = false;
@@ -294,13 +382,13 @@ holds_more(void)
 
 /* Called when a transaction is over. False: the guest has to keep this backend. */
 bool
-guest_capture(void)
+guest_capture(Numbers *numbers)
 {
     Text out = {.start = other.text, .end = other.text, .limit = other.text + SETTINGS_MAX};
     bool pinned;
 
     out.end += copy_startup(&other);
-    if (events_take())
+    if (events_take(numbers))
         stuck = true;
     pinned = !settings_write(&out) || holds_more();
     if (out.full)
@@ -316,6 +404,13 @@ guest_capture(void)
     if (names_capture(realm()))
         unsaved = true;
     return !pinned && !stuck;
+}
+
+/* The guest needs what only this session has. */
+void
+guest_keep(void)
+{
+    stuck = true;
 }
 
 /* Writes into the window what has changed; false: it does not fit, so the guest is pinned. */

@@ -183,6 +183,18 @@ lobby_gate(const Lobby *lobby)
     return gate == LOBBY_OPEN ? LOBBY_OPEN : LOBBY_SHUT;
 }
 
+void
+lobby_note_asks(Lobby *lobby)
+{
+    store32(&((LobbyHeader *) lobby->memory)->asks, 1);
+}
+
+bool
+lobby_asks(const Lobby *lobby)
+{
+    return load32(&((const LobbyHeader *) lobby->memory)->asks) != 0;
+}
+
 uint64_t
 lobby_word(const Lobby *lobby, uint32_t place)
 {
@@ -325,6 +337,18 @@ void
 lobby_sleep(Lobby *lobby, uint32_t me)
 {
     set_activity(lobby, me, LOBBY_SLEEPING);
+}
+
+void
+lobby_idle_pinned(Lobby *lobby, uint32_t me)
+{
+    set_activity(lobby, me, LOBBY_PINNED_IDLE);
+}
+
+void
+lobby_work_pinned(Lobby *lobby, uint32_t me)
+{
+    set_activity(lobby, me, LOBBY_SERVING);
 }
 
 /*

@@ -43,6 +43,7 @@ typedef struct LobbyHeader {
     uint32_t places;
     uint32_t window;
     uint32_t gate;
+    uint32_t asks; /* clients of this lobby ask which numbers they have drawn */
 } LobbyHeader;
 
 /* What a backend does. Only that backend writes it, and Weir when the backend is dead. */
@@ -50,7 +51,8 @@ typedef enum LobbyActivity {
     LOBBY_ABSENT,
     LOBBY_SERVING,
     LOBBY_SLEEPING, /* waits for any guest */
-    LOBBY_LINGERING /* waits for the guest that it has, since another backend sleeps */
+    LOBBY_LINGERING, /* waits for the guest that it has, since another backend sleeps */
+    LOBBY_PINNED_IDLE /* no transaction is open, but the guest needs this backend */
 } LobbyActivity;
 
 typedef struct LobbyBackend {
@@ -112,6 +114,10 @@ extern unsigned char *lobby_window(const Lobby *lobby, uint32_t place);
 
 extern LobbyGate lobby_gate(const Lobby *lobby);
 
+/* A client has asked for a number that it drew from a sequence: has one of this lobby ever? */
+extern void lobby_note_asks(Lobby *lobby);
+extern bool lobby_asks(const Lobby *lobby);
+
 /* Of a state word. */
 extern LobbyState lobby_state_of(uint64_t word);
 extern uint32_t lobby_generation_of(uint64_t word);
@@ -144,6 +150,13 @@ extern void lobby_enter(Lobby *lobby, uint32_t me, uint32_t process, uint32_t la
 extern void lobby_leave(Lobby *lobby, uint32_t me);
 
 extern void lobby_sleep(Lobby *lobby, uint32_t me);
+
+/*
+ * The guest is pinned, and core waits for its next message. Weir may end the guest's connection
+ * then, and the backend ends with it. The line tells of a request when core begins to run it.
+ */
+extern void lobby_idle_pinned(Lobby *lobby, uint32_t me);
+extern void lobby_work_pinned(Lobby *lobby, uint32_t me);
 
 /*
  * Begins to serve a guest, which it has claimed or for which it has lingered. Returns the backend

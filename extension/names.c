@@ -8,14 +8,21 @@
  *
  * When a transaction may have changed the table, its names are read with the function behind
  * pg_prepared_statements. What the messages said does not matter.
+ *
+ * A statement that cannot be prepared now is postponed: the server analyzes it when the guest uses
+ * it, and then the guest gets the error.
  */
 #include "attend.h"
 #include "compat.h"
 
+#include "access/xact.h"
 #include "commands/prepare.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "funcapi.h"
+#include "miscadmin.h"
+#include "parser/analyze.h"
+#include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
@@ -24,16 +31,22 @@
 #include "utils/memutils.h"
 #include "utils/plancache.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 #define PARKED_MAX 512
 #define NAMES_MAX 4096
 #define TEXT_MAX (LOBBY_WINDOW - 1024)
 
+/* The wait for a lock on a table, and the waits of a guest's other statements after such a wait. */
+#define PATIENCE_MS 50
+#define SHORT_PATIENCE_MS 1
+
 typedef struct Named {
     char name[NAMEDATALEN];
     CachedPlanSource *source;
     uint64 realm; /* of the settings under which it was prepared */
+    bool is_postponed;
 } Named;
 
 typedef struct Parked {
@@ -57,12 +70,55 @@ static bool kept_fits = true;
 
 static bool changed = false;
 
+/*
+ * The unnamed statement. Many drivers prepare it, wait for its description, and run it with their
+ * next message. Until then the guest needs this backend.
+ */
+static uint32 parsed = 0; /* statements, since the names were read */
+static uint32 added = 0;  /* names, when they were read */
+static bool is_bound = true; /* something was bound behind the last Parse */
+static bool awaits_bind = false;
+static TimestampTz known_at = 0; /* names that were prepared later are new */
+
 /* A reply goes out. */
 void
 names_note_reply(char type)
 {
-    if (type == '1' || type == '3')
-        changed = true;
+    switch (type) {
+        case '1':
+            changed = true;
+            parsed++;
+            is_bound = false;
+            break;
+        case '3':
+            changed = true;
+            break;
+        case '2':
+            is_bound = true;
+            break;
+        case 'C':
+        case 'I':
+            /* Behind no Bind, it is the end of a simple query, which drops the statement. */
+            is_bound = true;
+            break;
+        default:
+            break;
+    }
+}
+
+/* Must the guest's next message come to this backend, for its unnamed statement? */
+bool
+names_await_bind(void)
+{
+    if (parsed > 0)
+        known_at = GetCurrentTimestamp();
+    if (parsed > added)
+        awaits_bind = true;
+    if (is_bound)
+        awaits_bind = false;
+    parsed = 0;
+    added = 0;
+    return awaits_bind;
 }
 
 /* DEALLOCATE, DISCARD or PREPARE has run. */
@@ -145,7 +201,10 @@ park_all(void)
         if (entry == NULL || entry->plansource != last->source)
             continue;
         take_out(entry, last->name);
-        park(last->source, last->realm);
+        if (last->is_postponed)
+            DropCachedPlan(last->source);
+        else
+            park(last->source, last->realm);
     }
 }
 
@@ -202,6 +261,105 @@ make(const Wanted *wanted)
     return source;
 }
 
+/* Also of a set operation, whose leftmost part may have an INTO. */
+static bool
+is_select(const Node *statement)
+{
+    const SelectStmt *select = (const SelectStmt *) statement;
+
+    if (!IsA(statement, SelectStmt))
+        return false;
+    while (select->op != SETOP_NONE)
+        select = select->larg;
+    return select->intoClause == NULL;
+}
+
+static bool
+returns_nothing(const Node *statement)
+{
+    switch (nodeTag(statement)) {
+        case T_InsertStmt:
+            return !compat_has_returning((const InsertStmt *) statement);
+        case T_UpdateStmt:
+            return !compat_has_returning((const UpdateStmt *) statement);
+        case T_DeleteStmt:
+            return !compat_has_returning((const DeleteStmt *) statement);
+        default:
+            return false;
+    }
+}
+
+/*
+ * A statement without its analysis. The server believes that a change of a table has made it
+ * invalid, so it analyzes it before use. Columns have to be there for Describe to do so, too. They
+ * may become others only for a SELECT, which always has columns: for the rest, the server raises an
+ * error instead.
+ */
+static CachedPlanSource *
+postpone(const Wanted *wanted)
+{
+    List *trees = pg_parse_query(wanted->query);
+    RawStmt *tree = list_length(trees) == 1 ? linitial_node(RawStmt, trees) : NULL;
+    CachedPlanSource *source;
+    MemoryContext before;
+
+    /* The server never analyzes these again. */
+    if (tree == NULL || !analyze_requires_snapshot(tree))
+        elog(ERROR, "a statement of a guest cannot be prepared");
+    source = CreateCachedPlan(tree, wanted->query, CreateCommandTag(tree->stmt));
+    CompleteCachedPlan(source, NIL, NULL, wanted->types, wanted->types_count, NULL, NULL,
+                       CURSOR_OPT_PARALLEL_OK, !is_select(tree->stmt));
+    before = MemoryContextSwitchTo(source->context);
+    if (!returns_nothing(tree->stmt))
+        source->resultDesc = CreateTemplateTupleDesc(0);
+    MemoryContextSwitchTo(before);
+    source->is_valid = false;
+    SaveCachedPlan(source);
+    return source;
+}
+
+/*
+ * NULL: it cannot be prepared now. The wait for a lock is short, since other guests could be served
+ * meanwhile, and it can be interrupted: no guest is attached.
+ */
+static CachedPlanSource *
+try_to_make(const Wanted *wanted, int *patience_ms)
+{
+    MemoryContext before = CurrentMemoryContext;
+    ResourceOwner owner = CurrentResourceOwner;
+    uint32 holdoff = InterruptHoldoffCount;
+    int lock_timeout = LockTimeout;
+    CachedPlanSource *volatile source = NULL;
+
+    BeginInternalSubTransaction(NULL);
+    MemoryContextSwitchTo(before);
+    PG_TRY();
+    {
+        LockTimeout = *patience_ms;
+        RESUME_INTERRUPTS();
+        source = make(wanted);
+        HOLD_INTERRUPTS();
+        LockTimeout = lock_timeout;
+        ReleaseCurrentSubTransaction();
+    }
+    PG_CATCH();
+    {
+        /* ERROR has let interrupts in. */
+        InterruptHoldoffCount = holdoff;
+        LockTimeout = lock_timeout;
+        if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)
+            *patience_ms = SHORT_PATIENCE_MS;
+        source = NULL;
+        MemoryContextSwitchTo(before);
+        FlushErrorState();
+        RollbackAndReleaseCurrentSubTransaction();
+    }
+    PG_END_TRY();
+    MemoryContextSwitchTo(before);
+    CurrentResourceOwner = owner;
+    return source;
+}
+
 static uint64
 read_number(const char **at, const char *end, char stop)
 {
@@ -251,6 +409,7 @@ names_restore(const char *wanted_text, uint32 len)
 {
     const char *at = wanted_text;
     const char *end = wanted_text + len;
+    int patience_ms = PATIENCE_MS;
 
     need_memory();
     if (len == kept_len && kept_fits && memcmp(wanted_text, kept, len) == 0)
@@ -272,7 +431,10 @@ names_restore(const char *wanted_text, uint32 len)
                 elog(ERROR, "a guest has too many statements");
             source = take_parked(&wanted);
             if (source == NULL)
-                source = make(&wanted);
+                source = try_to_make(&wanted, &patience_ms);
+            named[named_count].is_postponed = source == NULL;
+            if (source == NULL)
+                source = postpone(&wanted);
             put_in(wanted.name, source);
             strlcpy(named[named_count].name, wanted.name, NAMEDATALEN);
             named[named_count].source = source;
@@ -285,6 +447,7 @@ names_restore(const char *wanted_text, uint32 len)
     kept_len = len;
     kept_fits = true;
     changed = false;
+    known_at = GetCurrentTimestamp();
 }
 
 /* What pg_prepared_statements tells: the names, in a transaction of our own. */
@@ -319,13 +482,14 @@ list_names(char (*names)[NAMEDATALEN], int max)
     return count;
 }
 
-static uint64
-realm_of(CachedPlanSource *source, uint64 realm)
+/* NULL: it is a new one. */
+static const Named *
+find_named(const CachedPlanSource *source)
 {
     for (int i = 0; i < named_count; i++)
         if (named[i].source == source)
-            return named[i].realm;
-    return realm;
+            return &named[i];
+    return NULL;
 }
 
 static void
@@ -375,13 +539,18 @@ names_capture(uint64 realm)
     fresh = palloc(count * sizeof(Named) + 1);
     for (int i = 0; i < count; i++) {
         PreparedStatement *entry = FetchPreparedStatement(names[i], false);
+        const Named *before;
 
         /* Those of SQL's PREPARE pin the guest. */
         if (entry == NULL || entry->from_sql)
             continue;
+        if (entry->prepare_time > known_at)
+            added++;
         strlcpy(fresh[fresh_count].name, names[i], NAMEDATALEN);
         fresh[fresh_count].source = entry->plansource;
-        fresh[fresh_count].realm = realm_of(entry->plansource, realm);
+        before = find_named(entry->plansource);
+        fresh[fresh_count].realm = before != NULL ? before->realm : realm;
+        fresh[fresh_count].is_postponed = before != NULL && before->is_postponed;
         fresh_count++;
     }
     memcpy(named, fresh, fresh_count * sizeof(Named));

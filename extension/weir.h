@@ -66,7 +66,15 @@ extern bool settings_write(Text *out);
 /* events.c */
 extern void events_install(void);
 extern bool events_pending(void);
-extern bool events_take(void);
+
+/* What a client has done with numbers of sequences, of which the session keeps the last. */
+typedef enum Numbers {
+    NUMBERS_NONE,
+    NUMBERS_DRAWN,
+    NUMBERS_ASKED
+} Numbers;
+
+extern bool events_take(Numbers *numbers);
 extern void events_write(Text *out);
 extern void events_note_slot(void);
 

@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 
-from pooler import BAD, ENDED, PARTIAL, RECALLED, STATE, Pooler
+from pooler import ARMED, BAD, ENDED, PARTIAL, PINNED_IDLE, RECALLED, SERVING, STATE, Pooler
 from servers import PATIENCE_S
 
 
@@ -217,6 +217,81 @@ def direct_tables_change_between_executions(run):
         assert [code for code, _ in ask(two, execute("c") + SYNC).errors] == ["42P01"]
 
 
+def move(run, pooler, client):
+    """Ends the backend that serves the client, which goes to another one."""
+    pid = ok(client.query("SELECT pg_backend_pid()")).value()
+    before = pooler.alive()
+    run.session().query(f"SELECT pg_terminate_backend({pid})")
+    wait_for(lambda: pooler.alive() < before)
+    # Also if another process has the tables locked.
+    client.socket.settimeout(5)
+    assert ok(client.query("SELECT pg_backend_pid()")).value() != pid
+
+
+def codes(client, data):
+    """The kinds of messages that answer this."""
+    kinds = []
+    note = client.note
+    client.note = lambda answer, code, body: kinds.append(code) or note(answer, code, body)
+    answer = ask(client, data)
+    client.note = note
+    return b"".join(kinds), [code for code, _ in answer.errors]
+
+
+def describe(name):
+    return message(b"D", b"S" + name.encode() + b"\0") + SYNC
+
+
+def direct_a_statement_whose_table_is_gone_fails_by_itself(run):
+    with Lobby(run, backends=2, deaths=1) as pooler:
+        client = pooler.client()
+        ok(client.query("DROP TABLE IF EXISTS gone; CREATE TABLE gone (a int)"))
+        texts = {"all": "SELECT * FROM gone", "add": "INSERT INTO gone VALUES (7)",
+                 "get": "DELETE FROM gone RETURNING a", "why": "EXPLAIN SELECT * FROM gone"}
+        for name, text in texts.items():
+            ok(ask(client, parse(name, text) + SYNC))
+        ok(client.query("DROP TABLE gone"))
+        move(run, pooler, client)
+        for name in texts:
+            assert [code for code, _ in ask(client, execute(name) + SYNC).errors] == ["42P01"], name
+            if name != "add":
+                assert codes(client, describe(name)) == (b"tEZ", ["42P01"]), name
+        ok(client.query("CREATE TABLE gone (a int)"))
+        assert codes(client, describe("add")) == (b"tnZ", [])
+        ok(ask(client, execute("add") + SYNC))
+        assert codes(client, describe("all")) == (b"tTZ", [])
+        assert ok(ask(client, execute("all") + SYNC)).value() == "7"
+        for name in ("get", "why"):
+            for data in (describe(name), execute(name) + SYNC):
+                assert codes(client, data)[1] == ["0A000"], name
+        # When the backend has served another client, it prepares them once more.
+        ok(ask(pooler.client(), parse("all", "SELECT 1") + SYNC))
+        assert ok(ask(client, execute("get") + SYNC)).value() == "7"
+        assert codes(client, describe("why")) == (b"tTZ", [])
+        ok(client.query("DROP TABLE gone"))
+
+
+def direct_a_locked_table_delays_its_own_statements_only(run):
+    with Lobby(run, backends=2, deaths=1) as pooler:
+        client = pooler.client()
+        ok(client.query("DROP TABLE IF EXISTS shut; CREATE TABLE shut (a int)"))
+        ok(client.query("INSERT INTO shut VALUES (3)"))
+        for number in range(20):
+            ok(ask(client, parse(f"s{number}", f"SELECT a, {number} FROM shut") + SYNC))
+        locker = run.session()
+        ok(locker.query("BEGIN; LOCK TABLE shut"))
+        move(run, pooler, client)
+        ok(pooler.client().query("SELECT 1"))
+        client.socket.sendall(execute("s7") + SYNC)
+        wait_for(lambda: ok(locker.query(
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'shut'::regclass"
+        )).value() == "1")
+        ok(locker.query("COMMIT"))
+        assert ok(client.take(client.until_ready())).texts() == [["3", "7"]]
+        assert codes(client, describe("s8")) == (b"tTZ", [])
+        ok(client.query("DROP TABLE shut"))
+
+
 def direct_long_batches_and_single_bytes(run):
     with Lobby(run, backends=2) as pooler:
         one, two = pooler.client(), pooler.client()
@@ -248,6 +323,19 @@ def direct_a_client_that_leaves_costs_no_backend(run):
             del count
         wait_for(lambda: [reason for _, reason in pooler.returned].count(ENDED) == 3)
         assert ok(pooler.client().query("SELECT 2")).value() == "2"
+
+
+def direct_what_follows_a_goodbye_runs_for_nobody(run):
+    with Lobby(run) as pooler:
+        ok(run.session().query("DROP TABLE IF EXISTS behind"))
+        for rest in (b"", b"Q", query("CREATE TABLE behind (a int)"), message(b"X"), b"junk" * 9):
+            one, two = pooler.client(), pooler.client()
+            one.socket.sendall(query("SELECT 1") + message(b"X") + rest)
+            assert ok(one.take(one.until_ready())).value() == "1"
+            for number in ("2", "3"):
+                assert ok(two.query(f"SELECT {number}")).value() == number, rest
+        assert ok(two.query("SELECT to_regclass('behind')")).texts() == [[None]]
+        assert {reason for _, reason in pooler.returned} == {ENDED}, pooler.returned
 
 
 def direct_lengths_that_no_message_has(run):
@@ -284,6 +372,66 @@ def direct_dropping_what_pins_frees_the_backend(run):
         ok(one.query("CREATE TEMP TABLE mine (a int); SELECT pg_advisory_lock(3)"))
         ok(one.query("DROP TABLE mine; SELECT pg_advisory_unlock(3)"))
         assert ok(two.query("SELECT 1")).value() == "1"
+
+
+def direct_the_line_tells_when_a_pinned_client_runs_nothing(run):
+    with Lobby(run) as pooler:
+        client = pooler.client()
+        ok(ask(client, parse("sleep", "SELECT pg_sleep(0.3)") + SYNC))
+        assert pooler.activity(0) != PINNED_IDLE
+        ok(client.query("SELECT pg_advisory_lock(5)"))
+        for data in (query("SELECT pg_sleep(0.3)"), execute("sleep") + SYNC, query("BEGIN")):
+            wait_for(lambda: pooler.activity(0) == PINNED_IDLE)
+            client.socket.sendall(data)
+            wait_for(lambda: pooler.activity(0) == SERVING)
+            ok(client.take(client.until_ready()))
+        time.sleep(0.1)
+        assert pooler.activity(0) == SERVING, "a transaction is open"
+        ok(client.query("COMMIT"))
+        wait_for(lambda: pooler.activity(0) == PINNED_IDLE)
+        ok(client.query("SELECT pg_advisory_unlock(5)"))
+        wait_for(lambda: pooler.activity(0) not in (PINNED_IDLE, SERVING))
+
+
+NUMBERS = """
+DROP SEQUENCE IF EXISTS drawn; CREATE SEQUENCE drawn;
+DROP TABLE IF EXISTS identities; CREATE TABLE identities (a int GENERATED ALWAYS AS IDENTITY, b int);
+DROP TABLE IF EXISTS serials; CREATE TABLE serials (a serial, b int)
+"""
+DRAWS = (
+    "SELECT nextval('drawn')", "SELECT setval('drawn', 7)", "INSERT INTO identities (b) VALUES (1)",
+    "INSERT INTO serials (b) VALUES (1)",
+)
+
+
+def direct_a_number_is_not_told_to_another_client(run):
+    ok(run.session().query(NUMBERS))
+    for draw in DRAWS:
+        for ask in ("SELECT lastval()", "SELECT currval('drawn')"):
+            with Lobby(run) as pooler:
+                one, two = pooler.client(), pooler.client()
+                ok(one.query(draw))
+                assert [code for code, _ in two.query(ask).errors] == ["55000"], (draw, ask)
+                number = ok(two.query("SELECT nextval('drawn')")).value()
+                assert ok(two.query(ask)).value() == number
+
+
+def direct_who_draws_stays_where_clients_ask(run):
+    ok(run.session().query(NUMBERS))
+    with Lobby(run, backends=2) as pooler:
+        clients = [pooler.client() for _ in range(4)]
+        for _ in range(3):
+            for client in clients:
+                ok(client.query("SELECT nextval('drawn')"))
+    with Lobby(run, backends=3) as pooler:
+        asks, draws, other = (pooler.client() for _ in range(3))
+        assert [code for code, _ in asks.query("SELECT lastval()").errors] == ["55000"]
+        ok(draws.query("INSERT INTO serials (b) VALUES (1)"))
+        pid = ok(draws.query("SELECT pg_backend_pid()")).value()
+        number = ok(draws.query("SELECT max(a) FROM serials")).value()
+        for _ in range(5):
+            assert ok(other.query("SELECT pg_backend_pid()")).value() != pid
+        assert ok(draws.query("SELECT lastval()")).value() == number
 
 
 def direct_errors_stay_with_their_client(run):
@@ -343,6 +491,30 @@ def direct_a_backend_ends_while_it_waits(run):
         wait_for(lambda: pooler.alive() == 0)
 
 
+def direct_a_client_outlives_the_backend_that_lingers_with_it(run):
+    with Lobby(run, backends=2, deaths=1) as pooler:
+        client = pooler.client()
+        ok(client.query("SET work_mem = '5MB'"))
+        serving = int(ok(client.query("SELECT pg_backend_pid()")).value())
+        run.session().query(f"SELECT pg_terminate_backend({serving})")
+        wait_for(lambda: pooler.alive() == 1)
+        assert ok(client.query("SHOW work_mem")).value() == "5MB"
+
+
+def direct_an_unnamed_statement_waits_for_its_bind(run):
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        for _ in range(3):
+            ok(ask(one, parse("", "SELECT 'of one'") + message(b"D", b"S\0") + SYNC))
+            two.socket.sendall(query("SELECT 'of two'"))
+            assert ok(ask(one, execute("") + SYNC)).value() == "of one"
+            assert ok(two.take(two.until_ready())).value() == "of two"
+        # A name that is prepared, and not run, keeps no backend.
+        ok(ask(one, parse("named", "SELECT 1") + SYNC))
+        assert ok(two.query("SELECT 2")).value() == "2"
+        assert ok(ask(one, execute("named") + SYNC)).value() == "1"
+
+
 def direct_a_client_lost_in_a_transaction_ends_it(run):
     with Lobby(run, backends=2, deaths=1) as pooler:
         one, two = pooler.client(), pooler.client()
@@ -384,6 +556,53 @@ def direct_startup_parameters_are_the_clients_own(run):
             ok(one.query("RESET work_mem"))
             assert ok(two.query("SHOW work_mem")).value() == "4MB"
             assert ok(one.query("SHOW work_mem")).value() == "6MB"
+
+
+class Tolerant(Lobby):
+    """Its clients' states may be refused."""
+
+    def __exit__(self, kind, *more):
+        self.refused = [one for one in self.pooler.returned if one[1] == STATE]
+        self.pooler.returned[:] = [one for one in self.pooler.returned if one[1] != STATE]
+        super().__exit__(kind, *more)
+
+
+def is_refused(client):
+    try:
+        client.query("SELECT 1")
+    except OSError:
+        return True
+    return False
+
+
+def direct_a_bad_startup_value_changes_nothing_for_others(run):
+    with Tolerant(run) as pooler:
+        before = pooler.client(application_name="before", app__tenant="5")
+        ok(before.query("SET work_mem = '5MB'"))
+        none = pooler.client()
+        for _ in range(3):
+            bad = pooler.client(application_name="bad", statement_timeout="77s",
+                                app__tenant="9", work_mem="no number")
+            assert is_refused(bad)
+            for client, name in ((before, "before"), (none, ""), (before, "before")):
+                assert ok(client.query("SHOW application_name")).value() == name
+                assert ok(client.query("SHOW statement_timeout")).value() == "0"
+            assert ok(before.query("SHOW app.tenant")).value() == "5"
+            assert ok(before.query("SHOW work_mem")).value() == "5MB"
+            assert ok(none.query("SHOW work_mem")).value() == "4MB"
+            assert not ok(none.query("SELECT current_setting('app.tenant', true)")).value()
+
+
+def direct_applications_may_name_startup_parameters(run):
+    with Lobby(run) as pooler:
+        for number in range(100):
+            client = pooler.client(**{f"app__p{number}": str(number), "app__all": "yes"})
+            assert ok(client.query(f"SHOW app.p{number}")).value() == str(number)
+            if number:
+                gone = f"SELECT current_setting('app.p{number - 1}', true)"
+                assert not ok(client.query(gone)).value()
+            ok(client.query(f"SET app.p{number} = 'set'; RESET app.p{number}"))
+            assert ok(client.query(f"SHOW app.p{number}")).value() == str(number)
 
 
 def direct_a_recalled_client_comes_back_with_its_state(run):
@@ -429,12 +648,41 @@ def direct_only_the_transaction_that_is_meant_is_cancelled(run):
         assert ok(two.query("SELECT 5")).value() == "5"
 
 
+def is_running(run, text):
+    return ok(run.session().query(
+        f"SELECT count(*) FROM pg_stat_activity WHERE query = '{text}' AND state = 'active'"
+    )).value() == "1"
+
+
+def direct_a_second_signal_cancels_no_other_transaction(run):
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        one.socket.sendall(query("SELECT pg_sleep(61)"))
+        wait_for(lambda: is_running(run, "SELECT pg_sleep(61)"))
+        cancel(pooler, 0, pooler.transaction(0))
+        assert [code for code, _ in one.take(one.until_ready()).errors] == ["57014"]
+        # The second of two orders: its number went with the first signal.
+        two.socket.sendall(query("SELECT pg_sleep(1)"))
+        wait_for(lambda: is_running(run, "SELECT pg_sleep(1)"))
+        os.kill(pooler.homes[0].process, signal.SIGINT)
+        ok(two.take(two.until_ready()))
+        # Other senders need no number.
+        two.socket.sendall(query("SELECT pg_sleep(62)"))
+        wait_for(lambda: is_running(run, "SELECT pg_sleep(62)"))
+        ok(run.session().query(f"SELECT pg_cancel_backend({pooler.homes[0].process})"))
+        assert [code for code, _ in two.take(two.until_ready()).errors] == ["57014"]
+        ok(two.query("SET statement_timeout = '50ms'"))
+        assert [code for code, _ in two.query("SELECT pg_sleep(63)").errors] == ["57014"]
+
+
 def direct_clients_at_rest_outlive_a_crash_of_the_server(run):
     with Lobby(run, backends=2, deaths=1) as pooler:
         one, two = pooler.client(), pooler.client()
         ok(one.query("SET app.kept = 'yes'"))
         ok(ask(one, parse("s", "SELECT 'mine'") + SYNC))
         ok(two.query("BEGIN"))
+        # The backend that lingers with it has put it at rest.
+        wait_for(lambda: pooler.state(0) == ARMED)
         os.kill(pooler.homes[0].process, signal.SIGKILL)
         wait_for(lambda: pooler.alive() == 0)
         run.cluster.wait_until_ready()

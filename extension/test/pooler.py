@@ -26,6 +26,8 @@ HELLO, NEED, RETURNED, LEFT = 1, 2, 3, 4
 WELCOME, DESCRIPTOR, ENLIST, LEAVE, WAKE = 16, 17, 18, 19, 20
 NONE, ENDED, PARTIAL, BAD, STATE, RECALLED = range(6)
 LAYOUT = 1
+ARMED = 2
+SERVING, PINNED_IDLE = 1, 4
 MESSAGE = struct.Struct("=IIII")
 LOSS_NONE, LOSS_CLOSE, LOSS_RETURNED = range(3)
 RECALL_TAKEN, RECALL_ASKED, RECALL_NONE = range(3)
@@ -203,6 +205,12 @@ class Pooler:
             self.lib.lobby_arm_again(self.lobby, number)
             self.wake_lingerers()
             self.homes[number].dead = True
+
+    def state(self, place):
+        return self.lib.lobby_word(self.lobby, place) & 0xFF
+
+    def activity(self, number):
+        return struct.unpack_from("=I", self.map, 4096 + 64 * number + 4)[0]
 
     def transaction(self, number):
         return struct.unpack_from("=Q", self.map, 4096 + 64 * number + 24)[0]
