@@ -1,5 +1,6 @@
 //! `weir demo`: a throw-away PostgreSQL with Weir in front of it, to watch live or, with `--bench`,
-//! to measure. It removes everything at its end, even after a failure.
+//! to measure; with `--cluster`, a primary and two standbys (`trio.rs`). It removes everything at
+//! its end, even after a failure.
 
 mod binaries;
 mod child;
@@ -14,6 +15,7 @@ mod scratch;
 mod secret;
 mod table;
 mod terminal;
+mod trio;
 
 use std::process::ExitCode;
 
@@ -43,6 +45,9 @@ fn start_and_run(options: &DemoOptions) -> anyhow::Result<ExitCode> {
     let library = options.library.as_deref().map(library::read).transpose()?;
     if let Some(user) = privileges::leave_root()? {
         say(&format!("continuing as user {user}: neither PostgreSQL nor Weir runs as root"));
+    }
+    if let Some(drill) = options.cluster {
+        return trio::run(binaries, drill);
     }
     let mut cluster = Cluster::create(binaries, library.as_deref())?;
     let way_in = if options.bench_seconds.is_some() { WayIn::Socket } else { WayIn::Tcp };

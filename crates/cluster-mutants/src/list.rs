@@ -120,19 +120,25 @@ static MUTANTS: &[Mutant] = &[
         noticed_by: "writers",
         changes: &[change(
             "cluster.rs",
-            "«timelines.map(|sample| sample.timeline).fold(self.newest, u32::max)»;",
-            "timelines.map(|sample| sample.timeline).fold(0, u32::max)",
+            "«let timelines = self.nodes.iter().filter_map(|node| node.timeline_of(system)); \
+             self.newest = timelines.fold(self.newest, u32::max);»",
+            "let timelines = self.nodes.iter().filter_map(|node| match node.standing() { \
+             Standing::Present(own) if own.system == system => Some(own.timeline), _ => None }); \
+             self.newest = timelines.fold(0, u32::max);",
         )],
     },
     Mutant {
         name: "TrustsAnyNode",
         wrong: "A node of another cluster may be used",
         noticed_by: "strangers",
-        changes: &[change(
-            "cluster.rs",
-            "Standing::Present(sample) if «Some(sample.system) == self.system» => Some(*sample),",
-            "true",
-        )],
+        changes: &[
+            change(
+                "cluster.rs",
+                "Standing::Present(sample) if «Some(sample.system) == self.system» => Some(*sample),",
+                "true",
+            ),
+            change("node.rs", "self.known.filter(|known| «known.system == system»).map", "true"),
+        ],
     },
     Mutant {
         name: "TakesTheFirstOfTwo",
@@ -198,6 +204,116 @@ static MUTANTS: &[Mutant] = &[
             "cluster.rs",
             "Ok(_) if node.is_down() => «(DOWN_INTERVALS * interval).min(DOWN_PAUSE_MAX)»,",
             "3_600_000_000",
+        )],
+    },
+    Mutant {
+        name: "PromotesBesideARunningPrimary",
+        wrong: "`stop_command` is believed: another node is promoted while the old primary runs",
+        noticed_by: "two",
+        changes: &[
+            change(
+                "promotion.rs",
+                "match «cluster.is_stopped(self.from)» { true => Step::CatchUp(*mark),",
+                "true",
+            ),
+            change("promotion.rs", "Step::CatchUp(_) if «!cluster.is_stopped(self.from)»", "false"),
+        ],
+    },
+    Mutant {
+        name: "PromotesBesideASilentPrimary",
+        wrong: "After `stop_command`, a node that is only silent is taken for stopped",
+        noticed_by: "two",
+        changes: &[change(
+            "cluster.rs",
+            "«self.nodes[usize::from(node.0)].is_stopped()»",
+            "self.nodes[usize::from(node.0)].is_down()",
+        )],
+    },
+    Mutant {
+        name: "ElectsByOldPositions",
+        wrong: "A standby that has not answered since the loss counts with its old position",
+        noticed_by: "loss",
+        changes: &[change("cluster.rs", "«node.sampled_at»", "node.asked_at")],
+    },
+    Mutant {
+        name: "PromotesBeforeTheReplay",
+        wrong: "A standby is promoted before it has received the end of the WAL",
+        noticed_by: "loss",
+        changes: &[change("promotion.rs", "&& «sample.wal.settled() >= mark.settled()»", "true")],
+    },
+    Mutant {
+        name: "StopsUnderRunningTransactions",
+        wrong: "The primary is stopped while clients have servers",
+        noticed_by: "drain",
+        changes: &[change("promotion.rs", "_ if «servers == 0» => Ok(Some(Step::Mark)),", "true")],
+    },
+    Mutant {
+        name: "MarksBesideRunningTransactions",
+        wrong: "The end of the WAL is read when the connections are closed by force, and not later",
+        noticed_by: "drain",
+        changes: &[change(
+            "promotion.rs",
+            "Overtime::Close if !is_closing => «Ok(Some(Step::Close))»,",
+            "Ok(Some(Step::Mark))",
+        )],
+    },
+    Mutant {
+        name: "LeavesTheOldPrimaryStopped",
+        wrong: "When a switchover fails behind `stop_command`, nobody starts the old primary",
+        noticed_by: "start",
+        changes: &[change(
+            "promotion.rs",
+            "(Step::Stop(_), Outcome::Failed(why) | Outcome::Unsent(why)) => { \
+             «Step::back(Failure::NotStopped(why), now)» }",
+            "Step::Ended(Err(Failure::NotStopped(why)))",
+        )],
+    },
+    Mutant {
+        name: "GoesBackAfterAPromotion",
+        wrong: "When the promotion is reported as failed, the old primary is started",
+        noticed_by: "back",
+        changes: &[change(
+            "promotion.rs",
+            "(Step::Promote(to), Outcome::Failed(why) | Outcome::Unsent(why)) => { \
+             «Step::Verify(to, Some(why))» }",
+            "{ let _ = to; Step::back(Failure::NotStopped(why), now) }",
+        )],
+    },
+    Mutant {
+        name: "BelievesPgPromote",
+        wrong: "The switchover ends with the answer of `pg_promote`, whatever the facts say",
+        noticed_by: "verify",
+        changes: &[change(
+            "promotion.rs",
+            "(Step::Promote(to), Outcome::Done) => «Step::Verify(to, None)»,",
+            "Step::Ended(Ok(to))",
+        )],
+    },
+    Mutant {
+        name: "PromotesWithoutAFence",
+        wrong: "A standby is promoted although `fence_command` has failed",
+        noticed_by: "fence",
+        changes: &[change(
+            "promotion.rs",
+            "(Step::Fence, Outcome::Failed(why) | Outcome::Unsent(why)) => { \
+             «Step::Ended(Err(Failure::NotFenced(why)))» }",
+            "{ drop(why); Step::Elect }",
+        )],
+    },
+    Mutant {
+        name: "PromotesWithoutAQuorum",
+        wrong: "A standby is promoted although it may lack committed transactions",
+        noticed_by: "loss",
+        changes: &[change("promotion.rs", "let is_complete = «missing < quorum»;", "true")],
+    },
+    Mutant {
+        name: "PromotesTheWrongStandby",
+        wrong: "Of the standbys, the one that has received least is promoted",
+        noticed_by: "loss",
+        changes: &[change(
+            "promotion.rs",
+            "«candidates.iter().max()».copied()",
+            "candidates.iter().min()",
         )],
     },
 ];

@@ -15,8 +15,8 @@
 //! Nothing that a node is called in the configuration or by a cluster manager counts.
 
 use crate::Micros;
-use crate::fact::{Fact, Role, Sample};
-use crate::history::History;
+use crate::fact::{Fact, Lsn, Role, Sample};
+use crate::history::{History, Lost};
 use crate::node::{Node, Standing};
 use crate::verdict::{Reason, Verdict};
 
@@ -62,6 +62,11 @@ pub struct Cluster {
     /// The last primary.
     last: Option<Primary>,
     state: Result<Primary, Reason>,
+    /// The end of the WAL of the last primary, and how many standbys its commits waited for.
+    written: Lsn,
+    quorum: u32,
+    /// Why a primary that is lost now is given up, while Weir changes it.
+    intent: Option<String>,
     history: History,
 }
 
@@ -85,6 +90,9 @@ impl Cluster {
             newest: 0,
             last: None,
             state: Err(Reason::NobodyAnswers),
+            written: Lsn::default(),
+            quorum: 0,
+            intent: None,
             history,
         }
     }
@@ -109,10 +117,13 @@ impl Cluster {
         }
         let standings: Vec<_> = self.nodes.iter().map(Node::standing).collect();
         self.adopt_system(&standings);
-        self.learn_timeline(&standings);
+        self.learn_timeline();
         let state = self.choose(&standings);
         if let Ok(primary) = state {
             self.last = Some(primary);
+            if let Some(sample) = self.own(&standings[usize::from(primary.node.0)]) {
+                (self.written, self.quorum) = (sample.wal, sample.quorum);
+            }
         }
         let mut changes = Vec::new();
         for at in 0..self.nodes.len() {
@@ -141,6 +152,61 @@ impl Cluster {
     /// When there is no node to which transactions may go.
     pub fn primary(&self) -> Result<NodeId, &Reason> {
         self.state.as_ref().map(|primary| primary.node)
+    }
+
+    /// Returns the lost primary, if it is down for certain and nobody has taken its place.
+    #[must_use]
+    pub fn is_bereft(&self) -> Option<NodeId> {
+        let last = self.last.filter(|last| last.timeline == self.newest)?;
+        let is_down = self.state.is_err() && self.nodes[usize::from(last.node.0)].is_down();
+        is_down.then_some(last.node)
+    }
+
+    /// Does the node refuse connections? A node that is only silent may run.
+    #[must_use]
+    pub fn is_stopped(&self, node: NodeId) -> bool {
+        self.nodes[usize::from(node.0)].is_stopped()
+    }
+
+    /// Returns the nodes, in the order of the configuration.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.nodes.len() as u16).map(NodeId)
+    }
+
+    #[must_use]
+    pub fn name(&self, node: NodeId) -> &str {
+        &self.nodes[usize::from(node.0)].name
+    }
+
+    /// Returns when the question was sent whose answer is the node's last sample. Facts without an
+    /// answer do not make a sample newer.
+    #[must_use]
+    pub fn sampled_at(&self, node: NodeId) -> Micros {
+        let node = &self.nodes[usize::from(node.0)];
+        node.sampled_at
+    }
+
+    /// Returns the end of the WAL of the last primary, by its last answer.
+    #[must_use]
+    pub fn written(&self) -> Lsn {
+        self.written
+    }
+
+    /// Returns how many standbys a commit at the last primary waited for; 0 = none.
+    #[must_use]
+    pub fn quorum(&self) -> u32 {
+        self.quorum
+    }
+
+    /// Sets why Weir changes the primary, for the history. None: it does not any more.
+    pub fn intend(&mut self, intent: Option<String>) {
+        self.intent = intent;
+    }
+
+    /// Returns the last answer of a node that belongs to the cluster.
+    #[must_use]
+    pub fn own_sample(&self, node: NodeId) -> Option<Sample> {
+        self.own(&self.nodes[usize::from(node.0)].standing())
     }
 
     /// Returns the highest timeline that was seen; 0 = none.
@@ -209,9 +275,11 @@ impl Cluster {
         self.nodes.iter().all(|node| node.is_heard)
     }
 
-    fn learn_timeline(&mut self, standings: &[Standing]) {
-        let timelines = standings.iter().filter_map(|standing| self.own(standing));
-        self.newest = timelines.map(|sample| sample.timeline).fold(self.newest, u32::max);
+    /// Learns the highest timeline, also from nodes that were lost before the system was known.
+    fn learn_timeline(&mut self) {
+        let Some(system) = self.system else { return };
+        let timelines = self.nodes.iter().filter_map(|node| node.timeline_of(system));
+        self.newest = timelines.fold(self.newest, u32::max);
     }
 
     /// Returns the sample of a node that belongs to the cluster.
@@ -337,12 +405,20 @@ impl Cluster {
 
     fn note(&mut self, state: &Result<Primary, Reason>, now: Micros) {
         if let Ok(primary) = &self.state {
-            let name = self.nodes[usize::from(primary.node.0)].name.clone();
             let reason = match state {
                 Ok(new) => Reason::OldTimeline { own: primary.timeline, newest: new.timeline },
                 Err(reason) => reason.clone(),
             };
-            self.history.lost(Some((name, primary.timeline)), reason.to_string(), now);
+            let standbys = self.nodes().filter_map(|node| self.own_sample(node));
+            let standbys = standbys.filter(|sample| sample.role != Role::Primary);
+            let received = standbys.map(|sample| sample.received.max(sample.wal)).max();
+            let lost = Lost {
+                node: self.nodes[usize::from(primary.node.0)].name.clone(),
+                timeline: primary.timeline,
+                at_risk: self.written.0.saturating_sub(received.unwrap_or_default().0),
+            };
+            let reason = self.intent.clone().unwrap_or_else(|| reason.to_string());
+            self.history.lost(Some(lost), reason, now);
         }
         if let Ok(primary) = state {
             let name = &self.nodes[usize::from(primary.node.0)].name;

@@ -26,6 +26,9 @@ pub enum Obstacle {
     /// SQLSTATE 57P01: a shutdown, or `pg_terminate_backend` of this one session.
     #[error("the session was ended by PostgreSQL")]
     SessionEnded,
+    /// The login was refused (class 28), with PostgreSQL's text.
+    #[error("{0}")]
+    Denied(String),
     /// Any other error, with PostgreSQL's text.
     #[error("{0}")]
     Error(String),
@@ -41,6 +44,10 @@ pub struct Sample {
     pub role: Role,
     /// The end of the WAL: flushed by a primary, replayed by a standby.
     pub wal: Lsn,
+    /// The end of the WAL that a standby has received by streaming; 0 at a primary.
+    pub received: Lsn,
+    /// Number of standbys that a commit waits for, at a primary; 0 = commits are asynchronous.
+    pub quorum: u32,
 }
 
 /// The result of `pg_is_in_recovery()`.
@@ -64,6 +71,16 @@ pub struct Receiver {
 pub struct Lsn(pub u64);
 
 impl Lsn {
+    /// Returns the position without the header of a page that has no record yet. A position behind
+    /// `pg_switch_wal()` stands behind that header at a primary, and before it at a standby.
+    #[must_use]
+    pub(crate) fn settled(self) -> Self {
+        const PAGE: u64 = 8192;
+        const HEADER_MAX: u64 = 40;
+        let in_page = self.0 % PAGE;
+        if in_page <= HEADER_MAX { Self(self.0 - in_page) } else { self }
+    }
+
     /// Parses PostgreSQL's form, such as `0/3000148`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -79,9 +96,44 @@ impl fmt::Display for Lsn {
     }
 }
 
+/// Returns how many standbys a commit waits for, by `synchronous_standby_names`.
+#[must_use]
+pub fn quorum_of(synchronous_standby_names: &str) -> u32 {
+    let text = synchronous_standby_names.trim();
+    if text.is_empty() {
+        return 0;
+    }
+    // `ANY 1 (a, b)`, `FIRST 2 (a, b)`, `2 (a, b)`, or names alone, of which one is waited for.
+    let Some((kind, _)) = text.split_once('(') else { return 1 };
+    let number = kind.trim().rsplit(char::is_whitespace).next().unwrap_or_default();
+    number.parse().unwrap_or(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quorum_is_the_number_of_standbys_that_a_commit_waits_for() {
+        for (text, quorum) in [
+            ("", 0),
+            ("  ", 0),
+            ("*", 1),
+            ("b, c", 1),
+            ("ANY 1 (b, c)", 1),
+            ("any 2(b, c, d)", 2),
+            ("FIRST 3 (*)", 3),
+            ("2 (b, c)", 2),
+        ] {
+            assert_eq!(quorum_of(text), quorum, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_header_of_an_empty_page_counts_as_nothing() {
+        assert_eq!(Lsn(0xD00_0028).settled(), Lsn(0xD00_0000));
+        assert_eq!(Lsn(0xD00_0029).settled(), Lsn(0xD00_0029));
+    }
 
     #[test]
     fn a_position_has_postgresqls_form() {

@@ -22,6 +22,17 @@ pub struct Failover {
     pub new_timeline: Option<u32>,
     /// Why the primary was given up.
     pub reason: String,
+    /// Bytes of WAL that the old primary was known to have, and no standby was known to have
+    /// received; none at the start.
+    pub at_risk: Option<u64>,
+}
+
+/// A primary that is lost.
+#[derive(Clone, Debug)]
+pub(crate) struct Lost {
+    pub(crate) node: String,
+    pub(crate) timeline: u32,
+    pub(crate) at_risk: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -30,17 +41,17 @@ pub struct History {
 }
 
 impl History {
-    pub(crate) fn lost(&mut self, from: Option<(String, u32)>, reason: String, now: Micros) {
+    pub(crate) fn lost(&mut self, from: Option<Lost>, reason: String, now: Micros) {
         if self.entries.len() == ENTRIES_MAX {
             self.entries.pop_front();
         }
-        let (from, old_timeline) = from.unzip();
         self.entries.push_back(Failover {
             began_at: now,
             ended_at: None,
-            from,
+            old_timeline: from.as_ref().map(|lost| lost.timeline),
+            at_risk: from.as_ref().map(|lost| lost.at_risk),
+            from: from.map(|lost| lost.node),
             to: None,
-            old_timeline,
             new_timeline: None,
             reason,
         });

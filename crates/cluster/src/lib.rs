@@ -4,13 +4,16 @@
 //! system identifier. The caller asks the nodes and passes the answers ([`Fact`]) with the time.
 //! This crate returns a [`Verdict`] for each node, the changes ([`Change`]), and when to ask next.
 //!
-//! It does no I/O, reads no clock and draws no random number. It promotes no server
-//! (`failover = follow`): a cluster manager or a person does, and this crate finds out by the facts.
+//! It does no I/O, reads no clock and draws no random number. A standby is promoted by
+//! a cluster manager or a person (`failover = follow`), or Weir, by the orders of a
+//! [`Promotion`]. This crate finds out by the facts whether it has happened.
 //!
 //! * `fact.rs`: the answers of a node
 //! * `verdict.rs`: the results, with their reasons
 //! * `node.rs`: what is known of one node
 //! * `cluster.rs`: the rules, for all nodes together
+//! * `promotion.rs`: the steps of a change of the primary that Weir carries out
+//! * `past.rs`: what was done about a loss, from one attempt to the next
 //! * `history.rs`: the changes of the primary, for SHOW FAILOVERS
 //!
 //! Invariant: the primaries that it chooses have ever higher timelines. On one timeline it chooses
@@ -22,11 +25,15 @@ pub mod cluster;
 pub mod fact;
 pub mod history;
 mod node;
+pub mod past;
+pub mod promotion;
 pub mod verdict;
 
 pub use self::cluster::{Change, Cluster, NodeId, Settings};
-pub use self::fact::{Fact, Lsn, Obstacle, Receiver, Role, Sample};
+pub use self::fact::{Fact, Lsn, Obstacle, Receiver, Role, Sample, quorum_of};
 pub use self::history::{Failover, History};
+pub use self::past::Past;
+pub use self::promotion::{Failure, Limits, Order, Outcome, Overtime, Promotion, Refusal};
 pub use self::verdict::{Reason, Verdict};
 
 /// Microseconds of one monotonic clock of the caller.

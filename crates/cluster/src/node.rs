@@ -1,7 +1,7 @@
 //! The knowledge of one node, and when it was learnt.
 
 use crate::Micros;
-use crate::fact::{Fact, Sample};
+use crate::fact::{Fact, Role, Sample};
 use crate::verdict::Reason;
 
 /// Times `health_timeout` without an answer that make a node *down*.
@@ -12,8 +12,12 @@ pub(crate) struct Node {
     pub(crate) name: String,
     /// The last answer, unless something happened since that may have changed the node's role.
     sample: Option<Sample>,
+    /// The last answer of all, and the highest timeline of its system that the node has shown.
+    known: Option<Sample>,
     /// When the question of the latest fact was sent.
-    asked_at: Micros,
+    pub(crate) asked_at: Micros,
+    /// When the question was sent whose answer is the last sample.
+    pub(crate) sampled_at: Micros,
     /// Has any fact come?
     pub(crate) is_heard: bool,
     condition: Condition,
@@ -44,7 +48,15 @@ pub(crate) enum Standing {
 
 impl Node {
     pub(crate) fn new(name: String) -> Self {
-        Self { name, sample: None, asked_at: 0, is_heard: false, condition: Condition::Answers }
+        Self {
+            name,
+            sample: None,
+            known: None,
+            asked_at: 0,
+            sampled_at: 0,
+            is_heard: false,
+            condition: Condition::Answers,
+        }
     }
 
     /// Learns a fact, whose question was sent at `asked_at`. An answer that arrives after that to a
@@ -56,10 +68,16 @@ impl Node {
         self.asked_at = asked_at;
         self.is_heard = true;
         self.condition = match (fact, &self.condition) {
-            (Fact::Seen(sample), _) => {
-                self.sample = Some(sample);
+            (Fact::Seen(mut sample), _) => {
+                sample.timeline = self.timeline_by(sample);
+                (self.sample, self.sampled_at) = (Some(sample), asked_at);
+                let before = self.known.filter(|known| known.system == sample.system);
+                let highest = before.map_or(0, |known| known.timeline).max(sample.timeline);
+                self.known = Some(Sample { timeline: highest, ..sample });
                 Condition::Answers
             }
+            // The machine answers again, and PostgreSQL does not run there.
+            (Fact::Refused, Condition::Down(Reason::Silent)) => Condition::Down(Reason::Refused),
             (Fact::Refused | Fact::Silent, Condition::Down(_)) => return,
             (Fact::Silent, Condition::Silent(_)) => return,
             // The second failure in a row. A single refusal may be a restart that is over within
@@ -82,6 +100,14 @@ impl Node {
         };
     }
 
+    /// Returns the timeline of an answer. The control file of a standby may have an older one than
+    /// it replays, until the next restart point. The WAL receiver has the right one while it runs.
+    fn timeline_by(&self, sample: Sample) -> u32 {
+        let is_standby = |one: &Sample| one.role != Role::Primary && one.system == sample.system;
+        let before = self.sample.filter(|before| is_standby(before) && is_standby(&sample));
+        before.map_or(0, |before| before.timeline).max(sample.timeline)
+    }
+
     /// Takes a node for down that has been silent for too long.
     pub(crate) fn expire(&mut self, health_timeout: Micros, now: Micros) {
         if let Condition::Silent(since) = self.condition
@@ -90,6 +116,11 @@ impl Node {
             self.sample = None;
             self.condition = Condition::Down(Reason::Silent);
         }
+    }
+
+    /// Returns the highest timeline of this system that the node has shown.
+    pub(crate) fn timeline_of(&self, system: u64) -> Option<u32> {
+        self.known.filter(|known| known.system == system).map(|known| known.timeline)
     }
 
     pub(crate) fn standing(&self) -> Standing {
@@ -113,6 +144,12 @@ impl Node {
             | Condition::Unasked(_)
             | Condition::Down(_) => false,
         }
+    }
+
+    /// Has it refused connections, so that PostgreSQL does not run? A node that is only silent may
+    /// run.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.condition == Condition::Down(Reason::Refused)
     }
 
     pub(crate) fn is_down(&self) -> bool {

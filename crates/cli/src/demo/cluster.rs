@@ -28,7 +28,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The operating system's limit for the path of a socket, minus `/.s.PGSQL.65535` and the
 /// terminating zero.
 const SOCKET_DIRECTORY_BYTES_MAX: usize = 108 - 16;
-const SUPERUSER: &str = "postgres";
+pub(super) const SUPERUSER: &str = "postgres";
 /// The connections of the server: for the idle servers of a full pool of each mode, for the lab's
 /// clients without a pooler, and for as many backends that have not quite ended.
 const CONNECTIONS_MAX: u32 = 200;
@@ -50,7 +50,7 @@ pub(super) struct Cluster {
 
 /// The server process. It is ended when dropped.
 #[derive(Debug)]
-struct Server(Child);
+pub(super) struct Server(Child);
 
 impl Cluster {
     /// Creates and starts a cluster, with messages, since this takes a while on a slow disk. The
@@ -136,12 +136,16 @@ impl Cluster {
     }
 }
 
-fn psql(mut command: Command, statements: &str) -> anyhow::Result<String> {
+pub(super) fn psql(mut command: Command, statements: &str) -> anyhow::Result<String> {
     command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]);
     child::run(command, statements)?.success("psql")
 }
 
-fn init(binaries: &Binaries, scratch: &Scratch, superuser_password: &str) -> anyhow::Result<()> {
+pub(super) fn init(
+    binaries: &Binaries,
+    scratch: &Scratch,
+    superuser_password: &str,
+) -> anyhow::Result<()> {
     let password_file = scratch.write("superuser", superuser_password)?;
     let mut command = child::command(&binaries.path("initdb"), scratch.path());
     command
@@ -163,7 +167,7 @@ fn load(scratch: &Scratch, library: &[u8]) -> anyhow::Result<()> {
     fs::write(&configuration, line).context("could not write postgresql.auto.conf")
 }
 
-fn data(scratch: &Scratch) -> PathBuf {
+pub(super) fn data(scratch: &Scratch) -> PathBuf {
     scratch.path().join("data")
 }
 
@@ -174,13 +178,13 @@ fn socket_directory(scratch: &Scratch) -> Option<&Path> {
 }
 
 /// Returns a port that is free at the moment.
-fn free_port() -> anyhow::Result<u16> {
+pub(super) fn free_port() -> anyhow::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
     Ok(listener.local_addr().context("no free port")?.port())
 }
 
 impl Server {
-    fn start(binaries: &Binaries, scratch: &Scratch, port: u16) -> anyhow::Result<Self> {
+    pub(super) fn start(binaries: &Binaries, scratch: &Scratch, port: u16) -> anyhow::Result<Self> {
         let log = scratch.path().join("postgres.log");
         let file = File::create(&log).context("postgres.log")?;
         let sockets =
@@ -199,6 +203,12 @@ impl Server {
         let mut server = Self(child::start(&mut command)?);
         server.wait_until_ready(&data(scratch).join("postmaster.pid"), &log)?;
         Ok(server)
+    }
+
+    /// Kills the server as a crash would end it, and waits until it is gone.
+    pub(super) fn kill(mut self) -> anyhow::Result<()> {
+        self.0.kill().context("could not kill PostgreSQL")?;
+        self.0.wait().context("waiting for PostgreSQL").map(drop)
     }
 
     fn wait_until_ready(&mut self, pidfile: &Path, log: &Path) -> anyhow::Result<()> {

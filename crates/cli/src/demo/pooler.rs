@@ -1,15 +1,19 @@
 //! Runs Weir in front of the demo's cluster, in this process, with an ordinary configuration.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    path::PathBuf,
+};
 
 use anyhow::{Context as _, bail};
 use config::Config;
 use proxy::{Pooler, StartOptions, log};
 
 use super::{
-    cluster::Cluster,
+    cluster::{Cluster, SUPERUSER},
     names::{DEMO, LOOPBACK, MODES},
     terminal::say,
+    trio::{Hooks, Nodes},
 };
 use crate::console;
 
@@ -66,7 +70,34 @@ pub(super) fn start(cluster: &Cluster, way_in: WayIn) -> anyhow::Result<Running>
         users.display(),
         logfile.display(),
     );
-    let path = cluster.write("weir.ini", &ini)?;
+    launch(cluster.write("weir.ini", &ini)?, port)
+}
+
+/// Starts the pooler before the nodes of a cluster, by TCP.
+pub(super) fn start_before_nodes(nodes: &Nodes, hooks: &Hooks) -> anyhow::Result<Running> {
+    let port = free_port()?;
+    if port != PORT {
+        say(&format!("port {PORT} is taken, so Weir listens on {port}"));
+    }
+    let password = nodes.password();
+    let users = nodes.write("userlist.txt", &format!("\"{DEMO}\" \"{password}\"\n"))?;
+    let logfile = nodes.scratch().join("weir.log");
+    let ini = format!(
+        "[clusters]\nmain = nodes='{}' user={SUPERUSER} password={password} failover=own \
+         sample_interval=0.5 health_timeout=1 {}\n\
+         [databases]\n{DEMO} = cluster=main pool_mode=auto\n\n\
+         [pgbouncer]\nlisten_addr = {LOOPBACK}\nunix_socket_dir =\n\
+         auth_type = scram-sha-256\nlisten_port = {port}\nauth_file = {}\n\
+         admin_users = {DEMO}\nlogfile = {}\nquery_wait_notify = 0\n",
+        nodes.list(),
+        hooks.keys(),
+        users.display(),
+        logfile.display(),
+    );
+    launch(nodes.write("weir.ini", &ini)?, port)
+}
+
+fn launch(path: PathBuf, port: u16) -> anyhow::Result<Running> {
     let config = Config::load(&path)?;
     // Log lines on the terminal would interrupt the live line.
     log::init(false, 0);

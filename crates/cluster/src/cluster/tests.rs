@@ -10,16 +10,30 @@ fn cluster(nodes: usize) -> Cluster {
 }
 
 fn primary(timeline: u32) -> Fact {
-    Fact::Seen(Sample { system: 7, timeline, role: Role::Primary, wal: Lsn(100) })
+    Fact::Seen(Sample {
+        system: 7,
+        timeline,
+        role: Role::Primary,
+        wal: Lsn(100),
+        received: Lsn(0),
+        quorum: 0,
+    })
 }
 
 fn standby(timeline: u32) -> Fact {
     let role = Role::Standby(Some(Receiver { timeline }));
-    Fact::Seen(Sample { system: 7, timeline, role, wal: Lsn(90) })
+    Fact::Seen(Sample { system: 7, timeline, role, wal: Lsn(90), received: Lsn(90), quorum: 0 })
 }
 
 fn lonely(timeline: u32) -> Fact {
-    Fact::Seen(Sample { system: 7, timeline, role: Role::Standby(None), wal: Lsn(90) })
+    Fact::Seen(Sample {
+        system: 7,
+        timeline,
+        role: Role::Standby(None),
+        wal: Lsn(90),
+        received: Lsn(90),
+        quorum: 0,
+    })
 }
 
 /// A cluster of a primary and two standbys, at one second.
@@ -134,9 +148,28 @@ fn a_standby_may_show_that_a_newer_primary_exists() {
 }
 
 #[test]
+fn a_standby_whose_receiver_has_ended_keeps_its_timeline() {
+    let mut cluster = cluster(3);
+    tell(&mut cluster, [primary(2), standby(2), standby(2)], SECOND);
+    // The control file still has the timeline before.
+    tell(&mut cluster, [Fact::Refused, lonely(1), lonely(1)], 2 * SECOND);
+    tell(&mut cluster, [Fact::Refused, lonely(1), lonely(1)], 2 * SECOND + 1);
+    assert_eq!(cluster.own_sample(NodeId(1)).unwrap().timeline, 2);
+    assert_eq!(cluster.is_bereft(), Some(NodeId(0)));
+}
+
+#[test]
 fn a_node_of_another_cluster_is_never_used() {
-    let stranger =
-        |timeline| Fact::Seen(Sample { system: 8, timeline, role: Role::Primary, wal: Lsn(0) });
+    let stranger = |timeline| {
+        Fact::Seen(Sample {
+            system: 8,
+            timeline,
+            role: Role::Primary,
+            wal: Lsn(0),
+            received: Lsn(0),
+            quorum: 0,
+        })
+    };
     let (mut two, mut cluster) = (cluster(2), cluster(3));
     tell(&mut cluster, [stranger(9), primary(1), standby(1)], SECOND);
     assert_eq!(words(&cluster), ["unfit", "writable", "readable"]);

@@ -2,11 +2,12 @@
 //! lost and contradictory.
 //!
 //! `SIM_SEED=n cargo test -p weir-cluster --test sim` replays one seed with a trace.
-//! `SIM_SEEDS=from..to` runs these seeds.
+//! `CLUSTER_SEEDS=from..to` runs these seeds.
 
 extern crate weir_cluster as cluster;
 
 mod nodes;
+mod promotions;
 mod rng;
 mod run;
 mod world;

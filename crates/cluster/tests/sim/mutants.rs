@@ -5,6 +5,7 @@
 //! woven in. The list is in `crates/cluster-mutants/src/list.rs`.
 
 mod nodes;
+mod promotions;
 mod rng;
 mod run;
 mod world;

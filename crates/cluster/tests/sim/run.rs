@@ -2,15 +2,16 @@
 
 use std::ops::Range;
 
+use crate::promotions::Promotions;
 use crate::world::World;
 
 /// The seeds of an ordinary test run.
 const SEEDS: Range<u64> = 0..2_000;
 
 pub(crate) fn seeds() -> Range<u64> {
-    let Ok(text) = std::env::var("SIM_SEEDS") else { return SEEDS };
-    let (from, to) = text.split_once("..").expect("SIM_SEEDS is from..to");
-    let number = |text: &str| text.parse().expect("SIM_SEEDS has numbers");
+    let Ok(text) = std::env::var("CLUSTER_SEEDS") else { return SEEDS };
+    let (from, to) = text.split_once("..").expect("CLUSTER_SEEDS is from..to");
+    let number = |text: &str| text.parse().expect("CLUSTER_SEEDS has numbers");
     number(from)..number(to)
 }
 
@@ -18,5 +19,6 @@ pub(crate) fn seeds() -> Range<u64> {
 pub(crate) fn run(seed: u64, trace: bool) -> Result<u64, String> {
     let mut world = World::new(seed, trace);
     world.run()?;
+    Promotions::new(seed, trace).run()?;
     Ok(world.failovers)
 }

@@ -2,31 +2,46 @@
 //! node is the primary.
 //!
 //! * `node.rs`: the kept connection to one node, and the question
-//! * `info.rs`: copies for the console and the metrics
+//! * `sampling.rs`, `samples.rs`: which standbys have which commits, for reads on standbys
+//! * `catalogs.rs`: the names of a database whose reads need the primary
+//! * `change.rs`: a change of the primary that Weir carries out: SWITCHOVER, `failover = own`
+//! * `errands.rs`: the right to do so, which one process has
+//! * `command.rs`: the operator's commands for it
+//! * `orders.rs`: SQL for it
+//! * `info.rs`: copies for the console and the metrics, EXPLAIN ROUTE
 //!
 //! Each node has a task of its own, so a node that does not answer delays no other one. The pools
 //! are changed under their locks (`Switches::set_primary`) before the workers are told.
 
+mod catalogs;
+mod change;
+mod command;
+mod errands;
 mod info;
 mod node;
+mod orders;
+mod samples;
+mod sampling;
 
-pub use self::info::{ClusterInfo, NodeInfo};
+pub use self::info::{ClusterInfo, Judgement, NodeInfo};
 
 use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use ::cluster::{Change, Cluster, Fact, NodeId, Reason, Settings};
-use config::Cluster as Configured;
+use self::{errands::Errands, samples::Samples};
+use ::cluster::{Change, Cluster, Fact, NodeId, Past, Reason, Settings, Verdict};
+use config::{Cluster as Configured, FailoverKind, Node};
 use engine::{
     ids::Micros,
     journal::EventKind,
     pool::Outage,
+    routing::readers::Readers,
     settings::{Primary, Target},
     switches::PrimaryState,
 };
@@ -35,6 +50,7 @@ use tokio::{
     task::JoinSet,
     time::sleep,
 };
+use tokio_postgres::Client;
 
 use crate::{
     cold::controller::Controller,
@@ -51,12 +67,48 @@ pub(crate) struct Clusters {
     watched: Mutex<BTreeMap<String, Arc<Watched>>>,
     /// The configuration may have changed.
     changed: Notify,
+    errands: Arc<Errands>,
 }
 
 impl Clusters {
     /// Has the configuration looked at again.
     pub(crate) fn change(&self) {
         self.changed.notify_one();
+    }
+
+    /// Cedes the right to change primaries, before another process takes over.
+    ///
+    /// # Errors
+    /// Why that process must wait.
+    pub(crate) fn cede(&self) -> Result<(), String> {
+        if !self.errands.cede() {
+            return Err("the primary of a cluster is being changed".to_owned());
+        }
+        // The other process would not know it, and might promote another one.
+        let ordered = |watched: &Arc<Watched>| {
+            let node = lock(&watched.past).ordered()?;
+            let node = &watched.configured.nodes[usize::from(node.0)].name;
+            let is_lost = lock(&watched.cluster).primary().is_err();
+            is_lost
+                .then(|| format!("node {node} was ordered to promote itself and may still do so"))
+        };
+        match lock(&self.watched).values().find_map(ordered) {
+            None => Ok(()),
+            Some(why) => {
+                self.take_back();
+                Err(why)
+            }
+        }
+    }
+
+    /// The other process has not taken over.
+    pub(crate) fn take_back(&self) {
+        self.errands.take_back();
+    }
+
+    /// Is no change of a primary under way?
+    pub(crate) fn are_at_rest(&self) -> bool {
+        self.errands.are_done()
     }
 }
 
@@ -70,6 +122,19 @@ struct Watched {
     pauses: Vec<AtomicU64>,
     /// For each node: ask it now.
     wakes: Vec<Notify>,
+    /// For each node: the connection on which it is asked, if it is open.
+    clients: Vec<Mutex<Option<Arc<Client>>>>,
+    /// The nodes, as workers see them.
+    readers: Arc<Readers>,
+    samples: Mutex<Samples>,
+    /// The primary by the verdicts; none before the first one.
+    known: Mutex<Option<PrimaryState>>,
+    /// Why clients wait, while Weir changes the primary.
+    hold: Mutex<Option<Arc<Outage>>>,
+    /// Weir changes the primary.
+    is_changing: AtomicBool,
+    /// The deeds of the last change, if it has failed.
+    past: Mutex<Past>,
 }
 
 impl Watched {
@@ -90,7 +155,33 @@ impl Watched {
             cluster: Mutex::new(cluster),
             pauses: configured.nodes.iter().map(|_| AtomicU64::new(0)).collect(),
             wakes: configured.nodes.iter().map(|_| Notify::new()).collect(),
+            clients: configured.nodes.iter().map(|_| Mutex::default()).collect(),
+            readers: Arc::new(Readers::of(configured)),
+            samples: Mutex::new(Samples::new(configured.nodes.len())),
+            known: Mutex::default(),
+            hold: Mutex::default(),
+            is_changing: AtomicBool::new(false),
+            past: Mutex::new(known.map_or_else(Past::default, |known| lock(&known.past).clone())),
         }
+    }
+
+    /// Tells the pools which nodes can be read.
+    fn tell_readable(&self, controller: &Controller) {
+        let readable = |node| *lock(&self.cluster).verdict(node) == Verdict::Readable;
+        let nodes = self.readers.all().map(|(node, _)| readable(NodeId(node.0))).collect();
+        let shared = &controller.0.shared;
+        let _ = shared.hub.switch(|switches| {
+            switches.set_readable(&self.name, &self.readers, nodes);
+            Ok::<(), ()>(())
+        });
+        shared.tell_all(|| ShellMail::Review);
+    }
+
+    /// The connection to a node is lost. The node may have crashed, and may then have less of the log
+    /// than it had.
+    fn lose_client(&self, at: usize) {
+        *lock(&self.clients[at]) = None;
+        lock(&self.samples).forget(at, &self.readers);
     }
 
     fn wake_all(&self) {
@@ -117,12 +208,18 @@ pub(crate) async fn keep(controller: Controller) {
         lock(&clusters.watched).retain(|name, _| tasks.contains_key(name));
         for (name, configured) in &config.clusters {
             let before = lock(&clusters.watched).get(name).cloned();
-            if before.as_ref().is_some_and(|own| own.configured == *configured) {
+            let is_same = |own: &Arc<Watched>| own.configured == *configured;
+            // While Weir changes the primary, a new configuration waits.
+            let is_changing = |own: &Arc<Watched>| own.is_changing.load(Ordering::Acquire);
+            if before.as_ref().is_some_and(|own| is_same(own) || is_changing(own)) {
                 continue;
             }
             tasks.remove(name);
+            // A worker may not know the new nodes for a moment.
+            before.iter().for_each(|own| own.readers.retire());
             // Other settings do not change what is known about the same nodes.
-            let known = before.filter(|own| own.configured.nodes == configured.nodes);
+            let known = before
+                .filter(|own| Node::are_same_servers(&own.configured.nodes, &configured.nodes));
             tasks.insert(name.clone(), start(&controller, name, configured, known.as_deref()));
         }
         tokio::select! {
@@ -143,13 +240,25 @@ fn start(
     known: Option<&Watched>,
 ) -> JoinSet<()> {
     let watched = Arc::new(Watched::new(name, configured, known, controller.now()));
+    let _ = controller.0.shared.hub.switch(|switches| {
+        switches.set_readers(name, Arc::clone(&watched.readers));
+        Ok::<(), ()>(())
+    });
+    watched.tell_readable(controller);
     let mut tasks = JoinSet::new();
     let (answers_in, answers) = mpsc::unbounded_channel();
     for at in 0..configured.nodes.len() {
         let task = node::keep(controller.clone(), Arc::clone(&watched), at, answers_in.clone());
         tasks.spawn(task);
+        tasks.spawn(sampling::keep(controller.clone(), Arc::clone(&watched), at));
     }
+    tasks.spawn(catalogs::keep(controller.clone(), Arc::clone(&watched)));
+    // Known before a reload, or by the process before an online restart.
+    *lock(&watched.known) = controller.0.shared.hub.switches().primary(name).cloned();
     tasks.spawn(judge(controller.clone(), Arc::clone(&watched), answers));
+    if configured.failover == FailoverKind::Own {
+        tasks.spawn(change::guard(controller.clone(), Arc::clone(&watched)));
+    }
     lock(&controller.0.clusters.watched).insert(name.to_owned(), watched);
     tasks
 }
@@ -160,32 +269,27 @@ async fn judge(
     watched: Arc<Watched>,
     mut answers: mpsc::UnboundedReceiver<Answer>,
 ) {
-    // Known before a reload, or by the process before an online restart.
-    let mut state = controller.0.shared.hub.switches().primary(&watched.name).cloned();
     while let Some(Answer { node, fact, asked_at }) = answers.recv().await {
         let changes = {
             let mut cluster = lock(&watched.cluster);
             cluster.learn(node, fact, asked_at);
             let changes = cluster.judge(controller.now());
+            lock(&watched.samples).follow(&changes, &watched.readers);
             for (at, pause) in watched.pauses.iter().enumerate() {
                 pause.store(cluster.pause(NodeId(at as u16)), Ordering::Relaxed);
             }
             changes
         };
         for change in changes {
-            act(&controller, &watched, &mut state, change);
+            act(&controller, &watched, change);
         }
     }
 }
 
-fn act(
-    controller: &Controller,
-    watched: &Watched,
-    known: &mut Option<PrimaryState>,
-    change: Change,
-) {
+fn act(controller: &Controller, watched: &Watched, change: Change) {
     let nodes = &watched.configured.nodes;
     let name = &watched.name;
+    let mut known = lock(&watched.known);
     let is_known = known.as_ref().is_some_and(|state| state.primary.is_some());
     let state = known.get_or_insert_default();
     match change {
@@ -193,11 +297,12 @@ fn act(
             let node = &nodes[usize::from(node.0)];
             let why = verdict.reason().map_or_else(String::new, |why| format!(": {why}"));
             log!("cluster {name}: node {node} is {}{why}", verdict.word());
-            return;
+            return watched.tell_readable(controller);
         }
         Change::Opened { primary, timeline } => {
             let node = &nodes[usize::from(primary.0)];
             let target = Target::new(&node.host, node.port);
+            lock(&watched.past).opened(timeline);
             state.primary = Some(Primary { target, timeline });
             state.outage = None;
             let text = format!("cluster {name}: the primary is node {node}, timeline {timeline}");
@@ -222,12 +327,24 @@ fn act(
             state.outage = Some(Arc::new(Outage { why: reason.to_string(), since }));
         }
     }
+    drop(known);
+    publish(controller, watched);
+    // The other nodes may know more now.
+    watched.wake_all();
+}
+
+/// Tells the pools which node is the primary, and whether clients wait.
+fn publish(controller: &Controller, watched: &Watched) {
+    // Held until the pools are told, so that the last state is the one that they have.
+    let hold = lock(&watched.hold);
+    let mut state = lock(&watched.known).clone().unwrap_or_default();
+    if hold.is_some() {
+        state.outage.clone_from(&hold);
+    }
     let shared = &controller.0.shared;
     let _ = shared.hub.switch(|switches| {
-        switches.set_primary(name, state.clone());
+        switches.set_primary(&watched.name, state);
         Ok::<(), ()>(())
     });
     shared.tell_all(|| ShellMail::Review);
-    // The other nodes may know more now.
-    watched.wake_all();
 }

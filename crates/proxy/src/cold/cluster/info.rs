@@ -1,6 +1,15 @@
-//! Copies of the clusters' state, for the console and the metrics.
+//! Copies of the clusters' state, for the console and the metrics, and what judges of reads say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ::cluster::{Failover, NodeId, Role};
+use engine::routing::{
+    Place,
+    rules::Routing,
+    why::{Why, judged},
+};
+use engine::settings::PoolKey;
 
 use crate::{cold::controller::Controller, exchange::hub::lock};
 
@@ -39,12 +48,25 @@ pub struct NodeInfo {
     pub lag_bytes: Option<u64>,
 }
 
+/// The word of a judge about a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// The database as clients name it.
+    pub database: String,
+    /// `hint`, `text`, `catalogs` or the name of a node.
+    pub judge: String,
+    /// `primary` or `standby`.
+    pub place: &'static str,
+    pub reason: &'static str,
+    pub description: &'static str,
+}
+
 impl Controller {
     /// Returns the state of all clusters, by name.
     #[must_use]
     pub fn clusters(&self) -> Vec<ClusterInfo> {
         let watched: Vec<_> = lock(&self.0.clusters.watched).values().cloned().collect();
-        let info = |own: &std::sync::Arc<super::Watched>| {
+        let info = |own: &Arc<super::Watched>| {
             let cluster = lock(&own.cluster);
             let primary = cluster.primary().ok();
             let newest = primary.and_then(|node| cluster.sample(node)).map(|sample| sample.wal.0);
@@ -83,5 +105,44 @@ impl Controller {
             }
         };
         watched.iter().map(info).collect()
+    }
+}
+
+/// EXPLAIN ROUTE.
+impl Controller {
+    /// Returns what each judge says about a text. A later judge is asked only if those before it
+    /// let the text pass. The nodes are judged for a session without writes.
+    #[must_use]
+    pub fn explain_route(&self, text: &[u8]) -> Vec<Judgement> {
+        let hub = &self.0.shared.hub;
+        let mut routed: BTreeMap<String, Arc<Routing>> = BTreeMap::new();
+        for pool in hub.pools() {
+            let pool = lock(&pool);
+            let PoolKey { database, place, .. } = &pool.key;
+            if let (Place::Writer, Some(routing)) = (place, &pool.settings.routing) {
+                routed.entry(database.clone()).or_insert_with(|| routing.clone());
+            }
+        }
+        let (schema, now) = (hub.schema(), self.now());
+        let mut all = Vec::new();
+        for (database, routing) in routed {
+            let mut tell = |judge: &str, why: Why| {
+                all.push(Judgement {
+                    database: database.clone(),
+                    judge: judge.to_owned(),
+                    place: if why == Why::Read { "standby" } else { "primary" },
+                    reason: why.name(),
+                    description: why.description(),
+                });
+                why == Why::Read
+            };
+            let passes = judged(text, &routing, schema).all(|(judge, why)| tell(judge, why));
+            if passes {
+                for (_, name, why) in routing.nodes(now) {
+                    tell(name, why);
+                }
+            }
+        }
+        all
     }
 }

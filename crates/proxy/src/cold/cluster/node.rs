@@ -20,11 +20,19 @@ use tokio_postgres::{
 use wire::secret::Secret;
 
 use super::{Answer, Watched};
-use crate::cold::{controller::Controller, handshake};
+use crate::{
+    cold::{
+        controller::Controller,
+        handshake::{self, Trouble},
+    },
+    exchange::hub::lock,
+};
+use config::in_words;
 use net::tls::TlsStream;
 
 /// One row: system identifier, is it in recovery, name of the present WAL file, position in the
-/// WAL, timelines of the control file, timeline of a streaming WAL receiver.
+/// WAL, timelines of the control file, timeline of a streaming WAL receiver, received WAL, and the
+/// standbys for which a commit waits.
 ///
 /// The control file has the timeline of the last checkpoint, which may be older than the promotion;
 /// the name of a primary's WAL file has the present one.
@@ -32,19 +40,25 @@ const QUESTION: &str = "SELECT s.system_identifier, r.recovery, CASE WHEN r.reco
     pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) END, CASE WHEN r.recovery THEN \
     pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_flush_lsn() END, \
     c.timeline_id, m.min_recovery_end_timeline, (SELECT w.received_tli FROM \
-    pg_catalog.pg_stat_wal_receiver w WHERE w.status = 'streaming') FROM \
+    pg_catalog.pg_stat_wal_receiver w WHERE w.status = 'streaming'), \
+    pg_catalog.pg_last_wal_receive_lsn(), CASE WHEN \
+    pg_catalog.current_setting('synchronous_commit') IN ('off', 'local') THEN '' ELSE \
+    pg_catalog.current_setting('synchronous_standby_names') END FROM \
     (SELECT pg_catalog.pg_is_in_recovery() AS recovery) r, pg_catalog.pg_control_system() s, \
     pg_catalog.pg_control_checkpoint() c, pg_catalog.pg_control_recovery() m";
 
 /// The digits of a timeline in the name of a WAL file.
 const TIMELINE_DIGITS: usize = 8;
 
+/// The class of SQLSTATEs for logins that are refused.
+const INVALID_AUTHORIZATION: &str = "28";
+
 /// The shortest time between two questions.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
 /// An open connection; dropping it closes it.
-struct Kept {
-    client: Client,
+pub(super) struct Kept {
+    pub(super) client: Arc<Client>,
     /// Ends when PostgreSQL closes the connection.
     task: JoinHandle<()>,
 }
@@ -70,22 +84,34 @@ pub(super) async fn keep(
         let fact = match timeout(patience, question).await {
             Ok(fact) => fact,
             Err(_) => {
-                kept = None;
+                lose(&watched, at, &mut kept);
                 Fact::Silent
             }
         };
+        *lock(&watched.clients[at]) = kept.as_ref().map(|kept| Arc::clone(&kept.client));
+        let is_denied = matches!(fact, Fact::Unasked(Obstacle::Denied(_)));
         let answer = Answer { node: NodeId(at as u16), fact, asked_at };
         if answers.send(answer).is_err() {
             return;
+        }
+        if is_denied {
+            // Repeated failures may lock the user.
+            sleep(controller.config().global.server_login_retry.max(PAUSE_MIN)).await;
+            continue;
         }
         sleep(PAUSE_MIN).await;
         let pause = Duration::from_micros(watched.pauses[at].load(Ordering::Relaxed));
         tokio::select! {
             () = sleep(pause.saturating_sub(PAUSE_MIN)) => {}
             () = watched.wakes[at].notified() => {}
-            () = ended(&mut kept) => kept = None,
+            () = ended(&mut kept) => lose(&watched, at, &mut kept),
         }
     }
+}
+
+fn lose(watched: &Watched, at: usize, kept: &mut Option<Kept>) {
+    *kept = None;
+    watched.lose_client(at);
 }
 
 /// Returns when PostgreSQL has closed the kept connection; never, if there is none.
@@ -111,10 +137,10 @@ async fn ask(
                 return fact_of(&error);
             }
             Err(Failure::Unexpected(what)) => return Fact::Unasked(Obstacle::Error(what)),
-            Err(Failure::Postgres(_) | Failure::Io(_)) => *kept = None,
+            Err(Failure::Postgres(_) | Failure::Io(_)) => lose(watched, at, kept),
         }
     }
-    let opened = match open(controller, watched, at).await {
+    let opened = match open(controller, watched, at, &watched.configured.dbname).await {
         Ok(opened) => opened,
         Err(failure) => return failure.fact(),
     };
@@ -129,13 +155,22 @@ async fn ask(
 }
 
 /// Why a node was not asked.
-enum Failure {
+pub(super) enum Failure {
     Io(io::Error),
     Postgres(tokio_postgres::Error),
     Unexpected(String),
 }
 
 impl Failure {
+    /// Returns PostgreSQL's error, or what else has happened.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Io(error) => in_words(error),
+            Self::Postgres(error) => said(error),
+            Self::Unexpected(what) => what.clone(),
+        }
+    }
+
     fn fact(self) -> Fact {
         match self {
             Self::Io(error) => fact_of_io(&error),
@@ -174,49 +209,77 @@ fn fact_of(error: &tokio_postgres::Error) -> Fact {
         Obstacle::Full
     } else if *code == SqlState::ADMIN_SHUTDOWN || *code == SqlState::CRASH_SHUTDOWN {
         Obstacle::SessionEnded
+    } else if code.code().starts_with(INVALID_AUTHORIZATION) {
+        Obstacle::Denied(said(error))
     } else {
-        let said = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
-        Obstacle::Error(said)
+        Obstacle::Error(said(error))
     })
 }
 
-async fn open(controller: &Controller, watched: &Watched, at: usize) -> Result<Kept, Failure> {
+/// Opens another connection to the node, for an order.
+///
+/// # Errors
+/// Why there is none, in words.
+pub(super) async fn connect(
+    controller: &Controller,
+    watched: &Watched,
+    at: usize,
+) -> Result<Kept, String> {
+    let opened = open(controller, watched, at, &watched.configured.dbname).await;
+    opened.map_err(|failure| failure.text())
+}
+
+/// Returns PostgreSQL's words for an error, if it has said something.
+pub(super) fn said(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Connects to a database of a node.
+pub(super) async fn open(
+    controller: &Controller,
+    watched: &Watched,
+    at: usize,
+    dbname: &str,
+) -> Result<Kept, Failure> {
     let node = &watched.configured.nodes[at];
     match Target::new(&node.host, node.port) {
         Target::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(Failure::Io)?;
-            log_in(controller, watched, stream).await
+            log_in(controller, watched, dbname, stream).await
         }
         Target::Abstract(name) => {
-            use std::os::linux::net::SocketAddrExt as _;
-            let address = std::os::unix::net::SocketAddr::from_abstract_name(name);
-            let stream = address
-                .and_then(|address| std::os::unix::net::UnixStream::connect_addr(&address))
-                .and_then(|stream| {
-                    stream.set_nonblocking(true)?;
-                    UnixStream::from_std(stream)
-                });
-            log_in(controller, watched, stream.map_err(Failure::Io)?).await
+            let stream = connect_abstract(&name).await.map_err(Failure::Io)?;
+            log_in(controller, watched, dbname, stream).await
         }
         Target::Tcp(host, port) => {
             let ip = resolve(controller, &host).await?;
             let mut stream = TcpStream::connect((ip, port)).await.map_err(Failure::Io)?;
             stream.set_nodelay(true).map_err(Failure::Io)?;
-            let tls = match controller.0.shared.tls().servers.clone() {
-                Some(context) => handshake::negotiate(&mut stream, &host, &context)
-                    .await
-                    .map_err(Failure::Unexpected)?,
-                None => None,
-            };
+            let tls =
+                match controller.0.shared.tls().servers.clone() {
+                    Some(context) => handshake::negotiate(&mut stream, &host, &context)
+                        .await
+                        .map_err(|trouble| match trouble {
+                            Trouble::Lost(error) => Failure::Io(error),
+                            Trouble::Answer(what) => Failure::Unexpected(what),
+                        })?,
+                    None => None,
+                };
             match tls {
                 Some(tls) => {
                     let stream = TlsStream::new(stream, Box::new(tls), Vec::new());
-                    log_in(controller, watched, stream).await
+                    log_in(controller, watched, dbname, stream).await
                 }
-                None => log_in(controller, watched, stream).await,
+                None => log_in(controller, watched, dbname, stream).await,
             }
         }
     }
+}
+
+/// Connects to a name in Linux's abstract name space. A full backlog is an error at once.
+async fn connect_abstract(name: &str) -> io::Result<UnixStream> {
+    // Tokio takes a path for such a name if it begins with a zero byte.
+    UnixStream::connect(format!("\0{name}")).await
 }
 
 async fn resolve(controller: &Controller, host: &str) -> Result<IpAddr, Failure> {
@@ -228,13 +291,18 @@ async fn resolve(controller: &Controller, host: &str) -> Result<IpAddr, Failure>
     found.iter().next().ok_or_else(|| Failure::Unexpected(format!("{host} has no address")))
 }
 
-async fn log_in<S>(controller: &Controller, watched: &Watched, stream: S) -> Result<Kept, Failure>
+async fn log_in<S>(
+    controller: &Controller,
+    watched: &Watched,
+    dbname: &str,
+    stream: S,
+) -> Result<Kept, Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let configured = &watched.configured;
     let mut settings = tokio_postgres::Config::new();
-    settings.user(&*configured.user).dbname(&*configured.dbname).application_name("weir");
+    settings.user(&*configured.user).dbname(dbname).application_name("weir");
     // The stream has TLS already, if it is to have it.
     settings.ssl_mode(SslMode::Disable);
     let stored = || match Secret::parse(controller.config().auth_file.users.get(&configured.user)?)
@@ -249,7 +317,7 @@ where
         settings.connect_raw(stream, NoTls).await.map_err(Failure::Postgres)?;
     // The next question finds out why it has ended.
     let task = tokio::spawn(async move { drop(connection.await) });
-    Ok(Kept { client, task })
+    Ok(Kept { client: Arc::new(client), task })
 }
 
 async fn question(client: &Client) -> Result<Sample, Failure> {
@@ -277,5 +345,36 @@ fn sample(row: &SimpleQueryRow) -> Option<Sample> {
     };
     // A standby that has replayed nothing yet has no position.
     let wal = row.get(3).and_then(Lsn::parse).unwrap_or_default();
-    Some(Sample { system, timeline, role, wal })
+    let received = row.get(7).and_then(Lsn::parse).unwrap_or_default();
+    let quorum = row.get(8).map_or(0, ::cluster::quorum_of);
+    Some(match role {
+        Role::Primary => Sample { system, timeline, role, wal, received: Lsn::default(), quorum },
+        Role::Standby(_) => Sample { system, timeline, role, wal, received, quorum: 0 },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{net::UnixSocket, runtime::Builder};
+
+    use super::*;
+
+    #[test]
+    fn a_full_backlog_of_an_abstract_socket_is_an_error_at_once() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let name = format!("weir-backlog-{}", std::process::id());
+        let connect = async || {
+            let socket = UnixSocket::new_stream().unwrap();
+            socket.bind(format!("\0{name}")).unwrap();
+            let _listener = socket.listen(0).unwrap();
+            let mut open = Vec::new();
+            loop {
+                match connect_abstract(&name).await {
+                    Ok(stream) => open.push(stream),
+                    Err(error) => return (open.len(), error.kind()),
+                }
+            }
+        };
+        assert_eq!(runtime.block_on(connect()), (1, io::ErrorKind::WouldBlock));
+    }
 }

@@ -1,0 +1,131 @@
+//! `weir demo --cluster`: a primary and two standbys with Weir in front of them, and eight clients
+//! that write. A live table, and keys that break things; with `--drill N`, N changes of the primary
+//! without anybody at the keyboard, and a table of them.
+//!
+//! * `nodes.rs`: the three servers
+//! * `hooks.rs`: the commands of the cluster, which this process carries out
+//! * `writers.rs`: the clients, and what they were told
+//! * `watch.rs`: the live table and the keys
+//! * `drill.rs`: the unattended changes
+
+mod drill;
+mod hooks;
+mod nodes;
+mod watch;
+mod writers;
+
+use std::{process::ExitCode, thread, time::Duration};
+
+use anyhow::bail;
+use proxy::Pooler;
+
+use self::{hooks::Hook, nodes::NAMES, writers::Writers};
+pub(super) use self::{hooks::Hooks, nodes::Nodes};
+use super::{
+    binaries::Binaries,
+    child::{self, TICK},
+    names::{DEMO, LOOPBACK},
+    pooler,
+    terminal::{go_on, say},
+};
+
+/// The time for a change that the demo waits for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Everything that runs.
+struct Trio {
+    // Fields are dropped in this order: clients, pooler, servers.
+    writers: Writers,
+    running: pooler::Running,
+    nodes: Nodes,
+    hooks: Hooks,
+}
+
+/// Runs the demo until it is interrupted, or the drill.
+///
+/// # Errors
+/// When it does not start, or a node does not come back.
+pub(super) fn run(binaries: Binaries, drill: Option<u32>) -> anyhow::Result<ExitCode> {
+    let nodes = Nodes::create(binaries)?;
+    let hooks = Hooks::new(nodes.scratch())?;
+    let running = pooler::start_before_nodes(&nodes, &hooks)?;
+    let writers = Writers::start(running.port, nodes.password());
+    let mut trio = Trio { writers, running, nodes, hooks };
+    trio.until_settled()?;
+    let status = match drill {
+        Some(rounds) => drill::run(&mut trio, rounds),
+        None => watch::run(&mut trio),
+    };
+    say("stopping, and removing everything");
+    status
+}
+
+impl Trio {
+    fn pooler(&self) -> &Pooler {
+        &self.running.pooler
+    }
+
+    /// Returns the state of each node.
+    fn states(&self) -> Vec<&'static str> {
+        let clusters = self.pooler().controller().clusters();
+        clusters.into_iter().flat_map(|one| one.nodes).map(|node| node.verdict).collect()
+    }
+
+    /// Returns the primary, if there is one.
+    fn primary(&self) -> Option<usize> {
+        self.states().iter().position(|state| *state == "writable")
+    }
+
+    /// Carries out a command of the cluster, if one waits.
+    fn serve(&mut self) -> anyhow::Result<()> {
+        let Some(Hook { kind, node, new, file }) = self.hooks.asked() else { return Ok(()) };
+        let done = match kind.as_str() {
+            "stop" => self.nodes.stop(node),
+            "start" => self.nodes.start(node),
+            "fence" => self.nodes.kill(node),
+            "rejoin" => self.nodes.rejoin(node, new),
+            _ => bail!("an unknown command: {kind}"),
+        };
+        if let Err(error) = &done {
+            say(&format!("{kind} of node {}: {error:#}", NAMES[node]));
+        }
+        self.hooks.answer(&file, done.is_ok())
+    }
+
+    /// Waits until there is a primary that both other nodes follow.
+    fn until_settled(&mut self) -> anyhow::Result<()> {
+        self.until("the cluster is whole", |trio| {
+            let mut states = trio.states();
+            states.sort_unstable();
+            states == ["readable", "readable", "writable"]
+        })
+    }
+
+    fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) -> anyhow::Result<()> {
+        let begin = std::time::Instant::now();
+        while !is_so(self) {
+            go_on()?;
+            self.serve()?;
+            if begin.elapsed() > PATIENCE {
+                bail!("waited too long until {what}: the nodes are {:?}", self.states());
+            }
+            thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    /// Orders a switchover on the console, and waits for its end.
+    fn switch_over(&mut self, to: usize) -> anyhow::Result<Result<(), String>> {
+        let mut psql = self.nodes.client("psql", LOOPBACK, self.running.port);
+        psql.env("PGDATABASE", "pgbouncer").args(["-X", "-q", "-c"]);
+        psql.arg(format!("SWITCHOVER {DEMO} TO {}", NAMES[to]));
+        let order = thread::spawn(move || child::run(psql, ""));
+        while !order.is_finished() {
+            self.serve()?;
+            thread::sleep(TICK);
+        }
+        let Ok(finished) = order.join() else { bail!("psql could not be run") };
+        let finished = finished?;
+        Ok(if finished.status.success() { Ok(()) } else { Err(finished.output) })
+    }
+}

@@ -1,0 +1,72 @@
+//! The commands of the cluster, `stop_command` and others. This process has started the servers, so
+//! the commands ask it by files to do their work.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+
+use super::nodes::NAMES;
+
+/// Tells its argument and its nodes by the name of a file, and ends as another file says.
+const SCRIPT: &str = r#"ask="${0%/*}/ask.$1.$WEIR_NODE.${WEIR_NEW_NODE:-none}.$$"
+: >"$ask"
+while [ ! -e "$ask.answer" ]; do sleep 0.01; done
+exit "$(cat "$ask.answer")"
+"#;
+
+pub(in crate::demo) struct Hooks {
+    folder: PathBuf,
+    script: PathBuf,
+}
+
+/// A command that waits.
+pub(super) struct Hook {
+    pub(super) kind: String,
+    pub(super) node: usize,
+    pub(super) new: Option<usize>,
+    pub(super) file: PathBuf,
+}
+
+impl Hooks {
+    pub(super) fn new(scratch: &Path) -> anyhow::Result<Self> {
+        let folder = scratch.join("hooks");
+        fs::create_dir(&folder).context("the folder of commands")?;
+        let script = folder.join("hook");
+        fs::write(&script, SCRIPT).context("the script of commands")?;
+        Ok(Self { folder, script })
+    }
+
+    /// Returns the keys of the cluster.
+    pub(in crate::demo) fn keys(&self) -> String {
+        let key = |kind| format!("{kind}_command='sh {} {kind}'", self.script.display());
+        ["stop", "start", "rejoin", "fence"].map(key).join(" ")
+    }
+
+    /// Returns a command that waits, if there is one.
+    pub(super) fn asked(&self) -> Option<Hook> {
+        let files = fs::read_dir(&self.folder).ok()?.flatten().map(|entry| entry.path());
+        files.filter_map(hook).next()
+    }
+
+    /// Has a command end.
+    pub(super) fn answer(&self, file: &Path, is_done: bool) -> anyhow::Result<()> {
+        // Renamed, so that the script never reads half of it.
+        let draft = self.folder.join("draft");
+        fs::write(&draft, if is_done { "0" } else { "1" }).context("an answer")?;
+        let answer = PathBuf::from(format!("{}.answer", file.display()));
+        fs::rename(draft, answer).context("an answer")?;
+        fs::remove_file(file).context("a question")
+    }
+}
+
+fn hook(file: PathBuf) -> Option<Hook> {
+    let name = file.file_name()?.to_str()?.to_owned();
+    let [ask, kind, node, new, pid] = name.split('.').collect::<Vec<_>>()[..] else { return None };
+    let at = |name: &str| NAMES.iter().position(|known| *known == name);
+    let is_one = ask == "ask" && pid.bytes().all(|byte| byte.is_ascii_digit());
+    let (kind, node, new) = (kind.to_owned(), at(node)?, at(new));
+    is_one.then_some(Hook { kind, node, new, file })
+}

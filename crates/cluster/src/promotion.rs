@@ -1,0 +1,516 @@
+//! A change of the primary that Weir carries out itself, step by step.
+//!
+//! Planned (SWITCHOVER). Clients wait from the first step to the last one.
+//!
+//! ```text
+//! Drain ─► (Close ─► Closing) ─► Mark ─► Stop ─► Leave ─► CatchUp ─► Promote ─► Verify ─► the new primary
+//!   │                  │          │       │        │         │
+//!   │                  │          │       └────────┴─────────┴──► Start ─► Return ─► a failure
+//!   └──────────────────┴──────────┴──► a failure; the old primary goes on
+//! ```
+//!
+//! Unplanned (`failover = own`), when the primary is lost:
+//!
+//! ```text
+//! Judge ──► Fence ──► Elect ──► Promote ──► Verify ──► the new primary
+//!   │         │         │                    │
+//!   └─────────┴─────────┴────────────────────┴──► a failure; the cluster has no primary
+//! ```
+//!
+//! After a failure the caller begins again, with what was done about this loss ([`Past`]): a fence
+//! that has succeeded is not repeated, and a node that was ordered to promote itself stays the only
+//! one that may be.
+//!
+//! The caller carries out the orders, one at a time, and tells the outcome ([`Promotion::done`]).
+//! Whether the outcome is true is found out by facts: a node that is reported as stopped must have
+//! stopped answering, and a node that is reported as promoted must be the primary by the rules of
+//! `cluster.rs`.
+//!
+//! Invariant: no node is promoted while the old primary may accept writes. When a promotion has been
+//! ordered, the old primary is never started again, and no other node is promoted.
+
+use crate::Micros;
+use crate::cluster::{Cluster, NodeId};
+use crate::fact::{Lsn, Role};
+use crate::past::Past;
+use crate::verdict::Verdict;
+
+/// A standby that is further behind is not promoted by plan: clients would wait for its replay.
+const LAG_MAX: u64 = 16 << 20;
+/// The time for which a step waits for a fact, unless the configuration says it.
+const PATIENCE: Micros = 10_000_000;
+/// The time for the answers of all standbys before one of them is chosen.
+const ELECTION: Micros = 2_000_000;
+/// The pause before `start_command` is repeated.
+const START_PAUSE: Micros = 1_000_000;
+
+/// The action on running transactions when `switchover_drain` is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overtime {
+    /// The switchover is given up.
+    Refuse,
+    /// Their connections are closed.
+    Close,
+}
+
+/// The limits of a promotion, from the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The time for running transactions.
+    pub drain: Micros,
+    pub overtime: Overtime,
+    /// Bytes of WAL that may be lost without a quorum of synchronous standbys. None: nobody is
+    /// promoted without such a quorum.
+    pub max_loss: Option<u64>,
+}
+
+/// Something that the caller shall do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Call again after some milliseconds.
+    Wait,
+    /// Close the server connections at the old primary.
+    Close,
+    /// Ask the old primary for the end of its WAL.
+    Mark(NodeId),
+    /// Run `stop_command` for the old primary.
+    Stop(NodeId),
+    /// Run `start_command` for the old primary, which was stopped.
+    Start(NodeId),
+    /// Run `fence_command` for the old primary, which is lost.
+    Fence(NodeId),
+    Promote(NodeId),
+}
+
+/// The outcome of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// The end of the WAL.
+    At(Lsn),
+    /// It has failed, or did not end in time; it may still have had its effect.
+    Failed(String),
+    /// It was not sent, so it has no effect.
+    Unsent(String),
+}
+
+/// Why a promotion is not begun.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the cluster has no primary: {0}")]
+    NoPrimary(String),
+    #[error("node {0} is the primary already")]
+    IsPrimary(String),
+    #[error("node {node} cannot become the primary: it is {word}{why}")]
+    Unfit { node: String, word: &'static str, why: String },
+    #[error("node {node} cannot become the primary: it is {bytes} bytes behind")]
+    Behind { node: String, bytes: u64 },
+}
+
+/// Why a promotion has failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    #[error("{servers} server connections were still in use after switchover_drain")]
+    Busy { servers: u32 },
+    #[error("the primary was lost: {0}")]
+    PrimaryLost(String),
+    #[error("node {node} is not fit any more: it is {word}")]
+    TargetLost { node: String, word: &'static str },
+    #[error("the end of the WAL is unknown: {0}")]
+    NoMark(String),
+    #[error("stop_command failed: {0}")]
+    NotStopped(String),
+    #[error("node {0} still accepts connections after stop_command")]
+    StillRuns(String),
+    #[error("node {0} has not replayed the end of the WAL in time")]
+    NotReplayed(String),
+    #[error("fence_command failed: {0}")]
+    NotFenced(String),
+    #[error("no standby of timeline {timeline} answers")]
+    NoCandidate { timeline: u32 },
+    #[error(
+        "committed transactions may be lost: {missing} standbys do not answer, and commits waited \
+         for {quorum}; at least {bytes} bytes are at risk"
+    )]
+    Loss { missing: u32, quorum: u32, bytes: u64 },
+    #[error("node {node} was not promoted in time{why}")]
+    NotPromoted { node: String, why: String },
+    #[error("node {0} was promoted instead")]
+    Another(String),
+    #[error("the primary is back")]
+    Returned,
+    #[error("timeline {timeline} exists: another node was promoted")]
+    NewTimeline { timeline: u32 },
+    #[error(
+        "node {0} was ordered to promote itself and does not answer as a standby: it may still \
+         become the primary, so no other node is promoted"
+    )]
+    Ordered(String),
+    #[error("{why}; then start_command failed: {trouble}")]
+    NotStarted { why: Box<Self>, trouble: String },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Drain,
+    Close,
+    Closing,
+    Mark,
+    Stop(Lsn),
+    Leave(Lsn),
+    CatchUp(Lsn),
+    Start(Back),
+    /// With the failure of `start_command`, if it has failed.
+    Return(Back, Option<String>),
+    Judge,
+    Fence,
+    Elect,
+    Promote(NodeId),
+    /// With the failure of the order, if it has failed.
+    Verify(NodeId, Option<String>),
+    Ended(Result<NodeId, Failure>),
+}
+
+/// The way back to the old primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Back {
+    why: Failure,
+    /// When it began.
+    since: Micros,
+}
+
+impl Step {
+    /// The way back to the old primary begins.
+    fn back(why: Failure, since: Micros) -> Self {
+        Self::Start(Back { why, since })
+    }
+}
+
+/// A change of the primary that is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promotion {
+    from: NodeId,
+    to: Option<NodeId>,
+    limits: Limits,
+    step: Step,
+    /// When the step began.
+    since: Micros,
+    past: Past,
+}
+
+impl Promotion {
+    /// Begins a planned change to the standby `to`.
+    ///
+    /// # Errors
+    /// When there is no primary, or the node is not a standby that follows it closely.
+    pub fn planned(
+        cluster: &Cluster,
+        to: NodeId,
+        limits: Limits,
+        now: Micros,
+    ) -> Result<Self, Refusal> {
+        let from = cluster.primary().map_err(|why| Refusal::NoPrimary(why.to_string()))?;
+        let node = cluster.name(to).to_owned();
+        let verdict = cluster.verdict(to);
+        match verdict {
+            Verdict::Readable => {}
+            Verdict::Writable => return Err(Refusal::IsPrimary(node)),
+            Verdict::Unknown(_)
+            | Verdict::Unfit(_)
+            | Verdict::FalsePrimary(_)
+            | Verdict::Down(_) => {
+                let why = verdict.reason().map_or_else(String::new, |why| format!(": {why}"));
+                return Err(Refusal::Unfit { node, word: verdict.word(), why });
+            }
+        }
+        let wal = |node| cluster.sample(node).map_or(0, |sample| sample.wal.0);
+        let bytes = wal(from).saturating_sub(wal(to));
+        if bytes > LAG_MAX {
+            return Err(Refusal::Behind { node, bytes });
+        }
+        let past = Past::of(from, cluster.timeline());
+        Ok(Self { from, to: Some(to), limits, step: Step::Drain, since: now, past })
+    }
+
+    /// Begins a failover, if the cluster has lost its primary for good. `past`: what was done
+    /// before, by the last promotion.
+    #[must_use]
+    pub fn unplanned(cluster: &Cluster, limits: Limits, past: &Past, now: Micros) -> Option<Self> {
+        let from = cluster.is_bereft()?;
+        let past = past.clone().about(from, cluster.timeline());
+        let step = if past.is_fenced { Step::Elect } else { Step::Judge };
+        Some(Self { from, to: None, limits, step, since: now, past })
+    }
+
+    /// Returns what was done, for the next attempt.
+    #[must_use]
+    pub fn past(&self) -> &Past {
+        &self.past
+    }
+
+    /// Returns the node that is to become the primary, once it is chosen.
+    #[must_use]
+    pub fn target(&self) -> Option<NodeId> {
+        self.to
+    }
+
+    /// Returns the old primary.
+    #[must_use]
+    pub fn source(&self) -> NodeId {
+        self.from
+    }
+
+    /// Returns the next order, or the end. `servers`: server connections at the old primary.
+    ///
+    /// # Errors
+    /// The end of the promotion: the new primary, or why it has failed.
+    pub fn next(
+        &mut self,
+        cluster: &Cluster,
+        servers: u32,
+        now: Micros,
+    ) -> Result<Order, Result<NodeId, Failure>> {
+        let is_over = |limit: Micros| now.saturating_sub(self.since) >= limit;
+        let step = match &self.step {
+            Step::Drain | Step::Closing => match self.drained(cluster, servers, now) {
+                Ok(Some(step)) => step,
+                Ok(None) => return Ok(Order::Wait),
+                Err(why) => Step::Ended(Err(why)),
+            },
+            Step::Leave(mark) => match cluster.is_stopped(self.from) {
+                true => Step::CatchUp(*mark),
+                false if is_over(PATIENCE) => self.still_runs(cluster, now),
+                false => return Ok(Order::Wait),
+            },
+            // Something has started it again.
+            Step::CatchUp(_) if !cluster.is_stopped(self.from) => self.still_runs(cluster, now),
+            Step::CatchUp(mark) => match self.to {
+                Some(to) if self.has_replayed(cluster, to, *mark) => Step::Promote(to),
+                Some(to) if is_over(PATIENCE) => {
+                    Step::back(Failure::NotReplayed(cluster.name(to).to_owned()), now)
+                }
+                _ => return Ok(Order::Wait),
+            },
+            Step::Return(back, trouble) => {
+                match self.returned(cluster, back, trouble.as_ref(), now) {
+                    Some(step) => step,
+                    None => return Ok(Order::Wait),
+                }
+            }
+            Step::Judge => match self.elect(cluster, now) {
+                None => return Ok(Order::Wait),
+                Some(Ok(_)) => Step::Fence,
+                Some(Err(why)) => Step::Ended(Err(why)),
+            },
+            Step::Elect => match self.elect(cluster, now) {
+                None => return Ok(Order::Wait),
+                Some(Ok(to)) => Step::Promote(to),
+                Some(Err(why)) => Step::Ended(Err(why)),
+            },
+            Step::Verify(to, why) => match cluster.primary() {
+                Ok(primary) if primary == *to => Step::Ended(Ok(*to)),
+                Ok(other) if other != self.from => {
+                    Step::Ended(Err(Failure::Another(cluster.name(other).to_owned())))
+                }
+                Ok(_) | Err(_) if is_over(PATIENCE) => {
+                    let node = cluster.name(*to).to_owned();
+                    let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+                    Step::Ended(Err(Failure::NotPromoted { node, why }))
+                }
+                Ok(_) | Err(_) => return Ok(Order::Wait),
+            },
+            Step::Fence if cluster.primary().is_ok() => Step::Ended(Err(Failure::Returned)),
+            Step::Close
+            | Step::Mark
+            | Step::Stop(_)
+            | Step::Start(_)
+            | Step::Fence
+            | Step::Promote(_)
+            | Step::Ended(_) => self.step.clone(),
+        };
+        self.enter(step, now);
+        match &self.step {
+            Step::Close => Ok(Order::Close),
+            Step::Mark => Ok(Order::Mark(self.from)),
+            Step::Stop(_) => Ok(Order::Stop(self.from)),
+            Step::Start(_) => Ok(Order::Start(self.from)),
+            Step::Fence => Ok(Order::Fence(self.from)),
+            Step::Promote(to) => {
+                self.to = Some(*to);
+                Ok(Order::Promote(*to))
+            }
+            Step::Ended(end) => Err(end.clone()),
+            Step::Drain
+            | Step::Closing
+            | Step::Leave(_)
+            | Step::CatchUp(_)
+            | Step::Return(..)
+            | Step::Judge
+            | Step::Elect
+            | Step::Verify(..) => Ok(Order::Wait),
+        }
+    }
+
+    /// Learns the outcome of the last order.
+    pub fn done(&mut self, outcome: Outcome, now: Micros) {
+        match (&self.step, &outcome) {
+            (Step::Fence, Outcome::Done) => self.past.is_fenced = true,
+            // Also when it has failed: it may have arrived.
+            (Step::Promote(to), Outcome::Done | Outcome::Failed(_)) => {
+                self.past.ordered = Some(*to)
+            }
+            (_, Outcome::Done | Outcome::At(_) | Outcome::Failed(_) | Outcome::Unsent(_)) => {}
+        }
+        let step = match (self.step.clone(), outcome) {
+            (Step::Close, Outcome::Done | Outcome::Failed(_) | Outcome::Unsent(_)) => Step::Closing,
+            (Step::Mark, Outcome::At(mark)) => Step::Stop(mark),
+            (Step::Mark, Outcome::Failed(why) | Outcome::Unsent(why)) => {
+                Step::Ended(Err(Failure::NoMark(why)))
+            }
+            (Step::Stop(mark), Outcome::Done) => Step::Leave(mark),
+            // It may have stopped nevertheless.
+            (Step::Stop(_), Outcome::Failed(why) | Outcome::Unsent(why)) => {
+                Step::back(Failure::NotStopped(why), now)
+            }
+            (Step::Start(back), Outcome::Done) => Step::Return(back, None),
+            (Step::Start(back), Outcome::Failed(why) | Outcome::Unsent(why)) => {
+                Step::Return(back, Some(why))
+            }
+            (Step::Fence, Outcome::Done) => Step::Elect,
+            (Step::Fence, Outcome::Failed(why) | Outcome::Unsent(why)) => {
+                Step::Ended(Err(Failure::NotFenced(why)))
+            }
+            (Step::Promote(to), Outcome::Done) => Step::Verify(to, None),
+            // The order may have arrived nevertheless, so there is no way back.
+            (Step::Promote(to), Outcome::Failed(why) | Outcome::Unsent(why)) => {
+                Step::Verify(to, Some(why))
+            }
+            (step, Outcome::Done | Outcome::At(_) | Outcome::Failed(_) | Outcome::Unsent(_)) => {
+                step
+            }
+        };
+        self.enter(step, now);
+    }
+
+    fn still_runs(&self, cluster: &Cluster, now: Micros) -> Step {
+        Step::back(Failure::StillRuns(cluster.name(self.from).to_owned()), now)
+    }
+
+    /// Returns the step that follows when the old primary serves again, or does not.
+    fn returned(
+        &self,
+        cluster: &Cluster,
+        back: &Back,
+        trouble: Option<&String>,
+        now: Micros,
+    ) -> Option<Step> {
+        let is_over = |since: Micros, limit| now.saturating_sub(since) >= limit;
+        let is_heard = cluster.sampled_at(self.from) > self.since;
+        match (cluster.primary() == Ok(self.from) && is_heard, trouble) {
+            (true, _) => Some(Step::Ended(Err(back.why.clone()))),
+            (false, None) => {
+                is_over(self.since, PATIENCE).then(|| Step::Ended(Err(back.why.clone())))
+            }
+            (false, Some(trouble)) if is_over(back.since, PATIENCE) => {
+                let (why, trouble) = (Box::new(back.why.clone()), trouble.clone());
+                Some(Step::Ended(Err(Failure::NotStarted { why, trouble })))
+            }
+            (false, Some(_)) => is_over(self.since, START_PAUSE).then(|| Step::Start(back.clone())),
+        }
+    }
+
+    fn enter(&mut self, step: Step, now: Micros) {
+        if self.step != step {
+            (self.step, self.since) = (step, now);
+        }
+    }
+
+    /// Returns the step that follows when clients have no server any more.
+    fn drained(
+        &self,
+        cluster: &Cluster,
+        servers: u32,
+        now: Micros,
+    ) -> Result<Option<Step>, Failure> {
+        match cluster.primary() {
+            Ok(primary) if primary == self.from => {}
+            Ok(other) => return Err(Failure::Another(cluster.name(other).to_owned())),
+            Err(why) => return Err(Failure::PrimaryLost(why.to_string())),
+        }
+        let to = self.to.unwrap_or(self.from);
+        let verdict = cluster.verdict(to);
+        if *verdict != Verdict::Readable {
+            let node = cluster.name(to).to_owned();
+            return Err(Failure::TargetLost { node, word: verdict.word() });
+        }
+        let is_closing = self.step == Step::Closing;
+        let limit = if is_closing { PATIENCE } else { self.limits.drain };
+        match self.limits.overtime {
+            _ if servers == 0 => Ok(Some(Step::Mark)),
+            _ if now.saturating_sub(self.since) < limit => Ok(None),
+            Overtime::Close if !is_closing => Ok(Some(Step::Close)),
+            Overtime::Close | Overtime::Refuse => Err(Failure::Busy { servers }),
+        }
+    }
+
+    /// Has the standby replayed all that the old primary has sent? A fast shutdown sends all WAL
+    /// before the connection of the standby ends.
+    fn has_replayed(&self, cluster: &Cluster, to: NodeId, mark: Lsn) -> bool {
+        cluster.sample(to).is_some_and(|sample| {
+            cluster.sampled_at(to) > self.since
+                && sample.role == Role::Standby(None)
+                && sample.wal.settled() >= sample.received.settled()
+                && sample.wal.settled() >= mark.settled()
+        })
+    }
+
+    /// Chooses the standby that has received most. None: not all have answered since the step began.
+    fn elect(&self, cluster: &Cluster, now: Micros) -> Option<Result<NodeId, Failure>> {
+        match cluster.primary() {
+            Ok(primary) if primary == self.from => return Some(Err(Failure::Returned)),
+            Ok(other) => return Some(Err(Failure::Another(cluster.name(other).to_owned()))),
+            Err(_) => {}
+        }
+        let timeline = cluster.timeline();
+        if !self.past.is_about(self.from, timeline) {
+            return Some(Err(Failure::NewTimeline { timeline }));
+        }
+        let is_over = now.saturating_sub(self.since) >= ELECTION;
+        let nodes = || cluster.nodes().filter(|node| *node != self.from);
+        let has_answered = |node: &NodeId| cluster.sampled_at(*node) > self.since;
+        let is_down = |node| matches!(cluster.verdict(node), Verdict::Down(_));
+        if !is_over && !nodes().all(|node| has_answered(&node) || is_down(node)) {
+            return None;
+        }
+        let standby = |node: NodeId| {
+            let sample = cluster.own_sample(node).filter(|_| has_answered(&node))?;
+            let fits = sample.timeline == timeline && matches!(sample.role, Role::Standby(_));
+            fits.then_some((sample.received.max(sample.wal), std::cmp::Reverse(node)))
+        };
+        if let Some(to) = self.past.ordered {
+            // It was chosen by these rules before.
+            return match standby(to) {
+                Some(_) => Some(Ok(to)),
+                None if !is_over => None,
+                None => Some(Err(Failure::Ordered(cluster.name(to).to_owned()))),
+            };
+        }
+        let candidates: Vec<_> = nodes().filter_map(standby).collect();
+        let Some((received, std::cmp::Reverse(to))) = candidates.iter().max().copied() else {
+            return Some(Err(Failure::NoCandidate { timeline }));
+        };
+        let missing = (nodes().count() - candidates.len()) as u32;
+        let quorum = cluster.quorum();
+        // Of the standbys for which a commit has waited, one answers at least.
+        let is_complete = missing < quorum;
+        let bytes = cluster.written().0.saturating_sub(received.0);
+        let may_lose = self.limits.max_loss.is_some_and(|limit| bytes <= limit);
+        Some(match is_complete || may_lose {
+            true => Ok(to),
+            false => Err(Failure::Loss { missing, quorum, bytes }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+use super::*;
+use crate::cluster::Settings;
+use crate::fact::{Fact, Receiver, Sample};
+use crate::verdict::Reason;
+
+const SECOND: Micros = 1_000_000;
+const A: NodeId = NodeId(0);
+const B: NodeId = NodeId(1);
+const LIMITS: Limits = Limits { drain: SECOND, overtime: Overtime::Refuse, max_loss: None };
+
+/// A cluster, its promotion, and the time.
+struct Rig {
+    cluster: Cluster,
+    now: Micros,
+}
+
+fn sample(timeline: u32, role: Role, wal: u64, quorum: u32) -> Fact {
+    let received = if role == Role::Primary { Lsn(0) } else { Lsn(wal) };
+    Fact::Seen(Sample { system: 7, timeline, role, wal: Lsn(wal), received, quorum })
+}
+
+fn primary(timeline: u32, quorum: u32) -> Fact {
+    sample(timeline, Role::Primary, 90_000, quorum)
+}
+
+fn standby() -> Fact {
+    sample(1, Role::Standby(Some(Receiver { timeline: 1 })), 90_000, 0)
+}
+
+fn lonely() -> Fact {
+    sample(1, Role::Standby(None), 90_000, 0)
+}
+
+impl Rig {
+    /// A primary whose commits wait for `quorum` standbys.
+    fn new(quorum: u32) -> Self {
+        let settings = Settings { sample_interval: SECOND, health_timeout: 2 * SECOND };
+        let names = ["a", "b", "c"].map(str::to_owned);
+        let mut rig = Self { cluster: Cluster::new(settings, names, 0), now: SECOND };
+        rig.hear([primary(1, quorum), standby(), standby()]);
+        assert_eq!(rig.cluster.primary(), Ok(A));
+        rig
+    }
+
+    fn hear(&mut self, facts: [Fact; 3]) {
+        self.now += SECOND / 100;
+        for (at, fact) in facts.into_iter().enumerate() {
+            self.cluster.learn(NodeId(at as u16), fact, self.now);
+        }
+        self.cluster.judge(self.now);
+    }
+
+    /// The primary is down, the standbys answer.
+    fn lose(&mut self) {
+        for _ in 0..2 {
+            self.hear([Fact::Refused, lonely(), lonely()]);
+        }
+    }
+
+    fn unplanned(&self, past: &Past) -> Promotion {
+        let begun = Promotion::unplanned(&self.cluster, LIMITS, past, self.now);
+        begun.expect("the primary is lost")
+    }
+
+    fn next(&self, promotion: &mut Promotion) -> Result<Order, Result<NodeId, Failure>> {
+        promotion.next(&self.cluster, 0, self.now)
+    }
+
+    /// All standbys answer, and the fence has succeeded.
+    fn fence(&mut self, promotion: &mut Promotion) {
+        self.hear([Fact::Refused, lonely(), lonely()]);
+        assert_eq!(self.next(promotion), Ok(Order::Fence(A)));
+        promotion.done(Outcome::Done, self.now);
+    }
+
+    /// A switchover to `b` whose `stop_command` has succeeded.
+    fn stopped(&self) -> Promotion {
+        let begun = Promotion::planned(&self.cluster, B, LIMITS, self.now);
+        let mut promotion = begun.expect("it follows");
+        assert_eq!(self.next(&mut promotion), Ok(Order::Mark(A)));
+        promotion.done(Outcome::At(Lsn(95_000)), self.now);
+        assert_eq!(self.next(&mut promotion), Ok(Order::Stop(A)));
+        promotion.done(Outcome::Done, self.now);
+        promotion
+    }
+}
+
+#[test]
+fn an_old_answer_is_no_vote() {
+    for silence in [Fact::Silent, Fact::Unasked(crate::Obstacle::Full)] {
+        let mut rig = Rig::new(1);
+        rig.lose();
+        let mut promotion = rig.unplanned(&Past::default());
+        rig.fence(&mut promotion);
+        rig.hear([Fact::Refused, silence.clone(), lonely()]);
+        assert_eq!(rig.next(&mut promotion), Ok(Order::Wait), "{silence:?}");
+        rig.now += ELECTION;
+        rig.hear([Fact::Refused, silence.clone(), lonely()]);
+        let why = Failure::Loss { missing: 1, quorum: 1, bytes: 0 };
+        assert_eq!(rig.next(&mut promotion), Err(Err(why)), "{silence:?}");
+    }
+}
+
+#[test]
+fn nobody_is_promoted_beside_another_primary() {
+    let mut rig = Rig::new(1);
+    rig.lose();
+    let mut promotion = rig.unplanned(&Past::default());
+    rig.fence(&mut promotion);
+    let mut other = promotion.clone();
+    rig.hear([Fact::Refused, primary(2, 1), lonely()]);
+    assert_eq!(rig.next(&mut promotion), Err(Err(Failure::Another("b".to_owned()))));
+    // Its primary is lost again before it was looked at.
+    for _ in 0..2 {
+        rig.hear([Fact::Refused, Fact::Refused, lonely()]);
+    }
+    assert_eq!(rig.next(&mut other), Err(Err(Failure::NewTimeline { timeline: 2 })));
+}
+
+#[test]
+fn the_primary_that_is_back_stays() {
+    let mut rig = Rig::new(1);
+    rig.lose();
+    let mut promotion = rig.unplanned(&Past::default());
+    rig.fence(&mut promotion);
+    rig.hear([primary(1, 1), lonely(), lonely()]);
+    assert_eq!(rig.next(&mut promotion), Err(Err(Failure::Returned)));
+}
+
+#[test]
+fn a_node_that_was_ordered_is_the_only_candidate() {
+    for outcome in [Outcome::Done, Outcome::Failed("test".to_owned())] {
+        let mut rig = Rig::new(1);
+        rig.lose();
+        let mut promotion = rig.unplanned(&Past::default());
+        rig.fence(&mut promotion);
+        rig.hear([Fact::Refused, lonely(), lonely()]);
+        assert_eq!(rig.next(&mut promotion), Ok(Order::Promote(B)));
+        promotion.done(outcome, rig.now);
+        rig.now += PATIENCE;
+        rig.hear([Fact::Refused, Fact::Silent, lonely()]);
+        let end = rig.next(&mut promotion);
+        assert!(matches!(end, Err(Err(Failure::NotPromoted { .. }))), "{end:?}");
+        let past = promotion.past();
+        let mut again = rig.unplanned(past);
+        rig.hear([Fact::Refused, Fact::Silent, lonely()]);
+        assert_eq!(rig.next(&mut again), Ok(Order::Wait));
+        rig.now += ELECTION;
+        rig.hear([Fact::Refused, Fact::Silent, lonely()]);
+        assert_eq!(rig.next(&mut again), Err(Err(Failure::Ordered("b".to_owned()))));
+        let mut again = rig.unplanned(again.past());
+        rig.hear([Fact::Refused, lonely(), lonely()]);
+        assert_eq!(rig.next(&mut again), Ok(Order::Promote(B)));
+    }
+}
+
+#[test]
+fn an_order_that_was_not_sent_binds_nobody() {
+    let mut rig = Rig::new(1);
+    rig.lose();
+    let mut promotion = rig.unplanned(&Past::default());
+    rig.fence(&mut promotion);
+    rig.hear([Fact::Refused, lonely(), lonely()]);
+    assert_eq!(rig.next(&mut promotion), Ok(Order::Promote(B)));
+    promotion.done(Outcome::Unsent("test".to_owned()), rig.now);
+    assert_eq!(promotion.past().ordered(), None);
+}
+
+#[test]
+fn a_primary_that_is_back_needs_another_fence() {
+    let mut past = Past { is_fenced: true, ordered: Some(B), ..Past::of(A, 1) };
+    past.opened(1);
+    assert_eq!(past, Past { ordered: Some(B), ..Past::of(A, 1) });
+    past.opened(2);
+    assert_eq!(past, Past::default());
+}
+
+#[test]
+fn nobody_is_fenced_before_a_standby_may_be_promoted() {
+    let mut rig = Rig::new(0);
+    rig.lose();
+    let mut promotion = rig.unplanned(&Past::default());
+    assert_eq!(rig.next(&mut promotion), Ok(Order::Wait));
+    rig.hear([Fact::Refused, lonely(), lonely()]);
+    let why = Failure::Loss { missing: 0, quorum: 0, bytes: 0 };
+    assert_eq!(rig.next(&mut promotion), Err(Err(why)));
+}
+
+#[test]
+fn a_fence_is_not_repeated() {
+    let mut rig = Rig::new(1);
+    rig.lose();
+    let mut promotion = rig.unplanned(&Past::default());
+    rig.fence(&mut promotion);
+    rig.now += ELECTION;
+    rig.hear([Fact::Refused, Fact::Silent, lonely()]);
+    let end = rig.next(&mut promotion);
+    assert!(matches!(end, Err(Err(Failure::Loss { .. }))), "{end:?}");
+    let mut again = rig.unplanned(promotion.past());
+    rig.hear([Fact::Refused, lonely(), lonely()]);
+    assert_eq!(rig.next(&mut again), Ok(Order::Promote(B)));
+}
+
+#[test]
+fn a_silent_primary_is_not_taken_for_stopped() {
+    let mut rig = Rig::new(1);
+    let mut promotion = rig.stopped();
+    assert_eq!(rig.next(&mut promotion), Ok(Order::Wait));
+    rig.hear([Fact::Silent, lonely(), lonely()]);
+    rig.now += 5 * SECOND;
+    rig.hear([Fact::Silent, lonely(), lonely()]);
+    assert_eq!(*rig.cluster.verdict(A), Verdict::Down(Reason::Silent));
+    assert_eq!(rig.next(&mut promotion), Ok(Order::Wait));
+    let mut in_time = promotion.clone();
+    rig.hear([Fact::Refused, lonely(), lonely()]);
+    assert_eq!(rig.next(&mut in_time), Ok(Order::Wait));
+    assert!(matches!(in_time.step, Step::CatchUp(_)));
+    let mut rig = Rig::new(1);
+    let mut promotion = rig.stopped();
+    rig.hear([Fact::Silent, lonely(), lonely()]);
+    rig.now += PATIENCE;
+    rig.hear([Fact::Silent, lonely(), lonely()]);
+    assert_eq!(rig.next(&mut promotion), Ok(Order::Start(A)));
+}
+
+#[test]
+fn a_primary_that_starts_again_ends_the_switchover() {
+    for fact in [primary(1, 1), Fact::Unready] {
+        let mut rig = Rig::new(1);
+        let mut promotion = rig.stopped();
+        for _ in 0..2 {
+            rig.hear([Fact::Refused, lonely(), lonely()]);
+        }
+        assert_eq!(rig.next(&mut promotion), Ok(Order::Wait));
+        assert!(matches!(promotion.step, Step::CatchUp(_)));
+        rig.hear([fact, lonely(), sample(1, Role::Standby(None), 95_000, 0)]);
+        assert_eq!(rig.next(&mut promotion), Ok(Order::Start(A)));
+        promotion.done(Outcome::Done, rig.now);
+        rig.hear([primary(1, 1), standby(), standby()]);
+        let end = rig.next(&mut promotion);
+        assert_eq!(end, Err(Err(Failure::StillRuns("a".to_owned()))));
+    }
+}
+
+#[test]
+fn a_start_that_fails_is_repeated_and_told() {
+    let mut rig = Rig::new(1);
+    let begun = Promotion::planned(&rig.cluster, B, LIMITS, rig.now);
+    let mut promotion = begun.expect("it follows");
+    promotion.step = Step::back(Failure::NotStopped("x".to_owned()), rig.now);
+    let mut starts = 0;
+    let end = loop {
+        rig.hear([Fact::Refused, lonely(), lonely()]);
+        match rig.next(&mut promotion) {
+            Ok(Order::Start(A)) => {
+                starts += 1;
+                promotion.done(Outcome::Failed(format!("try {starts}")), rig.now);
+            }
+            Ok(order) => assert_eq!(order, Order::Wait),
+            Err(end) => break end,
+        }
+    };
+    assert!((9..=11).contains(&starts), "{starts}");
+    let text = end.expect_err("it has failed").to_string();
+    let expected = format!("stop_command failed: x; then start_command failed: try {starts}");
+    assert_eq!(text, expected);
+}

@@ -1,0 +1,372 @@
+//! Promotions that Weir carries out: three simulated servers, commands that fail, have their effect
+//! although they fail, or do nothing although they succeed. The checks know the real state.
+
+use cluster::{
+    Cluster, Fact, Failure, Limits, Lsn, Micros, NodeId, Obstacle, Order, Outcome, Overtime, Past,
+    Promotion, Receiver, Role, Sample, Settings,
+};
+
+use crate::nodes::SYSTEM;
+use crate::rng::Rng;
+
+const TICK: Micros = 5_000;
+const START: Micros = 1_000_000;
+/// Time limit for a whole promotion, all patience used up.
+const BOUND: Micros = 120_000_000;
+const DRAIN: Micros = 1_000_000;
+const FROM: usize = 0;
+const TO: usize = 1;
+
+#[derive(Clone, Copy, Debug)]
+struct Server {
+    is_up: bool,
+    is_primary: bool,
+    timeline: u32,
+    wal: u64,
+    received: u64,
+    /// Its connection to the primary works.
+    streams: bool,
+}
+
+/// A node that runs and does not tell its state for some time.
+#[derive(Clone, Debug)]
+struct Mute {
+    at: usize,
+    from: Micros,
+    until: Micros,
+    fact: Fact,
+}
+
+/// A command that runs.
+#[derive(Debug)]
+struct Command {
+    order: Order,
+    due: Micros,
+    has_effect: bool,
+    succeeds: bool,
+}
+
+pub(crate) struct Promotions {
+    now: Micros,
+    rng: Rng,
+    trace: bool,
+    servers: [Server; 3],
+    cluster: Cluster,
+    facts: Vec<(Micros, NodeId, Fact, Micros)>,
+    ask_at: [Micros; 3],
+    mutes: Vec<Mute>,
+    promotion: Option<Promotion>,
+    command: Option<Command>,
+    is_planned: bool,
+    limits: Limits,
+    quorum: u32,
+    /// Server connections of clients at the old primary; they may end.
+    in_use: u32,
+    drains: bool,
+    /// Standbys receive late.
+    is_slow: bool,
+    /// The end of the last commit that a client was told of.
+    acknowledged: u64,
+    is_fenced: bool,
+    is_promoted: bool,
+    was_started: bool,
+}
+
+impl Promotions {
+    pub(crate) fn new(seed: u64, trace: bool) -> Self {
+        let mut rng = Rng::new(seed ^ 0x5EED);
+        let server = |at: usize| Server {
+            is_up: true,
+            is_primary: at == FROM,
+            timeline: 1,
+            wal: 1_000,
+            received: 1_000,
+            streams: true,
+        };
+        let settings = Settings { sample_interval: 1_000_000, health_timeout: 2_000_000 };
+        let names = ["a", "b", "c"].map(str::to_owned);
+        let overtime = if rng.one_in(3) { Overtime::Close } else { Overtime::Refuse };
+        let max_loss = if rng.one_in(4) { Some(rng.below(400)) } else { None };
+        let mut mutes = Vec::new();
+        if rng.one_in(2) {
+            let from = START - rng.below(400_000);
+            let fact = match rng.one_in(3) {
+                true => Fact::Silent,
+                false => Fact::Unasked(Obstacle::Full),
+            };
+            let at = TO + rng.below(2) as usize;
+            mutes.push(Mute { at, from, until: START + rng.below(6_000_000), fact });
+        }
+        Self {
+            now: 0,
+            trace,
+            servers: std::array::from_fn(server),
+            cluster: Cluster::new(settings, names, 0),
+            facts: Vec::new(),
+            ask_at: [0; 3],
+            mutes,
+            promotion: None,
+            command: None,
+            is_planned: rng.one_in(2),
+            limits: Limits { drain: DRAIN, overtime, max_loss },
+            quorum: rng.below(3) as u32,
+            in_use: rng.below(4) as u32,
+            drains: !rng.one_in(4),
+            is_slow: rng.one_in(3),
+            acknowledged: 0,
+            is_fenced: false,
+            is_promoted: false,
+            was_started: false,
+            rng,
+        }
+    }
+
+    pub(crate) fn run(&mut self) -> Result<(), String> {
+        while self.now < START + BOUND {
+            self.now += TICK;
+            self.live();
+            self.ask();
+            self.finish_command();
+            if self.now < START {
+                continue;
+            }
+            if self.now == START {
+                self.begin();
+            }
+            if self.promotion.is_none() && !self.is_planned {
+                self.promotion =
+                    Promotion::unplanned(&self.cluster, self.limits, &Past::default(), self.now);
+            }
+            if self.command.is_some() {
+                continue;
+            }
+            let Some(promotion) = &mut self.promotion else { continue };
+            match promotion.next(&self.cluster, self.in_use, self.now) {
+                Ok(Order::Wait) => {}
+                Ok(order) => self.carry_out(order)?,
+                Err(end) => return self.check_end(&end),
+            }
+        }
+        match self.promotion {
+            Some(_) => Err("end: the promotion does not end".to_owned()),
+            // The primary has not been lost long enough, or the switchover was refused.
+            None => Ok(()),
+        }
+    }
+
+    fn begin(&mut self) {
+        if self.is_planned {
+            let to = NodeId(TO as u16);
+            let begun = Promotion::planned(&self.cluster, to, self.limits, self.now);
+            self.promotion = begun.ok();
+        } else {
+            self.servers[FROM].is_up = false;
+            if self.rng.one_in(4) {
+                self.servers[2].is_up = false;
+            }
+        }
+    }
+
+    /// Clients write, standbys receive and replay.
+    fn live(&mut self) {
+        let primary = self.servers[FROM];
+        // Once clients wait, others may write on: those that do not go through Weir.
+        if primary.is_up && primary.is_primary {
+            self.servers[FROM].wal += self.rng.below(3) * 20;
+        }
+        if self.drains && self.now > START && self.rng.one_in(40) {
+            self.in_use = self.in_use.saturating_sub(1);
+        }
+        for at in [TO, 2] {
+            if self.rng.one_in(300) {
+                self.servers[at].streams = !self.servers[at].streams;
+            }
+            let source = self.servers[FROM];
+            let own = &mut self.servers[at];
+            let receives = if self.is_slow { self.rng.one_in(40) } else { !self.rng.one_in(5) };
+            if own.is_up && own.streams && source.is_up && !own.is_primary && receives {
+                own.received = own.received.max(source.wal);
+            }
+            if own.is_up && !self.rng.one_in(3) {
+                own.wal = own.wal.max(own.received);
+            }
+        }
+        // A commit waits for so many standbys.
+        let primary = self.servers[FROM];
+        let waits = self.promotion.is_some() && self.in_use == 0;
+        if primary.is_up && primary.is_primary && !waits {
+            let mut received = [self.servers[TO].received, self.servers[2].received];
+            received.sort_unstable();
+            let safe = match self.quorum {
+                0 => primary.wal,
+                1 => received[1],
+                _ => received[0],
+            };
+            self.acknowledged = self.acknowledged.max(safe);
+        }
+    }
+
+    fn sample(&self, at: usize) -> Sample {
+        let own = &self.servers[at];
+        let streams = own.streams && self.servers[FROM].is_up;
+        let receiver = streams.then_some(Receiver { timeline: own.timeline });
+        Sample {
+            system: SYSTEM,
+            timeline: own.timeline,
+            role: if own.is_primary { Role::Primary } else { Role::Standby(receiver) },
+            wal: Lsn(own.wal),
+            received: Lsn(own.received),
+            quorum: if own.is_primary { self.quorum } else { 0 },
+        }
+    }
+
+    fn ask(&mut self) {
+        for at in 0..3 {
+            if self.ask_at[at] > self.now {
+                continue;
+            }
+            self.ask_at[at] = self.now + 20_000;
+            let now = self.now;
+            let is_mute = |mute: &&Mute| mute.at == at && mute.from <= now && now < mute.until;
+            let mute = self.mutes.iter().find(is_mute).map(|mute| mute.fact.clone());
+            let fact = match (mute, self.servers[at].is_up) {
+                (Some(Fact::Silent), _) => Fact::Silent,
+                (Some(fact), true) => fact,
+                (None, true) if self.rng.one_in(30) => Fact::Silent,
+                (None, true) if self.rng.one_in(30) => Fact::Unasked(Obstacle::SessionEnded),
+                (None, true) => Fact::Seen(self.sample(at)),
+                (_, false) => Fact::Refused,
+            };
+            if !self.rng.one_in(10) {
+                let delay = self.rng.below(15_000);
+                self.facts.push((self.now + delay, NodeId(at as u16), fact, self.now));
+            }
+        }
+        let now = self.now;
+        for (_, node, fact, asked_at) in self.facts.extract_if(.., |fact| fact.0 <= now) {
+            self.cluster.learn(node, fact, asked_at);
+        }
+        self.cluster.judge(self.now);
+    }
+
+    fn carry_out(&mut self, order: Order) -> Result<(), String> {
+        if self.trace {
+            println!("{:>10} {order:?}; {:?}", self.now, self.servers);
+        }
+        match order {
+            Order::Close if self.now < START + DRAIN => {
+                return Err("drain: closed before the time".to_owned());
+            }
+            Order::Stop(_) => {
+                self.check_stop()?;
+                // Its connection breaks before it has received the end.
+                self.servers[TO].streams &= !self.rng.one_in(6);
+                // Nothing is heard of it any more, whether it stops or not.
+                if self.rng.one_in(3) {
+                    let (from, until) = (self.now, self.now + 8_000_000);
+                    self.mutes.push(Mute { at: FROM, from, until, fact: Fact::Silent });
+                }
+            }
+            Order::Promote(to) => self.check_promotion(usize::from(to.0))?,
+            Order::Start(_) if self.is_promoted => {
+                return Err("back: the old primary is started after a promotion".to_owned());
+            }
+            Order::Start(_) => self.was_started = true,
+            Order::Wait | Order::Close | Order::Mark(_) | Order::Fence(_) => {}
+        }
+        let (has_effect, succeeds) = match self.rng.below(10) {
+            0 => (false, false),
+            1 => (true, false),
+            2 if matches!(order, Order::Stop(_) | Order::Promote(_)) => (false, true),
+            _ => (true, true),
+        };
+        let due = self.now + self.rng.below(500_000);
+        self.command = Some(Command { order, due, has_effect, succeeds });
+        Ok(())
+    }
+
+    fn check_stop(&self) -> Result<(), String> {
+        match self.in_use == 0 {
+            true => Ok(()),
+            false => Err(format!("drain: stopped with {} servers in use", self.in_use)),
+        }
+    }
+
+    fn check_promotion(&mut self, to: usize) -> Result<(), String> {
+        self.is_promoted = true;
+        let old = self.servers[FROM];
+        if old.is_up && old.is_primary {
+            return Err(format!("two: n{to} is promoted, and the old primary is {old:?}"));
+        }
+        if !self.is_planned && !self.is_fenced {
+            return Err(format!("fence: n{to} is promoted without a fence"));
+        }
+        let has = self.servers[to].received;
+        let lost = self.acknowledged.saturating_sub(has);
+        // The limit is for the WAL that was seen, and later WAL is not known.
+        let may_lose = !self.is_planned && self.limits.max_loss.is_some();
+        if lost > 0 && !may_lose {
+            return Err(format!("loss: n{to} lacks {lost} acknowledged bytes"));
+        }
+        Ok(())
+    }
+
+    fn finish_command(&mut self) {
+        let Some(Command { order, has_effect, succeeds, .. }) =
+            self.command.take_if(|command| command.due <= self.now)
+        else {
+            return;
+        };
+        if has_effect {
+            match order {
+                Order::Stop(_) => {
+                    for at in [TO, 2] {
+                        if self.servers[at].is_up && self.servers[at].streams {
+                            self.servers[at].received = self.servers[FROM].wal;
+                        }
+                    }
+                    self.servers[FROM].is_up = false;
+                }
+                Order::Start(_) => self.servers[FROM].is_up = true,
+                Order::Fence(_) => self.is_fenced = succeeds,
+                Order::Promote(to) => {
+                    let own = &mut self.servers[usize::from(to.0)];
+                    (own.is_primary, own.wal, own.timeline) = (true, own.received, 2);
+                }
+                Order::Close => self.in_use = 0,
+                Order::Wait | Order::Mark(_) => {}
+            }
+        }
+        let outcome = match (order, succeeds) {
+            (_, false) => Outcome::Failed("test".to_owned()),
+            (Order::Mark(_), true) => Outcome::At(Lsn(self.servers[FROM].wal)),
+            (_, true) => Outcome::Done,
+        };
+        if let Some(promotion) = &mut self.promotion {
+            promotion.done(outcome, self.now);
+        }
+    }
+
+    fn check_end(&self, end: &Result<NodeId, Failure>) -> Result<(), String> {
+        if self.trace {
+            println!("{:>10} {end:?}; {:?}", self.now, self.servers);
+        }
+        let old = self.servers[FROM];
+        match end {
+            Ok(to) => {
+                let new = self.servers[usize::from(to.0)];
+                match new.is_primary && new.timeline == 2 {
+                    true => Ok(()),
+                    false => Err(format!("verify: {to:?} shall be the primary, and is {new:?}")),
+                }
+            }
+            Err(why) if self.is_planned && !self.is_promoted && !old.is_up => {
+                match self.was_started {
+                    true => Ok(()),
+                    false => Err(format!("start: the old primary is left stopped: {why}")),
+                }
+            }
+            Err(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Reads the catalogs of the databases whose reads may run on standbys, and keeps the names that need
+//! the primary (`sql::Catalog`).
+//!
+//! They are read again when a client has changed the schema through Weir, and every
+//! `catalog_refresh`. A digest of the catalogs tells first whether anything has changed. Until they
+//! were read since the last change, workers send all reads to the primary.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use config::Cluster as Configured;
+use engine::{ids::Micros, routing::Place, routing::rules::Catalog as Dangerous};
+use sql::{CHANGES, Catalog, CatalogPart};
+use tokio::{
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
+
+use super::{
+    Watched,
+    node::{self, Failure},
+};
+use crate::{
+    cold::controller::Controller,
+    exchange::{hub::lock, mail::ShellMail},
+    log, warning,
+};
+
+/// The time between two looks at the databases.
+const TICK: Duration = Duration::from_millis(100);
+/// Reading the catalogs of a large database takes seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The pause after a failure.
+const RETRY: Micros = 1_000_000;
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+/// Is any role's transaction in this database SERIALIZABLE by default?
+const SERIALIZABLE: &str = "SELECT \
+    pg_catalog.current_setting('default_transaction_isolation') = 'serializable' OR EXISTS (SELECT \
+    FROM pg_catalog.pg_db_role_setting s CROSS JOIN pg_catalog.unnest(s.setconfig) AS c(line) \
+    WHERE s.setdatabase IN (0, (SELECT d.oid FROM pg_catalog.pg_database d \
+    WHERE d.datname = pg_catalog.current_database())) \
+    AND pg_catalog.lower(c.line) = 'default_transaction_isolation=serializable')";
+
+/// Counts the views of the process.
+static VIEWS: AtomicU64 = AtomicU64::new(0);
+
+/// The state of a database.
+struct Known {
+    catalog: Option<Arc<Dangerous>>,
+    digest: String,
+    read_at: Micros,
+    /// Not before this moment; 0 = at once.
+    retry_at: Micros,
+    has_failed: bool,
+}
+
+/// Keeps the names of all databases of a cluster, forever.
+pub(super) async fn keep(controller: Controller, watched: Arc<Watched>) {
+    let mut known: BTreeMap<String, Known> = BTreeMap::new();
+    loop {
+        sleep(TICK).await;
+        let databases = databases(&controller, &watched);
+        known.retain(|name, _| databases.contains_key(name));
+        for (name, dbname) in databases {
+            let own = known.entry(name.clone()).or_insert_with(|| Known {
+                catalog: controller.0.shared.hub.switches().catalog(&name).cloned(),
+                digest: String::new(),
+                read_at: 0,
+                retry_at: 0,
+                has_failed: false,
+            });
+            let now = controller.now();
+            if now < own.retry_at || !own.is_due(&controller, &watched.configured, now) {
+                continue;
+            }
+            refresh(&controller, &watched, (&name, &dbname), own).await;
+        }
+    }
+}
+
+impl Known {
+    fn is_due(&self, controller: &Controller, configured: &Configured, now: Micros) -> bool {
+        let refresh = configured.catalog_refresh.as_micros() as Micros;
+        let generation = controller.0.shared.hub.schema();
+        self.catalog.as_ref().is_none_or(|catalog| !catalog.is_of(generation))
+            || now.saturating_sub(self.read_at) >= refresh
+    }
+}
+
+/// Returns the databases that have pools with reads on standbys of this cluster, with their names on
+/// the server.
+fn databases(controller: &Controller, watched: &Watched) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    if watched.rest(controller).is_none() {
+        return found;
+    }
+    for pool in controller.0.shared.hub.pools() {
+        let pool = lock(&pool);
+        let settings = &pool.settings;
+        let is_routed = settings.reads.is_some() && pool.key.place == Place::Writer;
+        if is_routed && settings.cluster.as_ref() == Some(&watched.name) {
+            let dbname = settings.database_name().to_owned();
+            found.entry(pool.key.database.clone()).or_insert(dbname);
+        }
+    }
+    found
+}
+
+async fn refresh(
+    controller: &Controller,
+    watched: &Watched,
+    (name, dbname): (&str, &str),
+    known: &mut Known,
+) {
+    let primary = lock(&watched.cluster).primary().ok();
+    let Some(primary) = primary else { return };
+    // A change from now on may be missing.
+    let generation = controller.0.shared.hub.schema();
+    let before = known.catalog.as_ref().map(|catalog| (&*known.digest, catalog.has_serializable));
+    let load = load(controller, watched, usize::from(primary.0), dbname, before, generation);
+    let loaded = match timeout(PATIENCE, load).await {
+        Ok(loaded) => loaded,
+        Err(_) => Err(Failure::Unexpected("reading takes more than a minute".to_owned())),
+    };
+    known.read_at = controller.now();
+    match loaded {
+        Ok(None) => {
+            if let Some(catalog) = &known.catalog {
+                catalog.confirm(generation);
+            }
+        }
+        Ok(Some((digest, catalog))) => {
+            log!(
+                "cluster {}: database {name} has {} names whose reads need the primary",
+                watched.name,
+                catalog.view.len()
+            );
+            let catalog = Arc::new(catalog);
+            (known.digest, known.catalog) = (digest, Some(Arc::clone(&catalog)));
+            let shared = &controller.0.shared;
+            let _ = shared.hub.switch(|switches| {
+                switches.set_catalog(name, catalog);
+                Ok::<(), ()>(())
+            });
+            shared.tell_all(|| ShellMail::Review);
+        }
+        Err(failure) => {
+            known.retry_at = known.read_at + RETRY;
+            if !std::mem::replace(&mut known.has_failed, true) {
+                let why = failure.text();
+                warning!(
+                    "cluster {}: the catalogs of database {name} cannot be read: {why}; \
+                    its reads run on the primary. Role {} needs to connect to it",
+                    watched.name,
+                    watched.configured.user
+                );
+            }
+            return;
+        }
+    }
+    (known.has_failed, known.retry_at) = (false, 0);
+}
+
+/// Returns the digest and the names; None if they are as before.
+async fn load(
+    controller: &Controller,
+    watched: &Watched,
+    primary: usize,
+    dbname: &str,
+    before: Option<(&str, bool)>,
+    generation: u64,
+) -> Result<Option<(String, Dangerous)>, Failure> {
+    let kept = node::open(controller, watched, primary, dbname).await?;
+    rows(&kept.client, BEGIN).await?;
+    let digest = value(&kept.client, CHANGES).await?;
+    let has_serializable = value(&kept.client, SERIALIZABLE).await? == "t";
+    if before == Some((&digest, has_serializable)) {
+        return Ok(None);
+    }
+    let mut all = Vec::new();
+    for part in CatalogPart::ALL {
+        all.push((part, rows(&kept.client, part.query()).await?));
+    }
+    let view = spawn_blocking(move || {
+        let mut catalog = Catalog::default();
+        for (part, rows) in &all {
+            for row in rows {
+                let row: Vec<_> = (0..row.len()).map(|at| row.get(at)).collect();
+                catalog.add(*part, &row)?;
+            }
+        }
+        Ok::<_, sql::BadRow>(catalog.view())
+    });
+    let Ok(Ok(view)) = view.await else {
+        return Err(Failure::Unexpected("a row of the catalogs is unknown".to_owned()));
+    };
+    let number = VIEWS.fetch_add(1, Ordering::Relaxed) + 1;
+    Ok(Some((digest, Dangerous::new(view, number, has_serializable, generation))))
+}
+
+async fn rows(client: &Client, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
+    let messages = client.simple_query(query).await.map_err(Failure::Postgres)?;
+    let rows = messages.into_iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    Ok(rows.collect())
+}
+
+async fn value(client: &Client, query: &str) -> Result<String, Failure> {
+    let rows = rows(client, query).await?;
+    Ok(rows.first().and_then(|row| row.get(0)).unwrap_or_default().to_owned())
+}

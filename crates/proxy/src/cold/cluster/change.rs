@@ -1,0 +1,329 @@
+//! A change of the primary that Weir carries out: SWITCHOVER on the console, and `failover = own`.
+//!
+//! The crate `cluster` decides the steps (`Promotion`). Here they are carried out, one at a time:
+//! clients wait while `Watched::hold` is set, whatever the nodes answer.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use ::cluster::{Failure, Limits, NodeId, Order, Outcome, Overtime, Past, Promotion, Verdict};
+use config::{Node, SwitchoverOvertime};
+use engine::{
+    pool::{Outage, Pool},
+    routing::Place,
+};
+use tokio::time::sleep;
+
+use super::{Watched, command, errands::Errand, orders::Orders, publish};
+use crate::{
+    cold::controller::Controller,
+    exchange::{hub::lock, mail::ShellMail},
+    log, warning,
+};
+
+/// The interval at which a step is looked at, and the nodes are asked.
+const LOOK: Duration = Duration::from_millis(10);
+/// The pause between two failovers that have failed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The right to change the primary of a cluster, which one task has at a time. Clients go on when
+/// it is dropped.
+struct Hold<'a> {
+    controller: &'a Controller,
+    watched: &'a Watched,
+    errand: Arc<Errand>,
+}
+
+impl<'a> Hold<'a> {
+    fn take(controller: &'a Controller, watched: &'a Watched) -> Result<Self, &'static str> {
+        let errand =
+            Errand::begin(&controller.0.clusters.errands).ok_or("another process takes over")?;
+        // Made only if it is free: dropping one lets the clients go on.
+        match watched.is_changing.swap(true, Ordering::AcqRel) {
+            true => Err("another change of the primary is under way"),
+            false => Ok(Self { controller, watched, errand: Arc::new(errand) }),
+        }
+    }
+
+    /// Has all clients wait, for this reason.
+    fn shut(&self, why: String) {
+        lock(&self.watched.cluster).intend(Some(why.clone()));
+        let outage = Outage { why, since: self.controller.now() };
+        *lock(&self.watched.hold) = Some(Arc::new(outage));
+        publish(self.controller, self.watched);
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        let is_shut = lock(&self.watched.hold).take().is_some();
+        lock(&self.watched.cluster).intend(None);
+        if is_shut {
+            publish(self.controller, self.watched);
+        }
+        self.watched.is_changing.store(false, Ordering::Release);
+        // A new configuration may have waited.
+        self.controller.0.clusters.change();
+    }
+}
+
+impl Controller {
+    /// Makes the node `to` the primary of the cluster that this database is at.
+    ///
+    /// # Errors
+    /// Why it is refused or has failed, in words.
+    pub(crate) async fn switch_over(&self, database: &str, to: &str) -> Result<(), String> {
+        let config = self.config();
+        let database_row = config.database(database);
+        let database_row = database_row.ok_or_else(|| format!("no such database: {database}"))?;
+        let Some(name) = database_row.cluster.clone() else {
+            return Err(format!("database {database} belongs to no cluster"));
+        };
+        let watched = lock(&self.0.clusters.watched).get(&name).cloned();
+        let watched = watched.ok_or_else(|| format!("cluster {name} is not watched yet"))?;
+        let nodes = &watched.configured.nodes;
+        let Some(at) = nodes.iter().position(|node| node.name == to) else {
+            let names: Vec<_> = nodes.iter().map(|node| node.name.as_str()).collect();
+            return Err(format!("cluster {name} has no node {to}: it has {}", names.join(", ")));
+        };
+        // The console's client may leave, and the switchover goes on.
+        let controller = self.clone();
+        let work = async move { planned(&controller, &watched, NodeId(at as u16)).await };
+        tokio::spawn(work).await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+}
+
+async fn planned(controller: &Controller, watched: &Watched, to: NodeId) -> Result<(), String> {
+    // Without the way back, a switchover that fails would leave the cluster without a primary.
+    if watched.configured.stop_command.is_none() || watched.configured.start_command.is_none() {
+        return Err("SWITCHOVER needs a stop_command and a start_command".to_owned());
+    }
+    let hold = Hold::take(controller, watched)?;
+    let node = node(watched, to);
+    let target = Orders::to(controller, watched, to).await?;
+    if !target.may_promote().await? {
+        let user = &watched.configured.user;
+        return Err(format!("user {user} may not execute pg_promote on node {}", node.name));
+    }
+    drop(target);
+    let promotion =
+        Promotion::planned(&lock(&watched.cluster), to, limits(watched), controller.now());
+    let mut promotion = promotion.map_err(|refusal| refusal.to_string())?;
+    let old = promotion.source();
+    log!("cluster {}: switchover to node {} begins", watched.name, node.name);
+    hold.shut(format!("switchover to node {}", node.name));
+    let end = carry_out(controller, watched, &mut promotion).await;
+    let _errand = Arc::clone(&hold.errand);
+    drop(hold);
+    if let Err(why) = end {
+        warning!("cluster {}: switchover to node {} failed: {why}", watched.name, node.name);
+        return Err(format!("switchover failed: {why}"));
+    }
+    log!("cluster {}: switchover to node {} succeeded", watched.name, node.name);
+    let troubles = gather(controller, watched, old, to).await;
+    if troubles.is_empty() {
+        return Ok(());
+    }
+    Err(format!("node {} is the primary now, but {}", node.name, troubles.join("; ")))
+}
+
+/// Promotes a standby whenever the primary is lost, forever (`failover = own`).
+pub(super) async fn guard(controller: Controller, watched: Arc<Watched>) {
+    let mut told = None;
+    loop {
+        sleep(LOOK).await;
+        // Once another process has taken over, this one has no right any more.
+        let Ok((hold, mut promotion)) = begin(&controller, &watched) else { continue };
+        let old = promotion.source();
+        let name = &node(&watched, old).name;
+        hold.shut(format!("failover: node {name} is lost"));
+        let end = carry_out(&controller, &watched, &mut promotion).await;
+        let errand = Arc::clone(&hold.errand);
+        drop(hold);
+        match end {
+            Ok(new) => {
+                told = None;
+                log!("cluster {}: node {} is promoted", watched.name, node(&watched, new).name);
+                let (controller, watched) = (controller.clone(), Arc::clone(&watched));
+                // These are warned about, and the cluster serves its clients without them. A new
+                // configuration ends this task, and not that one.
+                let others = tokio::spawn(async move {
+                    let _errand = errand;
+                    gather(&controller, &watched, old, new).await
+                });
+                drop(others.await);
+            }
+            Err(why) => {
+                if told.as_ref() != Some(&why) {
+                    warning!("cluster {}: nobody is promoted: {why}", watched.name);
+                }
+                told = Some(why);
+                sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// Begins a failover, if the primary is lost and this process may promote another one.
+fn begin<'a>(
+    controller: &'a Controller,
+    watched: &'a Watched,
+) -> Result<(Hold<'a>, Promotion), &'static str> {
+    let promotion = || {
+        let past = lock(&watched.past).clone();
+        let cluster = lock(&watched.cluster);
+        Promotion::unplanned(&cluster, limits(watched), &past, controller.now())
+    };
+    promotion().ok_or("the primary is not lost")?;
+    let hold = Hold::take(controller, watched)?;
+    // Another change may have ended meanwhile.
+    let promotion = promotion().ok_or("the primary is not lost")?;
+    Ok((hold, promotion))
+}
+
+fn limits(watched: &Watched) -> Limits {
+    let configured = &watched.configured;
+    Limits {
+        drain: configured.switchover_drain.as_micros() as u64,
+        overtime: match configured.switchover_overtime {
+            SwitchoverOvertime::Refuse => Overtime::Refuse,
+            SwitchoverOvertime::Close => Overtime::Close,
+        },
+        max_loss: configured.max_loss.map(u64::from),
+    }
+}
+
+fn node(watched: &Watched, node: NodeId) -> &Node {
+    &watched.configured.nodes[usize::from(node.0)]
+}
+
+/// Carries out all steps. Returns the new primary.
+async fn carry_out(
+    controller: &Controller,
+    watched: &Watched,
+    promotion: &mut Promotion,
+) -> Result<NodeId, Failure> {
+    loop {
+        let servers = servers(controller, watched);
+        let next = promotion.next(&lock(&watched.cluster), servers, controller.now());
+        let order = match next {
+            Ok(Order::Wait) => {
+                watched.wake_all();
+                sleep(LOOK).await;
+                continue;
+            }
+            Ok(order) => order,
+            Err(end) => {
+                *lock(&watched.past) = match end {
+                    Ok(_) => Past::default(),
+                    Err(_) => promotion.past().clone(),
+                };
+                return end;
+            }
+        };
+        let outcome = obey(controller, watched, order, promotion.target()).await;
+        if let Outcome::Failed(why) | Outcome::Unsent(why) = &outcome {
+            warning!("cluster {}: {order:?} failed: {why}", watched.name);
+        }
+        promotion.done(outcome, controller.now());
+    }
+}
+
+/// Does the pool have servers of the cluster's primary? Reads on standbys go on.
+fn is_at_primary<X>(pool: &Pool<X>, watched: &Watched) -> bool {
+    pool.settings.cluster.as_ref() == Some(&watched.name) && pool.key.place == Place::Writer
+}
+
+/// Returns the number of server connections at the primary.
+fn servers(controller: &Controller, watched: &Watched) -> u32 {
+    let pools = controller.0.shared.hub.pools();
+    let of_pool = |pool: &Arc<std::sync::Mutex<Pool<_>>>| {
+        let pool = lock(pool);
+        if is_at_primary(&pool, watched) { pool.counts().0 } else { 0 }
+    };
+    pools.iter().map(of_pool).sum()
+}
+
+async fn obey(
+    controller: &Controller,
+    watched: &Watched,
+    order: Order,
+    to: Option<NodeId>,
+) -> Outcome {
+    let configured = &watched.configured;
+    let done = match order {
+        Order::Wait => Ok(()),
+        Order::Close => {
+            for pool in controller.0.shared.hub.pools() {
+                let mut pool = lock(&pool);
+                if is_at_primary(&pool, watched) {
+                    pool.cut();
+                }
+            }
+            controller.0.shared.tell_all(|| ShellMail::Review);
+            Ok(())
+        }
+        Order::Mark(from) => {
+            let end = async { Orders::to(controller, watched, from).await?.end().await };
+            match end.await {
+                Ok(end) => return Outcome::At(end),
+                Err(why) => Err(why),
+            }
+        }
+        Order::Stop(from) => run(watched, configured.stop_command.as_ref(), from, to).await,
+        Order::Start(from) => run(watched, configured.start_command.as_ref(), from, to).await,
+        Order::Fence(from) => run(watched, configured.fence_command.as_ref(), from, to).await,
+        Order::Promote(to) => match Orders::to(controller, watched, to).await {
+            Ok(orders) => orders.promote().await,
+            Err(why) => return Outcome::Unsent(why),
+        },
+    };
+    watched.wake_all();
+    done.map_or_else(Outcome::Failed, |()| Outcome::Done)
+}
+
+async fn run(
+    watched: &Watched,
+    command: Option<&String>,
+    about: NodeId,
+    new: Option<NodeId>,
+) -> Result<(), String> {
+    let command = command.ok_or("there is no such command")?;
+    let limit = watched.configured.command_timeout;
+    let new = new.map(|new| node(watched, new));
+    command::run(command, &watched.name, node(watched, about), new, limit).await
+}
+
+/// Has the other nodes follow the new primary. Returns what has not worked.
+async fn gather(
+    controller: &Controller,
+    watched: &Watched,
+    old: NodeId,
+    new: NodeId,
+) -> Vec<String> {
+    let mut troubles = Vec::new();
+    let nodes: Vec<_> = lock(&watched.cluster).nodes().collect();
+    for other in nodes.into_iter().filter(|other| *other != old && *other != new) {
+        let is_down = matches!(lock(&watched.cluster).verdict(other), Verdict::Down(_));
+        let follow = async {
+            Orders::to(controller, watched, other).await?.follow(node(watched, new)).await
+        };
+        let outcome = if is_down { Err("it is down".to_owned()) } else { follow.await };
+        if let Err(why) = outcome {
+            troubles.push(format!("node {} does not follow it: {why}", node(watched, other).name));
+        }
+    }
+    if let Some(command) = &watched.configured.rejoin_command
+        && let Err(why) = run(watched, Some(command), old, Some(new)).await
+    {
+        let name = &node(watched, old).name;
+        troubles.push(format!("rejoin_command failed for node {name}: {why}"));
+    }
+    for trouble in &troubles {
+        warning!("cluster {}: {trouble}", watched.name);
+    }
+    watched.wake_all();
+    troubles
+}
