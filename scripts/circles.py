@@ -21,7 +21,7 @@ FILES_MAX = 3
 FUNCTIONS_MAX = 3
 
 # The rooms that a room of a crate does not know.
-ROOMS = {"proxy": {"exchange": {"data", "cold", "stepped"}, "data": {"cold", "stepped"}, "cold": {"stepped"}}}
+ROOMS = {"proxy": {"exchange": {"data", "cold", "lobby", "stepped"}, "data": {"cold", "lobby", "stepped"}, "lobby": {"cold", "data", "stepped"}, "cold": {"stepped"}}}
 
 USE = re.compile(r"\buse\s+((?:crate|super|self)::[^;]+);")
 IMPL_OF_ENGINE = re.compile(r"\bimpl(?:<[^>]*>)?\s+(?:[\w:]+(?:<[^>]*>)?\s+for\s+)?Engine(?:<[^>]*>)?\s*\{")

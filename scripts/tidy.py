@@ -40,7 +40,9 @@ ALLOWED = {
     "weir-engine": {"weir-wire", "weir-config", "weir-sql"},
     "weir-mutants": {"weir-wire", "weir-config", "weir-sql"},
     "weir-net": {"weir-config", "weir-wire", "weir-x509"},
-    "weir-proxy": {"weir-cluster", "weir-net", "weir-engine", "weir-config", "weir-wire", "weir-x509"},
+    "weir-proxy": {
+        "weir-cluster", "weir-net", "weir-engine", "weir-config", "weir-sql", "weir-wire", "weir-x509",
+    },
     "weir-admin": {"weir-engine", "weir-config", "weir-wire"},
     "weir-testkit": {"weir-wire", "weir-engine", "weir-config"},
     "weir-fuzzing": {"weir-admin", "weir-engine", "weir-config", "weir-sql", "weir-wire"},

@@ -20,6 +20,8 @@ pub(crate) enum Command {
         value: String,
     },
     Reload,
+    /// EXPLAIN ROUTE, with the text that follows.
+    ExplainRoute(Vec<u8>),
     Order(Order),
     Shutdown(Shutdown),
     /// A verb without its argument, and the error for it.
@@ -52,7 +54,7 @@ const PARAMETERS: [(&str, &str); 6] = [
 ];
 
 /// The commands other than SHOW.
-pub(crate) const VERBS: [Verb; 14] = [
+pub(crate) const VERBS: [Verb; 16] = [
     Verb {
         form: "SET key = arg",
         about: "Changes a global key until the next RELOAD. Keys that need a restart \
@@ -103,6 +105,12 @@ pub(crate) const VERBS: [Verb; 14] = [
                 half read or half sent. After `suspend_timeout`, Weir closes connections that \
                 still have such a message. When the last console is closed, Weir resumes.",
     },
+    Verb {
+        form: "EXPLAIN ROUTE <text>",
+        about: "Says where a text would run ([Reads on standbys](routing.md)). Each judge has a row, \
+                and each node if they agree. The databases are those with `reads = standby` that \
+                have a pool. Weir's own.",
+    },
     Verb { form: "SHUTDOWN", about: "Ends the process at once." },
     Verb {
         form: "SHUTDOWN WAIT_FOR_SERVERS",
@@ -117,15 +125,28 @@ pub(crate) const VERBS: [Verb; 14] = [
         about: "Waits until all servers that are to be replaced (`close_needed` in SHOW SERVERS) \
                 are closed.",
     },
+    Verb {
+        form: "SWITCHOVER <db> TO <node>",
+        about: "Makes a standby the primary of the cluster that the database is at \
+                ([Clusters](cluster.md#switchover)). All clients of the cluster wait meanwhile. \
+                The answer comes when the other nodes follow the new primary. Weir's own.",
+    },
 ];
 
 impl Command {
     pub(crate) fn parse(text: &[u8]) -> Result<Self, Invalid> {
+        if let Some(explained) = explained(text) {
+            return Ok(Self::ExplainRoute(explained.to_vec()));
+        }
         let line = words::parse(text).map_err(|refusal| match refusal {
             Refusal::Grammar => Invalid::Unknown,
             Refusal::TooLong => Invalid::Arguments,
         })?;
         match line {
+            Line::Switchover { database, node } => Ok(Self::Order(Order::Switchover {
+                database: string(&database),
+                node: string(&node),
+            })),
             Line::Set { key, value } => Ok(match parameter(&key) {
                 Some(_) => Self::SetParameter,
                 None => Self::Set { key: string(&key), value: string(&value) },
@@ -189,6 +210,7 @@ impl Command {
     pub(crate) fn heads(&self) -> Option<Vec<Head>> {
         match self {
             Self::Show(show) => Some(show.heads()),
+            Self::ExplainRoute(_) => Some(JUDGEMENT.to_vec()),
             Self::Parameter(name, _) => Some(vec![Head { name, kind: Kind::Text, about: "" }]),
             Self::Help
             | Self::SetParameter
@@ -204,7 +226,7 @@ impl Command {
     pub(crate) fn needs_admin(&self) -> bool {
         match self {
             Self::Show(show) => show.needs_admin(),
-            Self::Help | Self::Parameter(..) | Self::SetParameter => false,
+            Self::Help | Self::Parameter(..) | Self::SetParameter | Self::ExplainRoute(_) => false,
             Self::Set { .. }
             | Self::Reload
             | Self::Order(_)
@@ -227,6 +249,7 @@ impl Order {
             Self::WaitClose(_) => "WAIT_CLOSE",
             Self::Disable(_) => "DISABLE",
             Self::Enable(_) => "ENABLE",
+            Self::Switchover { .. } => "SWITCHOVER",
         }
     }
 
@@ -241,11 +264,36 @@ impl Order {
             | Self::WaitClose(Some(name))
             | Self::Disable(name)
             | Self::Enable(name) => format!("{tag} '{name}' command issued"),
+            Self::Switchover { database, node } => {
+                format!("{tag} '{database}' TO '{node}' command issued")
+            }
             Self::KillClient(_) => return None,
             _ => format!("{tag} command issued"),
         })
     }
 }
+
+/// Returns the text behind EXPLAIN ROUTE.
+fn explained(text: &[u8]) -> Option<&[u8]> {
+    let mut rest = text.trim_ascii_start();
+    for word in [&b"EXPLAIN"[..], b"ROUTE"] {
+        let (head, behind) = rest.split_at_checked(word.len())?;
+        if !head.eq_ignore_ascii_case(word) || !behind.first()?.is_ascii_whitespace() {
+            return None;
+        }
+        rest = behind.trim_ascii_start();
+    }
+    (!rest.is_empty()).then_some(rest)
+}
+
+/// The columns of EXPLAIN ROUTE.
+const JUDGEMENT: [Head; 5] = [
+    Head { name: "database", kind: Kind::Text, about: "" },
+    Head { name: "judge", kind: Kind::Text, about: "" },
+    Head { name: "place", kind: Kind::Text, about: "" },
+    Head { name: "reason", kind: Kind::Text, about: "" },
+    Head { name: "description", kind: Kind::Text, about: "" },
+];
 
 fn string(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
@@ -370,6 +418,15 @@ mod tests {
         assert_eq!(order("disable Db"), Order::Disable("Db".to_owned()));
         assert_eq!(order("kill_client 5x"), Order::KillClient(5));
         assert_eq!(order("suspend"), Order::Suspend);
+        let switchover = |database: &str, node: &str| Order::Switchover {
+            database: database.to_owned(),
+            node: node.to_owned(),
+        };
+        assert_eq!(order("SWITCHOVER app TO b;"), switchover("app", "b"));
+        assert_eq!(order("switchover \"my db\" to \"pg-2\""), switchover("my db", "pg-2"));
+        for text in ["switchover", "switchover app", "switchover app to", "switchover app b"] {
+            assert_eq!(parse(text).err(), Some(Invalid::Unknown), "{text}");
+        }
         assert_eq!(parse("suspend db").err(), Some(Invalid::Unknown));
         for text in ["enable", "disable", "kill_client", "kill_client x"] {
             assert!(matches!(parse(text), Ok(Command::Incomplete(_))), "{text}");

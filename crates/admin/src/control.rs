@@ -6,7 +6,7 @@ use std::pin::Pin;
 use config::ErrorCodes;
 
 use crate::recording::Recording;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Judgement, Snapshot};
 
 /// A future of a [`Control`].
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -35,6 +35,11 @@ pub enum Order {
     WaitClose(Option<String>),
     Disable(String),
     Enable(String),
+    /// Makes a node the primary of the database's cluster.
+    Switchover {
+        database: String,
+        node: String,
+    },
 }
 
 /// Why a configuration is not in force, or not as a whole.
@@ -50,6 +55,9 @@ pub struct NotReloaded {
 pub trait Control: Send + Sync {
     /// Returns the present state.
     fn snapshot(&self) -> Boxed<'_, Snapshot>;
+
+    /// Returns what each judge of reads says about a text (EXPLAIN ROUTE).
+    fn explain_route(&self, text: &[u8]) -> Vec<Judgement>;
 
     /// Returns the content of the flight recorder.
     fn recording(&self) -> Boxed<'_, Recording>;

@@ -31,9 +31,9 @@ pub use crate::incident::{Answer, Incident};
 pub use crate::measures::{Exposition, Measures, PoolMeasures, docs::metrics_markdown};
 pub use crate::recording::Recording;
 pub use crate::snapshot::{
-    Address, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, DnsHost, DnsZone,
-    Doing, FailoverRow, Listener, Memory, NodeRow, Pin, PoolRow, ServerRow, ServerState, Snapshot,
-    WorkerRow,
+    Address, AtNode, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, DnsHost,
+    DnsZone, Doing, FailoverRow, Judgement, Listener, Memory, NodeRow, Pin, PoolRow, RouteRow,
+    ServerRow, ServerState, Snapshot, WorkerRow,
 };
 
 /// Names of the virtual database of the console.

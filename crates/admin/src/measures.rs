@@ -31,7 +31,7 @@ use self::exposition::Page;
 use crate::{
     NAME,
     show::databases::{self, Current, DatabaseLine},
-    snapshot::ClusterRow,
+    snapshot::{ClusterRow, RouteRow},
 };
 
 /// Everything measured at one moment. The console's own connections are not in it.
@@ -48,6 +48,8 @@ pub struct Measures {
     pub certificates: Vec<(&'static str, i64)>,
     /// By name.
     pub clusters: Vec<ClusterRow>,
+    /// The reasons for the place of routed requests.
+    pub routes: Vec<RouteRow>,
     /// In the order in which they were made.
     pub pools: Vec<PoolMeasures>,
     /// Prepared statements that differ in text or types, and the bytes they take.
@@ -373,6 +375,7 @@ mod tests {
             failures: Failures::default(),
             certificates: Vec::new(),
             clusters: Vec::new(),
+            routes: Vec::new(),
             pools: (0..pools).map(pool).collect(),
             statements: (0, 0),
             dns: (0, 0, 0),

@@ -6,6 +6,7 @@ use wire::{
 };
 
 use crate::show::{Head, Kind, Show, View};
+use crate::snapshot::Judgement;
 use config::PGBOUNCER_VERSION;
 
 /// The reply to a login: what there is before the first ReadyForQuery.
@@ -88,6 +89,15 @@ pub(crate) fn show(out: &mut Vec<u8>, show: &dyn Show, view: View, formats: &For
 pub(crate) fn parameter(out: &mut Vec<u8>, value: &str) {
     backend::data_row(out, &[Some(value.as_bytes())]);
     done(out, "SHOW");
+}
+
+/// Appends the rows of EXPLAIN ROUTE, whose bytes are the same in both formats.
+pub(crate) fn judgements(out: &mut Vec<u8>, all: &[Judgement]) {
+    for one in all {
+        let cells = [&*one.database, &*one.judge, one.place, one.reason, one.description];
+        backend::data_row(out, &cells.map(|cell| Some(cell.as_bytes())));
+    }
+    done(out, "EXPLAIN");
 }
 
 pub(crate) fn notice(out: &mut Vec<u8>, message: &str, detail: Option<&str>) {

@@ -14,6 +14,7 @@ mod peers;
 mod pins;
 mod pools;
 mod recorder;
+mod routes;
 mod sockets;
 mod state;
 mod stats;
@@ -34,7 +35,7 @@ use crate::recording::Recording;
 use crate::snapshot::{ClientRow, Snapshot};
 
 /// Every SHOW that gives rows, in the order of the documentation.
-pub(crate) static ALL: [&dyn Show; 34] = [
+pub(crate) static ALL: [&dyn Show; 36] = [
     &version::VERSION,
     &state::STATE,
     &config::CONFIG,
@@ -69,6 +70,8 @@ pub(crate) static ALL: [&dyn Show; 34] = [
     &clusters::CLUSTERS,
     &clusters::NODES,
     &clusters::FAILOVERS,
+    &routes::ROUTES,
+    &routes::NODE_POOLS,
 ];
 
 /// Returns the SHOW of this name, in upper case.

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use config::{Config, PoolMode};
+use config::{Config, PoolMode, Proxied};
 
 use engine::averages::Averages;
 use engine::facts::Facts;
@@ -50,9 +50,55 @@ pub struct PoolRow {
     /// The user that its servers log in as.
     pub user: String,
     pub pool_mode: PoolMode,
+    /// Why it is proxied; None if it is direct.
+    pub proxied: Option<Proxied>,
     /// The wait of the first client in the queue, in microseconds; 0 = no client waits.
     pub oldest_wait: u64,
     pub stats: Stats,
+    /// Set if its database is in a cluster.
+    pub at_node: Option<AtNode>,
+    /// The reasons for the place of its clients' requests, if they are routed.
+    pub routes: Vec<RouteRow>,
+}
+
+/// A pool's place in a cluster; see SHOW NODE_POOLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AtNode {
+    /// Empty while the primary is not known.
+    pub node: String,
+    /// Does the pool read from a standby? Then it has no clients of its own.
+    pub is_reader: bool,
+    /// Server connections in any state.
+    pub servers: u32,
+    /// The number of servers among these that are not logged in yet.
+    pub opening: u32,
+    pub waiting: u32,
+}
+
+/// The word of a judge about a text; see EXPLAIN ROUTE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// The database as clients name it.
+    pub database: String,
+    /// `hint`, `text`, `catalogs` or the name of a node.
+    pub judge: String,
+    /// `primary` or `standby`.
+    pub place: &'static str,
+    pub reason: &'static str,
+    pub description: &'static str,
+}
+
+/// A reason for the place of requests; see SHOW ROUTES.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteRow {
+    /// The database as clients name it.
+    pub database: String,
+    pub user: String,
+    /// `primary` or `standby`.
+    pub place: &'static str,
+    pub reason: &'static str,
+    pub description: &'static str,
+    pub count: u64,
 }
 
 /// The share of one worker.
@@ -119,6 +165,8 @@ pub struct FailoverRow {
     pub old_timeline: Option<u64>,
     pub new_timeline: Option<u64>,
     pub reason: String,
+    /// Bytes of WAL that no standby was known to have received; none at the start.
+    pub at_risk: Option<u64>,
 }
 
 #[derive(Clone, Debug)]

@@ -137,12 +137,15 @@ pub(crate) struct DemoOptions {
     pub(crate) bench_seconds: Option<u32>,
     /// The library `weir`, which the server loads.
     pub(crate) library: Option<PathBuf>,
+    /// Three nodes instead of one server, perhaps with a drill of so many rounds.
+    pub(crate) cluster: Option<Option<u32>>,
 }
 
 const FORMS: &str = "\
 weir [OPTION]... CONFIG
        weir [OPTION]... serve URL
        weir demo [--bench SECONDS] [--library[=FILE]]
+       weir demo --cluster [--drill ROUNDS]
        weir bench [OPTION]... [DBNAME]
        weir ctl [-c FILE | -h HOST -p PORT -U USER] [--json] COMMAND...
        weir report [-c FILE | -h HOST -p PORT -U USER] [-o FILE]
@@ -201,7 +204,8 @@ enum Command {
         url: String,
     },
     /// Start a throw-away PostgreSQL with Weir in front of it
-    #[command(override_usage = "weir demo [--bench SECONDS] [--library[=FILE]]")]
+    #[command(override_usage = "weir demo [--bench SECONDS] [--library[=FILE]]\n       \
+                          weir demo --cluster [--drill ROUNDS]")]
     Demo {
         /// Measure instead: pgbench directly and through each pool mode, for this time each
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
@@ -215,6 +219,13 @@ enum Command {
             default_missing_value = "extension/weir.so"
         )]
         library: Option<PathBuf>,
+        /// A primary and two standbys, a live table, and keys to break things
+        #[arg(long, conflicts_with_all = ["bench", "library"])]
+        cluster: bool,
+        /// Change the primary so many times, by plan and by kill -9 in turn, and print a table
+        #[arg(long, value_name = "ROUNDS", requires = "cluster",
+            value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        drill: Option<u32>,
     },
     /// Put load on a PostgreSQL or a pooler, as pgbench does, with any number of clients
     #[command(
@@ -320,9 +331,11 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
     }
     Ok(match command {
         Command::Serve { url } => Invocation::Serve { options, url },
-        Command::Demo { bench, library } => {
-            Invocation::Demo(DemoOptions { bench_seconds: bench, library })
-        }
+        Command::Demo { bench, library, cluster, drill } => Invocation::Demo(DemoOptions {
+            bench_seconds: bench,
+            library,
+            cluster: cluster.then_some(drill),
+        }),
         Command::Bench(options) => Invocation::Bench(options),
         Command::CheckConfig { file, how } => Invocation::CheckConfig { file, how },
         Command::Advise(options) => Invocation::Advise(options),

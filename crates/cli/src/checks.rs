@@ -8,7 +8,7 @@ mod secrets;
 
 use std::{fmt, path::Path};
 
-use config::{AccessPolicy, AuthType, Config};
+use config::{AccessPolicy, AuthType, Config, DataPath, Proxied};
 use proxy::TlsContexts;
 
 use crate::{pidfile, privileges};
@@ -62,10 +62,11 @@ enum When {
 
 type Check = fn(&Config) -> Vec<Finding>;
 
-const CHECKS: [(When, Check); 7] = [
+const CHECKS: [(When, Check); 8] = [
     (When::Always, reading),
     (When::Always, secrets::readable),
     (When::Always, nobody_gets_in),
+    (When::Always, not_direct),
     (When::Rehearsal, tls),
     (When::Rehearsal, user),
     (When::Rehearsal, pidfile_and_daemon),
@@ -132,6 +133,21 @@ fn nobody_gets_in(config: &Config) -> Vec<Finding> {
         | AuthType::Pam => return Vec::new(),
     };
     vec![Finding::new(Level::KeepsOut, &config.places.of_key(key), what)]
+}
+
+/// Returns the databases that should be direct and cannot be.
+fn not_direct(config: &Config) -> Vec<Finding> {
+    let databases = config.databases.values().chain(&config.fallback);
+    let found = databases.filter_map(|database| {
+        let user = database.user.as_deref().unwrap_or_default();
+        let is_meant = config.data_path(database, user) == DataPath::Direct;
+        let why = config.proxied(database, user).filter(|_| is_meant)?;
+        let hint = Proxied::advice(why);
+        let hint = if hint.is_empty() { String::new() } else { format!("; {hint}") };
+        let what = format!("the pools of {} are proxied: {why}{hint}", database.name);
+        Some(Finding::new(Level::Warns, &config.places.of_key("data_path"), what))
+    });
+    found.collect()
 }
 
 fn tls(config: &Config) -> Vec<Finding> {

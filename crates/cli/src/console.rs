@@ -112,6 +112,11 @@ pub(crate) fn incident(controller: &Controller, made: String) -> Incident {
     Incident::of(made, &rows::bare_snapshot(controller), &recording)
 }
 
+/// Returns the reasons for the place of a pool's requests, for the metrics.
+pub(crate) fn routes(pool: &proxy::PoolMeasures) -> Vec<admin::RouteRow> {
+    rows::routes(&pool.key, &pool.settings)
+}
+
 /// Returns the state of all clusters, for the metrics.
 pub(crate) fn clusters(controller: &Controller) -> Vec<admin::ClusterRow> {
     rows::clusters(controller, Moment::now(controller))
@@ -126,6 +131,18 @@ impl Control for Pooler {
             let facts = self.0.snapshot().await;
             rows::snapshot(&self.0, facts, Moment::now(&self.0))
         })
+    }
+
+    fn explain_route(&self, text: &[u8]) -> Vec<admin::Judgement> {
+        let judged = self.0.explain_route(text).into_iter();
+        let row = |one: proxy::Judgement| admin::Judgement {
+            database: one.database,
+            judge: one.judge,
+            place: one.place,
+            reason: one.reason,
+            description: one.description,
+        };
+        judged.map(row).collect()
     }
 
     fn recording(&self) -> Boxed<'_, Recording> {
@@ -225,5 +242,6 @@ fn translated(order: Order) -> proxy::Order {
         Order::WaitClose(database) => proxy::Order::WaitClose(database),
         Order::Disable(database) => proxy::Order::Disable(database),
         Order::Enable(database) => proxy::Order::Enable(database),
+        Order::Switchover { database, node } => proxy::Order::Switchover { database, node },
     }
 }

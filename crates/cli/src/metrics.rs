@@ -27,6 +27,7 @@ fn translated(controller: &Controller, facts: &proxy::Measures) -> Measures {
         clients: facts.clients,
         failures: facts.failures,
         clusters: crate::console::clusters(controller),
+        routes: facts.pools.iter().flat_map(crate::console::routes).collect(),
         certificates: facts.certificates.clone(),
         pools: facts.pools.iter().map(|pool| translated_pool(pool, facts.now)).collect(),
         statements: facts.statements,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::bounds::{CONSOLE, PEER_ID_MAX, out_of_bounds};
+use crate::choice::{Balance, FailoverKind, PoolMode, ReadAfterWrite, ReadsGo};
 use crate::config::Config;
 use crate::error::{ConfigError, Mistake};
 use crate::key::{Key, Keyed, Scope};
@@ -201,10 +202,14 @@ impl Builder {
         for (key, time) in [
             ("sample_interval", cluster.sample_interval),
             ("health_timeout", cluster.health_timeout),
+            ("catalog_refresh", cluster.catalog_refresh),
         ] {
             if time.is_zero() {
                 self.report.error(place, key, Reason::ZeroTime(key));
             }
+        }
+        if cluster.failover == FailoverKind::Own && cluster.fence_command.is_none() {
+            self.report.error(place, "failover", Reason::OwnWithoutFence(place.entry.clone()));
         }
         if self.clusters.insert(place.entry.clone(), cluster).is_some() {
             self.report.warn(place, Reason::DefinedAgain("cluster"));
@@ -222,6 +227,38 @@ impl Builder {
         if !database.hosts.is_empty() {
             self.report.error(place, "host", Reason::HostAndCluster(name.clone()));
         }
+        let usual = Database::default();
+        for (key, is_set) in [
+            ("port", database.port != usual.port),
+            ("load_balance_hosts", database.load_balance_hosts != usual.load_balance_hosts),
+        ] {
+            if is_set {
+                self.report.warn(place, Reason::BesideCluster { key, cluster: name.clone() });
+            }
+        }
+    }
+
+    /// Warns of a database whose reads cannot go to standbys, although its keys say so.
+    fn check_reads(&mut self, database: &Database, place: &Place) {
+        let mode = database.pool_mode.unwrap_or(self.global.pool_mode);
+        let tuned = [
+            ("read_after_write", database.read_after_write != ReadAfterWrite::default()),
+            ("max_staleness", database.max_staleness != Database::default().max_staleness),
+            ("max_lag_bytes", database.max_lag_bytes != 0),
+            ("balance", database.balance != Balance::default()),
+        ];
+        let why = match database.reads {
+            ReadsGo::Standby if database.cluster.is_none() => Reason::ReadsWithoutCluster,
+            ReadsGo::Standby if mode != PoolMode::Auto => Reason::ReadsWithoutAutoMode,
+            ReadsGo::Standby => return,
+            ReadsGo::Primary => {
+                for (key, _) in tuned.into_iter().filter(|(_, is_set)| *is_set) {
+                    self.report.warnings.push(place.mistake(key, Reason::ReadsOff));
+                }
+                return;
+            }
+        };
+        self.report.warnings.push(place.mistake("reads", why));
     }
 
     fn assign_all<T: Keyed>(&mut self, target: &mut T, place: &Place, settings: &[Setting]) {
@@ -236,6 +273,7 @@ impl Builder {
         let mut databases = BTreeMap::new();
         for (name, (database, place)) in std::mem::take(&mut self.databases) {
             self.check_cluster(&database, &place);
+            self.check_reads(&database, &place);
             let has_place = !database.hosts.is_empty() || database.cluster.is_some();
             if !has_place && self.global.unix_socket_dir.is_empty() {
                 self.report.error(&place, "", Reason::NoHost);

@@ -102,6 +102,18 @@ choices! {
         Warn = "warn",
     }
 
+    /// The way of a pool's data.
+    pub enum DataPath {
+        /// Through Weir.
+        #[default]
+        Proxy = "proxy",
+        /// PostgreSQL's backends serve the clients' sockets, if the pool can do so. Weir warns of a
+        /// pool that cannot.
+        Direct = "direct",
+        /// As `direct`, without a warning.
+        Auto = "auto",
+    }
+
     /// The form of log lines.
     pub enum LogFormat {
         /// PgBouncer's.
@@ -125,6 +137,46 @@ choices! {
         /// A cluster manager, a managed service or a person. Weir follows.
         #[default]
         Follow = "follow",
+        /// Weir, after `fence_command` has ended the old primary.
+        Own = "own",
+    }
+
+    /// The action on server connections that are still in use when `switchover_drain` is over.
+    pub enum SwitchoverOvertime {
+        /// The switchover is given up.
+        #[default]
+        Refuse = "refuse",
+        /// The connections are closed.
+        Close = "close",
+    }
+
+    /// The servers of a cluster on which reads run.
+    pub enum ReadsGo {
+        /// The primary alone.
+        #[default]
+        Primary = "primary",
+        /// Standbys where that is safe, else the primary.
+        Standby = "standby",
+    }
+
+    /// The writes that a read on a standby must see (`read_after_write`).
+    pub enum ReadAfterWrite {
+        /// The writes of its own session.
+        #[default]
+        Session = "session",
+        /// The writes of all sessions of its database and user.
+        User = "user",
+        /// No writes.
+        Off = "off",
+    }
+
+    /// The time for which a session stays with a standby (`balance`).
+    pub enum Balance {
+        /// While it is fresh enough, so that a session's reads do not go back in time.
+        #[default]
+        Session = "session",
+        /// Until the next statement.
+        Statement = "statement",
     }
 
     /// The authentication method of clients.

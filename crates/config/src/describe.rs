@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::config::{AccessPolicy, Config};
+use crate::data_path::Proxied;
 use crate::key::Keyed;
 use crate::table::Database;
 
@@ -117,6 +118,14 @@ fn target(config: &Config, database: &Database) -> String {
     let mode = database.pool_mode.unwrap_or(config.global.pool_mode);
     let size = database.pool_size.unwrap_or(config.global.default_pool_size);
     let _ = write!(target, "; {mode} mode, {} servers a pool", or_no_limit(size));
+    let user = database.user.as_deref().unwrap_or_default();
+    match config.proxied(database, user) {
+        Some(Proxied::SwitchedOff) => {}
+        Some(why) => {
+            let _ = write!(target, "; proxied: {why}");
+        }
+        None => target.push_str("; direct, if PostgreSQL has the library"),
+    }
     target
 }
 

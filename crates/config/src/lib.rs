@@ -21,6 +21,7 @@ mod choice;
 mod config;
 mod connstr;
 mod convert;
+mod data_path;
 mod describe;
 mod error;
 pub mod hba;
@@ -65,11 +66,13 @@ pub const CONSOLE_USER: &str = "pgbouncer";
 pub use crate::auth_file::AuthFile;
 pub use crate::auth_query::needs_no_search_path;
 pub use crate::choice::{
-    AuthType, ErrorCodes, FailoverKind, LoadBalanceHosts, LogFormat, MetricsNames, PoolMode,
-    SessionSchedule, SslMode, Unsupported,
+    AuthType, Balance, DataPath, ErrorCodes, FailoverKind, LoadBalanceHosts, LogFormat,
+    MetricsNames, PoolMode, ReadAfterWrite, ReadsGo, SessionSchedule, SslMode, SwitchoverOvertime,
+    Unsupported,
 };
 pub use crate::config::{AccessPolicy, Config, HBA_KEPT, LDAP_KEPT};
 pub use crate::convert::to_toml;
+pub use crate::data_path::Proxied;
 pub use crate::describe::describe;
 pub use crate::error::{ConfigError, Mistake, in_words};
 pub use crate::help::{UnknownKey, help, markdown};

@@ -7,6 +7,7 @@ use crate::value::{Kind, Value, ValueError};
 
 /// PostgreSQL's default port.
 const PORT: u16 = 5432;
+const WEIGHT_MAX: u16 = 1000;
 
 /// One node of an entry of `[clusters]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Node {
     pub name: String,
     pub host: Host,
     pub port: u16,
+    /// Its share of the reads; 0 = none.
+    pub weight: u16,
 }
 
 impl Node {
@@ -25,12 +28,33 @@ impl Node {
         if name.is_empty() || !name.chars().all(is_plain) {
             return None;
         }
+        let (address, weight) = match address.rsplit_once('*') {
+            Some((address, weight)) => (address.trim(), weight.trim().parse().ok()?),
+            None => (address, 1),
+        };
+        if weight > WEIGHT_MAX {
+            return None;
+        }
         let (host, port) = split(address)?;
         let port = match port {
             None => PORT,
             Some(port) => port.parse().ok().filter(|port| *port > 0)?,
         };
-        (!host.is_empty()).then(|| Self { name: name.to_owned(), host: Host::new(host), port })
+        let name = name.to_owned();
+        (!host.is_empty()).then(|| Self { name, host: Host::new(host), port, weight })
+    }
+
+    /// Is it the same server under the same name?
+    #[must_use]
+    pub fn is_same_server(&self, other: &Self) -> bool {
+        (&self.name, &self.host, self.port) == (&other.name, &other.host, other.port)
+    }
+
+    /// Do two lists have the same servers in the same order?
+    #[must_use]
+    pub fn are_same_servers(one: &[Self], other: &[Self]) -> bool {
+        one.len() == other.len()
+            && one.iter().zip(other).all(|(own, same)| own.is_same_server(same))
     }
 }
 
@@ -54,11 +78,12 @@ fn split(address: &str) -> Option<(&str, Option<&str>)> {
 
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, host, port } = self;
+        let Self { name, host, port, weight } = self;
         match host {
             Host::Tcp(ip) if ip.contains(':') => write!(f, "{name}=[{ip}]:{port}"),
             Host::Tcp(_) | Host::Unix(_) | Host::Abstract(_) => write!(f, "{name}={host}:{port}"),
-        }
+        }?;
+        if *weight == 1 { Ok(()) } else { write!(f, "*{weight}") }
     }
 }
 
@@ -91,18 +116,21 @@ mod tests {
 
     #[test]
     fn a_node_has_a_name_a_host_and_perhaps_a_port() {
-        let nodes = Vec::<Node>::parse("a=10.0.0.1, b = db2:5433,c=[::1]:5434,d=/run/pg").unwrap();
+        let nodes =
+            Vec::<Node>::parse("a=10.0.0.1, b = db2:5433 * 2,c=[::1]:5434*0,d=/run/pg").unwrap();
         let expected = [
-            ("a", Host::Tcp("10.0.0.1".into()), 5432),
-            ("b", Host::Tcp("db2".into()), 5433),
-            ("c", Host::Tcp("::1".into()), 5434),
-            ("d", Host::Unix("/run/pg".into()), 5432),
+            ("a", Host::Tcp("10.0.0.1".into()), 5432, 1),
+            ("b", Host::Tcp("db2".into()), 5433, 2),
+            ("c", Host::Tcp("::1".into()), 5434, 0),
+            ("d", Host::Unix("/run/pg".into()), 5432, 1),
         ];
-        let found: Vec<_> =
-            nodes.iter().map(|node| (&*node.name, node.host.clone(), node.port)).collect();
+        let found: Vec<_> = nodes
+            .iter()
+            .map(|node| (&*node.name, node.host.clone(), node.port, node.weight))
+            .collect();
         assert_eq!(found, expected);
         let text = nodes.show().unwrap();
-        assert_eq!(text, "a=10.0.0.1:5432,b=db2:5433,c=[::1]:5434,d=/run/pg:5432");
+        assert_eq!(text, "a=10.0.0.1:5432,b=db2:5433*2,c=[::1]:5434*0,d=/run/pg:5432");
         assert_eq!(Vec::<Node>::parse(&text).unwrap(), nodes);
     }
 
@@ -110,7 +138,7 @@ mod tests {
     fn lists_without_names_or_with_a_node_twice_are_refused() {
         for text in [
             "", " , ", "10.0.0.1", "=h", "a=", "a=h,a=g", "a=h,b=h", "a=h:0", "a=h:x", "a=::1",
-            "a=[::1", "a=[::1]x", "a b=h",
+            "a=[::1", "a=[::1]x", "a b=h", "a=h*", "a=h*x", "a=h*1001",
         ] {
             assert_eq!(Vec::<Node>::parse(text), Err(ValueError::Nodes), "{text:?}");
         }

@@ -70,8 +70,20 @@ pub enum Reason {
     UnknownCluster(String),
     #[error("a database with cluster={0} cannot have a host: the cluster has the addresses")]
     HostAndCluster(String),
+    #[error(
+        "{key} has no effect beside cluster={cluster}: the nodes of the cluster have the addresses"
+    )]
+    BesideCluster { key: &'static str, cluster: String },
+    #[error("cluster {0} has failover=own and no fence_command: without it, two primaries may run")]
+    OwnWithoutFence(String),
     #[error("cluster {0} has no nodes: expected nodes = 'a=10.0.0.1, b=10.0.0.2'")]
     ClusterWithoutNodes(String),
+    #[error("no effect: the database has no cluster")]
+    ReadsWithoutCluster,
+    #[error("no effect: it needs pool_mode = auto")]
+    ReadsWithoutAutoMode,
+    #[error("no effect: it needs reads = standby")]
+    ReadsOff,
     #[error("invalid value \"0\" for parameter {0}: expected seconds above 0")]
     ZeroTime(&'static str),
     #[error("id of a peer must be a number from 1 to {max}")]

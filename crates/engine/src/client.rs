@@ -291,7 +291,7 @@ impl Client {
     /// have tested whether Weir is up.
     pub fn is_probe(&self) -> bool {
         let ClientPhase::Login(login) = &self.phase else { return false };
-        !matches!(login.step, LoginStep::Proving(_) | LoginStep::Asking(_))
+        !matches!(login.step, LoginStep::Proving(_) | LoginStep::Asking(_) | LoginStep::Trial)
     }
 
     /// Returns its session, which begins with the client's present values.

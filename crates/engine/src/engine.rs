@@ -21,6 +21,7 @@ use crate::notify::listener::Listener;
 use crate::operator::failures::Failures;
 use crate::operator::stats::Stats;
 use crate::operator::transactions::Transactions;
+use crate::routing::Sessions;
 use crate::server::Server;
 use crate::session::text_history::TextHistory;
 use crate::settings::{PoolKey, PoolSettings};
@@ -32,7 +33,7 @@ use crate::watch::Watch;
 mod events;
 mod mail;
 mod tick;
-mod views;
+pub(crate) mod views;
 pub(crate) mod work;
 
 use views::{PoolView, PoolViews};
@@ -98,6 +99,12 @@ pub struct Engine<X> {
     /// Set if `fingerprints` or `advise` is.
     pub(crate) watch: Option<Box<Watch>>,
     pub(crate) failures: Failures,
+    /// The routed clients' last writes and standbys.
+    pub(crate) sessions: Sessions,
+    /// The verdicts on known texts, for routing; empty until one is asked for.
+    pub(crate) verdicts: Option<Box<sql::Cache<Option<sql::Verdict>>>>,
+    /// Clients that wait for the trials of their pools' lobbies.
+    pub(crate) newcomers: Vec<work::Newcomer>,
 }
 
 fn limits_users(config: &Config) -> bool {
@@ -143,6 +150,9 @@ impl<X: Exchange> Engine<X> {
             messages: 0,
             watch: Watch::configured(None, &config),
             failures: Failures::default(),
+            sessions: Sessions::default(),
+            verdicts: None,
+            newcomers: Vec::new(),
             config,
         }
     }

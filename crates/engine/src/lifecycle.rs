@@ -5,6 +5,7 @@
 
 pub(crate) mod ahead;
 mod apply;
+pub(crate) mod attend;
 mod changed_address;
 mod changed_user;
 pub(crate) mod close_reason;

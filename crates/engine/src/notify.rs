@@ -4,7 +4,7 @@
 //! listener, with its data in `listener`. The two sides only exchange mail, since they may belong
 //! to different workers.
 
-mod connection;
+pub(crate) mod connection;
 mod listen;
 pub(crate) mod listener;
 pub(crate) mod listening;

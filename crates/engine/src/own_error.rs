@@ -201,12 +201,12 @@ pub struct OwnError<'a> {
 }
 
 impl<'a> OwnError<'a> {
-    pub(crate) fn new(cause: Cause, text: impl Into<Cow<'a, str>>) -> Self {
+    pub fn new(cause: Cause, text: impl Into<Cow<'a, str>>) -> Self {
         Self { cause, text: text.into() }
     }
 
     /// Returns the fields of the message. They are in PostgreSQL's order, with DETAIL before HINT.
-    pub(crate) fn fields(&self, codes: ErrorCodes, detail: Option<&str>) -> ErrorFields {
+    pub fn fields(&self, codes: ErrorCodes, detail: Option<&str>) -> ErrorFields {
         let sqlstate = match codes {
             ErrorCodes::Pgbouncer => self.cause.pgbouncers_sqlstate(),
             ErrorCodes::Weir => self.cause.sqlstate(),

@@ -1,11 +1,13 @@
 //! Chooses the place of an idle client's request: the writer, or a reader of a node. In a pool with
-//! routing ([`PoolSettings::routes`](crate::settings::PoolSettings::routes)) the first whole
+//! routing ([`PoolSettings::routing`](crate::settings::PoolSettings::routing)) the first whole
 //! request of an idle client is read before a pool is chosen. All other pools link before they read
 //! (decision 018).
 //!
-//! `first_request` finds the end of a request in a client's bytes. `choose` asks the shell
-//! ([`Exchange::route`](crate::shell::Exchange::route)) for the place and links the client there.
-//! `refusal` reads what a reader says first, and `refused` asks the writer if the reader refuses.
+//! `first_request` finds the end of a request in a client's bytes. `wish` judges its texts, and
+//! `rules` draws one of the standbys that are fresh enough: `freshness` knows which commits a standby
+//! has, `readers` is what the workers read of it, `sessions` knows who has written. `choose` puts
+//! these together and links the client. `why` counts the reasons. `refusal` reads what a reader says
+//! first, and `refused` asks the writer if the reader refuses.
 //!
 //! A client with a server is not routed: a transaction or a pinned session stays on its server. On
 //! a reader, the next request waits for the replies to the one before, because it may need another
@@ -17,10 +19,17 @@ use crate::ids::NodeId;
 
 mod choose;
 mod first_request;
+pub mod freshness;
+pub mod readers;
 mod refusal;
 mod refused;
+pub mod rules;
+mod sessions;
+pub mod why;
+mod wish;
 
 pub(crate) use refused::Judged;
+pub(crate) use sessions::Sessions;
 
 /// The servers that a pool has.
 #[derive(

@@ -26,7 +26,7 @@ use crate::relay::prepared::ServerStatements;
 use crate::relay::stream::Stream;
 use crate::session::ahead::Ahead;
 use crate::session::carried::Carried;
-use crate::session::on_server::SessionBox;
+use crate::session::on_server::{Recovery, SessionBox};
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::Probe;
 use crate::session::sequences::DrawnNumbers;
@@ -55,6 +55,9 @@ pub enum ServerPhase {
     Settling(Settling),
     /// Notifications, to forward them. It never has a client.
     Listening,
+    /// Its end: PostgreSQL's backend serves clients' sockets itself. `came`: it is in the lobby.
+    /// `asked`: it was asked to leave.
+    Attending { came: bool, asked: bool },
 }
 
 impl ServerPhase {
@@ -108,6 +111,9 @@ pub enum Settling {
     /// A cancel request under way, which could cancel the next client's query.
     Cancel,
 }
+
+/// The parameter that is `on` while PostgreSQL replays a primary's log.
+pub(crate) const RECOVERY: &[u8] = b"in_hot_standby";
 
 #[derive(Debug)]
 pub struct Server {
@@ -202,7 +208,8 @@ impl Server {
             | ServerPhase::Linked
             | ServerPhase::Finishing
             | ServerPhase::Settling(_)
-            | ServerPhase::Listening => std::mem::forget(old),
+            | ServerPhase::Listening
+            | ServerPhase::Attending { .. } => std::mem::forget(old),
         }
     }
 
@@ -317,7 +324,13 @@ impl Server {
         self.reported(b"server_encoding")
     }
 
-    /// Returns a parameter that was reported at login and cannot change.
+    /// Is its node known to be no standby? PostgreSQL 14 and later report it, before the answer to
+    /// the first write at the latest.
+    pub fn has_left_recovery(&self) -> bool {
+        self.session.recovery == Recovery::Left || self.reported(RECOVERY) == Some(b"off")
+    }
+
+    /// Returns a parameter that was reported at login.
     fn reported(&self, parameter: &[u8]) -> Option<&[u8]> {
         let mut reported = self.welcome.fixed().iter();
         let found = reported.find(|(name, _)| name == parameter);

@@ -4,12 +4,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use config::{Config, Database, Host, LoadBalanceHosts, Pattern, PoolMode, Unsupported};
+use config::{Config, Database, Host, LoadBalanceHosts, Pattern, PoolMode, Proxied, Unsupported};
 use wire::secret::Secret;
 
 use crate::admission::limits::ServerLimits;
 use crate::ids::Micros;
 use crate::routing::Place;
+use crate::routing::rules::{ReadRules, Routing};
 use serde::{Deserialize, Serialize};
 
 /// Default for prepared statements per server in auto mode, if the configuration has 0.
@@ -46,8 +47,12 @@ pub enum Target {
 #[derive(Clone, Debug)]
 pub struct PoolSettings {
     pub mode: PoolMode,
-    /// Is a request of an idle client read before a pool is chosen? No key sets this yet.
-    pub routes: bool,
+    /// Why the configuration does not let the pool be direct.
+    pub proxied: Option<Proxied>,
+    /// The rules for reads on standbys, if the database has a cluster and wants them.
+    pub reads: Option<ReadRules>,
+    /// Set if a request of an idle client is read before a pool is chosen.
+    pub routing: Option<Arc<Routing>>,
     /// Maximal number of servers; 0 = no limit.
     pub size: u32,
     /// Additional servers when a client has waited for `reserve_timeout`.
@@ -117,7 +122,9 @@ impl PoolSettings {
         let cluster = database.cluster.as_ref().and_then(|name| config.clusters.get(name));
         Self {
             mode: config.pool_mode(database, user),
-            routes: false,
+            proxied: config.proxied(database, user),
+            reads: ReadRules::of(config, database, config.pool_mode(database, user)),
+            routing: None,
             size: config.pool_size(database, user),
             reserve: config.reserve_pool_size(database, user),
             reserve_timeout: micros(global.reserve_pool_timeout),
@@ -165,6 +172,20 @@ impl PoolSettings {
             pin_timeout: micros(global.pin_timeout),
             query_wait_timeout: own(database.query_wait_timeout, global.query_wait_timeout),
         }
+    }
+
+    /// Returns the settings of the pool with this key. A reader's servers are at its node.
+    pub fn of_key(config: &Config, database: &Database, key: &PoolKey) -> Self {
+        let mut settings = Self::new(config, database, &key.user);
+        if let Place::Reader(node) = key.place {
+            settings.reads = None;
+            let cluster = database.cluster.as_ref().and_then(|name| config.clusters.get(name));
+            let node = cluster.and_then(|cluster| cluster.nodes.get(usize::from(node.0)));
+            if let Some(node) = node {
+                settings.targets = vec![Target::new(&node.host, node.port)];
+            }
+        }
+        settings
     }
 
     /// Would a server opened with the other settings be the same? As in PgBouncer, a changed
@@ -309,5 +330,5 @@ fn server_secret(config: &Config, database: &Database, user: &str) -> Option<Sec
 /// Returns the settings of the pool with this key, if its database is configured.
 pub fn settings_for(config: &Config, key: &PoolKey) -> Option<Arc<PoolSettings>> {
     let database = config.database(&key.database)?;
-    Some(Arc::new(PoolSettings::new(config, &database, &key.user)))
+    Some(Arc::new(PoolSettings::of_key(config, &database, key)))
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use config::{ErrorCodes, Proxied};
 use wire::error_fields::ErrorFields;
 use wire::startup::CancelKey;
 
@@ -36,6 +37,11 @@ pub enum OtherProcess {
 pub trait Io<X: Exchange> {
     /// Returns the time on this worker's clock. It stays the same during one event.
     fn now(&self) -> Micros;
+
+    /// Reads the clock again.
+    fn clock(&self) -> Micros {
+        self.now()
+    }
 
     fn send_client(&mut self, client: ClientId, bytes: &[u8]);
     /// Returns false if the server certainly gets none of the bytes, because its socket is broken.
@@ -110,6 +116,37 @@ pub trait Io<X: Exchange> {
     /// Forwards a cancel request to the console, whose client may have this key.
     fn cancel_console(&mut self, key: &CancelKey);
 
+    /// Announces the backend of this server, which will come to the pool's lobby (docs/direct.md).
+    /// Ends in [`Mail::BackendCame`], or never.
+    fn expect_backend(&mut self, _backend: Attending) {}
+
+    /// Asks the backend of the server with this serial number to leave its lobby as soon as it has no
+    /// client. Ends in [`Mail::LeftLobby`].
+    fn ask_to_leave(&mut self, _serial: u64) {}
+
+    /// Tells that the server with this serial number is closed.
+    fn backend_closed(&mut self, _serial: u64) {}
+
+    /// Has a process of another system user come to the lobbies?
+    fn foreign_backend_came(&self) -> bool {
+        false
+    }
+
+    /// Hands a client to its pool's lobby. Its slot is free from now on. Returns false if that is
+    /// not possible; then nothing has changed.
+    fn hand_to_lobby(&mut self, _client: ClientId, _guest: Guest) -> bool {
+        false
+    }
+
+    /// Disconnects all clients in the lobby of this pool, for this reason.
+    fn close_lobby(&mut self, _pool: PoolId, _when: Closing, _why: &str) {}
+
+    /// Cancels the query of the client with this key, if it is in a lobby. Returns whether it is
+    /// going to be answered with [`Mail::CancelDone`].
+    fn cancel_in_lobby(&mut self, _key: &CancelKey, _requester: (WorkerId, ClientId, u64)) -> bool {
+        false
+    }
+
     /// Checks something about this client that may take time. Ends in `checked`, with the serial
     /// number. If it never ends, the client's login times out.
     fn check(&mut self, client: ClientId, serial: u64, check: Check);
@@ -180,10 +217,10 @@ pub trait Exchange {
     /// Has the schema changed since this statement was first prepared?
     fn is_outdated(&mut self, statement: &Statement) -> bool;
 
-    /// Chooses the place for a request of a client of this pool. Called only if the pool's settings
-    /// ask for it ([`PoolSettings::routes`](crate::settings::PoolSettings::routes)).
-    fn route(&mut self, _pool: PoolId, _request: &[u8]) -> Place {
-        Place::Writer
+    /// Chooses the place for a request of a client of this pool, instead of the pool's rules
+    /// ([`PoolSettings::routing`](crate::settings::PoolSettings::routing)). For tests.
+    fn route(&mut self, _pool: PoolId, _request: &[u8]) -> Option<Place> {
+        None
     }
 
     /// Returns a number for a new connection, of a client or a server. It is unique in the process.
@@ -291,8 +328,67 @@ pub enum Mail<T> {
     Deaf {
         to: Vec<(ClientId, u64)>,
     },
+    /// The lobby of this pool needs another server.
+    Attend {
+        pool: PoolId,
+    },
+    /// The backend of your server is in the lobby.
+    BackendCame {
+        server: ServerId,
+        serial: u64,
+    },
+    /// It is known whether the pool is direct.
+    LobbyTried {
+        pool: PoolId,
+    },
+    /// The backend of your server has left the lobby. `why`: it cannot serve there.
+    LeftLobby {
+        server: ServerId,
+        serial: u64,
+        why: Option<Proxied>,
+    },
     /// A client was refused because of a limit: disconnect stalled logins.
     FreePlaces,
+}
+
+/// A server whose backend comes to a lobby.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attending {
+    /// It is valid once.
+    pub ticket: String,
+    pub pool: PoolId,
+    pub server: ServerId,
+    pub serial: u64,
+    pub worker: WorkerId,
+}
+
+/// The time at which a client in a lobby is disconnected. One that is idle is at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    AtOnce,
+    AfterTransaction,
+}
+
+/// A client that is handed to a lobby.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    pub pool: PoolId,
+    pub serial: u64,
+    pub identity: Arc<Identity>,
+    /// Does it count in the limits on clients, under its identity?
+    pub is_counted: bool,
+    /// Process id (upper half) and secret (lower half) for cancel requests.
+    pub key: u64,
+    /// The rest of the secret; empty for a short one.
+    pub tag: Vec<u8>,
+    /// The values of its startup packet, in the library's form.
+    pub settings: Vec<u8>,
+    pub application_name: Vec<u8>,
+    pub connected_at: Micros,
+    /// `client_idle_timeout` and `query_wait_timeout`; 0 = no limit.
+    pub idle_limit: Micros,
+    pub wait_limit: Micros,
+    pub codes: ErrorCodes,
 }
 
 /// The severity of a remark.

@@ -14,7 +14,7 @@ use admin::{
     Boxed, Buffers, ClientRow, ClientState, Connection, Console, Control, Login, NotReloaded,
     Order, Recording, Shutdown,
 };
-use admin::{Memory, PoolRow, ServerRow, ServerState, Snapshot};
+use admin::{Judgement, Memory, PoolRow, ServerRow, ServerState, Snapshot};
 use config::{ErrorCodes, PoolMode};
 use engine::averages::Averages;
 use engine::facts::Facts;
@@ -113,6 +113,10 @@ impl Process {
 }
 
 impl Control for Process {
+    fn explain_route(&self, _: &[u8]) -> Vec<Judgement> {
+        Vec::new()
+    }
+
     fn snapshot(&self) -> Boxed<'_, Snapshot> {
         Box::pin(std::future::ready(snapshot()))
     }
@@ -166,7 +170,10 @@ fn snapshot() -> Snapshot {
         database: "app".into(),
         user: "alice".into(),
         pool_mode: PoolMode::Transaction,
+        proxied: None,
         oldest_wait: 0,
+        at_node: None,
+        routes: Vec::new(),
         stats: Stats::default(),
     };
     Snapshot {

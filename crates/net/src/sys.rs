@@ -10,6 +10,7 @@ pub mod eventfd;
 pub mod pam;
 pub mod process;
 pub mod rights;
+pub mod shared_memory;
 pub mod signal;
 pub mod socket;
 

@@ -13,6 +13,7 @@ pub(crate) mod hub;
 pub(crate) mod late_arrivals;
 pub(crate) mod lines;
 pub(crate) mod listener;
+pub(crate) mod lobby_door;
 pub(crate) mod mail;
 pub(crate) mod mailbox;
 #[cfg(test)]

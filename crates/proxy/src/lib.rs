@@ -6,6 +6,7 @@
 //! * `exchange`: the pools, mailboxes and messages that threads share. `exchange/model.rs` checks them.
 //! * `cold`: everything that may block, on tokio: names, TLS handshakes, passwords, the console,
 //!   reload, online restart. It reaches the workers by mail only.
+//! * `lobby`: the clients whose sockets PostgreSQL's backends serve (docs/direct.md)
 //! * `log`: log lines in PgBouncer's format
 
 #![cfg_attr(
@@ -16,6 +17,7 @@
 mod cold;
 mod data;
 mod exchange;
+mod lobby;
 pub mod log;
 #[cfg(feature = "stepped")]
 mod stepped;
@@ -30,7 +32,7 @@ pub use net::{
 
 pub use crate::{
     cold::{
-        cluster::{ClusterInfo, NodeInfo},
+        cluster::{ClusterInfo, Judgement, NodeInfo},
         controller::{
             Controller, PoolInfo, ReloadResult, Shutdown, Snapshot, WorkerInfo,
             orders::{Order, OrderError},

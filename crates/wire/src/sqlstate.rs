@@ -14,6 +14,7 @@ pub const TOO_MANY_CONNECTIONS: &str = "53300";
 pub const NOT_IN_PREREQUISITE_STATE: &str = "55000";
 pub const QUERY_CANCELED: &str = "57014";
 pub const ADMIN_SHUTDOWN: &str = "57P01";
+pub const CRASH_SHUTDOWN: &str = "57P02";
 pub const CANNOT_CONNECT_NOW: &str = "57P03";
 pub const DATABASE_DROPPED: &str = "57P04";
 pub const IDLE_SESSION_TIMEOUT: &str = "57P05";

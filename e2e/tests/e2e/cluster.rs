@@ -1,5 +1,9 @@
 //! One address for a cluster: server connections follow the primary, wherever it is.
 
+mod change;
+mod hooks;
+mod watching;
+
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -10,7 +10,7 @@ const CLIENTS: u32 = 40;
 const SERVERS: u64 = 5;
 
 /// A generator of pseudo-random numbers, the same in every run.
-struct Dice(u32);
+pub(crate) struct Dice(pub(crate) u32);
 
 impl Dice {
     fn roll(&mut self, sides: u32) -> u32 {
@@ -47,7 +47,7 @@ fn forty_clients_on_five_servers_each_get_their_own_answers() {
 }
 
 /// Opens one connection, sends some requests, and ends it at a random moment.
-fn visit(pooler: &Pooler, database: &str, number: u32, dice: &mut Dice) -> u32 {
+pub(crate) fn visit(pooler: &Pooler, database: &str, number: u32, dice: &mut Dice) -> u32 {
     let mut client = pooler.client(database);
     let requests = dice.roll(20);
     for request in 0..requests {

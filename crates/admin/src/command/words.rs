@@ -1,11 +1,12 @@
-//! The grammar of the console: one or two words, or `SET word = value`. SET is the only command
-//! that it knows by name, because of its form.
+//! The grammar of the console: one or two words, `SET word = value`, or `SWITCHOVER word TO word`. It
+//! knows SET and SWITCHOVER by name, because of their form.
 
 /// A parsed command line, without quotes; upper and lower case are as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Command { verb: Vec<u8>, argument: Vec<u8> },
     Set { key: Vec<u8>, value: Vec<u8> },
+    Switchover { database: Vec<u8>, node: Vec<u8> },
 }
 
 /// Why a line was refused.
@@ -22,10 +23,14 @@ const ARGUMENT_MAX: usize = 63;
 const VALUE_MAX: usize = 255;
 
 pub(super) fn parse(text: &[u8]) -> Result<Line, Refusal> {
-    let line = set(text).or_else(|| command(text)).ok_or(Refusal::Grammar)?;
+    let line =
+        set(text).or_else(|| switchover(text)).or_else(|| command(text)).ok_or(Refusal::Grammar)?;
     let fits = match &line {
         Line::Command { verb, argument } => {
             verb.len() <= VERB_MAX && argument.len() <= ARGUMENT_MAX
+        }
+        Line::Switchover { database, node } => {
+            database.len() <= ARGUMENT_MAX && node.len() <= ARGUMENT_MAX
         }
         Line::Set { key, value } => key.len() <= ARGUMENT_MAX && value.len() <= VALUE_MAX,
     };
@@ -41,6 +46,20 @@ fn command(text: &[u8]) -> Option<Line> {
         argument = cursor.word().unwrap_or_default();
     }
     cursor.end().then_some(Line::Command { verb, argument })
+}
+
+fn switchover(text: &[u8]) -> Option<Line> {
+    let mut cursor = Cursor(text);
+    cursor.spaces();
+    if !cursor.keyword(b"switchover") || !cursor.spaces() {
+        return None;
+    }
+    let database = cursor.word()?;
+    if !cursor.spaces() || !cursor.keyword(b"to") || !cursor.spaces() {
+        return None;
+    }
+    let node = cursor.word()?;
+    cursor.end().then_some(Line::Switchover { database, node })
 }
 
 /// As in PgBouncer, there must be no blank around `to`.

@@ -228,6 +228,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
                     }
                 }
             }
+            Command::ExplainRoute(text) => {
+                reply::judgements(out, &control.explain_route(&text));
+            }
             Command::Order(order) => self.order(order).await?,
             Command::Incomplete(what) => return Err(self.refuse(what)),
             Command::Shutdown(how) => {

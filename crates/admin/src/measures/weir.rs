@@ -7,15 +7,16 @@ use super::{
     gauge, histogram,
 };
 use crate::show::databases::DatabaseLine;
-use crate::snapshot::ClusterRow;
+use crate::snapshot::{ClusterRow, RouteRow};
 
-pub(super) static GROUPS: [&dyn Measured; 8] = [
+pub(super) static GROUPS: [&dyn Measured; 9] = [
     &BUILD,
     &PROCESS,
     &CLIENT_ERRORS,
     &SERVER_FAILURES,
     &CERTIFICATES,
     &CLUSTERS,
+    &ROUTES,
     &DATABASES,
     &POOLS,
 ];
@@ -181,6 +182,24 @@ static CLUSTERS: Group<ClusterRow> = Group {
         ),
     ],
     rows: |board| board.measures.clusters.iter().collect(),
+};
+
+static ROUTES: Group<RouteRow> = Group {
+    title: "Reads on standbys",
+    about: "The requests of pools with `reads = standby`, by the reason for their place. \
+            `read` is the reason of all requests that went to a standby; SHOW ROUTES describes the \
+            others, which went to the primary.",
+    labels: &[
+        ("database", |row| row.database.as_str().into()),
+        ("user", |row| row.user.as_str().into()),
+        ("reason", |row| row.reason.into()),
+    ],
+    measures: &[counter(
+        "weir_routed_requests_total",
+        |row| row.count.into(),
+        "Requests with this reason.",
+    )],
+    rows: |board| board.measures.routes.iter().collect(),
 };
 
 static DATABASES: Group<DatabaseLine> = Group {

@@ -91,6 +91,12 @@ pub(super) static FAILOVERS: Table<FailoverLine> = Table {
         int8("old_timeline", |line| line.failover.old_timeline.into(), "The old one's timeline."),
         int8("new_timeline", |line| line.failover.new_timeline.into(), "The new one's timeline."),
         text("reason", |line| line.failover.reason.as_str().into(), "Why the old one was lost."),
+        int8(
+            "bytes_at_risk",
+            |line| line.failover.at_risk.into(),
+            "Bytes of WAL of the old primary that no standby had received, by the last answers of \
+             all nodes; NULL for the start. Of a switchover, nothing is lost.",
+        ),
     ],
     rows: |view| {
         let local_time = view.snapshot.local_time;

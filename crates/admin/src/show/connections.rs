@@ -171,6 +171,7 @@ fn servers(view: View) -> Vec<Line> {
             ServerState::Login => (4, "new"),
             ServerState::BeingCanceled => (5, "being_canceled"),
             ServerState::Listening => (6, "listening"),
+            ServerState::Attending => (7, "direct"),
         };
         let (connection, doing) = (server.connection, server.doing);
         Line { kind: "S", rank, state, local_time, connection, pin: None, doing }

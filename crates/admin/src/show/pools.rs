@@ -10,7 +10,8 @@ use crate::snapshot::{ClientState, ServerState};
 
 pub(super) static POOLS: Table<PoolLine> = Table {
     name: "POOLS",
-    about: "A row for each pool, the console's included. Sorted by database and user.",
+    about: "A row for each database and user, the console's included. SHOW NODE_POOLS shows the pools \
+            of standbys apart.",
     columns: &[
         text("database", |line| (&line.database).into(), "Name clients ask for."),
         text("user", |line| (&line.user).into(), "User the servers are logged in as."),
@@ -36,8 +37,10 @@ pub(super) static POOLS: Table<PoolLine> = Table {
         ),
         int4(
             "sv_active",
-            |line| line.servers(ServerState::Active).into(),
-            "Servers linked to a client.",
+            |line| {
+                (line.servers(ServerState::Active) + line.servers(ServerState::Attending)).into()
+            },
+            "Servers linked to a client, or serving clients directly.",
         ),
         int4(
             "sv_active_cancel",
@@ -98,6 +101,19 @@ pub(super) static POOLS: Table<PoolLine> = Table {
              it, by the library `weir`. `probe`: Weir asks the servers. `mixed`: some servers \
              report it. NULL: there is no such server. Weir's own.",
         ),
+        text(
+            "data_path",
+            |line| {
+                line.pool.map(|proxied| if proxied.is_some() { "proxy" } else { "direct" }).into()
+            },
+            "`direct`: PostgreSQL's backends serve the clients' sockets (docs/direct.md). `proxy`: \
+             Weir does. Weir's own.",
+        ),
+        text(
+            "why",
+            |line| line.pool.flatten().map(config::Proxied::word).into(),
+            "Why the pool is proxied; NULL if it is direct. Weir's own.",
+        ),
     ],
     rows: lines,
 };
@@ -117,6 +133,8 @@ pub(super) struct PoolLine {
     oldest_wait: u64,
     pool_mode: &'static str,
     load_balance_hosts: Option<&'static str>,
+    /// Why the pool is proxied; None for the console.
+    pool: Option<Option<config::Proxied>>,
 }
 
 impl PoolLine {
@@ -148,12 +166,22 @@ fn lines(view: View) -> Vec<PoolLine> {
         pool_mode: config::PoolMode::Statement.word(),
         ..PoolLine::default()
     }];
+    // The pools of standbys belong to the row of their primary's pool.
+    let mut by_name: HashMap<(String, String), usize> = HashMap::new();
     for pool in view.snapshot.pools {
-        numbers.insert(pool.id, lines.len());
+        let number = *by_name
+            .entry((pool.database.clone(), pool.user.clone()))
+            .or_insert_with(|| lines.len());
+        numbers.insert(pool.id, number);
+        if let Some(line) = lines.get_mut(number) {
+            line.oldest_wait = line.oldest_wait.max(pool.oldest_wait);
+            continue;
+        }
         lines.push(PoolLine {
             load_balance_hosts: super::databases::load_balancing(config, &pool.database),
             pool_mode: pool.pool_mode.word(),
             oldest_wait: pool.oldest_wait,
+            pool: Some(pool.proxied),
             database: pool.database,
             user: pool.user,
             ..PoolLine::default()

@@ -83,6 +83,7 @@ fn sockets(view: View) -> Vec<Line> {
             ServerState::Tested => (5, "sv_tested"),
             ServerState::Login => (6, "sv_login"),
             ServerState::Listening => (7, "sv_listening"),
+            ServerState::Attending => (8, "sv_direct"),
             ServerState::BeingCanceled => return None,
         };
         Some(Line {

@@ -60,7 +60,10 @@ fn rows(view: View) -> Vec<Line> {
         let pool = server.connection.pool;
         let Some(line) = pool.and_then(|pool| lines.get_mut(&pool)) else { continue };
         match server.state {
-            ServerState::Active | ServerState::Tested | ServerState::BeingCanceled => {
+            ServerState::Active
+            | ServerState::Attending
+            | ServerState::Tested
+            | ServerState::BeingCanceled => {
                 line.busy += 1;
             }
             ServerState::Idle | ServerState::Used => line.idle += 1,

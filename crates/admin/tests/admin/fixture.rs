@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use admin::{
-    Address, Boxed, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, Control,
-    DnsHost, DnsZone, Doing, FailoverRow, Listener, Memory, NodeRow, NotReloaded, Order, Pin,
-    PoolRow, Recording, ServerRow, ServerState, Shutdown, Snapshot, WorkerRow,
+    Address, AtNode, Boxed, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection,
+    Control, DnsHost, DnsZone, Doing, FailoverRow, Judgement, Listener, Memory, NodeRow,
+    NotReloaded, Order, Pin, PoolRow, Recording, RouteRow, ServerRow, ServerState, Shutdown,
+    Snapshot, WorkerRow,
 };
 use config::{Config, ErrorCodes, PoolMode};
 use engine::averages::Averages;
@@ -168,16 +169,43 @@ fn pools() -> Vec<PoolRow> {
         database: database.to_owned(),
         user: user.to_owned(),
         pool_mode,
+        proxied: Some(config::Proxied::SwitchedOff),
         oldest_wait: 0,
         stats,
+        at_node: None,
+        routes: Vec::new(),
+    };
+    let at = |node: &str, is_reader| AtNode {
+        node: node.to_owned(),
+        is_reader,
+        servers: 3,
+        opening: 1,
+        waiting: 0,
+    };
+    let route = |place, reason, count| RouteRow {
+        database: "app".into(),
+        user: "bob".into(),
+        place,
+        reason,
+        description: "A sentence.",
+        count,
     };
     vec![
         pool(PoolId(3), "other", "owner", PoolMode::Transaction, stats(5)),
         PoolRow {
+            proxied: None,
             oldest_wait: 3_000_030,
             ..pool(PoolId(1), "app", "owner", PoolMode::Session, stats(2))
         },
-        pool(PoolId(2), "app", "bob", PoolMode::Session, stats(1)),
+        PoolRow {
+            at_node: Some(at("b", false)),
+            routes: vec![route("standby", "read", 70), route("primary", "writes", 30)],
+            ..pool(PoolId(2), "app", "bob", PoolMode::Session, stats(1))
+        },
+        PoolRow {
+            at_node: Some(at("c", true)),
+            ..pool(PoolId(4), "app", "bob", PoolMode::Session, stats(1))
+        },
     ]
 }
 
@@ -283,6 +311,7 @@ fn cluster() -> ClusterRow {
             old_timeline: Some(1),
             new_timeline: Some(2),
             reason: "primary a is lost: connections are refused".into(),
+            at_risk: Some(0),
         }],
     }
 }
@@ -356,6 +385,10 @@ impl Recorder {
 }
 
 impl Control for Recorder {
+    fn explain_route(&self, _: &[u8]) -> Vec<Judgement> {
+        Vec::new()
+    }
+
     fn snapshot(&self) -> Boxed<'_, Snapshot> {
         Box::pin(async { snapshot() })
     }

@@ -12,7 +12,7 @@ use crate::peer::{Peer, Reply};
 
 /// All SHOW commands without `CONFIG`, whose rows the config crate checks, and `MEM`, whose sizes
 /// change with every field of the counted structs.
-const SHOWS: [&str; 22] = [
+const SHOWS: [&str; 24] = [
     "VERSION",
     "STATE",
     "DATABASES",
@@ -35,6 +35,8 @@ const SHOWS: [&str; 22] = [
     "CLUSTERS",
     "NODES",
     "FAILOVERS",
+    "ROUTES",
+    "NODE_POOLS",
 ];
 
 /// Prints one line per column, with its values, which is easier to compare than wide rows.

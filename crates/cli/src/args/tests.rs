@@ -130,8 +130,15 @@ fn commands_are_told_from_files() {
     let serve = Invocation::Serve { options, url: url.into() };
     assert_eq!(parsed(&format!("weir -v serve {url}")), Ok(serve));
     let demo = |bench_seconds, library: Option<&str>| {
-        Ok(Invocation::Demo(DemoOptions { bench_seconds, library: library.map(PathBuf::from) }))
+        let library = library.map(PathBuf::from);
+        Ok(Invocation::Demo(DemoOptions { bench_seconds, library, cluster: None }))
     };
+    let trio = |cluster| {
+        Ok(Invocation::Demo(DemoOptions { cluster: Some(cluster), ..DemoOptions::default() }))
+    };
+    assert_eq!(parsed("weir demo --cluster"), trio(None));
+    assert_eq!(parsed("weir demo --cluster --drill 4"), trio(Some(4)));
+    assert!(parsed("weir demo --drill 4").is_err());
     assert_eq!(parsed("weir demo"), demo(None, None));
     assert_eq!(parsed("weir demo --bench 5"), demo(Some(5), None));
     assert_eq!(parsed("weir demo --library"), demo(None, Some("extension/weir.so")));

@@ -16,6 +16,9 @@ const CAPACITY: &str = "SELECT COALESCE(pg_catalog.sum(setting::int) FILTER (WHE
     'max_connections'), 0) FROM pg_catalog.pg_settings WHERE name IN ('max_connections', \
     'superuser_reserved_connections', 'reserved_connections')";
 
+/// May the user see what a WAL receiver does?
+const MONITOR: &str = "SELECT pg_catalog.pg_has_role('pg_monitor', 'member')";
+
 /// The result of dialing every database.
 #[derive(Default)]
 pub(super) struct Dialled {
@@ -68,6 +71,7 @@ pub(super) fn all(config: &Config) -> Dialled {
             let _ = writeln!(dialled.lines, "  {}: {line}", database.name);
         }
     }
+    dialled.ask_clusters(config, &tls);
     if config.fallback.is_some() {
         dialled.lines += "  *: not tried, since the client names the database\n";
     }
@@ -80,6 +84,62 @@ pub(super) fn all(config: &Config) -> Dialled {
         }
     }
     dialled
+}
+
+impl Dialled {
+    /// Logs in to each node of each cluster as Weir does for its own connection.
+    fn ask_clusters(&mut self, config: &Config, tls: &TlsContexts) {
+        for (name, cluster) in &config.clusters {
+            let stored = || plain(config, &cluster.user);
+            let password = cluster.password.clone().or_else(stored);
+            for node in &cluster.nodes {
+                let host = node.host.to_string();
+                let probe = Probe {
+                    host: &host,
+                    port: node.port,
+                    user: &cluster.user,
+                    database: &cluster.dbname,
+                    password: password.as_deref(),
+                    tls: CallerTls::of_pooler(tls, &host),
+                    timeout: Some(cluster.health_timeout),
+                };
+                let line = match probe.ask(MONITOR) {
+                    Ok(Answer::Rows(_, rows)) => {
+                        let may = rows.first().and_then(|row| row.first()?.as_deref());
+                        match may {
+                            Some("t") => {
+                                format!("node {}: logged in as {}", node.name, cluster.user)
+                            }
+                            _ => self.object(
+                                name,
+                                format!(
+                                    "node {}: user {} lacks the role pg_monitor, so \
+                                 Weir does not see whether a standby streams",
+                                    node.name, cluster.user
+                                ),
+                            ),
+                        }
+                    }
+                    Ok(Answer::WantsPassword) => self.object(
+                        name,
+                        format!(
+                            "node {}: no plain password of user {} is known",
+                            node.name, cluster.user
+                        ),
+                    ),
+                    Err(why) => self.object(name, format!("node {}: {why}", node.name)),
+                };
+                let _ = writeln!(self.lines, "  cluster {name}: {line}");
+            }
+        }
+    }
+
+    /// Reports a cluster whose nodes Weir cannot watch. Returns the reason.
+    fn object(&mut self, cluster: &str, reason: String) -> String {
+        // A node may be down at the moment, and the cluster works nevertheless.
+        self.findings.push(Finding::new(Level::Warns, &format!("cluster {cluster}"), &reason));
+        reason
+    }
 }
 
 impl Server {
@@ -190,10 +250,7 @@ fn ask(
 /// The user to log in as, and the password if it is known in clear: the user of the entry, else one
 /// of `auth_file`, else the `auth_user`.
 fn login(config: &Config, database: &Database) -> (String, Option<String>) {
-    let plain = |user: &str| match Secret::parse(config.auth_file.users.get(user)?) {
-        Secret::Plain(password) if !password.is_empty() => Some(password),
-        Secret::Plain(_) | Secret::Md5(_) | Secret::Scram(_) => None,
-    };
+    let plain = |user: &str| plain(config, user);
     if let AccessPolicy::UrlUser { user, password } = &config.access {
         return (user.clone(), Some(password.clone()));
     }
@@ -208,4 +265,12 @@ fn login(config: &Config, database: &Database) -> (String, Option<String>) {
     let auth_user = database.auth_user.as_ref().or(config.global.auth_user.as_ref());
     let user = auth_user.or_else(|| users().next()).map_or(config::CONSOLE_USER, String::as_str);
     (user.to_owned(), plain(user))
+}
+
+/// Returns the password of a user of `auth_file`, if it is there in clear text.
+fn plain(config: &Config, user: &str) -> Option<String> {
+    match Secret::parse(config.auth_file.users.get(user)?) {
+        Secret::Plain(password) if !password.is_empty() => Some(password),
+        Secret::Plain(_) | Secret::Md5(_) | Secret::Scram(_) => None,
+    }
 }

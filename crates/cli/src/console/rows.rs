@@ -10,15 +10,18 @@ use std::{
 };
 
 use admin::{
-    Address, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, DnsHost, DnsZone,
-    Doing, FailoverRow, Listener, Memory, NodeRow, Pin, PoolRow, Recording, ServerRow, WorkerRow,
+    Address, AtNode, Buffers, Cancel, ClientRow, ClientState, ClusterRow, Connection, DnsHost,
+    DnsZone, Doing, FailoverRow, Listener, Memory, NodeRow, Pin, PoolRow, Recording, RouteRow,
+    ServerRow, WorkerRow,
 };
+use config::Config;
 use engine::{
     facts::Facts,
     ids::PoolId,
     replication::ReplicationKind,
     report::{self, CancelTarget},
-    settings::PoolKey,
+    routing::{Place, why::Why},
+    settings::{PoolKey, PoolSettings, Target},
 };
 use proxy::{
     CancelInfo, ClientInfo, ClusterInfo, Controller, HostInfo, NodeInfo, Peer, PoolInfo,
@@ -43,7 +46,7 @@ pub(super) fn snapshot(
     let totals = facts.pools.iter().map(|pool| (pool.id, pool.stats));
     let averages = controller.averages().at(facts.now, totals);
     admin::Snapshot {
-        pools: facts.pools.iter().map(|pool| pool_row(pool, now)).collect(),
+        pools: facts.pools.iter().map(|pool| pool_row(pool, &config, now)).collect(),
         clients: facts
             .clients
             .iter()
@@ -115,6 +118,7 @@ fn cluster_row(cluster: ClusterInfo, now: Moment) -> ClusterRow {
         old_timeline: one.old_timeline.map(u64::from),
         new_timeline: one.new_timeline.map(u64::from),
         reason: one.reason,
+        at_risk: one.at_risk,
     };
     ClusterRow {
         name: cluster.name,
@@ -155,15 +159,51 @@ fn worker_row(worker: &WorkerInfo) -> WorkerRow {
     }
 }
 
-fn pool_row(pool: &PoolInfo, now: Moment) -> PoolRow {
+/// Returns the reasons for the place of a pool's requests.
+pub(super) fn routes(key: &PoolKey, settings: &PoolSettings) -> Vec<RouteRow> {
+    let Some(routing) = &settings.routing else { return Vec::new() };
+    let row = |(why, count): (Why, u64)| RouteRow {
+        database: key.database.clone(),
+        user: key.user.clone(),
+        place: if why == Why::Read { "standby" } else { "primary" },
+        reason: why.name(),
+        description: why.description(),
+        count,
+    };
+    routing.counts.found().map(row).collect()
+}
+
+/// Returns the place of a pool in its cluster.
+fn at_node(pool: &PoolInfo, config: &Config) -> Option<AtNode> {
+    let nodes = &config.clusters.get(pool.settings.cluster.as_ref()?)?.nodes;
+    let node = match (pool.key.place, &pool.settings.targets[..]) {
+        (Place::Reader(node), _) => nodes.get(usize::from(node.0)),
+        (Place::Writer, [only]) => {
+            nodes.iter().find(|node| Target::new(&node.host, node.port) == *only)
+        }
+        (Place::Writer, _) => None,
+    };
+    Some(AtNode {
+        node: node.map(|node| node.name.clone()).unwrap_or_default(),
+        is_reader: pool.key.place != Place::Writer,
+        servers: pool.servers,
+        opening: pool.opening,
+        waiting: pool.waiting,
+    })
+}
+
+fn pool_row(pool: &PoolInfo, config: &Config, now: Moment) -> PoolRow {
     PoolRow {
         id: pool.id,
         database: pool.key.database.clone(),
         user: pool.key.user.clone(),
         pool_mode: pool.settings.mode,
         // At least 1 while a client waits, since 0 means that no client waits.
+        proxied: pool.proxied,
         oldest_wait: pool.oldest_wait.map_or(0, |since| now.micros.saturating_sub(since).max(1)),
         stats: pool.stats,
+        at_node: at_node(pool, config),
+        routes: routes(&pool.key, &pool.settings),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::choice::FailoverKind;
+use crate::choice::{FailoverKind, SwitchoverOvertime};
 use crate::key::keys;
 use crate::node::Node;
 
@@ -12,9 +12,10 @@ keys! {
 
     /// Its nodes: `NAME=HOST` or `NAME=HOST:PORT`, separated by commas. The primary is found by
     /// asking all of them, so their order has no meaning. An address of IPv6 is in brackets.
+    /// `NAME=HOST:PORT*2` gives a node twice the reads of the others, `*0` none (`reads`).
     nodes: Vec<Node> = unset, reload, acts;
-    /// Whether Weir promotes a standby when the primary is lost. `follow`: it never does, and
-    /// finds the primary that somebody else has promoted.
+    /// Whether Weir promotes a standby when the primary is lost. `follow`: no,
+    /// somebody else does. `own`: it does after `fence_command`; only one Weir may have this.
     failover: FailoverKind = "follow", reload, acts;
     /// User for Weir's own connection to each node. The user needs the role `pg_monitor`.
     user: String = "weir", reload, acts;
@@ -30,4 +31,26 @@ keys! {
     health_timeout: Duration = "2", reload, acts;
     /// How long a client waits for a primary before it is disconnected; 0 is no limit.
     failover_wait: Duration = "30", reload, acts;
+    /// How often a database's catalogs are read again (`reads`). They tell which functions and views
+    /// need the primary. A change that clients make through Weir is seen at once.
+    catalog_refresh: Duration = "10", reload, acts;
+    /// How long running transactions may go on when a SWITCHOVER has begun.
+    switchover_drain: Duration = "5", reload, acts;
+    /// When `switchover_drain` is over: `refuse` gives up, `close` closes busy connections.
+    switchover_overtime: SwitchoverOvertime = "refuse", reload, acts;
+    /// Command that stops the old primary of a SWITCHOVER by a fast shutdown. Not set: SWITCHOVER is
+    /// refused.
+    stop_command: Option<String> = unset, reload, acts;
+    /// Command that starts the old primary again when a SWITCHOVER fails after `stop_command`.
+    start_command: Option<String> = unset, reload, acts;
+    /// Command that starts the old primary as a standby of the new one.
+    rejoin_command: Option<String> = unset, reload, acts;
+    /// Command that makes sure that the lost primary accepts no writes, with `failover = own`. Its
+    /// success is believed.
+    fence_command: Option<String> = unset, reload, acts;
+    /// How long one of these commands may take.
+    command_timeout: Duration = "30", reload, acts;
+    /// Bytes of WAL that `failover = own` may lose, as far as is known. Not set: a standby is only
+    /// promoted if no commit can be lost, because enough synchronous standbys answer.
+    max_loss: Option<u32> [bytes] = unset, reload, acts;
 }

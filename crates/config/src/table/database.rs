@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::choice::{LoadBalanceHosts, PoolMode};
+use crate::choice::{Balance, DataPath, LoadBalanceHosts, PoolMode, ReadAfterWrite, ReadsGo};
 use crate::host::{Host, Ports};
 use crate::key::keys;
 use crate::weight::Weight;
@@ -22,6 +22,18 @@ keys! {
     /// Name of an entry of `[clusters]`, instead of `host`: server connections go to the primary of
     /// that cluster.
     cluster: Option<String> = unset, reload, acts;
+    /// `standby`: reads may run on standbys of the cluster ([routing.md](routing.md)). Needs
+    /// `cluster` and `pool_mode = auto`.
+    reads: ReadsGo = "primary", reload, acts;
+    /// The writes that a read on a standby must see. `session`: its own session's. `user`: those of
+    /// all sessions of its database and user. `off`: none.
+    read_after_write: ReadAfterWrite = "session", reload, acts;
+    /// A standby whose data is older than this gets no reads; 0 is no limit.
+    max_staleness: Duration = "1", reload, acts;
+    /// A standby that is further behind the primary than this gets no reads; 0 is no limit.
+    max_lag_bytes: u32 = "0", reload, acts;
+    /// Whether a `session` stays with one standby, or each `statement` may go to another one.
+    balance: Balance = "session", reload, acts;
     /// TCP port, and suffix of the Unix socket name. With several hosts, a list has one port for
     /// each.
     port: Ports = "5432", reload, acts;
@@ -52,6 +64,8 @@ keys! {
     max_db_client_connections: Option<u32> = unset, reload, acts;
     /// Pool mode of this database. Not set: the global `pool_mode`.
     pool_mode: Option<PoolMode> = unset, reload, acts;
+    /// Way of the data of this database's pools. Not set: the global `data_path`. Weir's own.
+    data_path: Option<DataPath> = unset, reload, acts;
     /// Age at which an unused server connection of this database is closed; 0 inherits the global
     /// key.
     server_lifetime: Option<Duration> = unset, reload, acts;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::bounds::out_of_bounds;
 use crate::choice::{
-    AuthType, ErrorCodes, LogFormat, MetricsNames, PoolMode, SessionSchedule, SslMode, Unsupported,
+    AuthType, DataPath, ErrorCodes, LogFormat, MetricsNames, PoolMode, SessionSchedule, SslMode,
+    Unsupported,
 };
 use crate::key::{Keyed, keys};
 use crate::network::Network;
@@ -295,6 +296,14 @@ keys! {
     /// `weir`. PostgreSQL runs one small statement more when a server goes to another client. The key
     /// has an effect with `pool_mode = auto`. Weir's own.
     server_client_address: bool = "0", reload, acts;
+    /// Way of the data of all pools. With `direct` or `auto`, PostgreSQL's backends serve the clients'
+    /// sockets, and Weir does not handle their queries (docs/direct.md). A pool that cannot do so is
+    /// proxied, and SHOW POOLS says why. Weir's own.
+    data_path: DataPath = "proxy", reload, acts;
+    /// Path of the unix socket at which PostgreSQL's backends fetch the clients that they serve. It
+    /// must be the path in PostgreSQL's `weir.control_socket`. Empty: all pools are proxied. Weir's
+    /// own.
+    direct_socket: String = "", boot, acts;
 }
 
 impl Global {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::choice::PoolMode;
+use crate::choice::{DataPath, PoolMode};
 use crate::key::keys;
 use crate::weight::Weight;
 
@@ -13,6 +13,9 @@ keys! {
     /// Pool mode of this user. The user's mode takes precedence over the database's and the global
     /// one.
     pool_mode: Option<PoolMode> = unset, reload, acts;
+    /// Way of the data of this user's pools. The user's value takes precedence over the database's
+    /// and the global one. Weir's own.
+    data_path: Option<DataPath> = unset, reload, acts;
     /// Server connections of each pool of this user; -1 inherits. The user's value takes precedence
     /// over the database's and the global key.
     pool_size: Option<u32> = unset, reload, acts;

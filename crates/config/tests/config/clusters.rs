@@ -30,6 +30,7 @@ fn both_formats_mean_the_same() {
     let (ini, toml) = (ini(INI), toml(TOML));
     assert!(ini.clusters == toml.clusters);
     let node = |name: &str, ip: &str, port| Node {
+        weight: 1,
         name: name.to_owned(),
         host: Host::Tcp(ip.to_owned()),
         port,
@@ -96,7 +97,8 @@ fn mistakes_name_the_entry_and_what_is_expected() {
         (
             "main = nodes='a=h' failover=own",
             "",
-            "main.failover: invalid value \"own\" for parameter failover: expected one of follow"
+            "main.failover: cluster main has failover=own and no fence_command: without it, two \
+             primaries may run"
                 .to_owned(),
         ),
         (
@@ -119,4 +121,44 @@ fn mistakes_name_the_entry_and_what_is_expected() {
     let found = toml_mistakes("[clusters.main]\nnodes = 5\n");
     let is_it = |line: &String| line.contains("nodes: invalid value \"5\"");
     assert!(found.iter().any(is_it), "{found:?}");
+}
+
+#[test]
+fn reads_that_cannot_leave_the_primary_are_told() {
+    let warnings = |databases: &str, mode: &str| -> Vec<String> {
+        let text = format!(
+            "[pgbouncer]\npool_mode = {mode}\n[clusters]\nmain = nodes='a=h'\n[databases]\n{databases}\n"
+        );
+        ini(&text).warnings.iter().map(|own| format!("{}: {}", own.key, own.reason)).collect()
+    };
+    assert_eq!(warnings("app = cluster=main reads=standby max_staleness=2", "auto"), [""; 0]);
+    assert_eq!(
+        warnings("app = cluster=main reads=standby", "transaction"),
+        ["app.reads: no effect: it needs pool_mode = auto"]
+    );
+    assert_eq!(
+        warnings("app = host=h reads=standby", "auto"),
+        ["app.reads: no effect: the database has no cluster"]
+    );
+    assert_eq!(
+        warnings("app = cluster=main balance=statement max_staleness=2", "auto"),
+        [
+            "app.max_staleness: no effect: it needs reads = standby",
+            "app.balance: no effect: it needs reads = standby"
+        ]
+    );
+}
+
+#[test]
+fn keys_of_an_address_are_named_when_a_cluster_makes_them_void() {
+    let text = "[pgbouncer]\n[clusters]\nmain = nodes='a=h'\n[databases]\n\
+                app = cluster=main port=5433 load_balance_hosts=disable\n";
+    let warnings: Vec<_> = ini(text).warnings.iter().map(ToString::to_string).collect();
+    let named = |key: &str| {
+        let words = format!("{key} has no effect beside cluster=main");
+        warnings.iter().any(|line| line.contains(&words))
+    };
+    assert!(named("port") && named("load_balance_hosts"), "{warnings:?}");
+    let plain = text.replace(" port=5433 load_balance_hosts=disable", "");
+    assert_eq!(ini(&plain).warnings.len(), 0);
 }

@@ -4,6 +4,7 @@ extern crate weir_config as config;
 
 mod clusters;
 mod convert;
+mod data_path;
 mod defaults;
 mod describe;
 mod docs;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::ids::{ClientId, Micros, PoolId, Waiter, WorkerId, over};
 use crate::login::server_secret::ServerSecret;
+use crate::routing::rules::Routing;
 use crate::settings::{PoolKey, PoolSettings, Primary};
 use crate::values::Digest;
 use crate::vars::Welcome;
@@ -23,12 +24,16 @@ use wire::scram::ScramVerifier;
 pub use self::control::Gate;
 use self::idle::Idle;
 pub use self::parked::Parked;
+pub use self::trial::Entrance;
+use self::trial::{Attendance, Lobby};
 
 mod control;
 mod idle;
 mod listener;
+mod lobby;
 mod opening;
 mod parked;
+mod trial;
 
 /// The lead in waiting time by which another worker's first client gets a server of this worker. A
 /// wake-up across cores costs as much as a whole transaction, so clients of different workers are
@@ -146,6 +151,8 @@ pub struct Pool<T> {
     pub disabled: bool,
     /// Why the pool's cluster has no primary.
     pub outage: Option<Arc<Outage>>,
+    /// The routing of its clients' requests. [`PoolSettings::routing`] has it, too.
+    pub(crate) routing: Option<Arc<Routing>>,
     gate: Gate,
     /// The pool was held until now, and waiting clients have not been given the servers parked
     /// meanwhile.
@@ -185,6 +192,8 @@ pub struct Pool<T> {
     elsewhere: u32,
     opening: u32,
     listener: ListenerPlace,
+    lobby: Lobby,
+    attendance: Attendance,
 }
 
 impl<T> Pool<T> {
@@ -204,6 +213,7 @@ impl<T> Pool<T> {
             is_told: false,
             disabled: false,
             outage: None,
+            routing: None,
             follows: None,
             cut_before: 0,
             gate: Gate::Open,
@@ -224,6 +234,8 @@ impl<T> Pool<T> {
             elsewhere: 0,
             opening: 0,
             listener: ListenerPlace::None,
+            lobby: Lobby::Untried,
+            attendance: Attendance::default(),
         }
     }
 
@@ -535,6 +547,11 @@ impl<T> Pool<T> {
     /// Returns the number of connections in any state, and how many of them are not logged in yet.
     pub fn counts(&self) -> (u32, u32) {
         (self.servers, self.opening)
+    }
+
+    /// Returns how busy the pool is: its servers in use, and the clients that wait.
+    pub fn load(&self) -> usize {
+        self.busy_servers() as usize + self.waiting_total() as usize
     }
 
     /// Servers that are being opened or are with a client; without the one that listens.

@@ -8,8 +8,11 @@ use std::sync::Arc;
 use crate::admission::pool::{Gate, Outage, Pool};
 use crate::handover::records::PrimaryRecord;
 use crate::ids::Micros;
+use crate::routing::Place;
+use crate::routing::readers::Readers;
+use crate::routing::rules::{Catalog, Routing};
 use crate::settings::{PoolSettings, Primary, Target};
-use config::Config;
+use config::{Cluster, Config, Node};
 
 /// The switches of one database, by the name that clients use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +45,20 @@ pub struct Switches {
     databases: BTreeMap<String, DatabaseSwitches>,
     /// By name; those of which nothing is known yet are missing.
     clusters: BTreeMap<String, PrimaryState>,
+    /// The standbys of clusters, by name.
+    readers: BTreeMap<String, ReaderState>,
+    /// The dangerous names of databases, by the name that clients use.
+    catalogs: BTreeMap<String, Arc<Catalog>>,
+    /// For databases whose catalogs were not read yet.
+    unread: Arc<Catalog>,
+}
+
+/// The nodes of a cluster, for reads.
+#[derive(Clone, Debug)]
+struct ReaderState {
+    readers: Arc<Readers>,
+    /// For each node: is it a standby of the primary?
+    readable: Vec<bool>,
 }
 
 impl Switches {
@@ -53,9 +70,20 @@ impl Switches {
         self.databases.entry(name.to_owned()).or_default()
     }
 
-    /// Forgets the switches of databases that are no longer configured.
-    pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
-        self.databases.retain(|name, _| keep(name));
+    /// Follows a new configuration. Databases and clusters that it does not have are forgotten. If
+    /// the nodes of a cluster have changed, none may be read until the new ones are known.
+    pub fn follow_config(&mut self, before: Option<&Config>, config: &Config) {
+        self.databases.retain(|name, _| config.database(name).is_some());
+        self.catalogs.retain(|name, _| config.database(name).is_some());
+        self.clusters.retain(|name, _| config.clusters.contains_key(name));
+        self.readers.retain(|name, _| config.clusters.contains_key(name));
+        for (name, cluster) in &config.clusters {
+            let known = before.and_then(|before| before.clusters.get(name));
+            let is_same = |known: &Cluster| Node::are_same_servers(&known.nodes, &cluster.nodes);
+            if self.readers.contains_key(name) && !known.is_some_and(is_same) {
+                self.set_readers(name, Arc::new(Readers::of(cluster)));
+            }
+        }
     }
 
     /// Is a switch on that concerns all databases?
@@ -108,13 +136,37 @@ impl Switches {
         }
     }
 
-    /// Forgets the primaries of clusters that are no longer configured.
-    pub fn retain_clusters(&mut self, keep: impl Fn(&str) -> bool) {
-        self.clusters.retain(|name, _| keep(name));
+    /// Sets the nodes of a cluster. None may be read yet.
+    pub fn set_readers(&mut self, cluster: &str, readers: Arc<Readers>) {
+        let readable = readers.all().map(|_| false).collect();
+        self.readers.insert(cluster.to_owned(), ReaderState { readers, readable });
+    }
+
+    /// Sets which nodes of a cluster are standbys of its primary. `readers` tells whose nodes they
+    /// are: after a change of the configuration, what was known of the old nodes means nothing.
+    pub fn set_readable(&mut self, cluster: &str, readers: &Arc<Readers>, readable: Vec<bool>) {
+        if let Some(state) = self.readers.get_mut(cluster)
+            && Arc::ptr_eq(&state.readers, readers)
+        {
+            state.readable = readable;
+        }
+    }
+
+    /// Sets the dangerous names of a database.
+    pub fn set_catalog(&mut self, database: &str, catalog: Arc<Catalog>) {
+        self.catalogs.insert(database.to_owned(), catalog);
+    }
+
+    /// Returns the dangerous names of a database, if they were read.
+    pub fn catalog(&self, database: &str) -> Option<&Arc<Catalog>> {
+        self.catalogs.get(database)
     }
 
     /// Returns the settings with the target of the pool's cluster, if it has one.
-    pub fn aimed(&self, mut settings: Arc<PoolSettings>) -> Arc<PoolSettings> {
+    pub fn aimed(&self, mut settings: Arc<PoolSettings>, place: Place) -> Arc<PoolSettings> {
+        if place != Place::Writer {
+            return settings;
+        }
         let cluster = settings.cluster.as_ref().and_then(|name| self.clusters.get(name));
         if let Some(primary) = cluster.and_then(|state| state.primary.as_ref()) {
             Arc::make_mut(&mut settings).targets = vec![primary.target.clone()];
@@ -124,6 +176,9 @@ impl Switches {
 
     /// Sends the pool's servers to the primary of its cluster. Returns false if that has none.
     fn follow_primary<T>(&self, pool: &mut Pool<T>) -> bool {
+        if pool.key.place != Place::Writer {
+            return true;
+        }
         let Some(name) = pool.settings.cluster.clone() else {
             pool.follow_nobody();
             return true;
@@ -140,18 +195,88 @@ impl Switches {
         state.outage.is_none()
     }
 
+    /// Gives a writer pool its routing, if its database wants reads on standbys.
+    fn set_routing<T>(&self, pool: &mut Pool<T>) {
+        let of_cluster = pool.settings.cluster.as_ref().and_then(|name| self.readers.get(name));
+        let known = pool.routing.take();
+        pool.routing = pool.settings.reads.zip(of_cluster).map(|(rules, state)| {
+            let catalog = self.catalogs.get(&pool.key.database).unwrap_or(&self.unread);
+            match known {
+                Some(known) if known.is_by(rules, &state.readers, catalog) => known,
+                known => Arc::new(Routing::new(
+                    rules,
+                    state.readers.clone(),
+                    catalog.clone(),
+                    known.as_deref(),
+                )),
+            }
+        });
+        let present = pool.settings.routing.as_ref().map(Arc::as_ptr);
+        if pool.settings.reads.is_some() && present != pool.routing.as_ref().map(Arc::as_ptr) {
+            Arc::make_mut(&mut pool.settings).routing.clone_from(&pool.routing);
+        }
+    }
+
+    /// May the servers of this pool be used? A reader's node must follow the primary.
+    fn is_readable<T>(&self, pool: &Pool<T>) -> bool {
+        match (pool.key.place, &pool.settings.cluster) {
+            (Place::Writer, _) | (Place::Reader(_), None) => true,
+            (Place::Reader(node), Some(name)) => {
+                let state = self.readers.get(name);
+                state.is_some_and(|state| state.readable.get(usize::from(node.0)) == Some(&true))
+            }
+        }
+    }
+
     /// Sets the pool's gate. `exists`: the pool's database is still configured.
     pub fn apply<T>(&self, pool: &mut Pool<T>, exists: bool) {
         let database = self.database(&pool.key.database);
         pool.disabled = database.disabled;
         let has_primary = self.follow_primary(pool);
+        self.set_routing(pool);
+        let is_readable = self.is_readable(pool);
         pool.set_gate(match () {
             () if self.closed => Gate::Closed(CloseReason::ShuttingDown),
             () if !exists => Gate::Closed(CloseReason::DatabaseRemoved),
+            () if !is_readable => Gate::Closed(CloseReason::NotReadable),
             () if self.paused || database.paused => Gate::Paused,
             () if self.held => Gate::Held,
             () if !has_primary => Gate::NoPrimary,
             () => Gate::Open,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(nodes: &str) -> Config {
+        let text = format!("[clusters.main]\nuser = \"weir\"\nnodes = {nodes:?}\n");
+        Config::parse_toml(&text, "weir.toml").expect("a configuration")
+    }
+
+    fn readable(switches: &Switches) -> &[bool] {
+        &switches.readers["main"].readable
+    }
+
+    #[test]
+    fn other_nodes_are_not_read_before_they_are_known() {
+        let both = config("a=10.0.0.1, b=10.0.0.2");
+        let old = Arc::new(Readers::of(&both.clusters["main"]));
+        for (nodes, expected) in [
+            ("a=10.0.0.1, b=10.0.0.2*3", [false, true]),
+            ("b=10.0.0.2, a=10.0.0.1", [false; 2]),
+            ("a=10.0.0.1, b=10.0.0.3", [false; 2]),
+        ] {
+            let mut switches = Switches::default();
+            switches.set_readers("main", Arc::clone(&old));
+            switches.set_readable("main", &old, vec![false, true]);
+            switches.follow_config(Some(&both), &config(nodes));
+            assert_eq!(readable(&switches), expected, "{nodes}");
+            // The old nodes are watched for a moment longer.
+            switches.set_readable("main", &old, vec![false, true]);
+            assert_eq!(readable(&switches), expected, "{nodes}");
+        }
     }
 }

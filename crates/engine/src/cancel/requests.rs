@@ -34,7 +34,8 @@ impl<X: Exchange> Engine<X> {
         let workers = self.exchange.worker_count();
         let requester = (self.worker, id, self.client(id).serial);
         let others = self.ask_other_processes(&key, requester, io);
-        let answers_missing = workers + others;
+        let lobbies = u16::from(io.cancel_in_lobby(&key, requester));
+        let answers_missing = workers + others + lobbies;
         self.client_mut(id).phase =
             ClientPhase::Canceling { answers_missing, outcome: CancelOutcome::Unknown };
         io.cancel_console(&key);

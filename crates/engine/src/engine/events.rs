@@ -47,9 +47,9 @@ impl<X: Exchange> Engine<X> {
                 let Some(pool) = client.pool else { return false };
                 client.request_at = now;
                 let (worker, values) = (self.worker, client.digest());
-                let grant = self.exchange.pool(pool, |pool| match pool.settings.routes {
-                    true => None,
-                    false => Some(pool.request(worker, id, values, now)),
+                let grant = self.exchange.pool(pool, |pool| match pool.settings.routing {
+                    Some(_) => None,
+                    None => Some(pool.request(worker, id, values, now)),
                 });
                 // With routing, the request is read first.
                 let Some(grant) = grant else { return true };
@@ -149,6 +149,8 @@ impl<X: Exchange> Engine<X> {
             | ServerPhase::Settling(_)
             | ServerPhase::Listening
             | ServerPhase::Parked => self.reply_bytes(id, bytes, io),
+            // An error between two clients, which PostgreSQL's log has.
+            ServerPhase::Attending { .. } => {}
         }
         self.finish(io);
     }
@@ -166,7 +168,8 @@ impl<X: Exchange> Engine<X> {
             | ServerPhase::Linked
             | ServerPhase::Finishing
             | ServerPhase::Settling(_)
-            | ServerPhase::Listening => {}
+            | ServerPhase::Listening
+            | ServerPhase::Attending { .. } => {}
         }
         self.finish(io);
     }
@@ -212,6 +215,7 @@ impl<X: Exchange> Engine<X> {
     /// wait again. A client whose database is no longer configured is disconnected.
     pub fn begin_imported(&mut self, imported: Imported, io: &mut impl Io<X>) {
         let Imported { clients, parked } = imported;
+        self.suppose_writes(&clients, io);
         for id in parked {
             self.place(id, io);
         }

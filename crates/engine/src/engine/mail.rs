@@ -12,7 +12,7 @@ impl<X: Exchange> Engine<X> {
                 self.join_or_place(waiter, id, io);
             }
             Mail::Refuse { waiter, pool, error } => {
-                if self.is_waiting(waiter, pool) {
+                if self.is_waiting(waiter, pool) && !self.leave_reader(waiter.client, pool) {
                     self.refuse_client(waiter.client, &error, io);
                 }
             }
@@ -44,6 +44,10 @@ impl<X: Exchange> Engine<X> {
             Mail::Notified { to, body } => self.notified(&to, &body, io),
             Mail::Unheard { pool } => self.unheard(pool),
             Mail::Deaf { to } => self.deaf(&to, io),
+            Mail::Attend { pool } => self.attend_more(pool, io),
+            Mail::BackendCame { server, serial } => self.backend_came(server, serial, io),
+            Mail::LobbyTried { pool } => self.trial_over(pool),
+            Mail::LeftLobby { server, serial, why } => self.left_lobby(server, serial, why, io),
             Mail::FreePlaces => self.places_wanted = true,
         }
     }

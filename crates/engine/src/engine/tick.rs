@@ -45,6 +45,8 @@ impl<X: Exchange> Engine<X> {
         self.tend_listeners(io);
         self.pass_channels_on(io);
         self.finish(io);
+        self.tend_attending(io);
+        self.finish(io);
         self.make_warm_pools();
         for pool in self.known_pools() {
             self.tend_pool(pool, io);
@@ -56,7 +58,6 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let global = &self.config.global;
         let login = micros(global.client_login_timeout);
-        let idle = micros(global.client_idle_timeout);
         let cancel = micros(global.cancel_wait_timeout);
         let mut expired: Vec<(ClientId, OwnError<'_>)> = Vec::new();
         for (slot, client) in &self.clients {
@@ -79,9 +80,7 @@ impl<X: Exchange> Engine<X> {
                 {
                     OwnError::new(Cause::ServerUnreachable, "client_login_timeout (server down)")
                 }
-                ClientPhase::Idle
-                    if over(self.idle_limit(client, idle), client.request_at, now) =>
-                {
+                ClientPhase::Idle if over(self.idle_limit(client), client.request_at, now) => {
                     OwnError::new(Cause::IdleTimeout, "client_idle_timeout")
                 }
                 ClientPhase::Linked if self.keeps_for_long(client, now) => {
@@ -163,16 +162,16 @@ impl<X: Exchange> Engine<X> {
 
     /// Returns `query_wait_timeout` of the client's user, else of its database, else the global
     /// one.
-    fn wait_limit(&self, client: &Client) -> Micros {
+    pub(crate) fn wait_limit(&self, client: &Client) -> Micros {
         let own = self.personal(client).and_then(|user| user.query_wait_timeout);
         let pools = || client.pool.map_or(0, |pool| self.settings(pool).query_wait_timeout);
         own.map_or_else(pools, micros)
     }
 
     /// Returns `client_idle_timeout` of the client's user, else the global one.
-    fn idle_limit(&self, client: &Client, global: Micros) -> Micros {
+    pub(crate) fn idle_limit(&self, client: &Client) -> Micros {
         let own = self.personal(client).and_then(|user| user.client_idle_timeout);
-        own.map_or(global, micros)
+        micros(own.unwrap_or(self.config.global.client_idle_timeout))
     }
 
     /// Returns the settings of the user that the client logged in as, who may differ from the

@@ -30,6 +30,18 @@ pub(crate) enum Work {
     Open(PoolId),
     /// Open a server whose place in the pool is reserved and whose seat is taken.
     Connect(PoolId),
+    /// Open a server for the trial of the pool's lobby.
+    Try(PoolId),
+    /// Let the client into the pool: it is known whether that is direct.
+    Enter(Newcomer),
+}
+
+/// A client that waits for the trial of its pool's lobby.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Newcomer {
+    pub client: ClientId,
+    pub serial: u64,
+    pub pool: PoolId,
 }
 
 /// The effect of a client that has left on its server.
@@ -129,6 +141,12 @@ impl<X: Exchange> Engine<X> {
                 self.open_server(pool, io);
             }
             Work::Connect(pool) => self.connect_seated(pool, io),
+            Work::Try(pool) => self.try_lobby(pool, io),
+            Work::Enter(newcomer) => {
+                if self.awaits(newcomer) {
+                    self.enter_pool_at_once(newcomer.client, newcomer.pool, io);
+                }
+            }
         }
     }
 
@@ -162,7 +180,9 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let was_decided = client.is_signal_decided();
+        let len = client.stream.held.len();
         self.request_bytes(id, &[], io);
+        self.note_handled(id, len);
         // A decision that was made meanwhile is for the next time.
         if was_decided {
             self.forget_decided(id);

@@ -220,7 +220,10 @@ impl<X: Exchange> Engine<X> {
     /// ignored, and replication servers, because their stream has no end.
     pub fn has_come_to_rest(&self, stays: impl Fn(ClientId, Option<ServerId>) -> bool) -> bool {
         self.servers.iter().all(|(slot, server)| match server.phase {
-            ServerPhase::Connecting(_) | ServerPhase::Login(_) | ServerPhase::Listening => true,
+            ServerPhase::Connecting(_)
+            | ServerPhase::Login(_)
+            | ServerPhase::Listening
+            | ServerPhase::Attending { .. } => true,
             ServerPhase::Linked => {
                 let on = ServerId(slot as u32);
                 server.replication.is_some()

@@ -22,6 +22,8 @@ pub enum CloseReason<'a> {
     CancelMayCome,
     /// Another pool needs the server's seat.
     Evicted,
+    /// The server has served clients directly, and no longer does so.
+    LeftLobby,
     /// The server is idle, and its pool gets new servers or its address has changed.
     Obsolete,
     /// The server was in use, and its pool gets new servers or its address has changed.
@@ -39,6 +41,8 @@ pub enum CloseReason<'a> {
     PrimaryLost,
     /// The cluster has another primary.
     PrimaryChanged,
+    /// The server is idle, and its node is no standby of the primary any more.
+    NotReadable,
     LifetimeOver,
     IdleTimeout,
     TooMany,
@@ -97,6 +101,7 @@ impl<'a> CloseReason<'a> {
             | Self::TransactionBlock
             | Self::CancelMayCome
             | Self::Evicted
+            | Self::LeftLobby
             | Self::Obsolete
             | Self::CloseNeeded
             | Self::ConfigurationChanged
@@ -105,6 +110,7 @@ impl<'a> CloseReason<'a> {
             | Self::ShuttingDown
             | Self::Paused
             | Self::PrimaryLost
+            | Self::NotReadable
             | Self::LifetimeOver
             | Self::IdleTimeout
             | Self::TooMany
@@ -118,7 +124,9 @@ impl<'a> CloseReason<'a> {
     /// Returns the kind of the error that the client of such a server gets.
     pub(crate) fn cause(self) -> Cause {
         match self {
-            Self::Lost | Self::PrimaryLost | Self::PrimaryChanged => Cause::ServerLost,
+            Self::Lost | Self::PrimaryLost | Self::PrimaryChanged | Self::NotReadable => {
+                Cause::ServerLost
+            }
             Self::ConnectFailed | Self::ConnectTimeout | Self::NoHost => Cause::ServerUnreachable,
             Self::ShuttingDown
             | Self::SuspendTimeout
@@ -137,6 +145,7 @@ impl<'a> CloseReason<'a> {
             | Self::OutOfStep
             | Self::CancelMayCome
             | Self::Evicted
+            | Self::LeftLobby
             | Self::Obsolete
             | Self::CloseNeeded
             | Self::LifetimeOver
@@ -169,6 +178,7 @@ impl<'a> CloseReason<'a> {
             Self::TransactionBlock => "transaction blocks not allowed in statement pooling mode",
             Self::CancelMayCome => "a late cancel request may arrive",
             Self::Evicted => "evicted",
+            Self::LeftLobby => "left the lobby",
             Self::Obsolete => "obsolete connection",
             Self::CloseNeeded => "close_needed",
             Self::ConfigurationChanged => "database configuration changed",
@@ -178,6 +188,7 @@ impl<'a> CloseReason<'a> {
             Self::Paused => "pause mode",
             Self::PrimaryLost => "the cluster has no primary",
             Self::PrimaryChanged => "the cluster has another primary",
+            Self::NotReadable => "the node is no standby of the primary",
             Self::LifetimeOver => "server lifetime over",
             Self::IdleTimeout => "server idle timeout",
             Self::TooMany => "too many servers in the pool",

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use config::ErrorCodes;
 use wire::error_fields::ErrorFields;
-use wire::sqlstate::{ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, CONNECTION_FAILURE, INVALID_PASSWORD};
+use wire::sqlstate::{
+    ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, CONNECTION_FAILURE, CRASH_SHUTDOWN, INVALID_PASSWORD,
+};
 
 use crate::admission::pool::Failure;
 use crate::client::{Client, ClientPhase};
@@ -264,7 +266,8 @@ impl<X: Exchange> Engine<X> {
             | ServerPhase::Linked
             | ServerPhase::Finishing
             | ServerPhase::Settling(_)
-            | ServerPhase::Listening => self.close_server(on, CloseReason::NotReady, io),
+            | ServerPhase::Listening
+            | ServerPhase::Attending { .. } => self.close_server(on, CloseReason::NotReady, io),
         }
     }
 
@@ -342,6 +345,7 @@ impl<X: Exchange> Engine<X> {
             ServerPhase::Finishing
             | ServerPhase::Settling(_)
             | ServerPhase::Listening
+            | ServerPhase::Attending { .. }
             | ServerPhase::Parked => {
                 self.close_server(id, reason, io);
             }
@@ -433,6 +437,9 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Box<Server> {
         let server = self.servers.remove(id.0 as usize);
+        if let ServerPhase::Attending { came, .. } = server.phase {
+            self.attending_ended(server.pool, server.epoch, server.serial, came, io);
+        }
         // A server that PostgreSQL terminates says so first: it is dirty before it is lost.
         if matches!(reason, CloseReason::Lost | CloseReason::GotDirty | CloseReason::Said(_)) {
             self.failures.count_server(ServerFailure::Lost);
@@ -465,15 +472,7 @@ impl<X: Exchange> Engine<X> {
         self.log_server_closing(id, &server, reason, io);
         io.close_server(id);
         let is_reached = matches!(server.phase, ServerPhase::Login(_));
-        let purpose = match server.phase {
-            ServerPhase::Connecting(login) | ServerPhase::Login(login) => login.purpose,
-            ServerPhase::Parked
-            | ServerPhase::Preparing(_)
-            | ServerPhase::Linked
-            | ServerPhase::Finishing
-            | ServerPhase::Settling(_)
-            | ServerPhase::Listening => None,
-        };
+        let (serial, purpose) = (server.serial, purpose_of(server.phase));
         let (pool, epoch) = (server.pool, server.epoch);
         let is_reached = refusal.is_some() || is_reached;
         self.failures.count_server(match is_reached {
@@ -481,16 +480,16 @@ impl<X: Exchange> Engine<X> {
             false => ServerFailure::Connect,
         });
         self.opening_ended();
-        // PostgreSQL is starting up or shutting down (57P03), so this says nothing about the user.
-        let refused =
-            refusal.as_ref().is_some_and(|error| error.sqlstate() != CANNOT_CONNECT_NOW.as_bytes());
+        // PostgreSQL starts up, shuts down or has ended this login, which says nothing about the user.
+        let passes = [CANNOT_CONNECT_NOW, ADMIN_SHUTDOWN, CRASH_SHUTDOWN].map(str::as_bytes);
+        let refused = refusal.as_ref().is_some_and(|error| !passes.contains(&error.sqlstate()));
         let cause = refusal.as_ref().map_or(reason.text().into(), ErrorFields::message);
         let text =
             format!("server login has been failing, cached error: {cause} (server_login_retry)");
         let codes = self.config.global.error_codes;
         let cached = Arc::new(login_failing(codes, &text, refusal.as_ref()));
         let error = refusal.map_or_else(|| cached.clone(), Arc::new);
-        if let Some(purpose) = purpose {
+        if let Some(purpose) = self.without_attending(purpose, serial, (pool, epoch), io) {
             let listens = matches!(purpose, ServerPurpose::Listen);
             // A wrong password, or one walsender too many, concerns this client only.
             let open = self.exchange.pool(pool, |pool| {
@@ -534,7 +533,9 @@ impl<X: Exchange> Engine<X> {
         self.vacate(pool, now);
         for (worker, waiter) in waiters {
             if worker == self.worker {
-                self.refuse_client(waiter.client, &error, io);
+                if !self.leave_reader(waiter.client, pool) {
+                    self.refuse_client(waiter.client, &error, io);
+                }
             } else {
                 self.exchange.post(worker, Mail::Refuse { waiter, pool, error: error.clone() });
             }
@@ -560,6 +561,20 @@ impl<X: Exchange> Engine<X> {
             failed: reason.is_failure(),
             repeats,
         });
+    }
+}
+
+/// Returns the purpose of a server that is not logged in.
+pub(crate) fn purpose_of(phase: ServerPhase) -> Option<ServerPurpose> {
+    match phase {
+        ServerPhase::Connecting(login) | ServerPhase::Login(login) => login.purpose,
+        ServerPhase::Parked
+        | ServerPhase::Preparing(_)
+        | ServerPhase::Linked
+        | ServerPhase::Finishing
+        | ServerPhase::Settling(_)
+        | ServerPhase::Listening
+        | ServerPhase::Attending { .. } => None,
     }
 }
 

@@ -83,6 +83,7 @@ impl<X: Exchange> Engine<X> {
                 }
                 Readable::NotYet
             }
+            Grant::Refused(_) | Grant::Closed(_) if self.leave_reader(id, pool) => Readable::NotYet,
             Grant::Refused(error) => {
                 self.refuse_client(id, &error, io);
                 Readable::NotYet

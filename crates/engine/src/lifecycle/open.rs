@@ -16,7 +16,7 @@ use crate::admission::limits::Limits;
 use crate::admission::pool::{Gate, OPENING_MAX, Pool, Refusals};
 use crate::admission::seat::Opening;
 use crate::engine::Engine;
-use crate::ids::{PoolId, ServerId};
+use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::replicate::replication_parameters;
 use crate::login::server_secret::ServerSecret;
 use crate::own_error::{Cause, OwnError};
@@ -27,6 +27,9 @@ use crate::shell::{Event, Exchange, Io};
 use proof::startup_user;
 
 mod proof;
+
+/// The parameter by which the library learns that it may serve clients.
+const TICKET: &str = "weir.ticket";
 
 /// Maximal length of a message during login; an error text may be long.
 const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;
@@ -113,7 +116,8 @@ impl<X: Exchange> Engine<X> {
         let client = purpose.as_ref().and_then(ServerPurpose::client);
         let is_used =
             !matches!(purpose, Some(ServerPurpose::Replication { .. } | ServerPurpose::Listen));
-        let asks_report = may_ask && is_used && mode == PoolMode::Auto;
+        let attends = matches!(purpose, Some(ServerPurpose::Attend { .. }));
+        let asks_report = may_ask && is_used && (mode == PoolMode::Auto || attends);
         let mut random = [0; 16];
         if asks_report {
             io.random(&mut random);
@@ -170,13 +174,21 @@ impl<X: Exchange> Engine<X> {
             Some(
                 ServerPurpose::Proof { .. }
                 | ServerPurpose::Settings { .. }
-                | ServerPurpose::Listen,
+                | ServerPurpose::Listen
+                | ServerPurpose::Attend { .. },
             )
             | None => None,
         };
         let login = std::mem::take(login);
+        let ticket = match &login.purpose {
+            Some(ServerPurpose::Attend { ticket, .. }) if asks_report => Some(ticket.clone()),
+            Some(_) | None => None,
+        };
         server.enter(ServerPhase::Login(login));
         let pool = server.pool;
+        if let Some(ticket) = &ticket {
+            self.announce_attending(id, ticket, io);
+        }
         let settings = self.settings(pool);
         let own = settings.startup.iter();
         let mut parameters: Vec<(&str, &[u8])> =
@@ -189,6 +201,7 @@ impl<X: Exchange> Engine<X> {
             parameters.push((KEY, key.as_bytes()));
             parameters.extend(settings.refuses().then_some(state_report::REFUSE));
         }
+        parameters.extend(ticket.as_ref().map(|ticket| (TICKET, ticket.as_bytes())));
         let mut out = Vec::new();
         frontend::startup(&mut out, minor, &parameters);
         io.send_server(id, &out);
@@ -280,7 +293,7 @@ impl<X: Exchange> Engine<X> {
     /// with another version of the library does.
     fn declines_report(&mut self, id: ServerId, error: &ErrorFields) -> bool {
         let says = |name: &str| error.message().contains(name);
-        let ours = [state_report::ASK.0, state_report::REFUSE.0, KEY];
+        let ours = [state_report::ASK.0, state_report::REFUSE.0, KEY, TICKET];
         self.server_login(id).asks_report && ours.into_iter().any(says)
     }
 
@@ -305,6 +318,9 @@ impl<X: Exchange> Engine<X> {
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, CloseReason::Said(why), io);
         io.close_server(id);
+        if matches!(purpose, Some(ServerPurpose::Attend { .. })) {
+            io.backend_closed(server.serial);
+        }
         self.exchange.pool(server.pool, remember);
         // If the pool's servers were replaced meanwhile, no client may get the new one either.
         self.connect_in_place(server.pool, Some(server.epoch), purpose, io);
@@ -381,7 +397,10 @@ impl<X: Exchange> Engine<X> {
             | ServerPhase::Linked
             | ServerPhase::Finishing
             | ServerPhase::Settling(_)
-            | ServerPhase::Listening => unreachable!("only called while the server is logging in"),
+            | ServerPhase::Listening
+            | ServerPhase::Attending { .. } => {
+                unreachable!("only called while the server is logging in")
+            }
         }
     }
 
@@ -410,6 +429,12 @@ impl<X: Exchange> Engine<X> {
         }
         if let Some(ServerPurpose::Listen) = purpose {
             return self.listener_opened(id, welcome, rest, io);
+        }
+        if let Some(ServerPurpose::Attend { came, .. }) = purpose {
+            if reports {
+                return self.attending_opened(id, welcome, came, io);
+            }
+            self.found_no_library(id, io);
         }
         let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
         let proven = purpose.as_ref().and_then(ServerPurpose::password).filter(|_| challenged);
@@ -458,10 +483,22 @@ impl<X: Exchange> Engine<X> {
         let Some(client) = client else {
             return self.begin_use(id, rest, io);
         };
-        let proven = challenged;
+        self.opened_as_proof(id, client, challenged, rest, io);
+    }
+
+    /// Tells the client whose password the login was to check whether it has done so.
+    fn opened_as_proof(
+        &mut self,
+        id: ServerId,
+        client: ClientId,
+        challenged: bool,
+        rest: &[u8],
+        io: &mut impl Io<X>,
+    ) {
+        let pool = self.server(id).pool;
         self.server_mut(id).client = None;
         self.client_mut(client).server = None;
-        if proven {
+        if challenged {
             self.begin_use(id, rest, io);
             self.proven(client, pool, io);
         } else {

@@ -100,6 +100,8 @@ pub enum LoginStep {
     Asking(Asking),
     /// The shell is checking something about the client.
     Checking(Checking),
+    /// A server shows whether the pool is direct. The client is authenticated.
+    Trial,
 }
 
 /// The event that a login waits for.
@@ -123,7 +125,7 @@ impl LoginStep {
             | Self::ExpectMd5 { .. }
             | Self::ExpectSaslInitial(_)
             | Self::ExpectSaslResponse(_) => Awaited::Password,
-            Self::Proving(_) | Self::Asking(_) | Self::Checking(_) => Awaited::Answer,
+            Self::Proving(_) | Self::Asking(_) | Self::Checking(_) | Self::Trial => Awaited::Answer,
         }
     }
 
@@ -224,7 +226,8 @@ impl Login {
             | LoginStep::ExpectMd5 { .. }
             | LoginStep::ExpectSaslInitial(_)
             | LoginStep::ExpectSaslResponse(_)
-            | LoginStep::Checking(_) => None,
+            | LoginStep::Checking(_)
+            | LoginStep::Trial => None,
         }
     }
 }

@@ -22,6 +22,8 @@ pub enum ServerPurpose {
     Settings { client: ClientId },
     /// To listen for all clients of the pool.
     Listen,
+    /// To serve clients' sockets itself. PostgreSQL's backend shows this ticket.
+    Attend { ticket: String, came: bool },
 }
 
 impl ServerPurpose {
@@ -31,7 +33,7 @@ impl ServerPurpose {
             Self::Proof { client, .. }
             | Self::Replication { client }
             | Self::Settings { client } => Some(*client),
-            Self::Listen => None,
+            Self::Listen | Self::Attend { .. } => None,
         }
     }
 
@@ -39,7 +41,10 @@ impl ServerPurpose {
     pub fn password(&self) -> Option<&[u8]> {
         match self {
             Self::Proof { password, .. } => Some(password),
-            Self::Replication { .. } | Self::Settings { .. } | Self::Listen => None,
+            Self::Replication { .. }
+            | Self::Settings { .. }
+            | Self::Listen
+            | Self::Attend { .. } => None,
         }
     }
 }

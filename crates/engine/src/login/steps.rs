@@ -341,7 +341,8 @@ impl<X: Exchange> Engine<X> {
             LoginStep::ExpectStartup
             | LoginStep::Proving(_)
             | LoginStep::Asking(_)
-            | LoginStep::Checking(_) => Step::Wait,
+            | LoginStep::Checking(_)
+            | LoginStep::Trial => Step::Wait,
         }
     }
 
@@ -428,9 +429,9 @@ impl<X: Exchange> Engine<X> {
         self.config.hba.may_connect(&database, user)
     }
 
-    /// Completes the login. If the pool's parameters are known, the client needs no server for its
-    /// welcome. In session mode it does, because the welcome has the server's process id.
-    pub(crate) fn enter_pool(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
+    /// Completes the login. With known parameters the client needs no server for its welcome, except
+    /// in session mode, whose welcome has the server's process id.
+    pub(crate) fn enter_pool_at_once(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let view_identity = self.view(pool).identity.clone();
         let client = self.client_mut(id);
         let ClientPhase::Login(login) = std::mem::replace(&mut client.phase, ClientPhase::Idle)
@@ -458,6 +459,9 @@ impl<X: Exchange> Engine<X> {
         } else if let Some(welcome) = warm.filter(|_| !self.settings(pool).is_session()) {
             self.complete_vars(id, &welcome);
             self.welcome(id, None, &welcome, io);
+            if self.hand_off(id, pool, io) {
+                return;
+            }
             if !self.client(id).stream.holds_message() {
                 io.resume_client(id);
             } else if self.link(id, io) == Readable::Now {
@@ -535,7 +539,7 @@ impl<X: Exchange> Engine<X> {
         let mut made = false;
         let id = self.exchange.find_pool(key, |id| {
             made = true;
-            let settings = Arc::new(PoolSettings::new(config, entry, &key.user));
+            let settings = Arc::new(PoolSettings::of_key(config, entry, key));
             let mut pool = Pool::new(id, key.clone(), settings, workers);
             if closed {
                 pool.set_gate(Gate::Closed(CloseReason::ShuttingDown));
@@ -567,14 +571,6 @@ impl<X: Exchange> Engine<X> {
             Some(Drain::WaitForServers | Drain::WaitForClients) => true,
             // A client in the middle of its login cannot be handed over.
             Some(Drain::TakenOver) | None => false,
-        }
-    }
-
-    /// Closes all pools again: logging-in clients may have created one since the shutdown began.
-    pub(crate) fn close_gates(&mut self) {
-        for id in self.exchange.pool_ids() {
-            let gate = Gate::Closed(CloseReason::ShuttingDown);
-            self.exchange.pool(id, |pool| pool.set_gate(gate));
         }
     }
 }

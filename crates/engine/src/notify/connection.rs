@@ -282,7 +282,7 @@ fn by_worker(all: impl Iterator<Item = Subscriber>) -> Vec<(WorkerId, Vec<(Clien
 }
 
 /// Returns why a listener of this epoch must be closed.
-fn unfit<T>(pool: &Pool<T>, epoch: u64) -> Option<CloseReason<'static>> {
+pub(crate) fn unfit<T>(pool: &Pool<T>, epoch: u64) -> Option<CloseReason<'static>> {
     match pool.gate() {
         Gate::Paused => Some(CloseReason::Paused),
         Gate::NoPrimary => Some(CloseReason::PrimaryLost),

@@ -6,9 +6,10 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::leave::purpose_of;
 use crate::server::Settling;
-use crate::server::{Server, ServerPhase};
-use crate::shell::{Exchange, Io};
+use crate::server::{Server, ServerPhase, ServerPurpose};
+use crate::shell::{Closing, Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
     /// Applies changes of pools: closes parked servers and logins that are of no use now,
@@ -29,6 +30,7 @@ impl<X: Exchange> Engine<X> {
             }
             self.close_parked(condemned, io);
             self.end_logins(id, io);
+            self.review_attending(id, io);
             if let Gate::Closed(reason) = gate {
                 self.turn_away(id, reason, io);
             }
@@ -55,6 +57,14 @@ impl<X: Exchange> Engine<X> {
             }
         }
         self.finish(io);
+    }
+
+    /// Closes all pools again: logging-in clients may have created one since the shutdown began.
+    pub(crate) fn close_gates(&mut self) {
+        for id in self.exchange.pool_ids() {
+            let gate = Gate::Closed(CloseReason::ShuttingDown);
+            self.exchange.pool(id, |pool| pool.set_gate(gate));
+        }
     }
 
     /// Drops all clients and servers of these databases, whatever they are doing. Their pools must
@@ -88,6 +98,7 @@ impl<X: Exchange> Engine<X> {
             for client in self.clients_where(|client| client.pool == Some(id)) {
                 self.disconnect(client, CloseReason::DatabaseRemoved, io);
             }
+            io.close_lobby(id, Closing::AtOnce, CloseReason::DatabaseRemoved.text());
             self.finish(io);
         }
     }
@@ -124,7 +135,8 @@ impl<X: Exchange> Engine<X> {
             | ServerPhase::Linked
             | ServerPhase::Finishing
             | ServerPhase::Settling(_)
-            | ServerPhase::Listening => server.stream.at_boundary(),
+            | ServerPhase::Listening
+            | ServerPhase::Attending { .. } => server.stream.at_boundary(),
         })
     }
 
@@ -159,14 +171,16 @@ impl<X: Exchange> Engine<X> {
     fn servers_of(&self, pool: PoolId) -> Vec<(ServerId, bool)> {
         let kind = |server: &Server| match &server.phase {
             ServerPhase::Connecting(login) | ServerPhase::Login(login) => {
-                login.purpose.is_none().then_some(true)
+                let is_for_all = matches!(login.purpose, None | Some(ServerPurpose::Attend { .. }));
+                is_for_all.then_some(true)
             }
             ServerPhase::Parked
             | ServerPhase::Preparing(_)
             | ServerPhase::Linked
             | ServerPhase::Finishing
             | ServerPhase::Settling(_)
-            | ServerPhase::Listening => Some(false),
+            | ServerPhase::Listening
+            | ServerPhase::Attending { .. } => Some(false),
         };
         let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
         own.filter_map(|(slot, server)| Some((ServerId(slot as u32), kind(server)?))).collect()
@@ -185,7 +199,9 @@ impl<X: Exchange> Engine<X> {
     fn turn_away(&mut self, pool: PoolId, why: CloseReason<'_>, io: &mut impl Io<X>) {
         let waits = |client: &Client| client.wait().is_some_and(|waiter| waiter.pool == pool);
         for id in self.clients_where(waits) {
-            self.disconnect(id, why, io);
+            if !self.leave_reader(id, pool) {
+                self.disconnect(id, why, io);
+            }
         }
     }
 
@@ -223,13 +239,16 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Ends a login on Weir's own decision, which says nothing about the pool.
-    fn end_login(&mut self, id: ServerId, why: CloseReason<'_>, io: &mut impl Io<X>) {
+    pub(crate) fn end_login(&mut self, id: ServerId, why: CloseReason<'_>, io: &mut impl Io<X>) {
         let now = io.now();
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, why, io);
         io.close_server(id);
         self.opening_ended();
-        let (pool, epoch) = (server.pool, server.epoch);
+        let (pool, epoch, serial) = (server.pool, server.epoch, server.serial);
+        if let Some(ServerPurpose::Attend { came, .. }) = purpose_of(server.phase) {
+            self.attending_ended(pool, epoch, serial, came, io);
+        }
         let open = self.exchange.pool(pool, |pool| {
             pool.opening_ended(epoch);
             pool.reserve_opening(now)

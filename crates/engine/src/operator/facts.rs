@@ -38,7 +38,10 @@ impl Facts {
             && server.replication.is_none()
             && !matches!(
                 server.phase,
-                ServerPhase::Connecting(_) | ServerPhase::Login(_) | ServerPhase::Listening
+                ServerPhase::Connecting(_)
+                    | ServerPhase::Login(_)
+                    | ServerPhase::Listening
+                    | ServerPhase::Attending { .. }
             );
         Self {
             key: cancel_key(server),

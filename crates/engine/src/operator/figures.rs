@@ -110,6 +110,8 @@ impl ServerCounts {
             ServerState::Active => self.active += 1,
             ServerState::BeingCanceled => self.being_canceled += 1,
             ServerState::Listening => self.listening += 1,
+            // It works for clients of the pool.
+            ServerState::Attending => self.active += 1,
         }
     }
 

@@ -182,6 +182,7 @@ pub fn server_state(server: &Server, check_delay: Micros, now: Micros) -> Server
         ServerPhase::Settling(_) if server.cancel.is_some() => ServerState::BeingCanceled,
         ServerPhase::Settling(_) => ServerState::Tested,
         ServerPhase::Listening => ServerState::Listening,
+        ServerPhase::Attending { .. } => ServerState::Attending,
     }
 }
 

@@ -101,6 +101,8 @@ pub enum ServerState {
     BeingCanceled,
     /// Listens for the clients of its pool.
     Listening,
+    /// Serves clients' sockets itself.
+    Attending,
 }
 
 #[derive(Clone, Debug)]

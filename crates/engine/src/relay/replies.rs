@@ -8,9 +8,9 @@ use wire::error_fields::ErrorFields;
 use wire::messages::{CommandComplete, NotificationResponse, ParameterStatus};
 use wire::{HEADER_LEN, Header, backend};
 
-use crate::client::{Client, ClientPhase};
+use crate::client::Client;
 use crate::engine::Engine;
-use crate::ids::{ClientId, ServerId};
+use crate::ids::ServerId;
 use crate::notify::listening::Hearing;
 use crate::relay::ledger::{Entry, Ledger, Owner, Settled};
 use crate::relay::prepared::Shape;
@@ -31,7 +31,7 @@ mod readers;
 mod statements;
 mod steps;
 
-use readers::reader_and_hearer;
+use readers::{News, note_write_on_reader, reader_and_hearer};
 use steps::Passed;
 
 /// Messages that Weir reads as a whole are gathered up to this length. A longer ErrorResponse is
@@ -61,8 +61,12 @@ impl<X: Exchange> Engine<X> {
         let id = server.client;
         let client = id.and_then(|id| self.clients.get_mut(id.0 as usize));
         let Some(view) = self.pools.get_mut(server.pool) else { return Passed::All };
-        if view.place != Place::Writer && server.may_refuse() {
-            return Passed::UntilJudged;
+        let mut news = News::default();
+        if view.place != Place::Writer {
+            if server.may_refuse() {
+                return Passed::UntilJudged;
+            }
+            news.left_recovery = server.has_left_recovery();
         }
         view.stats.sent += bytes.len() as u64;
         if let Some(watch) = &mut self.watch {
@@ -72,24 +76,10 @@ impl<X: Exchange> Engine<X> {
         let joined = server.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         let whole = server.stream.at_boundary();
-        let (client, hearer) = reader_and_hearer(server, client);
-        let mut replies = Replies {
-            input,
-            at: 0,
-            out: Splice::new(input, &mut self.scratch),
-            client,
-            hearer,
-            server,
-            names: &self.names,
-            settings: &view.settings,
-            refused: false,
-            farewell: false,
-            ahead_answered: false,
-            schema_changed: false,
-            transaction_ended: false,
-            notified: Vec::new(),
-            messages: 0,
-        };
+        let whom = reader_and_hearer(server, client);
+        let out = Splice::new(input, &mut self.scratch);
+        let mut replies = Replies::new((input, out), whom, server, &self.names, &view.settings);
+        replies.news = news;
         let stop = replies.run();
         let (used, refused) = (replies.at, replies.refused);
         self.messages += replies.messages;
@@ -101,11 +91,19 @@ impl<X: Exchange> Engine<X> {
             // The next transaction has already begun.
             client.transaction_at = now;
         }
-        if replies.schema_changed {
+        let news = replies.news;
+        if news.schema_changed {
             // No client may learn of the change earlier.
             self.exchange.schema_changed();
         }
+        replies.note_end(id, &mut self.sessions, || io.clock());
         let out = replies.out.finish();
+        if news.left_recovery
+            && let Some(id) = id
+            && let Some(client) = self.clients.get(id.0 as usize)
+        {
+            note_write_on_reader(&mut self.sessions, &self.pools, (id, client), io.clock());
+        }
         // Statement mode forbids transactions. So the client is not told that one has begun.
         let unheard = whole && matches!(stop, Stop::TransactionBlock);
         if let (Some(id), false) = (id, out.is_empty() || unheard) {
@@ -167,23 +165,10 @@ impl<X: Exchange> Engine<X> {
             }
             ServerPhase::Linked => self.query_done(on, io),
             ServerPhase::Listening => self.listener_answered(on, io),
-            ServerPhase::Parked | ServerPhase::Connecting(_) | ServerPhase::Login(_) => {}
-        }
-    }
-
-    /// Every request is answered, but the server is in the middle of an unrequested message. A
-    /// reader's client is not read until that message ends: its next request may need another
-    /// server.
-    #[cold]
-    fn await_boundary(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let is_reader = self.is_reader(on);
-        let server = self.server(on);
-        let (status, last_end) = (server.status, server.ledger.last_end());
-        match server.client {
-            Some(id) if is_reader && status == b'I' && last_end != 0 => {
-                self.client_mut(id).extended.get_or_insert_default().awaits = last_end;
-            }
-            Some(_) | None => self.go_on_answered(on, io),
+            ServerPhase::Parked
+            | ServerPhase::Connecting(_)
+            | ServerPhase::Login(_)
+            | ServerPhase::Attending { .. } => {}
         }
     }
 
@@ -271,22 +256,13 @@ impl<X: Exchange> Engine<X> {
         }
         self.unlink(id, on, io);
     }
-
-    /// A client that keeps its reader sends it the requests that have already arrived.
-    #[cold]
-    fn go_on_kept(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let client = self.clients.get(id.0 as usize);
-        if client.is_some_and(|client| matches!(client.phase, ClientPhase::Linked)) {
-            self.go_on(id, io);
-        }
-    }
 }
 
 /// One input from one server, on its way to the client.
-struct Replies<'a> {
-    input: &'a [u8],
+struct Replies<'a, 'out> {
+    input: &'out [u8],
     at: usize,
-    out: Splice<'a>,
+    out: Splice<'out>,
     client: Option<&'a mut Client>,
     /// A client that is held back. It gets notifications and nothing else.
     hearer: Option<&'a mut Client>,
@@ -299,8 +275,7 @@ struct Replies<'a> {
     farewell: bool,
     /// The settings that were sent ahead of the client's request are answered.
     ahead_answered: bool,
-    /// The schema has changed, so texts may have another meaning from now on.
-    schema_changed: bool,
+    news: News,
     transaction_ended: bool,
     /// Notifications that the listener forwards to other clients.
     notified: Vec<Arc<[u8]>>,
@@ -308,7 +283,36 @@ struct Replies<'a> {
     messages: u64,
 }
 
-impl Replies<'_> {
+impl<'a, 'out> Replies<'a, 'out> {
+    #[inline(always)]
+    fn new(
+        (input, out): (&'out [u8], Splice<'out>),
+        (client, hearer): (Option<&'a mut Client>, Option<&'a mut Client>),
+        server: &'a mut Server,
+        names: &'a TrackedNames,
+        settings: &'a PoolSettings,
+    ) -> Self {
+        Self {
+            input,
+            at: 0,
+            out,
+            client,
+            hearer,
+            server,
+            names,
+            settings,
+            refused: false,
+            farewell: false,
+            ahead_answered: false,
+            news: News::default(),
+            transaction_ended: false,
+            notified: Vec::new(),
+            messages: 0,
+        }
+    }
+}
+
+impl Replies<'_, '_> {
     fn run(&mut self) -> Stop {
         let taken = self.server.stream.take_body(self.input);
         if taken > 0 && !self.server.stream.dropping {
@@ -478,7 +482,7 @@ impl Replies<'_> {
                     self.transaction_ended |= settled.owner == Owner::Client;
                     // A statement that was prepared in between may have seen either schema, and the
                     // change may have been rolled back.
-                    self.schema_changed |= std::mem::take(&mut self.server.changes_schema);
+                    self.news.schema_changed |= std::mem::take(&mut self.server.changes_schema);
                 }
                 if status != b'I'
                     && settled.owner == Owner::Client

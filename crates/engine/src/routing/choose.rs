@@ -1,24 +1,35 @@
 //! Chooses a pool for an idle client's request, and links the client there.
 
-use config::AccessPolicy;
+use config::{AccessPolicy, Balance};
+use sql::{Refusal, Verdict};
 
 use crate::admission::pool::Grant;
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::engine::work::Work;
-use crate::ids::{ClientId, PoolId, ServerId};
+use crate::ids::{ClientId, Micros, NodeId, PoolId, ServerId};
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::link::Readable;
 use crate::routing::Place;
 use crate::routing::first_request::{FirstRequest, first_request};
+use crate::routing::rules::Routing;
+use crate::routing::why::Why;
+use crate::routing::wish::{Wish, wish, wish_of_setting};
 use crate::settings::PoolKey;
 use crate::shell::{Exchange, Io};
+
+/// Maximal number of texts whose verdicts a worker remembers, at 32 bytes each.
+const VERDICTS_MAX: usize = 4096;
+
+/// The setting by which a session chooses its place.
+const SETTING: &[u8] = b"weir.route";
 
 impl<X: Exchange> Engine<X> {
     /// Is a request of this pool's client read before the client is linked?
     #[inline]
     pub(crate) fn routes(&self, pool: Option<PoolId>) -> bool {
-        pool.and_then(|pool| self.pools.get(pool)).is_some_and(|view| view.settings.routes)
+        pool.and_then(|pool| self.pools.get(pool))
+            .is_some_and(|view| view.settings.routing.is_some())
     }
 
     /// Is the server at a reader's node?
@@ -29,9 +40,10 @@ impl<X: Exchange> Engine<X> {
 
     /// Reads bytes of an idle client in a pool with routing. An incomplete request is kept.
     pub(crate) fn route_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
+        let now = io.now();
         let Some(writer) = self.client(id).pool else { return };
         debug_assert!(
-            self.exchange.pool(writer, |pool| pool.settings.routes),
+            self.exchange.pool(writer, |pool| pool.settings.routing.is_some()),
             "bytes were read from a client that has no server"
         );
         let client = self.client_mut(id);
@@ -40,22 +52,24 @@ impl<X: Exchange> Engine<X> {
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         let pool = match first_request(input) {
-            FirstRequest::Whole(len) => self.route(writer, &input[..len]),
-            FirstRequest::Unjudged => writer,
+            FirstRequest::Whole(len) => self.route(id, writer, &input[..len], now),
+            FirstRequest::Unjudged => self.not_routed(id, writer),
             FirstRequest::Partial => return client.stream.hold_rest(joined, bytes, 0),
             FirstRequest::Terminate => return self.drop_client(id, Leaving::Goodbye, io),
         };
-        self.client_mut(id).request_at = io.now();
+        self.client_mut(id).request_at = now;
         let readable = self.link_routed(id, pool, io);
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
+        let len = input_len(joined.as_deref(), bytes);
         match (readable, joined) {
             (Readable::Now, None) => self.request_bytes(id, bytes, io),
             (Readable::Now, joined @ Some(_)) => {
                 client.stream.hold_rest(joined, bytes, 0);
                 self.request_bytes(id, &[], io);
             }
-            (Readable::NotYet, joined) => client.stream.hold_rest(joined, bytes, 0),
+            (Readable::NotYet, joined) => return client.stream.hold_rest(joined, bytes, 0),
         }
+        self.note_handled(id, len);
     }
 
     /// Routes what a client has sent ahead, now that it has no server. Half a message waits for the
@@ -72,17 +86,184 @@ impl<X: Exchange> Engine<X> {
     /// Continues such a client with the bytes that it has sent ahead.
     pub(crate) fn route_held(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let Some(client) = self.clients.get(id.0 as usize) else { return };
-        if matches!(client.phase, ClientPhase::Idle) && self.routes(client.pool) {
-            self.route_bytes(id, &[], io);
+        if !matches!(client.phase, ClientPhase::Idle) {
+            return;
+        }
+        match self.routes(client.pool) {
+            true => self.route_bytes(id, &[], io),
+            // Its pool has stopped routing.
+            false if client.stream.holds_message() => self.send_again(id, io),
+            false => {}
         }
     }
 
-    /// Returns the pool for a request of a client of `writer`.
-    fn route(&mut self, writer: PoolId, request: &[u8]) -> PoolId {
-        match self.exchange.route(writer, request) {
-            Place::Writer => writer,
-            reader @ Place::Reader(_) => self.pool_at(writer, reader),
+    /// A reader pool does not serve this client: its request is routed again, and nobody has got a
+    /// byte of it. Returns false if the pool is no reader's.
+    #[cold]
+    pub(crate) fn leave_reader(&mut self, id: ClientId, pool: PoolId) -> bool {
+        let Some(client) = self.clients.get_mut(id.0 as usize) else { return false };
+        match client.phase {
+            ClientPhase::Idle | ClientPhase::Waiting(_) => {}
+            ClientPhase::Login(_)
+            | ClientPhase::Preparing(_)
+            | ClientPhase::Linked
+            | ClientPhase::Canceling { .. } => return false,
         }
+        if client.pool.is_none_or(|own| own == pool) {
+            return false;
+        }
+        if let Some(waiter) = client.wait() {
+            let worker = self.worker;
+            self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
+        }
+        client.enter(ClientPhase::Idle);
+        self.work.push_back(Work::Route(id));
+        true
+    }
+
+    /// So many bytes of an idle client's requests were handled together.
+    #[inline]
+    pub(crate) fn note_handled(&mut self, id: ClientId, len: usize) {
+        let Some(client) = self.clients.get(id.0 as usize) else { return };
+        if !self.routes(client.pool) {
+            return;
+        }
+        let last = client.server.map(|on| self.servers[on.0 as usize].ledger.last_end());
+        let session = self.sessions.of(id, client.serial);
+        if session.is_due()
+            && let Some(last) = last
+        {
+            session.handled(len, last);
+        }
+    }
+
+    /// A reader has refused this client's request.
+    pub(crate) fn count_refused(&self, id: ClientId) {
+        if let Some(routing) = self.routing_of(id) {
+            routing.counts.add(Why::Refused);
+        }
+    }
+
+    /// Clients of another process may have written before they came here.
+    pub(crate) fn suppose_writes(&mut self, clients: &[ClientId], io: &mut impl Io<X>) {
+        let now = io.clock();
+        for id in clients {
+            let Some(client) = self.clients.get(id.0 as usize) else { continue };
+            let Some(view) = client.pool.and_then(|pool| self.pools.get(pool)) else { continue };
+            if view.settings.reads.is_some() {
+                self.sessions.of(*id, client.serial).wrote.note(now);
+            }
+            if let Some(routing) = &view.settings.routing {
+                routing.note_write(now);
+            }
+        }
+    }
+
+    fn routing_of(&self, id: ClientId) -> Option<&Routing> {
+        let view = self.pools.get(self.clients.get(id.0 as usize)?.pool?)?;
+        view.settings.routing.as_deref()
+    }
+
+    /// Returns the pool for a request of a client of `writer`.
+    fn route(&mut self, id: ClientId, writer: PoolId, request: &[u8], now: Micros) -> PoolId {
+        if let Some(place) = self.exchange.route(writer, request) {
+            return match place {
+                Place::Writer => writer,
+                reader @ Place::Reader(_) => self.pool_at(writer, reader),
+            };
+        }
+        let (chosen, is_read) = self.choose(id, writer, request, now);
+        if let Some(routing) = self.routing_of(id) {
+            routing.counts.add(chosen.err().unwrap_or(Why::Read));
+        }
+        let node = chosen.ok().map(|drawn| self.less_busy(writer, drawn));
+        let pool = node.map_or(writer, |node| self.pool_at(writer, Place::Reader(node)));
+        let serial = self.client(id).serial;
+        let session = self.sessions.of(id, serial);
+        session.node = node.or(session.node);
+        session.expect((is_read && pool == writer).then_some(request.len()));
+        pool
+    }
+
+    /// The client's request goes to the writer without being judged.
+    fn not_routed(&mut self, id: ClientId, writer: PoolId) -> PoolId {
+        let serial = self.client(id).serial;
+        self.sessions.of(id, serial).expect(None);
+        if let Some(routing) = self.routing_of(id) {
+            routing.counts.add(Why::Long);
+        }
+        writer
+    }
+
+    /// Chooses nodes for a request, or says why the primary runs it. Returns also whether the request
+    /// only reads.
+    fn choose(
+        &mut self,
+        id: ClientId,
+        writer: PoolId,
+        request: &[u8],
+        now: Micros,
+    ) -> (Result<[NodeId; 2], Why>, bool) {
+        let schema = self.exchange.schema();
+        let random = scatter(self.next_serial());
+        let (client, view) = (&self.clients[id.0 as usize], self.pools.get(writer));
+        let Some(routing) = view.and_then(|view| view.settings.routing.as_deref()) else {
+            return (Err(Why::NoStandby), false);
+        };
+        let verdicts = self.verdicts.get_or_insert_with(|| {
+            let seed = u64::from_le_bytes(*self.seed.first_chunk().unwrap_or(&[0; 8]));
+            Box::new(sql::Cache::new(!seed, VERDICTS_MAX))
+        });
+        let catalog = &routing.catalog;
+        let judge = |text: &[u8]| match verdicts.judge(text, Some(&catalog.view), catalog.number) {
+            Verdict::ReadOnlyTransaction if catalog.has_serializable => {
+                Verdict::Refused(Refusal::Serializable)
+            }
+            verdict @ (Verdict::Read | Verdict::ReadOnlyTransaction | Verdict::Refused(_)) => {
+                verdict
+            }
+        };
+        let wish = match wish_of(client, request, judge) {
+            Ok(wish) => wish,
+            Err(why) => return (Err(why), false),
+        };
+        if wish == Wish::Standby && !catalog.is_of(schema) {
+            return (Err(Why::Catalogs), false);
+        }
+        let session = *self.sessions.of(id, client.serial);
+        let node = match wish {
+            Wish::Node(name) => match routing.readers.named(name) {
+                Some(node) => routing.node(node, session.wrote, now).map(|()| [node; 2]),
+                None => Err(Why::Hint),
+            },
+            Wish::Standby | Wish::Hinted => {
+                let stays = |node: &NodeId| {
+                    routing.rules.balance == Balance::Session
+                        && routing.readers.get(*node).is_some_and(|reader| reader.weight > 0)
+                        && routing.node(*node, session.wrote, now).is_ok()
+                };
+                match session.node.filter(stays) {
+                    Some(node) => Ok([node; 2]),
+                    None => routing.draw(session.wrote, now, random),
+                }
+            }
+        };
+        (node, wish == Wish::Standby)
+    }
+
+    /// Returns the less busy one of two nodes.
+    fn less_busy(&mut self, writer: PoolId, [one, other]: [NodeId; 2]) -> NodeId {
+        if one == other {
+            return one;
+        }
+        let [first, second] = [one, other].map(|node| {
+            let readers = self.pools.get(writer).map(|view| &view.readers);
+            let known = readers.and_then(|all| {
+                all.iter().find(|(place, _)| *place == Place::Reader(node)).map(|(_, pool)| *pool)
+            });
+            known.map_or(0, |pool| self.exchange.pool(pool, |pool| pool.load()))
+        });
+        if second < first { other } else { one }
     }
 
     /// Returns the pool of the same database and user at another place.
@@ -135,4 +316,37 @@ impl<X: Exchange> Engine<X> {
             }
         }
     }
+}
+
+/// Returns the wish of a client's request.
+fn wish_of<'a>(
+    client: &'a Client,
+    request: &'a [u8],
+    judge: impl FnMut(&[u8]) -> Verdict,
+) -> Result<Wish<'a>, Why> {
+    let vars = &client.vars;
+    if !vars.channels.is_empty() {
+        return Err(Why::Listens);
+    }
+    let mut setting = None;
+    if !vars.carried.is_empty() {
+        setting = wish_of_setting(vars.carried.get(SETTING).unwrap_or_default())?;
+        let isolation = vars.carried.get(b"default_transaction_isolation");
+        if isolation.is_some_and(|level| level.eq_ignore_ascii_case(b"serializable")) {
+            return Err(Why::Text(Refusal::Serializable));
+        }
+    }
+    wish(request, client.extended.as_deref(), setting, judge)
+}
+
+fn input_len(joined: Option<&[u8]>, bytes: &[u8]) -> usize {
+    joined.unwrap_or(bytes).len()
+}
+
+/// Spreads a counter over all numbers (SplitMix64).
+fn scatter(number: u64) -> u64 {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
 }

@@ -84,6 +84,7 @@ impl<X: Exchange> Engine<X> {
         let request = std::mem::take(&mut kept.bytes);
         kept.outline = Outline::default();
         self.answer_due(id, on, io);
+        self.count_refused(id);
         let client = &mut self.clients[id.0 as usize];
         let server = &mut *self.servers[on.0 as usize];
         for entry in server.ledger.last_sent_first() {

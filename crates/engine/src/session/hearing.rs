@@ -13,7 +13,8 @@ impl Server {
             | ServerPhase::Login(_)
             | ServerPhase::Parked
             | ServerPhase::Settling(_)
-            | ServerPhase::Listening => false,
+            | ServerPhase::Listening
+            | ServerPhase::Attending { .. } => false,
         };
         if is_clients {
             self.remember_vars();

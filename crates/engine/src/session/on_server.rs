@@ -92,6 +92,17 @@ pub struct ServerSession {
     pub ahead: Option<Box<Ahead>>,
     /// The server has sent a notification for a client that has left it.
     pub disturbed: bool,
+    pub recovery: Recovery,
+}
+
+/// Does the server's node replay a primary's log?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recovery {
+    /// As it reported at login.
+    #[default]
+    AsAtLogin,
+    /// No: it was promoted after the login.
+    Left,
 }
 
 impl ServerSession {

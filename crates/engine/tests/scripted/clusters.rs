@@ -17,7 +17,7 @@ fn at(ip: &str) -> Target {
 /// Puts the database `app` into a cluster.
 fn clustered(config: &mut Config) {
     let host = Host::Tcp("10.0.0.1".to_owned());
-    let nodes = vec![Node { name: "a".to_owned(), host, port: 5432 }];
+    let nodes = vec![Node { name: "a".to_owned(), host, port: 5432, weight: 1 }];
     config.clusters.insert("main".to_owned(), Cluster { nodes, ..Cluster::default() });
     let app = config.databases.get_mut("app").expect("the base has it");
     let app: &mut Database = Arc::make_mut(app);
@@ -44,7 +44,7 @@ fn tell_as(rig: &Rig, primary: Option<&str>, timeline: u32, outage: Option<&str>
     switches.set_primary("main", PrimaryState { primary, outage });
     rig.order(|pool| {
         if reloads {
-            pool.set_settings(switches.aimed(pool.settings.clone()));
+            pool.set_settings(switches.aimed(pool.settings.clone(), pool.key.place));
         }
         switches.apply(pool, true);
     });

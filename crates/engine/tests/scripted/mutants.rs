@@ -12,6 +12,7 @@ mod defaults;
 mod judged;
 mod listen;
 mod messages;
+mod reads;
 mod rig;
 mod signals;
 mod state_reports;

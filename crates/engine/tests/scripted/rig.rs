@@ -108,6 +108,19 @@ impl Rig {
         self
     }
 
+    /// The product's rules decide where an idle client's request goes. Call this before the first
+    /// login.
+    pub(crate) fn routed_by(self, routing: engine::routing::rules::Routing) -> Self {
+        let routing = Some(Arc::new(routing));
+        self.0.borrow().shared.state(|state| state.routing = routing);
+        self
+    }
+
+    /// Another client has changed the schema.
+    pub(crate) fn change_schema(&self) {
+        self.0.borrow().shared.state(|state| state.interner.schema_changed());
+    }
+
     /// Limits each read to `len` bytes.
     pub(crate) fn set_chunk(&self, len: usize) {
         self.0.borrow_mut().chunk = len;
@@ -188,6 +201,10 @@ impl Rig {
     /// The number of servers opened so far.
     pub(crate) fn servers(&self) -> usize {
         self.0.borrow().net.servers.len()
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.0.borrow().net.now
     }
 
     /// Moves the clock without telling the engines.
@@ -379,6 +396,18 @@ impl Rig {
 
     pub(crate) fn clients_in_tables(&self) -> usize {
         self.0.borrow().engines.iter().map(engine::Engine::client_count).sum()
+    }
+
+    /// The orders to the lobbies so far.
+    pub(crate) fn lobby<R>(&self, f: impl FnOnce(&mut net::FakeLobby) -> R) -> R {
+        f(&mut self.0.borrow_mut().net.lobby)
+    }
+
+    /// The thread of the lobbies has posted this mail.
+    pub(crate) fn mail(&self, worker: usize, mail: engine::shell::Mail<Transport>) {
+        let world = &mut *self.0.borrow_mut();
+        world.shared.state(|state| state.mail[worker].push_back(mail));
+        world.pump();
     }
 
     pub(crate) fn clients_counted(&self) -> u32 {

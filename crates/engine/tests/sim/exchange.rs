@@ -177,9 +177,9 @@ impl Exchange for SimExchange {
         statement
     }
 
-    fn route(&mut self, _: PoolId, request: &[u8]) -> Place {
+    fn route(&mut self, _: PoolId, request: &[u8]) -> Option<Place> {
         let routed = self.0.borrow().routed;
-        routed.map_or(Place::Writer, |routed| place(request, routed))
+        routed.map(|routed| place(request, routed))
     }
 
     fn next_connection(&mut self) -> u64 {

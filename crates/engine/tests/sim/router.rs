@@ -91,7 +91,7 @@ fn tags(request: &[u8]) -> Vec<Tag> {
 /// Adapts the settings of a pool whose requests are routed.
 pub(crate) fn adapt(settings: &mut Arc<PoolSettings>, key: &PoolKey) {
     let settings = Arc::get_mut(settings).expect("settings that nobody else has yet");
-    settings.routes = key.place == Place::Writer;
+    settings.routing = (key.place == Place::Writer).then(Arc::default);
     if key.place == Place::Writer {
         return;
     }

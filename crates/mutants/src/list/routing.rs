@@ -30,7 +30,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A request that was sent ahead is not routed when the reader has answered",
         seen_in: "",
         noticed_by: "waits",
-        changes: &[change("routing/choose.rs", "«self.work.push_back(Work::Route(id));»", "")],
+        changes: &[change(
+            "routing/choose.rs",
+            "if client.stream.holds_message() { «self.work.push_back(Work::Route(id));» }",
+            "",
+        )],
     },
     Mutant {
         name: "PassesRefusals",
@@ -59,6 +63,35 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "routing/refused.rs",
             "«undo_for_client(entry, client);»",
             "let _ = entry;",
+        )],
+    },
+    Mutant {
+        name: "ForgetsOwnWrites",
+        wrong: "A session's write is not noted, so its next read may be stale",
+        seen_in: "Pgpool-II 4.3",
+        noticed_by: "reads::a_session_sees_its_own_writes",
+        changes: &[change("routing/sessions.rs", "«session.wrote.note(now);»", "")],
+    },
+    Mutant {
+        name: "BelievesOldCatalogs",
+        wrong: "A text is judged by catalogs older than the schema",
+        seen_in: "",
+        noticed_by: "reads::old_catalogs_keep_reads_on_the_primary",
+        changes: &[change(
+            "routing/choose.rs",
+            "if wish == Wish::Standby && «!catalog.is_of(schema)»",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "ReadsUnfitStandbys",
+        wrong: "A standby is read that was never sampled",
+        seen_in: "Pgpool-II 4.3",
+        noticed_by: "reads::a_standby_that_may_not_be_read_gets_nothing",
+        changes: &[change(
+            "routing/readers.rs",
+            "«(moment != 0).then_some(moment)»",
+            "Some(moment)",
         )],
     },
 ];

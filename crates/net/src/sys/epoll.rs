@@ -19,6 +19,8 @@ pub const PEER_DONE: u32 = libc::EPOLLRDHUP as u32;
 pub const BROKEN: u32 = libc::EPOLLHUP as u32 | libc::EPOLLERR as u32;
 /// Report changes, not states.
 pub const EDGE: u32 = libc::EPOLLET as u32;
+/// Report one event, then none until the entry is changed.
+pub const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 /// Wake only one of the threads that watch it.
 pub const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 
@@ -37,6 +39,11 @@ impl Epoll {
         let fd = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         // SAFETY: the descriptor is new and nobody else's.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Returns the descriptor, for another process.
+    pub fn fd(&self) -> &OwnedFd {
+        &self.0
     }
 
     /// Watches `fd`. A state that exists already is reported as well.

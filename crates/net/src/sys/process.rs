@@ -78,6 +78,45 @@ pub fn replace(fd: RawFd, by: &OwnedFd) -> io::Result<()> {
     checked(unsafe { libc::dup3(by.as_raw_fd(), fd, libc::O_CLOEXEC) }).map(drop)
 }
 
+/// Takes the free descriptor `number`, for the file of `like`. It is kept free of other files by
+/// this.
+///
+/// # Errors
+/// When the number is in use, or beyond the limit.
+pub fn reserve(number: RawFd, like: &OwnedFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers.
+    let fd = checked(unsafe { libc::fcntl(like.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let taken = unsafe { OwnedFd::from_raw_fd(fd) };
+    if fd == number { Ok(taken) } else { Err(io::ErrorKind::AlreadyExists.into()) }
+}
+
+/// Another process, which cannot be mistaken for a later one of the same number (pidfd_open(2)).
+#[derive(Debug)]
+pub struct Process(OwnedFd);
+
+impl Process {
+    /// # Errors
+    /// When there is no such process.
+    pub fn open(number: u32) -> io::Result<Self> {
+        let number = libc::pid_t::try_from(number).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: takes no pointers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, number, 0) };
+        let fd = checked(libc::c_int::try_from(fd).unwrap_or(-1))?;
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Interrupts it (SIGINT). A process that has ended gets nothing.
+    pub fn interrupt(&self) {
+        let none = ptr::null::<libc::siginfo_t>();
+        // SAFETY: no information is given, which the call allows.
+        unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), libc::SIGINT, none, 0)
+        };
+    }
+}
+
 /// From now on the kernel does not end this process when its parent ends (prctl(2),
 /// `PR_SET_PDEATHSIG`). Call it in the first thread, to which that belongs.
 ///
@@ -86,6 +125,16 @@ pub fn replace(fd: RawFd, by: &OwnedFd) -> io::Result<()> {
 pub fn outlive_parent() -> io::Result<()> {
     // SAFETY: takes integers only.
     checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0, 0, 0, 0) }).map(drop)
+}
+
+/// Kills all processes of the group that this process leads.
+///
+/// # Errors
+/// When there is no such group any more.
+pub fn kill_group(leader: u32) -> io::Result<()> {
+    let group = libc::pid_t::try_from(leader).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: takes integers only.
+    checked(unsafe { libc::killpg(group, libc::SIGKILL) }).map(drop)
 }
 
 /// Makes calls on this descriptor wait.

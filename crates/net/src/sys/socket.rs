@@ -45,6 +45,22 @@ pub fn open(address: &Address) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Opens a unix socket whose messages keep their bounds.
+pub fn open_packets() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: takes no pointers.
+    let fd = checked(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Is there something to read, or an end?
+pub fn is_readable(fd: RawFd) -> bool {
+    let mut own = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one live element, as the count says.
+    unsafe { libc::poll(&raw mut own, 1, 0) > 0 }
+}
+
 /// Starts to connect. Returns true if the connection is made already.
 pub fn connect(fd: RawFd, address: &Address) -> io::Result<bool> {
     let raw = Raw::new(address)?;

@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use config::Config;
+use config::{Config, Proxied};
 use engine::{
     averages::Averages,
     ids::{Micros, PoolId},
@@ -40,6 +40,7 @@ use crate::{
     },
     exchange::{
         hub::lock,
+        lobby_door::{LobbyReport, LobbyRequest},
         mail::ShellMail,
         reports::{CancelInfo, ClientInfo, ServerInfo, WorkerReport},
         shared::Shared,
@@ -58,6 +59,8 @@ pub struct PoolInfo {
     /// The number of servers among these that are not logged in yet.
     pub opening: u32,
     pub waiting: u32,
+    /// Why it is proxied; `None` if it is direct.
+    pub proxied: Option<Proxied>,
     /// When the first client in the queue began to wait.
     pub oldest_wait: Option<Micros>,
     /// The counters of all workers together.
@@ -197,8 +200,35 @@ impl Controller {
 
     /// Returns everything that an operator may want to see. Empty when the pooler has ended.
     pub async fn snapshot(&self) -> Snapshot {
-        let reports = self.ask(ShellMail::Report).await;
-        reports.map_or_else(Snapshot::default, |reports| self.assemble(reports))
+        let Some(reports) = self.ask(ShellMail::Report).await else {
+            return Snapshot::default();
+        };
+        let mut all = self.assemble(reports);
+        let LobbyReport { clients, transactions } = self.lobbies().await;
+        all.clients.extend(clients);
+        for (id, count) in transactions {
+            let pools = all.pools.iter_mut().filter(|pool| pool.id == id);
+            // The queries within a transaction are not counted.
+            pools.for_each(|pool| {
+                pool.stats.transactions += count;
+                pool.stats.queries += count;
+            });
+        }
+        all
+    }
+
+    /// Returns what there is to see of direct pools.
+    async fn lobbies(&self) -> LobbyReport {
+        let lobby = &self.0.shared.lobby;
+        if !lobby.is_open() {
+            return LobbyReport::default();
+        }
+        let (reply, mut answer) = mpsc::unbounded_channel();
+        lobby.send(LobbyRequest::Report(reply));
+        tokio::select! {
+            report = answer.recv() => report.unwrap_or_default(),
+            () = self.ended() => LobbyReport::default(),
+        }
     }
 
     /// Returns the answers of all workers; `None` when the pooler has ended.
@@ -266,6 +296,7 @@ impl Controller {
                 servers,
                 opening,
                 waiting: pool.waiting_total(),
+                proxied: pool.proxied(),
                 oldest_wait: pool.oldest_wait(),
                 stats: stats.get(&pool.id).copied().unwrap_or_default(),
             });

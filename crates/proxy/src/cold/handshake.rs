@@ -176,35 +176,55 @@ async fn secure_server(fd: OwnedFd, host: &str, shared: &Shared) -> Result<Secur
     Ok(SecuredServer { fd: into_fd(stream)?, tls: tls.map(Box::new) })
 }
 
+/// Why there is no TLS with a server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Trouble {
+    /// The connection was lost before the server has answered the request.
+    #[error("{0}")]
+    Lost(io::Error),
+    /// The server's answer, or the handshake, is not as it must be.
+    #[error("{0}")]
+    Answer(String),
+}
+
+impl From<Trouble> for String {
+    fn from(trouble: Trouble) -> Self {
+        trouble.to_string()
+    }
+}
+
 /// Asks the server for TLS (protocol chapter 55.2.10). Returns `None` if it has none and need not.
 pub(crate) async fn negotiate(
     stream: &mut TcpStream,
     host: &str,
     context: &ForServers,
-) -> Result<Option<Tls>, String> {
+) -> Result<Option<Tls>, Trouble> {
     let mut request = Vec::new();
     wire::frontend::ssl_request(&mut request);
-    let failed = |error: io::Error| error.to_string();
-    stream.write_all(&request).await.map_err(failed)?;
+    stream.write_all(&request).await.map_err(Trouble::Lost)?;
     let mut answer = [0];
-    stream.read_exact(&mut answer).await.map_err(failed)?;
+    stream.read_exact(&mut answer).await.map_err(Trouble::Lost)?;
     match answer[0] {
         b'S' => {}
         b'N' if context.is_optional => return Ok(None),
-        b'N' => return Err("server does not support TLS".into()),
+        b'N' => return Err(Trouble::Answer("server does not support TLS".into())),
         other => {
-            return Err(format!("server answered the SSL request with {:?}", char::from(other)));
+            let other = char::from(other);
+            return Err(Trouble::Answer(format!("server answered the SSL request with {other:?}")));
         }
     }
     let name = match ServerName::try_from(host.to_owned()) {
         Ok(name) => name,
         Err(_) if context.checks_name => {
-            return Err(format!("{host:?} is not a name that a certificate can have"));
+            return Err(Trouble::Answer(format!(
+                "{host:?} is not a name that a certificate can have"
+            )));
         }
         Err(_) => ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into()),
     };
-    let mut tls = Tls::connect(context.config.clone(), name).map_err(|error| error.to_string())?;
-    shake_hands(stream, &mut tls, Vec::new()).await?;
+    let tls = Tls::connect(context.config.clone(), name);
+    let mut tls = tls.map_err(|error| Trouble::Answer(error.to_string()))?;
+    shake_hands(stream, &mut tls, Vec::new()).await.map_err(Trouble::Answer)?;
     Ok(Some(tls))
 }
 

@@ -71,7 +71,7 @@ impl Registry {
                 let exists = settings.is_some();
                 // A pool whose database was removed keeps its settings, for its remaining clients.
                 if let Some(settings) = settings {
-                    pool.set_settings(self.switches.aimed(settings));
+                    pool.set_settings(self.switches.aimed(settings, pool.key.place));
                 }
                 exists
             }
@@ -228,6 +228,11 @@ impl<M, W: Wake, T> Hub<M, W, T> {
         lock(&self.interner).restore(one)
     }
 
+    /// Returns the number of schema changes so far.
+    pub(crate) fn schema(&self) -> u64 {
+        self.schema.load(Ordering::Acquire)
+    }
+
     /// Returns the operator's switches, such as paused and disabled databases.
     pub(crate) fn switches(&self) -> Switches {
         lock(&self.registry).switches.clone()
@@ -254,9 +259,8 @@ impl<M, W: Wake, T> Hub<M, W, T> {
     /// Applies a new configuration.
     pub(crate) fn set_config(&self, config: Arc<Config>) {
         let mut registry = lock(&self.registry);
-        registry.switches.retain(|database| config.database(database).is_some());
-        registry.switches.retain_clusters(|name| config.clusters.contains_key(name));
-        registry.config = Some(config);
+        let before = registry.config.replace(Arc::clone(&config));
+        registry.switches.follow_config(before.as_deref(), &config);
         self.settle_all(&registry);
     }
 

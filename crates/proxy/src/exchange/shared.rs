@@ -21,6 +21,7 @@ use super::{
     hub::{Hub, lock},
     lines::Lines,
     listener::Listener,
+    lobby_door::LobbyDoor,
     mail::{ShellHub, ShellMail},
     outages::Outages,
     peer::Peer,
@@ -105,6 +106,8 @@ pub(crate) struct Shared {
     forwards: Mutex<HashMap<u32, u32>>,
     tls: RwLock<Arc<TlsContexts>>,
     pub(crate) outages: Outages,
+    /// The way to the lobbies of direct pools.
+    pub(crate) lobby: LobbyDoor,
 }
 
 impl Shared {
@@ -134,6 +137,7 @@ impl Shared {
             forwards: Mutex::default(),
             tls: RwLock::new(Arc::new(tls)),
             outages: Outages::default(),
+            lobby: LobbyDoor::new()?,
         })
     }
 

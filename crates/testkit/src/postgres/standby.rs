@@ -1,6 +1,7 @@
 //! Standbys: copies of a running server that follow it, and what happens to clusters.
 
 use std::fs;
+use std::io::Write;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +14,9 @@ use crate::{guest, scratch};
 const ROLES: &str = "\
 CREATE ROLE copyist LOGIN REPLICATION PASSWORD 'copyist-secret';
 CREATE ROLE weir LOGIN PASSWORD 'weir-secret';
-GRANT pg_monitor TO weir";
+GRANT pg_monitor TO weir;
+GRANT EXECUTE ON FUNCTION pg_promote, pg_reload_conf TO weir;
+GRANT ALTER SYSTEM ON PARAMETER primary_conninfo TO weir";
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -67,6 +70,28 @@ impl Postgres {
         let source = primary.source();
         self.sql("postgres", &format!("ALTER SYSTEM SET primary_conninfo = '{source}'"));
         self.sql("postgres", "SELECT pg_reload_conf()");
+    }
+
+    /// Shuts the server down as `pg_ctl stop -m fast` does: its standbys get all of its WAL.
+    pub fn shut_down(&self) {
+        if let Some(child) = self.lock().as_mut()
+            && let Some(input) = child.stdin.as_mut()
+        {
+            writeln!(input, "INT").expect("the shell reads");
+        }
+        let pidfile = self.folder.join("data/postmaster.pid");
+        eventually("the server has stopped", PATIENCE, || (!pidfile.exists()).then_some(()));
+        self.stop();
+    }
+
+    /// Starts this server, which was shut down, as a standby of another one.
+    pub fn rejoin(&self, primary: &Self) {
+        let data = self.folder.join("data");
+        fs::write(data.join("standby.signal"), "").expect("cannot write standby.signal");
+        let source = primary.source();
+        let line = format!("primary_conninfo = '{source}'\n");
+        append(&data.join("postgresql.auto.conf"), &line);
+        self.launch();
     }
 
     /// Stops all processes of the server with SIGSTOP, so that nothing answers any more.

@@ -72,6 +72,20 @@ fn the_lab_is_done_with_no_failure_in_any_mode() {
 }
 
 #[test]
+fn the_demo_of_a_cluster_changes_its_primary_and_loses_nothing() {
+    if !only_weir() {
+        return;
+    }
+    let folder = testkit::open_folder("demo-cluster");
+    let mut drill = Command::new(pooler_binary());
+    let table = run(drill.args(["demo", "--cluster", "--drill", "2"]).env("TMPDIR", &folder));
+    for line in ["1  switchover  a     b", "2  kill -9     b     ", "all promises were kept"] {
+        assert!(table.contains(line), "{line}: {table}");
+    }
+    assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 0);
+}
+
+#[test]
 fn with_the_library_the_demo_shows_a_lock_that_no_text_shows() {
     if !only_weir() {
         return;

@@ -14,7 +14,7 @@ const POOLS: &str = "database:t user:t cl_active cl_waiting cl_active_cancel_req
     cl_waiting_cancel_req sv_active sv_active_cancel sv_being_canceled sv_idle sv_used sv_tested \
     sv_login maxwait maxwait_us pool_mode:t load_balance_hosts:t";
 
-const OWN_POOLS: &str = "sv_pinned session_state:t";
+const OWN_POOLS: &str = "sv_pinned session_state:t data_path:t why:t";
 
 const SOCKETS: &str = "type:t user:t database:t replication:t state:t addr:t port local_addr:t \
     local_port connect_time:t request_time:t wait wait_us close_needed ptr:t link:t remote_pid \

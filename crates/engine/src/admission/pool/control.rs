@@ -79,6 +79,12 @@ impl<T> Pool<T> {
         }
     }
 
+    /// Has all servers closed at once, whatever they do.
+    pub fn cut(&mut self) {
+        self.replace_servers();
+        self.cut_before = self.epoch;
+    }
+
     /// The pool belongs to no cluster.
     pub fn follow_nobody(&mut self) {
         self.follows = None;
@@ -101,6 +107,8 @@ impl<T> Pool<T> {
     /// be outdated. Knowledge from them is forgotten, too.
     pub fn replace_servers(&mut self) {
         self.epoch += 1;
+        self.try_lobby_again();
+        self.attendance.present = 0;
         self.obsolete = self.servers.saturating_sub(self.unbegun);
         self.current = 0;
         self.welcome = None;
@@ -120,6 +128,7 @@ impl<T> Pool<T> {
             self.is_told = false;
         }
         self.review_secret(&settings);
+        self.try_lobby_again();
         self.settings = settings;
     }
 

@@ -57,7 +57,7 @@ impl<T> Pool<T> {
         self.waiting.iter().map(|queue| queue.partition_point(has_waited) as u32).sum()
     }
 
-    fn take_place(&mut self, now: Micros) -> bool {
+    pub(super) fn take_place(&mut self, now: Micros) -> bool {
         let pace = match &self.failure {
             Some(failure) => self.opening == 0 && now >= failure.retry_at,
             None => self.opening < OPENING_MAX,

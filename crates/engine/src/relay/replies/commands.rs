@@ -7,13 +7,13 @@ use super::Replies;
 use crate::session::pins::Pins;
 use crate::session::state::Numbers;
 
-impl Replies<'_> {
+impl Replies<'_, '_> {
     /// A command is complete. Applies what its tag says.
     pub(super) fn command_complete(&mut self, tag: &[u8], serial: u64) {
         // Most tags are none of those below.
         let Some(b'A' | b'C' | b'D' | b'R') = tag.first() else { return };
         if is_change_of_schema(tag) {
-            self.schema_changed = true;
+            self.news.schema_changed = true;
             self.server.changes_schema = true;
         }
         match tag {

@@ -15,10 +15,12 @@ use wire::messages::ParameterStatus;
 
 use super::Replies;
 use crate::relay::ledger::Owner;
+use crate::server::RECOVERY;
+use crate::session::on_server::Recovery;
 use crate::session::state_report;
 use crate::values::Values;
 
-impl Replies<'_> {
+impl Replies<'_, '_> {
     /// Returns the receiver of the new value.
     pub(super) fn parameter_status(&mut self, status: &ParameterStatus<'_>) -> Owner {
         // The client is told, whatever the server is answering at the moment.
@@ -27,7 +29,15 @@ impl Replies<'_> {
             self.server.hear_state(status.value);
             return Owner::Nobody;
         }
-        let Some(slot) = self.names.slot(status.name) else { return owner };
+        let Some(slot) = self.names.slot(status.name) else {
+            if (status.name, status.value) == (RECOVERY, b"off")
+                && let Some(session) = self.server.session.get_mut()
+            {
+                session.recovery = Recovery::Left;
+                self.news.left_recovery = true;
+            }
+            return owner;
+        };
         let set = |values: &mut Values| values.change(|vars| vars.set(slot, status.value));
         let Some(client) = &mut self.client else {
             if let Some(ahead) = self.server.ahead_mut() {

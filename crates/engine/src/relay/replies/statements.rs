@@ -14,7 +14,7 @@ use crate::relay::ledger::{Owner, Settled};
 use crate::relay::prepared::Shape;
 use crate::server::{Preparation, Server, ServerPhase};
 
-impl Replies<'_> {
+impl Replies<'_, '_> {
     /// The server has described a statement's rows, to the client or to Weir.
     pub(super) fn described(&mut self, settled: &Settled, shape: Option<Shape>) {
         let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());

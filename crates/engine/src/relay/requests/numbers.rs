@@ -19,6 +19,7 @@ use wire::frontend;
 use super::Requests;
 use super::statements::Name;
 use crate::relay::ledger::{Entry, Expect, Verb};
+use crate::routing::Place;
 use crate::session::state::Numbers;
 use crate::shell::Exchange;
 
@@ -64,7 +65,9 @@ impl<X: Exchange> Requests<'_, X> {
         }
         if seen.draws != 0 {
             self.server.session.own().last_draw = seen.draws;
-            let pins = self.settings.auto_unsupported == Unsupported::Pin;
+            // A standby draws no number, and its client may want to write next.
+            let pins =
+                self.settings.auto_unsupported == Unsupported::Pin && self.place == Place::Writer;
             // A client that asks keeps its server in any case.
             let is_kept = asks || self.server.keeps_numbers();
             if pins && !is_kept && texts.is_watched(seen) {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use engine::ids::{ClientId, Micros, PoolId, ServerId};
 use engine::settings::Target;
-use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
+use engine::shell::{Attending, Check, Closing, ConsoleLogin, Event, Guest, Io, TlsStart};
 use wire::startup::CancelKey;
 
 use super::shared::Shared;
@@ -72,6 +72,18 @@ pub(crate) struct CancelCall {
     pub(crate) packet: Vec<u8>,
 }
 
+/// The orders that the engines have given to the lobbies.
+#[derive(Debug, Default)]
+pub(crate) struct FakeLobby {
+    pub(crate) expected: Vec<Attending>,
+    /// Serial numbers of servers that were asked to leave, and of closed ones.
+    pub(crate) asked: Vec<u64>,
+    pub(crate) closed: Vec<u64>,
+    pub(crate) guests: usize,
+    /// The reasons for which all clients were disconnected.
+    pub(crate) closings: Vec<String>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Net {
     /// The clock of all workers.
@@ -88,6 +100,7 @@ pub(crate) struct Net {
     /// The digest of the servers' certificates.
     pub(crate) end_point: std::sync::Arc<[u8]>,
     pub(crate) log: Vec<String>,
+    pub(crate) lobby: FakeLobby,
     random: u64,
     detached: u64,
 }
@@ -235,6 +248,28 @@ impl Io<Shared> for FakeIo<'_> {
     }
 
     fn cancel_console(&mut self, _: &CancelKey) {}
+
+    fn expect_backend(&mut self, backend: Attending) {
+        self.net.lobby.expected.push(backend);
+    }
+
+    fn ask_to_leave(&mut self, serial: u64) {
+        self.net.lobby.asked.push(serial);
+    }
+
+    fn backend_closed(&mut self, serial: u64) {
+        self.net.lobby.closed.push(serial);
+    }
+
+    fn hand_to_lobby(&mut self, client: ClientId, _: Guest) -> bool {
+        self.client(client).id = None;
+        self.net.lobby.guests += 1;
+        true
+    }
+
+    fn close_lobby(&mut self, _: PoolId, _: Closing, why: &str) {
+        self.net.lobby.closings.push(why.to_owned());
+    }
 
     fn check(&mut self, client: ClientId, serial: u64, check: Check) {
         self.net.checks.push((client, serial, check));

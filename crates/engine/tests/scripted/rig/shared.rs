@@ -12,6 +12,7 @@ use engine::parse_context::ParseContext;
 use engine::pool::Pool;
 use engine::prepared::Statement;
 use engine::routing::Place;
+use engine::routing::rules::Routing;
 use engine::settings::PoolKey;
 use engine::shell::{Exchange, Mail};
 
@@ -27,6 +28,8 @@ pub(crate) struct State {
     pub(crate) connections: u64,
     /// Chooses where a request goes, if requests are routed.
     pub(crate) router: Option<fn(&[u8]) -> Place>,
+    /// The product's routing, if that decides instead.
+    pub(crate) routing: Option<Arc<Routing>>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,7 +65,10 @@ impl Exchange for Shared {
             let id = PoolId(state.pools.len() as u32);
             let mut pool = make(id);
             let settings = Arc::get_mut(&mut pool.settings).expect("settings of this pool alone");
-            settings.routes = state.router.is_some() && key.place == Place::Writer;
+            if key.place == Place::Writer {
+                let by_router = || state.router.map(|_| Arc::default());
+                settings.routing = state.routing.clone().or_else(by_router);
+            }
             state.pools.push(pool);
             id
         })
@@ -80,8 +86,8 @@ impl Exchange for Shared {
         self.state(|state| state.interner.intern(sql, types, context))
     }
 
-    fn route(&mut self, _: PoolId, request: &[u8]) -> Place {
-        self.state(|state| state.router.map_or(Place::Writer, |router| router(request)))
+    fn route(&mut self, _: PoolId, request: &[u8]) -> Option<Place> {
+        self.state(|state| Some(state.router?(request)))
     }
 
     fn next_connection(&mut self) -> u64 {

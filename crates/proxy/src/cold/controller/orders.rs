@@ -40,6 +40,11 @@ pub enum Order {
     WaitClose(Option<String>),
     Disable(String),
     Enable(String),
+    /// Makes a node the primary of the database's cluster. Complete when it is.
+    Switchover {
+        database: String,
+        node: String,
+    },
 }
 
 /// Why an order is refused.
@@ -61,6 +66,8 @@ pub enum OrderError {
     PausedDatabases,
     #[error("client not found")]
     NoClient,
+    #[error("{0}")]
+    Switchover(String),
     /// A RESUME has ended the state that was waited for.
     #[error("RESUME came before this order was carried out")]
     Undone,
@@ -102,6 +109,9 @@ impl Controller {
                 })
             }
             Order::Enable(database) => self.enable(&database),
+            Order::Switchover { database, node } => {
+                self.switch_over(&database, &node).await.map_err(OrderError::Switchover)
+            }
         }
     }
 
@@ -122,7 +132,8 @@ impl Controller {
             | Order::Reconnect(_)
             | Order::WaitClose(_)
             | Order::Disable(_)
-            | Order::Enable(_) => Ok(()),
+            | Order::Enable(_)
+            | Order::Switchover { .. } => Ok(()),
         }
     }
 

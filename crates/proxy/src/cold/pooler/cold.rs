@@ -30,6 +30,7 @@ use crate::{
     exchange::{
         hub::lock,
         listener,
+        lobby_door::LobbyRequest,
         mail::ShellMail,
         requests::{ColdRequest, ConsoleRequest},
         shared::Shared,
@@ -59,6 +60,7 @@ impl Cold {
         let control = self.controller.0;
         let shared = &control.shared;
         shared.tell_all(|| ShellMail::Stop);
+        shared.lobby.send(LobbyRequest::End);
         for worker in workers {
             // The worker cannot have panicked: the process would have been aborted.
             let _ = worker.join();
@@ -258,8 +260,16 @@ async fn next_signal(signals: Option<&AsyncFd<OwnedFd>>) -> libc::c_int {
 async fn drained(controller: Controller, how: Option<Shutdown>) -> Exit {
     let Some(how) = how else { return future::pending().await };
     let is_drained = || {
-        let mut gauges = controller.0.shared.gauges.iter();
-        gauges.all(|gauge| gauge.drained.load(Ordering::Acquire))
+        let shared = &controller.0.shared;
+        let has_left = match how {
+            Shutdown::WaitForClients | Shutdown::TakenOver => shared.lobby.guests() == 0,
+            Shutdown::WaitForServers | Shutdown::Immediate => true,
+        };
+        // A switchover that is not ended would leave its cluster without a primary.
+        let is_at_rest = controller.0.clusters.are_at_rest();
+        has_left
+            && is_at_rest
+            && shared.gauges.iter().all(|gauge| gauge.drained.load(Ordering::Acquire))
     };
     while !is_drained() {
         time::sleep_until(Instant::now() + DRAIN_LOOK).await;

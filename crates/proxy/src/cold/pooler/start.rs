@@ -30,6 +30,8 @@ use crate::{
         listener::Listener,
         shared::{Origin, Shared},
     },
+    lobby,
+    lobby::Unnamed,
     log, warning,
 };
 use net::{
@@ -115,6 +117,7 @@ pub(super) fn start(
         let ended = controller.0.ended.subscribe();
         handshake::start(at, queue, Arc::clone(&shared), ended)?;
     }
+    let lobbies = start_lobbies(&config, &shared)?;
     let mut workers = make_workers(&shared, &config)?;
     // Everything that may fail is done before the take-over, which cannot be undone.
     let (places, threads) =
@@ -136,6 +139,7 @@ pub(super) fn start(
             warning!("the old process keeps its busy clients: {error}");
         }
     }
+    publish(lobbies);
     for (at, (place, worker)) in places.into_iter().zip(workers).enumerate() {
         // The thread waits for nothing else.
         let _ = place.send(worker);
@@ -188,6 +192,26 @@ fn make_workers(shared: &Arc<Shared>, config: &Arc<Config>) -> io::Result<Vec<Wo
         worker.watch().map(|()| worker)
     })
     .collect()
+}
+
+/// Starts the thread of the lobbies, if the configuration has a socket for it. The socket gets its
+/// name when the predecessor's pools are taken over.
+fn start_lobbies(config: &Config, shared: &Arc<Shared>) -> io::Result<Option<Unnamed>> {
+    let Some((lobbies, unnamed)) = lobby::open(config, shared)? else { return Ok(None) };
+    let thread = thread::Builder::new().name("weir-lobby".to_owned());
+    // It ends with the process.
+    drop(thread.spawn(move || {
+        let _guard = AbortOnPanic;
+        lobbies.run();
+    })?);
+    Ok(Some(unnamed))
+}
+
+/// Gives the socket of the lobbies its name.
+fn publish(socket: Option<Unnamed>) {
+    if let Some(Err(error)) = socket.as_ref().map(Unnamed::publish) {
+        warning!("direct_socket: PostgreSQL's backends cannot come: {error}");
+    }
 }
 
 /// Starts a thread that waits for its worker, and ends if none comes.

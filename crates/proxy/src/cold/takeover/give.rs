@@ -109,7 +109,10 @@ pub(crate) async fn give(controller: Controller, connection: ConsoleConnection) 
                     error
                 }
             },
-            Err(error) => error,
+            Err(error) => {
+                controller.0.clusters.take_back();
+                error
+            }
         },
         Err(error) => error,
     };
@@ -133,12 +136,14 @@ fn open(stream: &UnixStream, said: &[u8]) -> Result<(), Failure> {
     Err(Failure::Refused(format!("the versions differ: \"{said}\" is not \"{}\"", request())))
 }
 
-/// Holds the pools: no server is linked from now on.
+/// Holds the pools: no server is linked from now on. No primary of a cluster is changed either.
 fn hold(controller: &Controller) -> Result<(), Failure> {
     let shared = &controller.0.shared;
     if shared.draining.load(Ordering::Acquire) {
         return Err(Failure::Refused("pooler is shutting down".to_owned()));
     }
+    let clusters = &controller.0.clusters;
+    clusters.cede().map_err(Failure::Refused)?;
     shared.hub.switch(|switches| {
         if switches.is_halted() || switches.any_database_paused() {
             return Err(Failure::Refused("already suspended/paused".to_owned()));
@@ -452,6 +457,7 @@ fn pack(
 /// Continues as before, after nothing was handed over.
 fn go_on(controller: &Controller) {
     let shared = &controller.0.shared;
+    controller.0.clusters.take_back();
     let _ = shared.hub.switch(|switches| {
         switches.held = false;
         Ok::<(), ()>(())

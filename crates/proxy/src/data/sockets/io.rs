@@ -1,11 +1,16 @@
 //! The engine's calls ([`engine::shell::Io`]). To the engine, none of them fails or blocks.
 
-use std::{mem, os::fd::IntoRawFd as _, sync::Arc, time::Duration};
+use std::{
+    mem,
+    os::fd::IntoRawFd as _,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use engine::{
-    ids::{ClientId, Micros, PoolId, ServerId},
+    ids::{ClientId, Micros, PoolId, ServerId, WorkerId},
     settings::Target,
-    shell::{Check, ConsoleLogin, Event, Io, OtherProcess, TlsStart},
+    shell::{Attending, Check, Closing, ConsoleLogin, Event, Guest, Io, OtherProcess, TlsStart},
 };
 
 use wire::startup::CancelKey;
@@ -18,6 +23,7 @@ use crate::{
     },
     exchange::{
         handshakes::{Job, TlsArrival},
+        lobby_door::{Arriving, LobbyRequest},
         mail::ShellExchange,
         peer::Peer,
         requests::{ColdRequest, ConsoleConnection, ConsoleRequest, ConsoleSeat, Inquiry},
@@ -30,6 +36,10 @@ impl Io<ShellExchange> for Sockets {
     #[inline]
     fn now(&self) -> Micros {
         self.now
+    }
+
+    fn clock(&self) -> Micros {
+        self.shared.clock.now()
     }
 
     #[inline]
@@ -223,6 +233,52 @@ impl Io<ShellExchange> for Sockets {
     fn cancel_console(&mut self, key: &CancelKey) {
         let request = ConsoleRequest::Cancel(key.clone());
         let _ = self.shared.cold.send(ColdRequest::Console(request));
+    }
+
+    fn expect_backend(&mut self, backend: Attending) {
+        self.shared.lobby.send(LobbyRequest::Expect(backend));
+    }
+
+    fn ask_to_leave(&mut self, serial: u64) {
+        self.shared.lobby.send(LobbyRequest::AskToLeave(serial));
+    }
+
+    fn backend_closed(&mut self, serial: u64) {
+        self.shared.lobby.send(LobbyRequest::BackendClosed(serial));
+    }
+
+    fn foreign_backend_came(&self) -> bool {
+        self.shared.lobby.foreign.load(Ordering::Acquire)
+    }
+
+    fn hand_to_lobby(&mut self, client: ClientId, guest: Guest) -> bool {
+        let conn = self.client(client);
+        // A backend cannot continue what Weir has begun to send.
+        if conn.tls.is_some() || conn.pending.is_some() || conn.has(FAILED) {
+            return false;
+        }
+        self.count_out(client);
+        let conn = mem::take(self.client(client));
+        let peer = mem::take(&mut self.peers[client.0 as usize]);
+        let _ = self.epoll().delete(conn.fd);
+        self.table.clear(conn.fd);
+        let fd = process::own(conn.fd);
+        self.shared.lobby.send(LobbyRequest::Guest(Arriving { guest, fd, peer }));
+        true
+    }
+
+    fn close_lobby(&mut self, pool: PoolId, when: Closing, why: &str) {
+        if self.shared.lobby.guests() > 0 {
+            self.shared.lobby.send(LobbyRequest::Close { pool, when, why: why.to_owned() });
+        }
+    }
+
+    fn cancel_in_lobby(&mut self, key: &CancelKey, requester: (WorkerId, ClientId, u64)) -> bool {
+        let is_asked = self.shared.lobby.guests() > 0;
+        if is_asked {
+            self.shared.lobby.send(LobbyRequest::Cancel { key: key.clone(), requester });
+        }
+        is_asked
     }
 
     fn check(&mut self, client: ClientId, serial: u64, check: Check) {

@@ -1,0 +1,154 @@
+//! Decides from the configuration whether a pool may be direct: whether PostgreSQL's backends serve
+//! its clients' sockets (docs/direct.md). The server may still be unfit, which is found out when a
+//! connection is opened.
+
+use std::{fmt, net::IpAddr};
+
+use crate::choice::{DataPath, PoolMode, SslMode};
+use crate::config::Config;
+use crate::host::Host;
+use crate::table::Database;
+
+/// The reason why a pool is proxied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Proxied {
+    // From the configuration.
+    SwitchedOff,
+    NoSocket,
+    SessionMode,
+    StatementMode,
+    Cluster,
+    SeveralHosts,
+    Remote,
+    ClientTls,
+    ConnectQuery,
+    TimeLimits,
+    // From the server.
+    NotTried,
+    NoLibrary,
+    NoAnswer,
+    OtherUser,
+    TooFewDescriptors,
+    // From Weir's own state.
+    NoRoom,
+}
+
+impl Proxied {
+    /// Returns the word in SHOW POOLS.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::SwitchedOff => "switched off",
+            Self::NoSocket => "no direct_socket",
+            Self::SessionMode => "session mode",
+            Self::StatementMode => "statement mode",
+            Self::Cluster => "cluster",
+            Self::SeveralHosts => "several hosts",
+            Self::Remote => "remote",
+            Self::ClientTls => "client TLS",
+            Self::ConnectQuery => "connect_query",
+            Self::TimeLimits => "time limits",
+            Self::NotTried => "not tried yet",
+            Self::NoLibrary => "no library",
+            Self::NoAnswer => "no answer",
+            Self::OtherUser => "other system user",
+            Self::TooFewDescriptors => "too few descriptors",
+            Self::NoRoom => "no room",
+        }
+    }
+
+    /// Returns what an operator can do about it; empty if there is nothing.
+    #[must_use]
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::SwitchedOff => "set data_path = direct",
+            Self::NoSocket => "set direct_socket, and weir.control_socket in postgresql.conf",
+            Self::SessionMode | Self::StatementMode => "use pool_mode = auto or transaction",
+            Self::Remote => "give the folder of PostgreSQL's unix socket, or 127.0.0.1, as host",
+            Self::TimeLimits => {
+                "query_timeout, transaction_timeout and idle_transaction_timeout must be 0; \
+                 PostgreSQL has such limits itself"
+            }
+            Self::NoLibrary => "add weir to PostgreSQL's session_preload_libraries",
+            Self::NoAnswer => "compare direct_socket with PostgreSQL's weir.control_socket",
+            Self::OtherUser => "run Weir as PostgreSQL's system user",
+            Self::TooFewDescriptors => "raise PostgreSQL's limit of open files (LimitNOFILE)",
+            Self::NoRoom => "raise Weir's limit of open files (LimitNOFILE)",
+            Self::Cluster
+            | Self::SeveralHosts
+            | Self::ClientTls
+            | Self::ConnectQuery
+            | Self::NotTried => "",
+        }
+    }
+}
+
+impl fmt::Display for Proxied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl Config {
+    /// Returns the wish of (`database`, `user`): the user's, else the database's, else the global
+    /// one.
+    pub fn data_path(&self, database: &Database, user: &str) -> DataPath {
+        let user = self.users.get(user).and_then(|user| user.data_path);
+        user.or(database.data_path).unwrap_or(self.global.data_path)
+    }
+
+    /// Returns the reason in the configuration why the pool (`database`, `user`) cannot be direct;
+    /// `None` if there is none.
+    pub fn proxied(&self, database: &Database, user: &str) -> Option<Proxied> {
+        if self.data_path(database, user) == DataPath::Proxy {
+            return Some(Proxied::SwitchedOff);
+        }
+        if self.global.direct_socket.is_empty() {
+            return Some(Proxied::NoSocket);
+        }
+        match self.pool_mode(database, user) {
+            PoolMode::Session => return Some(Proxied::SessionMode),
+            PoolMode::Statement => return Some(Proxied::StatementMode),
+            PoolMode::Transaction | PoolMode::Auto => {}
+        }
+        if database.cluster.is_some() {
+            return Some(Proxied::Cluster);
+        }
+        match self.addresses(database).as_slice() {
+            [(host, _)] if is_local(host) => {}
+            [_] => return Some(Proxied::Remote),
+            _ => return Some(Proxied::SeveralHosts),
+        }
+        if self.global.client_tls_sslmode != SslMode::Disable {
+            return Some(Proxied::ClientTls);
+        }
+        if database.connect_query.as_deref().is_some_and(|query| !query.is_empty()) {
+            return Some(Proxied::ConnectQuery);
+        }
+        self.has_time_limits(user).then_some(Proxied::TimeLimits)
+    }
+
+    /// Has the pool limits that only a proxy can keep?
+    fn has_time_limits(&self, user: &str) -> bool {
+        let personal = self.users.get(user);
+        let own = [
+            (personal.and_then(|user| user.query_timeout), self.global.query_timeout),
+            (personal.and_then(|user| user.transaction_timeout), self.global.transaction_timeout),
+            (
+                personal.and_then(|user| user.idle_transaction_timeout),
+                self.global.idle_transaction_timeout,
+            ),
+        ];
+        own.into_iter().any(|(user, global)| !user.unwrap_or(global).is_zero())
+    }
+}
+
+/// Is it surely an address of this machine? Sockets cannot be handed to another one.
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Unix(_) | Host::Abstract(_) => true,
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+        }
+    }
+}

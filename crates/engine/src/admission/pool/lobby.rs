@@ -1,0 +1,129 @@
+//! The knowledge about a pool's lobby: whether PostgreSQL's backends serve the clients' sockets
+//! (docs/direct.md). A trial shows whether the server can do so.
+//!
+//! ```text
+//!  Untried ─► Trying ─┬─► Works ──┐  a server has failed, and no backend is left
+//!     ▲               └─► Failed ◄┘
+//!     │                     │
+//!     └─ RECONNECT, RELOAD ─┘   (or another trial, some time later)
+//! ```
+
+use config::Proxied;
+
+use super::trial::{Entrance, Lobby};
+use super::{Gate, Pool};
+use crate::ids::Micros;
+
+/// The time after which a trial counts as failed, although nothing has ended it.
+const TRIAL_MAX: Micros = 30_000_000;
+/// The pause before another server is opened for a lobby that goes on without the failed one.
+const GROWTH_PAUSE: Micros = 5_000_000;
+/// The time that servers have to leave before others are asked, too.
+const LEAVING_PATIENCE: Micros = 1_000_000;
+
+impl<T> Pool<T> {
+    /// Returns why the pool is proxied; `None` if it is direct.
+    pub fn proxied(&self) -> Option<Proxied> {
+        self.settings.proxied.or(match self.lobby {
+            Lobby::Untried | Lobby::Trying { .. } => Some(Proxied::NotTried),
+            Lobby::Works => None,
+            Lobby::Failed { why, .. } => Some(why),
+        })
+    }
+
+    /// Decides about a client that has logged in.
+    pub fn entrance(&mut self, now: Micros) -> Entrance {
+        if self.settings.proxied.is_some() {
+            return Entrance::Proxied;
+        }
+        match self.lobby {
+            Lobby::Works => Entrance::Direct,
+            Lobby::Trying { .. } => Entrance::Trial { open: false },
+            Lobby::Failed { retry_at, .. } if now < retry_at => Entrance::Proxied,
+            Lobby::Untried | Lobby::Failed { .. } if self.gate == Gate::Open => {
+                self.lobby = Lobby::Trying { since: now, epoch: self.epoch };
+                self.attendance.open_at = 0;
+                Entrance::Trial { open: true }
+            }
+            Lobby::Untried | Lobby::Failed { .. } => Entrance::Proxied,
+        }
+    }
+
+    /// Is a trial under way?
+    pub fn tries_lobby(&self) -> bool {
+        matches!(self.lobby, Lobby::Trying { .. })
+    }
+
+    /// Has the trial taken so long that its server must be lost?
+    pub fn trial_is_overdue(&self, now: Micros) -> bool {
+        matches!(self.lobby, Lobby::Trying { since, .. } if now.saturating_sub(since) > TRIAL_MAX)
+    }
+
+    /// Does the trial under way depend on a server of this epoch?
+    pub fn is_tried_by(&self, epoch: u64) -> bool {
+        matches!(self.lobby, Lobby::Trying { epoch: since, .. } if epoch >= since)
+    }
+
+    /// The backend of a server of this epoch has come to the lobby.
+    pub fn lobby_works(&mut self, epoch: u64) {
+        self.lobby = Lobby::Works;
+        self.attendance.present += u32::from(epoch == self.epoch);
+    }
+
+    /// A backend that had come to the lobby has ended, or leaves.
+    pub fn attending_gone(&mut self, epoch: u64) {
+        self.attendance.present -= u32::from(epoch == self.epoch);
+    }
+
+    /// Does a backend of the current epoch serve the lobby?
+    pub fn is_attended(&self) -> bool {
+        self.attendance.present > 0
+    }
+
+    /// Notes that a server could not serve clients. A lobby goes on if another backend serves it, or
+    /// if nothing is known against the server: only the next opening waits.
+    pub fn lobby_failed(&mut self, why: Proxied, now: Micros, pause: Micros) {
+        let goes_on = self.is_attended() || why == Proxied::NotTried;
+        if self.lobby == Lobby::Works && goes_on {
+            self.attendance.open_at = now + pause.min(GROWTH_PAUSE);
+        } else {
+            self.lobby = Lobby::Failed { why, retry_at: now + pause };
+            self.attendance.open_at = now + pause;
+        }
+    }
+
+    /// Forgets that a trial has failed.
+    pub(super) fn try_lobby_again(&mut self) {
+        if matches!(self.lobby, Lobby::Failed { .. }) {
+            self.lobby = Lobby::Untried;
+        }
+        self.attendance.open_at = 0;
+    }
+
+    /// Is there a free place for a server that serves the lobby? If so, it is reserved. Clients
+    /// that wait for an ordinary server come first.
+    pub fn reserve_attending(&mut self, now: Micros) -> bool {
+        self.waiting_total() == 0 && self.has_room() && self.take_place(now)
+    }
+
+    /// Must the lobby wait before another server is opened?
+    pub fn pauses_attending(&self, now: Micros) -> bool {
+        now < self.attendance.open_at
+    }
+
+    /// Does a client wait for an ordinary server that has no place, so that a server must leave the
+    /// lobby? As many are asked as clients wait. Others follow if those do not leave in time.
+    pub fn asks_to_leave(&mut self, now: Micros) -> bool {
+        if self.has_room() {
+            return false;
+        }
+        let waiting = self.waiting_total();
+        let attendance = &mut self.attendance;
+        if attendance.asked == 0 || now.saturating_sub(attendance.asked_at) > LEAVING_PATIENCE {
+            (attendance.asked, attendance.asked_at) = (0, now);
+        }
+        let asks = attendance.asked < waiting;
+        attendance.asked += u32::from(asks);
+        asks
+    }
+}

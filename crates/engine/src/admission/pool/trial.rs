@@ -1,0 +1,44 @@
+//! The states of a pool's lobby, and the ways of a client that logs in. `lobby.rs` changes them.
+
+use config::Proxied;
+
+use crate::ids::Micros;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Lobby {
+    #[default]
+    Untried,
+    /// A server of this epoch, or of a later one, was opened for it.
+    Trying {
+        since: Micros,
+        epoch: u64,
+    },
+    Works,
+    Failed {
+        why: Proxied,
+        retry_at: Micros,
+    },
+}
+
+/// The way of a client that has logged in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entrance {
+    Proxied,
+    Direct,
+    /// It waits for the trial. `open`: the caller opens a server for the trial.
+    Trial {
+        open: bool,
+    },
+}
+
+/// The servers that serve the lobby, and the pauses between openings and between closings.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Attendance {
+    /// Servers of the current epoch whose backend is in the lobby.
+    pub(super) present: u32,
+    /// No server is opened for the lobby before this time, since the last one has failed.
+    pub(super) open_at: Micros,
+    /// Servers that were asked to leave since `asked_at`, because clients wait for a place.
+    pub(super) asked: u32,
+    pub(super) asked_at: Micros,
+}

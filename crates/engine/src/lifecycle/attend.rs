@@ -1,0 +1,487 @@
+//! Servers that serve clients' sockets themselves, and the clients that are handed to them
+//! (docs/direct.md). The shell has the lobby, where both meet; here is what the engine knows of it.
+//!
+//! ```text
+//!  a client has logged in ─┬─ the lobby works ─────────► welcome, hand_off
+//!                          ├─ nobody knows: LoginStep::Trial, a server is opened
+//!                          │    ─► Mail::Attends or a failure ─► enter_pool again
+//!                          └─ the pool is proxied ─────► as ever
+//!  a server: Login ─► Attending ─► (Mail::LeftLobby) ─► closed
+//! ```
+
+use std::sync::Arc;
+
+use config::Proxied;
+use wire::cancel_key;
+
+use crate::admission::pool::Entrance;
+use crate::client::{Client, ClientPhase, KeyForm};
+use crate::engine::work::{Newcomer, Work};
+use crate::engine::{Drain, Engine};
+use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId, over};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::login::auth::LoginStep;
+use crate::notify::connection::unfit;
+use crate::server::{Server, ServerPhase, ServerPurpose, Settling};
+use crate::shell::{Attending, Closing, Exchange, Guest, Io, Mail};
+use crate::vars::Welcome;
+
+/// The time in which PostgreSQL's backend must come to the lobby after its login.
+const ANSWER_PATIENCE: Micros = 5_000_000;
+/// The pause before another trial. A library is rarely installed while clients wait for it.
+const TRIAL_PAUSE: Micros = 60_000_000;
+/// The pause after a trial for which there was no place or no connection.
+const OPENING_PAUSE: Micros = 1_000_000;
+/// Length of a ticket in random bytes.
+const TICKET_LEN: usize = 16;
+
+impl<X: Exchange> Engine<X> {
+    /// Completes the login, as soon as it is known whether the pool is direct.
+    pub(crate) fn enter_pool(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
+        if !self.awaits_trial(id, pool, io.now()) {
+            self.enter_pool_at_once(id, pool, io);
+        }
+    }
+
+    /// Must this client wait until it is known whether the pool is direct?
+    fn awaits_trial(&mut self, id: ClientId, pool: PoolId, now: Micros) -> bool {
+        if self.settings(pool).proxied.is_some() || self.opens_by_proof(pool) {
+            return false;
+        }
+        match self.exchange.pool(pool, |pool| pool.entrance(now)) {
+            Entrance::Proxied | Entrance::Direct => false,
+            Entrance::Trial { open } => {
+                if open {
+                    self.work.push_back(Work::Try(pool));
+                }
+                self.login_mut(id).step = LoginStep::Trial;
+                let serial = self.client(id).serial;
+                self.newcomers.push(Newcomer { client: id, serial, pool });
+                true
+            }
+        }
+    }
+
+    /// Opens the server that shows whether the pool can be direct.
+    pub(crate) fn try_lobby(&mut self, pool: PoolId, io: &mut impl Io<X>) {
+        if !self.open_attending(pool, io) {
+            self.trial_failed(pool, Proxied::NotTried, OPENING_PAUSE, io.now());
+        }
+    }
+
+    /// A worker is asked for another server of the lobby.
+    pub(crate) fn attend_more(&mut self, pool: PoolId, io: &mut impl Io<X>) {
+        self.view(pool);
+        if matches!(self.drain, Some(Drain::TakenOver)) {
+            // Backends come to the new process's socket.
+            if !self.exchange.pool(pool, |pool| pool.is_attended()) {
+                let why = "another process has taken over";
+                io.close_lobby(pool, Closing::AfterTransaction, why);
+            }
+            return;
+        }
+        let now = io.now();
+        if !self.exchange.pool(pool, |pool| pool.pauses_attending(now)) {
+            self.open_attending(pool, io);
+        }
+    }
+
+    /// Opens a server for the lobby, if there is a place and a seat for it.
+    fn open_attending(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
+        let (now, worker) = (io.now(), self.worker);
+        self.view(pool);
+        if !self.exchange.pool(pool, |pool| pool.reserve_attending(now)) {
+            // An ordinary server that nobody uses makes room.
+            let idle = self.exchange.pool(pool, |pool| pool.take_parked(worker, |_| true));
+            let Some(idle) = idle else { return false };
+            self.close_parked(vec![(idle, CloseReason::Evicted)], io);
+            if !self.exchange.pool(pool, |pool| pool.reserve_attending(now)) {
+                return false;
+            }
+        }
+        if !self.take_seat(pool, io) {
+            return false;
+        }
+        let mut random = [0; TICKET_LEN];
+        io.random(&mut random);
+        let ticket = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.connect_server(pool, Some(ServerPurpose::Attend { ticket, came: false }), io);
+        true
+    }
+
+    /// Tells the shell which backend will come to the lobby.
+    pub(crate) fn announce_attending(&self, id: ServerId, ticket: &str, io: &mut impl Io<X>) {
+        let server = self.server(id);
+        let (pool, serial, worker) = (server.pool, server.serial, self.worker);
+        io.expect_backend(Attending {
+            ticket: ticket.to_owned(),
+            pool,
+            server: id,
+            serial,
+            worker,
+        });
+    }
+
+    /// Completes the login of a server that loads the library. Its backend comes to the lobby now.
+    /// `came`: it is there already.
+    pub(crate) fn attending_opened(
+        &mut self,
+        id: ServerId,
+        welcome: Welcome,
+        came: bool,
+        io: &mut impl Io<X>,
+    ) {
+        let now = io.now();
+        let server = self.server_mut(id);
+        server.enter(ServerPhase::Attending { came, asked: false });
+        server.vars = welcome.vars.clone();
+        server.welcome = Arc::new(welcome);
+        (server.times.released_at, server.times.opened_at) = (now, now);
+        let (pool, epoch, welcome) = (server.pool, server.epoch, server.welcome.clone());
+        let why = self.exchange.pool(pool, |pool| {
+            pool.opened(epoch);
+            pool.refusals = None;
+            if pool.epoch() == epoch && pool.welcome.is_none() {
+                pool.welcome = Some(welcome);
+            }
+            unfit(pool, epoch)
+        });
+        if let Some(why) = why {
+            self.lose_server(id, why, io);
+        }
+        self.feed(io);
+    }
+
+    /// The server has no library that could report, so it cannot serve clients either.
+    pub(crate) fn found_no_library(&mut self, id: ServerId, io: &mut impl Io<X>) {
+        let server = self.server(id);
+        let (pool, serial) = (server.pool, server.serial);
+        io.backend_closed(serial);
+        self.trial_failed(pool, Proxied::NoLibrary, TRIAL_PAUSE, io.now());
+    }
+
+    /// A server for the lobby is gone. If the trial depended on it, that has failed.
+    pub(crate) fn attending_ended(
+        &mut self,
+        pool: PoolId,
+        epoch: u64,
+        serial: u64,
+        came: bool,
+        io: &mut impl Io<X>,
+    ) {
+        io.backend_closed(serial);
+        let is_trial = self.exchange.pool(pool, |pool| {
+            if came {
+                pool.attending_gone(epoch);
+            }
+            pool.is_tried_by(epoch)
+        });
+        if is_trial {
+            self.trial_failed(pool, Proxied::NotTried, OPENING_PAUSE, io.now());
+        }
+    }
+
+    /// Deals with a server for the lobby that could not be opened, which is a failure of the pool.
+    /// Returns every other purpose.
+    pub(crate) fn without_attending(
+        &mut self,
+        purpose: Option<ServerPurpose>,
+        serial: u64,
+        (pool, epoch): (PoolId, u64),
+        io: &mut impl Io<X>,
+    ) -> Option<ServerPurpose> {
+        let Some(ServerPurpose::Attend { came, .. }) = purpose else { return purpose };
+        self.attending_ended(pool, epoch, serial, came, io);
+        self.trial_failed(pool, Proxied::NotTried, OPENING_PAUSE, io.now());
+        None
+    }
+
+    fn trial_failed(&mut self, pool: PoolId, why: Proxied, pause: Micros, now: Micros) {
+        self.exchange.pool(pool, |pool| pool.lobby_failed(why, now, pause));
+        self.tell_trial(pool);
+    }
+
+    /// Lets the clients go on that wait for this trial, in all workers.
+    fn tell_trial(&mut self, pool: PoolId) {
+        for worker in (0..self.exchange.worker_count()).map(WorkerId) {
+            if worker != self.worker {
+                self.exchange.post(worker, Mail::LobbyTried { pool });
+            }
+        }
+        self.trial_over(pool);
+    }
+
+    /// Lets the clients of this worker go on.
+    pub(crate) fn trial_over(&mut self, pool: PoolId) {
+        let waiting = self.newcomers.extract_if(.., |newcomer| newcomer.pool == pool);
+        self.work.extend(waiting.map(Work::Enter));
+    }
+
+    /// Does this client wait for a trial still?
+    pub(crate) fn awaits(&self, newcomer: Newcomer) -> bool {
+        let found = self.clients.get(newcomer.client.0 as usize);
+        found.is_some_and(|client| {
+            client.serial == newcomer.serial
+                && matches!(&client.phase, ClientPhase::Login(login)
+                    if matches!(login.step, LoginStep::Trial))
+        })
+    }
+
+    /// The backend of this server has come to the lobby. It leaves at once if the pool may not use it
+    /// any more.
+    pub(crate) fn backend_came(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
+        let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
+        if server.serial != serial {
+            return;
+        }
+        let (pool, epoch) = (server.pool, server.epoch);
+        let came = match &mut server.phase {
+            ServerPhase::Attending { came, .. } => came,
+            // Its message has overtaken PostgreSQL's.
+            ServerPhase::Connecting(login) | ServerPhase::Login(login) => {
+                match &mut login.purpose {
+                    Some(ServerPurpose::Attend { came, .. }) => came,
+                    Some(_) | None => return,
+                }
+            }
+            ServerPhase::Parked
+            | ServerPhase::Preparing(_)
+            | ServerPhase::Linked
+            | ServerPhase::Finishing
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening => return,
+        };
+        if std::mem::replace(came, true) {
+            return;
+        }
+        let may_stay = self.exchange.pool(pool, |pool| {
+            pool.lobby_works(epoch);
+            pool.settings.proxied.is_none() && unfit(pool, epoch).is_none()
+        });
+        if !may_stay {
+            self.send_off(id, io);
+        }
+        self.tell_trial(pool);
+    }
+
+    /// Asks a server to leave the lobby. It does so when it has no client.
+    fn send_off(&mut self, id: ServerId, io: &mut impl Io<X>) {
+        let server = self.server_mut(id);
+        if let ServerPhase::Attending { asked, .. } = &mut server.phase {
+            *asked = true;
+        }
+        io.ask_to_leave(server.serial);
+    }
+
+    /// The backend has left the lobby, and is free. `why`: it could not serve there.
+    pub(crate) fn left_lobby(
+        &mut self,
+        id: ServerId,
+        serial: u64,
+        why: Option<Proxied>,
+        io: &mut impl Io<X>,
+    ) {
+        let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
+        if server.serial != serial {
+            return;
+        }
+        let (pool, epoch) = (server.pool, server.epoch);
+        let (came, in_login) = match &server.phase {
+            ServerPhase::Attending { came, .. } => (*came, false),
+            ServerPhase::Connecting(login) | ServerPhase::Login(login) => match login.purpose {
+                Some(ServerPurpose::Attend { came, .. }) => (came, true),
+                Some(_) | None => return,
+            },
+            ServerPhase::Parked
+            | ServerPhase::Preparing(_)
+            | ServerPhase::Linked
+            | ServerPhase::Finishing
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening => return,
+        };
+        if let Some(why) = why {
+            self.trial_failed(pool, why, TRIAL_PAUSE, io.now());
+        }
+        let reason = self.exchange.pool(pool, |pool| unfit(pool, epoch));
+        let reason = reason.unwrap_or(CloseReason::LeftLobby);
+        if in_login {
+            return self.end_login(id, reason, io);
+        }
+        self.server_mut(id).enter(ServerPhase::Settling(Settling::Fresh));
+        self.attending_ended(pool, epoch, serial, came, io);
+        self.close_server(id, reason, io);
+    }
+
+    /// Gives a client that has just been welcomed to the lobby, if its pool is direct. Returns
+    /// whether it has left this worker.
+    pub(crate) fn hand_off(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) -> bool {
+        if self.settings(pool).proxied.is_some()
+            || self.exchange.pool(pool, |pool| pool.proxied().is_some())
+        {
+            return false;
+        }
+        let client = self.client(id);
+        let is_new = matches!(client.phase, ClientPhase::Idle)
+            && client.is_welcomed()
+            && client.stream.held.is_empty()
+            && client.stream.at_boundary()
+            && client.extended.is_none()
+            && client.replication.is_none()
+            && client.vars.prepared.is_empty()
+            && client.vars.channels.is_empty();
+        if !is_new {
+            return false;
+        }
+        let guest = Guest {
+            pool,
+            serial: client.serial,
+            identity: client.identity.clone(),
+            is_counted: client.counted,
+            key: client.key,
+            tag: match client.key_form {
+                KeyForm::Long => cancel_key::tag(&self.seed, client.key).to_vec(),
+                KeyForm::Short => Vec::new(),
+            },
+            settings: self.startup_settings(client),
+            connected_at: client.connected_at,
+            application_name: self.application_name(client),
+            idle_limit: self.idle_limit(client),
+            wait_limit: self.wait_limit(client),
+            codes: self.config.global.error_codes,
+        };
+        if !io.hand_to_lobby(id, guest) {
+            return false;
+        }
+        let client = self.clients.remove(id.0 as usize);
+        self.keys.remove(&client.key);
+        if let Some(watch) = &mut self.watch {
+            watch.left(client.serial, None);
+        }
+        true
+    }
+
+    fn application_name(&self, client: &Client) -> Vec<u8> {
+        client.vars.get(crate::vars::APPLICATION_NAME).unwrap_or_default().to_vec()
+    }
+
+    /// Writes the values of the client's startup packet as the library reads them.
+    fn startup_settings(&self, client: &Client) -> Vec<u8> {
+        let mut text = Vec::new();
+        for (slot, value) in client.vars.tracked().enumerate() {
+            if let Some(value) = value.filter(|_| client.given.has(slot)) {
+                write_setting(self.names.name(slot).as_bytes(), value, &mut text);
+            }
+        }
+        for setting in client.vars.carried.all() {
+            write_setting(&setting.name, &setting.value, &mut text);
+        }
+        text
+    }
+
+    /// Looks after the servers in the lobby that this worker has opened, a few times a second.
+    pub(crate) fn tend_attending(&mut self, io: &mut impl Io<X>) {
+        let mut attending: Vec<_> = self.attending().collect();
+        attending.sort_by_key(|id| self.server(*id).times.connected_at);
+        let mut aged: Vec<PoolId> = Vec::new();
+        for id in attending {
+            self.tend_one(id, &mut aged, io);
+        }
+        self.tend_trials(io.now());
+    }
+
+    /// `aged`: the pools from which one has been asked to leave for its age.
+    fn tend_one(&mut self, id: ServerId, aged: &mut Vec<PoolId>, io: &mut impl Io<X>) {
+        let now = io.now();
+        // Its successor could not come to this process's lobby.
+        let may_age = !matches!(self.drain, Some(Drain::TakenOver));
+        let server = self.server(id);
+        let (pool, times) = (server.pool, server.times);
+        let ServerPhase::Attending { came, asked } = server.phase else { return };
+        if !came && over(ANSWER_PATIENCE, times.opened_at, now) {
+            let why = match io.foreign_backend_came() {
+                true => Proxied::OtherUser,
+                false => Proxied::NoAnswer,
+            };
+            self.trial_failed(pool, why, TRIAL_PAUSE, now);
+            return self.close_server(id, CloseReason::LeftLobby, io);
+        }
+        // A server that was asked before it came is asked again.
+        let leaves = asked
+            || self.exchange.pool(pool, |pool| {
+                let is_old = now.saturating_sub(times.connected_at) > pool.settings.server_lifetime;
+                let ages = may_age && is_old && !aged.contains(&pool.id) && pool.age_out(now);
+                if ages {
+                    aged.push(pool.id);
+                }
+                ages || pool.asks_to_leave(now)
+            });
+        if leaves {
+            self.send_off(id, io);
+        }
+    }
+
+    /// Ends trials whose server is lost, and lets clients go on that wait for one that is over.
+    fn tend_trials(&mut self, now: Micros) {
+        let waits: Vec<PoolId> = self.newcomers.iter().map(|newcomer| newcomer.pool).collect();
+        for pool in waits {
+            if self.exchange.pool(pool, |pool| pool.trial_is_overdue(now)) {
+                self.trial_failed(pool, Proxied::NotTried, OPENING_PAUSE, now);
+            } else if !self.exchange.pool(pool, |pool| pool.tries_lobby()) {
+                self.trial_over(pool);
+            }
+        }
+    }
+
+    fn attending(&self) -> impl Iterator<Item = ServerId> {
+        let attends = |server: &Server| matches!(server.phase, ServerPhase::Attending { .. });
+        let all = self.servers.iter().filter(move |(_, server)| attends(server));
+        all.map(|(slot, _)| ServerId(slot as u32))
+    }
+
+    /// Asks the servers in the lobby to leave that may not be used any more. Clients of a pool that
+    /// is proxied now are disconnected.
+    pub(crate) fn review_attending(&mut self, pool: PoolId, io: &mut impl Io<X>) {
+        let is_proxied = self.exchange.pool(pool, |pool| pool.settings.proxied.is_some());
+        let own: Vec<_> = self.attending().filter(|id| self.server(*id).pool == pool).collect();
+        for id in own {
+            let epoch = self.server(id).epoch;
+            if is_proxied || self.exchange.pool(pool, |pool| unfit(pool, epoch)).is_some() {
+                self.send_off(id, io);
+            }
+        }
+        if is_proxied {
+            io.close_lobby(pool, Closing::AfterTransaction, "data_path has changed");
+        }
+    }
+}
+
+/// Writes one setting in the form of the library's report.
+fn write_setting(name: &[u8], value: &[u8], text: &mut Vec<u8>) {
+    text.extend_from_slice(b";d:");
+    escape(name, text);
+    text.push(b'=');
+    escape(value, text);
+}
+
+fn escape(word: &[u8], text: &mut Vec<u8>) {
+    for byte in word {
+        match byte {
+            b'\\' | b';' | b'=' | ..=31 | 127.. => {
+                text.extend_from_slice(format!("\\{byte:03o}").as_bytes());
+            }
+            32..=126 => text.push(*byte),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_written_as_the_library_reads_them() {
+        let mut text = Vec::new();
+        write_setting(b"app.x", b"a;b=\\\n\xc3\xa4 z", &mut text);
+        assert_eq!(text, b";d:app.x=a\\073b\\075\\134\\012\\303\\244 z");
+    }
+}

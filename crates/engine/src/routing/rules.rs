@@ -1,0 +1,259 @@
+//! The routing of one pool's requests: its rules, the standbys, and the dangerous names of its
+//! database. The pool's clients share it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use config::{Balance, Config, Database, PoolMode, ReadAfterWrite, ReadsGo};
+use sql::CatalogView;
+
+use crate::ids::{Micros, NodeId};
+use crate::routing::freshness::{Limits, Wrote, has_writes};
+use crate::routing::readers::{Reader, Readers};
+use crate::routing::why::{Counts, Why};
+
+/// The keys of a database that concern routing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadRules {
+    pub read_after_write: ReadAfterWrite,
+    pub limits: Limits,
+    pub balance: Balance,
+}
+
+impl ReadRules {
+    /// Returns the rules of a database's pool, or None if its reads stay on the primary.
+    pub fn of(config: &Config, database: &Database, mode: PoolMode) -> Option<Self> {
+        let cluster = database.cluster.as_ref().and_then(|name| config.clusters.get(name));
+        let is_on = database.reads == ReadsGo::Standby && mode == PoolMode::Auto;
+        (is_on && cluster.is_some()).then(|| Self {
+            read_after_write: database.read_after_write,
+            limits: Limits {
+                age_max: database.max_staleness.as_micros() as Micros,
+                lag_bytes_max: database.max_lag_bytes.into(),
+            },
+            balance: database.balance,
+        })
+    }
+}
+
+/// The dangerous names of a database.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    pub view: CatalogView,
+    /// Its number among all views of the process; 0 = it was never read.
+    pub number: u64,
+    /// Are transactions of some role SERIALIZABLE by default? Then the primary runs them all: a
+    /// standby would refuse the second statement of a READ ONLY transaction.
+    pub has_serializable: bool,
+    /// The catalogs had this state when the number of schema changes was this.
+    generation: AtomicU64,
+}
+
+impl Catalog {
+    pub fn new(view: CatalogView, number: u64, has_serializable: bool, generation: u64) -> Self {
+        Self { view, number, has_serializable, generation: AtomicU64::new(generation) }
+    }
+
+    /// The catalogs were the same when `generation` schema changes had been seen.
+    pub fn confirm(&self, generation: u64) {
+        self.generation.fetch_max(generation, Ordering::Release);
+    }
+
+    /// Was it read since the last schema change?
+    pub fn is_of(&self, generation: u64) -> bool {
+        self.number != 0 && self.generation.load(Ordering::Acquire) == generation
+    }
+}
+
+/// The routing of a pool's requests.
+#[derive(Debug, Default)]
+pub struct Routing {
+    pub rules: ReadRules,
+    pub readers: Arc<Readers>,
+    pub catalog: Arc<Catalog>,
+    pub counts: Arc<Counts>,
+    /// When a transaction of the pool that may have written last ended; 0 = never.
+    wrote_at: Arc<AtomicU64>,
+    /// For each node: was it too old for a read of this pool?
+    is_too_old: Box<[AtomicBool]>,
+}
+
+impl Routing {
+    /// Returns the routing of a pool, whose routing was `before`.
+    pub fn new(
+        rules: ReadRules,
+        readers: Arc<Readers>,
+        catalog: Arc<Catalog>,
+        before: Option<&Self>,
+    ) -> Self {
+        Self {
+            rules,
+            is_too_old: readers.all().map(|_| AtomicBool::new(false)).collect(),
+            readers,
+            catalog,
+            counts: before.map(|before| before.counts.clone()).unwrap_or_default(),
+            wrote_at: before.map(|before| before.wrote_at.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Is it the routing by these?
+    pub fn is_by(&self, rules: ReadRules, readers: &Arc<Readers>, catalog: &Arc<Catalog>) -> bool {
+        self.rules == rules
+            && Arc::ptr_eq(&self.readers, readers)
+            && Arc::ptr_eq(&self.catalog, catalog)
+    }
+
+    /// A transaction that may have written has ended. See [`Wrote::note`] for `now`.
+    pub(crate) fn note_write(&self, now: Micros) {
+        self.wrote_at.fetch_max(now, Ordering::Release);
+        self.readers.note_write(now);
+    }
+
+    /// Returns whether the node may run a read of a session with these writes.
+    fn allows(
+        &self,
+        node: NodeId,
+        reader: &Reader,
+        session: Wrote,
+        now: Micros,
+    ) -> Result<(), Why> {
+        let Some(fresh_as_of) = reader.fresh_as_of() else { return Err(Why::NoStandby) };
+        let state = self.is_too_old.get(usize::from(node.0));
+        let was_too_old = state.is_some_and(|state| state.load(Ordering::Relaxed));
+        let limits = self.rules.limits;
+        let may = limits.allow(was_too_old, Some(fresh_as_of), reader.lag_bytes(), now);
+        if let Some(state) = state.filter(|_| may == was_too_old) {
+            state.store(!may, Ordering::Relaxed);
+        }
+        if !may {
+            return Err(Why::Stale);
+        }
+        let user = Wrote::at(self.wrote_at.load(Ordering::Acquire));
+        match has_writes(self.rules.read_after_write, Some(fresh_as_of), session, user) {
+            true => Ok(()),
+            false => Err(Why::OwnWrite),
+        }
+    }
+
+    /// Returns each node with its name, and whether it may run a read of a session without writes.
+    pub fn nodes(&self, now: Micros) -> impl Iterator<Item = (NodeId, &str, Why)> {
+        self.readers.all().map(move |(node, reader)| {
+            let allowed = self.allows(node, reader, Wrote::default(), now);
+            (node, &*reader.name, allowed.err().unwrap_or(Why::Read))
+        })
+    }
+
+    /// Returns whether this node may run a read, whatever its weight.
+    pub(crate) fn node(&self, node: NodeId, session: Wrote, now: Micros) -> Result<(), Why> {
+        let reader = self.readers.get(node).ok_or(Why::NoStandby)?;
+        self.allows(node, reader, session, now)
+    }
+
+    /// Draws two of the nodes that may run a read, by weight; they may be the same. If there is
+    /// none, returns why the best one may not.
+    pub(crate) fn draw(
+        &self,
+        session: Wrote,
+        now: Micros,
+        random: u64,
+    ) -> Result<[NodeId; 2], Why> {
+        let mut why = Why::NoStandby;
+        let mut fit = Vec::new();
+        let mut total = 0;
+        for (node, reader) in self.readers.all().filter(|(_, reader)| reader.weight > 0) {
+            match self.allows(node, reader, session, now) {
+                Ok(()) => {
+                    total += u64::from(reader.weight);
+                    fit.push((node, total));
+                }
+                Err(Why::OwnWrite) => why = Why::OwnWrite,
+                Err(Why::Stale) if why == Why::NoStandby => why = Why::Stale,
+                Err(_) => {}
+            }
+        }
+        let draw = |random: u64| {
+            let at = random % total.max(1);
+            fit.iter().find(|(_, until)| at < *until).map(|(node, _)| *node).ok_or(why)
+        };
+        Ok([draw(random >> 32)?, draw(random & 0xffff_ffff)?])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routing(weights: &[u32]) -> Routing {
+        let nodes = weights.iter().enumerate().map(|(at, weight)| (at.to_string(), *weight));
+        let rules = ReadRules {
+            limits: Limits { age_max: 1_000, lag_bytes_max: 0 },
+            ..ReadRules::default()
+        };
+        Routing::new(rules, Arc::new(Readers::new(nodes)), Arc::default(), None)
+    }
+
+    fn set(routing: &Routing, node: u16, fresh_as_of: Micros) {
+        routing.readers.get(NodeId(node)).expect("a node").set(Some(fresh_as_of), 0);
+    }
+
+    #[test]
+    fn only_fresh_nodes_are_drawn_by_their_weight() {
+        let routing = routing(&[1, 3, 0, 1]);
+        let never = Wrote::default();
+        assert_eq!(routing.draw(never, 5_000, 7), Err(Why::NoStandby));
+        set(&routing, 0, 4_900);
+        set(&routing, 1, 4_900);
+        set(&routing, 2, 4_900);
+        set(&routing, 3, 100);
+        let mut drawn = [0; 4];
+        for at in 0..400 {
+            let [one, other] = routing.draw(never, 5_000, at << 32 | at).expect("a node");
+            assert_eq!(one, other);
+            drawn[usize::from(one.0)] += 1;
+        }
+        assert_eq!(drawn, [100, 300, 0, 0]);
+        assert_eq!(routing.node(NodeId(2), never, 5_000), Ok(()), "by its name");
+        assert_eq!(routing.node(NodeId(3), never, 5_000), Err(Why::Stale));
+        assert_eq!(routing.node(NodeId(9), never, 5_000), Err(Why::NoStandby));
+    }
+
+    #[test]
+    fn the_best_reason_against_the_standbys_is_told() {
+        let routing = routing(&[1, 1]);
+        set(&routing, 0, 4_900);
+        set(&routing, 1, 100);
+        assert_eq!(routing.draw(Wrote::at(4_900), 5_000, 0), Err(Why::OwnWrite));
+        assert_eq!(routing.draw(Wrote::at(4_899), 5_000, 0), Ok([NodeId(0); 2]));
+        assert_eq!(routing.draw(Wrote::default(), 9_000, 0), Err(Why::Stale));
+        routing.readers.get(NodeId(0)).expect("a node").set(None, 0);
+        assert_eq!(routing.draw(Wrote::default(), 1_100, 0), Err(Why::Stale), "it was too old");
+    }
+
+    #[test]
+    fn writes_of_others_count_for_a_user_alone() {
+        let mut routing = routing(&[1]);
+        set(&routing, 0, 4_900);
+        routing.note_write(4_950);
+        assert_eq!(routing.draw(Wrote::default(), 5_000, 0), Ok([NodeId(0); 2]));
+        routing.rules.read_after_write = ReadAfterWrite::User;
+        assert_eq!(routing.draw(Wrote::default(), 5_000, 0), Err(Why::OwnWrite));
+        let next =
+            Routing::new(routing.rules, routing.readers.clone(), Arc::default(), Some(&routing));
+        assert_eq!(
+            next.draw(Wrote::default(), 5_000, 0),
+            Err(Why::OwnWrite),
+            "it is not forgotten"
+        );
+    }
+
+    #[test]
+    fn a_catalog_is_good_until_the_next_schema_change() {
+        assert!(!Catalog::default().is_of(0), "it was never read");
+        let catalog = Catalog::new(CatalogView::default(), 1, false, 4);
+        assert!(catalog.is_of(4));
+        assert!(!catalog.is_of(5));
+        catalog.confirm(5);
+        catalog.confirm(4);
+        assert!(catalog.is_of(5));
+    }
+}

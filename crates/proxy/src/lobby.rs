@@ -1,0 +1,25 @@
+//! The lobbies of direct pools (docs/direct.md): PostgreSQL's backends serve the sockets of clients
+//! that wait in one. Weir hands clients in, takes them out, and handles nothing in between.
+//!
+//! One thread has all lobbies. It is no part of the data path: it sleeps while clients are served.
+//!
+//! * `layout`: the file that Weir and the backends share, as `extension/lobby.h` defines it
+//! * `room`: one lobby, and the rules for its state words on Weir's side
+//! * `numbers`: descriptors with fixed numbers
+//! * `control`: messages between Weir and a backend
+//! * `guests`: the clients of a lobby
+//! * `service`: the thread
+//!
+//! Invariant: the state word of a place says which process may use its client's socket. An event of
+//! the epoll set only says that it is worth to look. `extension/test/model` checks these rules for
+//! `lobby.c`, which `room` repeats.
+
+mod control;
+mod guests;
+mod layout;
+mod numbers;
+mod room;
+mod service;
+
+pub(crate) use control::Unnamed;
+pub(crate) use service::open;

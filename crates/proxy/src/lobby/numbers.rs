@@ -1,0 +1,93 @@
+//! Descriptors with fixed numbers. A client's socket has the same number in Weir and in every
+//! backend: epoll knows an entry by its file and its number, so each process can arm it.
+//!
+//! The numbers of a lobby are reserved when it is made. So no other file of Weir can get one.
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, OwnedFd, RawFd},
+};
+
+use net::sys::process;
+
+/// The first number of any lobby. PostgreSQL uses lower ones for its files
+/// (`max_files_per_process`).
+const FIRST: RawFd = 4096;
+
+#[derive(Debug)]
+pub(super) struct Numbers {
+    /// The file of a number without a client.
+    blank: OwnedFd,
+    base: RawFd,
+    reserved: Vec<OwnedFd>,
+}
+
+impl Numbers {
+    /// Reserves `count` numbers in a row.
+    ///
+    /// # Errors
+    /// When the limit of open files leaves no room.
+    pub(super) fn reserve(count: u32) -> io::Result<Self> {
+        let blank = OwnedFd::from(std::fs::File::open("/dev/null")?);
+        let count = RawFd::try_from(count).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut base = FIRST;
+        loop {
+            let mut reserved = Vec::with_capacity(count as usize);
+            let taken = (base..base + count).try_for_each(|number| {
+                process::reserve(number, &blank)
+                    .map(|fd| reserved.push(fd))
+                    .map_err(|error| (number, error))
+            });
+            match taken {
+                Ok(()) => return Ok(Self { blank, base, reserved }),
+                Err((number, error)) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    base = number + 1;
+                }
+                Err((_, error)) => return Err(error),
+            }
+        }
+    }
+
+    pub(super) fn base(&self) -> RawFd {
+        self.base
+    }
+
+    pub(super) fn of(&self, place: u32) -> RawFd {
+        self.reserved[place as usize].as_raw_fd()
+    }
+
+    /// Gives the number of this place to a socket.
+    pub(super) fn put(&self, place: u32, socket: OwnedFd) -> io::Result<()> {
+        process::replace(self.of(place), &socket)
+    }
+
+    /// Closes the socket of this place; the number stays reserved.
+    pub(super) fn clear(&self, place: u32) {
+        if process::replace(self.of(place), &self.blank).is_err() {
+            // It cannot fail for two open descriptors. The socket would stay open.
+            debug_assert!(false, "a number is not open");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read as _, os::unix::net::UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_in_a_row_and_pass_over_used_ones() {
+        let first = Numbers::reserve(3).unwrap();
+        let second = Numbers::reserve(3).unwrap();
+        assert!(second.base() >= first.base() + 3);
+        assert_eq!(second.of(2), second.base() + 2);
+        let (near, far) = UnixStream::pair().unwrap();
+        second.put(1, near.into()).unwrap();
+        net::sys::socket::send(second.of(1), b"x").unwrap();
+        second.clear(1);
+        let mut buffer = [0; 8];
+        assert_eq!((&far).read(&mut buffer).unwrap(), 1);
+        assert_eq!((&far).read(&mut buffer).unwrap(), 0);
+    }
+}

@@ -1,0 +1,389 @@
+//! One lobby: the file in memory, the epoll set, and Weir's side of the rules for state words. It
+//! repeats "Weir's side" of `extension/lobby.c`, whose orders of steps matter.
+//!
+//! ```text
+//!   FREE ──take──► TAKEN(0) ──admit──► ARMED ──(claim)──► OWNED(b)
+//!     ▲               │ ▲  ▲             │ ▲                │  │
+//!     └────vacate─────┘ │  └───recall────┘ └───(release)────┘  │
+//!                       └─acknowledge── TAKEN(b) ◄──(return)───┘
+//! ```
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, RawFd},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+};
+
+use net::sys::{Epoll, epoll, shared_memory, shared_memory::SharedMemory, socket};
+
+use super::{
+    layout::{self, State, Word, activity, backend, header, place as field},
+    numbers::Numbers,
+};
+
+/// The events of a client at rest.
+const ARMED: u32 = epoll::READABLE | epoll::PEER_DONE | epoll::ONE_SHOT;
+
+/// The result of [`Room::recall`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recall {
+    /// Weir has the client.
+    Taken,
+    /// Its backend will return it, if all that linger are woken now.
+    Asked,
+    /// There is no client, or Weir has it already.
+    None,
+}
+
+/// The meaning of a backend's death for one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    None,
+    /// The backend died with the client.
+    Close,
+    /// The backend had returned the client, and died before it could say so.
+    Returned,
+}
+
+#[derive(Debug)]
+pub(super) struct Room {
+    memory: SharedMemory,
+    set: Epoll,
+    numbers: Numbers,
+    backends: u32,
+    places: u32,
+}
+
+impl Room {
+    /// # Errors
+    /// When the limit of open files leaves no room, or the system refuses.
+    pub(super) fn new(backends: u32, places: u32) -> io::Result<Self> {
+        let size = layout::size(backends, places).ok_or(io::ErrorKind::InvalidInput)?;
+        let numbers = Numbers::reserve(places)?;
+        let memory = SharedMemory::new(c"weir-lobby", size)?;
+        let set = Epoll::new()?;
+        let store = |at, value| memory.word32(at).store(value, Ordering::SeqCst);
+        memory.word64(header::MAGIC).store(layout::MAGIC, Ordering::SeqCst);
+        store(header::LAYOUT, layout::LAYOUT);
+        store(header::BACKENDS, backends);
+        store(header::PLACES, places);
+        store(header::WINDOW, layout::WINDOW as u32);
+        // The gate stays open (0): backends are asked to leave one by one.
+        store(header::GATE, 0);
+        Ok(Self { memory, set, numbers, backends, places })
+    }
+
+    pub(super) fn backends(&self) -> u32 {
+        self.backends
+    }
+
+    pub(super) fn places(&self) -> u32 {
+        self.places
+    }
+
+    /// Returns the descriptors that a backend gets: file and set.
+    pub(super) fn descriptors(&self) -> [RawFd; 2] {
+        [self.memory.file().as_raw_fd(), self.set.fd().as_raw_fd()]
+    }
+
+    pub(super) fn base(&self) -> u32 {
+        self.numbers.base() as u32
+    }
+
+    /// Returns the descriptor of a place's client.
+    pub(super) fn socket(&self, place: u32) -> RawFd {
+        self.numbers.of(place)
+    }
+
+    fn of_place(&self, place: u32, field: usize) -> usize {
+        layout::place_line(self.backends, place) + field
+    }
+
+    fn place_word(&self, place: u32) -> &AtomicU64 {
+        self.memory.word64(self.of_place(place, field::WORD))
+    }
+
+    fn activity(&self, line: u32) -> &AtomicU32 {
+        self.memory.word32(layout::backend_line(line) + backend::ACTIVITY)
+    }
+
+    pub(super) fn word(&self, place: u32) -> Word {
+        Word(self.place_word(place).load(Ordering::SeqCst))
+    }
+
+    fn swap(&self, place: u32, from: Word, to: Word) -> bool {
+        let word = self.place_word(place);
+        word.compare_exchange(from.0, to.0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Are these settings short enough for a place?
+    pub(super) fn has_room_for(settings: &[u8]) -> bool {
+        settings.len() + 8 <= layout::WINDOW
+    }
+
+    /// FREE → TAKEN, with this socket and these settings of its startup packet. Returns false if the
+    /// place is not free, or the settings are too long.
+    pub(super) fn take(
+        &self,
+        place: u32,
+        client: std::os::fd::OwnedFd,
+        settings: &[u8],
+    ) -> io::Result<bool> {
+        let word = self.word(place);
+        if word.0 & 0xff != State::Free as u64 || !Self::has_room_for(settings) {
+            return Ok(false);
+        }
+        let generation = word.generation().wrapping_add(1).max(1);
+        if !self.swap(place, word, Word::new(State::Taken, None, generation)) {
+            return Ok(false);
+        }
+        // Nothing of the client before may be left.
+        for field in [
+            field::REQUEST_US,
+            field::TRANSACTION_US,
+            field::TRANSACTIONS,
+            field::QUERIES,
+            field::TOLD,
+        ] {
+            self.memory.word64(self.of_place(place, field)).store(0, Ordering::SeqCst);
+        }
+        self.memory.word32(self.of_place(place, field::REASON)).store(0, Ordering::SeqCst);
+        let window = layout::window(self.backends, self.places, place);
+        // No statements follow the settings.
+        self.memory.write(window, &(settings.len() as u32).to_ne_bytes());
+        self.memory.write(window + 4, &0_u32.to_ne_bytes());
+        self.memory.write(window + 8, settings);
+        let len = self.memory.word32(self.of_place(place, field::WINDOW_LEN));
+        len.store(settings.len() as u32 + 8, Ordering::SeqCst);
+        self.numbers.put(place, client)?;
+        Ok(true)
+    }
+
+    fn arm(&self, place: u32, generation: u32) -> io::Result<()> {
+        self.set.modify(self.socket(place), ARMED, event_of(place, generation))
+    }
+
+    /// TAKEN → ARMED. The state comes first, and then the set: an event that came before the state
+    /// would be forgotten. Returns false if nothing has changed.
+    pub(super) fn admit(&self, place: u32) -> bool {
+        let word = self.word(place);
+        let generation = word.generation();
+        let armed = Word::new(State::Armed, None, generation);
+        if word != Word::new(State::Taken, None, generation) || !self.swap(place, word, armed) {
+            return false;
+        }
+        // A socket that a backend has returned is in the set still.
+        if self.set.add(self.socket(place), ARMED, event_of(place, generation)).is_ok()
+            || self.arm(place, generation).is_ok()
+        {
+            return true;
+        }
+        self.swap(place, armed, word);
+        false
+    }
+
+    /// TAKEN → FREE. The socket leaves the set before it is closed.
+    pub(super) fn vacate(&self, place: u32) -> bool {
+        let word = self.word(place);
+        let generation = word.generation();
+        if word != Word::new(State::Taken, None, generation) {
+            return false;
+        }
+        let fd = self.socket(place);
+        let _ = self.set.delete(fd);
+        // Backends have copies of the descriptor.
+        socket::shutdown(fd, false);
+        self.numbers.clear(place);
+        let window = layout::window(self.backends, self.places, place);
+        let _ = shared_memory::punch(&self.memory, window, layout::WINDOW);
+        self.swap(place, word, Word::new(State::Free, None, generation))
+    }
+
+    pub(super) fn recall(&self, place: u32) -> Recall {
+        loop {
+            let word = self.word(place);
+            match word.state() {
+                State::Free | State::Taken => return Recall::None,
+                State::Armed => {
+                    if self.swap(place, word, Word::new(State::Taken, None, word.generation())) {
+                        let _ = self.set.delete(self.socket(place));
+                        return Recall::Taken;
+                    }
+                }
+                State::Owned => {
+                    if self.swap(place, word, word.recalled()) {
+                        return Recall::Asked;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes a place free again that [`Room::take`] could not fill. Returns whether it is free.
+    pub(super) fn untake(&self, place: u32) -> bool {
+        self.word(place).0 & 0xff == State::Free as u64 || self.vacate(place)
+    }
+
+    /// TAKEN(line) → TAKEN(0), when the backend has said that it returns the client.
+    pub(super) fn acknowledge(&self, place: u32, line: u32, generation: u32) -> bool {
+        let word = Word::new(State::Taken, Some(line), generation);
+        place < self.places && self.swap(place, word, Word::new(State::Taken, None, generation))
+    }
+
+    /// Has this backend the client of this generation?
+    pub(super) fn is_owner(&self, place: u32, line: u32, generation: u32) -> bool {
+        place < self.places && {
+            let word = self.word(place);
+            word.state() == State::Owned
+                && word.owner() == Some(line)
+                && word.generation() == generation
+        }
+    }
+
+    /// A backend is dead: what that means for one place. It is called for all of them, then
+    /// [`Room::arm_again`], and then all that linger are woken.
+    pub(super) fn bury(&self, line: u32, place: u32) -> Loss {
+        let word = self.word(place);
+        if word.owner() != Some(line)
+            || !self.swap(place, word, Word::new(State::Taken, None, word.generation()))
+        {
+            return Loss::None;
+        }
+        if word.state() == State::Owned { Loss::Close } else { Loss::Returned }
+    }
+
+    /// Arms every client at rest: the dead backend may have had an event, and not claimed yet.
+    pub(super) fn arm_again(&self, line: u32) {
+        self.activity(line).store(activity::ABSENT, Ordering::SeqCst);
+        for place in 0..self.places {
+            let word = self.word(place);
+            if word.state() == State::Armed {
+                let _ = self.arm(place, word.generation());
+            }
+        }
+    }
+
+    /// Prepares a line for a new backend.
+    pub(super) fn clear_line(&self, line: u32) {
+        let at = layout::backend_line(line);
+        (0..layout::LINE)
+            .step_by(8)
+            .for_each(|field| self.memory.word64(at + field).store(0, Ordering::SeqCst));
+    }
+
+    pub(super) fn is_in(&self, line: u32) -> bool {
+        self.activity(line).load(Ordering::SeqCst) != activity::ABSENT
+    }
+
+    pub(super) fn lingers(&self, line: u32) -> bool {
+        self.activity(line).load(Ordering::SeqCst) == activity::LINGERING
+    }
+
+    /// Does a backend have this client for good, and run nothing for it?
+    pub(super) fn is_pinned_idle(&self, place: u32) -> bool {
+        let word = self.word(place);
+        word.state() == State::Owned
+            && word.owner().filter(|line| *line < self.backends).is_some_and(|line| {
+                self.activity(line).load(Ordering::SeqCst) == activity::PINNED_IDLE
+            })
+    }
+
+    pub(super) fn sleeps(&self, line: u32) -> bool {
+        self.activity(line).load(Ordering::SeqCst) == activity::SLEEPING
+    }
+
+    /// Does the client run nothing? Its backend may linger with it.
+    pub(super) fn is_idle(&self, place: u32) -> bool {
+        let word = self.word(place);
+        match (word.state(), word.owner()) {
+            (State::Owned, Some(line)) => {
+                line < self.backends && (self.lingers(line) || self.is_pinned_idle(place))
+            }
+            (State::Owned | State::Free | State::Taken | State::Armed, _) => true,
+        }
+    }
+
+    /// Does a client at rest wait for a backend?
+    pub(super) fn is_waited_for(&self) -> bool {
+        socket::is_readable(self.set.fd().as_raw_fd())
+    }
+
+    /// Called before a message is sent: a backend that serves without a pause looks at this.
+    pub(super) fn call(&self, line: u32) {
+        let at = layout::backend_line(line) + backend::CALLED;
+        self.memory.word32(at).store(1, Ordering::SeqCst);
+    }
+
+    /// Orders to cancel the transaction that a backend runs for this client. Returns the backend to
+    /// be interrupted.
+    pub(super) fn cancel(&self, place: u32) -> Option<u32> {
+        let word = self.word(place);
+        let line = word.owner().filter(|_| word.state() == State::Owned)?;
+        if line >= self.backends {
+            return None;
+        }
+        let at = layout::backend_line(line);
+        let number = self.memory.word64(at + backend::TRANSACTION).load(Ordering::SeqCst);
+        let serves = self.memory.word32(at + backend::PLACE).load(Ordering::SeqCst) == place + 1;
+        // It is the number of this client's transaction only if the backend has had the client all
+        // the time.
+        if !serves || self.word(place) != word {
+            return None;
+        }
+        self.memory.word64(at + backend::CANCEL).store(number, Ordering::SeqCst);
+        Some(line)
+    }
+
+    /// Returns when the last request came and when the last transaction ended, by the system's
+    /// monotonic clock; 0 = never.
+    pub(super) fn times(&self, place: u32) -> (u64, u64) {
+        let read = |field| self.memory.word64(self.of_place(place, field)).load(Ordering::SeqCst);
+        (read(field::REQUEST_US), read(field::TRANSACTION_US))
+    }
+
+    pub(super) fn transactions(&self, place: u32) -> u64 {
+        self.memory.word64(self.of_place(place, field::TRANSACTIONS)).load(Ordering::SeqCst)
+    }
+}
+
+fn event_of(place: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_pinned_client_is_idle_between_its_transactions() {
+        let room = Room::new(2, 3).unwrap();
+        let (near, _far) = UnixStream::pair().unwrap();
+        assert!(room.take(1, near.into(), b"").unwrap());
+        let owned = Word::new(State::Owned, Some(1), room.word(1).generation());
+        room.place_word(1).store(owned.0, Ordering::SeqCst);
+        for (doing, is_idle, is_pinned) in [
+            (1, false, false),
+            (activity::LINGERING, true, false),
+            (activity::PINNED_IDLE, true, true),
+        ] {
+            room.activity(1).store(doing, Ordering::SeqCst);
+            assert_eq!((room.is_idle(1), room.is_pinned_idle(1)), (is_idle, is_pinned));
+        }
+    }
+
+    #[test]
+    fn a_place_that_could_not_be_filled_is_free_again() {
+        let room = Room::new(1, 1).unwrap();
+        let long = vec![b'x'; layout::WINDOW];
+        assert!(!Room::has_room_for(&long));
+        let (near, _far) = UnixStream::pair().unwrap();
+        assert!(!room.take(0, near.into(), &long).unwrap());
+        assert!(room.untake(0));
+        let (near, _far) = UnixStream::pair().unwrap();
+        assert!(room.take(0, near.into(), b"").unwrap());
+        assert!(room.untake(0));
+        assert_eq!(room.word(0).state(), State::Free);
+    }
+}

@@ -1,0 +1,535 @@
+//! The thread of the lobbies. It hands descriptors to backends, takes clients back, and opens more
+//! servers while all are busy. While clients are served, it only looks at its clock.
+
+mod clients;
+
+use std::{
+    collections::HashMap,
+    io,
+    os::fd::{AsRawFd as _, OwnedFd, RawFd},
+    path::Path,
+    sync::{Arc, atomic::Ordering, mpsc::Receiver},
+};
+
+use config::{Config, Proxied};
+use engine::{
+    ids::{Micros, PoolId, WorkerId},
+    pool::Pool,
+    settings::PoolKey,
+    shell::{Attending, Mail},
+};
+use net::sys::{Epoll, Events, epoll, process, process::Process, socket};
+use slab::Slab;
+
+use super::{
+    control::{self, Heard, Reason, Said, Say, Unnamed},
+    guests::{Around, Ending, Guests},
+    layout,
+    room::{Loss, Room},
+};
+use crate::{
+    exchange::{
+        hub::lock,
+        lobby_door::{LobbyReport, LobbyRequest},
+        shared::Shared,
+        transport::Transport,
+    },
+    warning,
+};
+
+/// The pause between two looks at the lobbies in milliseconds: usually, while all backends are busy,
+/// and while a backend is coming.
+const LOOK_MS: i32 = 200;
+const BUSY_LOOK_MS: i32 = 20;
+const COMING_LOOK_MS: i32 = 2;
+
+/// Looks with nobody free, after which another server is opened.
+const BUSY_LOOKS: u32 = 2;
+
+/// Lines for backends, beyond the size of the pool: those that end keep theirs for a while.
+const SPARE_LINES: u32 = 16;
+
+const WAKE: u64 = 0;
+const LISTENER: u64 = 1;
+const BACKEND: u64 = 1 << 62;
+const PARTIAL: u64 = 1 << 63;
+
+/// A connection of a backend.
+#[derive(Debug)]
+struct Backend {
+    fd: OwnedFd,
+    process: Option<Process>,
+    /// Set when it has shown its ticket.
+    role: Option<Role>,
+}
+
+#[derive(Debug)]
+struct Role {
+    server: Attending,
+    room: usize,
+    line: u32,
+    /// It is in the lobby, and the engine knows it.
+    came: bool,
+    /// It could not be told yet that it is to leave.
+    leaves: bool,
+}
+
+#[derive(Debug)]
+struct Lobby {
+    pool: PoolId,
+    /// The pool's key: its number may become another pool's.
+    key: PoolKey,
+    /// The worker that is asked for servers: the one that opened the last.
+    worker: WorkerId,
+    room: Room,
+    guests: Guests,
+    /// The backend of each line.
+    lines: Vec<Option<usize>>,
+    busy_looks: u32,
+    /// When it was last asked for a server.
+    asked_at: Micros,
+}
+
+/// The thread's state.
+pub(crate) struct Service {
+    shared: Arc<Shared>,
+    port: u16,
+    requests: Receiver<LobbyRequest>,
+    own: Epoll,
+    listener: OwnedFd,
+    /// Does the thread wait for connections? It pauses when none can be accepted.
+    is_listening: bool,
+    backends: Slab<Backend>,
+    /// By ticket.
+    expected: HashMap<String, Attending>,
+    lobbies: Slab<Lobby>,
+    places_wanted: u32,
+}
+
+/// Opens the socket for backends, if the configuration has one. Backends find it when its name is
+/// published.
+///
+/// # Errors
+/// When it cannot be opened.
+pub(crate) fn open(
+    config: &Config,
+    shared: &Arc<Shared>,
+) -> io::Result<Option<(Service, Unnamed)>> {
+    let path = &config.global.direct_socket;
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("direct_socket = {path}: {error}"));
+    let (listener, unnamed) = control::listen(Path::new(path)).map_err(named)?;
+    let Some(requests) = shared.lobby.open() else { return Ok(None) };
+    let own = Epoll::new()?;
+    own.add(shared.lobby.wake.fd(), epoll::READABLE | epoll::EDGE, WAKE)?;
+    own.add(listener.as_raw_fd(), epoll::READABLE, LISTENER)?;
+    let service = Service {
+        shared: Arc::clone(shared),
+        port: config.global.listen_port,
+        requests,
+        own,
+        listener,
+        backends: Slab::new(),
+        expected: HashMap::new(),
+        lobbies: Slab::new(),
+        is_listening: true,
+        places_wanted: config.global.max_client_conn.clamp(1, layout::PLACES_MAX),
+    };
+    Ok(Some((service, unnamed)))
+}
+
+impl Service {
+    /// Works until Weir ends.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_room(64);
+        let mut looked_at = 0;
+        let mut pause = LOOK_MS;
+        while self.serve_requests() {
+            if let Err(error) = self.own.wait(&mut events, pause) {
+                warning!("the lobbies cannot wait for events: {error}");
+                return;
+            }
+            for at in 0..events.len() {
+                let (token, flags) = events.at(at);
+                match token {
+                    WAKE => {}
+                    LISTENER => self.accept(),
+                    _ if token & PARTIAL != 0 => self.partial_event(token, flags),
+                    _ => self.backend_event((token & !BACKEND) as usize),
+                }
+            }
+            let now = self.shared.clock.now();
+            pause = self.welcome_coming();
+            if pause != COMING_LOOK_MS || now - looked_at > 1000 * BUSY_LOOK_MS as Micros {
+                pause = pause.min(self.look(now));
+                looked_at = now;
+            }
+        }
+    }
+
+    /// Returns false when Weir ends.
+    fn serve_requests(&mut self) -> bool {
+        while let Ok(request) = self.requests.try_recv() {
+            match request {
+                LobbyRequest::Expect(server) => self.expect(server),
+                LobbyRequest::AskToLeave(serial) => self.ask_to_leave(serial),
+                LobbyRequest::BackendClosed(serial) => self.home_closed(serial),
+                LobbyRequest::Guest(arriving) => self.take_in(arriving),
+                LobbyRequest::Close { pool, when, why } => self.close_pool(pool, when, &why),
+                LobbyRequest::Cancel { key, requester } => self.cancel(&key, requester),
+                // The asking task may have stopped waiting.
+                LobbyRequest::Report(reply) => drop(reply.send(self.report())),
+                LobbyRequest::End => return false,
+            }
+        }
+        true
+    }
+
+    fn report(&self) -> LobbyReport {
+        let mut all = LobbyReport::default();
+        for (_, lobby) in &self.lobbies {
+            all.clients.extend(lobby.guests.rows(&lobby.room, &self.shared));
+            all.transactions.push((lobby.pool, lobby.guests.transactions(&lobby.room)));
+        }
+        all
+    }
+
+    fn expect(&mut self, server: Attending) {
+        self.expected.insert(server.ticket.clone(), server);
+    }
+
+    /// Returns the lobby of a pool, and makes it if there is none.
+    fn lobby_of(&mut self, pool: PoolId) -> io::Result<usize> {
+        if let Some(at) = self.find(pool) {
+            return Ok(at);
+        }
+        let found =
+            self.pool(pool, |pool| (pool.key.clone(), pool.settings.size, pool.settings.reserve));
+        let (key, size, reserve) = found.ok_or(io::ErrorKind::NotFound)?;
+        let lines = match size {
+            0 => layout::BACKENDS_MAX,
+            size => size.saturating_add(reserve).saturating_add(SPARE_LINES),
+        };
+        let lines = lines.min(layout::BACKENDS_MAX);
+        let room = Room::new(lines, self.places_wanted)?;
+        Ok(self.lobbies.insert(Lobby {
+            pool,
+            key,
+            worker: WorkerId(0),
+            guests: Guests::new(room.places()),
+            lines: (0..lines).map(|_| None).collect(),
+            room,
+            busy_looks: 0,
+            asked_at: 0,
+        }))
+    }
+
+    /// Calls `f` with the pool that has this number now.
+    fn pool<R>(&self, id: PoolId, f: impl FnOnce(&Pool<Transport>) -> R) -> Option<R> {
+        let slots = self.shared.hub.slots();
+        let found = slots.get(id.0 as usize).and_then(Option::as_ref)?;
+        let pool = lock(found);
+        Some(f(&pool))
+    }
+
+    /// Returns the lobby of the pool that has this number now.
+    fn find(&self, pool: PoolId) -> Option<usize> {
+        let mut own = self.lobbies.iter().filter(|(_, lobby)| lobby.pool == pool);
+        let is_own = |lobby: &Lobby| self.pool(pool, |pool| pool.key == lobby.key) == Some(true);
+        own.find(|(_, lobby)| is_own(lobby)).map(|(at, _)| at)
+    }
+
+    /// Frees a lobby without clients and backends if its pool is gone or proxied.
+    fn free_unused(&mut self, at: usize) {
+        let lobby = &self.lobbies[at];
+        if lobby.guests.count() > 0 || lobby.lines.iter().any(Option::is_some) {
+            return;
+        }
+        let is_used =
+            self.pool(lobby.pool, |pool| pool.key == lobby.key && pool.proxied().is_none());
+        if is_used != Some(true) {
+            self.lobbies.remove(at);
+        }
+    }
+
+    fn post(&self, worker: WorkerId, mail: Mail<Transport>) {
+        self.shared.hub.mailbox(worker).post(mail.into());
+    }
+
+    fn accept(&mut self) {
+        loop {
+            let fd = match socket::accept(self.listener.as_raw_fd()) {
+                Ok((fd, _)) => fd,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return,
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => continue,
+                    _ => return self.pause_listening(&error),
+                },
+            };
+            let Ok((process, user)) = socket::peer_credentials(fd.as_raw_fd()) else { continue };
+            if user != process::effective_uid() {
+                self.shared.lobby.foreign.store(true, Ordering::Release);
+                continue;
+            }
+            let raw = fd.as_raw_fd();
+            let process = Process::open(process).ok();
+            let number = self.backends.insert(Backend { fd, process, role: None });
+            if self.own.add(raw, epoll::READABLE, BACKEND | number as u64).is_err() {
+                self.backends.remove(number);
+            }
+        }
+    }
+
+    /// The event would come again and again. Connections wait until the next look.
+    fn pause_listening(&mut self, error: &io::Error) {
+        warning!("direct_socket: a backend's connection cannot be accepted: {error}");
+        let _ = self.own.delete(self.listener.as_raw_fd());
+        self.is_listening = false;
+    }
+
+    fn listen_again(&mut self) {
+        let listener = self.listener.as_raw_fd();
+        if !self.is_listening {
+            self.is_listening = self.own.add(listener, epoll::READABLE, LISTENER).is_ok();
+        }
+    }
+
+    fn backend_event(&mut self, number: usize) {
+        while let Some(backend) = self.backends.get(number) {
+            match control::read(backend.fd.as_raw_fd()) {
+                Heard::Nothing => return,
+                Heard::End => return self.backend_ended(number),
+                Heard::Message(said) => {
+                    if !self.obey(number, said) {
+                        // It does not keep to the rules: it ends, and then its clients are freed.
+                        socket::shutdown(self.backends[number].fd.as_raw_fd(), false);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns false if the backend must not say this.
+    fn obey(&mut self, number: usize, said: Said) -> bool {
+        let role = self.backends[number].role.as_ref();
+        let role = role.map(|role| (role.room, role.line));
+        match (said, role) {
+            (Said::Hello { ticket, layout }, None) => self.greet(number, &ticket, layout),
+            (Said::Need { place, generation }, Some((room, line))) => {
+                let lobby = &self.lobbies[room];
+                if !lobby.room.is_owner(place, line, generation) {
+                    return false;
+                }
+                let what = Say::Descriptor { place, generation };
+                self.say(number, what, &[lobby.room.socket(place)])
+            }
+            (Said::Returned { place, generation, reason }, Some((room, line))) => {
+                let is_his = self.lobbies[room].room.acknowledge(place, line, generation);
+                if is_his {
+                    self.take_back(room, place, reason);
+                }
+                is_his
+            }
+            (Said::Left, Some(_)) => {
+                let role = self.backends[number].role.as_ref();
+                if let Some(Role { server: Attending { server, serial, worker, .. }, .. }) = role {
+                    let mail = Mail::LeftLobby { server: *server, serial: *serial, why: None };
+                    self.post(*worker, mail);
+                }
+                true
+            }
+            (Said::Hello { .. }, Some(_))
+            | (Said::Need { .. } | Said::Returned { .. } | Said::Left, None) => false,
+        }
+    }
+
+    /// Returns false if the backend cannot serve. The engine learns why.
+    fn greet(&mut self, number: usize, ticket: &str, layout: u32) -> bool {
+        let Some(server) = self.expected.remove(ticket) else { return false };
+        if layout != layout::LAYOUT {
+            self.turn_away(&server, Proxied::NoLibrary);
+            return false;
+        }
+        let at = match self.lobby_of(server.pool) {
+            Ok(at) => at,
+            Err(error) => {
+                warning!("a pool cannot be direct: {error}");
+                self.turn_away(&server, Proxied::NoRoom);
+                return false;
+            }
+        };
+        let lobby = &mut self.lobbies[at];
+        let Some(line) = lobby.lines.iter().position(Option::is_none) else {
+            self.turn_away(&server, Proxied::NoRoom);
+            return false;
+        };
+        lobby.worker = server.worker;
+        lobby.lines[line] = Some(number);
+        let line = line as u32;
+        lobby.room.clear_line(line);
+        let descriptors = lobby.room.descriptors();
+        let welcome = Say::Welcome { line, base: lobby.room.base() };
+        self.backends[number].role =
+            Some(Role { server, room: at, line, came: false, leaves: false });
+        self.say(number, welcome, &descriptors)
+    }
+
+    fn turn_away(&self, server: &Attending, why: Proxied) {
+        let Attending { server, serial, worker, .. } = *server;
+        self.post(worker, Mail::LeftLobby { server, serial, why: Some(why) });
+    }
+
+    fn say(&self, number: usize, what: Say, descriptors: &[RawFd]) -> bool {
+        let backend = &self.backends[number];
+        if let Some(role) = &backend.role {
+            self.lobbies[role.room].room.call(role.line);
+        }
+        control::say(backend.fd.as_raw_fd(), what, descriptors)
+    }
+
+    /// Looks for backends that have entered their lobby. Returns the pause until the next look.
+    fn welcome_coming(&mut self) -> i32 {
+        let mut pause = LOOK_MS;
+        let mut came = Vec::new();
+        for (_, backend) in &mut self.backends {
+            let Some(role) = backend.role.as_mut().filter(|role| !role.came) else { continue };
+            if self.lobbies[role.room].room.is_in(role.line) {
+                role.came = true;
+                came.push((role.server.worker, role.server.server, role.server.serial));
+            } else {
+                pause = COMING_LOOK_MS;
+            }
+        }
+        for (worker, server, serial) in came {
+            self.post(worker, Mail::BackendCame { server, serial });
+        }
+        pause
+    }
+
+    fn by_serial(&self, serial: u64) -> Option<usize> {
+        let is_it = |backend: &Backend| {
+            backend.role.as_ref().is_some_and(|role| role.server.serial == serial)
+        };
+        self.backends.iter().find(|(_, backend)| is_it(backend)).map(|(number, _)| number)
+    }
+
+    fn ask_to_leave(&mut self, serial: u64) {
+        let Some(number) = self.by_serial(serial) else { return };
+        let is_told = self.say(number, Say::Leave, &[]);
+        if let Some(role) = &mut self.backends[number].role {
+            role.leaves = !is_told;
+        }
+    }
+
+    /// The engine has closed the server. Its backend learns so from the control socket, and ends
+    /// when it has no client. Until then its clients are its own.
+    fn home_closed(&mut self, serial: u64) {
+        self.expected.retain(|_, server| server.serial != serial);
+        if let Some(number) = self.by_serial(serial) {
+            socket::shutdown(self.backends[number].fd.as_raw_fd(), true);
+        }
+    }
+
+    /// The backend's process has ended.
+    fn backend_ended(&mut self, number: usize) {
+        let backend = self.backends.remove(number);
+        let _ = self.own.delete(backend.fd.as_raw_fd());
+        let Some(Role { server, room: at, line, came, .. }) = backend.role else { return };
+        if !came && !self.lobbies[at].room.is_in(line) {
+            let Attending { server, serial, worker, .. } = server;
+            let why = Some(Proxied::TooFewDescriptors);
+            self.post(worker, Mail::LeftLobby { server, serial, why });
+        }
+        for place in 0..self.lobbies[at].room.places() {
+            match self.lobbies[at].room.bury(line, place) {
+                Loss::None => {}
+                Loss::Close => self.end(at, place, Ending::Lost),
+                Loss::Returned => self.take_back(at, place, Reason::Recalled),
+            }
+        }
+        let lobby = &mut self.lobbies[at];
+        lobby.room.arm_again(line);
+        lobby.lines[line as usize] = None;
+        self.wake_lingerers(at);
+    }
+
+    fn wake_lingerers(&self, at: usize) {
+        let lobby = &self.lobbies[at];
+        for (line, number) in lobby.lines.iter().enumerate() {
+            if let Some(number) = number
+                && lobby.room.lingers(line as u32)
+            {
+                // With a full queue it is awake already.
+                self.say(*number, Say::Wake, &[]);
+            }
+        }
+    }
+
+    fn ask_for_server(&mut self, at: usize) {
+        let lobby = &mut self.lobbies[at];
+        lobby.asked_at = self.shared.clock.now();
+        let (worker, pool) = (lobby.worker, lobby.pool);
+        self.post(worker, Mail::Attend { pool });
+    }
+
+    /// Looks at all lobbies: is a backend missing, has a client's time run out? Returns the pause
+    /// until the next look.
+    fn look(&mut self, now: Micros) -> i32 {
+        let mut pause = LOOK_MS;
+        self.listen_again();
+        let all: Vec<_> = self.lobbies.iter().map(|(at, _)| at).collect();
+        for at in all {
+            let lobby = &mut self.lobbies[at];
+            if lobby.guests.count() == 0 {
+                lobby.busy_looks = 0;
+                self.free_unused(at);
+                continue;
+            }
+            let lines = 0..lobby.room.backends();
+            let has_sleeper = lines.into_iter().any(|line| lobby.room.sleeps(line));
+            let is_starved = !has_sleeper && lobby.room.is_waited_for();
+            lobby.busy_looks = if is_starved { lobby.busy_looks + 1 } else { 0 };
+            if !has_sleeper {
+                pause = BUSY_LOOK_MS;
+            }
+            let is_late = lobby.busy_looks % (LOOK_MS / BUSY_LOOK_MS) as u32 == 1;
+            if !is_starved || is_late {
+                let around = Around {
+                    room: &lobby.room,
+                    shared: &self.shared,
+                    port: self.port,
+                    own: &self.own,
+                };
+                lobby.guests.expire(is_starved, &around);
+            }
+            let may_ask = now.saturating_sub(lobby.asked_at) > 1000 * BUSY_LOOK_MS as Micros;
+            if lobby.busy_looks >= BUSY_LOOKS && may_ask {
+                self.ask_for_server(at);
+            }
+            self.wake_recalled(at);
+        }
+        let due = |backend: &Backend| backend.role.as_ref().is_some_and(|role| role.leaves);
+        let due: Vec<_> = self.backends.iter().filter(|(_, backend)| due(backend)).collect();
+        let due: Vec<_> = due.into_iter().map(|(number, _)| number).collect();
+        for number in due {
+            let is_told = self.say(number, Say::Leave, &[]);
+            if let Some(role) = &mut self.backends[number].role {
+                role.leaves = !is_told;
+            }
+        }
+        pause
+    }
+
+    /// Wakes the backends that linger if one of them is to return its client.
+    fn wake_recalled(&mut self, at: usize) {
+        let lobby = &mut self.lobbies[at];
+        if lobby.guests.has_ending() {
+            lobby.guests.end_pinned(&lobby.room);
+            self.wake_lingerers(at);
+        }
+    }
+}

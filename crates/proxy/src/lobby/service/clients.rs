@@ -1,0 +1,155 @@
+//! Clients of the lobbies: they come, return, are cancelled and end.
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, RawFd},
+    sync::Arc,
+};
+
+use engine::{
+    ids::{ClientId, PoolId, WorkerId},
+    own_error::Cause,
+    shell::{CancelOutcome, Closing, Mail},
+};
+use net::sys::{epoll, socket};
+use wire::startup::CancelKey;
+
+use super::{
+    super::{
+        control::Reason,
+        guests::{Around, Ending, Seated, refuse},
+        room::Room,
+    },
+    Lobby, PARTIAL, Service,
+};
+use crate::exchange::lobby_door::Arriving;
+
+/// Most bytes of a message that a backend looks at.
+const PEEK_MAX: usize = 8192;
+
+impl Service {
+    pub(super) fn end(&mut self, at: usize, place: u32, why: Ending<'_>) {
+        let lobby = &mut self.lobbies[at];
+        let around =
+            Around { room: &lobby.room, shared: &self.shared, port: self.port, own: &self.own };
+        lobby.guests.end(place, why, &around);
+    }
+
+    pub(super) fn take_in(&mut self, Arriving { guest, fd, peer }: Arriving) {
+        let shared = Arc::clone(&self.shared);
+        let refused = |why: &str, fd: RawFd| refuse(&guest, fd, why, &shared);
+        let Ok(at) = self.lobby_of(guest.pool) else {
+            return refused("the lobby has ended", fd.as_raw_fd());
+        };
+        let lobby = &mut self.lobbies[at];
+        if !Room::has_room_for(&guest.settings) {
+            return refused("the settings of the client are too long", fd.as_raw_fd());
+        }
+        let Some(place) = lobby.guests.free_place() else {
+            return refused("no more connections allowed", fd.as_raw_fd());
+        };
+        if !matches!(lobby.room.take(place, fd, &guest.settings), Ok(true)) {
+            if lobby.room.untake(place) {
+                lobby.guests.put_back(place);
+            }
+            // Its socket is closed already.
+            return refused("the lobby cannot take the client", -1);
+        }
+        lobby.guests.seat(place, guest, peer, self.shared.clock.now());
+        self.admit(at, place);
+        let lobby = &self.lobbies[at];
+        if lobby.lines.iter().all(Option::is_none) {
+            self.ask_for_server(at);
+        }
+    }
+
+    fn admit(&mut self, at: usize, place: u32) {
+        if !self.lobbies[at].room.admit(place) {
+            let why = Ending::Said(Cause::ServerUnreachable, "the lobby cannot take the client");
+            self.end(at, place, why);
+        }
+    }
+
+    /// A client is Weir's again.
+    pub(super) fn take_back(&mut self, at: usize, place: u32, reason: Reason) {
+        let lobby = &self.lobbies[at];
+        let is_ending = lobby.guests.at(place).is_some_and(Seated::is_ending);
+        let unreachable = Cause::ServerUnreachable;
+        match reason {
+            _ if is_ending => self.end(at, place, Ending::Left),
+            Reason::Ended => self.end(at, place, Ending::Left),
+            Reason::Bad => self.end(at, place, Ending::Said(Cause::Protocol, "bad packet")),
+            Reason::State => {
+                let why = "the settings or statements of the session cannot be restored";
+                self.end(at, place, Ending::Said(unreachable, why));
+            }
+            Reason::Recalled => self.admit(at, place),
+            Reason::Partial => {
+                let token = PARTIAL | (at as u64) << 32 | u64::from(place);
+                if self.own.add(lobby.room.socket(place), epoll::READ, token).is_err() {
+                    self.admit(at, place);
+                }
+            }
+        }
+    }
+
+    /// A client whose message was not whole has sent more, or has left.
+    pub(super) fn partial_event(&mut self, token: u64, flags: u32) {
+        let (at, place) = (((token & !PARTIAL) >> 32) as usize, token as u32);
+        let fd = self.lobbies[at].room.socket(place);
+        if is_whole(fd) {
+            let _ = self.own.delete(fd);
+            self.admit(at, place);
+        } else if flags & (epoll::PEER_DONE | epoll::BROKEN) != 0 {
+            // The rest of the message will not come.
+            self.end(at, place, Ending::Left);
+        }
+    }
+
+    pub(super) fn close_pool(&mut self, pool: PoolId, when: Closing, why: &str) {
+        let Some(at) = self.find(pool) else { return };
+        let lobby = &mut self.lobbies[at];
+        let around =
+            Around { room: &lobby.room, shared: &self.shared, port: self.port, own: &self.own };
+        for place in lobby.guests.places() {
+            lobby.guests.disconnect(place, Cause::Operator, why, when, &around);
+        }
+        self.wake_lingerers(at);
+    }
+
+    pub(super) fn cancel(&mut self, key: &CancelKey, requester: (WorkerId, ClientId, u64)) {
+        let outcome = self.try_cancel(key);
+        let (worker, client, serial) = requester;
+        self.post(worker, Mail::CancelDone { requester: client, serial, outcome });
+    }
+
+    fn try_cancel(&self, key: &CancelKey) -> CancelOutcome {
+        let Some((number, tag)) = key.number() else { return CancelOutcome::Unknown };
+        let of_key = |lobby: &Lobby| lobby.guests.of_key(number, tag);
+        let found = self.lobbies.iter().find_map(|(_, lobby)| Some((lobby, of_key(lobby)?)));
+        let Some((lobby, place)) = found else { return CancelOutcome::Unknown };
+        let line = lobby.room.cancel(place);
+        let backend = line.and_then(|line| lobby.lines[line as usize]);
+        match backend.and_then(|number| self.backends[number].process.as_ref()) {
+            Some(process) => {
+                process.interrupt();
+                CancelOutcome::Sent
+            }
+            None => CancelOutcome::Idle,
+        }
+    }
+}
+
+/// Has the client sent a whole message, or so much that a backend takes it in any case?
+fn is_whole(fd: RawFd) -> bool {
+    let mut bytes = [0; PEEK_MAX];
+    match socket::peek(fd, &mut bytes) {
+        Ok(0) => true,
+        Ok(len) if len == PEEK_MAX => true,
+        Ok(len) => bytes.get(1..5).filter(|_| len >= 5).is_some_and(|size| {
+            let size = size.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+            len > size
+        }),
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+    }
+}

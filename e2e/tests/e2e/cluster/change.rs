@@ -1,0 +1,327 @@
+//! Weir changes the primary itself: SWITCHOVER on the console, and `failover = own`.
+
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testkit::{Postgres, frontend};
+
+use super::hooks::{Hooks, check_rows, write_during};
+use super::{cluster, farewell, node_of, setup, until_nodes_are, until_replayed, write};
+use crate::{routing, support};
+
+const ALL: [&str; 3] = ["stop", "start", "rejoin"];
+
+/// Asserts that only this node accepts writes, and that the others follow it.
+#[track_caller]
+fn assert_primary(nodes: &[Postgres], primary: usize) {
+    for (at, node) in nodes.iter().enumerate() {
+        let is_standby = node.sql("postgres", "SELECT pg_is_in_recovery()");
+        assert_eq!(is_standby[0][0].as_deref() == Some("f"), at == primary, "node {at}");
+    }
+}
+
+#[test]
+fn a_switchover_costs_no_client_an_error() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(2);
+    let [a, b, c] = &nodes[..] else { unreachable!("three nodes") };
+    let hooks = Hooks::new();
+    // With `failover = own`, the loss of the old primary must not begin a failover of its own.
+    let keys = format!("failover=own {} {}", hooks.keys(&ALL), hooks.keys(&["fence"]));
+    let pooler = setup(&[a, b, c], &keys).workers(2).start();
+    let mut idle = pooler.client("app");
+    idle.rows("SET work_mem = '7MB'");
+    idle.rows("PREPARE one AS SELECT 1");
+    idle.rows("LISTEN news");
+    until_nodes_are(&pooler, &["writable", "readable", "readable"]);
+    let told = write_during(&pooler, || {
+        thread::scope(|scope| {
+            let order = scope.spawn(|| pooler.admin("SWITCHOVER app TO b"));
+            hooks.serve("stop", "a", 0, || a.shut_down());
+            hooks.serve("rejoin", "a", 0, || a.rejoin(b));
+            order.join().expect("it succeeds");
+        });
+        until_nodes_are(&pooler, &["readable", "writable", "readable"]);
+        thread::scope(|scope| {
+            let order = scope.spawn(|| pooler.admin("SWITCHOVER app TO c"));
+            hooks.serve("stop", "b", 0, || b.shut_down());
+            hooks.serve("rejoin", "b", 0, || b.rejoin(c));
+            order.join().expect("it succeeds");
+        });
+        until_nodes_are(&pooler, &["readable", "readable", "writable"]);
+    });
+    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    let longest = check_rows(c, &told);
+    println!("the longest wait was {longest:?}");
+    assert!(longest < Duration::from_secs(10), "{longest:?}");
+    assert_primary(&nodes, 2);
+    assert_eq!(idle.value("SHOW work_mem"), "7MB");
+    assert_eq!(idle.value("EXECUTE one"), "1");
+    c.sql("postgres", "NOTIFY news, 'of c'");
+    let news = idle.read_until(|message| message.tag == b'A');
+    assert!(news.last().expect("a notification").body.ends_with(b"of c\0"));
+    let failovers = pooler.admin("SHOW FAILOVERS");
+    assert_eq!(failovers.column("to_node"), ["a", "b", "c"]);
+    assert_eq!(failovers.column("reason")[1..], ["switchover to node b", "switchover to node c"]);
+    assert_eq!(failovers.column("new_timeline"), ["1", "2", "3"]);
+    assert!(!pooler.log().contains("Fence") && !pooler.log().contains("is promoted"));
+}
+
+#[test]
+fn a_switchover_that_cannot_be_done_is_refused_with_the_reason() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let keys = hooks.keys(&ALL) + " switchover_drain=0.5";
+    let other = format!("host=127.0.0.1 port={} dbname=postgres", a.port());
+    let pooler = setup(&[a, b], &keys).database_at("other", &other).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let mut busy = pooler.client("app");
+    busy.rows("BEGIN");
+    write(&mut busy, "before");
+    let refused = |order: &str| {
+        let error = pooler.try_admin(order).error;
+        error.expect("it is refused").message().to_owned()
+    };
+    assert_eq!(
+        refused("SWITCHOVER app TO b"),
+        "switchover failed: 1 server connections were still in use after switchover_drain"
+    );
+    write(&mut busy, "after");
+    busy.rows("COMMIT");
+    assert_eq!(node_of(&mut busy), a.port());
+    assert_eq!(refused("SWITCHOVER app TO a"), "node a is the primary already");
+    assert_eq!(refused("SWITCHOVER app TO d"), "cluster main has no node d: it has a, b");
+    assert_eq!(refused("SWITCHOVER other TO a"), "database other belongs to no cluster");
+    assert_eq!(refused("SWITCHOVER none TO a"), "no such database: none");
+    a.sql("postgres", "REVOKE EXECUTE ON FUNCTION pg_promote FROM weir");
+    testkit::eventually("the standby knows it", Duration::from_secs(20), || {
+        let right =
+            "SELECT has_function_privilege('weir', 'pg_promote(boolean, integer)', 'execute')";
+        (b.sql("postgres", right)[0][0].as_deref() == Some("f")).then_some(())
+    });
+    assert_eq!(refused("SWITCHOVER app TO b"), "user weir may not execute pg_promote on node b");
+    b.stop();
+    until_nodes_are(&pooler, &["writable", "down"]);
+    let why = refused("SWITCHOVER app TO b");
+    assert!(why.contains("refused"), "{why}");
+    assert_eq!(node_of(&mut busy), a.port());
+}
+
+#[test]
+fn a_switchover_that_fails_half_way_goes_back() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let pooler = setup(&[a, b], &(hooks.keys(&ALL) + " command_timeout=10")).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let told = write_during(&pooler, || {
+        let fails = |work: &dyn Fn()| {
+            thread::scope(|scope| {
+                let order = scope.spawn(|| pooler.try_admin("SWITCHOVER app TO b").error);
+                work();
+                let error = order.join().expect("the console answers").expect("it fails");
+                error.message().to_owned()
+            })
+        };
+        // The command fails, and has done nothing.
+        let why = fails(&|| {
+            hooks.serve("stop", "a", 3, || {});
+            hooks.serve("start", "a", 1, || {});
+        });
+        assert_eq!(why, "switchover failed: stop_command failed: exit status: 3");
+        until_nodes_are(&pooler, &["writable", "readable"]);
+        // It fails, and has stopped the primary nevertheless.
+        let why = fails(&|| {
+            hooks.serve("stop", "a", 4, || a.shut_down());
+            hooks.serve("start", "a", 0, || a.launch());
+        });
+        assert_eq!(why, "switchover failed: stop_command failed: exit status: 4");
+        until_nodes_are(&pooler, &["writable", "readable"]);
+        // The standby dies meanwhile.
+        let why = fails(&|| {
+            hooks.serve("stop", "a", 0, || {
+                b.stop();
+                a.shut_down();
+            });
+            hooks.serve("start", "a", 0, || a.launch());
+        });
+        assert_eq!(why, "switchover failed: node b has not replayed the end of the WAL in time");
+        b.launch();
+        until_nodes_are(&pooler, &["writable", "readable"]);
+    });
+    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    check_rows(a, &told);
+    assert_primary(&nodes, 0);
+}
+
+#[test]
+fn running_transactions_may_be_closed_for_a_switchover() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let keys = hooks.keys(&ALL) + " switchover_drain=0.2 switchover_overtime=close";
+    let pooler = setup(&[a, b], &keys).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let mut busy = pooler.client("app");
+    busy.rows("BEGIN");
+    write(&mut busy, "lost");
+    thread::scope(|scope| {
+        let order = scope.spawn(|| pooler.admin("SWITCHOVER app TO b"));
+        hooks.serve("stop", "a", 0, || a.shut_down());
+        hooks.serve("rejoin", "a", 0, || a.rejoin(b));
+        order.join().expect("it succeeds");
+    });
+    assert_eq!(farewell(&mut busy).message(), "the cluster has another primary");
+    until_nodes_are(&pooler, &["readable", "writable"]);
+    assert_eq!(b.sql("postgres", "SELECT count(*) FROM acts")[0][0].as_deref(), Some("0"));
+}
+
+/// A cluster whose commits wait for one of the standbys.
+fn synchronous(standbys: usize) -> Vec<Postgres> {
+    let nodes = cluster(standbys);
+    for node in &nodes {
+        for setting in ["synchronous_commit = on", "synchronous_standby_names = 'ANY 1 (*)'"] {
+            node.sql("postgres", &format!("ALTER SYSTEM SET {setting}"));
+        }
+        node.sql("postgres", "SELECT pg_reload_conf()");
+    }
+    nodes
+}
+
+#[test]
+fn a_killed_primary_is_replaced_and_no_acknowledged_row_is_lost() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = synchronous(2);
+    let [a, b, c] = &nodes[..] else { unreachable!("three nodes") };
+    let hooks = Hooks::new();
+    let keys = format!("failover=own sample_interval=0.5 {}", hooks.keys(&["fence"]));
+    let pooler = setup(&[a, b, c], &keys).workers(2).start();
+    until_nodes_are(&pooler, &["writable", "readable", "readable"]);
+    let mut known_at = None;
+    let told = write_during(&pooler, || {
+        a.kill9();
+        hooks.serve("fence", "a", 0, || known_at = Some(Instant::now()));
+        testkit::eventually("another primary serves", Duration::from_secs(30), || {
+            let primary = pooler.admin("SHOW CLUSTERS").only("primary").to_owned();
+            (primary == "b" || primary == "c").then_some(())
+        });
+    });
+    // PostgreSQL's processes end one after the other: a client that comes back before the loss is known
+    // may get another connection to the dying node. Afterwards nobody gets an error.
+    for writer in &told {
+        assert!(writer.failed_at <= known_at, "{:?}", writer.errors);
+    }
+    let primary = pooler.admin("SHOW CLUSTERS").only("primary").to_owned();
+    let new = if primary == "b" { b } else { c };
+    let longest = check_rows(new, &told);
+    println!("the longest wait was {longest:?}");
+    let failovers = pooler.admin("SHOW FAILOVERS");
+    assert_eq!(failovers.column("reason")[1], "primary a is lost: connections are refused");
+}
+
+#[test]
+fn without_synchronous_standbys_nobody_is_promoted_unless_a_loss_is_allowed() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(2);
+    let [a, b, c] = &nodes[..] else { unreachable!("three nodes") };
+    let hooks = Hooks::new();
+    let keys = |more: &str| format!("failover=own {more} {}", hooks.keys(&["fence"]));
+    let mut pooler = setup(&[a, b, c], &keys("")).start();
+    let mut client = pooler.client("app");
+    write(&mut client, "before");
+    until_nodes_are(&pooler, &["writable", "readable", "readable"]);
+    until_replayed(&[b, c], "1");
+    a.kill9();
+    pooler.log_contains("nobody is promoted: committed transactions may be lost");
+    assert!(!hooks.is_asked("fence", "a"), "nobody is fenced in vain");
+    for node in [b, c] {
+        assert_eq!(node.sql("postgres", "SELECT pg_is_in_recovery()")[0][0].as_deref(), Some("t"));
+    }
+    let list = ["a", "b", "c"].into_iter().zip([a, b, c]);
+    let list: Vec<_> =
+        list.map(|(name, node)| format!("{name}=127.0.0.1:{}", node.port())).collect();
+    let line =
+        format!("nodes='{}' password=weir-secret {}", list.join(", "), keys("max_loss=1000000"));
+    pooler.reconfigure(|ini| ini.cluster("main", &line));
+    pooler.reload();
+    thread::scope(|scope| {
+        let mut client = pooler.client("app");
+        let asking = scope.spawn(move || client.value("SELECT count(*) FROM acts"));
+        hooks.serve("fence", "a", 1, || {});
+        pooler.log_contains("nobody is promoted: fence_command failed: exit status: 1");
+        hooks.serve("fence", "a", 0, || {});
+        assert_eq!(asking.join().expect("it is served"), "1");
+    });
+}
+
+#[test]
+fn reads_on_standbys_do_not_hinder_a_switchover() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = routing::cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let keys = hooks.keys(&ALL) + " switchover_drain=1";
+    let pooler = routing::setup(&nodes, &keys, "").start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    // It leaves a server at the standby.
+    let mut reader = routing::until_routed(&pooler, a);
+    thread::scope(|scope| {
+        let order = scope.spawn(|| pooler.admin("SWITCHOVER app TO b"));
+        hooks.serve("stop", "a", 0, || a.shut_down());
+        hooks.serve("rejoin", "a", 0, || a.rejoin(b));
+        order.join().expect("it succeeds");
+    });
+    until_nodes_are(&pooler, &["readable", "writable"]);
+    assert_eq!(reader.value("SELECT 1"), "1");
+}
+
+#[test]
+fn a_change_is_ended_before_the_process_is() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let mut pooler = setup(&[a, b], &hooks.keys(&ALL)).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let mut console = pooler.console();
+    console.try_send(frontend::query("SWITCHOVER app TO b")).expect("it is there");
+    let mut old = None;
+    hooks.serve("stop", "a", 0, || {
+        let process = old.insert(pooler.begin_take_over());
+        assert!(!pooler.wait_for_exit().success());
+        pooler.log_contains("take-over refused: the primary of a cluster is being changed");
+        support::run(Command::new("kill").args(["-INT", &process.id().to_string()]));
+        pooler.log_contains("got SIGINT, shutting down");
+        a.shut_down();
+    });
+    hooks.serve("rejoin", "a", 0, || a.rejoin(b));
+    let mut old = old.expect("it was served");
+    let status = testkit::eventually("it ends", Duration::from_secs(20), || {
+        old.try_wait().expect("our own child")
+    });
+    assert!(status.success(), "{status}");
+    assert_primary(&nodes, 1);
+}

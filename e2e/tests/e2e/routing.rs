@@ -1,0 +1,434 @@
+//! Reads of a cluster's clients go to its standbys, and nobody notices but the primary.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testkit::{Pooler, Postgres, RawClient, Setup, eventually, frontend};
+
+use crate::crosstalk::{Dice, visit};
+use crate::support;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A primary and its standbys, with a function that tells the node and that no judge suspects.
+pub(crate) fn cluster(standbys: usize) -> Vec<Postgres> {
+    let nodes = Postgres::start_cluster(standbys);
+    // Otherwise a standby gets a commit when the primary happens to flush its log.
+    for line in ["ALTER SYSTEM SET synchronous_commit = on", "SELECT pg_reload_conf()"] {
+        nodes[0].sql("postgres", line);
+    }
+    nodes[0].sql(
+        "postgres",
+        "CREATE TABLE acts (id bigint, act text); GRANT ALL ON acts TO app;
+         GRANT CREATE ON SCHEMA public TO app;
+         CREATE FUNCTION here() RETURNS int LANGUAGE internal STABLE AS 'inet_server_port'",
+    );
+    nodes
+}
+
+/// A pooler before these nodes, which are called a, b, c. Reads of its database `app` may go to
+/// standbys.
+pub(crate) fn setup(nodes: &[Postgres], cluster: &str, keys: &str) -> Setup {
+    let names = ["a", "b", "c"].into_iter().zip(nodes);
+    let list = names.map(|(name, node)| format!("{name}=127.0.0.1:{}", node.port()));
+    let list = list.collect::<Vec<_>>().join(", ");
+    Pooler::before(&nodes[0])
+        .set("pool_mode", "auto")
+        .cluster("main", &format!("nodes='{list}' password=weir-secret {cluster}"))
+        .database_at("app", &format!("cluster=main dbname=postgres reads=standby {keys}"))
+}
+
+fn here(client: &mut RawClient) -> u16 {
+    client.value("SELECT here()").parse().expect("a port")
+}
+
+/// Waits until reads of new clients run on standbys.
+#[track_caller]
+pub(crate) fn until_routed(pooler: &Pooler, primary: &Postgres) -> RawClient {
+    eventually("reads go to a standby", PATIENCE, || {
+        let mut client = pooler.client("app");
+        (here(&mut client) != primary.port()).then_some(client)
+    })
+}
+
+#[test]
+fn reads_run_on_standbys_and_all_else_on_the_primary() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(2);
+    let pooler = setup(&nodes, "", "").start();
+    let mut client = until_routed(&pooler, &nodes[0]);
+    let primary = nodes[0].port().to_string();
+    let standbys = [nodes[1].port().to_string(), nodes[2].port().to_string()];
+    for text in ["SELECT here()", "WITH x AS (SELECT here() AS p) TABLE x", "VALUES (here())"] {
+        assert!(standbys.contains(&client.value(text)), "{text}");
+    }
+    for text in [
+        "SELECT here() FROM (SELECT 1 FOR UPDATE) x",
+        "SELECT here() WHERE pg_advisory_xact_lock(1) IS NOT NULL",
+        "SELECT inet_server_port()",
+        "/* weir: primary */ SELECT here()",
+        "/*NO LOAD BALANCE*/ SELECT here()",
+    ] {
+        assert_eq!(client.value(text), primary, "{text}");
+    }
+    // All but a read counts as a write, which the standbys must have first.
+    for (text, ports) in [
+        ("/* weir: standby */ SELECT inet_server_port()", &standbys[..]),
+        ("/* weir: node=b */ SELECT here()", &standbys[..1]),
+        ("/* weir: node=c */ SELECT here()", &standbys[1..]),
+    ] {
+        eventually(text, PATIENCE, || ports.contains(&client.value(text)).then_some(()));
+    }
+    // A write that no judge sees is refused by the standby, and runs on the primary.
+    let refused = "/* weir: standby */ INSERT INTO acts VALUES (1) RETURNING here()";
+    assert_eq!(client.value(refused), primary);
+    consoles_tell_the_places(&pooler);
+}
+
+fn consoles_tell_the_places(pooler: &Pooler) {
+    let routes = pooler.admin("SHOW ROUTES");
+    for (reason, place) in [
+        ("read", "standby"),
+        ("locks", "primary"),
+        ("node", "primary"),
+        ("hint", "primary"),
+        ("own write", "primary"),
+        ("refused", "primary"),
+    ] {
+        let row = routes.with("reason", reason);
+        assert_eq!((row.only("place"), row.only("user")), (place, "app"), "{routes:?}");
+        assert!(row.sum("requests") > 0 && !row.only("description").is_empty());
+    }
+    for (text, judges, place) in [
+        ("SELECT 1", &["text", "catalogs", "a", "b", "c"][..], "standby"),
+        ("SELECT pg_advisory_lock(1)", &["text"], "primary"),
+        ("SELECT lo_get(1)", &["text", "catalogs"], "primary"),
+        ("/* weir: primary */ SELECT 1;", &["hint"], "primary"),
+    ] {
+        let told = pooler.admin(&format!("EXPLAIN ROUTE {text}"));
+        assert_eq!(told.column("judge"), judges, "{text}");
+        assert_eq!(told.column("place").last(), Some(&place), "{text}: {told:?}");
+    }
+    let pools = pooler.admin("SHOW NODE_POOLS");
+    assert_eq!(pools.column("node"), ["a", "b", "c"]);
+    assert_eq!(pools.column("place"), ["primary", "standby", "standby"]);
+    let all = pooler.admin("SHOW POOLS").with("database", "app");
+    assert_eq!(all.column("user"), ["app"], "the pools of standbys have no rows of their own");
+}
+
+/// Writes and reads its writes. Returns how many reads were stale, and how many ran on a standby.
+fn read_own_writes(
+    client: &mut RawClient,
+    primary: u16,
+    count: u32,
+    pause: Duration,
+) -> (u32, u32) {
+    let (mut stale, mut on_standby) = (0, 0);
+    for id in 1..=count {
+        client.rows(&format!("INSERT INTO acts VALUES ({id}, 'own')"));
+        thread::sleep(pause);
+        let row = client.rows("SELECT max(id), here() FROM acts").remove(0);
+        stale += u32::from(row[0].as_ref() != Some(&id.to_string()));
+        on_standby += u32::from(row[1].as_ref() != Some(&primary.to_string()));
+    }
+    (stale, on_standby)
+}
+
+#[test]
+fn a_session_sees_its_own_writes() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(2);
+    let pooler = setup(&nodes, "", "").start();
+    let mut client = until_routed(&pooler, &nodes[0]);
+    let primary = nodes[0].port();
+    let pause = Duration::from_millis(100);
+    let (stale, on_standby) = read_own_writes(&mut client, primary, 40, pause);
+    assert_eq!(stale, 0);
+    assert!(on_standby >= 12, "{on_standby} of 40 reads on standbys");
+    client.rows("TRUNCATE acts");
+    for standby in &nodes[1..] {
+        standby.sql("postgres", "ALTER SYSTEM SET recovery_min_apply_delay = '500ms'");
+        standby.sql("postgres", "SELECT pg_reload_conf()");
+    }
+    let (stale, on_standby) = read_own_writes(&mut client, primary, 300, Duration::ZERO);
+    assert_eq!(stale, 0, "{on_standby} reads on standbys");
+    client.rows("TRUNCATE acts");
+    let (stale, _) = read_own_writes(&mut client, primary, 5, pause);
+    assert_eq!(stale, 0);
+}
+
+#[test]
+fn all_sessions_of_a_user_see_each_others_writes() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let keys = "read_after_write=user";
+    let pooler = setup(&nodes, "", keys).workers(2).start();
+    let mut reader = until_routed(&pooler, &nodes[0]);
+    nodes[1].sql("postgres", "ALTER SYSTEM SET recovery_min_apply_delay = '300ms'");
+    nodes[1].sql("postgres", "SELECT pg_reload_conf()");
+    let mut writer = pooler.client("app");
+    for id in 1..=100 {
+        writer.rows(&format!("INSERT INTO acts VALUES ({id}, 'of another')"));
+        assert_eq!(reader.value("SELECT max(id) FROM acts"), id.to_string());
+    }
+    let standby = nodes[1].port();
+    eventually("its reads return", PATIENCE, || (here(&mut reader) == standby).then_some(()));
+}
+
+#[test]
+fn a_standby_that_is_too_old_gets_no_reads() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let pooler = setup(&nodes, "", "max_staleness=0.6").start();
+    let mut client = until_routed(&pooler, &nodes[0]);
+    let (primary, standby) = (nodes[0].port(), nodes[1].port());
+    nodes[1].sql("postgres", "SELECT pg_wal_replay_pause()");
+    // The write of somebody else, of which Weir knows nothing.
+    nodes[0].sql("postgres", "INSERT INTO acts VALUES (1, 'direct')");
+    eventually("reads go to the primary", PATIENCE, || {
+        (here(&mut client) == primary).then_some(())
+    });
+    assert_eq!(client.value("SELECT count(*) FROM acts"), "1");
+    nodes[1].sql("postgres", "SELECT pg_wal_replay_resume()");
+    eventually("reads return", PATIENCE, || (here(&mut client) == standby).then_some(()));
+    assert_eq!(client.value("SELECT count(*) FROM acts"), "1");
+}
+
+#[test]
+fn what_functions_and_views_hide_runs_on_the_primary() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    nodes[0].sql(
+        "postgres",
+        "CREATE SEQUENCE numbers; GRANT ALL ON SEQUENCE numbers TO app;
+         CREATE FUNCTION draw() RETURNS bigint LANGUAGE sql AS $$SELECT nextval('numbers')$$;
+         CREATE VIEW drawn AS SELECT draw() AS number, here();
+         GRANT SELECT ON drawn TO app;
+         CREATE FUNCTION locks() RETURNS int LANGUAGE plpgsql STABLE AS
+         $$BEGIN PERFORM pg_advisory_xact_lock(7); RETURN here(); END$$",
+    );
+    let pooler = setup(&nodes, "", "").start();
+    let mut client = until_routed(&pooler, &nodes[0]);
+    let primary = nodes[0].port().to_string();
+    assert_eq!(client.value("SELECT draw()"), "1");
+    assert_eq!(client.value("SELECT here FROM drawn"), primary);
+    assert_eq!(client.value("SELECT locks()"), primary);
+    // A function that was made just now. The standby would run it.
+    let mut others: Vec<_> = (0..5).map(|_| until_routed(&pooler, &nodes[0])).collect();
+    client.rows("CREATE VIEW locking AS SELECT locks() AS here");
+    for other in &mut others {
+        assert_eq!(other.value("SELECT here FROM locking"), primary);
+    }
+}
+
+#[test]
+fn a_session_is_the_same_on_both_servers() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let pooler = setup(&nodes, "", "").start();
+    let mut client = until_routed(&pooler, &nodes[0]);
+    let ports = [nodes[0].port(), nodes[1].port()].map(|port| port.to_string());
+    client.rows("SET app.tenant = 'seven'");
+    client.rows("SET search_path = other, public");
+    client.send(
+        [
+            frontend::parse("one", "SELECT current_setting('app.tenant'), here(), $1::int"),
+            frontend::sync(),
+        ]
+        .concat(),
+    );
+    client.read_to_ready();
+    let run = |client: &mut RawClient, statement: &str| {
+        let batch = [
+            frontend::bind("", statement, &[Some("5")]),
+            frontend::execute("", 0),
+            frontend::sync(),
+        ];
+        client.send(batch.concat());
+        let rows: Vec<_> = client.read_to_ready();
+        let row = rows.iter().find(|message| message.tag == b'D').expect("a row").row();
+        row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>()
+    };
+    let mut seen = [0; 2];
+    for _ in 0..30 {
+        client.rows("INSERT INTO acts VALUES (1)");
+        for _ in 0..2 {
+            let row = run(&mut client, "one");
+            assert_eq!((&*row[0], &*row[2]), ("seven", "5"));
+            seen[ports.iter().position(|port| *port == row[1]).expect("a node")] += 1;
+            thread::sleep(Duration::from_millis(70));
+        }
+    }
+    assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+    // Requests that do not wait for each other: a read, a write, a read of it.
+    for id in 100..150 {
+        let write = format!("INSERT INTO acts VALUES ({id})");
+        let read = "SELECT max(id) FROM acts";
+        client
+            .send([frontend::query(read), frontend::query(&write), frontend::query(read)].concat());
+        client.read_to_ready();
+        client.read_to_ready();
+        let answers = client.read_to_ready();
+        let row = answers.iter().find(|message| message.tag == b'D').expect("a row").row();
+        assert_eq!(row[0].as_ref(), Some(&id.to_string()));
+    }
+    assert_eq!(client.value("SHOW search_path"), "other, public");
+}
+
+#[test]
+fn a_read_only_transaction_runs_on_one_standby() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(2);
+    let pooler = setup(&nodes, "", "balance=statement").start();
+    let mut client = until_routed(&pooler, &nodes[0]);
+    for _ in 0..10 {
+        client.rows("BEGIN READ ONLY");
+        let node = here(&mut client);
+        assert_ne!(node, nodes[0].port());
+        for _ in 0..5 {
+            assert_eq!(client.value("SELECT inet_server_port()"), node.to_string());
+        }
+        client.rows("COMMIT");
+    }
+    client.rows("START TRANSACTION READ ONLY");
+    let outcome = client.query("INSERT INTO acts VALUES (1)");
+    assert_eq!(outcome.error.expect("an error").code(), "25006");
+    client.rows("ROLLBACK");
+    client.rows("BEGIN");
+    assert_eq!(here(&mut client), nodes[0].port(), "another transaction may write");
+    client.rows("COMMIT");
+}
+
+#[test]
+fn a_session_may_choose_its_place() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let pooler = setup(&nodes, "", "").start();
+    let mut client = until_routed(&pooler, &nodes[0]);
+    client.rows("SET weir.route = 'primary'");
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(here(&mut client), nodes[0].port());
+    client.rows("SET weir.route = 'node=b'");
+    let standby = nodes[1].port();
+    eventually("it reads there", PATIENCE, || (here(&mut client) == standby).then_some(()));
+    client.rows("RESET weir.route");
+    assert_eq!(here(&mut pooler.client("app")), standby);
+}
+
+/// Reads in threads until `over`, and returns how many reads were done. None may fail.
+fn read_while(pooler: &Pooler, clients: u32, during: impl FnOnce()) -> u64 {
+    let over = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..clients)
+            .map(|number| {
+                let over = &over;
+                scope.spawn(move || {
+                    let mut client = pooler.client("app");
+                    let mut count = 0;
+                    while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                        let expected = format!("{number} {count}");
+                        assert_eq!(client.value(&format!("SELECT '{expected}'")), expected);
+                        count += 1;
+                    }
+                    count
+                })
+            })
+            .collect();
+        during();
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        readers.into_iter().map(|reader| reader.join().expect("no read fails")).sum()
+    })
+}
+
+#[test]
+fn a_standby_that_dies_costs_no_reader_an_error() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(2);
+    let pooler = setup(&nodes, "", "").workers(2).start();
+    until_routed(&pooler, &nodes[0]);
+    let count = read_while(&pooler, 8, || {
+        thread::sleep(Duration::from_millis(500));
+        nodes[1].kill9();
+        thread::sleep(Duration::from_secs(2));
+        nodes[1].launch();
+        thread::sleep(Duration::from_secs(3));
+        nodes[2].kill9();
+        thread::sleep(Duration::from_secs(2));
+    });
+    assert!(count > 1_000, "{count} reads");
+}
+
+#[test]
+fn reads_go_on_after_a_failover() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(2);
+    let [a, b, c] = &nodes[..] else { unreachable!("three nodes") };
+    let pooler = setup(&nodes, "", "").start();
+    let mut client = until_routed(&pooler, a);
+    client.rows("INSERT INTO acts VALUES (1, 'before')");
+    eventually("it is replayed", PATIENCE, || {
+        let count = |node: &Postgres| node.sql("postgres", "SELECT count(*) FROM acts");
+        [b, c].iter().all(|node| count(node)[0][0].as_deref() == Some("1")).then_some(())
+    });
+    a.stop();
+    b.promote();
+    let began = Instant::now();
+    client.rows("INSERT INTO acts VALUES (2, 'after')");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    // The other standby still waits for the old primary, and has not the second row.
+    for _ in 0..50 {
+        let row = client.rows("SELECT max(id), here() FROM acts").remove(0);
+        assert_eq!(row, [Some("2".to_owned()), Some(b.port().to_string())]);
+    }
+    c.follow(b);
+    client.rows("DELETE FROM acts");
+    let (stale, _) = read_own_writes(&mut client, b.port(), 20, Duration::from_millis(20));
+    assert_eq!(stale, 0);
+    eventually("reads go to the remaining standby", PATIENCE, || {
+        (here(&mut client) == c.port()).then_some(())
+    });
+    assert_eq!(client.value("SELECT count(*) FROM acts"), "20");
+}
+
+#[test]
+fn clients_of_a_routed_pool_get_their_own_answers() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(2);
+    let setup = setup(&nodes, "", "balance=statement pool_size=3");
+    let pooler = setup.workers(2).start();
+    until_routed(&pooler, &nodes[0]);
+    let end = Instant::now() + Duration::from_secs(4);
+    thread::scope(|scope| {
+        for number in 1..=20 {
+            let pooler = &pooler;
+            scope.spawn(move || {
+                let mut dice = Dice(number * 7919);
+                while Instant::now() < end {
+                    visit(pooler, "app", number, &mut dice);
+                }
+            });
+        }
+    });
+}
