@@ -73,6 +73,15 @@ impl Rig {
         promotion.done(Outcome::Done, self.now);
     }
 
+    /// A primary with one synchronous standby is lost and fenced.
+    fn fenced() -> (Self, Promotion) {
+        let mut rig = Self::new(1);
+        rig.lose();
+        let mut promotion = rig.unplanned(&Past::default());
+        rig.fence(&mut promotion);
+        (rig, promotion)
+    }
+
     /// A switchover to `b` whose `stop_command` has succeeded.
     fn stopped(&self) -> Promotion {
         let begun = Promotion::planned(&self.cluster, B, LIMITS, self.now);
@@ -88,10 +97,7 @@ impl Rig {
 #[test]
 fn an_old_answer_is_no_vote() {
     for silence in [Fact::Silent, Fact::Unasked(crate::Obstacle::Full)] {
-        let mut rig = Rig::new(1);
-        rig.lose();
-        let mut promotion = rig.unplanned(&Past::default());
-        rig.fence(&mut promotion);
+        let (mut rig, mut promotion) = Rig::fenced();
         rig.hear([Fact::Refused, silence.clone(), lonely()]);
         assert_eq!(rig.next(&mut promotion), Ok(Order::Wait), "{silence:?}");
         rig.now += ELECTION;
@@ -103,10 +109,7 @@ fn an_old_answer_is_no_vote() {
 
 #[test]
 fn nobody_is_promoted_beside_another_primary() {
-    let mut rig = Rig::new(1);
-    rig.lose();
-    let mut promotion = rig.unplanned(&Past::default());
-    rig.fence(&mut promotion);
+    let (mut rig, mut promotion) = Rig::fenced();
     let mut other = promotion.clone();
     rig.hear([Fact::Refused, primary(2, 1), lonely()]);
     assert_eq!(rig.next(&mut promotion), Err(Err(Failure::Another("b".to_owned()))));
@@ -119,10 +122,7 @@ fn nobody_is_promoted_beside_another_primary() {
 
 #[test]
 fn the_primary_that_is_back_stays() {
-    let mut rig = Rig::new(1);
-    rig.lose();
-    let mut promotion = rig.unplanned(&Past::default());
-    rig.fence(&mut promotion);
+    let (mut rig, mut promotion) = Rig::fenced();
     rig.hear([primary(1, 1), lonely(), lonely()]);
     assert_eq!(rig.next(&mut promotion), Err(Err(Failure::Returned)));
 }
@@ -130,10 +130,7 @@ fn the_primary_that_is_back_stays() {
 #[test]
 fn a_node_that_was_ordered_is_the_only_candidate() {
     for outcome in [Outcome::Done, Outcome::Failed("test".to_owned())] {
-        let mut rig = Rig::new(1);
-        rig.lose();
-        let mut promotion = rig.unplanned(&Past::default());
-        rig.fence(&mut promotion);
+        let (mut rig, mut promotion) = Rig::fenced();
         rig.hear([Fact::Refused, lonely(), lonely()]);
         assert_eq!(rig.next(&mut promotion), Ok(Order::Promote(B)));
         promotion.done(outcome, rig.now);
@@ -156,10 +153,7 @@ fn a_node_that_was_ordered_is_the_only_candidate() {
 
 #[test]
 fn an_order_that_was_not_sent_binds_nobody() {
-    let mut rig = Rig::new(1);
-    rig.lose();
-    let mut promotion = rig.unplanned(&Past::default());
-    rig.fence(&mut promotion);
+    let (mut rig, mut promotion) = Rig::fenced();
     rig.hear([Fact::Refused, lonely(), lonely()]);
     assert_eq!(rig.next(&mut promotion), Ok(Order::Promote(B)));
     promotion.done(Outcome::Unsent("test".to_owned()), rig.now);
@@ -188,10 +182,7 @@ fn nobody_is_fenced_before_a_standby_may_be_promoted() {
 
 #[test]
 fn a_fence_is_not_repeated() {
-    let mut rig = Rig::new(1);
-    rig.lose();
-    let mut promotion = rig.unplanned(&Past::default());
-    rig.fence(&mut promotion);
+    let (mut rig, mut promotion) = Rig::fenced();
     rig.now += ELECTION;
     rig.hear([Fact::Refused, Fact::Silent, lonely()]);
     let end = rig.next(&mut promotion);
