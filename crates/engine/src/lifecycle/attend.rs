@@ -235,22 +235,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let (pool, epoch) = (server.pool, server.epoch);
-        let came = match &mut server.phase {
-            ServerPhase::Attending { came, .. } => came,
-            // Its message has overtaken PostgreSQL's.
-            ServerPhase::Connecting(login) | ServerPhase::Login(login) => {
-                match &mut login.purpose {
-                    Some(ServerPurpose::Attend { came, .. }) => came,
-                    Some(_) | None => return,
-                }
-            }
-            ServerPhase::Parked
-            | ServerPhase::Preparing(_)
-            | ServerPhase::Linked
-            | ServerPhase::Finishing
-            | ServerPhase::Settling(_)
-            | ServerPhase::Listening => return,
-        };
+        let Some(came) = came(server) else { return };
         if std::mem::replace(came, true) {
             return;
         }
@@ -286,19 +271,8 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let (pool, epoch) = (server.pool, server.epoch);
-        let (came, in_login) = match &server.phase {
-            ServerPhase::Attending { came, .. } => (*came, false),
-            ServerPhase::Connecting(login) | ServerPhase::Login(login) => match login.purpose {
-                Some(ServerPurpose::Attend { came, .. }) => (came, true),
-                Some(_) | None => return,
-            },
-            ServerPhase::Parked
-            | ServerPhase::Preparing(_)
-            | ServerPhase::Linked
-            | ServerPhase::Finishing
-            | ServerPhase::Settling(_)
-            | ServerPhase::Listening => return,
-        };
+        let in_login = !matches!(server.phase, ServerPhase::Attending { .. });
+        let Some(&mut came) = came(server) else { return };
         if let Some(why) = why {
             self.trial_failed(pool, why, TRIAL_PAUSE, io.now());
         }
@@ -483,5 +457,23 @@ mod tests {
         let mut text = Vec::new();
         write_setting(b"app.x", b"a;b=\\\n\xc3\xa4 z", &mut text);
         assert_eq!(text, b";d:app.x=a\\073b\\075\\134\\012\\303\\244 z");
+    }
+}
+
+/// Has the backend of this server come to the lobby? None if the server is not for a lobby.
+fn came(server: &mut Server) -> Option<&mut bool> {
+    match &mut server.phase {
+        ServerPhase::Attending { came, .. } => Some(came),
+        // The backend's message may overtake PostgreSQL's.
+        ServerPhase::Connecting(login) | ServerPhase::Login(login) => match &mut login.purpose {
+            Some(ServerPurpose::Attend { came, .. }) => Some(came),
+            Some(_) | None => None,
+        },
+        ServerPhase::Parked
+        | ServerPhase::Preparing(_)
+        | ServerPhase::Linked
+        | ServerPhase::Finishing
+        | ServerPhase::Settling(_)
+        | ServerPhase::Listening => None,
     }
 }
