@@ -455,8 +455,6 @@ impl<X: Exchange> Engine<X> {
         let flushed = io.server_flushed(on);
         let server = self.server_mut(on);
         server.enter(ServerPhase::Settling(Settling::Fresh));
-        // `settled` asks for errors of the queries that follow.
-        server.own_error = None;
         if let Some(reason) = server.doomed {
             return self.close_server(on, reason, io);
         }

@@ -533,7 +533,7 @@ impl Replies<'_, '_> {
         if settled.owner == Owner::Nobody {
             match fields {
                 Some(fields) => self.own_error(fields),
-                None => self.server.own_error = Some(String::new()),
+                None => self.keep_own_error(String::new()),
             }
             return Ok(Owner::Nobody);
         }

@@ -82,9 +82,6 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         let (pool, asks) = (server.pool, server.session.state_report.is_none());
         if !asks && server.session.lent.is_empty() {
-            // An error in the transaction, for example of a statement that was lent to it, says nothing
-            // about the report.
-            server.own_error = None;
             server.enter(ServerPhase::Preparing(Preparation::Probe(None)));
             return self.probed(on, io);
         }

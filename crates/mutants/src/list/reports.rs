@@ -93,9 +93,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir, in seed 28,991",
         noticed_by: "state_reports::a_refused_loan_pins_nobody",
         changes: &[change(
-            "session/verdict.rs",
-            "«server.own_error = None;» server.enter(ServerPhase::Preparing(Preparation::Probe(None)));",
-            "",
+            "relay/replies/statements.rs",
+            "if «!matches!(self.server.phase, ServerPhase::Linked)» { self.server.own_error",
+            "true",
         )],
     },
     Mutant {

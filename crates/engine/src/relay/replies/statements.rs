@@ -28,10 +28,18 @@ impl Replies<'_, '_> {
         }
     }
 
+    /// Keeps the error for Weir's own step that asked. Between a client's messages no step asks: what was
+    /// lent to the client's transaction failed.
+    pub(super) fn keep_own_error(&mut self, text: String) {
+        if !matches!(self.server.phase, ServerPhase::Linked) {
+            self.server.own_error = Some(text);
+        }
+    }
+
     /// A message of Weir's own has failed. If this also fails the client's transaction, the client
     /// is told.
     pub(super) fn own_error(&mut self, fields: ErrorFields) {
-        self.server.own_error = Some(fields.message().into_owned());
+        self.keep_own_error(fields.message().into_owned());
         let confirms = matches!(self.server.phase, ServerPhase::Preparing(Preparation::Confirm));
         let tells = confirms || fields.sqlstate() == QUERY_CANCELED.as_bytes();
         let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
