@@ -448,18 +448,6 @@ fn escape(word: &[u8], text: &mut Vec<u8>) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_are_written_as_the_library_reads_them() {
-        let mut text = Vec::new();
-        write_setting(b"app.x", b"a;b=\\\n\xc3\xa4 z", &mut text);
-        assert_eq!(text, b";d:app.x=a\\073b\\075\\134\\012\\303\\244 z");
-    }
-}
-
 /// Has the backend of this server come to the lobby? None if the server is not for a lobby.
 fn came(server: &mut Server) -> Option<&mut bool> {
     match &mut server.phase {
@@ -475,5 +463,17 @@ fn came(server: &mut Server) -> Option<&mut bool> {
         | ServerPhase::Finishing
         | ServerPhase::Settling(_)
         | ServerPhase::Listening => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_written_as_the_library_reads_them() {
+        let mut text = Vec::new();
+        write_setting(b"app.x", b"a;b=\\\n\xc3\xa4 z", &mut text);
+        assert_eq!(text, b";d:app.x=a\\073b\\075\\134\\012\\303\\244 z");
     }
 }
