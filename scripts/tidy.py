@@ -10,6 +10,7 @@
   row of COMPAT.md has one in its appendix
 * no tracked file names a path of somebody's machine, or holds the marks of an unfinished merge
 * every script of the shell can be parsed
+* every list of what may fail in a driver's suite (drivers/expected) can be read
 * no sentence of a document begins with a bare relative ("Who", "Whoever", "What"), unless it asks;
   nor does one of a comment in the crates that are rewritten
 * no comment of a Rust file begins with such a word, or with "Those", "Which", "Whether", "Where",
@@ -269,6 +270,19 @@ def check_scripts(paths):
                 yield parsed.stderr.strip()
 
 
+def check_expected():
+    sys.path.insert(0, str(ROOT / "drivers"))
+    sys.dont_write_bytecode = True
+    from harness.expected import FOLDER, WHY, Expected
+
+    for path in sorted(FOLDER.iterdir()):
+        try:
+            for mode in WHY:
+                Expected(path.stem, mode)
+        except (ValueError, KeyError) as error:
+            yield f"a list in drivers/expected cannot be read: {error!r}"
+
+
 def blocks(text):
     """Paragraphs, list items, headings and table cells of a document, each with its first line's number.
     Code between fences is left out."""
@@ -497,6 +511,7 @@ def main():
         *check_named_tests(sources),
         *check_paths(paths),
         *check_scripts(paths),
+        *check_expected(),
         *check_prose(paths, sources),
         *check_comments(sources),
         *check_openings(sources),

@@ -6,7 +6,7 @@
     flaky = true                      # may also pass
 
     [[transaction]]
-    feature = "LISTEN"                # the session feature these tests need
+    feature = "LISTEN"                # the session feature these tests need; or a reason
     tests = ["id", "prefix*"]
 
     [[auto]]
@@ -21,6 +21,9 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent.parent / "expected"
 SESSION_MAX = 5
 
+# Mode -> the keys of a group of which it has exactly one.
+WHY = {"session": ["reason"], "transaction": ["feature", "reason"], "auto": ["reason"]}
+
 
 class Expected:
     """The entries of one suite in one mode."""
@@ -28,12 +31,16 @@ class Expected:
     def __init__(self, suite, mode):
         path = FOLDER / f"{suite}.toml"
         document = tomllib.loads(path.read_text()) if path.exists() else {}
+        if unknown := set(document) - set(WHY):
+            raise ValueError(f"{path}: no mode {', '.join(sorted(unknown))}; there are {', '.join(WHY)}")
         self.why = {}
         self.flaky = set()
         for group in document.get(mode, []):
-            why = group["feature"] if mode == "transaction" else group["reason"]
+            whys = [group[key] for key in WHY[mode] if key in group]
+            if len(whys) != 1:
+                raise ValueError(f"{path}: each [[{mode}]] has one of: {', '.join(WHY[mode])}")
             for test in group["tests"]:
-                self.why[test] = why
+                self.why[test] = whys[0]
                 if group.get("flaky"):
                     self.flaky.add(test)
         if mode == "session" and len(self.why) > SESSION_MAX:
