@@ -13,14 +13,14 @@ mod stage;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
 use crate::run::{Programs, Workplace};
-use cluster::Cluster;
+use cluster::{Cluster, Library};
 use generator::Generator;
 use report::Report;
-use row::ROWS;
+use row::{ROWS, Use};
 
 /// The side under test, which clients connect to. The order is that of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +28,11 @@ enum Side {
     Direct,
     PgBouncer,
     Weir,
+    /// Weir with `data_path = direct`: backends serve the clients' sockets.
+    DirectPool,
 }
 
-const SIDES: [Side; 3] = [Side::Direct, Side::PgBouncer, Side::Weir];
+const SIDES: [Side; 4] = [Side::Direct, Side::PgBouncer, Side::Weir, Side::DirectPool];
 
 #[derive(Debug, Args)]
 pub(crate) struct RealOptions {
@@ -63,6 +65,9 @@ pub(crate) struct RealOptions {
     /// Weir's program
     #[arg(long, value_name = "PATH", default_value = "target/release/weir")]
     weir: PathBuf,
+    /// The library `weir` for the server, which the rows direct-* and builtin-* need
+    #[arg(long, value_name = "PATH")]
+    library: Option<PathBuf>,
     /// PgBouncer's program, looked for in the usual places when not given
     #[arg(long, value_name = "PATH")]
     pgbouncer: Option<PathBuf>,
@@ -88,13 +93,19 @@ pub(crate) fn run(options: &RealOptions) -> Result<()> {
         is_plain || options.generator == Generator::Weir,
         "pgbench cannot do all of these rows"
     );
+    let needs = |what| rows.iter().any(|row| row.library == what);
     let workplace = Workplace::create()?;
-    let rig = Rig {
-        programs: Programs::find(&workplace, &options.weir, options.pgbouncer.as_deref())?,
-        cluster: Cluster::start(&workplace, options.direct_max)?,
-        workplace: &workplace,
-        options,
+    let programs = Programs::find(&workplace, &options.weir, options.pgbouncer.as_deref())?;
+    let pooler = needs(Use::Pooler).then_some(programs.weir.path());
+    let library = if pooler.is_some() || needs(Use::DirectPools) {
+        let file = options.library.as_deref();
+        let file = file.context("the rows direct-* and builtin-* need --library")?;
+        Some(Library { file, pooler })
+    } else {
+        None
     };
+    let cluster = Cluster::start(&workplace, options.direct_max, library.as_ref())?;
+    let rig = Rig { programs, cluster, workplace: &workplace, options };
     eprintln!("filling the tables, scale {}", options.scale);
     generator::initialise(&options.weir, &rig.cluster.place(), options.scale)?;
     let mut report = Report::new(options, &rig.programs);
@@ -130,7 +141,7 @@ struct Rig<'a> {
 }
 
 /// Returns the sides, in reverse order every second round, so that drift affects all sides equally.
-fn order(round: usize) -> [Side; 3] {
+fn order(round: usize) -> [Side; SIDES.len()] {
     let mut sides = SIDES;
     if round % 2 == 1 {
         sides.reverse();

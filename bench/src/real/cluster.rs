@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,16 +30,32 @@ autovacuum = off
 max_wal_size = 4GB
 ";
 
+const DIRECT_SOCKET: &str = "direct.sock";
+
 #[derive(Debug)]
 pub(super) struct Cluster {
     server: Child,
     port: u16,
+    /// The port of the pooler that the server runs.
+    pooler_port: Option<u16>,
     folder: PathBuf,
+}
+
+/// The library `weir`, which the server loads.
+#[derive(Debug)]
+pub(super) struct Library<'a> {
+    pub(super) file: &'a Path,
+    /// Weir's program, if the server runs the pooler.
+    pub(super) pooler: Option<&'a Path>,
 }
 
 impl Cluster {
     /// One that can have so many clients at once without a pooler.
-    pub(super) fn start(workplace: &Workplace, clients_max: usize) -> Result<Self> {
+    pub(super) fn start(
+        workplace: &Workplace,
+        clients_max: usize,
+        library: Option<&Library<'_>>,
+    ) -> Result<Self> {
         let folder = workplace.own_folder("postgres")?;
         let data = folder.join("data");
         let mut initdb = workplace.command(&program("initdb")?);
@@ -49,7 +65,7 @@ impl Cluster {
             .args(["-U", Setting::USER, "-E", "UTF8", "--no-locale", "--no-sync", "-A", "trust"])
             .current_dir(&folder);
         output(&mut initdb)?;
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let port = free_port()?;
         let identity = workplace.certify(Tls::Fresh(Key::P256))?;
         let place = format!(
             "port = {port}\nunix_socket_directories = '{}'\nmax_connections = {}\n\
@@ -61,7 +77,11 @@ impl Cluster {
         );
         let path = data.join("postgresql.conf");
         let own = fs::read_to_string(&path)?;
-        fs::write(&path, format!("{own}{SETTINGS}{place}"))?;
+        let pooler_port =
+            library.and_then(|library| library.pooler).map(|_| free_port()).transpose()?;
+        let load = library.map(|library| library.settings(&folder, pooler_port)).transpose()?;
+        let load = load.unwrap_or_default();
+        fs::write(&path, format!("{own}{SETTINGS}{place}{load}"))?;
         let log = fs::File::create(folder.join("log"))?;
         let server = workplace
             .command(&program("postgres")?)
@@ -73,8 +93,11 @@ impl Cluster {
             .stderr(log)
             .spawn()
             .context("cannot start PostgreSQL")?;
-        let mut cluster = Self { server, port, folder };
-        cluster.wait_until_up()?;
+        let mut cluster = Self { server, port, pooler_port, folder };
+        cluster.wait_until_up(port)?;
+        if let Some(port) = pooler_port {
+            cluster.wait_until_up(port)?;
+        }
         let (database, other) = (Setting::DATABASE, Setting::OTHER);
         cluster.sql("postgres", &format!("CREATE DATABASE {database}"))?;
         cluster.sql("postgres", &format!("CREATE ROLE {other} LOGIN"))?;
@@ -95,6 +118,16 @@ impl Cluster {
         Place::at(self.port)
     }
 
+    /// Returns the place of the pooler that the server runs.
+    pub(super) fn pooler(&self) -> Option<Place> {
+        self.pooler_port.map(Place::at)
+    }
+
+    /// Returns the socket where backends that load the library look for direct pools.
+    pub(super) fn direct_socket(&self) -> PathBuf {
+        self.folder.join(DIRECT_SOCKET)
+    }
+
     /// Runs a query as the superuser and returns the result as bare text.
     pub(super) fn sql(&self, database: &str, sql: &str) -> Result<String> {
         let mut psql = Command::new(program("psql")?);
@@ -109,12 +142,12 @@ impl Cluster {
         process::children(self.server.id())
     }
 
-    fn wait_until_up(&mut self) -> Result<()> {
+    fn wait_until_up(&mut self, port: u16) -> Result<()> {
         let deadline = Instant::now() + START_MAX;
         let is_ready = program("pg_isready")?;
         loop {
             let mut ask = Command::new(&is_ready);
-            ask.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
+            ask.args(["-q", "-h", "127.0.0.1", "-p", &port.to_string()]);
             if ask.status()?.success() {
                 return Ok(());
             }
@@ -138,6 +171,32 @@ impl Drop for Cluster {
         }
         let _ = self.server.wait();
     }
+}
+
+impl Library<'_> {
+    /// Returns the lines that load the library. The server reads it from its own folder, since it
+    /// may not be allowed into ours. The pooler has two workers with pools of four, as in seed 001.
+    fn settings(&self, folder: &Path, pooler_port: Option<u16>) -> Result<String> {
+        let library = folder.join("weir.so");
+        fs::copy(self.file, &library).with_context(|| self.file.display().to_string())?;
+        let library = library.display();
+        let (Some(program), Some(port)) = (self.pooler, pooler_port) else {
+            return Ok(format!(
+                "session_preload_libraries = '{library}'\nweir.control_socket = '{}'\n",
+                folder.join(DIRECT_SOCKET).display()
+            ));
+        };
+        Ok(format!(
+            "shared_preload_libraries = '{library}'\nweir.program = '{}'\n\
+             weir.proxy_port = {port}\nweir.connection_proxies = 2\nweir.session_pool_size = 4\n\
+             weir.max_sessions = 2000\nweir.create_extension = off\n",
+            program.display()
+        ))
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 /// A program of the newest PostgreSQL that is installed.

@@ -53,10 +53,13 @@ impl Sample {
     }
 }
 
+/// The names of the sides.
+type Labels = [String; SIDES.len()];
+
 #[derive(Debug)]
 pub(super) struct Report {
     head: String,
-    labels: [String; 3],
+    labels: Labels,
     lines: Vec<Line>,
     fleet: usize,
     direct_max: usize,
@@ -70,7 +73,8 @@ impl Report {
         );
         let [pgbouncer, weir] =
             [&programs.pgbouncer, &programs.weir].map(|program| program.label.clone());
-        let labels = ["direct".to_owned(), pgbouncer, weir];
+        let direct_pool = "Weir, a direct pool".to_owned();
+        let labels = ["direct".to_owned(), pgbouncer, weir, direct_pool];
         Self {
             head,
             labels,

@@ -32,6 +32,7 @@ pub(super) struct Row {
     pub(super) unix: bool,
     /// Of Weir's.
     pub(super) workers: Workers,
+    pub(super) library: Use,
     pub(super) beside: Beside,
     /// True if the row is measured only when it is named.
     is_extra: bool,
@@ -63,6 +64,16 @@ impl Scene {
     }
 }
 
+/// The use of the library `weir` in the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    Nothing,
+    /// Weir is measured with direct pools as well.
+    DirectPools,
+    /// The server runs the pooler itself, and it is measured in Weir's place.
+    Pooler,
+}
+
 /// The second comparison of a pooler's figures, besides that with the other pooler.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Beside {
@@ -71,6 +82,10 @@ pub(super) enum Beside {
     /// had.
     Direct {
         seed: f64,
+    },
+    /// Compares transactions per second of a direct pool with all other sides.
+    DirectPool {
+        by_pgbouncer: f64,
     },
     /// Compares transactions per second with those of `row`, which has few clients.
     Few {
@@ -108,6 +123,7 @@ const fn row(name: &'static str, options: &'static [&'static str], what: &'stati
         tls: Tls::None,
         unix: false,
         workers: Workers::One,
+        library: Use::Nothing,
         beside: Beside::Nothing,
         is_extra: false,
         what,
@@ -141,6 +157,30 @@ const fn seed001(name: &'static str, clients: usize, seed: f64) -> Row {
     }
 }
 
+/// A row of seed 001 with the pooler in the server: two workers with pools of four.
+const fn builtin(name: &'static str, seed001: Row) -> Row {
+    Row { name, library: Use::Pooler, what: "the pooler in the server, one select", ..seed001 }
+}
+
+/// A row of direct pools. `by_pgbouncer` is the least ratio of transactions per second.
+const fn direct(row: Row, clients: usize, by_pgbouncer: f64) -> Row {
+    Row {
+        clients: Some(clients),
+        library: Use::DirectPools,
+        beside: Beside::DirectPool { by_pgbouncer },
+        is_extra: true,
+        ..row
+    }
+}
+
+const fn direct_simple(name: &'static str, clients: usize, by_pgbouncer: f64) -> Row {
+    direct(row(name, &["-S"], "one select"), clients, by_pgbouncer)
+}
+
+const fn direct_prepared(name: &'static str, clients: usize) -> Row {
+    direct(row(name, &["-S", "-M", "prepared"], "one select, prepared"), clients, 1.5)
+}
+
 /// A row with ten clients, so that the pooler is seldom busy and wakes up for nearly every message.
 const fn ten(
     name: &'static str,
@@ -172,7 +212,7 @@ const fn fleet(name: &'static str, scene: Scene, what: &'static str) -> Row {
 
 const SECURED: Tls = Tls::Fresh(Key::P256);
 
-pub(super) static ROWS: [Row; 40] = [
+pub(super) static ROWS: [Row; 63] = [
     row("select-simple", &["-S"], "one select, simple protocol"),
     row("select-extended", &["-S", "-M", "extended"], "one select, extended protocol"),
     row("select-prepared", &["-S", "-M", "prepared"], "one select, prepared"),
@@ -204,6 +244,37 @@ pub(super) static ROWS: [Row; 40] = [
     seed001_tls("seed001-tls-1", 1, 0.79),
     seed001_tls("seed001-tls-10", 10, 0.69),
     seed001_tls("seed001-tls-1000", 1_000, 0.85),
+    builtin("builtin-1", seed001("", 1, 0.79)),
+    builtin("builtin-10", seed001("", 10, 0.78)),
+    builtin("builtin-1000", seed001("", 1_000, 1.00)),
+    builtin("builtin-tls-1", seed001_tls("", 1, 0.79)),
+    builtin("builtin-tls-10", seed001_tls("", 10, 0.69)),
+    builtin("builtin-tls-1000", seed001_tls("", 1_000, 0.85)),
+    direct_simple("direct-1", 1, 1.0),
+    direct_simple("direct-10", 10, 1.0),
+    direct_simple("direct-19", 19, 1.0),
+    direct_simple("direct-20", 20, 1.0),
+    direct_simple("direct-21", 21, 1.0),
+    direct_simple("direct-100", 100, 1.4),
+    direct_simple("direct-500", 500, 1.5),
+    direct_simple("direct-5000", 5_000, 1.5),
+    direct_simple("direct-19000", 19_000, 1.5),
+    direct_prepared("direct-prepared-10", 10),
+    direct_prepared("direct-prepared-100", 100),
+    direct_prepared("direct-prepared-500", 500),
+    direct(row("direct-tpcb", &[], "TPC-B"), CLIENTS, 1.0),
+    direct(
+        Row { script: Some(THOUSAND_ROWS), ..row("direct-rows-1000", &[], "a thousand rows") },
+        CLIENTS,
+        1.0,
+    ),
+    direct(copy("direct-copy-out", Way::Out, "100 MB from a table to psql"), 1, 1.0),
+    direct(copy("direct-copy-in", Way::In, "100 MB from psql into a table"), 1, 1.0),
+    direct(
+        Row { rate: Some(2_000), ..row("direct-latency-2000", &["-S"], "selects at a fixed rate") },
+        CLIENTS,
+        1.0,
+    ),
     ten("ten-rows-1000", &[], Some(THOUSAND_ROWS), "two workers, a thousand rows"),
     ten("ten-connect", &["-S", "-C"], None, "two workers, a login for each select"),
     fleet("fleet-held", Scene::Held, "19 of 20 servers held in a transaction, one select"),
@@ -314,6 +385,7 @@ mod tests {
     fn a_prefix_selects_a_group_of_rows() {
         assert_eq!(names("latency"), ["latency-2000", "latency-tpcb-200"]);
         assert_eq!(names("seed001").len(), 6);
+        assert_eq!(names("builtin").len(), 6);
         assert_eq!(names("seed001-tls"), ["seed001-tls-1", "seed001-tls-10", "seed001-tls-1000"]);
     }
 }

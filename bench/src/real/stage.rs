@@ -1,12 +1,20 @@
 //! The connection point for a row's load: PostgreSQL itself, or a pooler started for the row.
 
-use anyhow::{Error, Result};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::generator::Place;
-use super::row::Row;
+use anyhow::{Error, Result, ensure};
+
+use super::cluster::program;
+use super::generator::{Place, output};
+use super::row::{ONE, Row, Use};
 use super::{Rig, Side};
 use crate::process::Threads;
 use crate::run::{Pooler, Setting};
+
+/// The maximum time until a pool is direct.
+const DIRECT_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct Stage {
@@ -24,8 +32,13 @@ impl Stage {
                 return Ok(None);
             }
             Side::Direct => return Ok(Some(Self { place: rig.cluster.place(), pooler: None })),
+            Side::Weir if row.library == Use::Pooler => {
+                return Ok(rig.cluster.pooler().map(|place| Self { place, pooler: None }));
+            }
+            Side::PgBouncer if row.library == Use::Pooler => return Ok(None),
+            Side::DirectPool if row.library != Use::DirectPools => return Ok(None),
             Side::PgBouncer => &rig.programs.pgbouncer,
-            Side::Weir => &rig.programs.weir,
+            Side::Weir | Side::DirectPool => &rig.programs.weir,
         };
         if row.is_prepared() && !binary.prepares_statements() {
             return Ok(None);
@@ -42,11 +55,37 @@ impl Stage {
             // Adds room for the few other clients.
             clients_max: (clients + 100).max(Setting::CLIENTS_MAX),
             workers: row.workers,
+            direct_socket: (side == Side::DirectPool).then(|| rig.cluster.direct_socket()),
             cores: None,
         };
         let server = if row.unix { rig.cluster.socket() } else { rig.cluster.address() };
         let pooler = Pooler::start(rig.workplace, binary, &setting, &server)?;
-        Ok(Some(Self { place: Place::of(&pooler.address)?, pooler: Some(pooler) }))
+        let mut stage = Self { place: Place::of(&pooler.address)?, pooler: Some(pooler) };
+        if side == Side::DirectPool {
+            stage.wait_until_direct().map_err(|error| stage.explain(error))?;
+        }
+        Ok(Some(stage))
+    }
+
+    /// Logs in to the row's pool until it is direct: the first client of a pool tries a server.
+    fn wait_until_direct(&self) -> Result<()> {
+        let deadline = Instant::now() + DIRECT_MAX;
+        loop {
+            self.psql(Setting::DATABASE, ONE)?;
+            let pools = self.psql("pgbouncer", "SHOW POOLS")?;
+            if pools.lines().any(is_direct) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "the pool is not direct:\n{pools}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Runs one command as the row's user, and returns the result as bare text.
+    fn psql(&self, database: &str, command: &str) -> Result<String> {
+        let mut psql = Command::new(program("psql")?);
+        self.place.lead(&mut psql);
+        output(psql.args(["-X", "-q", "-A", "-t", "-d", database, "-c", command]))
     }
 
     /// Returns a stage without a server behind it.
@@ -73,4 +112,11 @@ impl Stage {
             None => error,
         }
     }
+}
+
+/// Returns whether a line of SHOW POOLS is that of the benchmark's pool, and the pool is direct.
+fn is_direct(line: &str) -> bool {
+    let mut columns = line.split('|');
+    let [database, user] = [Setting::DATABASE, Setting::USER].map(Some);
+    [columns.next(), columns.next()] == [database, user] && columns.any(|column| column == "direct")
 }

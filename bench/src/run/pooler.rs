@@ -175,6 +175,8 @@ pub(crate) struct Setting {
     /// `max_client_conn`.
     pub(crate) clients_max: usize,
     pub(crate) workers: Workers,
+    /// Weir's `direct_socket`. With it, the pools are direct.
+    pub(crate) direct_socket: Option<PathBuf>,
     /// The cores of the pooler and its peers. Without it, they may run on any core.
     pub(crate) cores: Option<Cores>,
 }
@@ -238,6 +240,7 @@ impl Setting {
              pool_mode = {}\n\
              default_pool_size = {}\n\
              max_client_conn = {}\n\
+             stats_users = {}\n\
              server_tls_sslmode = disable\n\
              log_connections = 0\n\
              log_disconnections = 0\n\
@@ -247,6 +250,7 @@ impl Setting {
             self.pool_mode,
             self.servers,
             self.clients_max,
+            Self::USER,
         );
         if self.prepared {
             text.push_str("max_prepared_statements = 200\n");
@@ -266,6 +270,9 @@ impl Setting {
                     writeln!(text, "workers = 2\nsession_schedule = {schedule}")
                 }
             };
+            if let Some(socket) = &self.direct_socket {
+                let _ = writeln!(text, "data_path = direct\ndirect_socket = {}", socket.display());
+            }
         }
         text
     }
@@ -408,6 +415,7 @@ mod tests {
             pool_mode: "transaction",
             other: true,
             reports: false,
+            direct_socket: None,
             servers: Setting::SERVERS,
             clients_max: Setting::CLIENTS_MAX,
             workers: Workers::Two("random"),

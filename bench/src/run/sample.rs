@@ -131,6 +131,7 @@ impl Bench<'_> {
             },
             other: false,
             reports: row.reports,
+            direct_socket: None,
             servers: Setting::SERVERS,
             clients_max: match row.job {
                 Job::Storm { coming } => AT_WORK + coming,

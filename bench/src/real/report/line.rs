@@ -6,16 +6,18 @@ use std::fmt::Write as _;
 use load::Histogram;
 use serde_json::{Value, json};
 
-use super::Sample;
-use crate::real::row::{Beside, Row};
+use super::{Labels, Sample};
+use crate::real::SIDES;
+use crate::real::row::{Beside, Row, Use};
 use crate::real::scene::{Fact, Goal};
 use crate::stats::{median, range};
 
 /// The JSON keys, in the order of [`crate::real::SIDES`].
-const KEYS: [&str; 3] = ["direct", "pgbouncer", "weir"];
+const KEYS: [&str; SIDES.len()] = ["direct", "pgbouncer", "weir", "direct_pool"];
 const DIRECT: usize = 0;
 const PGBOUNCER: usize = 1;
 const WEIR: usize = 2;
+const DIRECT_POOL: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct Line {
@@ -25,14 +27,14 @@ pub(super) struct Line {
     direct_max: usize,
     /// The samples of each side with their rounds. A round may be missing if something failed in
     /// it.
-    samples: [Vec<(usize, Sample)>; 3],
+    samples: [Vec<(usize, Sample)>; SIDES.len()],
 }
 
 impl Line {
     /// Creates an empty line. `fleet` is the number of clients of rows that do not define it.
     pub(super) fn new(row: &'static Row, fleet: usize, direct_max: usize) -> Self {
         let clients = row.clients(fleet);
-        Self { row, clients, direct_max, samples: [const { Vec::new() }; 3] }
+        Self { row, clients, direct_max, samples: [const { Vec::new() }; SIDES.len()] }
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -43,7 +45,10 @@ impl Line {
     pub(super) fn few(&self) -> Option<&'static str> {
         match self.row.beside {
             Beside::Few { row, .. } => Some(row),
-            Beside::Nothing | Beside::Direct { .. } | Beside::Latency { .. } => None,
+            Beside::Nothing
+            | Beside::Direct { .. }
+            | Beside::DirectPool { .. }
+            | Beside::Latency { .. } => None,
         }
     }
 
@@ -112,9 +117,15 @@ impl Line {
         facts
     }
 
-    pub(super) fn write(&self, text: &mut String, labels: &[String; 3], few: Option<&Self>) {
+    /// Returns the sides that the row measures, with their labels.
+    fn sides<'a>(&self, labels: &'a Labels) -> impl Iterator<Item = (usize, &'a String)> {
+        let has_direct_pool = self.row.library == Use::DirectPools;
+        labels.iter().enumerate().filter(move |(side, _)| *side != DIRECT_POOL || has_direct_pool)
+    }
+
+    pub(super) fn write(&self, text: &mut String, labels: &Labels, few: Option<&Self>) {
         let _ = writeln!(text, "\n  {}", self.row.title(Some(self.clients)));
-        for (side, label) in labels.iter().enumerate() {
+        for (side, label) in self.sides(labels) {
             let cell = |digits: usize, value: Option<f64>| {
                 value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
             };
@@ -127,7 +138,7 @@ impl Line {
                 cell(3, self.percentile_ms(side, 0.5)),
                 cell(3, self.percentile_ms(side, 0.99)),
                 cell(3, self.percentile_ms(side, 0.999)),
-                cell(1, middle(|sample| sample.cpu_us)),
+                cell(2, middle(|sample| sample.cpu_us)),
             );
         }
         if self.clients > self.direct_max && !self.row.needs_pool() {
@@ -138,7 +149,7 @@ impl Line {
         self.write_beside(text, labels, few);
         for fact in self.facts() {
             let _ = write!(text, "    {:<44}", fact.title);
-            for side in 0..labels.len() {
+            for (side, _) in self.sides(labels) {
                 let found = self.of(side, |sample| {
                     sample.facts.iter().find(|(own, _)| *own == fact).map(|(_, figure)| *figure)
                 });
@@ -164,7 +175,7 @@ impl Line {
         write_range(text, what, &self.ratios(side, by));
     }
 
-    fn write_beside(&self, text: &mut String, labels: &[String; 3], few: Option<&Self>) {
+    fn write_beside(&self, text: &mut String, labels: &Labels, few: Option<&Self>) {
         match self.row.beside {
             Beside::Nothing => {}
             Beside::Direct { seed } => {
@@ -173,6 +184,17 @@ impl Line {
                         format!("tps by direct ones ({seed:.2} in seed 001), {}", labels[side]);
                     self.write_ratio(text, &what, side, DIRECT);
                 }
+            }
+            Beside::DirectPool { by_pgbouncer } => {
+                let what = format!("tps of a direct pool by PgBouncer's, at least {by_pgbouncer}");
+                self.write_ratio(text, &what, DIRECT_POOL, PGBOUNCER);
+                self.write_ratio(
+                    text,
+                    "tps of a direct pool by a proxied one's",
+                    DIRECT_POOL,
+                    WEIR,
+                );
+                self.write_ratio(text, "tps of a direct pool by direct ones", DIRECT_POOL, DIRECT);
             }
             Beside::Few { row, least } => {
                 for (side, label) in labels.iter().enumerate() {
@@ -263,9 +285,13 @@ mod tests {
         Sample::new(figures, Some(4.0))
     }
 
+    fn labels() -> Labels {
+        ["direct", "PgBouncer", "Weir", "a direct pool"].map(str::to_owned)
+    }
+
     fn written(line: &Line) -> String {
         let mut text = String::new();
-        line.write(&mut text, &["direct", "PgBouncer", "Weir"].map(str::to_owned), None);
+        line.write(&mut text, &labels(), None);
         text
     }
 
@@ -283,7 +309,7 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         let cells = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>();
         assert_eq!(cells(2), ["direct", "-", "-", "-", "-", "-", "-"]);
-        assert_eq!(cells(4), ["Weir", "135", "0.000", "0.015", "0.020", "0.020", "4.0"]);
+        assert_eq!(cells(4), ["Weir", "135", "0.000", "0.015", "0.020", "0.020", "4.00"]);
         assert_eq!(lines[5].trim(), "tps of Weir by PgBouncer's: 1.20, 1.00..1.50");
         assert_eq!(lines[6].trim(), "CPU time of Weir by PgBouncer's: 1.00, 1.00..1.00");
         assert_eq!(line.to_json(None)["all_rounds"]["weir"]["p99_ms"], 0.02);
@@ -308,6 +334,23 @@ mod tests {
     }
 
     #[test]
+    fn a_direct_pool_is_compared_with_every_other_side() {
+        let mut line = line("direct-500");
+        for (side, tps) in
+            [(DIRECT, 100.0), (PGBOUNCER, 125.0), (WEIR, 160.0), (DIRECT_POOL, 200.0)]
+        {
+            line.add(side, 0, sample(tps, &[]));
+        }
+        let text = written(&line);
+        let of = "tps of a direct pool by";
+        assert!(text.contains(&format!("{of} PgBouncer's, at least 1.5: 1.60,")), "{text}");
+        assert!(text.contains(&format!("{of} a proxied one's: 1.25,")), "{text}");
+        assert!(text.contains(&format!("{of} direct ones: 2.00,")), "{text}");
+        assert_eq!(line.to_json(None)["direct_pool"][0]["tps"], 200.0);
+        assert!(!written(&self::line("tpcb")).contains("a direct pool"));
+    }
+
+    #[test]
     fn many_clients_are_compared_with_few_and_not_direct_beyond_what_fits() {
         let (mut few, mut many) = (line("select-64"), line("select-19900"));
         for (few_tps, many_tps) in [(100.0, 96.0), (90.0, 99.0), (110.0, 90.0)] {
@@ -315,7 +358,7 @@ mod tests {
             many.add(WEIR, 0, sample(many_tps, &[]));
         }
         let mut text = String::new();
-        many.write(&mut text, &["direct", "PgBouncer", "Weir"].map(str::to_owned), Some(&few));
+        many.write(&mut text, &labels(), Some(&few));
         let of = "tps by those of select-64";
         assert!(text.contains(&format!("{of}, Weir: 0.96, at least 0.95")), "{text}");
         assert!(!text.contains(&format!("{of}, PgBouncer")), "{text}");
