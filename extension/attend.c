@@ -3,8 +3,8 @@
  *
  * ReadyForQuery ends in a flush, which is the last thing before core reads the next message. If no
  * transaction is open then, this file saves the guest's state, puts it at rest, and waits for
- * another. It comes to core by the number of its socket: MyProcPort->sock. Within a transaction
- * core reads and waits as ever.
+ * another. Core gets the guest by the number of its socket: MyProcPort->sock. Within a transaction
+ * core reads and waits as in any backend.
  *
  *        ┌──────────── a transaction is over, nothing pins ───────────┐
  *        ▼                                                            │

@@ -5,6 +5,9 @@
  * the backend connects to Weir's control socket, shows the ticket, and gets the lobby (lobby.h).
  * From then on it takes guests from the lobby whenever no transaction is open.
  *
+ * In all these files, *core* is PostgreSQL's own code, and *home* is this backend's connection to
+ * Weir, as opposed to the socket of a guest.
+ *
  * Rule for all these files: no error leaves them. A failure returns the guest to Weir, or ends
  * this backend by FATAL while no guest is attached.
  */
@@ -92,7 +95,7 @@ extern void guest_tell(uint64 *told);
 /* names.c: prepared statements. */
 extern void names_note_reply(char type);
 extern void names_note_change(void);
-extern bool names_await_bind(void); /* asked behind names_capture */
+extern bool names_await_bind(void); /* call it after names_capture */
 extern bool names_capture(uint64 realm); /* true: they have changed */
 extern void names_restore(const char *text, uint32 len);
 extern const char *names_text(uint32 *len);

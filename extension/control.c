@@ -93,7 +93,7 @@ receive(Message *message, int *descriptors, int *count, int flags)
     return got;
 }
 
-/* What Weir says at any time. Descriptors that come with it are not wanted. */
+/* Handles a message that Weir may send at any time. Closes the descriptors that come with it. */
 static void
 obey(const Message *message, int *descriptors, int count)
 {
@@ -228,7 +228,7 @@ control_close(void)
     control = -1;
 }
 
-/* Reads all that has come, and tells Weir's last wish. */
+/* Reads all messages that have arrived. Returns Weir's last wish. */
 Wish
 control_read(void)
 {
@@ -254,7 +254,7 @@ tell(Kind kind, uint32 place, uint32 generation, uint32 value)
 {
     Message message = {.kind = kind, .place = place, .generation = generation, .value = value};
 
-    /* If the queue is full, the wait is short: Weir's thread reads nothing else before. */
+    /* If the queue is full, this waits, for a short time only: Weir's thread reads this socket. */
     while (send(control, &message, sizeof(message), MSG_NOSIGNAL) < 0) {
         if (errno == EAGAIN)
             (void) WaitLatchOrSocket(NULL, WL_SOCKET_WRITEABLE | WL_EXIT_ON_PM_DEATH, control, 0,

@@ -149,7 +149,7 @@ forget_replaced(Replaced *one)
     *one = replaced[--replaced_count];
 }
 
-/* Whether a value is set, or only looked at. */
+/* Whether a value is set, or only checked. */
 typedef enum Deed {
     DEED_CHECK,
     DEED_SET
@@ -278,7 +278,7 @@ restore_settings(const char *text, uint32 len)
     stale = true;
 }
 
-/* Has a restore failed behind its check? Nobody knows what this session holds then. */
+/* Has a restore failed after its check? Then the state of this session is unknown. */
 bool
 guest_is_mixed(void)
 {
@@ -413,7 +413,7 @@ guest_keep(void)
     stuck = true;
 }
 
-/* Writes into the window what has changed; false: it does not fit, so the guest is pinned. */
+/* Writes the changes into the window; false: they do not fit, so the guest is pinned. */
 bool
 guest_save(unsigned char *window, uint32 *len)
 {
