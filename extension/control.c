@@ -50,7 +50,7 @@ typedef struct Hello {
 
 static int control = -1;
 
-/* Weir's process; 0: it is in another namespace, and a signal's sender is 0 then, too. */
+/* Weir's process; 0: it is in another PID namespace, and so is the sender of its signals. */
 static pid_t pooler = -1;
 static Wish wish = WISH_NONE;
 
@@ -61,7 +61,7 @@ close_all(int *descriptors, int count)
         close(descriptors[i]);
 }
 
-/* The bytes of one message; 0: the end; -1: there is none, or it is none of Weir's. */
+/* The bytes of one message; 0: the end; -1: there is none, or it is not valid. */
 static ssize_t
 receive(Message *message, int *descriptors, int *count, int flags)
 {
