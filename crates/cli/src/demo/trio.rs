@@ -87,7 +87,7 @@ impl Trio {
             _ => bail!("an unknown command: {kind}"),
         };
         if let Err(error) = &done {
-            say(&format!("{kind} of node {}: {error:#}", NAMES[node]));
+            say(&format!("{kind}_command failed for node {}: {error:#}", NAMES[node]));
         }
         self.hooks.answer(&file, done.is_ok())
     }
