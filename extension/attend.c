@@ -81,9 +81,9 @@ nothing(SIGNAL_ARGS)
 }
 
 /*
- * Weir's order to cancel names a transaction by its number, so a late order cancels nothing. Of two
- * orders, the first signal may act on the number of both. A cancel of any other sender, such as
- * pg_cancel_backend or a timeout of this process, is for the transaction that runs.
+ * Weir tells a transaction's number with the order to cancel it: a late order cancels nothing. Of
+ * two orders, the first signal may take the number of both. Any other sender, such as
+ * pg_cancel_backend or a timeout of this process, means whatever runs.
  */
 static void
 cancel(int signal, siginfo_t *about, void *context)
@@ -304,7 +304,7 @@ put_at_rest(void)
     }
 }
 
-/* Makes core run an empty query, whose answer is discarded. */
+/* Makes core run an empty query, whose answer nobody gets. */
 static bool
 clear_unnamed(void)
 {

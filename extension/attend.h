@@ -95,7 +95,7 @@ extern void guest_tell(uint64 *told);
 /* names.c: prepared statements. */
 extern void names_note_reply(char type);
 extern void names_note_change(void);
-extern bool names_await_bind(void); /* call it after names_capture */
+extern bool names_await_bind(void); /* asked behind names_capture */
 extern bool names_capture(uint64 realm); /* true: they have changed */
 extern void names_restore(const char *text, uint32 len);
 extern const char *names_text(uint32 *len);

@@ -163,8 +163,8 @@ impl Guests {
         leave(&guest, shared);
     }
 
-    /// Disconnects a client. If a backend has the client, the backend is told to return it. With
-    /// [`Closing::AtOnce`], a client that runs something loses its connection now.
+    /// Disconnects a client, whoever has it. If a backend has it, that is told to return it. If that
+    /// would take too long, its connection is ended now.
     pub(super) fn disconnect(
         &mut self,
         place: u32,

@@ -46,8 +46,7 @@ const COMING_LOOK_MS: i32 = 2;
 /// The number of looks without an idle backend after which another server is opened.
 const BUSY_LOOKS: u32 = 2;
 
-/// The lines for backends beyond the size of the pool: a backend that ends keeps its line for a
-/// while.
+/// Lines for backends, beyond the size of the pool: those that end keep theirs for a while.
 const SPARE_LINES: u32 = 16;
 
 const WAKE: u64 = 0;

@@ -47,7 +47,7 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// Makes all clients wait, for this reason.
+    /// Has all clients wait, for this reason.
     fn shut(&self, why: String) {
         lock(&self.watched.cluster).intend(Some(why.clone()));
         let outage = Outage { why, since: self.controller.now() };
