@@ -3,8 +3,8 @@
  *
  * ReadyForQuery ends in a flush, which is the last thing before core reads the next message. If no
  * transaction is open then, this file saves the guest's state, puts it at rest, and waits for
- * another. It comes to core by the number of its socket: MyProcPort->sock. Within a transaction
- * core reads and waits as ever.
+ * another. Core gets the guest by the number of its socket: MyProcPort->sock. Within a transaction
+ * core reads and waits as in any backend.
  *
  *        ┌──────────── a transaction is over, nothing pins ───────────┐
  *        ▼                                                            │
@@ -254,7 +254,8 @@ attend_put(char type, bool ends_transaction)
         has_unnamed = true;
     if (ends_transaction) {
         at_rest = true;
-        if (phase == PHASE_SERVING && !guarded(capture, NULL, "a guest's state cannot be told"))
+        if (phase == PHASE_SERVING &&
+            !guarded(capture, NULL, "the state of a direct pool's client cannot be saved"))
             pinned = true;
     }
     return PUT_PASS;
@@ -269,7 +270,7 @@ use_home(void)
     phase = PHASE_WAITING;
 }
 
-/* Ends this backend; with a guest attached it would be told. */
+/* Ends this backend. No guest may be attached, because it would get the error. */
 static void
 fail(const char *why)
 {
@@ -322,7 +323,7 @@ restore(void *unused)
     LobbyPlace *at = lobby_place(&lobby, place);
 
     if (!guest_restore(lobby_window(&lobby, place), at->window_len))
-        elog(ERROR, "its window cannot be read");
+        elog(ERROR, "its data in the lobby cannot be read");
     attach_wait_set(lobby.base + (int) place, place, generation);
     return true;
 }
@@ -361,12 +362,12 @@ serve(bool is_new)
         return false;
     }
     if (reason == REASON_NONE && is_new &&
-        !guarded(restore, NULL, "a guest's state cannot be restored"))
+        !guarded(restore, NULL, "the state of a direct pool's client cannot be restored"))
         reason = REASON_STATE;
     if (reason != REASON_NONE) {
         give_back(reason);
         if (guest_is_mixed())
-            fail("the settings of a guest are restored in part");
+            fail("the settings of a direct pool's client were restored only in part");
         return false;
     }
     wake(lobby_serve(&lobby, me));
@@ -394,10 +395,10 @@ attach(uint64 event)
         return false;
     owned = true;
     line->place = place + 1;
-    if (!guarded(fetch, NULL, "a guest's socket cannot be fetched")) {
+    if (!guarded(fetch, NULL, "the socket of a direct pool's client cannot be fetched")) {
         /* Weir closes the guest: another backend could not fetch it either. */
         owned = false;
-        fail("a guest's socket cannot be fetched");
+        fail("the socket of a direct pool's client cannot be fetched");
     }
     return serve(true);
 }

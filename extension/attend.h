@@ -5,6 +5,9 @@
  * the backend connects to Weir's control socket, shows the ticket, and gets the lobby (lobby.h).
  * From then on it takes guests from the lobby whenever no transaction is open.
  *
+ * In all these files, *core* is PostgreSQL's own code, and *home* is this backend's connection to
+ * Weir, as opposed to the socket of a guest.
+ *
  * Rule for all these files: no error leaves them. A failure returns the guest to Weir, or ends
  * this backend by FATAL while no guest is attached.
  */

@@ -50,7 +50,7 @@ typedef struct Hello {
 
 static int control = -1;
 
-/* Weir's process; 0: it is in another namespace, and a signal's sender is 0 then, too. */
+/* Weir's process; 0: it is in another PID namespace, and so is the sender of its signals. */
 static pid_t pooler = -1;
 static Wish wish = WISH_NONE;
 
@@ -61,7 +61,7 @@ close_all(int *descriptors, int count)
         close(descriptors[i]);
 }
 
-/* The bytes of one message; 0: the end; -1: there is none, or it is none of Weir's. */
+/* The bytes of one message; 0: the end; -1: there is none, or it is not valid. */
 static ssize_t
 receive(Message *message, int *descriptors, int *count, int flags)
 {
@@ -93,7 +93,7 @@ receive(Message *message, int *descriptors, int *count, int flags)
     return got;
 }
 
-/* What Weir says at any time. Descriptors that come with it are not wanted. */
+/* Handles a message that Weir may send at any time. Closes the descriptors that come with it. */
 static void
 obey(const Message *message, int *descriptors, int count)
 {
@@ -228,7 +228,7 @@ control_close(void)
     control = -1;
 }
 
-/* Reads all that has come, and tells Weir's last wish. */
+/* Reads all messages that have arrived. Returns Weir's last wish. */
 Wish
 control_read(void)
 {
@@ -254,7 +254,7 @@ tell(Kind kind, uint32 place, uint32 generation, uint32 value)
 {
     Message message = {.kind = kind, .place = place, .generation = generation, .value = value};
 
-    /* If the queue is full, the wait is short: Weir's thread reads nothing else before. */
+    /* If the queue is full, this waits, for a short time only: Weir's thread reads this socket. */
     while (send(control, &message, sizeof(message), MSG_NOSIGNAL) < 0) {
         if (errno == EAGAIN)
             (void) WaitLatchOrSocket(NULL, WL_SOCKET_WRITEABLE | WL_EXIT_ON_PM_DEATH, control, 0,

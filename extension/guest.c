@@ -39,7 +39,7 @@ typedef struct Settings {
 static Settings current;
 static Settings other;
 
-/* The guest's copy of its window, so that nobody changes it meanwhile. */
+/* A copy of the guest's window, which no other process can change. */
 static char *copy = NULL;
 
 /* Settings are being set. */
@@ -55,7 +55,7 @@ static bool unsaved = false;
 static bool stale = true;
 static uint64 digest;
 
-/* Reads the item at `*at`; false: there is none, or the text is none of ours. */
+/* Reads the item at `*at`; false: there is none, or the text is not valid. */
 static bool
 next_item(const char **at, const char *end, Setting *item)
 {
@@ -149,7 +149,7 @@ forget_replaced(Replaced *one)
     *one = replaced[--replaced_count];
 }
 
-/* Whether a value is set, or only looked at. */
+/* Whether a value is set, or only checked. */
 typedef enum Deed {
     DEED_CHECK,
     DEED_SET
@@ -204,7 +204,7 @@ set_to(const Setting *item, Deed deed)
     deal_with(name, value, item->letter, deed);
 }
 
-/* Whether `to` has another value than what is in force by `from`. */
+/* Whether `to` has another value than `from`, which is in force. */
 static bool
 differs(const Setting *item, const Settings *from, const Settings *to)
 {
@@ -234,7 +234,7 @@ check(const Settings *from, const Settings *to)
             set_to(&item, DEED_CHECK);
     }
     if (at != to->text + to->len)
-        elog(ERROR, "the settings of a guest cannot be read");
+        elog(ERROR, "its settings in the lobby cannot be read");
 }
 
 /*
@@ -263,7 +263,7 @@ restore_settings(const char *text, uint32 len)
     if (len == current.len && memcmp(text, current.text, len) == 0)
         return;
     if (len > SETTINGS_MAX)
-        elog(ERROR, "a guest has too many settings");
+        elog(ERROR, "it has too many settings");
     memcpy(other.text, text, len);
     other.len = len;
     own_transaction_begin();
@@ -278,7 +278,7 @@ restore_settings(const char *text, uint32 len)
     stale = true;
 }
 
-/* Has a restore failed behind its check? Nobody knows what this session holds then. */
+/* Has a restore failed after its check? Then the state of this session is unknown. */
 bool
 guest_is_mixed(void)
 {
@@ -310,7 +310,7 @@ guest_restore(const unsigned char *window, uint32 len)
     return true;
 }
 
-/* Settings under which a text may mean something else. Most clients differ in these only. */
+/* Settings that change the meaning of a text. Most clients differ in these only. */
 static bool
 is_of_no_meaning(const Setting *item)
 {
@@ -413,7 +413,7 @@ guest_keep(void)
     stuck = true;
 }
 
-/* Writes into the window what has changed; false: it does not fit, so the guest is pinned. */
+/* Writes the changes into the window; false: they do not fit, so the guest is pinned. */
 bool
 guest_save(unsigned char *window, uint32 *len)
 {

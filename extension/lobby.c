@@ -1,7 +1,7 @@
 /*
  * lobby.c: the file that the backends of a pool and Weir share, and the rules for its state words.
  *
- * It is not: the epoll loop (attend.c), nor what is in the windows.
+ * The epoll loop is in attend.c, and the contents of the windows are in guest.c and names.c.
  *
  * Every access to a word that others write is one call of load, store or swap. test/model stops at
  * each of them, and at each call of epoll_ctl, and tries what happens if another process goes on
@@ -227,10 +227,10 @@ set_entry(const Lobby *lobby, int operation, uint32_t place, uint32_t generation
 }
 
 /*
- * Takes the guest that an event names. The generation that counts is that of the state word. The
- * event's may be an older one of the same socket: a backend releases a guest, Weir takes it and
- * admits it again, and then the backend arms it with what it knew. To forget such an event would be
- * to forget the guest.
+ * Takes the guest that an event names. Only the generation of the state word counts. The event may
+ * have an older generation of the same socket: a backend releases a guest, Weir takes it and admits
+ * it again, and then the backend arms it with the old generation. If such an event were ignored,
+ * the guest would never be served.
  */
 LobbyClaim
 lobby_claim(Lobby *lobby, uint32_t me, uint64_t event, uint32_t *place, uint32_t *generation)
@@ -269,8 +269,8 @@ give_up(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generation, LobbySta
 }
 
 /*
- * Puts the guest at rest. What its window holds must be written before. The state comes first, and
- * then the set: an event that came before the state would be forgotten.
+ * Puts the guest at rest. Its window must be written before. The state word is changed first, and
+ * the set then: an event that came before the state would be lost.
  */
 LobbyRelease
 lobby_release(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generation)
@@ -322,7 +322,8 @@ set_activity(Lobby *lobby, uint32_t me, LobbyActivity activity)
 }
 
 /*
- * A backend other than `me` that does this; -1: none. A shared count would be wrong after a death.
+ * A backend other than `me` with this activity; -1: none. A shared count would be wrong after the
+ * death of a backend.
  */
 static int
 find_other(const Lobby *lobby, uint32_t me, LobbyActivity activity)

@@ -209,8 +209,8 @@ typedef enum LobbyLoss {
 } LobbyLoss;
 
 /*
- * A backend is dead: what that means for the guest of one place. Call it for every place, then
- * lobby_arm_again, and then wake all backends for which lobby_lingers is true.
+ * Takes a place from a dead backend. Returns the consequence for its guest. Call it for every
+ * place, then call lobby_arm_again, and then wake all backends for which lobby_lingers is true.
  */
 extern LobbyLoss lobby_bury(Lobby *lobby, uint32_t backend, uint32_t place);
 

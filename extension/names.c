@@ -419,7 +419,7 @@ names_restore(const char *wanted_text, uint32 len)
     kept_len = 0;
     kept_fits = false;
     if (len > TEXT_MAX)
-        elog(ERROR, "a guest has too many statements");
+        elog(ERROR, "it has too many statements");
     if (len > 0) {
         own_transaction_begin();
         while (at < end) {
@@ -428,7 +428,7 @@ names_restore(const char *wanted_text, uint32 len)
 
             read_wanted(&at, end, &wanted);
             if (named_count == NAMES_MAX)
-                elog(ERROR, "a guest has too many statements");
+                elog(ERROR, "it has too many statements");
             source = take_parked(&wanted);
             if (source == NULL)
                 source = try_to_make(&wanted, &patience_ms);

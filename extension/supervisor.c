@@ -46,13 +46,13 @@
 #define PAUSE_MAX_MS 10000
 /* A pooler that has served for this time has started successfully. */
 #define STABLE_MS 10000
-/* The longest pause after a pooler that has served, however shortly. */
+/* The longest pause after a pooler that has served, even for a short time. */
 #define PAUSE_SERVED_MS 500
 /* The maximum time of a start. */
 #define READY_PATIENCE_MS 10000
 #define RECONNECT_PATIENCE_MS 1000
 #define POOL_SIZE_MAX 1000000
-/* As deep as the pooler reads files that name files. */
+/* The pooler reads included files up to this depth. */
 #define INCLUDE_DEPTH_MAX 10
 #define BLANKS " \t\r\n\f\v"
 
@@ -121,9 +121,9 @@ included_by(char *line)
 }
 
 /*
- * Whether a file, or one that it includes, has a header [pgbouncer]. It would reset all settings
- * before it, those of the authentication among them. Files that cannot be read are the pooler's
- * to name.
+ * Whether a file, or one that it includes, has a header [pgbouncer]. The header would reset all
+ * settings before it, those of the authentication among them. Files that cannot be read are
+ * ignored here: the pooler reports them.
  */
 static bool
 has_header(const char *path, int depth, char **where)
@@ -183,7 +183,7 @@ write_config(StringInfo out)
     int spare = number("max_connections") - number("superuser_reserved_connections") -
                 number("reserved_connections");
 
-    /* What weir.config_file says comes last, so that it wins. */
+    /* The lines of weir.config_file come last, so they take precedence. */
     appendStringInfo(out, "; made by the library weir\n[databases]\n* = host='%s' port=%d\n",
                      access_server_host(), PostPortNumber);
     appendStringInfo(out, "[users]\n%s[pgbouncer]\n", access_limits());
@@ -214,8 +214,8 @@ write_config(StringInfo out)
 }
 
 /*
- * Writes the files of the pooler. Logins do not depend on weir.config_file: with a
- * mistake there, a running pooler keeps its other settings. False: none must be started.
+ * Writes the files of the pooler. Logins do not depend on weir.config_file: with a mistake there,
+ * a running pooler keeps its other settings. False: no pooler may be started.
  */
 static bool
 publish_all(void)
@@ -301,7 +301,7 @@ try_to_start(void)
     if (try_to_adopt())
         return;
     if (!sockets_open() || !publish_all() || (binary = find_binary()) == NULL) {
-        /* It is not the pooler that fails, so the pause stays short. */
+        /* The pooler has not failed, so the pause stays short. */
         plan_next(1000);
         return;
     }
@@ -379,7 +379,7 @@ reload(void)
     tell_of_changes();
     if (weir_restart_pooler_on_reload && child.ready)
         console_order("RECONNECT", RECONNECT_PATIENCE_MS);
-    /* Perhaps the reason why it does not start was mended. */
+    /* The reason why it does not start may have been corrected. */
     if (child.pid == 0) {
         pause_ms = 0;
         plan_next(0);
@@ -483,7 +483,7 @@ weir_supervise(Datum argument)
         look_around();
         wait_for_something();
     }
-    /* 1: the server starts it again, unless the server is what stops it. */
+    /* 1: the server starts this worker again, unless the server shuts down. */
     proc_exit(1);
 }
 
@@ -523,7 +523,7 @@ weir_create(Datum argument)
     proc_exit(0);
 }
 
-/* The path from which this library was loaded; "weir" if a worker could not be told that. */
+/* The path from which this library was loaded; "weir" if it is too long for a worker's record. */
 static void
 name_library(char *into, size_t size)
 {

@@ -1,5 +1,5 @@
 /*
- * supervisor.h: what the files share that start the pooler and keep it running.
+ * supervisor.h: declarations for the files that start the pooler and keep it running.
  *
  * They run in one background worker, the supervisor, which has one thread. No line of them runs in
  * a client's backend.
@@ -94,7 +94,7 @@ typedef struct Catalog {
     List *databases; /* of Database */
 } Catalog;
 
-/* What the server's parser has made of the two files. */
+/* The lines of the two files, as the server's parser has read them. */
 typedef struct Rules {
     List *lines; /* of HbaLine */
     List *maps;  /* of IdentLine */

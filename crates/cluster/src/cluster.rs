@@ -12,7 +12,7 @@
 //!    was seen, and is the only one. Of two on one timeline the present one stays.
 //! 2. *Readable*: in recovery, streams, and follows the timeline of the primary.
 //!
-//! Nothing that a node is called in the configuration or by a cluster manager counts.
+//! A role that the configuration or a cluster manager gives to a node does not count.
 
 use crate::Micros;
 use crate::fact::{Fact, Lsn, Role, Sample};
@@ -42,11 +42,11 @@ pub struct Settings {
 /// A change that [`Cluster::judge`] has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The verdict about a node is another one.
+    /// The verdict about a node has changed.
     Verdict { node: NodeId, verdict: Verdict },
     /// The cluster has this primary now.
     Opened { primary: NodeId, timeline: u32 },
-    /// The cluster has no primary, or has none for another reason.
+    /// The cluster has no primary any more, or the reason has changed.
     Shut { reason: Reason },
 }
 
@@ -154,7 +154,7 @@ impl Cluster {
         self.state.as_ref().map(|primary| primary.node)
     }
 
-    /// Returns the lost primary, if it is down for certain and nobody has taken its place.
+    /// Returns the lost primary, if it is certainly down and no other node is the primary.
     #[must_use]
     pub fn is_bereft(&self) -> Option<NodeId> {
         let last = self.last.filter(|last| last.timeline == self.newest)?;
@@ -198,7 +198,7 @@ impl Cluster {
         self.quorum
     }
 
-    /// Sets why Weir changes the primary, for the history. None: it does not any more.
+    /// Sets why Weir changes the primary, for the history. None: the change is over.
     pub fn intend(&mut self, intent: Option<String>) {
         self.intent = intent;
     }
@@ -253,8 +253,8 @@ impl Cluster {
         }
     }
 
-    /// Learns the system identifier: the one that most nodes have, or that all nodes have which
-    /// answer. Later it does not change, so a node of another cluster is never used.
+    /// Learns the system identifier: the one that most nodes have, or that all answering nodes
+    /// have. It never changes later, so a node of another cluster is never used.
     fn adopt_system(&mut self, standings: &[Standing]) {
         if self.system.is_some() {
             return;
@@ -301,7 +301,7 @@ impl Cluster {
         };
         let claimants: Vec<_> = (0..standings.len()).filter(|at| claims(&standings[*at])).collect();
         if let Some(last) = self.last.filter(|last| last.timeline == timeline) {
-            // On its timeline, no other node may follow it: PostgreSQL would have begun a new one.
+            // No other node can be a primary of this timeline: a promotion begins a new timeline.
             return match claimants.contains(&usize::from(last.node.0)) {
                 true => Ok(last),
                 false => Err(self.lost(last, standings)),
@@ -310,7 +310,7 @@ impl Cluster {
         if self.last.is_none()
             && let Some(missing) = self.nodes.iter().find(|node| !node.is_heard)
         {
-            // The node that was not heard yet may have a higher timeline.
+            // A node that was not heard yet may have a higher timeline.
             return Err(Reason::WaitsFor(missing.name.clone()));
         }
         match claimants[..] {

@@ -13,7 +13,7 @@ pub enum Fact {
     Silent,
     /// PostgreSQL starts or shuts down (SQLSTATE 57P03).
     Unready,
-    /// PostgreSQL runs, but the question could not be asked. It is no failure of the node.
+    /// PostgreSQL runs, but the question could not be asked. The node counts as running.
     Unasked(Obstacle),
 }
 
@@ -37,7 +37,7 @@ pub enum Obstacle {
 /// The state of a node at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The system identifier, which `initdb` draws and all copies share.
+    /// The system identifier. `initdb` generates it, and all copies have the same.
     pub system: u64,
     /// The timeline to which a primary writes, or from which a standby replays.
     pub timeline: u32,

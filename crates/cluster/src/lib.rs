@@ -4,16 +4,16 @@
 //! system identifier. The caller asks the nodes and passes the answers ([`Fact`]) with the time.
 //! This crate returns a [`Verdict`] for each node, the changes ([`Change`]), and when to ask next.
 //!
-//! It does no I/O, reads no clock and draws no random number. A standby is promoted by
-//! a cluster manager or a person (`failover = follow`), or Weir, by the orders of a
-//! [`Promotion`]. This crate finds out by the facts whether it has happened.
+//! It does no I/O, reads no clock and draws no random number. A cluster manager or a person
+//! promotes a standby (`failover = follow`), or Weir does so by the orders of a [`Promotion`]. In
+//! both cases, this crate finds out from the facts whether it has happened.
 //!
 //! * `fact.rs`: the answers of a node
 //! * `verdict.rs`: the results, with their reasons
 //! * `node.rs`: what is known of one node
 //! * `cluster.rs`: the rules, for all nodes together
 //! * `promotion.rs`: the steps of a change of the primary that Weir carries out
-//! * `past.rs`: what was done about a loss, from one attempt to the next
+//! * `past.rs`: the steps that were done about a loss, for the next attempt
 //! * `history.rs`: the changes of the primary, for SHOW FAILOVERS
 //!
 //! Invariant: the primaries that it chooses have ever higher timelines. On one timeline it chooses

@@ -59,8 +59,8 @@ impl Node {
         }
     }
 
-    /// Learns a fact, whose question was sent at `asked_at`. An answer that arrives after that to a
-    /// later question tells nothing new.
+    /// Learns a fact, whose question was sent at `asked_at`. An answer that arrives after the
+    /// answer to a later question is ignored.
     pub(crate) fn learn(&mut self, fact: Fact, asked_at: Micros) {
         if asked_at < self.asked_at {
             return;
@@ -94,8 +94,7 @@ impl Node {
                 self.sample = None;
                 Condition::Unready
             }
-            // The role of a node that runs is known from before: neither a full node nor one that
-            // has ended a session is lost for its clients.
+            // The node runs, so its last known role still holds.
             (Fact::Unasked(obstacle), _) => Condition::Unasked(obstacle.to_string()),
         };
     }
@@ -108,7 +107,7 @@ impl Node {
         before.map_or(0, |before| before.timeline).max(sample.timeline)
     }
 
-    /// Takes a node for down that has been silent for too long.
+    /// Marks the node as down if it has been silent for too long.
     pub(crate) fn expire(&mut self, health_timeout: Micros, now: Micros) {
         if let Condition::Silent(since) = self.condition
             && now.saturating_sub(since) >= SILENCE * health_timeout

@@ -1,4 +1,4 @@
-//! Weir's deeds about the loss of one primary, kept from one attempt to the next.
+//! The steps that Weir has done about the loss of one primary, kept for the next attempt.
 
 use crate::cluster::NodeId;
 

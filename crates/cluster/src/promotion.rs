@@ -17,13 +17,13 @@
 //!   └─────────┴─────────┴────────────────────┴──► a failure; the cluster has no primary
 //! ```
 //!
-//! After a failure the caller begins again, with what was done about this loss ([`Past`]): a fence
-//! that has succeeded is not repeated, and a node that was ordered to promote itself stays the only
-//! one that may be.
+//! After a failure the caller begins again, with the steps that were done about this loss
+//! ([`Past`]): a fence that has succeeded is not repeated. If a node was ordered to promote itself,
+//! no other node may be promoted.
 //!
-//! The caller carries out the orders, one at a time, and tells the outcome ([`Promotion::done`]).
-//! Whether the outcome is true is found out by facts: a node that is reported as stopped must have
-//! stopped answering, and a node that is reported as promoted must be the primary by the rules of
+//! The caller carries out the orders, one at a time, and reports the outcome ([`Promotion::done`]).
+//! `Promotion` checks the outcome by facts: a node that is reported as stopped must refuse
+//! connections, and a node that is reported as promoted must be the primary by the rules of
 //! `cluster.rs`.
 //!
 //! Invariant: no node is promoted while the old primary may accept writes. When a promotion has been
@@ -35,9 +35,9 @@ use crate::fact::{Lsn, Role};
 use crate::past::Past;
 use crate::verdict::Verdict;
 
-/// A standby that is further behind is not promoted by plan: clients would wait for its replay.
+/// SWITCHOVER refuses a standby that is further behind, because clients would wait for its replay.
 const LAG_MAX: u64 = 16 << 20;
-/// The time for which a step waits for a fact, unless the configuration says it.
+/// The time for which a step waits for a fact, unless the configuration has a time for it.
 const PATIENCE: Micros = 10_000_000;
 /// The time for the answers of all standbys before one of them is chosen.
 const ELECTION: Micros = 2_000_000;
@@ -64,7 +64,7 @@ pub struct Limits {
     pub max_loss: Option<u64>,
 }
 
-/// Something that the caller shall do.
+/// An action that the caller must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Call again after some milliseconds.
@@ -88,9 +88,9 @@ pub enum Outcome {
     Done,
     /// The end of the WAL.
     At(Lsn),
-    /// It has failed, or did not end in time; it may still have had its effect.
+    /// The order has failed, or did not end in time. It may still have had its effect.
     Failed(String),
-    /// It was not sent, so it has no effect.
+    /// The order was not sent, so it has no effect.
     Unsent(String),
 }
 
@@ -232,8 +232,8 @@ impl Promotion {
         Ok(Self { from, to: Some(to), limits, step: Step::Drain, since: now, past })
     }
 
-    /// Begins a failover, if the cluster has lost its primary for good. `past`: what was done
-    /// before, by the last promotion.
+    /// Begins a failover, if the primary is certainly down. `past`: the steps that the last
+    /// promotion has done.
     #[must_use]
     pub fn unplanned(cluster: &Cluster, limits: Limits, past: &Past, now: Micros) -> Option<Self> {
         let from = cluster.is_bereft()?;
@@ -242,7 +242,7 @@ impl Promotion {
         Some(Self { from, to: None, limits, step, since: now, past })
     }
 
-    /// Returns what was done, for the next attempt.
+    /// Returns the steps that were done, for the next attempt.
     #[must_use]
     pub fn past(&self) -> &Past {
         &self.past
@@ -396,7 +396,8 @@ impl Promotion {
         Step::back(Failure::StillRuns(cluster.name(self.from).to_owned()), now)
     }
 
-    /// Returns the step that follows when the old primary serves again, or does not.
+    /// Returns the step that follows `Step::Return`. None: the old primary does not serve again
+    /// yet.
     fn returned(
         &self,
         cluster: &Cluster,
@@ -501,7 +502,7 @@ impl Promotion {
         };
         let missing = (nodes().count() - candidates.len()) as u32;
         let quorum = cluster.quorum();
-        // Of the standbys for which a commit has waited, one answers at least.
+        // At least one of the standbys for which a commit has waited answers.
         let is_complete = missing < quorum;
         let bytes = cluster.written().0.saturating_sub(received.0);
         let may_lose = self.limits.max_loss.is_some_and(|limit| bytes <= limit);

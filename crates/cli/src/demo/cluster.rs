@@ -29,8 +29,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// terminating zero.
 const SOCKET_DIRECTORY_BYTES_MAX: usize = 108 - 16;
 pub(super) const SUPERUSER: &str = "postgres";
-/// The connections of the server: for the idle servers of a full pool of each mode, for the lab's
-/// clients without a pooler, and for as many backends that have not quite ended.
+/// `max_connections` of the server: enough for full pools of all modes, for the lab's clients
+/// without a pooler, and for backends that are still ending.
 const CONNECTIONS_MAX: u32 = 200;
 
 /// A running cluster on a port of its own, with a role and a database `demo`. Every login over TCP

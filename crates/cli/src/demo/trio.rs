@@ -1,6 +1,6 @@
 //! `weir demo --cluster`: a primary and two standbys with Weir in front of them, and eight clients
-//! that write. A live table, and keys that break things; with `--drill N`, N changes of the primary
-//! without anybody at the keyboard, and a table of them.
+//! that write. Shows a live table, with keys that kill the primary and so on. With `--drill N`,
+//! changes the primary N times without keys, and prints a line for each change.
 //!
 //! * `nodes.rs`: the three servers
 //! * `hooks.rs`: the commands of the cluster, which this process carries out
@@ -87,7 +87,7 @@ impl Trio {
             _ => bail!("an unknown command: {kind}"),
         };
         if let Err(error) = &done {
-            say(&format!("{kind} of node {}: {error:#}", NAMES[node]));
+            say(&format!("{kind}_command failed for node {}: {error:#}", NAMES[node]));
         }
         self.hooks.answer(&file, done.is_ok())
     }

@@ -10,12 +10,13 @@ keys! {
     /// One entry of `[clusters]`: PostgreSQL servers with one history, a primary and its standbys.
     pub struct Cluster in Cluster {}
 
-    /// Its nodes: `NAME=HOST` or `NAME=HOST:PORT`, separated by commas. The primary is found by
-    /// asking all of them, so their order has no meaning. An address of IPv6 is in brackets.
-    /// `NAME=HOST:PORT*2` gives a node twice the reads of the others, `*0` none (`reads`).
+    /// Its nodes: `NAME=HOST` or `NAME=HOST:PORT`, separated by commas. Weir asks all of them which
+    /// one is the primary, so their order has no meaning. An IPv6 address is in brackets.
+    /// `NAME=HOST:PORT*2` gives a node twice the reads of the others, and `*0` none (`reads`).
     nodes: Vec<Node> = unset, reload, acts;
-    /// Whether Weir promotes a standby when the primary is lost. `follow`: no,
-    /// somebody else does. `own`: it does after `fence_command`; only one Weir may have this.
+    /// Whether Weir promotes a standby when the primary is lost. `follow`: it does not, because a
+    /// cluster manager or a person does. `own`: it does, after `fence_command`. Only one Weir may
+    /// have `own` for a cluster.
     failover: FailoverKind = "follow", reload, acts;
     /// User for Weir's own connection to each node. The user needs the role `pg_monitor`.
     user: String = "weir", reload, acts;
@@ -31,8 +32,8 @@ keys! {
     health_timeout: Duration = "2", reload, acts;
     /// How long a client waits for a primary before it is disconnected; 0 is no limit.
     failover_wait: Duration = "30", reload, acts;
-    /// How often a database's catalogs are read again (`reads`). They tell which functions and views
-    /// need the primary. A change that clients make through Weir is seen at once.
+    /// How often a database's catalogs are read again (`reads`). The catalogs say which functions
+    /// and views need the primary. Weir sees a change at once if a client makes it through Weir.
     catalog_refresh: Duration = "10", reload, acts;
     /// How long running transactions may go on when a SWITCHOVER has begun.
     switchover_drain: Duration = "5", reload, acts;
@@ -45,12 +46,13 @@ keys! {
     start_command: Option<String> = unset, reload, acts;
     /// Command that starts the old primary as a standby of the new one.
     rejoin_command: Option<String> = unset, reload, acts;
-    /// Command that makes sure that the lost primary accepts no writes, with `failover = own`. Its
-    /// success is believed.
+    /// Command that makes sure that the lost primary accepts no writes, with `failover = own`. Weir
+    /// relies on its exit status.
     fence_command: Option<String> = unset, reload, acts;
     /// How long one of these commands may take.
     command_timeout: Duration = "30", reload, acts;
-    /// Bytes of WAL that `failover = own` may lose, as far as is known. Not set: a standby is only
-    /// promoted if no commit can be lost, because enough synchronous standbys answer.
+    /// Bytes of WAL that a standby may lack and still be promoted by `failover = own`. WAL that the
+    /// primary has written since its last answer is not counted. Not set: Weir promotes a standby
+    /// only if no commit can be lost, because enough synchronous standbys answer.
     max_loss: Option<u32> [bytes] = unset, reload, acts;
 }

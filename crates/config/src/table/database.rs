@@ -25,8 +25,8 @@ keys! {
     /// `standby`: reads may run on standbys of the cluster ([routing.md](routing.md)). Needs
     /// `cluster` and `pool_mode = auto`.
     reads: ReadsGo = "primary", reload, acts;
-    /// The writes that a read on a standby must see. `session`: its own session's. `user`: those of
-    /// all sessions of its database and user. `off`: none.
+    /// The writes that a read on a standby must see. `session`: those of its own session. `user`:
+    /// those of all sessions of its database and user. `off`: none.
     read_after_write: ReadAfterWrite = "session", reload, acts;
     /// A standby whose data is older than this gets no reads; 0 is no limit.
     max_staleness: Duration = "1", reload, acts;
@@ -64,7 +64,7 @@ keys! {
     max_db_client_connections: Option<u32> = unset, reload, acts;
     /// Pool mode of this database. Not set: the global `pool_mode`.
     pool_mode: Option<PoolMode> = unset, reload, acts;
-    /// Way of the data of this database's pools. Not set: the global `data_path`. Weir's own.
+    /// `data_path` of this database's pools. Not set: the global `data_path`. Weir's own.
     data_path: Option<DataPath> = unset, reload, acts;
     /// Age at which an unused server connection of this database is closed; 0 inherits the global
     /// key.

@@ -296,9 +296,10 @@ keys! {
     /// `weir`. PostgreSQL runs one small statement more when a server goes to another client. The key
     /// has an effect with `pool_mode = auto`. Weir's own.
     server_client_address: bool = "0", reload, acts;
-    /// Way of the data of all pools. With `direct` or `auto`, PostgreSQL's backends serve the clients'
-    /// sockets, and Weir does not handle their queries (docs/direct.md). A pool that cannot do so is
-    /// proxied, and SHOW POOLS says why. Weir's own.
+    /// Whether Weir or PostgreSQL's backends handle the queries of clients. `proxy`: Weir does.
+    /// `direct`: the backends read and answer the clients' sockets (docs/direct.md). A pool that
+    /// cannot be direct is proxied; SHOW POOLS says why, and `weir check-config` warns. `auto`: as
+    /// `direct`, without the warning. Weir's own.
     data_path: DataPath = "proxy", reload, acts;
     /// Path of the unix socket at which PostgreSQL's backends fetch the clients that they serve. It
     /// must be the path in PostgreSQL's `weir.control_socket`. Empty: all pools are proxied. Weir's

@@ -13,8 +13,8 @@ keys! {
     /// Pool mode of this user. The user's mode takes precedence over the database's and the global
     /// one.
     pool_mode: Option<PoolMode> = unset, reload, acts;
-    /// Way of the data of this user's pools. The user's value takes precedence over the database's
-    /// and the global one. Weir's own.
+    /// `data_path` of this user's pools. The user's value takes precedence over the database's and
+    /// the global one. Weir's own.
     data_path: Option<DataPath> = unset, reload, acts;
     /// Server connections of each pool of this user; -1 inherits. The user's value takes precedence
     /// over the database's and the global key.

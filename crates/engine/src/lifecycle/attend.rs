@@ -1,11 +1,11 @@
-//! Servers that serve clients' sockets themselves, and the clients that are handed to them
-//! (docs/direct.md). The shell has the lobby, where both meet; here is what the engine knows of it.
+//! The engine's part of direct pools (docs/direct.md): servers whose backends serve clients'
+//! sockets, and the clients that are handed to them. The shell has the lobbies themselves.
 //!
 //! ```text
 //!  a client has logged in ─┬─ the lobby works ─────────► welcome, hand_off
-//!                          ├─ nobody knows: LoginStep::Trial, a server is opened
-//!                          │    ─► Mail::Attends or a failure ─► enter_pool again
-//!                          └─ the pool is proxied ─────► as ever
+//!                          ├─ not known yet: LoginStep::Trial, a server is opened
+//!                          │    ─► Mail::BackendCame or a failure ─► enter_pool_at_once
+//!                          └─ the pool is proxied ─────► the client stays in the engine
 //!  a server: Login ─► Attending ─► (Mail::LeftLobby) ─► closed
 //! ```
 
@@ -69,11 +69,11 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// A worker is asked for another server of the lobby.
+    /// Opens another server for the lobby. The thread of the lobbies asks for it.
     pub(crate) fn attend_more(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         self.view(pool);
         if matches!(self.drain, Some(Drain::TakenOver)) {
-            // Backends come to the new process's socket.
+            // After an online restart, backends connect to the new process's socket.
             if !self.exchange.pool(pool, |pool| pool.is_attended()) {
                 let why = "another process has taken over";
                 io.close_lobby(pool, Closing::AfterTransaction, why);
@@ -160,7 +160,8 @@ impl<X: Exchange> Engine<X> {
         self.trial_failed(pool, Proxied::NoLibrary, TRIAL_PAUSE, io.now());
     }
 
-    /// A server for the lobby is gone. If the trial depended on it, that has failed.
+    /// Notes that a server for the lobby is gone. If the trial depended on it, the trial has
+    /// failed.
     pub(crate) fn attending_ended(
         &mut self,
         pool: PoolId,
@@ -181,8 +182,8 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Deals with a server for the lobby that could not be opened, which is a failure of the pool.
-    /// Returns every other purpose.
+    /// Notes a failure of the pool, if the server that could not be opened was for the lobby.
+    /// Returns any other purpose.
     pub(crate) fn without_attending(
         &mut self,
         purpose: Option<ServerPurpose>,
@@ -201,7 +202,7 @@ impl<X: Exchange> Engine<X> {
         self.tell_trial(pool);
     }
 
-    /// Lets the clients go on that wait for this trial, in all workers.
+    /// Continues the logins that wait for this trial, in all workers.
     fn tell_trial(&mut self, pool: PoolId) {
         for worker in (0..self.exchange.worker_count()).map(WorkerId) {
             if worker != self.worker {
@@ -211,13 +212,13 @@ impl<X: Exchange> Engine<X> {
         self.trial_over(pool);
     }
 
-    /// Lets the clients of this worker go on.
+    /// Continues the logins of this worker that wait for this trial.
     pub(crate) fn trial_over(&mut self, pool: PoolId) {
         let waiting = self.newcomers.extract_if(.., |newcomer| newcomer.pool == pool);
         self.work.extend(waiting.map(Work::Enter));
     }
 
-    /// Does this client wait for a trial still?
+    /// Does this client still wait for a trial?
     pub(crate) fn awaits(&self, newcomer: Newcomer) -> bool {
         let found = self.clients.get(newcomer.client.0 as usize);
         found.is_some_and(|client| {
@@ -363,10 +364,10 @@ impl<X: Exchange> Engine<X> {
         self.tend_trials(io.now());
     }
 
-    /// `aged`: the pools from which one has been asked to leave for its age.
+    /// `aged`: the pools that have already asked a server to leave because of its age.
     fn tend_one(&mut self, id: ServerId, aged: &mut Vec<PoolId>, io: &mut impl Io<X>) {
         let now = io.now();
-        // Its successor could not come to this process's lobby.
+        // After an online restart, no other server could come to this process's lobby.
         let may_age = !matches!(self.drain, Some(Drain::TakenOver));
         let server = self.server(id);
         let (pool, times) = (server.pool, server.times);
@@ -394,7 +395,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Ends trials whose server is lost, and lets clients go on that wait for one that is over.
+    /// Ends trials whose server is lost, and continues logins that wait for a trial that is over.
     fn tend_trials(&mut self, now: Micros) {
         let waits: Vec<PoolId> = self.newcomers.iter().map(|newcomer| newcomer.pool).collect();
         for pool in waits {
@@ -412,8 +413,8 @@ impl<X: Exchange> Engine<X> {
         all.map(|(slot, _)| ServerId(slot as u32))
     }
 
-    /// Asks the servers in the lobby to leave that may not be used any more. Clients of a pool that
-    /// is proxied now are disconnected.
+    /// Asks servers that may not be used any more to leave the lobby. Disconnects the clients of a
+    /// pool that is proxied now.
     pub(crate) fn review_attending(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         let is_proxied = self.exchange.pool(pool, |pool| pool.settings.proxied.is_some());
         let own: Vec<_> = self.attending().filter(|id| self.server(*id).pool == pool).collect();

@@ -32,7 +32,7 @@ impl<X: Exchange> Engine<X> {
             .is_some_and(|view| view.settings.routing.is_some())
     }
 
-    /// Is the server at a reader's node?
+    /// Does the server belong to a reader's pool?
     pub(crate) fn is_reader(&self, on: ServerId) -> bool {
         let pool = self.pools.get(self.server(on).pool);
         pool.is_some_and(|view| view.place != Place::Writer)
@@ -72,8 +72,8 @@ impl<X: Exchange> Engine<X> {
         self.note_handled(id, len);
     }
 
-    /// Routes what a client has sent ahead, now that it has no server. Half a message waits for the
-    /// rest.
+    /// Routes the requests that a client has sent ahead, now that it has no server. A partial
+    /// message is kept until the rest arrives.
     #[cold]
     pub(crate) fn route_later(&mut self, id: ClientId) {
         let client = self.client_mut(id);
@@ -83,7 +83,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Continues such a client with the bytes that it has sent ahead.
+    /// Routes the bytes that such a client has sent ahead.
     pub(crate) fn route_held(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let Some(client) = self.clients.get(id.0 as usize) else { return };
         if !matches!(client.phase, ClientPhase::Idle) {
@@ -97,8 +97,8 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// A reader pool does not serve this client: its request is routed again, and nobody has got a
-    /// byte of it. Returns false if the pool is no reader's.
+    /// Routes a client's request again, because the reader's pool does not serve the client. No
+    /// server has got a byte of the request. Returns false if the pool is not a reader's.
     #[cold]
     pub(crate) fn leave_reader(&mut self, id: ClientId, pool: PoolId) -> bool {
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return false };
@@ -121,7 +121,7 @@ impl<X: Exchange> Engine<X> {
         true
     }
 
-    /// So many bytes of an idle client's requests were handled together.
+    /// Notes that `len` bytes of an idle client's requests were handled together.
     #[inline]
     pub(crate) fn note_handled(&mut self, id: ClientId, len: usize) {
         let Some(client) = self.clients.get(id.0 as usize) else { return };
@@ -137,14 +137,15 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// A reader has refused this client's request.
+    /// Counts a request of this client that a reader has refused.
     pub(crate) fn count_refused(&self, id: ClientId) {
         if let Some(routing) = self.routing_of(id) {
             routing.counts.add(Why::Refused);
         }
     }
 
-    /// Clients of another process may have written before they came here.
+    /// Notes a write of each of these clients. They come from the process before an online restart,
+    /// and may have written there.
     pub(crate) fn suppose_writes(&mut self, clients: &[ClientId], io: &mut impl Io<X>) {
         let now = io.clock();
         for id in clients {
@@ -185,7 +186,7 @@ impl<X: Exchange> Engine<X> {
         pool
     }
 
-    /// The client's request goes to the writer without being judged.
+    /// Sends a request to the writer without judging it.
     fn not_routed(&mut self, id: ClientId, writer: PoolId) -> PoolId {
         let serial = self.client(id).serial;
         self.sessions.of(id, serial).expect(None);

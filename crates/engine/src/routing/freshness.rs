@@ -1,11 +1,11 @@
-//! Finds how fresh each standby is, by log positions that are sampled now and then.
+//! Finds how fresh each standby is, from log positions that are sampled at intervals.
 //!
 //! The cold side asks the primary for `pg_current_wal_insert_lsn()` and notes when it *sent* the
 //! question. It asks each standby for `pg_last_wal_replay_lsn()`. A standby is *fresh as of* the
 //! latest moment whose sample it has replayed: it has everything that was committed before that
 //! moment. So a session reads its own writes if the standby is fresh as of a moment after them.
-//! A commit costs no query, no clocks of two machines are compared, and an idle primary or a paused
-//! replay need no rules of their own.
+//! A commit causes no query, and only Weir's own clock is read. An idle primary and a paused replay
+//! need no special rules.
 //!
 //! ```text
 //!  primary   ask ─ 100 ──── ask ─ 250 ───── ask ─ 250
@@ -19,8 +19,8 @@ use config::ReadAfterWrite;
 
 use crate::ids::Micros;
 
-/// The samples of a primary that are kept. When they are too many, every second of the older half
-/// is dropped, which makes standbys that lag far behind look older than they are.
+/// Maximal number of samples of a primary. If there are more, every second one of the older half is
+/// dropped. Then standbys that lag far behind look older than they are.
 const SAMPLES_MAX: usize = 256;
 
 /// A header at the beginning of a page of the log has at most this many bytes.
@@ -29,8 +29,8 @@ const PAGE_HEADER_LEN: u64 = 40;
 /// A position in the write-ahead log, in bytes.
 pub type Position = u64;
 
-/// The log of the primary in one term. A new primary gets a new one: its standbys start from
-/// "never".
+/// The log positions of one primary. A new primary gets a new `PrimaryLog`, so its standbys begin
+/// as fresh as of "never".
 #[derive(Clone, Debug)]
 pub struct PrimaryLog {
     page_len: u64,
@@ -75,9 +75,10 @@ impl PrimaryLog {
         self.samples.last().map_or(0, |(_, position)| position.saturating_sub(replayed))
     }
 
-    /// Before the first record of a page, the primary tells the position behind the page's header,
-    /// and a standby for ever the one before it. No record ends in between but one that began on an
-    /// earlier page. A standby at the page's start has replayed that one, too.
+    /// Returns the position without the header of a page that has no record yet. There the primary
+    /// reports the position behind the header, and a standby the position before it. A record that
+    /// ends between the two began on an earlier page, and a standby at the page's start has
+    /// replayed it.
     fn without_header(&self, position: Position) -> Position {
         let offset = position % self.page_len;
         if offset <= PAGE_HEADER_LEN { position - offset } else { position }
@@ -89,7 +90,7 @@ impl PrimaryLog {
 pub struct Wrote(Option<Micros>);
 
 impl Wrote {
-    /// Returns the moment as it is kept in a number; 0 = never.
+    /// Returns the moment that this number stands for; 0 = never.
     pub fn at(moment: Micros) -> Self {
         Self((moment != 0).then_some(moment))
     }
@@ -114,7 +115,7 @@ pub fn has_writes(
         ReadAfterWrite::User => user.0.max(session.0),
         ReadAfterWrite::Off => None,
     };
-    // Not if they are equal: the clock has no finer moments.
+    // Equal moments are not enough: the write may have been later in the same microsecond.
     needed.is_none() || fresh_as_of > needed
 }
 

@@ -1,5 +1,5 @@
-//! The nodes of a cluster as all workers read them. The cold side writes what it has sampled; each
-//! value stands alone, so no lock is needed.
+//! The nodes of a cluster as all workers read them. The cold side writes its samples here. Each
+//! value is read by itself, so no lock is needed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,7 +54,7 @@ impl Readers {
         self.all().find(|(_, node)| node.name.as_bytes() == name).map(|(id, _)| id)
     }
 
-    /// Another description of the nodes takes the place of this one: it allows no read any more.
+    /// Allows no more reads, because another description of the nodes replaces this one.
     pub fn retire(&self) {
         self.nodes.iter().for_each(|reader| reader.set(None, 0));
     }
@@ -70,7 +70,7 @@ impl Readers {
 }
 
 impl Reader {
-    /// Sets what a sample says. None: the node may not be read.
+    /// Stores a sample. None: the node may not be read.
     pub fn set(&self, fresh_as_of: Option<Micros>, lag_bytes: u64) {
         self.lag_bytes.store(lag_bytes, Ordering::Relaxed);
         self.fresh_as_of.store(fresh_as_of.unwrap_or(0), Ordering::Release);

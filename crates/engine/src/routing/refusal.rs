@@ -1,6 +1,7 @@
-//! Does a reader refuse a request? PostgreSQL's standbys refuse what they cannot do before it has an
-//! effect: a write, a lock, a serializable transaction. The error may follow messages that do not
-//! depend on the outcome, such as ParseComplete and RowDescription. Those are held until it is known.
+//! Finds out whether a reader refuses a request. PostgreSQL's standbys refuse what they cannot do
+//! before it has an effect: a write, a lock, a serializable transaction. The error may follow
+//! messages that do not depend on the outcome, such as ParseComplete and RowDescription. Weir holds
+//! these until the outcome is known.
 
 use wire::error_fields::ErrorFields;
 use wire::{HEADER_LEN, Header, backend};
@@ -13,13 +14,13 @@ const HELD_LEN_MAX: usize = 65_536;
 /// The verdict on a reader's replies to a request, as far as they have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// Nothing that depends on the outcome.
+    /// The replies do not show the outcome yet.
     Open,
-    /// It answers the request, perhaps with an error that the writer would give, too.
+    /// The reader answers the request, perhaps with an error that the writer would give, too.
     Answers,
-    /// It refuses the request, and these are all its replies.
+    /// The reader refuses the request, and these are all its replies.
     Refuses,
-    /// It ends the session.
+    /// The reader ends the session.
     Leaves,
 }
 

@@ -1,6 +1,6 @@
-//! Asks the writer for what a reader has refused. Nothing of the reader's answer has reached the
-//! client, and a reader cannot change anything, so the request has had no effect. The reader keeps
-//! what it has prepared and serves other clients.
+//! Sends a request that a reader has refused to the writer. Nothing of the reader's answer has
+//! reached the client, and a reader cannot change anything, so the request has had no effect. The
+//! reader keeps the statements that it has prepared, and serves other clients.
 
 use crate::engine::Engine;
 use crate::ids::ServerId;
@@ -29,8 +29,8 @@ pub(crate) enum Judged {
 }
 
 impl Server {
-    /// Has this reader still to show whether it refuses its client's request? Only if it has got a
-    /// whole request: a client that keeps a reader may wait for the replies before a Flush.
+    /// May this reader still refuse its client's request? Only if it has got a whole request: a
+    /// client that keeps a reader may wait for the replies before a Flush.
     pub(crate) fn may_refuse(&self) -> bool {
         let outline = self.kept.as_deref().map(|kept| &kept.outline);
         matches!(self.phase, ServerPhase::Linked)

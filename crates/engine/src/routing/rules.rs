@@ -54,7 +54,7 @@ impl Catalog {
         Self { view, number, has_serializable, generation: AtomicU64::new(generation) }
     }
 
-    /// The catalogs were the same when `generation` schema changes had been seen.
+    /// Notes that the catalogs had not changed when `generation` schema changes had been seen.
     pub fn confirm(&self, generation: u64) {
         self.generation.fetch_max(generation, Ordering::Release);
     }
@@ -96,14 +96,14 @@ impl Routing {
         }
     }
 
-    /// Is it the routing by these?
+    /// Is this the routing by these rules, readers and catalog?
     pub fn is_by(&self, rules: ReadRules, readers: &Arc<Readers>, catalog: &Arc<Catalog>) -> bool {
         self.rules == rules
             && Arc::ptr_eq(&self.readers, readers)
             && Arc::ptr_eq(&self.catalog, catalog)
     }
 
-    /// A transaction that may have written has ended. See [`Wrote::note`] for `now`.
+    /// Notes that a transaction has ended that may have written. See [`Wrote::note`] for `now`.
     pub(crate) fn note_write(&self, now: Micros) {
         self.wrote_at.fetch_max(now, Ordering::Release);
         self.readers.note_write(now);

@@ -16,7 +16,7 @@ pub(crate) struct Session {
     pub(crate) wrote: Wrote,
     /// The standby of its last read.
     pub(crate) node: Option<NodeId>,
-    /// The read that the primary runs, because no standby will do.
+    /// The read that the primary runs, because no standby may run it.
     read: OnPrimary,
 }
 
@@ -24,9 +24,9 @@ pub(crate) struct Session {
 enum OnPrimary {
     #[default]
     None,
-    /// It has this many bytes and was not sent yet.
+    /// A read of this many bytes that was not sent yet.
     Due(usize),
-    /// Serial number of its last message.
+    /// A read that was sent, with the serial number of its last message.
     Sent(u64),
 }
 
@@ -62,13 +62,13 @@ impl Sessions {
 }
 
 impl Session {
-    /// The primary is to run a read of `len` bytes, or another request.
+    /// Notes the next request at the primary: a read of so many bytes, or another request (None).
     pub(crate) fn expect(&mut self, read: Option<usize>) {
         self.read = read.map_or(OnPrimary::None, OnPrimary::Due);
     }
 
-    /// So many bytes of the client's requests were handled together; the last one's serial number is
-    /// `last`. Only a read that was handled alone is known not to write.
+    /// Notes that `len` bytes of the client's requests were handled together. `last` is the serial
+    /// number of the last message. Only a read that was handled alone is known not to write.
     pub(crate) fn handled(&mut self, len: usize, last: u64) {
         self.read = match self.read {
             OnPrimary::Due(expected) if expected == len => OnPrimary::Sent(last),

@@ -7,12 +7,12 @@ use wire::{HEADER_LEN, Header, frontend};
 use crate::client::Extended;
 use crate::routing::why::Why;
 
-/// The wish of a request that may run on a standby.
+/// The place that a request asks for, if it may run on a standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish<'a> {
-    /// The judges allow it.
+    /// Any standby: the judges allow it.
     Standby,
-    /// A hint asks for it, and no judge was asked.
+    /// Any standby: a hint asks for it, and no judge was asked.
     Hinted,
     /// A hint asks for the node of this name.
     Node(&'a [u8]),

@@ -5,7 +5,7 @@
 //! * `sampling.rs`, `samples.rs`: which standbys have which commits, for reads on standbys
 //! * `catalogs.rs`: the names of a database whose reads need the primary
 //! * `change.rs`: a change of the primary that Weir carries out: SWITCHOVER, `failover = own`
-//! * `errands.rs`: the right to do so, which one process has
+//! * `errands.rs`: the right to change primaries, which only one process has
 //! * `command.rs`: the operator's commands for it
 //! * `orders.rs`: SQL for it
 //! * `info.rs`: copies for the console and the metrics, EXPLAIN ROUTE
@@ -71,7 +71,7 @@ pub(crate) struct Clusters {
 }
 
 impl Clusters {
-    /// Has the configuration looked at again.
+    /// Wakes `keep`, which compares the configuration again.
     pub(crate) fn change(&self) {
         self.changed.notify_one();
     }
@@ -133,7 +133,7 @@ struct Watched {
     hold: Mutex<Option<Arc<Outage>>>,
     /// Weir changes the primary.
     is_changing: AtomicBool,
-    /// The deeds of the last change, if it has failed.
+    /// The steps that the last change has done, if it has failed.
     past: Mutex<Past>,
 }
 
@@ -253,7 +253,7 @@ fn start(
         tasks.spawn(sampling::keep(controller.clone(), Arc::clone(&watched), at));
     }
     tasks.spawn(catalogs::keep(controller.clone(), Arc::clone(&watched)));
-    // Known before a reload, or by the process before an online restart.
+    // The primary from before a reload, or from the process before an online restart.
     *lock(&watched.known) = controller.0.shared.hub.switches().primary(name).cloned();
     tasks.spawn(judge(controller.clone(), Arc::clone(&watched), answers));
     if configured.failover == FailoverKind::Own {

@@ -1,4 +1,5 @@
-//! The clients of one lobby, on Weir's side: who they are, how they end.
+//! The clients of one lobby, on Weir's side: their identities and limits, and how they are
+//! disconnected.
 
 use std::{collections::HashMap, os::fd::RawFd};
 
@@ -27,7 +28,7 @@ use crate::{
     log::About,
 };
 
-/// The things that a lobby works with.
+/// The objects that the methods of [`Guests`] need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Around<'a> {
     pub(super) room: &'a Room,
@@ -87,7 +88,7 @@ impl Guests {
         self.seated.len() - self.free.len()
     }
 
-    /// Is a client to be disconnected that a backend has?
+    /// Does a backend have a client that is to be disconnected?
     pub(super) fn has_ending(&self) -> bool {
         self.endings > 0
     }
@@ -301,13 +302,13 @@ impl Guests {
 pub(super) enum Ending<'a> {
     /// The client has left.
     Left,
-    /// Its backend is dead, and has perhaps told it so.
+    /// Its backend has ended, and may have sent the client an error.
     Lost,
     /// The client is told.
     Said(Cause, &'a str),
 }
 
-/// A client that has not even got a place is refused.
+/// Refuses a client that has no place in the lobby.
 pub(super) fn refuse(guest: &Guest, fd: RawFd, why: &str, shared: &Shared) {
     tell(fd, Cause::TooManyClients, why, guest.codes);
     leave(guest, shared);
@@ -320,7 +321,7 @@ fn tell(fd: RawFd, cause: Cause, why: &str, codes: ErrorCodes) {
     let _ = socket::send(fd, &out);
 }
 
-/// Counts a client out.
+/// Takes a client out of the counts.
 fn leave(guest: &Guest, shared: &Shared) {
     if let Some(Some(pool)) = shared.hub.slots().get(guest.pool.0 as usize) {
         lock(pool).clients -= 1;
@@ -331,7 +332,7 @@ fn leave(guest: &Guest, shared: &Shared) {
     shared.lobby.guest_left();
 }
 
-/// Takes the same time wherever they differ.
+/// Compares two tags in the same time, wherever they differ.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0

@@ -29,7 +29,7 @@ const ARMED: u32 = epoll::READABLE | epoll::PEER_DONE | epoll::ONE_SHOT;
 pub(super) enum Recall {
     /// Weir has the client.
     Taken,
-    /// Its backend will return it, if all that linger are woken now.
+    /// Its backend will return it, if all lingering backends are woken now.
     Asked,
     /// There is no client, or Weir has it already.
     None,
@@ -240,8 +240,8 @@ impl Room {
         }
     }
 
-    /// A backend is dead: what that means for one place. It is called for all of them, then
-    /// [`Room::arm_again`], and then all that linger are woken.
+    /// Takes a place from a dead backend, and returns the consequence for its client. After all
+    /// places, the caller calls [`Room::arm_again`], and then wakes all backends that linger.
     pub(super) fn bury(&self, line: u32, place: u32) -> Loss {
         let word = self.word(place);
         if word.owner() != Some(line)
@@ -279,7 +279,7 @@ impl Room {
         self.activity(line).load(Ordering::SeqCst) == activity::LINGERING
     }
 
-    /// Does a backend have this client for good, and run nothing for it?
+    /// Is the client pinned to its backend, and runs nothing there?
     pub(super) fn is_pinned_idle(&self, place: u32) -> bool {
         let word = self.word(place);
         word.state() == State::Owned
@@ -308,7 +308,7 @@ impl Room {
         socket::is_readable(self.set.fd().as_raw_fd())
     }
 
-    /// Called before a message is sent: a backend that serves without a pause looks at this.
+    /// Notes that a message follows. A backend that never sleeps reads this note.
     pub(super) fn call(&self, line: u32) {
         let at = layout::backend_line(line) + backend::CALLED;
         self.memory.word32(at).store(1, Ordering::SeqCst);

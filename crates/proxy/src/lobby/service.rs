@@ -1,5 +1,5 @@
-//! The thread of the lobbies. It hands descriptors to backends, takes clients back, and opens more
-//! servers while all are busy. While clients are served, it only looks at its clock.
+//! The thread of the lobbies. It hands descriptors to backends, takes clients back, and has more
+//! servers opened while all are busy. While backends serve clients, it only wakes up at intervals.
 
 mod clients;
 
@@ -43,7 +43,7 @@ const LOOK_MS: i32 = 200;
 const BUSY_LOOK_MS: i32 = 20;
 const COMING_LOOK_MS: i32 = 2;
 
-/// Looks with nobody free, after which another server is opened.
+/// The number of looks without an idle backend after which another server is opened.
 const BUSY_LOOKS: u32 = 2;
 
 /// Lines for backends, beyond the size of the pool: those that end keep theirs for a while.
@@ -283,7 +283,7 @@ impl Service {
         }
     }
 
-    /// The event would come again and again. Connections wait until the next look.
+    /// Stops accepting until the next look, because the event would come again and again.
     fn pause_listening(&mut self, error: &io::Error) {
         warning!("direct_socket: a backend's connection cannot be accepted: {error}");
         let _ = self.own.delete(self.listener.as_raw_fd());
@@ -313,7 +313,7 @@ impl Service {
         }
     }
 
-    /// Returns false if the backend must not say this.
+    /// Handles a backend's message. Returns false if the backend may not send it now.
     fn obey(&mut self, number: usize, said: Said) -> bool {
         let role = self.backends[number].role.as_ref();
         let role = role.map(|role| (role.room, role.line));
@@ -347,7 +347,7 @@ impl Service {
         }
     }
 
-    /// Returns false if the backend cannot serve. The engine learns why.
+    /// Gives a backend its lobby. Returns false if it cannot serve there; the engine learns why.
     fn greet(&mut self, number: usize, ticket: &str, layout: u32) -> bool {
         let Some(server) = self.expected.remove(ticket) else { return false };
         if layout != layout::LAYOUT {

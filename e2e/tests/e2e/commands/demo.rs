@@ -79,7 +79,7 @@ fn the_demo_of_a_cluster_changes_its_primary_and_loses_nothing() {
     let folder = testkit::open_folder("demo-cluster");
     let mut drill = Command::new(pooler_binary());
     let table = run(drill.args(["demo", "--cluster", "--drill", "2"]).env("TMPDIR", &folder));
-    for line in ["1  switchover  a     b", "2  kill -9     b     ", "all promises were kept"] {
+    for line in ["1  switchover  a     b", "2  kill -9     b     ", "all checks have passed"] {
         assert!(table.contains(line), "{line}: {table}");
     }
     assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 0);

@@ -33,9 +33,9 @@ pub(super) struct Hook {
 impl Hooks {
     pub(super) fn new(scratch: &Path) -> anyhow::Result<Self> {
         let folder = scratch.join("hooks");
-        fs::create_dir(&folder).context("the folder of commands")?;
+        fs::create_dir(&folder).context("could not create the folder of commands")?;
         let script = folder.join("hook");
-        fs::write(&script, SCRIPT).context("the script of commands")?;
+        fs::write(&script, SCRIPT).context("could not write the script of commands")?;
         Ok(Self { folder, script })
     }
 
@@ -51,14 +51,14 @@ impl Hooks {
         files.filter_map(hook).next()
     }
 
-    /// Has a command end.
+    /// Ends a command that waits, with this outcome.
     pub(super) fn answer(&self, file: &Path, is_done: bool) -> anyhow::Result<()> {
         // Renamed, so that the script never reads half of it.
         let draft = self.folder.join("draft");
-        fs::write(&draft, if is_done { "0" } else { "1" }).context("an answer")?;
+        fs::write(&draft, if is_done { "0" } else { "1" }).context("could not answer a command")?;
         let answer = PathBuf::from(format!("{}.answer", file.display()));
-        fs::rename(draft, answer).context("an answer")?;
-        fs::remove_file(file).context("a question")
+        fs::rename(draft, answer).context("could not answer a command")?;
+        fs::remove_file(file).context("could not remove an answered command")
     }
 }
 

@@ -58,7 +58,7 @@ fn set_terminal(arguments: &[&str]) {
 pub(super) fn run(trio: &mut Trio) -> anyhow::Result<ExitCode> {
     let password = trio.nodes.password();
     let port = trio.running.port;
-    say("\nWeir is up, and eight clients write through it. Connect, too:\n");
+    say("\nWeir runs, and eight clients write through it. The database and the console:\n");
     say(&format!("    psql \"postgresql://{DEMO}:{password}@127.0.0.1:{port}/{DEMO}\""));
     say(&format!("    psql \"postgresql://{DEMO}:{password}@127.0.0.1:{port}/pgbouncer\"\n"));
     say("k = kill the primary, s = switch over, p = pause or resume a standby, q = end\n");
@@ -94,7 +94,7 @@ fn kill(trio: &mut Trio) -> anyhow::Result<()> {
 
 fn switch(trio: &mut Trio) -> anyhow::Result<()> {
     let Some(to) = trio.states().iter().position(|state| *state == "readable") else {
-        say("no standby is fit");
+        say("no standby can become the primary now");
         return Ok(());
     };
     say(&format!("switching over to node {}", NAMES[to]));

@@ -2,8 +2,8 @@
 //! the primary (`sql::Catalog`).
 //!
 //! They are read again when a client has changed the schema through Weir, and every
-//! `catalog_refresh`. A digest of the catalogs tells first whether anything has changed. Until they
-//! were read since the last change, workers send all reads to the primary.
+//! `catalog_refresh`. A digest of the catalogs shows first whether anything has changed. After a
+//! change, workers send all reads to the primary until the catalogs were read.
 
 use std::{
     collections::BTreeMap,

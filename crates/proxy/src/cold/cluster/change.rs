@@ -23,7 +23,7 @@ use crate::{
     log, warning,
 };
 
-/// The interval at which a step is looked at, and the nodes are asked.
+/// The interval at which a step is checked and the nodes are asked.
 const LOOK: Duration = Duration::from_millis(10);
 /// The pause between two failovers that have failed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ impl<'a> Hold<'a> {
     fn take(controller: &'a Controller, watched: &'a Watched) -> Result<Self, &'static str> {
         let errand =
             Errand::begin(&controller.0.clusters.errands).ok_or("another process takes over")?;
-        // Made only if it is free: dropping one lets the clients go on.
+        // No `Hold` is made if there is one already: dropping it would let the clients go on.
         match watched.is_changing.swap(true, Ordering::AcqRel) {
             true => Err("another change of the primary is under way"),
             false => Ok(Self { controller, watched, errand: Arc::new(errand) }),
@@ -147,8 +147,8 @@ pub(super) async fn guard(controller: Controller, watched: Arc<Watched>) {
                 told = None;
                 log!("cluster {}: node {} is promoted", watched.name, node(&watched, new).name);
                 let (controller, watched) = (controller.clone(), Arc::clone(&watched));
-                // These are warned about, and the cluster serves its clients without them. A new
-                // configuration ends this task, and not that one.
+                // The cluster serves its clients although a standby may not follow yet. A new
+                // configuration ends this task, but not the spawned one.
                 let others = tokio::spawn(async move {
                     let _errand = errand;
                     gather(&controller, &watched, old, new).await
@@ -225,7 +225,7 @@ async fn carry_out(
         };
         let outcome = obey(controller, watched, order, promotion.target()).await;
         if let Outcome::Failed(why) | Outcome::Unsent(why) = &outcome {
-            warning!("cluster {}: {order:?} failed: {why}", watched.name);
+            warning!("cluster {}: {} failed: {why}", watched.name, in_words(order));
         }
         promotion.done(outcome, controller.now());
     }
@@ -284,6 +284,18 @@ async fn obey(
     done.map_or_else(Outcome::Failed, |()| Outcome::Done)
 }
 
+fn in_words(order: Order) -> &'static str {
+    match order {
+        Order::Wait => "waiting",
+        Order::Close => "closing the server connections",
+        Order::Mark(_) => "asking for the end of the WAL",
+        Order::Stop(_) => "stop_command",
+        Order::Start(_) => "start_command",
+        Order::Fence(_) => "fence_command",
+        Order::Promote(_) => "pg_promote",
+    }
+}
+
 async fn run(
     watched: &Watched,
     command: Option<&String>,
@@ -296,7 +308,7 @@ async fn run(
     command::run(command, &watched.name, node(watched, about), new, limit).await
 }
 
-/// Has the other nodes follow the new primary. Returns what has not worked.
+/// Makes the other nodes follow the new primary. Returns the failures.
 async fn gather(
     controller: &Controller,
     watched: &Watched,

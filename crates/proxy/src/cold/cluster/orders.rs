@@ -10,11 +10,11 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use super::{Watched, node};
 use crate::cold::controller::Controller;
 
-/// The orders of which the user must be capable.
+/// Asks whether the user may promote a node.
 const RIGHTS: &str = "SELECT pg_catalog.has_function_privilege('pg_catalog.pg_promote(boolean, integer)', 'execute')";
 /// The end of all WAL that was written, flushed or not.
 const END: &str = "SELECT pg_catalog.pg_current_wal_insert_lsn()";
-/// PostgreSQL's own wait for the promotion is short: Weir asks for the fact.
+/// Does not wait for the promotion: Weir finds out by asking the node for its role.
 const PROMOTE: &str = "SELECT pg_catalog.pg_promote(false)";
 const SOURCE: &str = "SELECT pg_catalog.current_setting('primary_conninfo')";
 const RELOAD: &str = "SELECT pg_catalog.pg_reload_conf()";
@@ -57,7 +57,7 @@ impl Orders {
         }
     }
 
-    /// Has a standby follow another node, without a restart.
+    /// Makes a standby follow another node, without a restart.
     pub(super) async fn follow(&self, primary: &Node) -> Result<(), String> {
         let source = self.value(SOURCE).await?;
         if is_uri(&source) {

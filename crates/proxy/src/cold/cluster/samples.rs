@@ -12,7 +12,7 @@ use engine::{
 /// The samples since the cluster has its present primary.
 #[derive(Debug)]
 pub(super) struct Samples {
-    /// Counts the primaries. An answer to a question from before says nothing.
+    /// Number of primaries so far. An answer to a question of an earlier term is ignored.
     pub(super) term: u64,
     log: Option<PrimaryLog>,
     /// For each node: its last position as a standby of the primary.
@@ -38,7 +38,7 @@ impl Samples {
         Self { term: 0, log: None, replayed: vec![None; nodes] }
     }
 
-    /// Forgets what the changes make worthless.
+    /// Forgets the samples that are no longer true after these changes.
     pub(super) fn follow(&mut self, changes: &[Change], readers: &Readers) {
         for change in changes {
             match change {

@@ -2,8 +2,8 @@
 //! standbys have which commits (`engine::routing::freshness`).
 //!
 //! Each node has a task of its own. It asks on the connection that `node.rs` keeps, often while some
-//! standby lacks recent writes and seldom otherwise. A new primary begins a new log, and until it and
-//! a standby are sampled nobody reads there.
+//! standby lacks recent writes and seldom otherwise. A new primary begins a new log. A standby gets
+//! no reads until the new primary and the standby are sampled.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{cold::controller::Controller, exchange::hub::lock};
 
-/// Is it in recovery, the position in its log, and the length of a page of the log.
+/// One row: is the node in recovery, its position in the log, and the length of a page of the log.
 const QUESTION: &str = "SELECT r.recovery, CASE WHEN r.recovery THEN \
     pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_insert_lsn() END, \
     pg_catalog.current_setting('wal_block_size') \

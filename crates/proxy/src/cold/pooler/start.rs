@@ -210,7 +210,7 @@ fn start_lobbies(config: &Config, shared: &Arc<Shared>) -> io::Result<Option<Unn
 /// Gives the socket of the lobbies its name.
 fn publish(socket: Option<Unnamed>) {
     if let Some(Err(error)) = socket.as_ref().map(Unnamed::publish) {
-        warning!("direct_socket: PostgreSQL's backends cannot come: {error}");
+        warning!("direct_socket: PostgreSQL's backends cannot connect: {error}");
     }
 }
 
