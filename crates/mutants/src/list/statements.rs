@@ -206,4 +206,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 }",
         )],
     },
+    Mutant {
+        name: "RenewsNothingUnverified",
+        wrong: "An outdated statement is not prepared again while the session's state is unknown",
+        seen_in: "Weir, in seed 178,974",
+        noticed_by: "renewal::though_the_session_is_unknown",
+        changes: &[change(
+            "relay/requests/keeping.rs",
+            "if self.keeping.is_none() && «server.status == b'I'»",
+            "server.status == b'I' && self.may_move",
+        )],
+    },
 ];
