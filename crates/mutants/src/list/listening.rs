@@ -113,4 +113,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
             change("relay/replies.rs", "session.disturbed |= self.server.client.is_none();", ""),
         ],
     },
+    Mutant {
+        name: "HearsBeforeTheWarning",
+        wrong: "Auto mode: a new listener delivers before the client is warned of the gap",
+        seen_in: "Weir, in seed 100,387",
+        noticed_by: "news::until_the_warning_a_client_hears_from_its_server_alone",
+        changes: &[change("notify/listening.rs", "Some(_) => «!self.unheard»,", "true")],
+    },
+    Mutant {
+        name: "ForgetsUnlistenUnreported",
+        wrong: "Auto mode: stored notifications are delivered after UNLISTEN if the server cannot \
+             report its state",
+        seen_in: "Weir, in seed 112,527",
+        noticed_by: "news::after_unlisten_nothing_is_told_though_the_report_is_unknown",
+        changes: &[change(
+            "session/verdict.rs",
+            "let hears = «self.must_ask_for_channels(id, on)»;",
+            "false",
+        )],
+    },
 ];
