@@ -342,7 +342,11 @@ impl<X: Exchange> Engine<X> {
             }
             kept.parameters_given = kept.bytes.first() == Some(&frontend::DESCRIBE);
             client.stream.put_back(&std::mem::take(&mut kept.bytes));
-            return self.ready(id, on, io);
+            // The server may have left the client's values meanwhile, after a reload.
+            return match server.status == b'I' && server.session.traces.is_empty() {
+                true => self.prepare(id, on, io),
+                false => self.ready(id, on, io),
+            };
         }
         self.pass_refusal_on(id, on, &refused, io);
         // The held rest of the batch is discarded up to its Sync.

@@ -189,7 +189,7 @@ fn a_client_that_keeps_its_server_finds_the_listener_again_though_it_listens_to_
 
 /// The answer to the client's first request is void, since the client has asked for more.
 #[test]
-pub(crate) fn until_the_warning_a_client_hears_from_its_server_alone() {
+pub(crate) fn a_new_listener_warns_first() {
     let rig = rig(2);
     let (client, server, listener, _) = listening(&rig, 1);
     locks(&client, &server);
@@ -243,7 +243,7 @@ fn a_client_that_listens_anew_is_not_warned_of_an_earlier_loss() {
 
 /// The server's report cannot say what it listens to, so the server is asked.
 #[test]
-pub(crate) fn after_unlisten_nothing_is_told_though_the_report_is_unknown() {
+pub(crate) fn unlisten_counts_unreported() {
     let (rig, client, server) = reporting(|_| {});
     let both = query("LISTEN more; LISTEN news");
     client.send([both.clone()]);

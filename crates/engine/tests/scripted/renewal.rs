@@ -448,7 +448,7 @@ fn a_request_that_moved_to_a_server_with_an_older_copy_asks_there() {
 
 /// Only the same server can take the request again.
 #[test]
-pub(crate) fn though_the_session_is_unknown() {
+pub(crate) fn in_an_unknown_session() {
     let (_rig, client, server) = reporting(|_| {});
     client.send([parse("one", "select"), sync()]);
     server.expect([parse("weir_1", "select"), sync()]);

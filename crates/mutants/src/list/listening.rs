@@ -115,17 +115,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "HearsBeforeTheWarning",
-        wrong: "Auto mode: a new listener delivers before the client is warned of the gap",
+        wrong: "Auto mode: a new listener delivers before its warning",
         seen_in: "Weir, in seed 100,387",
-        noticed_by: "news::until_the_warning_a_client_hears_from_its_server_alone",
+        noticed_by: "news::a_new_listener_warns_first",
         changes: &[change("notify/listening.rs", "Some(_) => «!self.unheard»,", "true")],
     },
     Mutant {
         name: "ForgetsUnlistenUnreported",
-        wrong: "Auto mode: stored notifications are delivered after UNLISTEN if the server cannot \
-             report its state",
+        wrong: "Auto mode: UNLISTEN has no effect while the report is unknown",
         seen_in: "Weir, in seed 112,527",
-        noticed_by: "news::after_unlisten_nothing_is_told_though_the_report_is_unknown",
+        noticed_by: "news::unlisten_counts_unreported",
         changes: &[change(
             "session/verdict.rs",
             "let hears = «self.must_ask_for_channels(id, on)»;",

@@ -283,4 +283,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change("lifecycle/link.rs", "self.follow_reports(id, on);", "")],
     },
+    Mutant {
+        name: "ForgetsValueAtQuestion",
+        wrong: "Auto mode: a reload during a question changes a client's value",
+        seen_in: "Weir, in seed 197,124",
+        noticed_by: "outdated::a_reload_changes_no_value",
+        changes: &[change(
+            "relay/resend.rs",
+            "return match «server.status == b'I' && server.session.traces.is_empty()» {",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "KeepsValuesOfEndedSession",
+        wrong: "Auto mode: a value survives DISCARD ALL in a late session",
+        seen_in: "Weir, in seed 196,546",
+        noticed_by: "modes::discard_all_resets_earlier_values",
+        changes: &[change(
+            "relay/replies/commands.rs",
+            "if «session.startup.get(slot) != client.vars.get(slot)» {",
+            "false",
+        )],
+    },
 ];

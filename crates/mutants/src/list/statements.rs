@@ -208,9 +208,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "RenewsNothingUnverified",
-        wrong: "An outdated statement is not prepared again while the session's state is unknown",
+        wrong: "Outdated statements are not renewed while the session is unknown",
         seen_in: "Weir, in seed 178,974",
-        noticed_by: "renewal::though_the_session_is_unknown",
+        noticed_by: "renewal::in_an_unknown_session",
         changes: &[change(
             "relay/requests/keeping.rs",
             "if self.keeping.is_none() && «server.status == b'I'»",
