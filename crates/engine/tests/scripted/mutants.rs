@@ -15,6 +15,7 @@ mod messages;
 mod modes;
 mod news;
 mod outdated;
+mod prepared;
 mod reads;
 mod renewal;
 mod rig;

@@ -217,4 +217,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "server.status == b'I' && self.may_move",
         )],
     },
+    Mutant {
+        name: "RestoresDiscarded",
+        wrong: "A failed batch brings a discarded statement back",
+        seen_in: "Weir, in seed 214,355",
+        noticed_by: "prepared::a_discarded_statement_does_not_return",
+        changes: &[change(
+            "relay/prepared.rs",
+            "let was_discarded = «since < self.discarded_at»;",
+            "false",
+        )],
+    },
 ];
