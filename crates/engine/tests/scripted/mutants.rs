@@ -19,6 +19,7 @@ mod prepared;
 mod reads;
 mod renewal;
 mod rig;
+mod routing;
 mod signals;
 mod state_reports;
 
