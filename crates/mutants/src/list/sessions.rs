@@ -305,4 +305,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "false",
         )],
     },
+    Mutant {
+        name: "ForgetsValueAtSecondReload",
+        wrong: "Auto mode: two reloads in a transaction change a client's value",
+        seen_in: "Weir, in seed 5,384",
+        noticed_by: "defaults::two_reloads_change_no_value",
+        changes: &[change(
+            "relay/replies/parameters.rs",
+            "«self.server.remember_vars();» set(&mut self.server.vars); \
+             self.server.has_changed_by_itself();",
+            "",
+        )],
+    },
 ];
