@@ -31,6 +31,7 @@ use crate::notify::listening::{Listening, News, UNTOLD_LEN_MAX};
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::carried::{Carried, quote_identifier};
 use crate::session::pins::Pins;
+use crate::session::probe::Left;
 use crate::shell::{Exchange, Io, Mail};
 use crate::vars::{CLIENT_ENCODING, quote_literal};
 
@@ -72,6 +73,25 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn hears_on(&mut self, id: ClientId, there: &Carried) -> bool {
         let moves = self.follow_channels(id);
         moves || there.without(&self.client(id).vars.channels).next().is_some()
+    }
+
+    /// The server has reported that it cannot tell its state. Must it be asked which channels the
+    /// client has given up?
+    pub(crate) fn must_ask_for_channels(&self, id: ClientId, on: ServerId) -> bool {
+        let report = self.server(on).session.state_report.as_ref();
+        let own = self.client(id).session.as_ref().and_then(|session| session.listening.as_ref());
+        report.is_some_and(|report| !report.is_known()) && own.is_some_and(|own| own.is_known())
+    }
+
+    /// Takes the channels over, and nothing else of the session.
+    pub(crate) fn take_channels(&mut self, id: ClientId, on: ServerId, left: &Left) {
+        let Some(there) = &left.channels else { return };
+        let channels = self.portable_channels(id, on, there, left.pins);
+        let (client, server) = (&mut self.clients[id.0 as usize], &mut self.servers[on.0 as usize]);
+        for vars in [&mut client.vars, &mut server.vars] {
+            vars.change(|vars| vars.channels = channels.clone());
+        }
+        self.hears_on(id, there);
     }
 
     /// Updates the client's channels from its settings, and tells the listener which ones have

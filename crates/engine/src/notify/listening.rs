@@ -184,8 +184,12 @@ impl Listening {
     /// Should this notification of the listener be sent to the client?
     pub fn hear_listener(&mut self, body: &[u8]) -> bool {
         let Ok(said) = NotificationResponse::decode(body) else { return false };
-        let is_live = self.live.get(said.channel).is_some();
-        if !is_live && self.moving.get(said.channel).is_none() {
+        let counts = match self.live.get(said.channel) {
+            // Until the client is warned of the gap, its server delivers these channels.
+            Some(_) => !self.unheard,
+            None => self.moving.get(said.channel).is_some(),
+        };
+        if !counts {
             return false;
         }
         // The listener delivers them in the same order.
@@ -208,6 +212,10 @@ impl Listening {
             NotificationResponse::decode(body).is_ok_and(|said| live.get(said.channel).is_some())
         });
         *echoes_len = echoes.iter().map(|body| body.len()).sum();
+        if self.live.is_empty() {
+            // There is nothing to ask a new listener for.
+            self.find_listener();
+        }
     }
 
     /// Records the loss of the listener, and of what it would have delivered.

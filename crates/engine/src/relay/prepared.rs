@@ -263,6 +263,8 @@ pub struct ServerStatements {
     /// again or removed. This is checked only at the front, so that a use costs nothing here.
     by_age: BinaryHeap<Reverse<(u64, u64)>>,
     clock: u64,
+    /// Serial number of the last message that has discarded all statements; 0 = none.
+    discarded_at: u64,
 }
 
 #[derive(Debug)]
@@ -328,9 +330,10 @@ impl ServerStatements {
         }
     }
 
-    /// A Close had no effect, unless the statement was prepared again after it.
+    /// A Close had no effect, unless the statement was discarded or prepared again meanwhile.
     pub fn restore(&mut self, statement: Arc<Statement>, since: u64) {
-        if !self.by_id.contains_key(&statement.id) {
+        let was_discarded = since < self.discarded_at;
+        if !was_discarded && !self.by_id.contains_key(&statement.id) {
             self.insert(statement, since);
         }
     }
@@ -387,6 +390,7 @@ impl ServerStatements {
     }
 
     pub fn discard_before(&mut self, serial: u64) {
+        self.discarded_at = serial;
         self.by_id.retain(|_, prepared| prepared.since > serial);
         self.sweep();
     }
@@ -397,6 +401,7 @@ impl ServerStatements {
         for prepared in self.by_id.values_mut().filter(|prepared| prepared.since != DOUBTFUL) {
             prepared.since = 0;
         }
+        self.discarded_at = 0;
     }
 
     pub fn len(&self) -> usize {
@@ -510,6 +515,22 @@ mod tests {
         server.touch(all[1].id);
         let order = std::iter::from_fn(|| server.evict(1)).map(|(statement, _)| statement.id);
         assert_eq!(order.collect::<Vec<_>>(), [all[2].id, all[0].id, all[1].id]);
+    }
+
+    #[test]
+    fn a_discarded_statement_is_not_restored() {
+        let statement = Interner::default().intern(b"1", b"", ParseContext::COMMON);
+        let mut server = ServerStatements::default();
+        for (since, is_there) in [(3, false), (5, true), (DOUBTFUL, true)] {
+            server.insert(statement.clone(), since);
+            server.remove(statement.id);
+            server.discard_before(4);
+            server.restore(statement.clone(), since);
+            assert_eq!(server.remove(statement.id).is_some(), is_there, "{since}");
+        }
+        server.age();
+        server.restore(statement.clone(), 0);
+        assert!(server.is_sure(statement.id), "the serial number is another worker's");
     }
 
     #[test]

@@ -147,7 +147,7 @@ impl<X: Exchange> Engine<X> {
         server.times.heard_at = io.now();
         let begins = server.ledger.is_at_rest();
         let keeping = Keeping::go_on(server);
-        let may_keep = server.session.get().is_none_or(|own| own.traces.is_empty());
+        let may_move = server.session.get().is_none_or(|own| own.traces.is_empty());
         client.await_nothing();
         let texts = (server.mode == PoolMode::Auto)
             .then_some(Texts { cache: &mut self.texts, history: &mut view.history });
@@ -167,7 +167,7 @@ impl<X: Exchange> Engine<X> {
             serial: &mut self.serial,
             now: io.now(),
             keeping,
-            may_keep,
+            may_move,
             begins,
             from: 0,
             undescribed: 0,
@@ -198,7 +198,7 @@ impl<X: Exchange> Engine<X> {
         if !answers.is_empty() {
             io.send_client(id, &answers);
         }
-        if !sent && let Some(begun_at) = begun_at {
+        if !sent && let Some(begun_at) = begun_at.filter(|_| may_move) {
             let again = input[begun_at..].to_vec();
             self.resend(id, on, again, io);
             return None;
@@ -284,9 +284,8 @@ struct Requests<'a, X> {
     serial: &'a mut u64,
     now: Micros,
     keeping: Option<Keeping>,
-    /// May a request be kept? Only if the server has no traces. Otherwise no other server can take
-    /// it over.
-    may_keep: bool,
+    /// May another server take over a request? Not if this server has traces.
+    may_move: bool,
     /// Did the server owe nothing before this input?
     begins: bool,
     /// The position of its first message.

@@ -342,7 +342,11 @@ impl<X: Exchange> Engine<X> {
             }
             kept.parameters_given = kept.bytes.first() == Some(&frontend::DESCRIBE);
             client.stream.put_back(&std::mem::take(&mut kept.bytes));
-            return self.ready(id, on, io);
+            // A reload may have changed the server's values meanwhile.
+            return match self.is_as_prepared(on) {
+                true => self.prepare(id, on, io),
+                false => self.ready(id, on, io),
+            };
         }
         self.pass_refusal_on(id, on, &refused, io);
         // The held rest of the batch is discarded up to its Sync.
@@ -350,6 +354,13 @@ impl<X: Exchange> Engine<X> {
             BatchEnd::Synced => Readable::NotYet,
             BatchEnd::Open => Readable::Now,
         }
+    }
+
+    /// Has the server run nothing of its client's since it was prepared for the client?
+    fn is_as_prepared(&self, on: ServerId) -> bool {
+        let server = self.server(on);
+        let keeps = self.mode_of(on) == PoolMode::Session || server.ledger.is_ambiguous();
+        server.status == b'I' && !server.has_traces() && !keeps
     }
 
     fn pass_refusal_on(

@@ -89,6 +89,8 @@ impl<X: Exchange> Engine<X> {
         if !matches!(client.phase, ClientPhase::Idle) {
             return;
         }
+        // It is not read since it waits for a reader that does not serve it.
+        io.resume_client(id);
         match self.routes(client.pool) {
             true => self.route_bytes(id, &[], io),
             // Its pool has stopped routing.

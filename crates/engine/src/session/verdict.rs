@@ -8,6 +8,7 @@
 //!                                        ├─ no answer ─► pinned; asked again after the next one
 //!                                        └─ neither ──► unlink
 //!  A server that reports its state is not probed: the answer is there already (`state_report.rs`).
+//!  If it cannot tell its state, only a client that listens has it asked, for the channels.
 //!  the client goes ── pinned, or not probed yet ─► DISCARD ALL ─► others may have the server
 //! ```
 //!
@@ -79,9 +80,10 @@ impl<X: Exchange> Engine<X> {
         let waiter = Waiter::served(id, self.server(on).pool, now);
         self.client_mut(id).enter(ClientPhase::Preparing(waiter));
         self.remember_setting_names(on);
+        let hears = self.must_ask_for_channels(id, on);
         let server = self.server_mut(on);
         let (pool, asks) = (server.pool, server.session.state_report.is_none());
-        if !asks && server.session.lent.is_empty() {
+        if !asks && !hears && server.session.lent.is_empty() {
             server.enter(ServerPhase::Preparing(Preparation::Probe(None)));
             return self.probed(on, io);
         }
@@ -89,8 +91,8 @@ impl<X: Exchange> Engine<X> {
         let server = self.server(on);
         let topics = Topics {
             settings: asks && signs.intersects(Signs::SETTINGS | Signs::DISCARD | Signs::OPAQUE),
-            objects: asks
-                && (server.session.pinned.is_some() || !(Signs::SETTINGS.contains(signs))),
+            objects: hears
+                || asks && (server.session.pinned.is_some() || !(Signs::SETTINGS.contains(signs))),
         };
         let Some(view) = self.pools.get(pool) else { return };
         let carried = server.vars.carried.all().iter().map(|setting| &*setting.name);
@@ -189,6 +191,11 @@ impl<X: Exchange> Engine<X> {
         let error = server.own_error.take();
         let answer = server.phase.probe().and_then(Option::take).map(|probe| probe.finish());
         let told = server.session.state_report.as_ref().map(|report| report.state());
+        if let (Some(Some(answer)), Some(None)) = (&answer, &told)
+            && error.is_none()
+        {
+            self.take_channels(id, on, answer);
+        }
         let left = match (answer, told) {
             (None, told) => told.flatten(),
             (Some(answer), None) => answer,

@@ -58,6 +58,23 @@ fn a_client_that_set_the_existing_value_keeps_it() {
     is_given_its_own(&client, &server);
 }
 
+/// A text in between may set the value.
+#[test]
+pub(crate) fn two_reloads_change_no_value() {
+    let (_rig, client, server) = stage(&[ZONE]);
+    runs_at_reload(&client, &server, "BEGIN", 'T');
+    client.send([query("SELECT mine()")]);
+    server.expect([query("SELECT mine()")]);
+    server.send([complete("SELECT 1"), ready('T')]);
+    client.take();
+    client.send([query("COMMIT")]);
+    server.expect([query("COMMIT")]);
+    server.send([complete("COMMIT"), status("TimeZone", "Europe/Paris"), ready('I')]);
+    tells(&server, &[]);
+    client.take();
+    is_given_its_own(&client, &server);
+}
+
 #[test]
 fn a_client_without_its_own_value_follows() {
     for given in [&[][..], &[("DateStyle", "ISO, MDY")]] {

@@ -4,6 +4,7 @@
 use config::PoolMode;
 use engine::pins::Pins;
 
+use crate::carried::tells;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
@@ -79,6 +80,35 @@ fn discard_all_ends_a_session_that_has_outlived_its_mode() {
     client.send([query("SELECT 1")]);
     rig.server(1).expect([query("SELECT 1")]);
     assert!(rig.report(0).servers.iter().all(|server| server.pinned.is_none()));
+}
+
+#[test]
+pub(crate) fn discard_all_resets_earlier_values() {
+    let rig = rig(PoolMode::Auto);
+    let client = rig.client();
+    let is_set = || [complete("SET"), status("TimeZone", "Mars"), ready('I')];
+    client.send([query("SET TimeZone = 'Mars'")]);
+    let server = rig.server(0);
+    server.expect([query("SET TimeZone = 'Mars'")]);
+    server.send(is_set());
+    client.expect(is_set());
+    tells(&server, &[("TimeZone", "Mars")]);
+    change(&rig, PoolMode::Session);
+    client.send([query("SELECT 1")]);
+    let server = rig.server(1);
+    server.expect([query("SET TimeZone = 'Mars';")]);
+    server.send(is_set());
+    server.answers("SELECT 1");
+    client.expect([done("OK")]);
+    change(&rig, PoolMode::Auto);
+    client.send([query("DISCARD ALL")]);
+    server.expect([query("DISCARD ALL")]);
+    let reset = || [complete("DISCARD ALL"), status("TimeZone", "UTC"), ready('I')];
+    server.send(reset());
+    client.expect(reset());
+    assert!(!server.is_open());
+    client.send([query("SELECT 1")]);
+    rig.server(2).expect([query("SELECT 1")]);
 }
 
 #[test]

@@ -12,8 +12,14 @@ mod defaults;
 mod judged;
 mod listen;
 mod messages;
+mod modes;
+mod news;
+mod outdated;
+mod prepared;
 mod reads;
+mod renewal;
 mod rig;
+mod routing;
 mod signals;
 mod state_reports;
 

@@ -6,6 +6,7 @@ use crate::listen::{
 };
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
+use crate::state_reports::{done_with, reporting};
 
 const ZONE: (&str, &str) = ("TimeZone", "Asia/Tokyo");
 
@@ -184,6 +185,95 @@ fn a_client_that_keeps_its_server_finds_the_listener_again_though_it_listens_to_
     // The listener delivers this one.
     server.send([told(5, "news", "1")]);
     client.expect([]);
+}
+
+/// The answer to the client's first request is void, since the client has asked for more.
+#[test]
+pub(crate) fn a_new_listener_warns_first() {
+    let rig = rig(2);
+    let (client, server, listener, _) = listening(&rig, 1);
+    locks(&client, &server);
+    listener.die();
+    let second = rig.server(2);
+    client.send([query("LISTEN more")]);
+    server.expect([query("LISTEN more")]);
+    server.send([done("LISTEN")]);
+    client.take();
+    rig.hold_mail(true);
+    begin(&second, "LISTEN \"news\";");
+    has_lock(&server, &["more", "news"]);
+    rig.hold_mail(false);
+    server.send([told(5, "news", "1")]);
+    client.expect([told(5, "news", "1")]);
+    second.send([told(5, "news", "1")]);
+    client.expect([]);
+    second.answers("LISTEN \"more\";");
+    client.expect([warning("01000", GAP)]);
+    server.send([told(5, "news", "2")]);
+    client.expect([]);
+    second.send([told(5, "news", "2")]);
+    client.expect([told(5, "news", "2")]);
+}
+
+/// There is no gap then.
+#[test]
+fn a_client_that_listens_anew_is_not_warned_of_an_earlier_loss() {
+    let rig = rig(2);
+    let (client, server, listener, _) = listening(&rig, 1);
+    rig.set_automatic(false);
+    listener.die();
+    client.send([query("UNLISTEN news")]);
+    server.answers("LISTEN \"news\";");
+    server.expect([query("UNLISTEN news")]);
+    server.send([done("UNLISTEN")]);
+    left(&server, &[]);
+    client.take();
+    listen(&client, &server);
+    rig.set_automatic(true);
+    rig.wait(0);
+    let second = rig.server(2);
+    let mark = begin(&second, "LISTEN \"news\";");
+    let token = handing_over(&server, &mark);
+    let marked = told(5, &mark, &token);
+    server.send([complete("LISTEN"), complete("NOTIFY"), marked.clone(), ready('I')]);
+    server.send([done("UNLISTEN")]);
+    second.send([marked, told(5, "news", "1")]);
+    client.expect([told(5, "news", "1")]);
+}
+
+/// The server's report cannot say what it listens to, so the server is asked.
+#[test]
+pub(crate) fn unlisten_counts_unreported() {
+    let (rig, client, server) = reporting(|_| {});
+    let both = query("LISTEN more; LISTEN news");
+    client.send([both.clone()]);
+    server.expect([both]);
+    server.send([complete("LISTEN"), complete("LISTEN"), done_with("v1;l:more;l:news")]);
+    client.take();
+    let listener = rig.server(1);
+    let mark = begin(&listener, "LISTEN \"more\";LISTEN \"news\";");
+    let token = handing_over(&server, &mark);
+    let marked = told(5, &mark, &token);
+    server.send([complete("LISTEN"), complete("NOTIFY"), marked.clone(), ready('I')]);
+    server.send([done_with("v1")]);
+    listener.send([marked]);
+    client.send([query("BEGIN"), query("UNLISTEN news")]);
+    server.expect([query("LISTEN \"more\";LISTEN \"news\";")]);
+    server.send([done_with("v1;l:more;l:news")]);
+    server.expect([query("BEGIN"), query("UNLISTEN news")]);
+    server.send([complete("BEGIN"), ready('T'), complete("UNLISTEN"), ready('T')]);
+    client.take();
+    listener.send([told(6, "news", "1"), told(6, "more", "1")]);
+    client.send([query("COMMIT")]);
+    server.expect([query("COMMIT")]);
+    server.send([done_with("v1;u")]);
+    client.expect([done("OK")]);
+    left(&server, &["more"]);
+    client.expect([told(6, "more", "1")]);
+    assert!(!server.is_parked());
+    listener.answers("UNLISTEN \"news\";");
+    listener.send([told(6, "news", "2"), told(6, "more", "2")]);
+    client.expect([told(6, "more", "2")]);
 }
 
 /// The listener of the new process.

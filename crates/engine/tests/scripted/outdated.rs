@@ -4,6 +4,7 @@
 
 use config::PoolMode;
 
+use crate::carried::auto;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
@@ -517,4 +518,27 @@ fn in_transaction_mode_only_a_change_that_was_seen_costs_a_question() {
     client.send(use_it());
     let server = rig.server(1);
     server.expect([parse("weir_1", "select"), bind("weir_1"), execute(), sync()]);
+}
+
+/// PostgreSQL reports the new default while Weir asks about the statement.
+#[test]
+pub(crate) fn a_reload_changes_no_value() {
+    let rig = auto(|config| config.global.default_pool_size = 2);
+    let client = rig.client_with(0, &[("TimeZone", "UTC")]);
+    let first = rig.server(0);
+    client.send([parse("mine", "select"), describe("mine"), sync()]);
+    first.send([parsed(), parameters(), columns("a"), ready('I')]);
+    client.take();
+    rig.client().send([query("begin")]);
+    first.send([complete("BEGIN"), ready('T')]);
+    client.send(use_it());
+    let server = second(&rig);
+    let [closed, parsed, parameters, columns, is_ready] = confirmed("a");
+    server.send([closed, parsed, parameters, columns]);
+    server.send([status("TimeZone", "Europe/Berlin"), is_ready]);
+    server.expect([query("SET TimeZone = 'UTC';")]);
+    server.send([complete("SET"), status("TimeZone", "UTC"), ready('I')]);
+    server.expect([bind("weir_1"), execute(), sync()]);
+    server.send([bound(), row("1"), done("SELECT 1")]);
+    client.expect([bound(), row("1"), done("SELECT 1")]);
 }

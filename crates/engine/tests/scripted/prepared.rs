@@ -524,3 +524,21 @@ fn after_a_reset_that_discards_them_statements_are_prepared_again() {
     client.send([bind("a"), sync()]);
     server.expect([parse("weir_1", "select 1"), bind("weir_1"), sync()]);
 }
+
+/// It was to be evicted in a batch that failed. Meanwhile it was discarded.
+#[test]
+pub(crate) fn a_discarded_statement_does_not_return() {
+    let rig = Rig::new(|config| config.global.max_prepared_statements = 1);
+    let (other, server) = (rig.client(), rig.server(0));
+    other.send([parse("a", "select 1"), sync()]);
+    server.expect([parse("weir_1", "select 1"), sync()]);
+    server.send([parsed(), ready('I')]);
+    let client = rig.client();
+    client.send([query("DEALLOCATE ALL"), parse("", "bad"), parse("b", "select 2"), sync()]);
+    let batch = [parse("", "bad"), close("weir_1"), parse("weir_2", "select 2"), sync()];
+    server.expect([query("DEALLOCATE ALL"), batch.concat()]);
+    server.send([done("DEALLOCATE ALL"), error("42601", "syntax error"), ready('I')]);
+    client.take();
+    client.send([parse("c", "select 1"), sync()]);
+    server.expect([parse("weir_1", "select 1"), sync()]);
+}

@@ -7,6 +7,7 @@ use config::Unsupported;
 use crate::carried::auto;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
+use crate::state_reports::{done_with, reporting};
 
 /// PostgreSQL's error for a statement whose columns have changed.
 fn changed() -> Message {
@@ -443,4 +444,29 @@ fn a_request_that_moved_to_a_server_with_an_older_copy_asks_there() {
     second.expect(renewal());
     second.send(renewed("a"));
     second.expect([bind("weir_1"), execute(), sync()]);
+}
+
+/// Only the same server can take the request again.
+#[test]
+pub(crate) fn in_an_unknown_session() {
+    let (_rig, client, server) = reporting(|_| {});
+    client.send([parse("one", "select"), sync()]);
+    server.expect([parse("weir_1", "select"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.send([parse("two", "select"), sync()]);
+    server.expect([sync()]);
+    server.send([status("weir.state", "v1;u"), ready('I')]);
+    client.expect([parsed(), ready('I'), parsed(), ready('I')]);
+    assert!(!server.is_parked());
+    client.send([bind("two"), execute(), sync()]);
+    server.expect([bind("weir_1"), execute(), sync()]);
+    server.send([changed(), ready('I')]);
+    client.expect([]);
+    // The present meaning of the text is unknown, too.
+    server.expect([close("weir_2"), parse("weir_2", "select"), describe("weir_2"), sync()]);
+    server.send(renewed("b"));
+    server.expect([bind("weir_2"), execute(), sync()]);
+    server.send([bound(), row("1"), done_with("v1")]);
+    client.expect([bound(), row("1"), done("OK")]);
+    assert!(server.is_parked());
 }

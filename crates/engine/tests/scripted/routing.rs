@@ -245,6 +245,20 @@ fn the_request_of_a_lost_reader_goes_to_the_writer() {
 }
 
 #[test]
+pub(crate) fn a_client_that_no_reader_serves_is_read() {
+    let rig = rig(PoolMode::Transaction);
+    let (client, writer) = (rig.client(), rig.server(0));
+    asks(&client, &writer, "insert");
+    rig.set_automatic(false);
+    client.send([query("begin; select 1")]);
+    client.send([query("commit")]);
+    let reader = rig.server(1);
+    reader.connect();
+    reader.send([fatal("28000", "go away")]);
+    writer.expect([query("begin; select 1"), query("commit")]);
+}
+
+#[test]
 fn a_client_that_leaves_while_a_refusal_arrives_harms_nobody() {
     let (rig, client, writer, reader) = opened(PoolMode::Transaction);
     client.send([query("select nextval('s')")]);

@@ -19,7 +19,7 @@ const NOTHING: &str = "v1";
 const UNSEEN: &str = "UPDATE t SET a = 1";
 
 /// An answer, followed by a state report.
-fn done_with(state: &str) -> Message {
+pub(crate) fn done_with(state: &str) -> Message {
     [complete("OK"), status("weir.state", state), ready('I')].concat()
 }
 
@@ -33,7 +33,7 @@ fn log_in(rig: &Rig, at: usize, state: &str) -> Server {
 }
 
 /// A client of a pool whose first server sends reports.
-fn reporting(change: impl FnOnce(&mut Config)) -> (Rig, Client, Server) {
+pub(crate) fn reporting(change: impl FnOnce(&mut Config)) -> (Rig, Client, Server) {
     let rig = auto(change).manual();
     let client = rig.connect();
     client.say_hello(&[]);

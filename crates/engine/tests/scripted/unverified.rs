@@ -183,3 +183,13 @@ fn after_a_failed_probe_the_client_keeps_what_its_last_text_did() {
     client.send([query("SELECT 1")]);
     server.expect([query("SELECT 1")]);
 }
+
+#[test]
+fn a_request_stays_on_a_server_whose_session_is_unknown() {
+    let (rig, client, server) = unverified();
+    client.send([query("BEGIN")]);
+    server.expect([query("BEGIN")]);
+    server.die();
+    client.expect_lost();
+    assert_eq!(rig.servers(), 1);
+}

@@ -558,5 +558,6 @@ impl Backend {
         }
         self.asker = Some(client);
         self.owner = Some(client);
+        self.reporter.trust();
     }
 }

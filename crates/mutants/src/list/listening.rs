@@ -113,4 +113,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
             change("relay/replies.rs", "session.disturbed |= self.server.client.is_none();", ""),
         ],
     },
+    Mutant {
+        name: "HearsBeforeTheWarning",
+        wrong: "Auto mode: a new listener delivers before its warning",
+        seen_in: "Weir, in seed 100,387",
+        noticed_by: "news::a_new_listener_warns_first",
+        changes: &[change("notify/listening.rs", "Some(_) => «!self.unheard»,", "true")],
+    },
+    Mutant {
+        name: "ForgetsUnlistenUnreported",
+        wrong: "Auto mode: UNLISTEN has no effect while the report is unknown",
+        seen_in: "Weir, in seed 112,527",
+        noticed_by: "news::unlisten_counts_unreported",
+        changes: &[change(
+            "session/verdict.rs",
+            "let hears = «self.must_ask_for_channels(id, on)»;",
+            "false",
+        )],
+    },
 ];

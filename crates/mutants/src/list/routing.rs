@@ -94,4 +94,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "Some(moment)",
         )],
     },
+    Mutant {
+        name: "LeavesReaderUnread",
+        wrong: "A client is not read any more when no reader serves it",
+        seen_in: "Weir, in seed 234,057",
+        noticed_by: "routing::a_client_that_no_reader_serves_is_read",
+        changes: &[change(
+            "routing/choose.rs",
+            "«io.resume_client(id);» match self.routes(client.pool)",
+            "",
+        )],
+    },
 ];

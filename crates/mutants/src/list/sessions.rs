@@ -283,4 +283,34 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change("lifecycle/link.rs", "self.follow_reports(id, on);", "")],
     },
+    Mutant {
+        name: "ForgetsValueAtQuestion",
+        wrong: "Auto mode: a reload during a question changes a client's value",
+        seen_in: "Weir, in seed 197,124",
+        noticed_by: "outdated::a_reload_changes_no_value",
+        changes: &[change("relay/resend.rs", "return match «self.is_as_prepared(on)» {", "false")],
+    },
+    Mutant {
+        name: "KeepsValuesOfEndedSession",
+        wrong: "Auto mode: a value survives DISCARD ALL in a late session",
+        seen_in: "Weir, in seed 196,546",
+        noticed_by: "modes::discard_all_resets_earlier_values",
+        changes: &[change(
+            "relay/replies/commands.rs",
+            "if «session.startup.get(slot) != client.vars.get(slot)» {",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "ForgetsValueAtSecondReload",
+        wrong: "Auto mode: two reloads in a transaction change a client's value",
+        seen_in: "Weir, in seed 5,384",
+        noticed_by: "defaults::two_reloads_change_no_value",
+        changes: &[change(
+            "relay/replies/parameters.rs",
+            "«self.server.remember_vars();» set(&mut self.server.vars); \
+             self.server.has_changed_by_itself();",
+            "",
+        )],
+    },
 ];

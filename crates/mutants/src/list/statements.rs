@@ -206,4 +206,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 }",
         )],
     },
+    Mutant {
+        name: "RenewsNothingUnverified",
+        wrong: "Outdated statements are not renewed while the session is unknown",
+        seen_in: "Weir, in seed 178,974",
+        noticed_by: "renewal::in_an_unknown_session",
+        changes: &[change(
+            "relay/requests/keeping.rs",
+            "if self.keeping.is_none() && «server.status == b'I'»",
+            "server.status == b'I' && self.may_move",
+        )],
+    },
+    Mutant {
+        name: "RestoresDiscarded",
+        wrong: "A failed batch brings a discarded statement back",
+        seen_in: "Weir, in seed 214,355",
+        noticed_by: "prepared::a_discarded_statement_does_not_return",
+        changes: &[change(
+            "relay/prepared.rs",
+            "let was_discarded = «since < self.discarded_at»;",
+            "false",
+        )],
+    },
 ];

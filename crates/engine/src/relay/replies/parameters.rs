@@ -65,6 +65,8 @@ impl Replies<'_, '_> {
             && client.vars.get(slot) != self.server.vars.get(slot);
         if is_auto && (!may_set || has_left) {
             if client.given.has(slot) {
+                // A later text may set the parameter. Its value before that is the client's.
+                self.server.remember_vars();
                 set(&mut self.server.vars);
                 self.server.has_changed_by_itself();
                 return Owner::Nobody;

@@ -46,12 +46,17 @@ impl<X: Exchange> Requests<'_, X> {
         let server = &self.server;
         // Weir's own query before the request (`numbers.rs`) is not part of it.
         if self.keeping.is_none()
-            && self.may_keep
             && server.status == b'I'
             && (server.ledger.is_untouched() || server.ledger.owes_only_us())
         {
-            let asks_writer = self.place != Place::Writer && server.ledger.is_untouched();
-            let outline = Outline { first: entry.serial, asks_writer, ..Outline::default() };
+            let asks_writer =
+                self.may_move && self.place != Place::Writer && server.ledger.is_untouched();
+            let outline = Outline {
+                first: entry.serial,
+                has_effect: !self.may_move,
+                asks_writer,
+                ..Outline::default()
+            };
             self.keeping = Some(Keeping { from: self.at, begun_here: true, outline });
         }
         if let Some(keeping) = &mut self.keeping {
@@ -76,7 +81,7 @@ impl<X: Exchange> Requests<'_, X> {
             && header.total <= BEGIN_LEN_MAX
         {
             let text = &self.input[self.at + HEADER_LEN..self.at + header.total];
-            keeping.outline.has_effect = !is_lone_begin(text);
+            keeping.outline.has_effect = !(self.may_move && is_lone_begin(text));
         }
     }
 

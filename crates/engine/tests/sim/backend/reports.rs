@@ -55,6 +55,9 @@ pub(super) struct Reporter {
     is_restoring: bool,
     /// Has the last such text failed?
     refuses: bool,
+    /// Has it reported since the client's last request, in an answer to the pooler, that the state
+    /// is unknown? The pooler may use no later report.
+    doubts: bool,
 }
 
 impl Reporter {
@@ -68,7 +71,12 @@ impl Reporter {
 
     /// Has it reported that the state is unknown?
     pub(super) fn is_unsure(&self) -> bool {
-        self.library == Library::Unsure && self.last == b"v1;u"
+        self.doubts || self.library == Library::Unsure && self.last == b"v1;u"
+    }
+
+    /// A client's request comes.
+    pub(super) fn trust(&mut self) {
+        self.doubts = false;
     }
 }
 
@@ -115,6 +123,7 @@ impl Backend {
             && self.reporter.count.is_multiple_of(UNSURE_EVERY);
         let state = if cannot { b"v1;u".to_vec() } else { self.state() };
         let reporter = &mut self.reporter;
+        reporter.doubts |= cannot && self.asker.is_none();
         let is_first = reporter.last.is_empty();
         if !is_first && reporter.events.is_empty() && state == reporter.last {
             return;
