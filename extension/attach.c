@@ -24,6 +24,7 @@
 #include "storage/ipc.h"
 #include "storage/pmsignal.h"
 #include "utils/backend_status.h"
+#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #define PEEK_MAX 8192
@@ -116,6 +117,16 @@ attach_forgets_unnamed(const Peek *peek)
            peek->found[0].name == peeked + 5 && peek->found[0].len == 0;
 }
 
+/* Do the messages bind or describe the unnamed statement that was there before, as far as known? */
+bool
+attach_uses_unnamed(const Peek *peek)
+{
+    for (uint32 i = 0; i < peek->count; i++)
+        if (peek->found[i].len == 0)
+            return peek->found[i].verb == PEEK_BIND || peek->found[i].verb == PEEK_DESCRIBE;
+    return peek->names == PEEK_NAMES_MANY;
+}
+
 /* A Terminate that core has read already, behind the last message. */
 bool
 attach_has_ended(void)
@@ -138,6 +149,15 @@ attach_discard_input(void)
     pq_endmsgread();
 }
 
+/* Closes the sockets of these places, `to` not included. Called in a signal handler. */
+void
+attach_close(const Lobby *lobby, uint32 from, uint32 to)
+{
+    for (uint32 place = from; place < to; place++)
+        if (lobby->held[place] != 0)
+            (void) close(lobby->base + (int) place);
+}
+
 /* Weir reads the same clock. */
 uint64
 attach_now_us(void)
@@ -146,6 +166,15 @@ attach_now_us(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* A time that core has measured, by that clock. */
+uint64
+attach_monotonic_us(TimestampTz at)
+{
+    TimestampTz now = GetCurrentTimestamp();
+
+    return attach_now_us() - (at < now ? (uint64) (now - at) : 0);
 }
 
 /* Maps the file of a lobby. NULL, or why it cannot be used. */
@@ -180,8 +209,8 @@ attach_map(const Welcome *welcome, Lobby *lobby)
 
 /*
  * Waits for an event of the set, or with `event` NULL for bytes of the guest; for a message of
- * Weir's (SIGURG); for the latch. The latch's own way to wait would need a set that contains the
- * lobby's, and all sleepers would wake for each event.
+ * Weir's (SIGIO); for the latch (SIGURG). The latch's own way to wait would need a set that has the
+ * lobby's in it, and all sleepers would wake for each event.
  */
 int
 attach_sleep(const Lobby *lobby, uint32 place, struct epoll_event *event)

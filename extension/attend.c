@@ -42,7 +42,7 @@ typedef enum Phase {
     PHASE_OFF,     /* no ticket, or no lobby */
     PHASE_HOME,    /* an ordinary backend of Weir's */
     PHASE_WAITING, /* in the lobby, without a guest */
-    PHASE_CLEARING, /* core runs an empty query of ours, before the guest's first message */
+    PHASE_CLEARING, /* core runs messages of ours, before the guest's first one */
     PHASE_SERVING
 } Phase;
 
@@ -64,50 +64,14 @@ static bool pinned;
 /* A ReadyForQuery with status I has been written and not been flushed yet. */
 static bool at_rest = false;
 
-/* An unnamed statement may be left, and the next guest must not meet it. */
-static bool has_unnamed = false;
-
 /* The line says that the pinned guest runs nothing. */
 static bool idles = false;
-
-/* The pair of sockets through which core gets the empty query. */
-static int clearing[2] = {-1, -1};
 
 static void attend(void);
 
 static void
 nothing(SIGNAL_ARGS)
 {
-}
-
-/*
- * Weir tells a transaction's number with the order to cancel it: a late order cancels nothing. Of
- * two orders, the first signal may take the number of both. Any other sender, such as
- * pg_cancel_backend or a timeout of this process, means whatever runs.
- */
-static void
-cancel(int signal, siginfo_t *about, void *context)
-{
-    int error = errno;
-
-    if (control_is_pooler(about->si_pid)) {
-        uint64 wanted = __atomic_exchange_n(&line->cancel, 0, __ATOMIC_SEQ_CST);
-
-        if (phase == PHASE_SERVING && wanted != 0 && wanted == line->transaction)
-            StatementCancelHandler(signal);
-    } else {
-        StatementCancelHandler(signal);
-    }
-    errno = error;
-}
-
-static bool
-handle_cancel(void)
-{
-    struct sigaction action = {.sa_sigaction = cancel, .sa_flags = SA_SIGINFO | SA_RESTART};
-
-    sigemptyset(&action.sa_mask);
-    return sigaction(SIGINT, &action, NULL) == 0;
 }
 
 /* A guest that runs nothing, such as one that this backend lingers with, outlives it. */
@@ -122,13 +86,6 @@ leave_at_exit(int code, Datum unused)
     lobby_leave(&lobby, me);
 }
 
-static void
-close_clearing(void)
-{
-    close(clearing[0]);
-    close(clearing[1]);
-}
-
 /* Connects to Weir, and enters its lobby at the flush that follows. */
 static bool
 begin(void *unused)
@@ -136,16 +93,17 @@ begin(void *unused)
     Welcome welcome;
     const char *why;
 
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, clearing) != 0)
+    if (!unnamed_open())
         return false;
-    if (!control_connect(&welcome)) {
-        close_clearing();
+    /* Before a message of Weir's can raise a signal. */
+    if (!orders_install() || !control_connect(&welcome)) {
+        unnamed_close();
         return false;
     }
     why = attach_map(&welcome, &lobby);
     close(welcome.memory);
     if (why != NULL) {
-        close_clearing();
+        unnamed_close();
         close(welcome.set);
         control_close();
         ereport(LOG_SERVER_ONLY, (errmsg("weir: %s", why)));
@@ -156,11 +114,6 @@ begin(void *unused)
     home_socket = MyProcPort->sock;
     home_set = FeBeWaitSet;
     home_address = MyProcPort->raddr;
-    if (!handle_cancel()) {
-        close_clearing();
-        control_close();
-        return false;
-    }
     on_proc_exit(leave_at_exit, 0);
     pqsignal(SIGURG, nothing);
     phase = PHASE_HOME;
@@ -193,6 +146,36 @@ attend_has_guest(void)
     return phase == PHASE_SERVING || phase == PHASE_CLEARING;
 }
 
+LobbyBackend *
+attend_line(void)
+{
+    return line;
+}
+
+/* Called in a signal handler. */
+uint64
+attend_transaction(void)
+{
+    return phase == PHASE_SERVING ? line->transaction : 0;
+}
+
+/* Called in a signal handler. */
+bool
+attend_close_others(void)
+{
+    if (phase != PHASE_SERVING && phase != PHASE_CLEARING)
+        return false;
+    attach_close(&lobby, 0, place);
+    attach_close(&lobby, place + 1, lobby.places);
+    return idles;
+}
+
+const unsigned char *
+attend_last_words(void)
+{
+    return phase == PHASE_SERVING ? lobby_words(&lobby, place) : NULL;
+}
+
 /* A signal handler may look at the number at any time. */
 static void
 next_transaction(void)
@@ -204,10 +187,16 @@ next_transaction(void)
 void
 attend_note_work(void)
 {
+    LobbyPlace *at;
+
     if (likely(!idles))
         return;
     idles = false;
-    lobby_place(&lobby, place)->request_us = attach_now_us();
+    at = lobby_place(&lobby, place);
+    /* A Sync by itself begins no statement. */
+    at->request_us =
+        Max(attach_monotonic_us(GetCurrentStatementStartTimestamp()), at->transaction_us);
+    tally_begin();
     lobby_work_pinned(&lobby, me);
 }
 
@@ -240,18 +229,18 @@ attend_put(char type, bool ends_transaction)
         at_rest = ends_transaction;
         return PUT_PASS;
     }
-    attend_note_work();
-    names_note_reply(type);
     if (phase == PHASE_CLEARING) {
         at_rest = at_rest || ends_transaction;
         return PUT_SWALLOW;
     }
+    attend_note_work();
+    names_note_reply(type);
+    if (phase == PHASE_SERVING)
+        tally_note(line, type);
     if (type == 'S') {
         guest_note_parameter();
         return phase == PHASE_SERVING ? PUT_SWALLOW : PUT_PASS;
     }
-    if (type == '1')
-        has_unnamed = true;
     if (ends_transaction) {
         at_rest = true;
         if (phase == PHASE_SERVING &&
@@ -302,19 +291,6 @@ put_at_rest(void)
         case RELEASE_BROKEN:
             fail("a place of the lobby has another owner");
     }
-}
-
-/* Makes core run an empty query, whose answer nobody gets. */
-static bool
-clear_unnamed(void)
-{
-    static const char query[] = {'Q', 0, 0, 0, 5, 0};
-
-    if (send(clearing[0], query, sizeof(query), MSG_NOSIGNAL) != sizeof(query))
-        return false;
-    MyProcPort->sock = clearing[1];
-    phase = PHASE_CLEARING;
-    return true;
 }
 
 static bool
@@ -372,18 +348,26 @@ serve(bool is_new)
     }
     wake(lobby_serve(&lobby, me));
     lobby_place(&lobby, place)->request_us = attach_now_us();
+    tally_begin();
     QueryCancelPending = false;
     next_transaction();
     phase = PHASE_SERVING;
     line->place = place + 1;
     attach_wait_set(guest, place, generation);
     MyProcPort->sock = guest;
-    if (!is_new)
-        return true;
-    attach_show_peer(guest);
-    if (has_unnamed && !attach_forgets_unnamed(&peek) && !clear_unnamed())
-        fail("the unnamed statement cannot be dropped");
-    has_unnamed = false;
+    if (is_new)
+        attach_show_peer(guest);
+    unnamed_note_request(&peek);
+    switch (unnamed_switch(&peek, is_new)) {
+        case SWITCH_DONE:
+            break;
+        case SWITCH_RUNS:
+            MyProcPort->sock = unnamed_socket();
+            phase = PHASE_CLEARING;
+            break;
+        case SWITCH_FAILED:
+            fail("the unnamed statement cannot be exchanged");
+    }
     return true;
 }
 
@@ -527,10 +511,16 @@ transaction_over(void)
     next_transaction();
     at->transaction_us = attach_now_us();
     at->transactions++;
+    tally_end(line, at->transaction_us - at->request_us);
+    if (orders_pooler_is_gone())
+        fail("the pooler has ended");
     /* Nobody reads any more; the guest's end is found when it is looked at next. */
     ClientConnectionLost = 0;
-    if (compat_has_input() && !attach_has_ended())
+    if (compat_has_input() && !attach_has_ended()) {
+        at->request_us = at->transaction_us;
+        tally_begin();
         return;
+    }
     if (pinned) {
         if (!compat_has_input()) {
             idles = true;

@@ -18,6 +18,7 @@
 
 #include "lobby.h"
 
+#include "datatype/timestamp.h"
 #include "libpq/pqcomm.h"
 
 /* weir.c: the parameters. */
@@ -45,6 +46,20 @@ extern bool attend_has_guest(void);
 extern Put attend_put(char type, bool ends_transaction);
 extern void attend_flushed(void);
 extern void attend_note_work(void);
+extern LobbyBackend *attend_line(void);
+extern uint64 attend_transaction(void); /* 0: no guest's runs */
+extern bool attend_close_others(void); /* true: the guest is pinned and runs nothing */
+extern const unsigned char *attend_last_words(void); /* NULL: no guest is attached */
+
+/* orders.c: what Weir orders by SIGINT. */
+extern bool orders_install(void);
+extern bool orders_pooler_is_gone(void);
+extern bool orders_put_last_words(const char *body, size_t len);
+
+/* tally.c */
+extern void tally_begin(void);
+extern void tally_note(LobbyBackend *line, char type);
+extern void tally_end(LobbyBackend *line, uint64 us);
 
 /* attach.c: the socket of a guest, which core uses in place of home's. */
 struct Peek;
@@ -54,9 +69,12 @@ extern void attach_show(const SockAddr *address);
 extern void attach_show_peer(int socket);
 extern Reason attach_look(int socket, struct Peek *peek);
 extern bool attach_forgets_unnamed(const struct Peek *peek);
+extern bool attach_uses_unnamed(const struct Peek *peek);
 extern bool attach_has_ended(void);
 extern void attach_discard_input(void);
+extern void attach_close(const Lobby *lobby, uint32 from, uint32 to);
 extern uint64 attach_now_us(void);
+extern uint64 attach_monotonic_us(TimestampTz at);
 extern int attach_sleep(const Lobby *lobby, uint32 place, struct epoll_event *event);
 
 /* control.c: the socket to Weir. */
@@ -96,9 +114,47 @@ extern void guest_tell(uint64 *told);
 extern void names_note_reply(char type);
 extern void names_note_change(void);
 extern bool names_await_bind(void); /* asked behind names_capture */
+extern bool names_has_unnamed(void); /* likewise: the unnamed statement was prepared */
 extern bool names_capture(uint64 realm); /* true: they have changed */
 extern void names_restore(const char *text, uint32 len);
 extern const char *names_text(uint32 *len);
+
+/* unnamed.c: the unnamed statement. */
+
+typedef enum Switch {
+    SWITCH_DONE,
+    SWITCH_RUNS, /* core has to read messages of ours first */
+    SWITCH_FAILED
+} Switch;
+
+extern bool unnamed_open(void);
+extern void unnamed_close(void);
+extern pgsocket unnamed_socket(void);
+extern void unnamed_note_request(const struct Peek *peek);
+extern void unnamed_note_error(void);
+extern Switch unnamed_switch(const struct Peek *peek, bool is_new);
+extern void unnamed_note_parse(void);
+extern void unnamed_note_bind(void);
+extern bool unnamed_settle(bool prepared);
+extern bool unnamed_restore(const char *from, uint32 len);
+extern const char *unnamed_body(uint32 *len);
+
+/* remake.c: statements that no backend has kept. */
+
+/* One statement as a window's text tells it. */
+typedef struct Wanted {
+    char name[NAMEDATALEN];
+    uint64 realm;
+    int types_count;
+    Oid *types;
+    char *query;
+} Wanted;
+
+/* The wait for a lock on a table; the waits of the guest's other statements are shorter then. */
+#define REMAKE_PATIENCE_MS 50
+
+struct CachedPlanSource;
+extern struct CachedPlanSource *remake(const Wanted *wanted, int *patience_ms, bool *is_postponed);
 
 /* guard.c: runs something that may raise an ERROR. */
 extern bool guarded(bool (*work)(void *argument), void *argument, const char *what);

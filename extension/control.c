@@ -151,14 +151,14 @@ open_socket(void)
            connect(control, (struct sockaddr *) &address, sizeof(address)) == 0;
 }
 
-/* A message of Weir's, or its end, interrupts the sleep of attend.c. */
+/* A message of Weir's, or its end, raises SIGIO (orders.c). */
 static bool
 let_it_wake(void)
 {
     int flags = fcntl(control, F_GETFL);
 
     return flags >= 0 && fcntl(control, F_SETOWN, MyProcPid) == 0 &&
-           fcntl(control, F_SETSIG, SIGURG) == 0 &&
+           fcntl(control, F_SETSIG, SIGIO) == 0 &&
            fcntl(control, F_SETFL, flags | O_ASYNC | O_NONBLOCK) == 0;
 }
 

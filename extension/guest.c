@@ -2,7 +2,8 @@
  * guest.c: what a guest's session holds, taken out of this backend and put into the next.
  *
  * The window of a place has two texts: settings, as the report writes them (`;s:NAME=VALUE`) behind
- * those of the startup packet (`;d:NAME=VALUE`, which Weir writes), and statements (names.c).
+ * those of the startup packet (`;d:NAME=VALUE`, which Weir writes), and statements (names.c). The
+ * unnamed statement follows (unnamed.c).
  * Whatever else a session holds pins the guest to its backend.
  */
 #include "attend.h"
@@ -19,6 +20,7 @@
 typedef struct WindowHeader {
     uint32 settings_len;
     uint32 names_len;
+    uint32 unnamed_len;
 } WindowHeader;
 
 /* One setting within a text. */
@@ -48,8 +50,9 @@ static bool mixed = false;
 /* Set by something that this session cannot lose: until the backend ends. */
 static bool stuck = false;
 
-/* Settings or statements differ from what the guest's window has. */
+/* Settings or statements differ from what the guest's window has; the unnamed statement does. */
 static bool unsaved = false;
+static bool unsaved_unnamed = false;
 
 /* A reported parameter may have another value than when `digest` was made. */
 static bool stale = true;
@@ -291,14 +294,14 @@ guest_restore(const unsigned char *window, uint32 len)
 {
     WindowHeader header = {0};
 
-    if (len > LOBBY_WINDOW || (len != 0 && len < sizeof(header)))
+    if (len > LOBBY_STATE || (len != 0 && len < sizeof(header)))
         return false;
     if (copy == NULL)
         copy = MemoryContextAlloc(TopMemoryContext, LOBBY_WINDOW);
     if (len != 0) {
         memcpy(&header, window, sizeof(header));
-        if (header.settings_len > len - sizeof(header) ||
-            header.names_len != len - sizeof(header) - header.settings_len)
+        if ((uint64) header.settings_len + header.names_len + header.unnamed_len !=
+            len - sizeof(header))
             return false;
         memcpy(copy, window + sizeof(header), len - sizeof(header));
     }
@@ -307,7 +310,8 @@ guest_restore(const unsigned char *window, uint32 len)
     restore_settings(copy, header.settings_len);
     names_restore(copy + header.settings_len, header.names_len);
     unsaved = false;
-    return true;
+    unsaved_unnamed = false;
+    return unnamed_restore(copy + header.settings_len + header.names_len, header.unnamed_len);
 }
 
 /* Settings that change the meaning of a text. Most clients differ in these only. */
@@ -403,6 +407,8 @@ guest_capture(Numbers *numbers)
         pinned = true;
     if (names_capture(realm()))
         unsaved = true;
+    if (unnamed_settle(names_has_unnamed()))
+        unsaved_unnamed = true;
     return !pinned && !stuck;
 }
 
@@ -419,16 +425,26 @@ guest_save(unsigned char *window, uint32 *len)
 {
     WindowHeader header = {.settings_len = current.len};
     const char *names = names_text(&header.names_len);
+    const char *unnamed = unnamed_body(&header.unnamed_len);
+    unsigned char *at = window + sizeof(header);
 
-    if (!unsaved)
+    if (!unsaved && !unsaved_unnamed)
         return true;
-    if (names == NULL || header.names_len > LOBBY_WINDOW - sizeof(header) - header.settings_len)
+    if (names == NULL ||
+        header.names_len + header.unnamed_len > LOBBY_STATE - sizeof(header) - header.settings_len)
         return false;
-    memcpy(window + sizeof(header), current.text, current.len);
-    memcpy(window + sizeof(header) + current.len, names, header.names_len);
+    if (unsaved)
+        memcpy(at, current.text, current.len);
+    at += current.len;
+    if (unsaved)
+        memcpy(at, names, header.names_len);
+    at += header.names_len;
+    memcpy(at, unnamed, header.unnamed_len);
+    at += header.unnamed_len;
     memcpy(window, &header, sizeof(header));
-    *len = sizeof(header) + header.settings_len + header.names_len;
+    *len = at - window;
     unsaved = false;
+    unsaved_unnamed = false;
     return true;
 }
 

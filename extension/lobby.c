@@ -28,7 +28,7 @@ extern void model_step(void);
 #define OWNER_MASK (UINT64_C(0xffff) << OWNER_SHIFT)
 #define GENERATION_SHIFT 32
 
-_Static_assert(sizeof(LobbyBackend) == LOBBY_LINE, "a backend has one line");
+_Static_assert(sizeof(LobbyBackend) == LOBBY_BACKEND_LINE, "a backend has one line");
 _Static_assert(sizeof(LobbyPlace) == LOBBY_LINE, "a place has one line");
 _Static_assert(sizeof(LobbyHeader) <= PAGE, "the header has one page");
 _Static_assert(LOBBY_BACKENDS_MAX < 0xffff, "an owner has 16 bits");
@@ -93,7 +93,7 @@ owner_of(uint64_t word)
 static size_t
 lines_size(uint32_t backends, uint32_t places)
 {
-    size_t lines = ((size_t) backends + places) * LOBBY_LINE;
+    size_t lines = (size_t) backends * LOBBY_BACKEND_LINE + (size_t) places * LOBBY_LINE;
 
     return (lines + PAGE - 1) / PAGE * PAGE;
 }
@@ -119,6 +119,7 @@ lobby_format(void *memory, size_t size, uint32_t backends, uint32_t places)
     header->places = places;
     header->window = LOBBY_WINDOW;
     header->gate = LOBBY_OPEN;
+    header->lines = backends;
     return true;
 }
 
@@ -154,7 +155,7 @@ lobby_backend(const Lobby *lobby, uint32_t backend)
 {
     if (backend >= lobby->backends)
         return NULL;
-    return (LobbyBackend *) (lobby->memory + PAGE + (size_t) backend * LOBBY_LINE);
+    return (LobbyBackend *) (lobby->memory + PAGE + (size_t) backend * LOBBY_BACKEND_LINE);
 }
 
 LobbyPlace *
@@ -162,8 +163,8 @@ lobby_place(const Lobby *lobby, uint32_t place)
 {
     if (place >= lobby->places)
         return NULL;
-    return (LobbyPlace *) (lobby->memory + PAGE +
-                           ((size_t) lobby->backends + place) * LOBBY_LINE);
+    return (LobbyPlace *) (lobby->memory + PAGE + (size_t) lobby->backends * LOBBY_BACKEND_LINE +
+                           (size_t) place * LOBBY_LINE);
 }
 
 unsigned char *
@@ -173,6 +174,14 @@ lobby_window(const Lobby *lobby, uint32_t place)
         return NULL;
     return lobby->memory + PAGE + lines_size(lobby->backends, lobby->places) +
            (size_t) place * LOBBY_WINDOW;
+}
+
+unsigned char *
+lobby_words(const Lobby *lobby, uint32_t place)
+{
+    unsigned char *window = lobby_window(lobby, place);
+
+    return window != NULL ? window + LOBBY_STATE : NULL;
 }
 
 LobbyGate
@@ -328,7 +337,9 @@ set_activity(Lobby *lobby, uint32_t me, LobbyActivity activity)
 static int
 find_other(const Lobby *lobby, uint32_t me, LobbyActivity activity)
 {
-    for (uint32_t i = 0; i < lobby->backends; i++)
+    uint32_t lines = load32(&((const LobbyHeader *) lobby->memory)->lines);
+
+    for (uint32_t i = 0; i < lines && i < lobby->backends; i++)
         if (i != me && load32(&lobby_backend(lobby, i)->activity) == (uint32_t) activity)
             return (int) i;
     return -1;
@@ -415,10 +426,8 @@ lobby_take(Lobby *lobby, uint32_t place)
     at->request_us = 0;
     at->transaction_us = 0;
     at->transactions = 0;
-    at->queries = 0;
     at->told = 0;
     at->window_len = 0;
-    at->reason = 0;
     return generation;
 }
 
@@ -427,7 +436,7 @@ lobby_write_window(Lobby *lobby, uint32_t place, const void *bytes, size_t len)
 {
     LobbyPlace *at = lobby_place(lobby, place);
 
-    if (at == NULL || len > LOBBY_WINDOW)
+    if (at == NULL || len > LOBBY_STATE)
         return false;
     memcpy(lobby_window(lobby, place), bytes, len);
     at->window_len = (uint32_t) len;

@@ -5,9 +5,9 @@
  * sides use the same functions: a backend those of "A backend's side", and Weir those of "Weir's
  * side".
  *
- * The file has a header, a line of 64 bytes for each backend and for each place, and a window for
- * each place. A place is the record of one client, a *guest*. Its state word says which process may
- * use the client's socket; an event of the epoll set only says that it is worth to look.
+ * The file has a header, a line for each backend and for each place, and a window for each place. A
+ * place is the record of one client, a *guest*. Its state word says which process may use the
+ * client's socket; an event of the epoll set only says that it is worth to look.
  *
  *   FREE ──take──► TAKEN(0) ──admit──► ARMED ──claim──► OWNED(b)
  *     ▲               │ ▲  ▲             │ ▲              │  │
@@ -25,9 +25,12 @@
 #include <stdint.h>
 
 #define LOBBY_MAGIC UINT64_C(0x79626f4c72696557) /* "WeirLoby" */
-#define LOBBY_LAYOUT 1
-#define LOBBY_LINE 64
+#define LOBBY_LAYOUT 2
+#define LOBBY_LINE 64          /* of a place */
+#define LOBBY_BACKEND_LINE 128 /* its second half is written by the backend alone */
 #define LOBBY_WINDOW (256 * 1024)
+#define LOBBY_WORDS 1024                          /* the end of a window: the last words */
+#define LOBBY_STATE (LOBBY_WINDOW - LOBBY_WORDS) /* the rest of it: the guest's state */
 #define LOBBY_BACKENDS_MAX 1024
 #define LOBBY_PLACES_MAX (128 * 1024)
 
@@ -44,6 +47,7 @@ typedef struct LobbyHeader {
     uint32_t window;
     uint32_t gate;
     uint32_t asks; /* clients of this lobby ask which numbers they have drawn */
+    uint32_t lines; /* of backends that have been in use; Weir writes it */
 } LobbyHeader;
 
 /* What a backend does. Only that backend writes it, and Weir when the backend is dead. */
@@ -55,17 +59,35 @@ typedef enum LobbyActivity {
     LOBBY_PINNED_IDLE /* no transaction is open, but the guest needs this backend */
 } LobbyActivity;
 
+/*
+ * What a guest does, as its backend answers when Weir asks. The answer has this in its two lowest
+ * bits, and above them since when, by the system's monotonic clock in microseconds.
+ */
+typedef enum LobbyDoing {
+    LOBBY_UNKNOWN,
+    LOBBY_AT_REST,
+    LOBBY_RUNS,
+    LOBBY_IDLES /* in a transaction */
+} LobbyDoing;
+
+/* Weir writes an order and sends SIGINT. The order is the number of the transaction it is for. */
 typedef struct LobbyBackend {
     uint32_t process;
     uint32_t activity;
     uint32_t place; /* of the guest, + 1; 0: none */
     uint32_t latch; /* by which others wake it; a number of the server's */
-    uint64_t since_us;
     uint64_t transaction; /* number of the transaction that runs */
-    uint64_t cancel;      /* number of the transaction to cancel; Weir writes it */
-    uint64_t served;
-    uint32_t called; /* Weir has sent a message */
-    uint32_t unused[3];
+    uint64_t cancel;      /* order: cancel the query */
+    uint64_t end;         /* order: say the last words to the guest, and end */
+    uint64_t ask;         /* order: answer */
+    uint32_t called;      /* Weir has sent a message */
+    uint32_t unused;
+    uint64_t answer; /* see LobbyDoing */
+    /* Sums over all guests that it has served. */
+    uint64_t queries;
+    uint64_t query_us;
+    uint64_t transaction_us; /* with the time in which the guests were idle */
+    uint64_t spare[5];
 } LobbyBackend;
 
 typedef enum LobbyState {
@@ -77,14 +99,12 @@ typedef enum LobbyState {
 
 typedef struct LobbyPlace {
     uint64_t word;
-    uint64_t request_us;     /* when the request came that runs */
-    uint64_t transaction_us; /* when the transaction began */
+    uint64_t request_us;     /* when the request came that began the transaction */
+    uint64_t transaction_us; /* when the last transaction ended */
     uint64_t transactions;
-    uint64_t queries;
     uint64_t told;         /* digest of the parameters that the guest was told */
     uint32_t window_len;   /* bytes of the window that are in use */
-    uint32_t reason;       /* why it was returned */
-    uint64_t unused[1];
+    uint32_t unused[5];
 } LobbyPlace;
 
 /* One process's view. */
@@ -111,6 +131,12 @@ extern const char *lobby_open(Lobby *lobby, void *memory, size_t size, int set, 
 extern LobbyBackend *lobby_backend(const Lobby *lobby, uint32_t backend);
 extern LobbyPlace *lobby_place(const Lobby *lobby, uint32_t place);
 extern unsigned char *lobby_window(const Lobby *lobby, uint32_t place);
+
+/*
+ * Where Weir leaves the words that a backend says to its guest instead of its own error when it
+ * ends: a length in four bytes, and the body of an ErrorResponse.
+ */
+extern unsigned char *lobby_words(const Lobby *lobby, uint32_t place);
 
 extern LobbyGate lobby_gate(const Lobby *lobby);
 

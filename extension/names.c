@@ -8,39 +8,26 @@
  *
  * When a transaction may have changed the table, its names are read with the function behind
  * pg_prepared_statements. What the messages said does not matter.
- *
- * A statement that cannot be prepared now is postponed: the server analyzes it when the guest uses
- * it, and then the guest gets the error.
  */
 #include "attend.h"
 #include "compat.h"
 
-#include "access/xact.h"
 #include "commands/prepare.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "parser/analyze.h"
-#include "storage/proc.h"
-#include "tcop/tcopprot.h"
-#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/plancache.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 #define PARKED_MAX 512
 #define NAMES_MAX 4096
-#define TEXT_MAX (LOBBY_WINDOW - 1024)
-
-/* The wait for a lock on a table, and the waits of a guest's other statements after such a wait. */
-#define PATIENCE_MS 50
-#define SHORT_PATIENCE_MS 1
+#define TEXT_MAX (LOBBY_STATE - 1024)
 
 typedef struct Named {
     char name[NAMEDATALEN];
@@ -89,12 +76,17 @@ names_note_reply(char type)
             changed = true;
             parsed++;
             is_bound = false;
+            unnamed_note_parse();
             break;
         case '3':
             changed = true;
             break;
         case '2':
             is_bound = true;
+            unnamed_note_bind();
+            break;
+        case 'E':
+            unnamed_note_error();
             break;
         case 'C':
         case 'I':
@@ -106,13 +98,20 @@ names_note_reply(char type)
     }
 }
 
+/* Has the transaction prepared the unnamed statement? */
+bool
+names_has_unnamed(void)
+{
+    return parsed > added;
+}
+
 /* Must the guest's next message come to this backend, for its unnamed statement? */
 bool
 names_await_bind(void)
 {
     if (parsed > 0)
         known_at = GetCurrentTimestamp();
-    if (parsed > added)
+    if (names_has_unnamed())
         awaits_bind = true;
     if (is_bound)
         awaits_bind = false;
@@ -208,15 +207,6 @@ park_all(void)
     }
 }
 
-/* One statement as a window's text tells it. */
-typedef struct Wanted {
-    char name[NAMEDATALEN];
-    uint64 realm;
-    int types_count;
-    Oid *types;
-    char *query;
-} Wanted;
-
 static CachedPlanSource *
 take_parked(const Wanted *wanted)
 {
@@ -233,131 +223,6 @@ take_parked(const Wanted *wanted)
         return source;
     }
     return NULL;
-}
-
-/* As exec_parse_message does. The transaction is ours, and has the mildest isolation. */
-static CachedPlanSource *
-make(const Wanted *wanted)
-{
-    List *trees = pg_parse_query(wanted->query);
-    RawStmt *tree = trees == NIL ? NULL : linitial_node(RawStmt, trees);
-    List *queries = NIL;
-    Oid *types = wanted->types;
-    int types_count = wanted->types_count;
-    CachedPlanSource *source;
-
-    if (list_length(trees) > 1)
-        elog(ERROR, "a statement of a guest's has more than one command");
-    source = CreateCachedPlan(tree, wanted->query,
-                              tree == NULL ? CMDTAG_UNKNOWN : CreateCommandTag(tree->stmt));
-    if (tree != NULL) {
-        PushActiveSnapshot(GetTransactionSnapshot());
-        queries = pg_analyze_and_rewrite_varparams(tree, wanted->query, &types, &types_count, NULL);
-        PopActiveSnapshot();
-    }
-    CompleteCachedPlan(source, queries, NULL, types, types_count, NULL, NULL,
-                       CURSOR_OPT_PARALLEL_OK, true);
-    SaveCachedPlan(source);
-    return source;
-}
-
-/* Also of a set operation, whose leftmost part may have an INTO. */
-static bool
-is_select(const Node *statement)
-{
-    const SelectStmt *select = (const SelectStmt *) statement;
-
-    if (!IsA(statement, SelectStmt))
-        return false;
-    while (select->op != SETOP_NONE)
-        select = select->larg;
-    return select->intoClause == NULL;
-}
-
-static bool
-returns_nothing(const Node *statement)
-{
-    switch (nodeTag(statement)) {
-        case T_InsertStmt:
-            return !compat_has_returning((const InsertStmt *) statement);
-        case T_UpdateStmt:
-            return !compat_has_returning((const UpdateStmt *) statement);
-        case T_DeleteStmt:
-            return !compat_has_returning((const DeleteStmt *) statement);
-        default:
-            return false;
-    }
-}
-
-/*
- * A statement without its analysis. The server believes that a change of a table has made it
- * invalid, so it analyzes it before use. Columns have to be there for Describe to do so, too. They
- * may become others only for a SELECT, which always has columns: for the rest, the server raises an
- * error instead.
- */
-static CachedPlanSource *
-postpone(const Wanted *wanted)
-{
-    List *trees = pg_parse_query(wanted->query);
-    RawStmt *tree = list_length(trees) == 1 ? linitial_node(RawStmt, trees) : NULL;
-    CachedPlanSource *source;
-    MemoryContext before;
-
-    /* The server never analyzes these again. */
-    if (tree == NULL || !analyze_requires_snapshot(tree))
-        elog(ERROR, "a statement of a guest cannot be prepared");
-    source = CreateCachedPlan(tree, wanted->query, CreateCommandTag(tree->stmt));
-    CompleteCachedPlan(source, NIL, NULL, wanted->types, wanted->types_count, NULL, NULL,
-                       CURSOR_OPT_PARALLEL_OK, !is_select(tree->stmt));
-    before = MemoryContextSwitchTo(source->context);
-    if (!returns_nothing(tree->stmt))
-        source->resultDesc = CreateTemplateTupleDesc(0);
-    MemoryContextSwitchTo(before);
-    source->is_valid = false;
-    SaveCachedPlan(source);
-    return source;
-}
-
-/*
- * NULL: it cannot be prepared now. The wait for a lock is short, since other guests could be served
- * meanwhile, and it can be interrupted: no guest is attached.
- */
-static CachedPlanSource *
-try_to_make(const Wanted *wanted, int *patience_ms)
-{
-    MemoryContext before = CurrentMemoryContext;
-    ResourceOwner owner = CurrentResourceOwner;
-    uint32 holdoff = InterruptHoldoffCount;
-    int lock_timeout = LockTimeout;
-    CachedPlanSource *volatile source = NULL;
-
-    BeginInternalSubTransaction(NULL);
-    MemoryContextSwitchTo(before);
-    PG_TRY();
-    {
-        LockTimeout = *patience_ms;
-        RESUME_INTERRUPTS();
-        source = make(wanted);
-        HOLD_INTERRUPTS();
-        LockTimeout = lock_timeout;
-        ReleaseCurrentSubTransaction();
-    }
-    PG_CATCH();
-    {
-        /* ERROR has let interrupts in. */
-        InterruptHoldoffCount = holdoff;
-        LockTimeout = lock_timeout;
-        if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)
-            *patience_ms = SHORT_PATIENCE_MS;
-        source = NULL;
-        MemoryContextSwitchTo(before);
-        FlushErrorState();
-        RollbackAndReleaseCurrentSubTransaction();
-    }
-    PG_END_TRY();
-    MemoryContextSwitchTo(before);
-    CurrentResourceOwner = owner;
-    return source;
 }
 
 static uint64
@@ -409,7 +274,7 @@ names_restore(const char *wanted_text, uint32 len)
 {
     const char *at = wanted_text;
     const char *end = wanted_text + len;
-    int patience_ms = PATIENCE_MS;
+    int patience_ms = REMAKE_PATIENCE_MS;
 
     need_memory();
     if (len == kept_len && kept_fits && memcmp(wanted_text, kept, len) == 0)
@@ -430,11 +295,9 @@ names_restore(const char *wanted_text, uint32 len)
             if (named_count == NAMES_MAX)
                 elog(ERROR, "it has too many statements");
             source = take_parked(&wanted);
+            named[named_count].is_postponed = false;
             if (source == NULL)
-                source = try_to_make(&wanted, &patience_ms);
-            named[named_count].is_postponed = source == NULL;
-            if (source == NULL)
-                source = postpone(&wanted);
+                source = remake(&wanted, &patience_ms, &named[named_count].is_postponed);
             put_in(wanted.name, source);
             strlcpy(named[named_count].name, wanted.name, NAMEDATALEN);
             named[named_count].source = source;

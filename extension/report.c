@@ -90,8 +90,11 @@ put_message(char type, const char *body, size_t len)
 {
     bool at_rest = type == 'Z' && len == 1 && body[0] == 'I';
 
-    if (type == 'E')
+    if (type == 'E') {
         apply_note_error();
+        if (orders_put_last_words(body, len))
+            return 0;
+    }
     if (at_rest && last_len == 0)
         attend_begin();
     if (attend_put(type, at_rest) == PUT_SWALLOW)

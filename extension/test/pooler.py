@@ -8,6 +8,7 @@ import os
 import pwd
 import resource
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -25,9 +26,12 @@ BACKENDS = 32
 HELLO, NEED, RETURNED, LEFT = 1, 2, 3, 4
 WELCOME, DESCRIPTOR, ENLIST, LEAVE, WAKE = 16, 17, 18, 19, 20
 NONE, ENDED, PARTIAL, BAD, STATE, RECALLED = range(6)
-LAYOUT = 1
+LAYOUT = 2
 ARMED = 2
 SERVING, PINNED_IDLE = 1, 4
+# Offsets in a backend's line: orders, the answer to ASK, and counters.
+CANCEL, END, ASK, ANSWER, QUERIES, QUERY_US, TRANSACTION_US = 24, 32, 40, 56, 64, 72, 80
+AT_REST, RUNS, IDLES = 1, 2, 3
 MESSAGE = struct.Struct("=IIII")
 LOSS_NONE, LOSS_CLOSE, LOSS_RETURNED = range(3)
 RECALL_TAKEN, RECALL_ASKED, RECALL_NONE = range(3)
@@ -55,6 +59,7 @@ def library(work):
     ]
     lib.lobby_take.restype = ctypes.c_uint32
     lib.lobby_word.restype = ctypes.c_uint64
+    lib.lobby_words.restype = ctypes.c_void_p
     lib.lobby_write_window.argtypes = [
         ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t,
     ]
@@ -78,7 +83,7 @@ def window(packet):
         for name, value in zip(words[::2], words[1::2])
         if name and name not in (b"user", b"database")
     )
-    return struct.pack("=II", len(settings), 0) + settings
+    return struct.pack("=III", len(settings), 0, 0) + settings
 
 
 class Pooler:
@@ -209,14 +214,29 @@ class Pooler:
     def state(self, place):
         return self.lib.lobby_word(self.lobby, place) & 0xFF
 
+    @staticmethod
+    def line(number):
+        return 4096 + 128 * number
+
     def activity(self, number):
-        return struct.unpack_from("=I", self.map, 4096 + 64 * number + 4)[0]
+        return struct.unpack_from("=I", self.map, self.line(number) + 4)[0]
 
     def transaction(self, number):
-        return struct.unpack_from("=Q", self.map, 4096 + 64 * number + 24)[0]
+        return self.word(number, 16)
 
-    def cancel(self, number, transaction):
-        struct.pack_into("=Q", self.map, 4096 + 64 * number + 32, transaction)
+    def word(self, number, offset):
+        return struct.unpack_from("=Q", self.map, self.line(number) + offset)[0]
+
+    def order(self, number, offset, transaction):
+        """As Weir would: the number first, then the signal."""
+        if offset == ASK:
+            struct.pack_into("=Q", self.map, self.line(number) + ANSWER, 0)
+        struct.pack_into("=Q", self.map, self.line(number) + offset, transaction)
+        os.kill(self.homes[number].process, signal.SIGINT)
+
+    def leave_words(self, place, body):
+        words = struct.pack("=I", len(body)) + body
+        ctypes.memmove(self.lib.lobby_words(self.lobby, place), words, len(words))
 
     def wake_lingerers(self):
         for number in self.controls:

@@ -22,7 +22,6 @@ pub enum Proxied {
     Remote,
     ClientTls,
     ConnectQuery,
-    TimeLimits,
     // From the server.
     NotTried,
     NoLibrary,
@@ -47,7 +46,6 @@ impl Proxied {
             Self::Remote => "remote",
             Self::ClientTls => "client TLS",
             Self::ConnectQuery => "connect_query",
-            Self::TimeLimits => "time limits",
             Self::NotTried => "not tried yet",
             Self::NoLibrary => "no library",
             Self::NoAnswer => "no answer",
@@ -65,10 +63,6 @@ impl Proxied {
             Self::NoSocket => "set direct_socket, and weir.control_socket in postgresql.conf",
             Self::SessionMode | Self::StatementMode => "use pool_mode = auto or transaction",
             Self::Remote => "give the folder of PostgreSQL's unix socket, or 127.0.0.1, as host",
-            Self::TimeLimits => {
-                "query_timeout, transaction_timeout and idle_transaction_timeout must be 0; \
-                 PostgreSQL has such limits itself"
-            }
             Self::NoLibrary => "add weir to PostgreSQL's session_preload_libraries",
             Self::NoAnswer => "compare direct_socket with PostgreSQL's weir.control_socket",
             Self::OtherUser => "run Weir as PostgreSQL's system user",
@@ -125,21 +119,7 @@ impl Config {
         if database.connect_query.as_deref().is_some_and(|query| !query.is_empty()) {
             return Some(Proxied::ConnectQuery);
         }
-        self.has_time_limits(user).then_some(Proxied::TimeLimits)
-    }
-
-    /// Has the pool limits that only a proxy can keep?
-    fn has_time_limits(&self, user: &str) -> bool {
-        let personal = self.users.get(user);
-        let own = [
-            (personal.and_then(|user| user.query_timeout), self.global.query_timeout),
-            (personal.and_then(|user| user.transaction_timeout), self.global.transaction_timeout),
-            (
-                personal.and_then(|user| user.idle_transaction_timeout),
-                self.global.idle_transaction_timeout,
-            ),
-        ];
-        own.into_iter().any(|(user, global)| !user.unwrap_or(global).is_zero())
+        None
     }
 }
 

@@ -8,6 +8,7 @@
 //! * `numbers`: descriptors with fixed numbers
 //! * `control`: messages between Weir and a backend
 //! * `guests`: the clients of a lobby
+//! * `limits`: their time limits
 //! * `service`: the thread
 //!
 //! Invariant: the state word of a place says which process may use its client's socket. An event of
@@ -17,6 +18,7 @@
 mod control;
 mod guests;
 mod layout;
+mod limits;
 mod numbers;
 mod room;
 mod service;

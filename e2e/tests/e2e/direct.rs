@@ -1,5 +1,9 @@
 //! Direct pools: PostgreSQL's backends serve the clients' sockets (docs/direct.md).
 
+mod console;
+mod kills;
+mod limits;
+
 use std::time::{Duration, Instant};
 
 use testkit::{Pooler, Postgres, RawClient, Setup, Version, eventually, frontend};
@@ -141,7 +145,7 @@ fn servers_are_opened_while_all_are_busy_and_no_more_than_the_pool_has() {
         assert!(client.read_to_ready().iter().all(|message| message.error().is_none()));
     }
     assert_eq!(direct.backends().len(), 3);
-    assert_eq!(direct.column("sv_active"), "3");
+    eventually("all are idle", PATIENCE, || (direct.column("sv_idle") == "3").then_some(()));
 }
 
 #[test]
@@ -291,9 +295,9 @@ fn a_pool_that_cannot_be_direct_says_why_and_works() {
     if !support::only_weir() {
         return;
     }
-    let direct = Direct::begin(2, |setup| setup.set("query_timeout", 60));
+    let direct = Direct::begin(2, |setup| setup.set("pool_mode", "session"));
     assert_eq!(direct.client().value("SELECT 5"), "5");
-    assert_eq!(direct.column("why"), "time limits");
+    assert_eq!(direct.column("why"), "session mode");
     drop(direct);
     let postgres = Postgres::start();
     let (database, folder) = (postgres.database(), postgres.socket_folder().to_owned());

@@ -22,6 +22,8 @@ fn a_pool_on_this_machine_can_be_direct() {
     }
     let auto = ON.replace("transaction", "auto");
     assert_eq!(verdict(&auto, "", ""), None);
+    let limited = format!("{ON}\nquery_timeout = 5\ntransaction_timeout = 5");
+    assert_eq!(verdict(&limited, "", "idle_transaction_timeout=5"), None);
 }
 
 #[test]
@@ -38,9 +40,6 @@ fn each_obstacle_has_its_reason() {
         (ON.to_owned(), "cluster=c", "", Proxied::Cluster),
         (ON.to_owned(), "connect_query='SELECT 1'", "", Proxied::ConnectQuery),
         (more("client_tls_sslmode = allow"), "", "", Proxied::ClientTls),
-        (more("query_timeout = 5"), "", "", Proxied::TimeLimits),
-        (more("transaction_timeout = 5"), "", "", Proxied::TimeLimits),
-        (ON.to_owned(), "", "idle_transaction_timeout=5", Proxied::TimeLimits),
         (ON.to_owned(), "data_path=proxy", "", Proxied::SwitchedOff),
         (ON.to_owned(), "", "data_path=proxy", Proxied::SwitchedOff),
     ];

@@ -122,7 +122,7 @@ impl<'a> CloseReason<'a> {
     }
 
     /// Returns the kind of the error that the client of such a server gets.
-    pub(crate) fn cause(self) -> Cause {
+    pub fn cause(self) -> Cause {
         match self {
             Self::Lost | Self::PrimaryLost | Self::PrimaryChanged | Self::NotReadable => {
                 Cause::ServerLost

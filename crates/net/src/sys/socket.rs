@@ -5,6 +5,7 @@
 use std::{
     io, mem,
     os::fd::{FromRawFd as _, OwnedFd, RawFd},
+    time::Duration,
 };
 
 use super::{
@@ -143,6 +144,31 @@ pub fn take_error(fd: RawFd) -> io::Result<()> {
 pub fn peer_credentials(fd: RawFd) -> io::Result<(u32, u32)> {
     let credentials = option::<libc::ucred>(fd, libc::SOL_SOCKET, libc::SO_PEERCRED)?;
     Ok((credentials.pid.cast_unsigned(), credentials.uid))
+}
+
+/// Returns the time since bytes of a TCP peer have arrived; `None` for other sockets.
+pub fn since_received(fd: RawFd) -> Option<Duration> {
+    let about: libc::tcp_info = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok()?;
+    Some(Duration::from_millis(about.tcpi_last_data_recv.into()))
+}
+
+/// The bytes of a TCP connection, without those that were sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub received: u64,
+    pub sent: u64,
+}
+
+/// Returns the bytes of a TCP connection so far; `None` for other sockets.
+pub fn traffic(fd: RawFd) -> Option<Traffic> {
+    /// The kernel's `struct tcp_info` in words of 8 bytes, of which `libc` has only the beginning.
+    const WORDS: usize = 27;
+    const BYTES_RECEIVED: usize = 16;
+    const BYTES_SENT: usize = 25;
+    const BYTES_SENT_AGAIN: usize = 26;
+    let about: [u64; WORDS] = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok()?;
+    let sent = about[BYTES_SENT].saturating_sub(about[BYTES_SENT_AGAIN]);
+    Some(Traffic { received: about[BYTES_RECEIVED], sent })
 }
 
 /// Ends sending (`write_only`), or the connection in both directions.

@@ -23,6 +23,7 @@ use engine::{
     ids::{Micros, PoolId},
     pool::Parked,
     recorder::Recorder,
+    report::ServerState,
     server_row,
     settings::{PoolKey, PoolSettings},
     stats::Stats,
@@ -87,6 +88,29 @@ pub struct Snapshot {
     pub watched: Vec<Watched>,
     /// The workers by number.
     pub workers: Vec<WorkerInfo>,
+}
+
+impl Snapshot {
+    /// Adds what there is to see of direct pools.
+    fn add(&mut self, lobbies: LobbyReport) {
+        let LobbyReport { mut clients, servers, stats } = lobbies;
+        let mut pointers = HashMap::new();
+        for server in &mut self.servers {
+            let Some(found) = servers.get(&server.row.serial) else { continue };
+            pointers.insert(server.row.serial, server.pointer);
+            server.link = found.client;
+            server.row.state =
+                if found.client == 0 { ServerState::Idle } else { ServerState::Active };
+        }
+        for client in &mut clients {
+            client.link = pointers.get(&client.row.server).copied().unwrap_or(0);
+        }
+        self.clients.extend(clients);
+        for (id, counted) in stats {
+            let pools = self.pools.iter_mut().filter(|pool| pool.id == id);
+            pools.for_each(|pool| pool.stats += counted);
+        }
+    }
 }
 
 /// The result of the last reload; the start counts as one.
@@ -204,16 +228,7 @@ impl Controller {
             return Snapshot::default();
         };
         let mut all = self.assemble(reports);
-        let LobbyReport { clients, transactions } = self.lobbies().await;
-        all.clients.extend(clients);
-        for (id, count) in transactions {
-            let pools = all.pools.iter_mut().filter(|pool| pool.id == id);
-            // The queries within a transaction are not counted.
-            pools.for_each(|pool| {
-                pool.stats.transactions += count;
-                pool.stats.queries += count;
-            });
-        }
+        all.add(self.lobbies().await);
         all
     }
 

@@ -1,6 +1,7 @@
 //! The requests of workers to the thread of the lobbies (`lobby`), and what it tells them.
 
 use std::{
+    collections::HashMap,
     io,
     os::fd::OwnedFd,
     sync::{
@@ -13,6 +14,7 @@ use std::{
 use engine::{
     ids::{ClientId, PoolId, WorkerId},
     shell::{Attending, Closing, Guest},
+    stats::Stats,
 };
 use tokio::sync::mpsc::UnboundedSender;
 use wire::startup::CancelKey;
@@ -39,6 +41,13 @@ pub(crate) enum LobbyRequest {
         key: CancelKey,
         requester: (WorkerId, ClientId, u64),
     },
+    /// Disconnect the client with this serial number.
+    KillClient(u64),
+    /// Keep all clients from the backends; those in a transaction when it is over.
+    Suspend,
+    /// Disconnect the clients that are in a transaction still.
+    EndSuspense,
+    Resume,
     /// Tell of all clients.
     Report(UnboundedSender<LobbyReport>),
     /// Weir ends.
@@ -49,8 +58,17 @@ pub(crate) enum LobbyRequest {
 #[derive(Debug, Default)]
 pub(crate) struct LobbyReport {
     pub(crate) clients: Vec<ClientInfo>,
-    /// The transactions of each pool so far.
-    pub(crate) transactions: Vec<(PoolId, u64)>,
+    /// The servers in a lobby by serial number.
+    pub(crate) servers: HashMap<u64, LobbyServer>,
+    /// Counters of pools, which are added to those of the workers.
+    pub(crate) stats: Vec<(PoolId, Stats)>,
+}
+
+/// A server in a lobby.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LobbyServer {
+    /// The pointer of the client that it serves or keeps; 0 = none.
+    pub(crate) client: u64,
 }
 
 /// A client that is handed to a lobby.
@@ -74,6 +92,8 @@ pub(crate) struct LobbyDoor {
     guests: AtomicU32,
     /// A process of another system user has come.
     pub(crate) foreign: AtomicBool,
+    /// During SUSPEND: does no transaction run any more?
+    pub(crate) quiet: AtomicBool,
 }
 
 impl LobbyDoor {
@@ -86,6 +106,7 @@ impl LobbyDoor {
             is_open: AtomicBool::new(false),
             guests: AtomicU32::new(0),
             foreign: AtomicBool::new(false),
+            quiet: AtomicBool::new(true),
         })
     }
 
@@ -108,6 +129,12 @@ impl LobbyDoor {
         if self.sender.send(request).is_ok() {
             self.wake.notify();
         }
+    }
+
+    /// Begins a SUSPEND. It is complete when `quiet` is true.
+    pub(crate) fn suspend(&self) {
+        self.quiet.store(!self.is_open(), Ordering::Release);
+        self.send(LobbyRequest::Suspend);
     }
 
     pub(crate) fn guest_left(&self) {

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 
 use engine::{
     figures::Figures,
-    ids::{Micros, PoolId, WorkerId},
+    ids::{ClientId, Micros, PoolId, WorkerId},
     records::WorkerRecords,
     report::{CancelRow, ClientRow, ServerRow},
     stats::Stats,
@@ -13,6 +13,9 @@ use engine::{
 
 use super::{peer::Peer, transport::ServerSocket};
 use net::sys::{Address, socket};
+
+/// The number of every client in a lobby: it has no slot in a worker's table.
+pub(crate) const IN_LOBBY: ClientId = ClientId(u32::MAX);
 
 /// A client and its socket.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ use super::{
     hub::{Hub, lock},
     lines::Lines,
     listener::Listener,
-    lobby_door::LobbyDoor,
+    lobby_door::{LobbyDoor, LobbyRequest},
     mail::{ShellHub, ShellMail},
     outages::Outages,
     peer::Peer,
@@ -143,6 +143,12 @@ impl Shared {
 
     pub(crate) fn tell_all(&self, mail: impl Fn() -> ShellMail) {
         self.hub.mailboxes().iter().for_each(|mailbox| mailbox.post(mail()));
+    }
+
+    /// Ends a SUSPEND.
+    pub(crate) fn resume(&self) {
+        self.tell_all(|| ShellMail::Resume);
+        self.lobby.send(LobbyRequest::Resume);
     }
 
     pub(crate) fn epoll(&self, worker: WorkerId) -> &Epoll {

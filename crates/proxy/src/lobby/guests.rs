@@ -6,22 +6,25 @@ use std::{collections::HashMap, os::fd::RawFd};
 use config::ErrorCodes;
 use engine::{
     facts::Facts,
-    ids::{ClientId, Micros, WorkerId},
+    ids::{Micros, WorkerId},
     own_error::{Cause, OwnError},
     report::{ClientRow, ClientState, Reading},
+    server::CloseReason,
     shell::{Closing, Guest},
+    stats::Stats,
 };
-use net::sys::{Epoll, socket};
+use net::sys::{Epoll, socket, socket::Traffic};
 
 use super::{
     layout::State,
-    room::{Recall, Room},
+    limits::{Doing, Limits, Look, Verdict},
+    room::{Answer, Order, Recall, Room, Serving},
 };
 use crate::{
     exchange::{
         hub::lock,
         peer::Peer,
-        reports::{ClientInfo, pointer},
+        reports::{ClientInfo, IN_LOBBY, pointer},
         shared::Shared,
     },
     log,
@@ -48,15 +51,44 @@ pub(super) struct Seated {
     since: Micros,
     /// Since when it waits for a backend; 0 = it does not.
     waiting_since: Micros,
-    /// Why it is to be disconnected as soon as Weir has it.
-    ending: Option<(Cause, String)>,
-    /// It was told so already.
-    is_told: bool,
+    /// The bytes of its connection when it was handed in.
+    login: Traffic,
+    /// SUSPEND keeps it from the backends.
+    is_held: bool,
+    /// The next look at its transaction, if there are time limits.
+    look: Option<Look>,
+    /// Set if it is to be disconnected, and a backend has it.
+    ending: Option<Dismissal>,
 }
+
+/// The end of a client that a backend has.
+#[derive(Debug)]
+struct Dismissal {
+    cause: Cause,
+    reason: String,
+    when: Closing,
+    since: Micros,
+    /// The backend was ordered to tell the client, and to end.
+    is_ordered: bool,
+}
+
+/// The time in which a backend must obey an order to end, before its client's connection is cut.
+const ORDER_PATIENCE: Micros = 1_000_000;
 
 impl Seated {
     pub(super) fn is_ending(&self) -> bool {
         self.ending.is_some()
+    }
+
+    /// The bytes of a client on a unix socket are not counted.
+    fn stats(&self, place: u32, room: &Room) -> Stats {
+        let traffic = socket::traffic(room.socket(place)).unwrap_or(self.login);
+        Stats {
+            transactions: room.transactions(place),
+            received: traffic.received.saturating_sub(self.login.received),
+            sent: traffic.sent.saturating_sub(self.login.sent),
+            ..Stats::default()
+        }
     }
 }
 
@@ -69,8 +101,10 @@ pub(super) struct Guests {
     by_key: HashMap<u64, u32>,
     /// Clients that are to be disconnected as soon as Weir has them.
     endings: u32,
-    /// Transactions of clients that have left.
-    transactions: u64,
+    /// The counters of clients that have left.
+    past: Stats,
+    /// The lines of backends to which an order was written. They are to be interrupted.
+    ordered: Vec<u32>,
 }
 
 impl Guests {
@@ -80,7 +114,8 @@ impl Guests {
             free: (0..places).rev().collect(),
             by_key: HashMap::new(),
             endings: 0,
-            transactions: 0,
+            past: Stats::default(),
+            ordered: Vec::new(),
         }
     }
 
@@ -97,9 +132,13 @@ impl Guests {
         self.seated.get(place as usize)?.as_deref()
     }
 
-    /// Returns the number of transactions so far.
-    pub(super) fn transactions(&self, room: &Room) -> u64 {
-        self.transactions + self.places().map(|place| room.transactions(place)).sum::<u64>()
+    /// Returns what the clients' sockets and lines tell.
+    pub(super) fn stats(&self, room: &Room) -> Stats {
+        let mut all = self.past;
+        for place in self.places() {
+            all += self.at(place).map_or(Stats::default(), |seated| seated.stats(place, room));
+        }
+        all
     }
 
     /// Returns the places with a client.
@@ -119,11 +158,47 @@ impl Guests {
         self.free.push(place);
     }
 
-    pub(super) fn seat(&mut self, place: u32, guest: Guest, peer: Peer, now: Micros) {
+    /// `login`: the bytes of its connection so far.
+    pub(super) fn seat(
+        &mut self,
+        place: u32,
+        (guest, peer): (Guest, Peer),
+        login: Traffic,
+        now: Micros,
+    ) {
         self.by_key.insert(guest.key, place);
-        let seated =
-            Seated { guest, peer, since: now, waiting_since: 0, ending: None, is_told: false };
-        self.seated[place as usize] = Some(Box::new(seated));
+        self.seated[place as usize] = Some(Box::new(Seated {
+            guest,
+            peer,
+            since: now,
+            waiting_since: 0,
+            login,
+            is_held: false,
+            look: None,
+            ending: None,
+        }));
+    }
+
+    /// Keeps a client that is Weir's from the backends.
+    pub(super) fn hold(&mut self, place: u32) {
+        if let Some(seated) = &mut self.seated[place as usize] {
+            seated.is_held = true;
+        }
+    }
+
+    /// Returns the clients that were kept from the backends.
+    pub(super) fn take_held(&mut self) -> Vec<u32> {
+        let seated = self.seated.iter_mut().enumerate();
+        let held = seated.filter_map(|(place, seated)| {
+            std::mem::take(&mut seated.as_mut()?.is_held).then_some(place as u32)
+        });
+        held.collect()
+    }
+
+    /// Returns the client with this serial number.
+    pub(super) fn of_serial(&self, serial: u64) -> Option<u32> {
+        let is_it = |place: &u32| self.at(*place).is_some_and(|one| one.guest.serial == serial);
+        self.places().find(is_it)
     }
 
     /// Disconnects a client that is Weir's, with an error if there is one to tell.
@@ -132,19 +207,21 @@ impl Guests {
         // Weir may be waiting for the rest of a message.
         let _ = own.delete(room.socket(place));
         let Some(seated) = self.seated[place as usize].take() else { return };
-        let Seated { guest, peer, ending, is_told, .. } = *seated;
+        self.past += seated.stats(place, room);
+        let Seated { guest, peer, ending, .. } = *seated;
         if self.by_key.get(&guest.key) == Some(&place) {
             self.by_key.remove(&guest.key);
         }
         self.endings -= u32::from(ending.is_some());
-        self.transactions += room.transactions(place);
         let (cause, reason) = match (&ending, why) {
-            (Some((cause, reason)), _) => (Some(*cause), reason.as_str()),
+            // Its backend has told it so.
+            (Some(Dismissal { reason, is_ordered: true, .. }), Ending::Lost) => (None, &**reason),
+            (Some(Dismissal { cause, reason, .. }), _) => (Some(*cause), &**reason),
             (None, Ending::Said(cause, reason)) => (Some(cause), reason),
             (None, Ending::Left) => (None, "client close request or eof"),
             (None, Ending::Lost) => (None, "server conn crashed?"),
         };
-        if let Some(cause) = cause.filter(|_| !is_told) {
+        if let Some(cause) = cause {
             tell(room.socket(place), cause, reason, guest.codes);
         }
         let age = shared.clock.now().saturating_sub(guest.connected_at) / 1_000_000;
@@ -163,8 +240,8 @@ impl Guests {
         leave(&guest, shared);
     }
 
-    /// Disconnects a client, whoever has it. If a backend has it, that is told to return it. If that
-    /// would take too long, its connection is ended now.
+    /// Disconnects a client, whoever has it. A backend that has it is told to return it or, if that
+    /// would take too long, to end it.
     pub(super) fn disconnect(
         &mut self,
         place: u32,
@@ -173,7 +250,7 @@ impl Guests {
         when: Closing,
         around: &Around<'_>,
     ) {
-        let room = around.room;
+        let Around { room, shared, .. } = *around;
         let Some(seated) = &mut self.seated[place as usize] else { return };
         match room.recall(place) {
             Recall::Taken => {
@@ -185,38 +262,106 @@ impl Guests {
             }
             Recall::Asked | Recall::None => {
                 self.endings += u32::from(seated.ending.is_none());
-                seated.ending = Some((cause, reason.to_owned()));
-                if when == Closing::AtOnce && !room.is_idle(place) {
-                    socket::shutdown(room.socket(place), false);
-                }
-                self.end_if_pinned(place, room);
+                let (reason, since) = (reason.to_owned(), shared.clock.now());
+                let ending = Dismissal { cause, reason, when, since, is_ordered: false };
+                seated.ending = Some(ending);
+                self.press(place, around);
             }
         }
     }
 
-    /// Disconnects pinned clients that are to be disconnected, as soon as their transactions are
-    /// over. Their backends do not return them, and end with them.
-    pub(super) fn end_pinned(&mut self, room: &Room) {
+    /// Presses for the end of all clients that are to be disconnected.
+    pub(super) fn press_all(&mut self, around: &Around<'_>) {
         for place in self.places() {
-            self.end_if_pinned(place, room);
+            self.press(place, around);
         }
     }
 
-    fn end_if_pinned(&mut self, place: u32, room: &Room) {
+    /// Orders the backend to end this client, unless its transaction is to be waited for. A backend
+    /// never returns a pinned client, and ends with it.
+    fn press(&mut self, place: u32, around: &Around<'_>) {
+        let Around { room, shared, .. } = *around;
         let Some(seated) = &mut self.seated[place as usize] else { return };
-        let Some((cause, reason)) = seated.ending.as_ref().filter(|_| !seated.is_told) else {
+        let Some(ending) = &mut seated.ending else { return };
+        let Some(serving) = room.serving(place) else { return };
+        if ending.when != Closing::AtOnce && !serving.is_pinned_idle {
             return;
-        };
-        if room.is_pinned_idle(place) {
-            tell(room.socket(place), *cause, reason, seated.guest.codes);
+        }
+        // The order before may have come too late for its transaction.
+        let words = error(ending.cause, &ending.reason, seated.guest.codes);
+        room.leave_words(place, &words[wire::HEADER_LEN..]);
+        room.order(Order::End, serving);
+        self.ordered.push(serving.line);
+        ending.is_ordered = true;
+        if shared.clock.now().saturating_sub(ending.since) > ORDER_PATIENCE {
             socket::shutdown(room.socket(place), false);
-            seated.is_told = true;
+        }
+    }
+
+    /// Returns the lines of the backends that are to be interrupted.
+    pub(super) fn take_ordered(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.ordered)
+    }
+
+    /// Disconnects the clients whose transactions have passed a limit.
+    pub(super) fn keep_limits(&mut self, limits: &Limits, around: &Around<'_>) {
+        let Some(shortest) = limits.shortest() else { return };
+        for place in self.places() {
+            let Some(late) = self.judge(place, limits, shortest, around) else { continue };
+            self.disconnect(place, late.cause(), late.text(), Closing::AtOnce, around);
+        }
+    }
+
+    /// Returns the limit that a client has passed. Asks its backend if one may have been passed.
+    fn judge(
+        &mut self,
+        place: u32,
+        limits: &Limits,
+        shortest: Micros,
+        around: &Around<'_>,
+    ) -> Option<CloseReason<'static>> {
+        let Around { room, shared, .. } = *around;
+        let seated = self.seated[place as usize].as_mut()?;
+        let Some(serving) = room.serving(place).filter(|_| seated.ending.is_none()) else {
+            seated.look = None;
+            return None;
+        };
+        let now = shared.clock.now();
+        let (began, ended) = room.times(place);
+        let began = from_monotonic(began, shared);
+        let first = Look {
+            transaction: serving.transaction,
+            due: began.max(from_monotonic(ended, shared)) + shortest,
+            asked_at: 0,
+        };
+        let is_same = |look: &Look| look.transaction == serving.transaction;
+        let look = seated.look.filter(is_same).unwrap_or(first);
+        if now <= look.due {
+            seated.look = Some(look);
+            return None;
+        }
+        let answer = room.answer(serving.line).filter(|_| look.asked_at != 0);
+        let Some(answer) = answer else {
+            room.order(Order::Ask, serving);
+            self.ordered.push(serving.line);
+            let asked_at = if look.asked_at == 0 { now } else { look.asked_at };
+            seated.look = Some(Look { asked_at, ..look });
+            return None;
+        };
+        let doing = doing(answer, room.socket(place), shared);
+        // The client may have begun something else since.
+        match limits.judge(doing, begin_of(doing, began, serving), look.asked_at) {
+            Verdict::Late(reason) => Some(reason),
+            Verdict::NotBefore(due) => {
+                seated.look = Some(Look { due, asked_at: 0, ..look });
+                None
+            }
         }
     }
 
     /// Disconnects the clients that have been idle or have waited for too long.
     /// `is_starved`: no backend is free, and a client waits.
-    pub(super) fn expire(&mut self, is_starved: bool, around: &Around<'_>) {
+    pub(super) fn expire(&mut self, is_starved: bool, limits: &Limits, around: &Around<'_>) {
         let Around { room, shared, .. } = *around;
         let now = shared.clock.now();
         for place in self.places() {
@@ -235,7 +380,10 @@ impl Guests {
             };
             let Guest { idle_limit, wait_limit, .. } = seated.guest;
             let is_over = |limit: Micros, since: Micros| limit > 0 && now > since + limit;
-            let (cause, why) = if waits && is_over(wait_limit, seated.waiting_since) {
+            // Waiting for a server is part of the query.
+            let (cause, why) = if waits && is_over(limits.query, seated.waiting_since) {
+                (Cause::QueryTimeout, "query_timeout")
+            } else if waits && is_over(wait_limit, seated.waiting_since) {
                 (Cause::QueryWaitTimeout, "query_wait_timeout")
             } else if !waits && room.is_idle(place) && is_over(idle_limit, idle_since) {
                 (Cause::IdleTimeout, "client_idle_timeout")
@@ -259,24 +407,30 @@ impl Guests {
         self.at(place).is_some_and(|seated| is_same(&seated.guest.tag, tag)).then_some(place)
     }
 
-    /// Returns a row for each client.
+    /// Returns a row for each client. `serial_of` returns the serial number of a line's server.
     pub(super) fn rows<'a>(
         &'a self,
         room: &'a Room,
         shared: &'a Shared,
+        serial_of: &'a impl Fn(u32) -> u64,
     ) -> impl Iterator<Item = ClientInfo> + 'a {
         self.places().filter_map(move |place| {
-            let Seated { guest, peer, .. } = self.at(place)?;
-            let state = if room.is_idle(place) { ClientState::Idle } else { ClientState::Active };
+            let Seated { guest, peer, waiting_since, .. } = self.at(place)?;
+            let server = room.serving(place).map_or(0, |serving| serial_of(serving.line));
+            let state = match (server, waiting_since) {
+                (0, 0) => ClientState::Idle,
+                (0, _) => ClientState::Waiting,
+                _ => ClientState::Active,
+            };
             let row = ClientRow {
-                id: ClientId(u32::MAX),
+                id: IN_LOBBY,
                 serial: guest.serial,
                 identity: guest.identity.clone(),
                 pool: Some(guest.pool),
                 state,
                 connected_at: guest.connected_at,
                 request_at: self.idle_since(place, room, shared),
-                server: 0,
+                server,
                 facts: Facts::default(),
                 application_name: guest.application_name.clone(),
                 replication: None,
@@ -315,10 +469,35 @@ pub(super) fn refuse(guest: &Guest, fd: RawFd, why: &str, shared: &Shared) {
 }
 
 fn tell(fd: RawFd, cause: Cause, why: &str, codes: ErrorCodes) {
+    // A client that does not read does not get it.
+    let _ = socket::send(fd, &error(cause, why, codes));
+}
+
+fn error(cause: Cause, why: &str, codes: ErrorCodes) -> Vec<u8> {
     let mut out = Vec::new();
     wire::backend::error(&mut out, &OwnError::new(cause, why).fields(codes, None));
-    // A client that does not read does not get it.
-    let _ = socket::send(fd, &out);
+    out
+}
+
+/// Returns what a client does, by Weir's clock. One that sends COPY data is not late.
+fn doing(answer: Answer, client: RawFd, shared: &Shared) -> Doing {
+    match answer {
+        Answer::AtRest => Doing::AtRest,
+        Answer::Idles(since) => Doing::Idles(from_monotonic(since, shared)),
+        Answer::Runs(since) => {
+            let heard = socket::since_received(client)
+                .map_or(0, |age| shared.clock.now().saturating_sub(age.as_micros() as Micros));
+            Doing::Runs(from_monotonic(since, shared).max(heard))
+        }
+    }
+}
+
+/// Returns when the transaction began. The line of a pinned client may not tell it yet.
+fn begin_of(doing: Doing, began: Micros, serving: Serving) -> Micros {
+    match doing {
+        Doing::Runs(since) | Doing::Idles(since) if serving.is_pinned_idle => since,
+        Doing::AtRest | Doing::Runs(_) | Doing::Idles(_) => began,
+    }
 }
 
 /// Takes a client out of the counts.

@@ -1,10 +1,16 @@
 //! The layout of the file in memory, as `extension/lobby.h` defines it. The test compares the two.
 
 pub(super) const MAGIC: u64 = 0x7962_6f4c_7269_6557;
-pub(super) const LAYOUT: u32 = 1;
+pub(super) const LAYOUT: u32 = 2;
 pub(super) const PAGE: usize = 4096;
+/// Of a place.
 pub(super) const LINE: usize = 64;
+pub(super) const BACKEND_LINE: usize = 128;
 pub(super) const WINDOW: usize = 256 * 1024;
+/// The end of a window: what a backend says to its client when it ends on Weir's order.
+pub(super) const WORDS: usize = 1024;
+/// The rest of a window: the client's state.
+pub(super) const STATE: usize = WINDOW - WORDS;
 pub(super) const BACKENDS_MAX: u32 = 1024;
 pub(super) const PLACES_MAX: u32 = 128 * 1024;
 
@@ -16,15 +22,22 @@ pub(super) mod header {
     pub(crate) const PLACES: usize = 16;
     pub(crate) const WINDOW: usize = 20;
     pub(crate) const GATE: usize = 24;
+    pub(crate) const LINES: usize = 32;
 }
 
 /// Offsets in a backend's line.
 pub(super) mod backend {
     pub(crate) const ACTIVITY: usize = 4;
     pub(crate) const PLACE: usize = 8;
-    pub(crate) const TRANSACTION: usize = 24;
-    pub(crate) const CANCEL: usize = 32;
+    pub(crate) const TRANSACTION: usize = 16;
+    pub(crate) const CANCEL: usize = 24;
+    pub(crate) const END: usize = 32;
+    pub(crate) const ASK: usize = 40;
     pub(crate) const CALLED: usize = 48;
+    pub(crate) const ANSWER: usize = 56;
+    pub(crate) const QUERIES: usize = 64;
+    pub(crate) const QUERY_US: usize = 72;
+    pub(crate) const TRANSACTION_US: usize = 80;
 }
 
 /// Offsets in a place's line.
@@ -33,10 +46,15 @@ pub(super) mod place {
     pub(crate) const REQUEST_US: usize = 8;
     pub(crate) const TRANSACTION_US: usize = 16;
     pub(crate) const TRANSACTIONS: usize = 24;
-    pub(crate) const QUERIES: usize = 32;
-    pub(crate) const TOLD: usize = 40;
-    pub(crate) const WINDOW_LEN: usize = 48;
-    pub(crate) const REASON: usize = 52;
+    pub(crate) const TOLD: usize = 32;
+    pub(crate) const WINDOW_LEN: usize = 40;
+}
+
+/// The lowest bits of an answer.
+pub(super) mod doing {
+    pub(crate) const AT_REST: u64 = 1;
+    pub(crate) const RUNS: u64 = 2;
+    pub(crate) const IDLES: u64 = 3;
 }
 
 /// The activities of a backend.
@@ -96,7 +114,7 @@ impl Word {
 }
 
 fn lines_size(backends: u32, places: u32) -> usize {
-    ((backends as usize + places as usize) * LINE).next_multiple_of(PAGE)
+    (backends as usize * BACKEND_LINE + places as usize * LINE).next_multiple_of(PAGE)
 }
 
 /// Returns the size of the file; `None` if there are too many or no backends or places.
@@ -106,11 +124,11 @@ pub(super) fn size(backends: u32, places: u32) -> Option<usize> {
 }
 
 pub(super) fn backend_line(line: u32) -> usize {
-    PAGE + line as usize * LINE
+    PAGE + line as usize * BACKEND_LINE
 }
 
 pub(super) fn place_line(backends: u32, place: u32) -> usize {
-    PAGE + (backends as usize + place as usize) * LINE
+    PAGE + backends as usize * BACKEND_LINE + place as usize * LINE
 }
 
 pub(super) fn window(backends: u32, places: u32, place: u32) -> usize {
@@ -130,17 +148,22 @@ mod tests {
 int main(void)
 {
     SHOW(LOBBY_MAGIC); SHOW(LOBBY_LAYOUT); SHOW(LOBBY_LINE); SHOW(LOBBY_WINDOW);
+    SHOW(LOBBY_BACKEND_LINE); SHOW(LOBBY_WORDS); SHOW(LOBBY_STATE);
     SHOW(LOBBY_BACKENDS_MAX); SHOW(LOBBY_PLACES_MAX);
     SHOW(offsetof(LobbyHeader, magic)); SHOW(offsetof(LobbyHeader, layout));
     SHOW(offsetof(LobbyHeader, backends)); SHOW(offsetof(LobbyHeader, places));
     SHOW(offsetof(LobbyHeader, window)); SHOW(offsetof(LobbyHeader, gate));
+    SHOW(offsetof(LobbyHeader, lines));
     SHOW(offsetof(LobbyBackend, activity)); SHOW(offsetof(LobbyBackend, place));
     SHOW(offsetof(LobbyBackend, transaction)); SHOW(offsetof(LobbyBackend, cancel));
-    SHOW(offsetof(LobbyBackend, called));
+    SHOW(offsetof(LobbyBackend, end)); SHOW(offsetof(LobbyBackend, ask));
+    SHOW(offsetof(LobbyBackend, called)); SHOW(offsetof(LobbyBackend, answer));
+    SHOW(offsetof(LobbyBackend, queries)); SHOW(offsetof(LobbyBackend, query_us));
+    SHOW(offsetof(LobbyBackend, transaction_us));
     SHOW(offsetof(LobbyPlace, word)); SHOW(offsetof(LobbyPlace, request_us));
     SHOW(offsetof(LobbyPlace, transaction_us)); SHOW(offsetof(LobbyPlace, transactions));
-    SHOW(offsetof(LobbyPlace, queries)); SHOW(offsetof(LobbyPlace, told));
-    SHOW(offsetof(LobbyPlace, window_len)); SHOW(offsetof(LobbyPlace, reason));
+    SHOW(offsetof(LobbyPlace, told)); SHOW(offsetof(LobbyPlace, window_len));
+    SHOW(LOBBY_AT_REST); SHOW(LOBBY_RUNS); SHOW(LOBBY_IDLES);
     SHOW(LOBBY_ABSENT); SHOW(LOBBY_SLEEPING); SHOW(LOBBY_LINGERING);
     SHOW(LOBBY_FREE); SHOW(LOBBY_TAKEN); SHOW(LOBBY_ARMED); SHOW(LOBBY_OWNED);
     SHOW(lobby_size(3, 70)); SHOW(lobby_size(0, 1)); SHOW(lobby_size(1, 0));
@@ -149,7 +172,7 @@ int main(void)
     Lobby lobby = {.memory = memory, .backends = 3, .places = 70};
     SHOW((unsigned char *) lobby_backend(&lobby, 2) - memory);
     SHOW((unsigned char *) lobby_place(&lobby, 69) - memory);
-    SHOW(lobby_window(&lobby, 69) - memory);
+    SHOW(lobby_window(&lobby, 69) - memory); SHOW(lobby_words(&lobby, 69) - memory);
     return 0;
 }
 "#;
@@ -162,28 +185,38 @@ int main(void)
             header::PLACES,
             header::WINDOW,
             header::GATE,
+            header::LINES,
             backend::ACTIVITY,
             backend::PLACE,
             backend::TRANSACTION,
             backend::CANCEL,
+            backend::END,
+            backend::ASK,
             backend::CALLED,
+            backend::ANSWER,
+            backend::QUERIES,
+            backend::QUERY_US,
+            backend::TRANSACTION_US,
             place::WORD,
             place::REQUEST_US,
             place::TRANSACTION_US,
             place::TRANSACTIONS,
-            place::QUERIES,
             place::TOLD,
             place::WINDOW_LEN,
-            place::REASON,
         ];
         let mut all = vec![MAGIC, LAYOUT.into(), LINE as u64, WINDOW as u64];
+        all.extend([BACKEND_LINE, WORDS, STATE].map(|size| size as u64));
         all.extend([u64::from(BACKENDS_MAX), u64::from(PLACES_MAX)]);
         all.extend(offsets.map(|offset| offset as u64));
+        all.extend([doing::AT_REST, doing::RUNS, doing::IDLES]);
         all.extend([activity::ABSENT, activity::SLEEPING, activity::LINGERING].map(u64::from));
         all.extend([State::Free, State::Taken, State::Armed, State::Owned].map(|it| it as u64));
         let sizes = [(3, 70), (0, 1), (1, 0), (BACKENDS_MAX + 1, 1), (1, PLACES_MAX + 1)];
         all.extend(sizes.map(|(backends, places)| size(backends, places).unwrap_or(0) as u64));
-        all.extend([backend_line(2), place_line(3, 69), window(3, 70, 69)].map(|at| at as u64));
+        let window = window(3, 70, 69);
+        all.extend(
+            [backend_line(2), place_line(3, 69), window, window + STATE].map(|at| at as u64),
+        );
         all
     }
 

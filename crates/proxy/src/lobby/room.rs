@@ -16,13 +16,18 @@ use std::{
 
 use net::sys::{Epoll, epoll, shared_memory, shared_memory::SharedMemory, socket};
 
+use engine::stats::Stats;
+
 use super::{
-    layout::{self, State, Word, activity, backend, header, place as field},
+    layout::{self, State, Word, activity, backend, doing, header, place as field},
     numbers::Numbers,
 };
 
 /// The events of a client at rest.
 const ARMED: u32 = epoll::READABLE | epoll::PEER_DONE | epoll::ONE_SHOT;
+
+/// The lengths of settings, statements and the unnamed statement, with which a window begins.
+const HEADER: usize = 12;
 
 /// The result of [`Room::recall`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +48,35 @@ pub(super) enum Loss {
     Close,
     /// The backend had returned the client, and died before it could say so.
     Returned,
+}
+
+/// A backend that serves a client, or waits for the next message of a pinned one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Serving {
+    pub(super) line: u32,
+    /// The number of the client's transaction.
+    pub(super) transaction: u64,
+    /// No transaction was running when the backend said so.
+    pub(super) is_pinned_idle: bool,
+}
+
+/// An order for a transaction. The backend must be interrupted then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Cancel the query.
+    Cancel,
+    /// Say the last words to the client, and end.
+    End,
+    /// Answer what the client does.
+    Ask,
+}
+
+/// A backend's answer to [`Order::Ask`]: since when, by the system's monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    AtRest,
+    Runs(u64),
+    Idles(u64),
 }
 
 #[derive(Debug)]
@@ -70,6 +104,7 @@ impl Room {
         store(header::WINDOW, layout::WINDOW as u32);
         // The gate stays open (0): backends are asked to leave one by one.
         store(header::GATE, 0);
+        store(header::LINES, 0);
         Ok(Self { memory, set, numbers, backends, places })
     }
 
@@ -118,7 +153,7 @@ impl Room {
 
     /// Are these settings short enough for a place?
     pub(super) fn has_room_for(settings: &[u8]) -> bool {
-        settings.len() + 8 <= layout::WINDOW
+        settings.len() + HEADER <= layout::STATE
     }
 
     /// FREE → TAKEN, with this socket and these settings of its startup packet. Returns false if the
@@ -138,23 +173,16 @@ impl Room {
             return Ok(false);
         }
         // Nothing of the client before may be left.
-        for field in [
-            field::REQUEST_US,
-            field::TRANSACTION_US,
-            field::TRANSACTIONS,
-            field::QUERIES,
-            field::TOLD,
-        ] {
+        for field in [field::REQUEST_US, field::TRANSACTION_US, field::TRANSACTIONS, field::TOLD] {
             self.memory.word64(self.of_place(place, field)).store(0, Ordering::SeqCst);
         }
-        self.memory.word32(self.of_place(place, field::REASON)).store(0, Ordering::SeqCst);
         let window = layout::window(self.backends, self.places, place);
         // No statements follow the settings.
+        self.memory.write(window, &[0; HEADER]);
         self.memory.write(window, &(settings.len() as u32).to_ne_bytes());
-        self.memory.write(window + 4, &0_u32.to_ne_bytes());
-        self.memory.write(window + 8, settings);
+        self.memory.write(window + HEADER, settings);
         let len = self.memory.word32(self.of_place(place, field::WINDOW_LEN));
-        len.store(settings.len() as u32 + 8, Ordering::SeqCst);
+        len.store((settings.len() + HEADER) as u32, Ordering::SeqCst);
         self.numbers.put(place, client)?;
         Ok(true)
     }
@@ -266,9 +294,29 @@ impl Room {
     /// Prepares a line for a new backend.
     pub(super) fn clear_line(&self, line: u32) {
         let at = layout::backend_line(line);
-        (0..layout::LINE)
+        (0..layout::BACKEND_LINE)
             .step_by(8)
             .for_each(|field| self.memory.word64(at + field).store(0, Ordering::SeqCst));
+    }
+
+    /// Backends look for each other in so many lines.
+    pub(super) fn use_lines(&self, lines: u32) {
+        self.memory.word32(header::LINES).store(lines, Ordering::SeqCst);
+    }
+
+    /// Returns what the backend of a line has done for all its clients.
+    pub(super) fn sums(&self, line: u32) -> Stats {
+        let read = |field| self.of_line(line, field).load(Ordering::SeqCst);
+        Stats {
+            queries: read(backend::QUERIES),
+            query_time: read(backend::QUERY_US),
+            transaction_time: read(backend::TRANSACTION_US),
+            ..Stats::default()
+        }
+    }
+
+    fn of_line(&self, line: u32, field: usize) -> &AtomicU64 {
+        self.memory.word64(layout::backend_line(line) + field)
     }
 
     pub(super) fn is_in(&self, line: u32) -> bool {
@@ -281,11 +329,33 @@ impl Room {
 
     /// Is the client pinned to its backend, and runs nothing there?
     pub(super) fn is_pinned_idle(&self, place: u32) -> bool {
+        self.serving(place).is_some_and(|serving| serving.is_pinned_idle)
+    }
+
+    /// Returns the backend that serves this client; `None` if no transaction of it runs and it is not
+    /// pinned.
+    pub(super) fn serving(&self, place: u32) -> Option<Serving> {
         let word = self.word(place);
-        word.state() == State::Owned
-            && word.owner().filter(|line| *line < self.backends).is_some_and(|line| {
-                self.activity(line).load(Ordering::SeqCst) == activity::PINNED_IDLE
-            })
+        let line = word.owner().filter(|_| word.state() == State::Owned)?;
+        if line >= self.backends {
+            return None;
+        }
+        let transaction = self.of_line(line, backend::TRANSACTION).load(Ordering::SeqCst);
+        let activity = self.activity(line).load(Ordering::SeqCst);
+        let at = layout::backend_line(line) + backend::PLACE;
+        let serves = self.memory.word32(at).load(Ordering::SeqCst) == place + 1;
+        // It is the number of this client's transaction only if the backend has had the client all
+        // the time.
+        let is_pinned_idle = activity == activity::PINNED_IDLE;
+        (serves && self.word(place) == word).then_some(Serving {
+            line,
+            transaction,
+            is_pinned_idle,
+        })
+    }
+
+    pub(super) fn is_owned(&self, place: u32) -> bool {
+        self.word(place).state() == State::Owned
     }
 
     pub(super) fn sleeps(&self, line: u32) -> bool {
@@ -314,24 +384,39 @@ impl Room {
         self.memory.word32(at).store(1, Ordering::SeqCst);
     }
 
-    /// Orders to cancel the transaction that a backend runs for this client. Returns the backend to
-    /// be interrupted.
-    pub(super) fn cancel(&self, place: u32) -> Option<u32> {
-        let word = self.word(place);
-        let line = word.owner().filter(|_| word.state() == State::Owned)?;
-        if line >= self.backends {
-            return None;
+    /// Writes an order for a client's transaction. Its backend is to be interrupted then.
+    pub(super) fn order(&self, order: Order, serving: Serving) {
+        let Serving { line, transaction, .. } = serving;
+        let field = match order {
+            Order::Cancel => backend::CANCEL,
+            Order::End => backend::END,
+            Order::Ask => {
+                self.of_line(line, backend::ANSWER).store(0, Ordering::SeqCst);
+                backend::ASK
+            }
+        };
+        self.of_line(line, field).store(transaction, Ordering::SeqCst);
+    }
+
+    /// Returns the answer of a backend; `None` if it has not answered yet.
+    pub(super) fn answer(&self, line: u32) -> Option<Answer> {
+        let answer = self.of_line(line, backend::ANSWER).load(Ordering::SeqCst);
+        let since = answer >> 2;
+        match answer & 3 {
+            doing::AT_REST => Some(Answer::AtRest),
+            doing::RUNS => Some(Answer::Runs(since)),
+            doing::IDLES => Some(Answer::Idles(since)),
+            _ => None,
         }
-        let at = layout::backend_line(line);
-        let number = self.memory.word64(at + backend::TRANSACTION).load(Ordering::SeqCst);
-        let serves = self.memory.word32(at + backend::PLACE).load(Ordering::SeqCst) == place + 1;
-        // It is the number of this client's transaction only if the backend has had the client all
-        // the time.
-        if !serves || self.word(place) != word {
-            return None;
-        }
-        self.memory.word64(at + backend::CANCEL).store(number, Ordering::SeqCst);
-        Some(line)
+    }
+
+    /// Leaves the body of an ErrorResponse for the backend that ends a client. Words that are too
+    /// long are left out, and the client gets the backend's own.
+    pub(super) fn leave_words(&self, place: u32, body: &[u8]) {
+        let at = layout::window(self.backends, self.places, place) + layout::STATE;
+        let body = if body.len() + 4 > layout::WORDS { &[] } else { body };
+        self.memory.write(at + 4, body);
+        self.memory.word32(at).store(body.len() as u32, Ordering::SeqCst);
     }
 
     /// Returns when the last request came and when the last transaction ended, by the system's
@@ -363,6 +448,8 @@ mod tests {
         assert!(room.take(1, near.into(), b"").unwrap());
         let owned = Word::new(State::Owned, Some(1), room.word(1).generation());
         room.place_word(1).store(owned.0, Ordering::SeqCst);
+        let place = layout::backend_line(1) + backend::PLACE;
+        room.memory.word32(place).store(2, Ordering::SeqCst);
         for (doing, is_idle, is_pinned) in [
             (1, false, false),
             (activity::LINGERING, true, false),
@@ -371,6 +458,40 @@ mod tests {
             room.activity(1).store(doing, Ordering::SeqCst);
             assert_eq!((room.is_idle(1), room.is_pinned_idle(1)), (is_idle, is_pinned));
         }
+    }
+
+    #[test]
+    fn an_order_and_its_answer_are_for_one_transaction() {
+        let room = Room::new(2, 3).unwrap();
+        let (near, _far) = UnixStream::pair().unwrap();
+        assert!(room.take(1, near.into(), b"").unwrap());
+        assert_eq!(room.serving(1), None);
+        let owned = Word::new(State::Owned, Some(1), room.word(1).generation());
+        room.place_word(1).store(owned.0, Ordering::SeqCst);
+        let place = layout::backend_line(1) + backend::PLACE;
+        room.memory.word32(place).store(2, Ordering::SeqCst);
+        room.of_line(1, backend::TRANSACTION).store(7, Ordering::SeqCst);
+        let serving = room.serving(1).unwrap();
+        assert_eq!((serving.line, serving.transaction), (1, 7));
+        room.of_line(1, backend::ANSWER).store(5 << 2 | doing::RUNS, Ordering::SeqCst);
+        assert_eq!(room.answer(1), Some(Answer::Runs(5)));
+        room.order(Order::Ask, serving);
+        assert_eq!(room.answer(1), None);
+        assert_eq!(room.of_line(1, backend::ASK).load(Ordering::SeqCst), 7);
+        assert_eq!(room.of_line(1, backend::END).load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn last_words_that_are_too_long_are_left_out() {
+        let room = Room::new(1, 2).unwrap();
+        let len = || {
+            let at = layout::window(1, 2, 1) + layout::STATE;
+            room.memory.word32(at).load(Ordering::SeqCst)
+        };
+        room.leave_words(1, b"SFATAL");
+        assert_eq!(len(), 6);
+        room.leave_words(1, &[b'x'; layout::WORDS]);
+        assert_eq!(len(), 0);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! servers opened while all are busy. While backends serve clients, it only wakes up at intervals.
 
 mod clients;
+mod report;
+mod suspend;
 
 use std::{
     collections::HashMap,
@@ -17,6 +19,7 @@ use engine::{
     pool::Pool,
     settings::PoolKey,
     shell::{Attending, Mail},
+    stats::Stats,
 };
 use net::sys::{Epoll, Events, epoll, process, process::Process, socket};
 use slab::Slab;
@@ -25,15 +28,11 @@ use super::{
     control::{self, Heard, Reason, Said, Say, Unnamed},
     guests::{Around, Ending, Guests},
     layout,
+    limits::Limits,
     room::{Loss, Room},
 };
 use crate::{
-    exchange::{
-        hub::lock,
-        lobby_door::{LobbyReport, LobbyRequest},
-        shared::Shared,
-        transport::Transport,
-    },
+    exchange::{hub::lock, lobby_door::LobbyRequest, shared::Shared, transport::Transport},
     warning,
 };
 
@@ -45,9 +44,6 @@ const COMING_LOOK_MS: i32 = 2;
 
 /// The number of looks without an idle backend after which another server is opened.
 const BUSY_LOOKS: u32 = 2;
-
-/// Lines for backends, beyond the size of the pool: those that end keep theirs for a while.
-const SPARE_LINES: u32 = 16;
 
 const WAKE: u64 = 0;
 const LISTENER: u64 = 1;
@@ -83,11 +79,31 @@ struct Lobby {
     worker: WorkerId,
     room: Room,
     guests: Guests,
-    /// The backend of each line.
+    /// The backend of each line. A backend that ends keeps its line for a while.
     lines: Vec<Option<usize>>,
+    /// The counters of backends that have ended.
+    past: Stats,
     busy_looks: u32,
     /// When it was last asked for a server.
     asked_at: Micros,
+}
+
+impl Lobby {
+    /// Returns a line for this backend; `None` if there are too many backends.
+    fn assign_line(&mut self, number: usize) -> Option<u32> {
+        let free = self.lines.iter().position(Option::is_none);
+        let line = free.unwrap_or(self.lines.len());
+        if line as u32 >= self.room.backends() {
+            return None;
+        }
+        if free.is_none() {
+            self.lines.push(None);
+        }
+        self.lines[line] = Some(number);
+        self.room.clear_line(line as u32);
+        self.room.use_lines(self.lines.len() as u32);
+        Some(line as u32)
+    }
 }
 
 /// The thread's state.
@@ -103,7 +119,10 @@ pub(crate) struct Service {
     /// By ticket.
     expected: HashMap<String, Attending>,
     lobbies: Slab<Lobby>,
+    /// The counters of lobbies that have ended.
+    past: Vec<(PoolId, PoolKey, Stats)>,
     places_wanted: u32,
+    is_suspended: bool,
 }
 
 /// Opens the socket for backends, if the configuration has one. Backends find it when its name is
@@ -135,6 +154,8 @@ pub(crate) fn open(
         backends: Slab::new(),
         expected: HashMap::new(),
         lobbies: Slab::new(),
+        past: Vec::new(),
+        is_suspended: false,
         is_listening: true,
         places_wanted: config.global.max_client_conn.clamp(1, layout::PLACES_MAX),
     };
@@ -179,6 +200,10 @@ impl Service {
                 LobbyRequest::BackendClosed(serial) => self.home_closed(serial),
                 LobbyRequest::Guest(arriving) => self.take_in(arriving),
                 LobbyRequest::Close { pool, when, why } => self.close_pool(pool, when, &why),
+                LobbyRequest::KillClient(serial) => self.kill_client(serial),
+                LobbyRequest::Suspend => self.suspend(),
+                LobbyRequest::EndSuspense => self.end_suspense(),
+                LobbyRequest::Resume => self.resume(),
                 LobbyRequest::Cancel { key, requester } => self.cancel(&key, requester),
                 // The asking task may have stopped waiting.
                 LobbyRequest::Report(reply) => drop(reply.send(self.report())),
@@ -186,15 +211,6 @@ impl Service {
             }
         }
         true
-    }
-
-    fn report(&self) -> LobbyReport {
-        let mut all = LobbyReport::default();
-        for (_, lobby) in &self.lobbies {
-            all.clients.extend(lobby.guests.rows(&lobby.room, &self.shared));
-            all.transactions.push((lobby.pool, lobby.guests.transactions(&lobby.room)));
-        }
-        all
     }
 
     fn expect(&mut self, server: Attending) {
@@ -206,21 +222,15 @@ impl Service {
         if let Some(at) = self.find(pool) {
             return Ok(at);
         }
-        let found =
-            self.pool(pool, |pool| (pool.key.clone(), pool.settings.size, pool.settings.reserve));
-        let (key, size, reserve) = found.ok_or(io::ErrorKind::NotFound)?;
-        let lines = match size {
-            0 => layout::BACKENDS_MAX,
-            size => size.saturating_add(reserve).saturating_add(SPARE_LINES),
-        };
-        let lines = lines.min(layout::BACKENDS_MAX);
-        let room = Room::new(lines, self.places_wanted)?;
+        let key = self.pool(pool, |pool| pool.key.clone()).ok_or(io::ErrorKind::NotFound)?;
+        let room = Room::new(layout::BACKENDS_MAX, self.places_wanted)?;
         Ok(self.lobbies.insert(Lobby {
             pool,
             key,
             worker: WorkerId(0),
             guests: Guests::new(room.places()),
-            lines: (0..lines).map(|_| None).collect(),
+            lines: Vec::new(),
+            past: Stats::default(),
             room,
             busy_looks: 0,
             asked_at: 0,
@@ -235,11 +245,21 @@ impl Service {
         Some(f(&pool))
     }
 
+    fn all(&self) -> Vec<usize> {
+        self.lobbies.iter().map(|(at, _)| at).collect()
+    }
+
     /// Returns the lobby of the pool that has this number now.
     fn find(&self, pool: PoolId) -> Option<usize> {
         let mut own = self.lobbies.iter().filter(|(_, lobby)| lobby.pool == pool);
         let is_own = |lobby: &Lobby| self.pool(pool, |pool| pool.key == lobby.key) == Some(true);
         own.find(|(_, lobby)| is_own(lobby)).map(|(at, _)| at)
+    }
+
+    fn limits(&self, at: usize) -> Limits {
+        let Lobby { pool, key, .. } = &self.lobbies[at];
+        let found = self.pool(*pool, |pool| (pool.key == *key).then(|| Limits::of(&pool.settings)));
+        found.flatten().unwrap_or_default()
     }
 
     /// Frees a lobby without clients and backends if its pool is gone or proxied.
@@ -251,7 +271,8 @@ impl Service {
         let is_used =
             self.pool(lobby.pool, |pool| pool.key == lobby.key && pool.proxied().is_none());
         if is_used != Some(true) {
-            self.lobbies.remove(at);
+            let lobby = self.lobbies.remove(at);
+            self.bequeath(&lobby);
         }
     }
 
@@ -363,14 +384,11 @@ impl Service {
             }
         };
         let lobby = &mut self.lobbies[at];
-        let Some(line) = lobby.lines.iter().position(Option::is_none) else {
+        let Some(line) = lobby.assign_line(number) else {
             self.turn_away(&server, Proxied::NoRoom);
             return false;
         };
         lobby.worker = server.worker;
-        lobby.lines[line] = Some(number);
-        let line = line as u32;
-        lobby.room.clear_line(line);
         let descriptors = lobby.room.descriptors();
         let welcome = Say::Welcome { line, base: lobby.room.base() };
         self.backends[number].role =
@@ -453,6 +471,8 @@ impl Service {
         }
         let lobby = &mut self.lobbies[at];
         lobby.room.arm_again(line);
+        lobby.past += lobby.room.sums(line);
+        lobby.room.clear_line(line);
         lobby.lines[line as usize] = None;
         self.wake_lingerers(at);
     }
@@ -481,15 +501,20 @@ impl Service {
     fn look(&mut self, now: Micros) -> i32 {
         let mut pause = LOOK_MS;
         self.listen_again();
-        let all: Vec<_> = self.lobbies.iter().map(|(at, _)| at).collect();
-        for at in all {
+        if self.is_suspended {
+            self.note_quiet();
+            self.all().into_iter().for_each(|at| self.wake_recalled(at));
+            return BUSY_LOOK_MS;
+        }
+        for at in self.all() {
+            let limits = self.limits(at);
             let lobby = &mut self.lobbies[at];
             if lobby.guests.count() == 0 {
                 lobby.busy_looks = 0;
                 self.free_unused(at);
                 continue;
             }
-            let lines = 0..lobby.room.backends();
+            let lines = 0..lobby.lines.len() as u32;
             let has_sleeper = lines.into_iter().any(|line| lobby.room.sleeps(line));
             let is_starved = !has_sleeper && lobby.room.is_waited_for();
             lobby.busy_looks = if is_starved { lobby.busy_looks + 1 } else { 0 };
@@ -504,7 +529,8 @@ impl Service {
                     port: self.port,
                     own: &self.own,
                 };
-                lobby.guests.expire(is_starved, &around);
+                lobby.guests.expire(is_starved, &limits, &around);
+                lobby.guests.keep_limits(&limits, &around);
             }
             let may_ask = now.saturating_sub(lobby.asked_at) > 1000 * BUSY_LOOK_MS as Micros;
             if lobby.busy_looks >= BUSY_LOOKS && may_ask {
@@ -528,8 +554,11 @@ impl Service {
     fn wake_recalled(&mut self, at: usize) {
         let lobby = &mut self.lobbies[at];
         if lobby.guests.has_ending() {
-            lobby.guests.end_pinned(&lobby.room);
+            let around =
+                Around { room: &lobby.room, shared: &self.shared, port: self.port, own: &self.own };
+            lobby.guests.press_all(&around);
             self.wake_lingerers(at);
         }
+        self.interrupt_ordered(at);
     }
 }

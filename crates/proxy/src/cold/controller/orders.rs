@@ -15,7 +15,10 @@ use tokio::time::{Instant, sleep};
 
 use super::Controller;
 use crate::{
-    exchange::{hub::lock, mail::ShellMail, transport::Transport},
+    exchange::{
+        hub::lock, lobby_door::LobbyRequest, mail::ShellMail, reports::IN_LOBBY,
+        transport::Transport,
+    },
     log,
 };
 
@@ -169,7 +172,7 @@ impl Controller {
             switches.suspended = false;
             Ok(())
         })?;
-        self.0.shared.tell_all(|| ShellMail::Resume);
+        self.0.shared.resume();
         Ok(())
     }
 
@@ -215,15 +218,22 @@ impl Controller {
         })?;
         shared.gauges.iter().for_each(|gauge| gauge.quiet.store(false, Ordering::Release));
         shared.tell_all(|| ShellMail::Suspend);
+        shared.lobby.suspend();
         let patience = Instant::now() + self.config().global.suspend_timeout;
         let mut forced = false;
-        while !shared.gauges.iter().all(|gauge| gauge.quiet.load(Ordering::Acquire)) {
+        let is_quiet = || {
+            let mut workers = shared.gauges.iter();
+            workers.all(|gauge| gauge.quiet.load(Ordering::Acquire))
+                && shared.lobby.quiet.load(Ordering::Acquire)
+        };
+        while !is_quiet() {
             if !self.is_suspended() {
                 return Err(OrderError::Undone);
             }
             if !forced && Instant::now() >= patience {
                 forced = true;
                 shared.tell_all(|| ShellMail::EndSuspense);
+                shared.lobby.send(LobbyRequest::EndSuspense);
             }
             sleep(LOOK).await;
         }
@@ -260,8 +270,12 @@ impl Controller {
         let found = snapshot.clients.iter().find(|client| shown(client.row.serial) == id);
         let found = found.ok_or(OrderError::NoClient)?;
         let (client, serial) = (found.row.id, found.row.serial);
-        let mailbox = self.0.shared.hub.mailbox(found.worker);
-        mailbox.post(ShellMail::KillClient { client, serial });
+        if client == IN_LOBBY {
+            self.0.shared.lobby.send(LobbyRequest::KillClient(serial));
+        } else {
+            let mailbox = self.0.shared.hub.mailbox(found.worker);
+            mailbox.post(ShellMail::KillClient { client, serial });
+        }
         self.until_workers_know().await;
         Ok(())
     }

@@ -238,7 +238,7 @@ impl Cold {
             switches.suspended = false;
             Ok::<(), ()>(())
         });
-        shared.tell_all(|| ShellMail::Resume);
+        shared.resume();
     }
 }
 

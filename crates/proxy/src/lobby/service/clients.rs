@@ -18,7 +18,7 @@ use super::{
     super::{
         control::Reason,
         guests::{Around, Ending, Seated, refuse},
-        room::Room,
+        room::{Order, Room},
     },
     Lobby, PARTIAL, Service,
 };
@@ -48,6 +48,7 @@ impl Service {
         let Some(place) = lobby.guests.free_place() else {
             return refused("no more connections allowed", fd.as_raw_fd());
         };
+        let login = socket::traffic(fd.as_raw_fd()).unwrap_or_default();
         if !matches!(lobby.room.take(place, fd, &guest.settings), Ok(true)) {
             if lobby.room.untake(place) {
                 lobby.guests.put_back(place);
@@ -55,7 +56,7 @@ impl Service {
             // Its socket is closed already.
             return refused("the lobby cannot take the client", -1);
         }
-        lobby.guests.seat(place, guest, peer, self.shared.clock.now());
+        lobby.guests.seat(place, (guest, peer), login, self.shared.clock.now());
         self.admit(at, place);
         let lobby = &self.lobbies[at];
         if lobby.lines.iter().all(Option::is_none) {
@@ -63,7 +64,10 @@ impl Service {
         }
     }
 
-    fn admit(&mut self, at: usize, place: u32) {
+    pub(super) fn admit(&mut self, at: usize, place: u32) {
+        if self.is_suspended {
+            return self.lobbies[at].guests.hold(place);
+        }
         if !self.lobbies[at].room.admit(place) {
             let why = Ending::Said(Cause::ServerUnreachable, "the lobby cannot take the client");
             self.end(at, place, why);
@@ -115,6 +119,37 @@ impl Service {
             lobby.guests.disconnect(place, Cause::Operator, why, when, &around);
         }
         self.wake_lingerers(at);
+        self.interrupt_ordered(at);
+    }
+
+    pub(super) fn kill_client(&mut self, serial: u64) {
+        for at in self.all() {
+            let lobby = &mut self.lobbies[at];
+            let Some(place) = lobby.guests.of_serial(serial) else { continue };
+            let around =
+                Around { room: &lobby.room, shared: &self.shared, port: self.port, own: &self.own };
+            let (cause, why) = (Cause::Operator, "admin forced disconnect");
+            lobby.guests.disconnect(place, cause, why, Closing::AtOnce, &around);
+            self.wake_lingerers(at);
+            self.interrupt_ordered(at);
+        }
+    }
+
+    /// Interrupts the backends to which orders were written.
+    pub(super) fn interrupt_ordered(&mut self, at: usize) {
+        for line in self.lobbies[at].guests.take_ordered() {
+            self.interrupt(at, line);
+        }
+    }
+
+    /// Returns false if there is no such backend any more.
+    fn interrupt(&self, at: usize, line: u32) -> bool {
+        let backend = self.lobbies[at].lines[line as usize];
+        let process = backend.and_then(|number| self.backends[number].process.as_ref());
+        process.is_some_and(|process| {
+            process.interrupt();
+            true
+        })
     }
 
     pub(super) fn cancel(&mut self, key: &CancelKey, requester: (WorkerId, ClientId, u64)) {
@@ -126,16 +161,14 @@ impl Service {
     fn try_cancel(&self, key: &CancelKey) -> CancelOutcome {
         let Some((number, tag)) = key.number() else { return CancelOutcome::Unknown };
         let of_key = |lobby: &Lobby| lobby.guests.of_key(number, tag);
-        let found = self.lobbies.iter().find_map(|(_, lobby)| Some((lobby, of_key(lobby)?)));
-        let Some((lobby, place)) = found else { return CancelOutcome::Unknown };
-        let line = lobby.room.cancel(place);
-        let backend = line.and_then(|line| lobby.lines[line as usize]);
-        match backend.and_then(|number| self.backends[number].process.as_ref()) {
-            Some(process) => {
-                process.interrupt();
-                CancelOutcome::Sent
-            }
-            None => CancelOutcome::Idle,
+        let found = self.lobbies.iter().find_map(|(at, lobby)| Some((at, of_key(lobby)?)));
+        let Some((at, place)) = found else { return CancelOutcome::Unknown };
+        let room = &self.lobbies[at].room;
+        let Some(serving) = room.serving(place) else { return CancelOutcome::Idle };
+        room.order(Order::Cancel, serving);
+        match self.interrupt(at, serving.line) {
+            true => CancelOutcome::Sent,
+            false => CancelOutcome::Idle,
         }
     }
 }

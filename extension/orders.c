@@ -1,0 +1,166 @@
+/*
+ * orders.c: Weir's orders while a guest is attached: to cancel its query, to end it, to tell what
+ * it does. So Weir keeps time limits, and a transaction that stays within them costs no more.
+ *
+ * An order is a transaction's number in this backend's line, followed by SIGINT. A late order finds
+ * another number and has no effect. Of several orders, the first signal takes all. Any other sender
+ * of SIGINT, such as pg_cancel_backend or a timeout of this process, means whatever runs.
+ */
+#include "attend.h"
+#include "compat.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "tcop/tcopprot.h"
+#include "utils/backend_status.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+/* A wider one is not sent. */
+#define WORDS_MAX (LOBBY_WORDS - sizeof(uint32))
+
+/* The next FATAL is Weir's doing, and Weir has left the words for it. */
+static volatile sig_atomic_t ends = false;
+
+static volatile sig_atomic_t gone = false;
+
+/* What core knows of this backend, or the best guess if it does not track activities. */
+static LobbyDoing
+look(TimestampTz *since)
+{
+    volatile PgBackendStatus *entry = MyBEEntry;
+
+    /* Core is just writing: Weir asks again. */
+    if (entry == NULL || (entry->st_changecount & 1) != 0)
+        return LOBBY_UNKNOWN;
+    *since = entry->st_state_start_timestamp;
+    switch (entry->st_state) {
+        case STATE_IDLE:
+            return LOBBY_AT_REST;
+        case STATE_RUNNING:
+        case STATE_FASTPATH:
+            return LOBBY_RUNS;
+        case STATE_IDLEINTRANSACTION:
+        case STATE_IDLEINTRANSACTION_ABORTED:
+            return LOBBY_IDLES;
+        default:
+            break;
+    }
+    *since = GetCurrentStatementStartTimestamp();
+    if (MyProc->wait_event_info != WAIT_EVENT_CLIENT_READ)
+        return LOBBY_RUNS;
+    return IsTransactionOrTransactionBlock() ? LOBBY_IDLES : LOBBY_AT_REST;
+}
+
+static void
+answer(LobbyBackend *line)
+{
+    TimestampTz since = 0;
+    LobbyDoing doing = look(&since);
+
+    if (doing != LOBBY_UNKNOWN)
+        __atomic_store_n(&line->answer, attach_monotonic_us(since) << 2 | doing, __ATOMIC_SEQ_CST);
+}
+
+/* Takes the order. True: it is for the transaction that runs. */
+static bool
+is_meant(uint64 *order)
+{
+    uint64 wanted = __atomic_exchange_n(order, 0, __ATOMIC_SEQ_CST);
+
+    return wanted != 0 && wanted == attend_transaction();
+}
+
+static void
+obey(int signal, siginfo_t *about, void *context)
+{
+    LobbyBackend *line = attend_line();
+    int error = errno;
+
+    if (line == NULL || !control_is_pooler(about->si_pid)) {
+        StatementCancelHandler(signal);
+    } else {
+        if (is_meant(&line->ask))
+            answer(line);
+        if (is_meant(&line->cancel))
+            StatementCancelHandler(signal);
+        if (is_meant(&line->end)) {
+            ends = true;
+            die(signal);
+        }
+    }
+    errno = error;
+}
+
+/*
+ * Weir has sent a message, or has ended. Without Weir the guest's transaction goes on to its end.
+ * A guest that runs nothing is disconnected. The other guests are, too: no process may keep them.
+ */
+static void
+hear(int signal, siginfo_t *about, void *context)
+{
+    int error = errno;
+
+    if (about->si_code == POLL_HUP) {
+        gone = true;
+        if (attend_close_others())
+            die(signal);
+    }
+    SetLatch(MyLatch);
+    errno = error;
+}
+
+/* Has Weir ended? */
+bool
+orders_pooler_is_gone(void)
+{
+    return gone;
+}
+
+static bool
+handle(int signal, void (*handler)(int, siginfo_t *, void *))
+{
+    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART};
+
+    sigemptyset(&action.sa_mask);
+    return sigaction(signal, &action, NULL) == 0;
+}
+
+bool
+orders_install(void)
+{
+    return handle(SIGINT, obey) && handle(SIGIO, hear);
+}
+
+/* Of an ErrorResponse, whose second field is the severity in English. */
+static bool
+is_fatal(const char *body, size_t len)
+{
+    static const char severity[] = "VFATAL";
+    const char *second = len > 0 ? memchr(body, '\0', len) : NULL;
+
+    return second != NULL && body + len - second > sizeof(severity) &&
+           memcmp(second + 1, severity, sizeof(severity)) == 0;
+}
+
+/* Sends Weir's words for the guest in place of core's error. False: core's is to be sent. */
+bool
+orders_put_last_words(const char *body, size_t len)
+{
+    static char words[WORDS_MAX];
+    const unsigned char *left = ends && is_fatal(body, len) ? attend_last_words() : NULL;
+    uint32 words_len;
+
+    if (left == NULL)
+        return false;
+    memcpy(&words_len, left, sizeof(words_len));
+    if (words_len == 0 || words_len > WORDS_MAX)
+        return false;
+    memcpy(words, left + sizeof(words_len), words_len);
+    (void) report_put('E', words, words_len);
+    return true;
+}

@@ -1,0 +1,128 @@
+"""Weir's orders to a backend: to cancel, to end its client, to tell what that does."""
+
+import os
+import signal
+import time
+
+from direct.lobby import Lobby, is_running, ok, query, wait_for
+from pooler import (
+    ANSWER, ASK, AT_REST, CANCEL, END, IDLES, PINNED_IDLE, QUERIES, QUERY_US, RUNS, TRANSACTION_US,
+)
+
+
+def cancel(pooler, backend, transaction):
+    pooler.order(backend, CANCEL, transaction)
+
+
+def direct_only_the_transaction_that_is_meant_is_cancelled(run):
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        ok(one.query("SELECT 1"))
+        late = pooler.transaction(0)
+        two.socket.sendall(query("SELECT pg_sleep(0.5)"))
+        wait_for(lambda: pooler.transaction(0) > late + 1)
+        cancel(pooler, 0, late)
+        ok(two.take(two.until_ready()))
+        one.socket.sendall(query("SELECT pg_sleep(60)"))
+        before = pooler.transaction(0)
+        wait_for(lambda: pooler.transaction(0) != before or run.session().query(
+            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)'"
+            " AND state = 'active' AND pid <> pg_backend_pid()").value() == "1")
+        cancel(pooler, 0, pooler.transaction(0))
+        assert [code for code, _ in one.take(one.until_ready()).errors] == ["57014"]
+        cancel(pooler, 0, pooler.transaction(0))
+        assert ok(two.query("SELECT 5")).value() == "5"
+
+
+def direct_a_second_signal_cancels_no_other_transaction(run):
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        one.socket.sendall(query("SELECT pg_sleep(61)"))
+        wait_for(lambda: is_running(run, "SELECT pg_sleep(61)"))
+        cancel(pooler, 0, pooler.transaction(0))
+        assert [code for code, _ in one.take(one.until_ready()).errors] == ["57014"]
+        # The second of two orders: its number went with the first signal.
+        two.socket.sendall(query("SELECT pg_sleep(1)"))
+        wait_for(lambda: is_running(run, "SELECT pg_sleep(1)"))
+        os.kill(pooler.homes[0].process, signal.SIGINT)
+        ok(two.take(two.until_ready()))
+        # Other senders need no number.
+        two.socket.sendall(query("SELECT pg_sleep(62)"))
+        wait_for(lambda: is_running(run, "SELECT pg_sleep(62)"))
+        ok(run.session().query(f"SELECT pg_cancel_backend({pooler.homes[0].process})"))
+        assert [code for code, _ in two.take(two.until_ready()).errors] == ["57014"]
+        ok(two.query("SET statement_timeout = '50ms'"))
+        assert [code for code, _ in two.query("SELECT pg_sleep(63)").errors] == ["57014"]
+
+
+def answer(pooler, backend=0):
+    """What the client does, and for how many microseconds."""
+    pooler.order(backend, ASK, pooler.transaction(backend))
+    wait_for(lambda: pooler.word(backend, ANSWER))
+    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+    told = pooler.word(backend, ANSWER)
+    return told & 3, now - (told >> 2)
+
+
+def direct_an_answer_tells_what_the_client_does(run):
+    with Lobby(run) as pooler:
+        locker, client = run.session(), pooler.client()
+        ok(locker.query("DROP TABLE IF EXISTS held; CREATE TABLE held (a int)"))
+        ok(client.query("BEGIN"))
+        time.sleep(0.3)
+        doing, age = answer(pooler)
+        assert doing == IDLES and 250_000 < age < 5_000_000, (doing, age)
+        # It waits for a lock while the text is analyzed, which no hook sees.
+        ok(locker.query("BEGIN; LOCK TABLE held"))
+        client.socket.sendall(query("SELECT a FROM held"))
+        wait_for(lambda: is_running(run, "SELECT a FROM held"))
+        time.sleep(0.3)
+        doing, age = answer(pooler)
+        assert doing == RUNS and 250_000 < age < 5_000_000, (doing, age)
+        ok(locker.query("COMMIT"))
+        ok(client.take(client.until_ready()))
+        ok(client.query("SELECT pg_advisory_lock(7); COMMIT"))
+        wait_for(lambda: pooler.activity(0) == PINNED_IDLE)
+        assert answer(pooler)[0] == AT_REST
+        ok(client.query("SELECT pg_advisory_unlock(7); DROP TABLE held"))
+
+
+def direct_an_order_to_end_brings_weirs_words(run):
+    words = b"SFATAL\0VFATAL\0C57014\0Mquery timeout\0\0"
+    with Lobby(run, backends=2, deaths=1) as pooler:
+        other, client = pooler.client(), pooler.client()
+        ok(other.query("SET work_mem = '5MB'"))
+        pid = ok(client.query("BEGIN; SELECT pg_backend_pid()")).value()
+        number = next(at for at, home in pooler.homes.items() if home.process == int(pid))
+        pooler.leave_words(1, words)
+        late = pooler.transaction(number)
+        ok(client.query("COMMIT; SELECT pg_advisory_lock(6)"))
+        pooler.order(number, END, late)
+        ok(client.query("SELECT 1"))
+        client.socket.sendall(query("SELECT pg_sleep(64)"))
+        wait_for(lambda: is_running(run, "SELECT pg_sleep(64)"))
+        pooler.order(number, END, pooler.transaction(number))
+        try:
+            client.until_ready()
+            raise AssertionError("the session goes on")
+        except ConnectionError as error:
+            assert str(error) == "('57014', 'query timeout')", error
+        assert client.socket.recv(10) == b""
+        wait_for(lambda: pooler.alive() == 1)
+        assert ok(other.query("SHOW work_mem")).value() == "5MB"
+
+
+def direct_queries_and_their_times_are_counted(run):
+    with Lobby(run) as pooler:
+        client = pooler.client()
+        ok(client.query("SELECT 1"))
+        before = [pooler.word(0, at) for at in (QUERIES, QUERY_US, TRANSACTION_US)]
+        ok(client.query("BEGIN"))
+        ok(client.query("SELECT pg_sleep(0.1)"))
+        time.sleep(0.3)
+        ok(client.query("COMMIT"))
+        wait_for(lambda: pooler.word(0, TRANSACTION_US) > before[2])
+        after = [pooler.word(0, at) for at in (QUERIES, QUERY_US, TRANSACTION_US)]
+        queries, busy, all_of_it = (new - old for new, old in zip(after, before))
+        assert queries == 3, queries
+        assert 100_000 <= busy < all_of_it - 250_000, (busy, all_of_it)

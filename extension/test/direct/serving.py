@@ -1,0 +1,147 @@
+"""Backends that serve the clients of a lobby: requests, answers, goodbyes, and the way home."""
+
+import struct
+import time
+
+from direct.lobby import SYNC, Lobby, ask, execute, message, ok, parse, query, wait_for
+from pooler import BAD, ENDED, PARTIAL, RECALLED
+
+
+def direct_one_backend_serves_many_clients(run):
+    with Lobby(run) as pooler:
+        clients = [pooler.client() for _ in range(10)]
+        pids = set()
+        for number, client in enumerate(clients * 3):
+            answer = ok(client.query(f"SELECT {number}, pg_backend_pid()"))
+            assert answer.texts()[0][0] == str(number)
+            pids.add(answer.texts()[0][1])
+        assert pids == {str(pooler.homes[0].process)}, pids
+
+
+def direct_a_client_gets_no_report_and_is_told_its_parameters(run):
+    with Lobby(run) as pooler:
+        one, other = pooler.client(), pooler.client()
+        assert ok(one.query("SELECT 1")).parameters["TimeZone"]
+        answer = ok(one.query("SET TimeZone = 'Asia/Tokyo'"))
+        assert answer.parameters["TimeZone"] == "Asia/Tokyo", answer.parameters
+        assert not answer.reports
+        ok(other.query("SELECT 1"))
+        answer = ok(one.query("SELECT 2"))
+        assert not answer.parameters, answer.parameters
+        assert ok(other.query("SHOW TimeZone")).value() != "Asia/Tokyo"
+
+
+def direct_long_batches_and_single_bytes(run):
+    with Lobby(run, backends=2) as pooler:
+        one, two = pooler.client(), pooler.client()
+        ok(ask(one, parse("s", "SELECT 'one'") + SYNC))
+        ok(ask(two, parse("s", "SELECT 'two'") + SYNC))
+        for client, word in ((one, "one"), (two, "two")):
+            answer = ok(ask(client, execute("s") * 3000 + SYNC))
+            assert answer.texts() == [[word]] * 3000, len(answer.rows)
+            long = parse("long", f"SELECT '{word}' || length('{'x' * 50_000}')") + execute("long")
+            assert ok(ask(client, long + SYNC)).value() == f"{word}50000"
+            for byte in query(f"SELECT '{word} slowly'"):
+                client.socket.sendall(bytes([byte]))
+                time.sleep(0.001)
+            assert ok(client.take(client.until_ready())).value() == f"{word} slowly"
+        assert any(reason == PARTIAL for _, reason in pooler.returned)
+        answers = two.pipeline([f"SELECT {number}" for number in range(500)])
+        assert [answer.value() for answer in answers] == [str(number) for number in range(500)]
+
+
+def direct_a_client_that_leaves_costs_no_backend(run):
+    with Lobby(run) as pooler:
+        for farewell in (b"", message(b"X"), query("SELECT 1") + message(b"X")):
+            client = pooler.client()
+            ok(client.query("SELECT 1"))
+            client.socket.sendall(farewell)
+            if not farewell:
+                client.close()
+            count = len(pooler.returned)
+            del count
+        wait_for(lambda: [reason for _, reason in pooler.returned].count(ENDED) == 3)
+        assert ok(pooler.client().query("SELECT 2")).value() == "2"
+
+
+def direct_what_follows_a_goodbye_runs_for_nobody(run):
+    with Lobby(run) as pooler:
+        ok(run.session().query("DROP TABLE IF EXISTS behind"))
+        for rest in (b"", b"Q", query("CREATE TABLE behind (a int)"), message(b"X"), b"junk" * 9):
+            one, two = pooler.client(), pooler.client()
+            one.socket.sendall(query("SELECT 1") + message(b"X") + rest)
+            assert ok(one.take(one.until_ready())).value() == "1"
+            for number in ("2", "3"):
+                assert ok(two.query(f"SELECT {number}")).value() == number, rest
+        assert ok(two.query("SELECT to_regclass('behind')")).texts() == [[None]]
+        assert {reason for _, reason in pooler.returned} == {ENDED}, pooler.returned
+
+
+def direct_lengths_that_no_message_has(run):
+    with Lobby(run) as pooler:
+        for length in (0, 3, 0x80000000, 0xFFFFFFFF):
+            client = pooler.client()
+            client.socket.sendall(b"Q" + struct.pack("!I", length) + b"junk")
+            assert client.socket.recv(100) == b""
+        assert [reason for _, reason in pooler.returned] == [BAD] * 4
+        assert ok(pooler.client().query("SELECT 2")).value() == "2"
+
+
+def direct_errors_stay_with_their_client(run):
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        for _ in range(3):
+            assert one.query("SELECT 1/0").errors[0][0] == "22012"
+            assert ask(one, parse("x", "SELECT nothing") + execute("x") + SYNC).errors
+            ok(one.query("BEGIN"))
+            assert one.query("SELECT 1/0").status == "E"
+            assert one.query("ROLLBACK").status == "I"
+            assert ok(two.query("SELECT 1")).value() == "1"
+
+
+def direct_copy_both_ways(run):
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        ok(one.query("DROP TABLE IF EXISTS copied; CREATE TABLE copied (a int)"))
+        lines = b"".join(b"%d\n" % number for number in range(20_000))
+        one.socket.sendall(query("COPY copied FROM STDIN"))
+        for at in range(0, len(lines), 9000):
+            one.socket.sendall(message(b"d", lines[at:at + 9000]))
+        one.socket.sendall(message(b"c"))
+        ok(one.take(one.until_ready()))
+        ok(two.query("COPY copied TO STDOUT"))
+        assert ok(two.query("SELECT count(*) FROM copied")).value() == "20000"
+        ok(two.query("DROP TABLE copied"))
+
+
+def direct_a_backend_goes_home_and_comes_back(run):
+    with Lobby(run, backends=1) as pooler:
+        client = pooler.client()
+        ok(client.query("SET work_mem = '3MB'"))
+        ok(ask(client, parse("s", "SELECT 7") + SYNC))
+        pooler.send(0, 19)
+        home = pooler.homes[0]
+        wait_for(lambda: getattr(home, "left", False))
+        assert ok(home.query("SHOW work_mem")).value() == "4MB"
+        assert ok(home.query("SELECT count(*) FROM pg_prepared_statements")).value() == "0"
+        pooler.send(0, 18)
+        home.socket.sendall(SYNC)
+        assert ok(client.query("SHOW work_mem")).value() == "3MB"
+        assert ok(ask(client, execute("s") + SYNC)).value() == "7"
+
+
+def direct_a_recalled_client_comes_back_with_its_state(run):
+    with Lobby(run, backends=2) as pooler:
+        one = pooler.client()
+        ok(one.query("SET app.kept = 'yes'"))
+        two = pooler.client()  # the second place
+        ok(two.query("BEGIN"))
+        for place in (0, 1):
+            pooler.recall(place)
+        wait_for(lambda: (0, RECALLED) in pooler.returned)
+        assert (1, RECALLED) not in pooler.returned
+        one.socket.sendall(query("SHOW app.kept"))
+        ok(two.query("COMMIT"))
+        wait_for(lambda: (1, RECALLED) in pooler.returned)
+        pooler.admit(0)
+        assert ok(one.take(one.until_ready())).value() == "yes"

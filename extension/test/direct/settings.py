@@ -1,0 +1,93 @@
+"""Settings and startup parameters that follow their client."""
+
+from direct.lobby import (
+    SYNC, Lobby, Tolerant, ask, execute, is_refused, message, ok,
+    parse, wait_for,
+)
+
+
+def direct_settings_follow_their_client(run):
+    for backends in (1, 2):
+        settings_follow(run, backends)
+
+
+def settings_follow(run, backends):
+    with Lobby(run, backends) as pooler:
+        clients = [pooler.client() for _ in range(5)]
+        for number, client in enumerate(clients):
+            ok(client.query(f"SET work_mem = '{number + 1}MB'"))
+            ok(client.query(f"SELECT set_config('app.who', 'client;{number}=\\', false)"))
+        for _ in range(4):
+            for number, client in enumerate(clients):
+                assert ok(client.query("SHOW work_mem")).value() == f"{number + 1}MB"
+                assert ok(client.query("SHOW app.who")).value() == f"client;{number}=\\"
+        ok(clients[0].query("RESET ALL"))
+        ok(clients[1].query("BEGIN; SET work_mem = '77MB'; ROLLBACK"))
+        assert ok(clients[1].query("SHOW work_mem")).value() == "2MB"
+        assert ok(clients[0].query("SHOW work_mem")).value() == "4MB"
+        for number in range(100):
+            ok(clients[2].query(f"SET app.s{number} = '{number}'"))
+        ok(clients[3].query("SELECT 1"))
+        for number in (0, 50, 99):
+            assert ok(clients[2].query(f"SHOW app.s{number}")).value() == str(number)
+            value = clients[3].query(f"SELECT current_setting('app.s{number}', true)").value()
+            assert value in (None, ""), value
+
+
+def direct_a_place_is_clean_for_its_next_client(run):
+    with Lobby(run) as pooler:
+        one = pooler.client()
+        ok(one.query("SET app.secret = 'of one'"))
+        ok(ask(one, parse("s", "SELECT 'of one'") + SYNC))
+        one.socket.sendall(message(b"X"))
+        wait_for(lambda: pooler.returned)
+        two = pooler.client()
+        value = ok(two.query("SELECT current_setting('app.secret', true)")).value()
+        assert not value, value
+        assert [code for code, _ in ask(two, execute("s") + SYNC).errors] == ["26000"]
+
+
+def direct_startup_parameters_are_the_clients_own(run):
+    with Lobby(run) as pooler:
+        one = pooler.client(application_name="first", work_mem="6MB")
+        two = pooler.client()
+        for _ in range(2):
+            assert ok(one.query("SHOW application_name")).value() == "first"
+            assert ok(two.query("SHOW application_name")).value() == ""
+            assert ok(two.query("SHOW work_mem")).value() == "4MB"
+            ok(one.query("SET work_mem = '9MB'"))
+            assert ok(two.query("SHOW work_mem")).value() == "4MB"
+            assert ok(one.query("SHOW work_mem")).value() == "9MB"
+            ok(one.query("RESET work_mem"))
+            assert ok(two.query("SHOW work_mem")).value() == "4MB"
+            assert ok(one.query("SHOW work_mem")).value() == "6MB"
+
+
+def direct_a_bad_startup_value_changes_nothing_for_others(run):
+    with Tolerant(run) as pooler:
+        before = pooler.client(application_name="before", app__tenant="5")
+        ok(before.query("SET work_mem = '5MB'"))
+        none = pooler.client()
+        for _ in range(3):
+            bad = pooler.client(application_name="bad", statement_timeout="77s",
+                                app__tenant="9", work_mem="no number")
+            assert is_refused(bad)
+            for client, name in ((before, "before"), (none, ""), (before, "before")):
+                assert ok(client.query("SHOW application_name")).value() == name
+                assert ok(client.query("SHOW statement_timeout")).value() == "0"
+            assert ok(before.query("SHOW app.tenant")).value() == "5"
+            assert ok(before.query("SHOW work_mem")).value() == "5MB"
+            assert ok(none.query("SHOW work_mem")).value() == "4MB"
+            assert not ok(none.query("SELECT current_setting('app.tenant', true)")).value()
+
+
+def direct_applications_may_name_startup_parameters(run):
+    with Lobby(run) as pooler:
+        for number in range(100):
+            client = pooler.client(**{f"app__p{number}": str(number), "app__all": "yes"})
+            assert ok(client.query(f"SHOW app.p{number}")).value() == str(number)
+            if number:
+                gone = f"SELECT current_setting('app.p{number - 1}', true)"
+                assert not ok(client.query(gone)).value()
+            ok(client.query(f"SET app.p{number} = 'set'; RESET app.p{number}"))
+            assert ok(client.query(f"SHOW app.p{number}")).value() == str(number)

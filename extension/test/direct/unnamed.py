@@ -1,0 +1,68 @@
+"""The unnamed statement."""
+
+import struct
+
+from direct.lobby import SYNC, Lobby, ask, describe, execute, message, move, ok, parse, query, wait_for
+
+
+def direct_an_unnamed_statement_is_not_the_next_clients(run):
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        ok(ask(one, parse("", "SELECT 'of one'") + execute("") + SYNC))
+        assert [code for code, _ in ask(two, execute("") + SYNC).errors] == ["26000"]
+        ok(ask(two, message(b"S")))
+        ok(ask(one, parse("", "SELECT 'again'") + execute("") + SYNC))
+        assert ok(two.query("SELECT 3")).value() == "3"
+
+
+def direct_an_unnamed_statement_waits_for_its_bind(run):
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        for _ in range(3):
+            ok(ask(one, parse("", "SELECT 'of one'") + message(b"D", b"S\0") + SYNC))
+            two.socket.sendall(query("SELECT 'of two'"))
+            assert ok(ask(one, execute("") + SYNC)).value() == "of one"
+            assert ok(two.take(two.until_ready())).value() == "of two"
+        # A name that is prepared, and not run, keeps no backend.
+        ok(ask(one, parse("named", "SELECT 1") + SYNC))
+        assert ok(two.query("SELECT 2")).value() == "2"
+        assert ok(ask(one, execute("named") + SYNC)).value() == "1"
+
+
+def direct_the_unnamed_statement_follows_its_client(run):
+    typed = message(b"P", b"\0SELECT $1 || '!'\0" + struct.pack("!HI", 1, 25))
+    bound = message(b"B", b"\0\0" + struct.pack("!HHI", 0, 1, 2) + b"hi" + b"\0\0")
+    run_it = message(b"E", b"\0\0\0\0\0")
+    with Lobby(run, backends=2, deaths=1) as pooler:
+        one, two, three = (pooler.client() for _ in range(3))
+        ok(ask(one, parse("", "SELECT 'of one'") + execute("") + SYNC))
+        ok(ask(two, typed + bound + run_it + SYNC))
+        for _ in range(3):
+            ok(ask(three, parse("", "SELECT 'of three'") + execute("") + SYNC))
+            assert ok(ask(one, execute("") + SYNC)).value() == "of one"
+            assert ok(ask(two, bound + run_it + SYNC)).value() == "hi!"
+            ok(ask(two, describe("")))
+            # A named statement does not take its place.
+            ok(ask(one, parse("named", "SELECT 'named'") + execute("named") + SYNC))
+            ok(ask(one, message(b"C", b"Snamed\0") + SYNC))
+            assert ok(ask(one, execute("") + SYNC)).value() == "of one"
+        move(run, pooler, two)
+        ok(ask(two, typed + bound + run_it + SYNC))
+        ok(three.query("SELECT 3"))
+        assert [code for code, _ in ask(three, execute("") + SYNC).errors] == ["26000"]
+        # It is another one now, bound to a portal with a name.
+        named = message(b"B", b"portal\0\0\0\0\0\0\0\0") + message(b"E", b"portal\0\0\0\0\0")
+        ok(ask(one, parse("", "SELECT 'older'") + execute("") + parse("", "SELECT 'newer'") + named + SYNC))
+        ok(ask(three, parse("", "SELECT 'of three'") + execute("") + SYNC))
+        answer = ask(one, execute("") + SYNC)
+        assert answer.errors or answer.value() == "newer", answer
+
+
+def direct_an_unnamed_statement_whose_table_is_gone_fails(run):
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        ok(one.query("DROP TABLE IF EXISTS vanishes; CREATE TABLE vanishes (a int)"))
+        ok(ask(one, parse("", "SELECT count(*) FROM vanishes") + execute("") + SYNC))
+        ok(two.query("DROP TABLE vanishes"))
+        assert ask(one, execute("") + SYNC).errors
+        assert ok(one.query("SELECT 1")).value() == "1"

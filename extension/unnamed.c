@@ -1,0 +1,247 @@
+/*
+ * unnamed.c: the unnamed statement of the guest, which goes with it to other backends.
+ *
+ * Core keeps it where no library can look. Its text and its types are taken when it is bound, from
+ * the portal. They are kept as the body of the Parse message that makes core prepare it again.
+ * A guest that has not bound it yet keeps this backend (names.c).
+ */
+#include "attend.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "peek.h"
+
+#include "access/xact.h"
+#include "nodes/params.h"
+#include "utils/portal.h"
+
+/* A longer one stays behind. */
+#define BODY_MAX 8192
+
+/* The guest's; 0 bytes: it has none, or nobody knows it. */
+static char body[BODY_MAX];
+static uint32 body_len = 0;
+static bool changed = false;
+
+/* Core has prepared something that may be the unnamed statement. */
+static bool doubtful = false;
+
+/* Core's unnamed statement is the one of `body`. */
+static bool is_current = false;
+
+/* The guest's first message prepares the unnamed statement. */
+static bool is_parsing = false;
+
+/* An unnamed statement may be left in core, and the next guest must not meet it. */
+static bool is_left = false;
+
+/* The pair of sockets through which core gets messages of ours. */
+static int pair[2] = {-1, -1};
+
+bool
+unnamed_open(void)
+{
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0;
+}
+
+void
+unnamed_close(void)
+{
+    close(pair[0]);
+    close(pair[1]);
+}
+
+/* Core's end. */
+pgsocket
+unnamed_socket(void)
+{
+    return pair[1];
+}
+
+static void
+forget(void)
+{
+    if (body_len > 0)
+        changed = true;
+    body_len = 0;
+}
+
+/* The guest's first messages. A simple query drops the statement; so does a Parse that fails. */
+void
+unnamed_note_request(const Peek *peek)
+{
+    is_parsing = attach_forgets_unnamed(peek) && peek->parses > 0;
+    if (attach_forgets_unnamed(peek) && !is_parsing)
+        forget();
+}
+
+void
+unnamed_note_error(void)
+{
+    if (is_parsing)
+        forget();
+    is_parsing = false;
+}
+
+void
+unnamed_note_parse(void)
+{
+    is_parsing = false;
+    doubtful = true;
+    is_left = true;
+    is_current = false;
+}
+
+/* The unnamed portal, if the Bind that has just run has made it out of the unnamed statement. */
+static Portal
+bound_portal(void)
+{
+    Portal portal = GetPortalByName("");
+
+    if (!PortalIsValid(portal) || portal->prepStmtName != NULL || portal->sourceText == NULL ||
+        portal->creation_time != GetCurrentStatementStartTimestamp())
+        return NULL;
+    return portal;
+}
+
+/* False: there is no room. */
+static bool
+write_body(const Portal portal, char *to, uint32 *len)
+{
+    ParamListInfo params = portal->portalParams;
+    int count = params != NULL ? params->numParams : 0;
+    size_t text = strlen(portal->sourceText) + 1;
+    uint16 types = htons((uint16) count);
+    char *at = to;
+
+    if (1 + text + sizeof(types) + count * sizeof(uint32) > BODY_MAX)
+        return false;
+    *at++ = '\0';
+    memcpy(at, portal->sourceText, text);
+    at += text;
+    memcpy(at, &types, sizeof(types));
+    at += sizeof(types);
+    for (int i = 0; i < count; i++) {
+        uint32 type = htonl(params->params[i].ptype);
+
+        memcpy(at, &type, sizeof(type));
+        at += sizeof(type);
+    }
+    *len = at - to;
+    return true;
+}
+
+/* A Bind is done. */
+void
+unnamed_note_bind(void)
+{
+    static char fresh[BODY_MAX];
+    uint32 len = 0;
+    Portal portal = doubtful ? bound_portal() : NULL;
+
+    if (portal == NULL)
+        return;
+    doubtful = false;
+    is_current = true;
+    if (!write_body(portal, fresh, &len))
+        len = 0;
+    if (len == body_len && memcmp(fresh, body, len) == 0)
+        return;
+    memcpy(body, fresh, len);
+    body_len = len;
+    changed = true;
+}
+
+/* A transaction is over. `prepared`: it has prepared an unnamed statement. True: save the body. */
+bool
+unnamed_settle(bool prepared)
+{
+    bool saves;
+
+    if (doubtful && prepared && body_len > 0) {
+        body_len = 0;
+        changed = true;
+    }
+    doubtful = false;
+    saves = changed;
+    changed = false;
+    return saves;
+}
+
+/* The next guest's. Core does not have it yet. */
+bool
+unnamed_restore(const char *from, uint32 len)
+{
+    if (len > BODY_MAX)
+        return false;
+    memcpy(body, from, len);
+    body_len = len;
+    changed = false;
+    doubtful = false;
+    is_current = false;
+    return true;
+}
+
+const char *
+unnamed_body(uint32 *len)
+{
+    *len = body_len;
+    return body;
+}
+
+/* Makes core run messages of ours, whose answers nobody gets. */
+static Switch
+run_before(const char *messages, size_t len)
+{
+    bool done = send(pair[0], messages, len, MSG_NOSIGNAL) == (ssize_t) len;
+
+    return done ? SWITCH_RUNS : SWITCH_FAILED;
+}
+
+/* Drops the unnamed statement, as every simple query does. */
+static Switch
+clear(void)
+{
+    static const char query[] = {'Q', 0, 0, 0, 5, 0};
+
+    return run_before(query, sizeof(query));
+}
+
+/* If core cannot prepare it any more, the guest's Bind fails. */
+static Switch
+prepare(void)
+{
+    static const char sync[] = {'S', 0, 0, 0, 4};
+    static char messages[1 + sizeof(uint32) + BODY_MAX + sizeof(sync)];
+    uint32 size = htonl(body_len + sizeof(size));
+    char *at = messages;
+
+    *at++ = 'P';
+    memcpy(at, &size, sizeof(size));
+    at += sizeof(size);
+    memcpy(at, body, body_len);
+    at += body_len;
+    memcpy(at, sync, sizeof(sync));
+    at += sizeof(sync);
+    return run_before(messages, at - messages);
+}
+
+/* Makes core's unnamed statement the guest's, before the messages that have come. */
+Switch
+unnamed_switch(const Peek *peek, bool is_new)
+{
+    bool was_left = is_left && is_new;
+
+    if (is_new || attach_forgets_unnamed(peek))
+        is_left = false;
+    if (attach_forgets_unnamed(peek))
+        return SWITCH_DONE;
+    if (body_len > 0 && !is_current && attach_uses_unnamed(peek)) {
+        is_left = true;
+        is_current = true;
+        return prepare();
+    }
+    return was_left ? clear() : SWITCH_DONE;
+}
