@@ -115,6 +115,9 @@ pub struct Failure {
 pub struct Outage {
     pub why: String,
     pub since: Micros,
+    /// Weir changes the primary by order of an operator. That ends by itself, so `failover_wait` does
+    /// not apply.
+    pub is_planned: bool,
 }
 
 /// Logins that PostgreSQL has refused one after the other.

@@ -27,6 +27,7 @@ use wire::backend;
 
 use crate::relay::batch_end::BatchEnd;
 
+pub use self::entries::{Rest, Unanswered};
 pub use self::entry::{Entry, Expect, Reply, Undo, Verb};
 use self::input::Input;
 use self::latest::Latest;

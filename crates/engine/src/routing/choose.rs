@@ -86,8 +86,14 @@ impl<X: Exchange> Engine<X> {
     /// Continues such a client with the bytes that it has sent ahead.
     pub(crate) fn route_held(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let Some(client) = self.clients.get(id.0 as usize) else { return };
-        if !matches!(client.phase, ClientPhase::Idle) {
-            return;
+        match client.phase {
+            ClientPhase::Idle => {}
+            ClientPhase::Failed(_) => return self.failed_bytes(id, &[], io),
+            ClientPhase::Login(_)
+            | ClientPhase::Waiting(_)
+            | ClientPhase::Preparing(_)
+            | ClientPhase::Linked
+            | ClientPhase::Canceling { .. } => return,
         }
         match self.routes(client.pool) {
             true => self.route_bytes(id, &[], io),
@@ -107,6 +113,7 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Login(_)
             | ClientPhase::Preparing(_)
             | ClientPhase::Linked
+            | ClientPhase::Failed(_)
             | ClientPhase::Canceling { .. } => return false,
         }
         if client.pool.is_none_or(|own| own == pool) {

@@ -14,7 +14,6 @@ use engine::switches::Switches;
 use super::takeover::TAKEOVERS_MAX;
 use super::{Action, World};
 use crate::exchange::Transport;
-use crate::router::adapt;
 
 const RELOADS_MAX: usize = 6;
 
@@ -191,14 +190,15 @@ impl World {
         self.setup.change(&mut self.rng);
         self.net.log(|| format!("{:?}", self.setup.keys));
         let config = Arc::new(self.setup.config.clone());
-        for pool in &mut self.shared.borrow_mut().pools {
+        let shared = &mut *self.shared.borrow_mut();
+        let mut pools = std::mem::take(&mut shared.pools);
+        for pool in &mut pools {
             if let Some(mut settings) = settings_for(&config, &pool.key) {
-                if self.setup.routed.is_some() {
-                    adapt(&mut settings, &pool.key);
-                }
+                shared.adapt(&mut settings, &pool.key);
                 pool.set_settings(settings);
             }
         }
+        shared.pools = pools;
         self.tell_all(&Order::Config(config));
     }
 
