@@ -92,9 +92,23 @@ pub struct WhileWaiting {
     pub notified: bool,
     /// The client's unread bytes were examined (`cancel/ahead.rs`).
     pub looked_at: bool,
+    /// Its place in a reader's pool.
+    pub reader: ReaderPlace,
     /// The server is put into a failed transaction before the client gets it: the client's own was
     /// lost (`lifecycle/failed.rs`).
     pub fails: bool,
+}
+
+/// May a client that waits for a reader go elsewhere?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReaderPlace {
+    /// It does not wait for a reader, or its request names the node.
+    #[default]
+    Fixed,
+    /// It does if the pool stays full.
+    Open,
+    /// It did.
+    Left,
 }
 
 /// The secret of a client's cancel key.

@@ -20,7 +20,6 @@ use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth_answer::AuthAnswer;
 pub use crate::login::server_login::{LoginStage, ProtocolVersion, ServerLogin, ServerPurpose};
 use crate::operator::stages::Stages;
-use crate::relay::ending::Ending;
 use crate::relay::kept_request::{KeptRequest, Outline};
 use crate::relay::ledger::Ledger;
 use crate::relay::prepared::ServerStatements;
@@ -159,9 +158,6 @@ pub struct Server {
     pub changes_schema: bool,
     /// May the present transaction have changed the parse context?
     pub context_changed: bool,
-    /// May its client's unanswered requests have ended the transaction? Known only if
-    /// [`keeps_clients`](crate::settings::PoolSettings::keeps_clients).
-    pub ending: Ending,
     pub session: SessionBox,
     /// Set if it speaks the replication protocol: it is used by one client only, and closed with
     /// it.
@@ -194,7 +190,6 @@ impl Server {
             own_error: None,
             changes_schema: false,
             context_changed: false,
-            ending: Ending::None,
             session: SessionBox::default(),
             replication: None,
         }

@@ -552,6 +552,16 @@ impl<T> Pool<T> {
         (self.servers, self.opening)
     }
 
+    /// Must a client wait for a server that another client has?
+    pub fn is_used_up(&self) -> bool {
+        !self.has_room() && self.idle.iter().all(|idle| idle.len() == 0)
+    }
+
+    /// Is it so, and has a client waited for longer than this?
+    pub fn is_full(&self, patience: Micros, now: Micros) -> bool {
+        self.is_used_up() && self.waiting_for(patience, now) > 0
+    }
+
     /// Returns how busy the pool is: its servers in use, and the clients that wait.
     pub fn load(&self) -> usize {
         self.busy_servers() as usize + self.waiting_total() as usize

@@ -38,6 +38,7 @@ impl<X: Exchange> Engine<X> {
         self.derive_ahead();
         self.notify_waiting(io);
         self.look_ahead(io);
+        self.leave_full_readers(io);
         self.expire_servers(io);
         self.close_obsolete(io);
         self.finish(io);

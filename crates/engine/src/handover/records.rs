@@ -175,7 +175,7 @@ pub struct ClientRecord {
     pub server: Option<ServerRecord>,
 }
 
-/// What a client is told with its next messages.
+/// The treatment of the next messages of a client whose transaction was lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedRecord {
     /// The fields of the error; empty if the client was told.

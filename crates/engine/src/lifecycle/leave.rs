@@ -501,12 +501,11 @@ impl<X: Exchange> Engine<X> {
             }
             self.feed(io);
             if let Some(client) = purpose.client().filter(|client| server.client == Some(*client)) {
+                self.client_mut(client).server = None;
                 let is_for_settings = matches!(purpose, ServerPurpose::Settings { .. });
                 if is_for_settings && !refused && self.settings(pool).cluster.is_some() {
-                    // It waits for the next primary.
-                    return self.requeue(client, pool, io);
+                    return self.wait_for_primary(client, io);
                 }
-                self.client_mut(client).server = None;
                 if error.sqlstate() == INVALID_PASSWORD.as_bytes() {
                     self.note_wrong_proof(client, now);
                 }
@@ -538,6 +537,17 @@ impl<X: Exchange> Engine<X> {
             }
         }
         self.feed(io);
+    }
+
+    /// The server that was opened for this client alone could not be reached. The client requests
+    /// another one, and waits if there is no primary now.
+    fn wait_for_primary(&mut self, id: ClientId, io: &mut impl Io<X>) {
+        let client = self.client_mut(id);
+        client.enter(ClientPhase::Idle);
+        if client.stream.holds_message() {
+            self.work.push_back(Work::Route(id));
+        }
+        io.resume_client(id);
     }
 
     pub(crate) fn log_server_closing(

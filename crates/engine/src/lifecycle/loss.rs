@@ -1,4 +1,4 @@
-//! What a client loses with its server, and what it is told: plain data. `lifecycle/lost.rs` acts on
+//! The loss of a client with its server, and the error that the client gets: plain data. `lifecycle/lost.rs` acts on
 //! it.
 //!
 //! | the client | is told |

@@ -152,8 +152,8 @@ impl<X: Exchange> Engine<X> {
         self.go_on_without(id, failed, io);
     }
 
-    /// Unlinks a client and its lost server. What the client has sent has no effect, as far as Weir
-    /// records it.
+    /// Unlinks a client and its lost server. Its unanswered messages count as messages without an
+    /// effect.
     fn part(&mut self, id: ClientId, on: ServerId) {
         let client = &mut self.clients[id.0 as usize];
         let server = &mut *self.servers[on.0 as usize];
@@ -183,7 +183,7 @@ impl<X: Exchange> Engine<X> {
         Loss {
             status: server.status,
             unanswered,
-            ending: server.ending,
+            ending: server.ledger.ending,
             is_harmless: place.is_some_and(|place| place != Place::Writer)
                 || server.may_be_replaced(),
             session: pins.words().collect::<Vec<_>>().join(", "),

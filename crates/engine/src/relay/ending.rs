@@ -22,7 +22,7 @@ impl Ending {
         if is_plain(text) {
             return Self::None;
         }
-        // Where a string with a backslash ends depends on a setting.
+        // A setting decides whether a backslash continues a string.
         if text.contains(&b'\\') {
             return Self::Commit;
         }

@@ -149,7 +149,7 @@ impl<X: Exchange> Engine<X> {
         server.times.heard_at = io.now();
         let begins = server.ledger.is_at_rest();
         if begins {
-            server.ending = Ending::None;
+            server.ledger.ending = Ending::None;
         }
         let keeping = Keeping::go_on(server);
         let may_keep = server.session.get().is_none_or(|own| own.traces.is_empty());

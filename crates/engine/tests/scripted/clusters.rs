@@ -181,7 +181,7 @@ fn a_server_on_its_way_to_another_worker_is_closed_with_the_others() {
     assert!(server.is_open(), "nobody has it");
     rig.hold_mail(false);
     assert!(!server.is_open());
-    server.expect([]);
+    server.expect([terminate()]);
     let next = rig.server(rig.servers() - 1);
     assert_eq!(next.target(), format!("{:?}", at("10.0.0.2")));
     next.answers("there");

@@ -44,6 +44,24 @@ pub(crate) struct Shared {
     pub(crate) keeps_clients: bool,
 }
 
+/// The properties of all pools of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    routed: bool,
+    keeps_clients: bool,
+}
+
+impl Manner {
+    /// Adapts a pool's settings that nobody else has yet.
+    pub(crate) fn adapt(self, settings: &mut Arc<PoolSettings>, key: &PoolKey) {
+        if self.routed {
+            adapt(settings, key);
+        }
+        let settings = Arc::get_mut(settings).expect("settings that nobody else has yet");
+        settings.keeps_clients = self.keeps_clients;
+    }
+}
+
 impl Shared {
     pub(crate) fn new(workers: u16, mut rng: Rng, sabotage: Option<Sabotage>) -> Self {
         let mut limits = Limits::default();
@@ -107,13 +125,9 @@ impl Shared {
         self.pools.iter().map(|pool| pool.counts().0 as usize).sum()
     }
 
-    /// Adapts a pool's settings that nobody else has yet.
-    pub(crate) fn adapt(&self, settings: &mut Arc<PoolSettings>, key: &PoolKey) {
-        if self.routed.is_some() {
-            adapt(settings, key);
-        }
-        let settings = Arc::get_mut(settings).expect("settings that nobody else has yet");
-        settings.keeps_clients = self.keeps_clients;
+    /// Returns the properties of all pools of this run.
+    pub(crate) fn manner(&self) -> Manner {
+        Manner { routed: self.routed.is_some(), keeps_clients: self.keeps_clients }
     }
 
     /// Is a server on its way to this waiter?
@@ -153,10 +167,11 @@ impl Exchange for SimExchange {
 
     fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool<Transport>) -> PoolId {
         let shared = &mut *self.0.borrow_mut();
+        let manner = shared.manner();
         *shared.by_key.entry(key.clone()).or_insert_with(|| {
             let id = PoolId(shared.pools.len() as u32);
             let mut pool = make(id);
-            shared.adapt(&mut pool.settings, key);
+            manner.adapt(&mut pool.settings, key);
             shared.switches.apply(&mut pool, true);
             shared.pools.push(pool);
             id

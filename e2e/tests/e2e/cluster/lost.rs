@@ -45,6 +45,7 @@ fn pair(keys: &str) -> (Vec<Postgres>, Pooler) {
     let nodes = cluster(1);
     let pooler = setup(&[&nodes[0], &nodes[1]], keys).start();
     until_nodes_are(&pooler, &["writable", "readable"]);
+    until_replayed(&[&nodes[1]], "0");
     (nodes, pooler)
 }
 
@@ -123,10 +124,12 @@ fn an_unanswered_commit_is_unknown_and_not_repeated() {
     let (nodes, pooler) = pair("sample_interval=0.2");
     let [a, b] = &nodes[..] else { unreachable!("two nodes") };
     let mut clients: Vec<_> = (0..5).map(|_| pooler.client("app")).collect();
-    for client in &mut clients[..4] {
+    for client in &mut clients {
         client.rows("BEGIN");
         write(client, "in a transaction");
     }
+    // Another server than those of the transactions is there.
+    clients[4].rows("ROLLBACK");
     // Its plan is prepared: no text shows the COMMIT.
     clients[1].send([frontend::parse("end", "COMMIT"), frontend::sync()].concat());
     clients[1].read_to_ready();
@@ -175,7 +178,6 @@ fn a_pinned_client_is_told_what_it_has_lost() {
     }
     busy.rows("BEGIN");
     write(&mut busy, "lost");
-    until_replayed(&[b], "0");
     replace(&pooler, [a, b]);
     for (client, expected) in [(&mut idle, b'I'), (&mut busy, b'E')] {
         let (error, status) = refused(client, &[frontend::query("SELECT * FROM mine")]);
@@ -189,7 +191,10 @@ fn a_pinned_client_is_told_what_it_has_lost() {
         goes_on(client, b);
         assert_eq!(client.value("SHOW work_mem"), "7MB");
     }
-    assert_eq!(pooler.admin("SHOW PINS").rows.len(), 0);
+    // An INSERT may draw a number.
+    let pins = pooler.admin("SHOW PINS");
+    let is_new = |reason: &&str| *reason == "drawn number";
+    assert!(pins.column("reason").iter().all(is_new), "{pins:?}");
 }
 
 #[test]
@@ -206,7 +211,10 @@ fn a_client_that_listens_is_told_of_the_gap() {
     replace(&pooler, [a, b]);
     assert_eq!(refused(&mut client, &[frontend::query("SELECT 1")]).0.code(), "40001");
     client.rows("ROLLBACK");
-    client.read_until(|message| message.tag == b'N');
+    let is_gap = |message: &Message| {
+        message.tag == b'N' && format!("{message:?}").contains("notifications may have been lost")
+    };
+    client.read_until(is_gap);
     b.sql("postgres", "NOTIFY news, 'of b'");
     let news = client.read_until(|message| message.tag == b'A');
     assert!(news.last().expect("a notification").body.ends_with(b"of b\0"));

@@ -18,7 +18,7 @@ pub enum Rest {
     None,
     /// A batch without its Sync, of which the server still owes replies.
     Open,
-    /// The same, and the server has answered everything.
+    /// A batch without its Sync, of which the server has answered everything.
     Answered,
     /// A batch that has failed, without its Sync.
     Failed,

@@ -45,6 +45,7 @@ impl<X: Exchange> Requests<'_, X> {
 
     #[cold]
     fn add_ending(&mut self, next: Ending) {
-        self.server.ending = self.server.ending.then(next);
+        let ledger = &mut self.server.ledger;
+        ledger.ending = ledger.ending.then(next);
     }
 }

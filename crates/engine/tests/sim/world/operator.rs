@@ -190,15 +190,13 @@ impl World {
         self.setup.change(&mut self.rng);
         self.net.log(|| format!("{:?}", self.setup.keys));
         let config = Arc::new(self.setup.config.clone());
-        let shared = &mut *self.shared.borrow_mut();
-        let mut pools = std::mem::take(&mut shared.pools);
-        for pool in &mut pools {
+        let manner = self.shared.borrow().manner();
+        for pool in &mut self.shared.borrow_mut().pools {
             if let Some(mut settings) = settings_for(&config, &pool.key) {
-                shared.adapt(&mut settings, &pool.key);
+                manner.adapt(&mut settings, &pool.key);
                 pool.set_settings(settings);
             }
         }
-        shared.pools = pools;
         self.tell_all(&Order::Config(config));
     }
 
