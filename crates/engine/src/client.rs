@@ -4,6 +4,8 @@
 //!
 //! ```text
 //!  Login ─► Idle ⇄ Waiting ─► Preparing ─► Linked ─► Idle …
+//!    │        ▲                    ▲           └────► Failed (its server is lost)
+//!    │        └────────────────────┴───────────────────┘
 //!    └────► Canceling (a cancel request is a connection of its own)
 //! ```
 
@@ -14,6 +16,7 @@ use crate::cancel::outcome::CancelOutcome;
 use crate::cancel::signaling::Signaling;
 pub use crate::ids::Identity;
 use crate::ids::{Micros, PoolId, ServerId, Waiter};
+use crate::lifecycle::loss::Failed;
 use crate::lifecycle::replication::Replication;
 use crate::login::auth::{Login, LoginStep};
 use crate::relay::prepared::ClientStatements;
@@ -38,6 +41,8 @@ pub enum ClientPhase {
     Preparing(Waiter),
     /// It has a server.
     Linked,
+    /// Its next message. Its transaction or its session was lost with its server.
+    Failed(Box<Failed>),
     /// The end of its cancel request; answers of this many workers are missing.
     Canceling { answers_missing: u16, outcome: CancelOutcome },
 }
@@ -87,6 +92,23 @@ pub struct WhileWaiting {
     pub notified: bool,
     /// The client's unread bytes were examined (`cancel/ahead.rs`).
     pub looked_at: bool,
+    /// Its place in a reader's pool.
+    pub reader: ReaderPlace,
+    /// The server is put into a failed transaction before the client gets it: the client's own was
+    /// lost (`lifecycle/failed.rs`).
+    pub fails: bool,
+}
+
+/// May a client that waits for a reader go elsewhere?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReaderPlace {
+    /// It does not wait for a reader, or its request names the node.
+    #[default]
+    Fixed,
+    /// It does if the pool stays full.
+    Open,
+    /// It did.
+    Left,
 }
 
 /// The secret of a client's cancel key.
@@ -217,7 +239,9 @@ impl Client {
     pub fn enter(&mut self, phase: ClientPhase) {
         let old = std::mem::replace(&mut self.phase, phase);
         match old {
-            ClientPhase::Login(_) | ClientPhase::Canceling { .. } => drop(old),
+            ClientPhase::Login(_) | ClientPhase::Failed(_) | ClientPhase::Canceling { .. } => {
+                drop(old);
+            }
             ClientPhase::Idle
             | ClientPhase::Waiting(_)
             | ClientPhase::Preparing(_)
@@ -277,6 +301,7 @@ impl Client {
             ClientPhase::Idle
             | ClientPhase::Preparing(_)
             | ClientPhase::Linked
+            | ClientPhase::Failed(_)
             | ClientPhase::Canceling { .. } => None,
         }
     }

@@ -28,6 +28,7 @@ mod sessions;
 pub mod why;
 mod wish;
 
+pub(crate) use first_request::{FirstRequest, first_request};
 pub(crate) use refused::Judged;
 pub(crate) use sessions::Sessions;
 

@@ -68,6 +68,8 @@ pub struct PoolSettings {
     /// The cluster whose primary is the only target. Its nodes are the targets until the primary is
     /// known, and the gate is shut so long.
     pub cluster: Option<String>,
+    /// Do clients keep their connections when a server is lost? They do in a cluster.
+    pub keeps_clients: bool,
     /// Time that a client waits for a primary; 0 = no limit.
     pub failover_wait: Micros,
     /// One of them is chosen for each new server.
@@ -137,6 +139,7 @@ impl PoolSettings {
             weight: config.pool_weight(database, user),
             round_robin: global.server_round_robin,
             cluster: database.cluster.clone(),
+            keeps_clients: cluster.is_some(),
             failover_wait: cluster.map_or(0, |cluster| micros(cluster.failover_wait)),
             targets: addresses.iter().map(|(host, port)| Target::new(host, *port)).collect(),
             tls: if is_remote { global.server_tls() } else { Vec::new() },

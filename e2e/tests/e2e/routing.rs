@@ -288,6 +288,44 @@ fn a_session_is_the_same_on_both_servers() {
 }
 
 #[test]
+fn a_read_leaves_a_standby_whose_pool_is_full() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(2);
+    let pooler = setup(&nodes, "", "pool_size=1").start();
+    let mut reader = until_routed(&pooler, &nodes[0]);
+    let [a, b, c] = [0, 1, 2].map(|at| nodes[at].port());
+    let occupy = |node: &str| {
+        let mut client = pooler.client("app");
+        client.send(frontend::query(&format!("/* weir: node={node} */ SELECT pg_sleep(60)")));
+        client
+    };
+    let sleeps = |node: &Postgres| {
+        let count = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        eventually("it sleeps", PATIENCE, || {
+            (node.sql("postgres", count)[0][0].as_deref() == Some("1")).then_some(())
+        });
+    };
+    let _first = occupy("b");
+    sleeps(&nodes[1]);
+    eventually("only the other standby is read", PATIENCE, || {
+        (0..5).all(|_| here(&mut reader) == c).then_some(())
+    });
+    let _second = occupy("c");
+    sleeps(&nodes[2]);
+    let began = Instant::now();
+    assert_eq!(here(&mut reader), a);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_ne!(b, c);
+    let routes = pooler.admin("SHOW ROUTES");
+    assert!(routes.with("reason", "full").sum("requests") > 0, "{routes:?}");
+    let mut bound = occupy("b");
+    bound.set_timeout(Duration::from_millis(500));
+    assert!(bound.try_read().is_err(), "it waits");
+}
+
+#[test]
 fn a_read_only_transaction_runs_on_one_standby() {
     if !support::only_weir() {
         return;

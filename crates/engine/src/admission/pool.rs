@@ -115,6 +115,9 @@ pub struct Failure {
 pub struct Outage {
     pub why: String,
     pub since: Micros,
+    /// Weir changes the primary by order of an operator. That ends by itself, so `failover_wait` does
+    /// not apply.
+    pub is_planned: bool,
 }
 
 /// Logins that PostgreSQL has refused one after the other.
@@ -547,6 +550,16 @@ impl<T> Pool<T> {
     /// Returns the number of connections in any state, and how many of them are not logged in yet.
     pub fn counts(&self) -> (u32, u32) {
         (self.servers, self.opening)
+    }
+
+    /// Must a client wait for a server that another client has?
+    pub fn is_used_up(&self) -> bool {
+        !self.has_room() && self.idle.iter().all(|idle| idle.len() == 0)
+    }
+
+    /// Is it so, and has a client waited for longer than this?
+    pub fn is_full(&self, patience: Micros, now: Micros) -> bool {
+        self.is_used_up() && self.waiting_for(patience, now) > 0
     }
 
     /// Returns how busy the pool is: its servers in use, and the clients that wait.

@@ -131,7 +131,7 @@ impl Switches {
         let PrimaryRecord { cluster, primary, outage } = record;
         let nodes = config.clusters.get(&cluster).map_or(&[][..], |cluster| &cluster.nodes);
         if nodes.iter().any(|node| Target::new(&node.host, node.port) == primary.target) {
-            let outage = outage.map(|why| Arc::new(Outage { why, since: now }));
+            let outage = outage.map(|why| Arc::new(Outage { why, since: now, is_planned: false }));
             self.set_primary(&cluster, PrimaryState { primary: Some(primary), outage });
         }
     }
@@ -185,7 +185,8 @@ impl Switches {
         };
         let Some(state) = self.clusters.get(&name) else {
             let why = "its nodes were not asked yet".to_owned();
-            pool.outage.get_or_insert_with(|| Arc::new(Outage { why, since: 0 }));
+            pool.outage
+                .get_or_insert_with(|| Arc::new(Outage { why, since: 0, is_planned: false }));
             return false;
         };
         if let Some(primary) = &state.primary {

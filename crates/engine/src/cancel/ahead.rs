@@ -33,6 +33,7 @@ impl<X: Exchange> Engine<X> {
             | ClientPhase::Idle
             | ClientPhase::Preparing(_)
             | ClientPhase::Linked
+            | ClientPhase::Failed(_)
             | ClientPhase::Canceling { .. } => false,
         };
         for id in self.clients_where(is_due) {

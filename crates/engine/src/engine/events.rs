@@ -41,7 +41,7 @@ impl<X: Exchange> Engine<X> {
             // cannot be processed.
             ClientPhase::Login(ref login) => login.step.awaits() != Awaited::Answer && !login.held,
             ClientPhase::Linked => !client.awaits_answer(),
-            ClientPhase::Canceling { .. } => true,
+            ClientPhase::Failed(_) | ClientPhase::Canceling { .. } => true,
             ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => false,
             ClientPhase::Idle => {
                 let Some(pool) = client.pool else { return false };
@@ -71,6 +71,7 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Login(_) => self.login_bytes(id, bytes, io),
             ClientPhase::Linked => self.request_bytes(id, bytes, io),
             ClientPhase::Idle => self.route_bytes(id, bytes, io),
+            ClientPhase::Failed(_) => self.failed_bytes(id, bytes, io),
             // The request has been read; the rest is ignored.
             ClientPhase::Canceling { .. } => {}
             ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => {

@@ -1,14 +1,52 @@
 //! Reads mail of other workers.
 
+use crate::admission::pool::Grant;
 use crate::engine::Engine;
+use crate::ids::{ServerId, Waiter};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::server::{Server, ServerPhase, Settling};
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
+    /// Is the server at a node that has ceased to be the primary? While the server was on its way
+    /// to this worker, no worker could close it.
+    fn was_cut(&mut self, on: ServerId) -> bool {
+        let Server { pool, epoch, .. } = *self.server(on);
+        let is_clustered = self.settings(pool).cluster.is_some();
+        is_clustered && self.exchange.pool(pool, |pool| pool.is_cut(epoch))
+    }
+
+    /// Closes such a server. The client that was to get it waits again, at its old place.
+    fn queue_again(&mut self, waiter: Waiter, on: ServerId, io: &mut impl Io<X>) {
+        let (now, worker, pool) = (io.now(), self.worker, self.server(on).pool);
+        self.server_mut(on).enter(ServerPhase::Settling(Settling::Fresh));
+        self.close_server(on, CloseReason::PrimaryChanged, io);
+        if !self.is_waiting(waiter, pool) {
+            return;
+        }
+        let values = self.client(waiter.client).digest();
+        match self.exchange.pool(pool, |pool| pool.requeue(worker, waiter, values, now)) {
+            Grant::Server(server) => {
+                let id = self.attach(server, io);
+                self.join_or_place(waiter, id, io);
+            }
+            Grant::Queued { open: true, .. } => {
+                self.open_server(pool, io);
+            }
+            Grant::Queued { open: false, .. } => {}
+            Grant::Refused(error) => self.refuse_client(waiter.client, &error, io),
+            Grant::Closed(reason) => self.disconnect(waiter.client, reason, io),
+        }
+    }
+
     pub(crate) fn read_mail(&mut self, mail: Mail<X::Transport>, io: &mut impl Io<X>) {
         let now = io.now();
         match mail {
             Mail::Server { waiter, server } => {
                 let id = self.attach(server, io);
+                if self.was_cut(id) {
+                    return self.queue_again(waiter, id, io);
+                }
                 self.join_or_place(waiter, id, io);
             }
             Mail::Refuse { waiter, pool, error } => {

@@ -38,6 +38,7 @@ impl<X: Exchange> Engine<X> {
         self.derive_ahead();
         self.notify_waiting(io);
         self.look_ahead(io);
+        self.leave_full_readers(io);
         self.expire_servers(io);
         self.close_obsolete(io);
         self.finish(io);
@@ -80,7 +81,9 @@ impl<X: Exchange> Engine<X> {
                 {
                     OwnError::new(Cause::ServerUnreachable, "client_login_timeout (server down)")
                 }
-                ClientPhase::Idle if over(self.idle_limit(client), client.request_at, now) => {
+                ClientPhase::Idle | ClientPhase::Failed(_)
+                    if over(self.idle_limit(client), client.request_at, now) =>
+                {
                     OwnError::new(Cause::IdleTimeout, "client_idle_timeout")
                 }
                 ClientPhase::Linked if self.keeps_for_long(client, now) => {
@@ -94,6 +97,7 @@ impl<X: Exchange> Engine<X> {
                 | ClientPhase::Waiting(_)
                 | ClientPhase::Preparing(_)
                 | ClientPhase::Linked
+                | ClientPhase::Failed(_)
                 | ClientPhase::Canceling { .. } => continue,
             };
             expired.push((ClientId(slot as u32), why));
@@ -127,7 +131,7 @@ impl<X: Exchange> Engine<X> {
             let limit = settings.failover_wait;
             let Some(outage) = self.exchange.pool(pool, |pool| {
                 let is_shut = pool.gate() == Gate::NoPrimary;
-                pool.outage.clone().filter(|_| is_shut)
+                pool.outage.clone().filter(|outage| is_shut && !outage.is_planned)
             }) else {
                 continue;
             };

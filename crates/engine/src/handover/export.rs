@@ -16,8 +16,8 @@ use crate::admission::pool::Parked;
 use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::handover::records::{
-    ClientRecord, ExtendedRecord, NamedRecord, ReplicationRecord, ServerRecord, StatementRecord,
-    VarsRecord, WelcomeRecord, WorkerRecords,
+    ClientRecord, ExtendedRecord, FailedRecord, NamedRecord, ReplicationRecord, ServerRecord,
+    StatementRecord, VarsRecord, WelcomeRecord, WorkerRecords,
 };
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::relay::prepared::Statement;
@@ -105,6 +105,7 @@ impl RecordWriter {
             connected_at: client.connected_at,
             request_at: client.request_at,
             transaction_at: client.transaction_at,
+            failed: FailedRecord::of(client),
             server: None,
         }
     }
@@ -168,7 +169,9 @@ impl<X: Exchange> Engine<X> {
         let Some(client) = self.clients.get(id.0 as usize) else { return true };
         match client.phase {
             ClientPhase::Login(_) | ClientPhase::Canceling { .. } => false,
-            ClientPhase::Idle | ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => true,
+            // The rest of a message may have to be dropped.
+            ClientPhase::Idle | ClientPhase::Failed(_) => client.stream.remaining == 0,
+            ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => true,
             ClientPhase::Linked => {
                 let can_stop = |server: &Server| {
                     let ledger = &server.ledger;
@@ -187,7 +190,7 @@ impl<X: Exchange> Engine<X> {
         let at_rest = client.stream.remaining == 0;
         match client.phase {
             // The records do not contain the state of a signal.
-            ClientPhase::Idle | ClientPhase::Waiting(_) => {
+            ClientPhase::Idle | ClientPhase::Waiting(_) | ClientPhase::Failed(_) => {
                 at_rest && client.pool.is_some() && !client.signals()
             }
             ClientPhase::Linked => {

@@ -211,7 +211,11 @@ impl<X: Exchange> Engine<X> {
         let serial = self.exchange.next_connection();
         let login = Login::new(Peer::default(), identity);
         let mut client = Client::new(serial, login, record.connected_at);
-        client.enter(if on.is_some() { ClientPhase::Linked } else { ClientPhase::Idle });
+        client.enter(match (on, record.failed) {
+            (Some(_), _) => ClientPhase::Linked,
+            (None, Some(failed)) => ClientPhase::Failed(Box::new(failed.into_failed())),
+            (None, None) => ClientPhase::Idle,
+        });
         client.counted = record.is_counted;
         client.pool = pool;
         client.server = on;
@@ -332,6 +336,11 @@ impl<X: Exchange> Engine<X> {
         for id in clients.iter().copied() {
             if !self.client(id).vars.channels.is_empty() {
                 self.listen_again(id, io);
+            }
+        }
+        for id in clients.iter().copied() {
+            if matches!(self.client(id).phase, ClientPhase::Failed(_)) {
+                self.route_later(id);
             }
         }
         clients.retain(|id| matches!(self.client(*id).phase, ClientPhase::Idle));

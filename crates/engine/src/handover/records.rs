@@ -14,7 +14,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::admission::pool::Pool;
+use crate::client::{Client, ClientPhase};
 use crate::ids::Micros;
+use crate::lifecycle::loss::Failed;
 use crate::lifecycle::replication::{Replication, ReplicationKind};
 use crate::login::server_secret::ServerSecret;
 use crate::relay::prepared::Statement;
@@ -26,10 +28,11 @@ use crate::session::state_report::StateReport;
 use crate::session::text_history::CustomsRecord;
 use crate::settings::Primary;
 use crate::vars::{Slots, Vars, Welcome};
+use wire::error_fields::ErrorFields;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 16;
+pub const FORMAT: u32 = 17;
 
 /// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,8 +169,48 @@ pub struct ClientRecord {
     pub connected_at: Micros,
     pub request_at: Micros,
     pub transaction_at: Micros,
+    /// Set if its transaction or its session was lost with its server.
+    pub failed: Option<FailedRecord>,
     /// The client's server, if it has one.
     pub server: Option<ServerRecord>,
+}
+
+/// The treatment of the next messages of a client whose transaction was lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedRecord {
+    /// The fields of the error; empty if the client was told.
+    pub error: Vec<(u8, Vec<u8>)>,
+    /// Are its messages discarded up to its Sync?
+    pub skips: bool,
+    /// The transaction status for the client.
+    pub status: u8,
+}
+
+impl FailedRecord {
+    /// Returns the record of a client that has no server.
+    pub(crate) fn of(client: &Client) -> Option<Self> {
+        match &client.phase {
+            ClientPhase::Failed(failed) => {
+                let error = failed.error.as_ref().map(|error| error.fields.clone());
+                let (skips, status) = (failed.skips, failed.status);
+                Some(Self { error: error.unwrap_or_default(), skips, status })
+            }
+            ClientPhase::Login(_)
+            | ClientPhase::Idle
+            | ClientPhase::Waiting(_)
+            | ClientPhase::Preparing(_)
+            | ClientPhase::Linked
+            | ClientPhase::Canceling { .. } => {
+                client.while_waiting.fails.then(|| Self { status: b'E', ..Self::default() })
+            }
+        }
+    }
+
+    pub(crate) fn into_failed(self) -> Failed {
+        let Self { error, skips, status } = self;
+        let error = Some(error).filter(|fields| !fields.is_empty());
+        Failed { error: error.map(|fields| ErrorFields { fields }), skips, status }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

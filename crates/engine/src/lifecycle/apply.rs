@@ -126,6 +126,7 @@ impl<X: Exchange> Engine<X> {
                 | ClientPhase::Idle
                 | ClientPhase::Waiting(_)
                 | ClientPhase::Linked
+                | ClientPhase::Failed(_)
                 | ClientPhase::Canceling { .. } => io.now(),
             };
             client.enter(ClientPhase::Preparing(Waiter::served(id, server.pool, since)));

@@ -21,7 +21,6 @@ use crate::operator::failures::ServerFailure;
 use crate::operator::waits::WaitDetail;
 use crate::own_error::{Cause, OwnError, judges_user, login_failing};
 use crate::relay::kept_request::QUESTIONS_MAX;
-use crate::relay::resend::Resend;
 use crate::server::{LoginStage, Preparation, Server, ServerPhase, ServerPurpose};
 use crate::shell::{Event, Exchange, Io, Mail, Weight};
 
@@ -196,7 +195,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Remembers the client's transaction on this server, which ends before its time.
-    fn cut_transaction(&mut self, id: ClientId, on: ServerId, now: Micros) {
+    pub(crate) fn cut_transaction(&mut self, id: ClientId, on: ServerId, now: Micros) {
         let client = &mut self.clients[id.0 as usize];
         if client.transaction_at != 0 {
             let server = &mut self.servers[on.0 as usize];
@@ -296,23 +295,9 @@ impl<X: Exchange> Engine<X> {
                 | Preparation::Recount(_)
                 | Preparation::Confirm,
             ) if server.status == b'I' && !server.has_traces() => {
-                // Nothing of the client's was sent, and none of its session state is on this
-                // server, so it returns to its place in the queue. Its statement may have caused
-                // the loss, so no server is asked about it again.
-                let client = server.client;
-                let pool = server.pool;
-                let is_statement =
-                    matches!(server.phase, ServerPhase::Preparing(Preparation::Confirm));
-                if let (Some(client), true) = (client, is_statement) {
-                    let client = self.client_mut(client);
-                    client.resent = true;
-                    client.extended.get_or_insert_default().questions = QUESTIONS_MAX;
-                }
-                self.close_server(id, reason, io);
-                if let Some(client) = client {
-                    self.requeue(client, pool, io);
-                }
+                self.lose_prepared(id, reason, io);
             }
+            ServerPhase::Preparing(Preparation::Fail) => self.lose_prepared(id, reason, io),
             ServerPhase::Preparing(Preparation::Restore | Preparation::Ask(_)) => {
                 let (client, pool) = (server.client, server.pool);
                 let was_idle = server.times.asked_at > server.times.released_at;
@@ -330,18 +315,7 @@ impl<X: Exchange> Engine<X> {
             {
                 self.move_ahead(id, reason, io);
             }
-            ServerPhase::Linked | ServerPhase::Preparing(_) => {
-                // If a limit ended the request, another server must not run it again.
-                let is_limited =
-                    matches!(server.phase, ServerPhase::Linked) && reason != CloseReason::Lost;
-                if !is_limited && self.resend_kept(id, reason, io) == Resend::Done {
-                    return;
-                }
-                if let Some(client) = self.server(id).client {
-                    self.disconnect_from(client, id, reason, io);
-                }
-                self.close_server(id, reason, io);
-            }
+            ServerPhase::Linked | ServerPhase::Preparing(_) => self.lose_linked(id, reason, io),
             ServerPhase::Finishing
             | ServerPhase::Settling(_)
             | ServerPhase::Listening
@@ -352,8 +326,26 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
+    /// Nothing of the client's was sent, and none of its session state is on this server, so it
+    /// returns to its place in the queue. Its statement may have caused the loss, so no server is
+    /// asked about it again.
+    fn lose_prepared(&mut self, id: ServerId, reason: CloseReason<'_>, io: &mut impl Io<X>) {
+        let server = self.server(id);
+        let (client, pool) = (server.client, server.pool);
+        let is_statement = matches!(server.phase, ServerPhase::Preparing(Preparation::Confirm));
+        if let (Some(client), true) = (client, is_statement) {
+            let client = self.client_mut(client);
+            client.resent = true;
+            client.extended.get_or_insert_default().questions = QUESTIONS_MAX;
+        }
+        self.close_server(id, reason, io);
+        if let Some(client) = client {
+            self.requeue(client, pool, io);
+        }
+    }
+
     /// Disconnects the client, whose server is being closed, and unlinks the two.
-    fn disconnect_from(
+    pub(crate) fn disconnect_from(
         &mut self,
         id: ClientId,
         on: ServerId,
@@ -510,6 +502,10 @@ impl<X: Exchange> Engine<X> {
             self.feed(io);
             if let Some(client) = purpose.client().filter(|client| server.client == Some(*client)) {
                 self.client_mut(client).server = None;
+                let is_for_settings = matches!(purpose, ServerPurpose::Settings { .. });
+                if is_for_settings && !refused && self.settings(pool).cluster.is_some() {
+                    return self.wait_for_primary(client, io);
+                }
                 if error.sqlstate() == INVALID_PASSWORD.as_bytes() {
                     self.note_wrong_proof(client, now);
                 }
@@ -541,6 +537,17 @@ impl<X: Exchange> Engine<X> {
             }
         }
         self.feed(io);
+    }
+
+    /// The server that was opened for this client alone could not be reached. The client requests
+    /// another one, and waits if there is no primary now.
+    fn wait_for_primary(&mut self, id: ClientId, io: &mut impl Io<X>) {
+        let client = self.client_mut(id);
+        client.enter(ClientPhase::Idle);
+        if client.stream.holds_message() {
+            self.work.push_back(Work::Route(id));
+        }
+        io.resume_client(id);
     }
 
     pub(crate) fn log_server_closing(

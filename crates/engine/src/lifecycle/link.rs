@@ -143,6 +143,7 @@ impl<X: Exchange> Engine<X> {
             | ClientPhase::Idle
             | ClientPhase::Preparing(_)
             | ClientPhase::Linked
+            | ClientPhase::Failed(_)
             | ClientPhase::Canceling { .. } => Waiter::served(id, pool, now),
         };
         client.server = Some(server);
@@ -260,6 +261,7 @@ impl<X: Exchange> Engine<X> {
             },
             Preparation::Statements => self.statements_prepared(id, on, io),
             Preparation::Recount(_) => self.recounted(id, on, io),
+            Preparation::Fail => self.transaction_failed(id, on, io),
         };
         if readable == Readable::Now {
             self.go_on(id, io);
@@ -281,6 +283,9 @@ impl<X: Exchange> Engine<X> {
             }
             // It was not queued for its first transaction, which may come much later.
             self.server_mut(on).stages.clear();
+        }
+        if self.client(id).while_waiting.fails {
+            return self.fail_transaction(on, io);
         }
         let tracks = self.settings(self.server(on).pool).tracks_statements(self.mode_of(on));
         let server = self.server_mut(on);

@@ -43,6 +43,8 @@ pub enum Preparation {
     /// The server tells whether the client may signal another one. While Weir signals, nothing is
     /// asked.
     Signal(Option<Box<AuthAnswer>>),
+    /// The server is put into a failed transaction, because the client's own was lost.
+    Fail,
 }
 
 impl Preparation {
@@ -63,7 +65,8 @@ impl Preparation {
             | Self::Ask(_)
             | Self::AwaitCancel
             | Self::HandOver
-            | Self::Signal(_) => None,
+            | Self::Signal(_)
+            | Self::Fail => None,
         }
     }
 
@@ -84,7 +87,8 @@ impl Preparation {
             | Self::Restore
             | Self::AwaitCancel
             | Self::Probe(_)
-            | Self::HandOver => None,
+            | Self::HandOver
+            | Self::Fail => None,
         }
     }
 
@@ -113,7 +117,8 @@ impl Preparation {
             | Self::Ask(_)
             | Self::Probe(_)
             | Self::HandOver
-            | Self::Signal(_) => false,
+            | Self::Signal(_)
+            | Self::Fail => false,
         }
     }
 
@@ -135,7 +140,8 @@ impl Preparation {
             | Self::AwaitCancel
             | Self::Probe(_)
             | Self::HandOver
-            | Self::Signal(_) => false,
+            | Self::Signal(_)
+            | Self::Fail => false,
         }
     }
 
@@ -157,7 +163,8 @@ impl Preparation {
             | Self::AwaitCancel
             | Self::Probe(_)
             | Self::HandOver
-            | Self::Signal(_) => false,
+            | Self::Signal(_)
+            | Self::Fail => false,
         }
     }
 }

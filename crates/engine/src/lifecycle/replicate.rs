@@ -48,6 +48,7 @@ impl<X: Exchange> Engine<X> {
             | ClientPhase::Idle
             | ClientPhase::Preparing(_)
             | ClientPhase::Linked
+            | ClientPhase::Failed(_)
             | ClientPhase::Canceling { .. } => Waiter::served(id, self.server(on).pool, io.now()),
         };
         self.client_mut(id).enter(ClientPhase::Preparing(waiter));
@@ -76,6 +77,7 @@ impl<X: Exchange> Engine<X> {
             | ClientPhase::Idle
             | ClientPhase::Waiting(_)
             | ClientPhase::Linked
+            | ClientPhase::Failed(_)
             | ClientPhase::Canceling { .. } => now,
         };
         server.replication = client.replication.as_ref().map(|asked| asked.kind);

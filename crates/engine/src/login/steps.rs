@@ -87,6 +87,7 @@ impl<X: Exchange> Engine<X> {
             | ClientPhase::Waiting(_)
             | ClientPhase::Preparing(_)
             | ClientPhase::Linked
+            | ClientPhase::Failed(_)
             | ClientPhase::Canceling { .. } => {
                 unreachable!("only called while the client is logging in")
             }

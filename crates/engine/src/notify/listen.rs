@@ -342,6 +342,19 @@ impl<X: Exchange> Engine<X> {
         self.tell_untold(id, io);
     }
 
+    /// The client's server is lost, and with it the notifications that were to come from there. The
+    /// client is told of the gap when the listener has all of its channels.
+    pub(crate) fn recover_channels(&mut self, id: ClientId) {
+        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
+        (own.token, own.marked) = (None, false);
+        if own.moving.is_empty() {
+            return;
+        }
+        own.live = own.live.with(std::mem::take(&mut own.moving).all().iter());
+        own.unheard = true;
+        self.ask_listener(id);
+    }
+
     /// Tells the listener that the client has left, or belongs to another process now.
     pub(crate) fn end_listening(&mut self, id: ClientId, client: &Client) {
         let session = client.session.as_ref();
@@ -398,7 +411,8 @@ impl<X: Exchange> Engine<X> {
     fn may_be_told(&self, id: ClientId) -> bool {
         let client = self.client(id);
         let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
-        if own.is_none_or(|own| !own.has_untold() || own.hands_over()) {
+        let is_failed = matches!(client.phase, ClientPhase::Failed(_));
+        if is_failed || own.is_none_or(|own| !own.has_untold() || own.hands_over()) {
             return false;
         }
         client.server.is_none_or(|on| {

@@ -120,6 +120,7 @@ impl<X: Exchange> Engine<X> {
             | ClientPhase::Waiting(_)
             | ClientPhase::Preparing(_)
             | ClientPhase::Linked
+            | ClientPhase::Failed(_)
             | ClientPhase::Canceling { .. } => {
                 client.awaits_answer() || client.stream.at_boundary()
             }

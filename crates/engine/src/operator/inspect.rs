@@ -108,7 +108,10 @@ impl<X: Exchange> Engine<X> {
                     let server = &self.servers[on.0 as usize];
                     assert_eq!(server.client, Some(ClientId(slot as u32)), "a one-sided link");
                 }
-                ClientPhase::Idle | ClientPhase::Waiting(_) | ClientPhase::Canceling { .. } => {
+                ClientPhase::Idle
+                | ClientPhase::Waiting(_)
+                | ClientPhase::Failed(_)
+                | ClientPhase::Canceling { .. } => {
                     assert!(client.server.is_none(), "an unlinked client has a server");
                 }
                 ClientPhase::Login(_) => {}
@@ -130,7 +133,7 @@ impl<X: Exchange> Engine<X> {
 pub(crate) fn client_state(client: &Client) -> ClientState {
     match client.phase {
         ClientPhase::Login(_) => ClientState::Login,
-        ClientPhase::Idle => ClientState::Idle,
+        ClientPhase::Idle | ClientPhase::Failed(_) => ClientState::Idle,
         ClientPhase::Waiting(_) => ClientState::Waiting,
         ClientPhase::Preparing(_) | ClientPhase::Linked => ClientState::Active,
         ClientPhase::Canceling { .. } => ClientState::Canceling,

@@ -26,7 +26,9 @@ use foldhash::fast::RandomState;
 use wire::backend;
 
 use crate::relay::batch_end::BatchEnd;
+use crate::relay::ending::Ending;
 
+pub use self::entries::{Rest, Unanswered};
 pub use self::entry::{Entry, Expect, Reply, Undo, Verb};
 use self::input::Input;
 use self::latest::Latest;
@@ -76,6 +78,9 @@ pub struct Ledger {
     begun: bool,
     /// Serial number of the last message that may discard prepared statements.
     discards_at: u64,
+    /// May the client's unanswered requests have ended the transaction? Known only if
+    /// [`keeps_clients`](crate::settings::PoolSettings::keeps_clients).
+    pub(crate) ending: Ending,
 }
 
 impl Ledger {

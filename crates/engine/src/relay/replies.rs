@@ -26,6 +26,7 @@ use crate::vars::TrackedNames;
 use config::PoolMode;
 
 mod commands;
+mod farewell;
 mod parameters;
 mod readers;
 mod statements;
@@ -526,6 +527,9 @@ impl Replies<'_, '_> {
         let ends = fields.as_ref().is_some_and(ErrorFields::ends_session);
         let moves = |client: &&mut Client| may_resend(client, self.server, self.mode());
         if ends && self.client.as_ref().is_some_and(moves) && self.server.may_be_replaced() {
+            return Err(Stop::Unheard);
+        }
+        if ends && self.is_outlived(fields.as_ref()) {
             return Err(Stop::Unheard);
         }
         let is_executed = self.server.ledger.rows_are_forwarded();

@@ -15,6 +15,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::lifecycle::leave::Leaving;
 use crate::operator::stats::Stats;
+use crate::relay::ending::Ending;
 use crate::relay::kept_request::Used;
 use crate::relay::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::relay::stream::Splice;
@@ -26,6 +27,7 @@ use crate::vars::TrackedNames;
 use crate::watch::{Sent as Watchable, Watch};
 
 mod doubt;
+mod endings;
 mod input;
 mod keeping;
 mod lending;
@@ -146,6 +148,9 @@ impl<X: Exchange> Engine<X> {
         let input = input.all();
         server.times.heard_at = io.now();
         let begins = server.ledger.is_at_rest();
+        if begins {
+            server.ledger.ending = Ending::None;
+        }
         let keeping = Keeping::go_on(server);
         let may_move = server.session.get().is_none_or(|own| own.traces.is_empty());
         client.await_nothing();
@@ -442,6 +447,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                     Ok(seen) => seen,
                     Err(not_passed) => return Ok(self.answer_otherwise(not_passed)),
                 };
+                self.note_query_ending(header, available);
                 let discards = self.query_discards(seen, header, available);
                 let entry = Entry::new(Expect::Query, Verb::Forward);
                 self.owe_without_unnamed(entry);

@@ -4,7 +4,7 @@ use config::{AccessPolicy, Balance};
 use sql::{Refusal, Verdict};
 
 use crate::admission::pool::Grant;
-use crate::client::{Client, ClientPhase};
+use crate::client::{Client, ClientPhase, ReaderPlace};
 use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{ClientId, Micros, NodeId, PoolId, ServerId};
@@ -20,6 +20,25 @@ use crate::shell::{Exchange, Io};
 
 /// Maximal number of texts whose verdicts a worker remembers, at 32 bytes each.
 const VERDICTS_MAX: usize = 4096;
+
+/// The time that a read waits for a reader's pool in which all servers are in use.
+const FULL_PATIENCE: Micros = 10_000;
+
+/// The decision about a request.
+struct Choice {
+    /// Two nodes, or why the primary runs it.
+    nodes: Result<[NodeId; 2], Why>,
+    /// Does it only read?
+    is_read: bool,
+    /// Does it name the node?
+    is_fixed: bool,
+}
+
+impl Choice {
+    fn primary(why: Why) -> Self {
+        Self { nodes: Err(why), is_read: false, is_fixed: true }
+    }
+}
 
 /// The setting by which a session chooses its place.
 const SETTING: &[u8] = b"weir.route";
@@ -86,8 +105,14 @@ impl<X: Exchange> Engine<X> {
     /// Routes the bytes that such a client has sent ahead.
     pub(crate) fn route_held(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let Some(client) = self.clients.get(id.0 as usize) else { return };
-        if !matches!(client.phase, ClientPhase::Idle) {
-            return;
+        match client.phase {
+            ClientPhase::Idle => {}
+            ClientPhase::Failed(_) => return self.failed_bytes(id, &[], io),
+            ClientPhase::Login(_)
+            | ClientPhase::Waiting(_)
+            | ClientPhase::Preparing(_)
+            | ClientPhase::Linked
+            | ClientPhase::Canceling { .. } => return,
         }
         // It is not read since it waits for a reader that does not serve it.
         io.resume_client(id);
@@ -109,6 +134,7 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Login(_)
             | ClientPhase::Preparing(_)
             | ClientPhase::Linked
+            | ClientPhase::Failed(_)
             | ClientPhase::Canceling { .. } => return false,
         }
         if client.pool.is_none_or(|own| own == pool) {
@@ -175,11 +201,17 @@ impl<X: Exchange> Engine<X> {
                 reader @ Place::Reader(_) => self.pool_at(writer, reader),
             };
         }
-        let (chosen, is_read) = self.choose(id, writer, request, now);
+        let Choice { nodes, is_read, is_fixed } = self.choose(id, writer, request, now);
         if let Some(routing) = self.routing_of(id) {
-            routing.counts.add(chosen.err().unwrap_or(Why::Read));
+            routing.counts.add(nodes.err().unwrap_or(Why::Read));
         }
-        let node = chosen.ok().map(|drawn| self.less_busy(writer, drawn));
+        let node = nodes.ok().map(|drawn| self.less_busy(writer, drawn));
+        let place = &mut self.client_mut(id).while_waiting.reader;
+        *place = match *place {
+            _ if is_fixed => ReaderPlace::Fixed,
+            ReaderPlace::Left => ReaderPlace::Left,
+            ReaderPlace::Fixed | ReaderPlace::Open => ReaderPlace::Open,
+        };
         let pool = node.map_or(writer, |node| self.pool_at(writer, Place::Reader(node)));
         let serial = self.client(id).serial;
         let session = self.sessions.of(id, serial);
@@ -198,20 +230,13 @@ impl<X: Exchange> Engine<X> {
         writer
     }
 
-    /// Chooses nodes for a request, or says why the primary runs it. Returns also whether the request
-    /// only reads.
-    fn choose(
-        &mut self,
-        id: ClientId,
-        writer: PoolId,
-        request: &[u8],
-        now: Micros,
-    ) -> (Result<[NodeId; 2], Why>, bool) {
+    /// Chooses nodes for a request, or says why the primary runs it.
+    fn choose(&mut self, id: ClientId, writer: PoolId, request: &[u8], now: Micros) -> Choice {
         let schema = self.exchange.schema();
         let random = scatter(self.next_serial());
         let (client, view) = (&self.clients[id.0 as usize], self.pools.get(writer));
         let Some(routing) = view.and_then(|view| view.settings.routing.as_deref()) else {
-            return (Err(Why::NoStandby), false);
+            return Choice::primary(Why::NoStandby);
         };
         let verdicts = self.verdicts.get_or_insert_with(|| {
             let seed = u64::from_le_bytes(*self.seed.first_chunk().unwrap_or(&[0; 8]));
@@ -228,13 +253,13 @@ impl<X: Exchange> Engine<X> {
         };
         let wish = match wish_of(client, request, judge) {
             Ok(wish) => wish,
-            Err(why) => return (Err(why), false),
+            Err(why) => return Choice::primary(why),
         };
         if wish == Wish::Standby && !catalog.is_of(schema) {
-            return (Err(Why::Catalogs), false);
+            return Choice::primary(Why::Catalogs);
         }
         let session = *self.sessions.of(id, client.serial);
-        let node = match wish {
+        let nodes = match wish {
             Wish::Node(name) => match routing.readers.named(name) {
                 Some(node) => routing.node(node, session.wrote, now).map(|()| [node; 2]),
                 None => Err(Why::Hint),
@@ -251,7 +276,47 @@ impl<X: Exchange> Engine<X> {
                 }
             }
         };
-        (node, wish == Wish::Standby)
+        let is_fixed = matches!(wish, Wish::Node(_));
+        Choice { nodes, is_read: wish == Wish::Standby, is_fixed }
+    }
+
+    /// Returns the pool of a request that would wait in this full one: that of another node, or the
+    /// writer.
+    #[cold]
+    fn pool_elsewhere(&mut self, id: ClientId, full: PoolId, now: Micros) -> Option<PoolId> {
+        let client = self.client(id);
+        let (writer, serial) = (client.pool?, client.serial);
+        let Place::Reader(node) = self.view(full).place else { return None };
+        let wrote = self.sessions.of(id, serial).wrote;
+        let others: Vec<_> = self.routing_of(id)?.others(node, wrote, now).collect();
+        for other in others {
+            let pool = self.pool_at(writer, Place::Reader(other));
+            if pool != writer && !self.exchange.pool(pool, |pool| pool.is_used_up()) {
+                self.sessions.of(id, serial).node = Some(other);
+                return Some(pool);
+            }
+        }
+        self.routing_of(id)?.counts.add(Why::Full);
+        Some(writer)
+    }
+
+    /// Routes the requests again that have waited too long for a full pool of a reader.
+    pub(crate) fn leave_full_readers(&mut self, io: &mut impl Io<X>) {
+        let now = io.now();
+        let has_waited = |client: &Client| {
+            client.while_waiting.reader == ReaderPlace::Open
+                && matches!(client.phase, ClientPhase::Waiting(waiter)
+                    if client.pool != Some(waiter.pool)
+                        && now.saturating_sub(waiter.since) > FULL_PATIENCE)
+        };
+        for id in self.clients_where(has_waited) {
+            let Some(waiter) = self.client(id).wait() else { continue };
+            if self.exchange.pool(waiter.pool, |pool| pool.is_used_up()) {
+                self.client_mut(id).while_waiting.reader = ReaderPlace::Left;
+                self.leave_reader(id, waiter.pool);
+            }
+        }
+        self.finish(io);
     }
 
     /// Returns the less busy one of two nodes.
@@ -305,6 +370,15 @@ impl<X: Exchange> Engine<X> {
         });
     }
 
+    /// Is this reader's pool too full for a request with this place?
+    fn is_full(&mut self, pool: PoolId, place: ReaderPlace, now: Micros) -> bool {
+        self.exchange.pool(pool, |pool| match place {
+            ReaderPlace::Fixed => false,
+            ReaderPlace::Open => pool.is_full(FULL_PATIENCE, now),
+            ReaderPlace::Left => pool.is_used_up(),
+        })
+    }
+
     /// Links the client to a server of this pool, or of the writer if the pool refuses.
     fn link_routed(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) -> Readable {
         let now = io.now();
@@ -312,8 +386,23 @@ impl<X: Exchange> Engine<X> {
             return self.link(id, io);
         }
         let (worker, values) = (self.worker, self.client(id).digest());
+        let place = self.client(id).while_waiting.reader;
+        if place == ReaderPlace::Left {
+            self.client_mut(id).while_waiting.reader = ReaderPlace::Open;
+        }
         match self.exchange.pool(pool, |pool| pool.request(worker, id, values, now)) {
             Grant::Refused(_) | Grant::Closed(_) => self.link(id, io),
+            Grant::Queued { ticket, open: false } if self.is_full(pool, place, now) => {
+                self.exchange.pool(pool, |pool| pool.forget(worker, ticket));
+                match self.pool_elsewhere(id, pool, now) {
+                    Some(other) if self.client(id).pool != Some(other) => {
+                        let grant =
+                            self.exchange.pool(other, |pool| pool.request(worker, id, values, now));
+                        self.take_grant(id, other, grant, now, io)
+                    }
+                    Some(_) | None => self.link(id, io),
+                }
+            }
             grant @ (Grant::Server(_) | Grant::Queued { .. }) => {
                 self.take_grant(id, pool, grant, now, io)
             }

@@ -149,6 +149,19 @@ impl Routing {
         self.allows(node, reader, session, now)
     }
 
+    /// Returns the other nodes that may run a read.
+    pub(crate) fn others(
+        &self,
+        node: NodeId,
+        session: Wrote,
+        now: Micros,
+    ) -> impl Iterator<Item = NodeId> {
+        let drawn = move |(other, reader): &(NodeId, &Reader)| *other != node && reader.weight > 0;
+        let all = self.readers.all().filter(drawn);
+        all.filter(move |(other, reader)| self.allows(*other, reader, session, now).is_ok())
+            .map(|(other, _)| other)
+    }
+
     /// Draws two of the nodes that may run a read, by weight; they may be the same. If there is
     /// none, returns why the best one may not.
     pub(crate) fn draw(

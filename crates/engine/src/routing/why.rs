@@ -22,9 +22,10 @@ pub enum Why {
     Stale,
     OwnWrite,
     Refused,
+    Full,
 }
 
-const OTHERS: [Why; 11] = [
+const OTHERS: [Why; 12] = [
     Why::Read,
     Why::Hint,
     Why::Setting,
@@ -36,6 +37,7 @@ const OTHERS: [Why; 11] = [
     Why::Stale,
     Why::OwnWrite,
     Why::Refused,
+    Why::Full,
 ];
 
 const COUNT: usize = OTHERS.len() + Refusal::ALL.len();
@@ -61,6 +63,7 @@ impl Why {
             Self::Stale => "stale",
             Self::OwnWrite => "own write",
             Self::Refused => "refused",
+            Self::Full => "full",
         }
     }
 
@@ -79,6 +82,7 @@ impl Why {
             Self::Stale => "The standbys are too far behind (max_staleness, max_lag_bytes).",
             Self::OwnWrite => "No standby has the writes that the read must see yet.",
             Self::Refused => "A standby has refused it, or was lost, and the primary ran it.",
+            Self::Full => "All servers of the pools at the standbys are in use.",
         }
     }
 
@@ -97,6 +101,7 @@ impl Why {
             Self::Stale => 8,
             Self::OwnWrite => 9,
             Self::Refused => 10,
+            Self::Full => 11,
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn tells(server: &Server, settings: &[(&str, &str)]) {
 }
 
 #[track_caller]
-fn sets(client: &Client, server: &Server, name: &str, value: &str) {
+pub(crate) fn sets(client: &Client, server: &Server, name: &str, value: &str) {
     let sql = format!("SET {name} = {value}");
     client.send([query(&sql)]);
     server.answers(&sql);
@@ -40,7 +40,7 @@ fn sets(client: &Client, server: &Server, name: &str, value: &str) {
     assert!(server.is_parked());
 }
 
-const WORK_MEM: &str = "SELECT pg_catalog.set_config('work_mem','5MB',false) IS NULL;";
+pub(crate) const WORK_MEM: &str = "SELECT pg_catalog.set_config('work_mem','5MB',false) IS NULL;";
 const ROLE: &str = "SELECT pg_catalog.set_config('role','r',false) IS NULL;";
 
 #[test]

@@ -15,7 +15,7 @@ fn at(ip: &str) -> Target {
 }
 
 /// Puts the database `app` into a cluster.
-fn clustered(config: &mut Config) {
+pub(crate) fn clustered(config: &mut Config) {
     let host = Host::Tcp("10.0.0.1".to_owned());
     let nodes = vec![Node { name: "a".to_owned(), host, port: 5432, weight: 1 }];
     config.clusters.insert("main".to_owned(), Cluster { nodes, ..Cluster::default() });
@@ -32,14 +32,20 @@ fn rig() -> Rig {
 }
 
 /// Tells the pool of its cluster's primary, or why there is none.
-fn tell(rig: &Rig, primary: Option<&str>, outage: Option<&str>) {
+pub(crate) fn tell(rig: &Rig, primary: Option<&str>, outage: Option<&str>) {
     tell_as(rig, primary, 1, outage, false);
 }
 
 /// `reloads`: as the shell does once the configuration was read again.
 fn tell_as(rig: &Rig, primary: Option<&str>, timeline: u32, outage: Option<&str>, reloads: bool) {
     let mut switches = Switches::default();
-    let outage = outage.map(|why| Arc::new(Outage { why: why.to_owned(), since: 0 }));
+    let outage = outage.map(|why| {
+        Arc::new(Outage {
+            why: why.to_owned(),
+            since: 0,
+            is_planned: why.starts_with("switchover"),
+        })
+    });
     let primary = primary.map(|ip| Primary { target: at(ip), timeline });
     switches.set_primary("main", PrimaryState { primary, outage });
     rig.order(|pool| {
@@ -96,6 +102,17 @@ fn in_transaction() -> (Rig, Client, usize) {
     (rig, client, old)
 }
 
+/// The client is told so with its next request.
+#[track_caller]
+fn is_rolled_back(client: &Client) {
+    client.expect([]);
+    client.send([query("insert")]);
+    let told = show(&client.take()).concat();
+    assert!(told.contains("40001"), "{told}");
+    assert!(told.contains("Reason: the cluster has another primary."), "{told}");
+    assert!(client.is_open());
+}
+
 #[test]
 fn a_busy_server_of_the_old_primary_is_closed_when_there_is_another_one() {
     for reloads in [false, true] {
@@ -104,7 +121,7 @@ fn a_busy_server_of_the_old_primary_is_closed_when_there_is_another_one() {
         assert!(rig.server(old).is_open(), "it may be the primary again");
         tell_as(&rig, Some("10.0.0.2"), 2, None, reloads);
         assert!(!rig.server(old).is_open());
-        client.expect([fatal("08006", "the cluster has another primary")]);
+        is_rolled_back(&client);
     }
 }
 
@@ -114,7 +131,7 @@ fn another_node_behind_the_same_address_is_another_primary() {
         let (rig, client, old) = in_transaction();
         tell_as(&rig, Some("10.0.0.1"), 2, None, reloads);
         assert!(!rig.server(old).is_open());
-        client.expect([fatal("08006", "the cluster has another primary")]);
+        is_rolled_back(&client);
     }
 }
 
@@ -128,4 +145,45 @@ fn the_same_primary_keeps_its_servers() {
     rig.server(old).expect([query("commit")]);
     rig.server(old).send([done("COMMIT")]);
     client.expect([done("COMMIT")]);
+}
+
+#[test]
+fn a_planned_change_is_not_limited_by_failover_wait() {
+    let rig = rig();
+    let client = rig.client();
+    tell(&rig, Some("10.0.0.1"), Some("switchover to node b"));
+    client.send([query("one")]);
+    rig.wait(60);
+    assert!(client.is_open());
+    tell(&rig, Some("10.0.0.2"), None);
+    rig.server(rig.servers() - 1).answers("one");
+}
+
+/// The server is released by a client of one worker, for a client of another one. The primary
+/// changes before the other worker gets it.
+#[test]
+fn a_server_on_its_way_to_another_worker_is_closed_with_the_others() {
+    let rig = Rig::with_workers(2, |config| {
+        clustered(config);
+        config.global.default_pool_size = 1;
+    });
+    rig.client_at(0).leave();
+    tell(&rig, Some("10.0.0.1"), None);
+    let [here, there] = [0, 1].map(|worker| rig.client_at(worker));
+    let server = rig.server(rig.servers() - 1);
+    here.send([query("here")]);
+    server.expect([query("here")]);
+    there.send([query("there")]);
+    rig.hold_mail(true);
+    server.send([done("OK")]);
+    here.expect([done("OK")]);
+    tell(&rig, Some("10.0.0.2"), None);
+    assert!(server.is_open(), "nobody has it");
+    rig.hold_mail(false);
+    assert!(!server.is_open());
+    server.expect([terminate()]);
+    let next = rig.server(rig.servers() - 1);
+    assert_eq!(next.target(), format!("{:?}", at("10.0.0.2")));
+    next.answers("there");
+    there.expect([done("OK")]);
 }

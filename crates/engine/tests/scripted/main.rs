@@ -30,6 +30,7 @@ mod listen;
 mod local;
 mod login;
 mod long_texts;
+mod lost;
 mod meanings;
 mod messages;
 mod modes;

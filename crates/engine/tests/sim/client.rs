@@ -14,7 +14,7 @@ use crate::bus::{Bus, Hearing};
 use crate::reference::{Reference, Verdict, is_style, show, sqlstate};
 use crate::script::{Manner, Step};
 use crate::settings::{PATH, STYLE, Settings, UNTRACKED, is_default_style};
-use crate::sql::CHATTER;
+use crate::sql::{CHATTER, Tag};
 
 /// A client's identity.
 #[derive(Clone, Debug)]
@@ -52,6 +52,18 @@ pub(crate) enum Phase {
     Done,
 }
 
+/// A client's progress after a server was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recovery {
+    /// None was lost.
+    None,
+    /// It waits for the answer to its last request.
+    Waits,
+    /// It has got the row of that answer.
+    Answered,
+    Done,
+}
+
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) who: Who,
@@ -78,6 +90,10 @@ pub(crate) struct Client {
     pub(crate) may_lose_session: bool,
     /// Are its answers no longer compared?
     pub(crate) is_lax: bool,
+    /// Its progress after a lost server.
+    pub(crate) recovery: Recovery,
+    /// It was told that these inserts were rolled back.
+    pub(crate) undone: Vec<Tag>,
     expects_tls_answer: bool,
     /// The value of [`STYLE`] that it was last told.
     style: Vec<u8>,
@@ -114,6 +130,8 @@ impl Client {
             may_end: false,
             may_lose_session: false,
             is_lax: false,
+            recovery: Recovery::None,
+            undone: Vec::new(),
             expects_tls_answer,
             style: Vec::new(),
             input: Vec::new(),
@@ -163,6 +181,7 @@ impl Client {
         let waits = match self.script.front() {
             Some(Step::CancelSleep { .. }) => false,
             Some(Step::Await) => !self.reference.is_quiet(),
+            Some(Step::AwaitRecovery) => self.recovery != Recovery::Done,
             Some(Step::Hear) if !self.reference.is_quiet() => true,
             // If nobody knows which replies are owed, the end of a transaction is unknown.
             Some(Step::Hear) if self.reference.backend.copy_failed => false,
@@ -303,7 +322,14 @@ impl Client {
         if is_fatal(message) {
             return self.fatal(message);
         }
-        if self.is_lax || self.notes_style(message) {
+        if is_loss(message) && self.recovery == Recovery::None {
+            return self.lose_server(message);
+        }
+        if self.is_lax {
+            self.recover(message);
+            return Ok(());
+        }
+        if self.notes_style(message) {
             return Ok(());
         }
         match message[0] {
@@ -350,6 +376,61 @@ impl Client {
             Verdict::Wrong(why) => Err(why),
         }
     }
+}
+
+/// For runs in which clients keep their connections when a server is lost.
+impl Client {
+    /// It is told that its server is lost. It rolls back, and asks for one more row.
+    fn lose_server(&mut self, message: &[u8]) -> Result<(), String> {
+        if self.reference.backend.sleep().is_some() {
+            // It cannot know whether it must wake a server.
+            self.script = [Step::Leave(Manner::Reset)].into();
+        } else {
+            let steps = [Step::Recover, Step::AwaitRecovery, Step::Leave(Manner::Terminate)];
+            self.script = steps.into();
+        }
+        let is_unknown = sqlstate(message) == Some(b"08007".to_vec());
+        let tags = self.reference.give_up();
+        if !is_unknown && let Some(tags) = tags {
+            self.undone = tags;
+        }
+        (self.is_lax, self.recovery) = (true, Recovery::Waits);
+        Ok(())
+    }
+
+    fn recover(&mut self, message: &[u8]) {
+        self.recovery = match (self.recovery, message[0]) {
+            (Recovery::Waits, backend::DATA_ROW) if is_recovered(message) => Recovery::Answered,
+            (Recovery::Answered, backend::READY_FOR_QUERY) if message.last() == Some(&b'I') => {
+                Recovery::Done
+            }
+            (recovery, _) => recovery,
+        };
+    }
+}
+
+/// The number of the last request after a lost server.
+const RECOVERED: usize = 999_999;
+
+/// The last requests of a client whose server was lost. A batch may be open.
+pub(crate) fn recovery(client: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    frontend::sync(&mut out);
+    frontend::query(&mut out, b"ROLLBACK");
+    let tag = Tag { client, number: RECOVERED };
+    frontend::query(&mut out, format!("/*{tag}*/ SELECT 1 1").as_bytes());
+    out
+}
+
+fn is_recovered(row: &[u8]) -> bool {
+    let number = RECOVERED.to_string();
+    row.windows(number.len()).any(|part| part == number.as_bytes())
+}
+
+/// Is it Weir's error about a lost server?
+fn is_loss(message: &[u8]) -> bool {
+    let text = b"server connection lost: ";
+    message[0] == backend::ERROR && message.windows(text.len()).any(|part| part == text)
 }
 
 /// For runs in which servers are reloaded.

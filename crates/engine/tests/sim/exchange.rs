@@ -13,7 +13,7 @@ use engine::pool::Pool;
 use engine::prepared::Statement;
 use engine::records::WorkerRecords;
 use engine::routing::Place;
-use engine::settings::PoolKey;
+use engine::settings::{PoolKey, PoolSettings};
 use engine::shell::{Exchange, Mail};
 use engine::switches::Switches;
 
@@ -40,6 +40,26 @@ pub(crate) struct Shared {
     last_statement: Option<Arc<Statement>>,
     /// Are requests of idle clients read before a pool is chosen?
     pub(crate) routed: Option<Routed>,
+    /// Do clients keep their connections when a server is lost?
+    pub(crate) keeps_clients: bool,
+}
+
+/// The properties of all pools of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    routed: bool,
+    keeps_clients: bool,
+}
+
+impl Manner {
+    /// Adapts a pool's settings that nobody else has yet.
+    pub(crate) fn adapt(self, settings: &mut Arc<PoolSettings>, key: &PoolKey) {
+        if self.routed {
+            adapt(settings, key);
+        }
+        let settings = Arc::get_mut(settings).expect("settings that nobody else has yet");
+        settings.keeps_clients = self.keeps_clients;
+    }
 }
 
 impl Shared {
@@ -59,6 +79,7 @@ impl Shared {
             sabotage,
             last_statement: None,
             routed: None,
+            keeps_clients: false,
         }
     }
 
@@ -76,6 +97,7 @@ impl Shared {
         let workers = self.mail.len() as u16;
         let mut new = Self::new(workers, Rng::new(self.rng.next()), self.sabotage);
         (new.now, new.routed) = (self.now, self.routed);
+        new.keeps_clients = self.keeps_clients;
         new.interner.resume(statements);
         new.connections = connections;
         new
@@ -101,6 +123,11 @@ impl Shared {
     /// The number of server connections in the pools.
     pub(crate) fn servers(&self) -> usize {
         self.pools.iter().map(|pool| pool.counts().0 as usize).sum()
+    }
+
+    /// Returns the properties of all pools of this run.
+    pub(crate) fn manner(&self) -> Manner {
+        Manner { routed: self.routed.is_some(), keeps_clients: self.keeps_clients }
     }
 
     /// Is a server on its way to this waiter?
@@ -140,12 +167,11 @@ impl Exchange for SimExchange {
 
     fn find_pool(&mut self, key: &PoolKey, make: impl FnOnce(PoolId) -> Pool<Transport>) -> PoolId {
         let shared = &mut *self.0.borrow_mut();
+        let manner = shared.manner();
         *shared.by_key.entry(key.clone()).or_insert_with(|| {
             let id = PoolId(shared.pools.len() as u32);
             let mut pool = make(id);
-            if shared.routed.is_some() {
-                adapt(&mut pool.settings, key);
-            }
+            manner.adapt(&mut pool.settings, key);
             shared.switches.apply(&mut pool, true);
             shared.pools.push(pool);
             id

@@ -53,7 +53,12 @@ const CHECKS: [(&str, &[&str]); 18] = [
     ("copies", &["during a copy"]),
     (
         "effects",
-        &["took effect twice", "a BEGIN was sent for the", "was acknowledged and never done"],
+        &[
+            "took effect twice",
+            "told to be rolled back",
+            "a BEGIN was sent for the",
+            "was acknowledged and never done",
+        ],
     ),
     ("leaks", &["server sockets are open, the pools count"]),
     ("limits", &[" servers in ", "seats are taken by", "turns are taken by", " are allowed"]),

@@ -8,6 +8,7 @@ use wire::{HEADER_LEN, Header, backend};
 
 use crate::backend::{Backend, CANCELED, FOLLOWS, NOTICED};
 use crate::settings::{STYLE, Settings, is_default_style};
+use crate::sql::Tag;
 
 #[derive(Debug)]
 pub(crate) struct Reference {
@@ -60,6 +61,17 @@ impl Reference {
     /// Is everything answered and no transaction open?
     pub(crate) fn is_at_rest(&self) -> bool {
         self.expected.is_empty() && self.backend.is_at_rest()
+    }
+
+    /// The client gives up its session. Returns the inserts of its last request or transaction, if all
+    /// requests before were answered.
+    pub(crate) fn give_up(&mut self) -> Option<Vec<Tag>> {
+        let is_end = |message: &&Vec<u8>| message[0] == backend::READY_FOR_QUERY;
+        let requests = self.expected.iter().filter(is_end).count();
+        let mut tags = std::mem::take(&mut self.backend.inserting);
+        tags.append(&mut self.backend.inserted);
+        (self.expected, self.due) = (VecDeque::new(), 0);
+        (requests <= 1).then_some(tags)
     }
 
     /// Describes the next expected message, for a report.

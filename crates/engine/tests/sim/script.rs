@@ -37,6 +37,10 @@ pub(crate) enum Step {
     Doomed,
     /// From here on the answers may differ from those of a direct connection.
     Lax,
+    /// Roll back and ask for one more row, after a server was lost.
+    Recover,
+    /// Wait for that answer.
+    AwaitRecovery,
     Leave(Manner),
 }
 

@@ -99,6 +99,8 @@ pub(crate) struct Setup {
     pub(crate) bus: Bus,
     /// Are requests of idle clients read before a pool is chosen?
     pub(crate) routed: Option<Routed>,
+    /// Do clients keep their connections when a server is lost?
+    pub(crate) keeps_clients: bool,
     fleet: Fleet,
     /// Draws the library of each server, so that the other parts of the run stay the same.
     fleet_seed: u64,
@@ -170,6 +172,7 @@ impl Setup {
             listens: mode == PoolMode::Auto && !rng.once_in(3),
             bus: Bus::default(),
             routed: None,
+            keeps_clients: false,
             fleet: Fleet::None,
             fleet_seed: 0,
             auth,
@@ -203,6 +206,14 @@ impl Setup {
                 PoolMode::Session | PoolMode::Statement => None,
             };
         }
+    }
+
+    /// In half of the runs in which servers die, clients keep their connections then. It is drawn
+    /// from its own seed, so the other runs stay the same.
+    pub(crate) fn draw_keeping(&mut self, seed: u64) {
+        let is_stateless = !self.may_have_sessions() && !self.mixes;
+        self.keeps_clients =
+            self.stormy && is_stateless && Rng::new(seed ^ 0x006b_6565_7073).once_in(2);
     }
 
     /// Gives servers the library in every third run in auto mode. It is drawn from its own seed, so

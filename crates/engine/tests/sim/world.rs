@@ -95,6 +95,8 @@ pub(crate) struct Summary {
     pub(crate) thrown_out: usize,
     pub(crate) inserted: usize,
     pub(crate) takeovers: usize,
+    /// Clients that were told of a lost server, and went on.
+    pub(crate) kept: usize,
     /// Bytes sent by clients, and by servers.
     pub(crate) spoken: [usize; 2],
 }
@@ -109,6 +111,7 @@ impl Summary {
         self.thrown_out += other.thrown_out;
         self.inserted += other.inserted;
         self.takeovers += other.takeovers;
+        self.kept += other.kept;
     }
 }
 
@@ -149,8 +152,10 @@ impl World {
         let mut setup = Setup::new(&mut rng);
         setup.draw_routing(seed);
         setup.draw_fleet(seed);
+        setup.draw_keeping(seed);
         let mut shared = Shared::new(setup.workers, Rng::new(rng.next()), sabotage);
         shared.routed = setup.routed;
+        shared.keeps_clients = setup.keeps_clients;
         let shared = Rc::new(RefCell::new(shared));
         let config = Arc::new(setup.config.clone());
         let engine = |worker| {

@@ -317,14 +317,16 @@ fn act(controller: &Controller, watched: &Watched, change: Change) {
         Change::Shut { reason: reason @ Reason::WaitsFor(_) } => {
             log!("cluster {name}: {reason}; clients wait");
             let since = controller.now();
-            state.outage = Some(Arc::new(Outage { why: reason.to_string(), since }));
+            state.outage =
+                Some(Arc::new(Outage { why: reason.to_string(), since, is_planned: false }));
         }
         Change::Shut { reason } => {
             let since = state.outage.as_ref().map_or(controller.now(), |outage| outage.since);
             let text = format!("cluster {name} has no primary: {reason}");
             warning!("{text}; clients wait up to failover_wait");
             controller.note(EventKind::PrimaryLost, &text);
-            state.outage = Some(Arc::new(Outage { why: reason.to_string(), since }));
+            state.outage =
+                Some(Arc::new(Outage { why: reason.to_string(), since, is_planned: false }));
         }
     }
     drop(known);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use testkit::{Postgres, frontend};
 
 use super::hooks::{Hooks, check_rows, write_during};
-use super::{cluster, farewell, node_of, setup, until_nodes_are, until_replayed, write};
+use super::{cluster, node_of, setup, until_nodes_are, until_replayed, write};
 use crate::{routing, support};
 
 const ALL: [&str; 3] = ["stop", "start", "rejoin"];
@@ -186,7 +186,9 @@ fn running_transactions_may_be_closed_for_a_switchover() {
         hooks.serve("rejoin", "a", 0, || a.rejoin(b));
         order.join().expect("it succeeds");
     });
-    assert_eq!(farewell(&mut busy).message(), "the cluster has another primary");
+    let error = busy.query("COMMIT").error.expect("it was lost");
+    assert_eq!(error.code(), "40001");
+    assert!(error.field('D').contains("the cluster has another primary"), "{error:?}");
     until_nodes_are(&pooler, &["readable", "writable"]);
     assert_eq!(b.sql("postgres", "SELECT count(*) FROM acts")[0][0].as_deref(), Some("0"));
 }

@@ -52,7 +52,7 @@ impl<T> Pool<T> {
     }
 
     /// Returns how many clients have waited at least this long.
-    fn waiting_for(&self, patience: Micros, now: Micros) -> u32 {
+    pub(super) fn waiting_for(&self, patience: Micros, now: Micros) -> u32 {
         let has_waited = |waiter: &Waiter| now.saturating_sub(waiter.since) >= patience;
         self.waiting.iter().map(|queue| queue.partition_point(has_waited) as u32).sum()
     }

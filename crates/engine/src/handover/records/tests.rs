@@ -111,6 +111,11 @@ fn client() -> impl Strategy<Value = ClientRecord> {
                     connected_at: times[0],
                     request_at: times[1],
                     transaction_at: times[2],
+                    failed: tracks.then(|| FailedRecord {
+                        error: vec![(b'C', b"40001".to_vec())],
+                        skips: welcomed,
+                        status: b'E',
+                    }),
                     server,
                 }
             },
@@ -269,6 +274,11 @@ fn the_format_is_that_of_its_number() {
         held: b"held".to_vec(),
         extended: Some(ExtendedRecord { names: vec![named], ..ExtendedRecord::default() }),
         replication: Some(ReplicationRecord { is_logical: true, options: Some(b"-c".to_vec()) }),
+        failed: Some(FailedRecord {
+            error: vec![(b'S', b"ERROR".to_vec())],
+            skips: true,
+            status: b'E',
+        }),
         server: Some(server.clone()),
         ..ClientRecord::default()
     };
@@ -320,7 +330,7 @@ fn the_format_is_that_of_its_number() {
         worker_records: vec![records],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (16, 531, 7_328_728_388_903_192_102));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (17, 542, 738_813_406_356_243_354));
 }
 
 /// FNV-1a.

@@ -1,9 +1,55 @@
 //! Walks over the messages that the server has not answered yet.
 
 use super::Ledger;
-use super::entry::Entry;
+use super::entry::{Entry, Expect};
+use super::input::Input;
+
+/// The client's requests that the server has not answered in full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unanswered {
+    /// The number of requests whose ReadyForQuery is owed.
+    pub requests: usize,
+    pub rest: Rest,
+}
+
+/// The messages after the last request whose end was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    None,
+    /// A batch without its Sync, of which the server still owes replies.
+    Open,
+    /// A batch without its Sync, of which the server has answered everything.
+    Answered,
+    /// A batch that has failed, without its Sync.
+    Failed,
+}
+
+impl Unanswered {
+    pub fn is_nothing(self) -> bool {
+        self.requests == 0 && self.rest == Rest::None
+    }
+
+    /// Does the client wait for a reply?
+    pub fn is_awaited(self) -> bool {
+        self.requests > 0 || self.rest == Rest::Open
+    }
+}
 
 impl Ledger {
+    /// Returns what the client has sent and the server has not answered in full.
+    pub fn unanswered(&self) -> Unanswered {
+        let counts = |entry: &&Entry| !entry.is_weirs() && entry.expect != Expect::CopyEnd;
+        let requests = self.owed.iter().filter(counts).filter(|entry| entry.ends_batch()).count();
+        let last = self.owed.iter().rev().find(counts);
+        let rest = match last {
+            _ if self.input == Input::UntilSync => Rest::Failed,
+            Some(last) if !last.ends_batch() => Rest::Open,
+            None if self.in_batch => Rest::Answered,
+            Some(_) | None => Rest::None,
+        };
+        Unanswered { requests, rest }
+    }
+
     /// Returns the owed entries, the last sent first: the order in which they are undone.
     pub fn last_sent_first(&self) -> impl Iterator<Item = &Entry> {
         self.owed.iter().rev()

@@ -30,6 +30,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         available: usize,
     ) -> Result<MessageAction, String> {
         if !self.tracks() {
+            self.note_unknown_ending();
             self.owe(Entry::new(Expect::Bind, Verb::Forward));
             return Ok(MessageAction::Pass);
         }
@@ -99,6 +100,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
             }
         };
         self.note_discards(portal, name, used.as_ref());
+        self.note_bound_ending(name);
         self.owe(entry);
         self.note_use(used);
         self.extended().questions = 0;

@@ -51,6 +51,16 @@ impl Client {
         assert_eq!(show(&got), show(&expected), "what client {} got", self.at);
     }
 
+    /// These messages came first of all that has arrived since the last check. The rest stays.
+    #[track_caller]
+    pub(crate) fn expect_part(&self, messages: impl IntoIterator<Item = Message>) {
+        let expected: Vec<u8> = messages.into_iter().flatten().collect();
+        let got = self.end(|end| std::mem::take(&mut end.got));
+        let (first, rest) = got.split_at(expected.len().min(got.len()));
+        assert_eq!(show(first), show(&expected), "what client {} got first", self.at);
+        self.end(|end| end.got = rest.to_vec());
+    }
+
     /// The client was told that its server is lost, and was disconnected.
     #[track_caller]
     pub(crate) fn expect_lost(&self) {

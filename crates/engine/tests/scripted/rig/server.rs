@@ -50,6 +50,13 @@ impl Server {
         self.send([messages::done("OK")]);
     }
 
+    /// Expects this query, which leaves it in a failed transaction.
+    #[track_caller]
+    pub(crate) fn answers_with_failure(&self, sql: &str) {
+        self.expect([messages::query(sql)]);
+        self.send([messages::error("3B001", "no such savepoint"), ready('E')]);
+    }
+
     pub(crate) fn take(&self) -> Vec<u8> {
         self.end(|end| std::mem::take(&mut end.got))
     }

@@ -8,6 +8,7 @@ use engine::Drain;
 use super::World;
 use crate::client::Phase;
 use crate::net::Place;
+use crate::sql::Tag;
 
 /// Limit of the bytes that a shell keeps for a client: one read from a server, and the replies that
 /// Weir adds to it.
@@ -50,6 +51,11 @@ impl World {
                 if !self.inserted.insert(tag) {
                     return Err(format!("{tag} took effect twice"));
                 }
+            }
+            let undone = |tag: &&Tag| self.inserted.contains(*tag);
+            let wrong = self.clients.iter().find_map(|client| client.undone.iter().find(undone));
+            if let Some(tag) = wrong {
+                return Err(format!("{tag} took effect, although it was told to be rolled back"));
             }
             if server.pending.len() > SERVER_PENDING_MAX {
                 return Err(format!("{} bytes kept for server {at}", server.pending.len()));

@@ -4,7 +4,7 @@ use engine::cancel::CancelEnd;
 use wire::startup;
 
 use super::{Action, Side, World};
-use crate::client::{Client, Phase};
+use crate::client::{Client, Phase, recovery};
 use crate::net::READ_LEN_MAX;
 use crate::reference::show_all;
 use crate::script::{Manner, Step};
@@ -114,6 +114,11 @@ impl World {
                 self.summary.requests += 1;
             }
             Step::Await | Step::Hear => {}
+            Step::Recover => {
+                self.summary.kept += 1;
+                client.to_send.extend(recovery(at));
+            }
+            Step::AwaitRecovery => {}
             Step::Think(micros) => client.thinks_until = self.net.now + micros,
             Step::Cancel { wrong } => self.ask_cancel(at, wrong),
             Step::CancelSleep { tries } => {

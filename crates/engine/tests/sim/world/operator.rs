@@ -14,7 +14,6 @@ use engine::switches::Switches;
 use super::takeover::TAKEOVERS_MAX;
 use super::{Action, World};
 use crate::exchange::Transport;
-use crate::router::adapt;
 
 const RELOADS_MAX: usize = 6;
 
@@ -191,11 +190,10 @@ impl World {
         self.setup.change(&mut self.rng);
         self.net.log(|| format!("{:?}", self.setup.keys));
         let config = Arc::new(self.setup.config.clone());
+        let manner = self.shared.borrow().manner();
         for pool in &mut self.shared.borrow_mut().pools {
             if let Some(mut settings) = settings_for(&config, &pool.key) {
-                if self.setup.routed.is_some() {
-                    adapt(&mut settings, &pool.key);
-                }
+                manner.adapt(&mut settings, &pool.key);
                 pool.set_settings(settings);
             }
         }

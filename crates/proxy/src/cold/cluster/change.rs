@@ -48,9 +48,9 @@ impl<'a> Hold<'a> {
     }
 
     /// Has all clients wait, for this reason.
-    fn shut(&self, why: String) {
+    fn shut(&self, why: String, is_planned: bool) {
         lock(&self.watched.cluster).intend(Some(why.clone()));
-        let outage = Outage { why, since: self.controller.now() };
+        let outage = Outage { why, since: self.controller.now(), is_planned };
         *lock(&self.watched.hold) = Some(Arc::new(outage));
         publish(self.controller, self.watched);
     }
@@ -113,7 +113,7 @@ async fn planned(controller: &Controller, watched: &Watched, to: NodeId) -> Resu
     let mut promotion = promotion.map_err(|refusal| refusal.to_string())?;
     let old = promotion.source();
     log!("cluster {}: switchover to node {} begins", watched.name, node.name);
-    hold.shut(format!("switchover to node {}", node.name));
+    hold.shut(format!("switchover to node {}", node.name), true);
     let end = carry_out(controller, watched, &mut promotion).await;
     let _errand = Arc::clone(&hold.errand);
     drop(hold);
@@ -138,7 +138,7 @@ pub(super) async fn guard(controller: Controller, watched: Arc<Watched>) {
         let Ok((hold, mut promotion)) = begin(&controller, &watched) else { continue };
         let old = promotion.source();
         let name = &node(&watched, old).name;
-        hold.shut(format!("failover: node {name} is lost"));
+        hold.shut(format!("failover: node {name} is lost"), false);
         let end = carry_out(&controller, &watched, &mut promotion).await;
         let errand = Arc::clone(&hold.errand);
         drop(hold);

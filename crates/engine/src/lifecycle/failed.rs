@@ -1,0 +1,310 @@
+//! The next messages of a client whose transaction or session was lost with its server.
+//!
+//! ```text
+//!  Failed ─┬─ not told, and the request is no ROLLBACK ─► the error, in place of the request
+//!          ├─ in a batch that has failed ─► its messages are dropped up to the Sync
+//!          └─ told, in a transaction ─► a server ─► Fail (a transaction that fails) ─► Linked
+//! ```
+//!
+//! After the error the client is in a failed transaction, as after any other error. PostgreSQL plays
+//! it: with the client's next request, a server is put into a failed transaction and gets the
+//! request. It refuses all but ROLLBACK and COMMIT (25P02).
+
+use wire::messages::{Parse, bind_names};
+use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
+
+use crate::client::{ClientPhase, Extended};
+use crate::engine::Engine;
+use crate::ids::{ClientId, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::leave::Leaving;
+use crate::lifecycle::link::Readable;
+use crate::lifecycle::loss::Failed;
+use crate::relay::ending::Ending;
+use crate::routing::{FirstRequest, first_request};
+use crate::server::{Preparation, ServerPhase};
+use crate::shell::{Exchange, Io};
+
+/// Begins a transaction and fails in it.
+const FAIL: &[u8] = b"BEGIN; ROLLBACK TO SAVEPOINT \"the transaction was lost with its server\"";
+
+/// The continuation for a failed client.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// More bytes are needed.
+    Wait,
+    /// A server in a failed transaction gets the rest.
+    Serve,
+    /// The client is as any other one again.
+    Over,
+    Terminate,
+    Violation,
+}
+
+impl Failed {
+    /// Is there nothing left to tell or to drop, and no transaction?
+    pub(crate) fn is_over(&self) -> bool {
+        self.error.is_none() && !self.skips && self.status == b'I'
+    }
+
+    /// Answers the client's messages, as far as that needs no server. Returns the length of these
+    /// messages, whose end may not have arrived.
+    fn answer(&mut self, own: Option<&Extended>, input: &[u8], out: &mut Vec<u8>) -> (usize, Next) {
+        let mut at = 0;
+        loop {
+            if self.is_over() {
+                return (at, Next::Over);
+            }
+            let Some(rest) = input.get(at..) else { return (at, Next::Wait) };
+            let header = match Header::parse(rest) {
+                Ok(Some(header)) => header,
+                Ok(None) => return (at, Next::Wait),
+                Err(_) => return (at, Next::Violation),
+            };
+            match header.code {
+                frontend::TERMINATE => return (at, Next::Terminate),
+                // Outside a copy these are ignored.
+                frontend::COPY_DATA | frontend::COPY_DONE | frontend::COPY_FAIL => {}
+                frontend::SYNC if self.skips => {
+                    self.skips = false;
+                    backend::ready_for_query(out, self.status);
+                }
+                _ if self.skips => {}
+                _ => match first_request(rest) {
+                    _ if self.error.is_none() => return (at, Next::Serve),
+                    FirstRequest::Whole(len) => {
+                        let ending = ending_of(&rest[..len], own);
+                        if self.status == b'E' && ending == Ending::Rollback {
+                            self.error = None;
+                            return (at, Next::Serve);
+                        }
+                        if ending == Ending::Commit {
+                            self.status = b'I';
+                        }
+                        self.tell(out);
+                        backend::ready_for_query(out, self.status);
+                        at += len;
+                        continue;
+                    }
+                    FirstRequest::Unjudged => {
+                        self.tell(out);
+                        match header.code {
+                            frontend::QUERY | frontend::FUNCTION_CALL => {
+                                backend::ready_for_query(out, self.status);
+                            }
+                            _ => self.skips = true,
+                        }
+                    }
+                    FirstRequest::Partial | FirstRequest::Terminate => return (at, Next::Wait),
+                },
+            }
+            at += header.total;
+        }
+    }
+
+    fn tell(&mut self, out: &mut Vec<u8>) {
+        self.error.take().iter().for_each(|error| backend::error(out, error));
+    }
+}
+
+/// Returns the effect of a whole request on its transaction, as far as the texts are known.
+fn ending_of(mut request: &[u8], own: Option<&Extended>) -> Ending {
+    let mut ending = Ending::None;
+    let mut parsed: Vec<(&[u8], &[u8])> = Vec::new();
+    while let Ok(Some(header)) = Header::parse(request) {
+        let Some((message, rest)) = request.split_at_checked(header.total) else { break };
+        request = rest;
+        let body = &message[HEADER_LEN..];
+        match header.code {
+            frontend::QUERY => ending = ending.then(Ending::of(body)),
+            frontend::PARSE => {
+                parsed.extend(Parse::decode(body).map(|parse| (parse.name, parse.sql)));
+            }
+            frontend::BIND => {
+                let Some((_, name, _)) = bind_names(body) else { continue };
+                let here = parsed.iter().rfind(|(its, _)| *its == name).map(|(_, text)| *text);
+                let text = here.or_else(|| own?.text_of(name)).unwrap_or_default();
+                ending = ending.then(Ending::of(text));
+            }
+            _ => {}
+        }
+    }
+    ending
+}
+
+impl<X: Exchange> Engine<X> {
+    /// Reads bytes of a client whose transaction or session was lost.
+    pub(crate) fn failed_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
+        let client = &mut self.clients[id.0 as usize];
+        client.request_at = io.now();
+        let ClientPhase::Failed(mut failed) =
+            std::mem::replace(&mut client.phase, ClientPhase::Idle)
+        else {
+            return;
+        };
+        let bytes = &bytes[client.stream.take_body(bytes)..];
+        let joined = client.stream.take_joined(bytes);
+        let input = joined.as_deref().unwrap_or(bytes);
+        let mut out = Vec::new();
+        let (len, next) = failed.answer(client.extended.as_deref(), input, &mut out);
+        let there = len.min(input.len());
+        let violation = (next == Next::Violation).then(|| bad_header(&input[there..]));
+        let missing = len - there;
+        client.stream.hold_rest(joined, bytes, there);
+        if missing > 0 {
+            (client.stream.remaining, client.stream.dropping) = (missing, true);
+        }
+        if !out.is_empty() {
+            io.send_client(id, &out);
+        }
+        match next {
+            Next::Wait => self.client_mut(id).phase = ClientPhase::Failed(failed),
+            Next::Serve => self.link_failed(id, io),
+            Next::Over => self.go_on_without(id, *failed, io),
+            Next::Terminate => self.drop_client(id, Leaving::Goodbye, io),
+            Next::Violation => self.disconnect(id, violation.unwrap_or_default(), io),
+        }
+    }
+
+    /// The client needs a server in a failed transaction.
+    fn link_failed(&mut self, id: ClientId, io: &mut impl Io<X>) {
+        self.client_mut(id).while_waiting.fails = true;
+        if !self.changed_user.is_empty() {
+            self.follow_rename(id);
+        }
+        if self.link(id, io) == Readable::Now {
+            self.go_on(id, io);
+        }
+    }
+
+    /// Puts the server into a failed transaction. Everything else is prepared for its client.
+    #[cold]
+    pub(crate) fn fail_transaction(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
+        self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Fail));
+        self.send_own_query(on, FAIL, io);
+        Readable::NotYet
+    }
+
+    /// The server has answered that.
+    pub(crate) fn transaction_failed(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        io: &mut impl Io<X>,
+    ) -> Readable {
+        self.server_mut(on).own_error = None;
+        if self.server(on).status != b'E' {
+            self.disconnect_from(id, on, CloseReason::OutOfStep, io);
+            self.close_server(on, CloseReason::OutOfStep, io);
+            return Readable::NotYet;
+        }
+        let client = self.client_mut(id);
+        client.while_waiting.fails = false;
+        client.transaction_at = io.now();
+        self.ready(id, on, io)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::ErrorFields;
+
+    use super::*;
+
+    fn query(text: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        frontend::query(&mut out, text.as_bytes());
+        out
+    }
+
+    /// A batch that prepares and executes these texts.
+    fn batch(texts: &[&str]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for text in texts {
+            frontend::parse(&mut out, b"", text.as_bytes(), frontend::NO_TYPES);
+            frontend::bind_text(&mut out, b"", &[]);
+            frontend::execute(&mut out, b"", 0);
+        }
+        frontend::sync(&mut out);
+        out
+    }
+
+    fn failed(is_told: bool, skips: bool, status: u8) -> Failed {
+        let error = ErrorFields::new("ERROR", "40001", "lost");
+        Failed { error: Some(error).filter(|_| !is_told), skips, status }
+    }
+
+    /// Returns the codes of the answers, with the status of each ReadyForQuery, and what is next.
+    fn answer(mut failed: Failed, input: &[u8]) -> (String, usize, Next) {
+        let mut out = Vec::new();
+        let (len, next) = failed.answer(None, input, &mut out);
+        let mut said = String::new();
+        let mut rest = &out[..];
+        while let Ok(Some(header)) = Header::parse(rest) {
+            said.push(char::from(header.code));
+            if header.code == backend::READY_FOR_QUERY {
+                said.push(char::from(rest[HEADER_LEN]));
+            }
+            rest = &rest[header.total..];
+        }
+        (said, len, next)
+    }
+
+    #[test]
+    fn the_first_request_is_refused_unless_it_rolls_back() {
+        for (request, said, next) in [
+            (query("SELECT 1"), "EZE", Next::Wait),
+            (query("COMMIT"), "EZI", Next::Over),
+            (query("ROLLBACK"), "", Next::Serve),
+            (query("ROLLBACK TO a"), "EZE", Next::Wait),
+            (batch(&["SELECT 1"]), "EZE", Next::Wait),
+            (batch(&["COMMIT"]), "EZI", Next::Over),
+            (batch(&["ROLLBACK"]), "", Next::Serve),
+            (batch(&["ROLLBACK", "SELECT 1"]), "EZI", Next::Over),
+        ] {
+            let (got, len, then) = answer(failed(false, false, b'E'), &request);
+            assert_eq!((got.as_str(), &then), (said, &next), "{request:?}");
+            assert_eq!(len, if next == Next::Serve { 0 } else { request.len() });
+        }
+    }
+
+    #[test]
+    fn a_request_after_the_error_needs_a_server() {
+        let request = query("SELECT 1");
+        let twice = [request.clone(), request.clone()].concat();
+        let (said, len, next) = answer(failed(false, false, b'E'), &twice);
+        assert_eq!((said.as_str(), len, next), ("EZE", request.len(), Next::Serve));
+        assert_eq!(answer(failed(true, false, b'E'), &request), (String::new(), 0, Next::Serve));
+    }
+
+    #[test]
+    fn without_a_transaction_one_request_is_refused() {
+        for request in [query("ROLLBACK"), query("SELECT 1"), batch(&["SELECT 1"])] {
+            let (said, len, next) = answer(failed(false, false, b'I'), &request);
+            assert_eq!((said.as_str(), len, next), ("EZI", request.len(), Next::Over));
+        }
+    }
+
+    #[test]
+    fn a_failed_batch_ends_with_its_sync() {
+        let (mut rest, mut copy) = (batch(&["SELECT 1"]), Vec::new());
+        let (said, len, next) = answer(failed(true, true, b'E'), &rest);
+        assert_eq!((said.as_str(), len, next), ("ZE", rest.len(), Next::Wait));
+        assert_eq!(answer(failed(true, true, b'I'), &rest).2, Next::Over);
+        frontend::copy_data(&mut copy, b"1\n");
+        assert_eq!(answer(failed(false, false, b'E'), &copy), (String::new(), 7, Next::Wait));
+        rest.truncate(rest.len() - 5);
+        assert_eq!(answer(failed(false, false, b'E'), &rest).2, Next::Wait);
+        // It waits for the answers before it sends its Sync.
+        frontend::flush(&mut rest);
+        let (said, len, next) = answer(failed(false, false, b'E'), &rest);
+        assert_eq!((said.as_str(), len, next), ("E", rest.len(), Next::Wait));
+    }
+
+    #[test]
+    fn a_long_request_is_refused_before_its_end() {
+        let long = query(&format!("SELECT '{}'", "x".repeat(100_000)));
+        let (said, len, next) = answer(failed(false, false, b'E'), &long[..10_000]);
+        assert_eq!((said.as_str(), len, next), ("EZE", long.len(), Next::Wait));
+    }
+}

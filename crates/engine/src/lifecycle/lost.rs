@@ -1,0 +1,231 @@
+//! A client whose server is lost keeps its connection, in pools that want it
+//! ([`PoolSettings::keeps_clients`]). Its settings, statements and channels go on at the next server.
+//! `loss.rs` decides what it is told, `failed.rs` continues with a client whose transaction was lost.
+//!
+//! ```text
+//!  a server is lost ─┬─ its request can be sent again ──────────────► another server
+//!                    ├─ the client waits for a reply ─► the error ─┬─► Idle
+//!                    │                                             └─► Failed
+//!                    ├─ an open transaction, or lost state ─► Failed: told with its next request
+//!                    └─ neither ──────────────────────────────────► Idle
+//! ```
+
+use config::PoolMode;
+use wire::backend;
+use wire::error_fields::ErrorFields;
+use wire::sqlstate::{ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, CRASH_SHUTDOWN};
+
+use crate::client::{Client, ClientPhase};
+use crate::engine::Engine;
+use crate::engine::work::Work;
+use crate::ids::{ClientId, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::loss::{Failed, Loss};
+use crate::relay::ledger::Rest;
+use crate::relay::resend::Resend;
+use crate::relay::undo::undo;
+use crate::routing::Place;
+use crate::server::{Preparation, Server, ServerPhase};
+use crate::session::pins::Pins;
+use crate::settings::PoolSettings;
+use crate::shell::{Exchange, Io, Weight};
+use crate::values::Values;
+use crate::vars::Vars;
+
+/// Can the client go on without this server, which is being lost? Not in the middle of a message, a
+/// COPY or a repeated request, and not if all of its session is on this server.
+pub(crate) fn outlives(client: &Client, server: &Server, settings: &PoolSettings) -> bool {
+    settings.keeps_clients
+        && client.is_welcomed()
+        && client.replication.is_none()
+        && server.mode_in(settings.mode) != PoolMode::Session
+        && !server.pins().contains(Pins::SESSION)
+        && !server.stream.is_mid_message()
+        && !server.ledger.in_copy()
+        && !server.ledger.is_ambiguous()
+        && match server.phase {
+            ServerPhase::Linked => true,
+            ServerPhase::Preparing(ref step) => !matches!(
+                step,
+                Preparation::Unwind
+                    | Preparation::Renew
+                    | Preparation::Restore
+                    | Preparation::Ask(_)
+                    | Preparation::Signal(_)
+            ),
+            ServerPhase::Connecting(_)
+            | ServerPhase::Login(_)
+            | ServerPhase::Parked
+            | ServerPhase::Finishing
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening
+            | ServerPhase::Attending { .. } => false,
+        }
+}
+
+/// Does PostgreSQL say with this error that it ends, or that it ends this session?
+pub(crate) fn says_farewell(error: &ErrorFields) -> bool {
+    let codes = [ADMIN_SHUTDOWN, CRASH_SHUTDOWN, CANNOT_CONNECT_NOW].map(str::as_bytes);
+    error.ends_session() && codes.contains(&error.sqlstate())
+}
+
+/// Is the server lost for a reason that is not the client's?
+fn is_loss(reason: CloseReason<'_>) -> bool {
+    matches!(
+        reason,
+        CloseReason::Lost
+            | CloseReason::PrimaryLost
+            | CloseReason::PrimaryChanged
+            | CloseReason::NotReadable
+    )
+}
+
+impl<X: Exchange> Engine<X> {
+    /// A server with a client is lost. The client's request goes to another server, or the client is
+    /// told.
+    pub(crate) fn lose_linked(
+        &mut self,
+        on: ServerId,
+        reason: CloseReason<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        // If a limit ended the request, another server must not run it again.
+        let is_limited =
+            matches!(self.server(on).phase, ServerPhase::Linked) && reason != CloseReason::Lost;
+        if !is_limited && self.resend_kept(on, reason, io) == Resend::Done {
+            return;
+        }
+        let server = self.server(on);
+        if let Some(id) = server.client {
+            let settings = self.settings(server.pool);
+            if is_loss(reason) && outlives(self.client(id), server, settings) {
+                return self.keep_client(id, on, reason, io);
+            }
+            self.disconnect_from(id, on, reason, io);
+        }
+        self.close_server(on, reason, io);
+    }
+
+    /// Takes the lost server from its client, and tells the client what it has lost.
+    fn keep_client(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        reason: CloseReason<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        self.answer_due(id, on, io);
+        let loss = self.loss(on, reason);
+        let (status, unanswered) = (loss.status_after(), loss.unanswered);
+        if loss.status != b'I' || !unanswered.is_nothing() {
+            self.roll_back_values(id, on, io);
+        }
+        if loss.is_unknown() {
+            self.suppose_writes(&[id], io);
+        }
+        let error = loss.error();
+        if let Some(error) = &error {
+            let text = format!("{} ({})", error.message(), reason.text());
+            self.remark(id, Weight::Warning, &text, io);
+        }
+        let mut out = Vec::new();
+        if let Some(error) = error.as_ref().filter(|_| unanswered.is_awaited()) {
+            for _ in 0..unanswered.requests {
+                backend::error(&mut out, error);
+                backend::ready_for_query(&mut out, status);
+            }
+            if unanswered.rest == Rest::Open {
+                backend::error(&mut out, error);
+            }
+        }
+        self.cut_transaction(id, on, io.now());
+        self.part(id, on);
+        self.close_server(on, reason, io);
+        if !out.is_empty() {
+            io.send_client(id, &out);
+        }
+        let failed = Failed {
+            error: error.filter(|_| !unanswered.is_awaited()),
+            skips: matches!(unanswered.rest, Rest::Open | Rest::Failed),
+            status,
+        };
+        self.go_on_without(id, failed, io);
+    }
+
+    /// Unlinks a client and its lost server. Its unanswered messages count as messages without an
+    /// effect.
+    fn part(&mut self, id: ClientId, on: ServerId) {
+        let client = &mut self.clients[id.0 as usize];
+        let server = &mut *self.servers[on.0 as usize];
+        let statements = &mut server.statements;
+        let (unnamed, session) = (&mut server.unnamed, &mut server.session);
+        server.ledger.abandon(&mut |entry| {
+            undo(entry, statements, unnamed, session, Some(client));
+        });
+        server.client = None;
+        client.server = None;
+        client.resent = false;
+        client.await_nothing();
+        // The rest of a half-sent message.
+        client.stream.dropping |= client.stream.remaining > 0;
+        self.recover_channels(id);
+    }
+
+    fn loss<'a>(&self, on: ServerId, reason: CloseReason<'a>) -> Loss<'a> {
+        let server = self.server(on);
+        let unanswered = server.ledger.unanswered();
+        let place = self.pools.get(server.pool).map(|view| view.place);
+        // The transaction is over, and Weir has not found out yet what it has left.
+        let is_unjudged =
+            server.status == b'I' && unanswered.is_nothing() && server.session.traces.are_due();
+        let pins = server.pins().without(Pins::DRAWN).without(Pins::LISTEN);
+        let pins = if is_unjudged { pins.with(Pins::UNVERIFIED) } else { pins };
+        Loss {
+            status: server.status,
+            unanswered,
+            ending: server.ledger.ending,
+            is_harmless: place.is_some_and(|place| place != Place::Writer)
+                || server.may_be_replaced(),
+            session: pins.words().collect::<Vec<_>>().join(", "),
+            reason: reason.text(),
+        }
+    }
+
+    /// The client's values are again those from before the lost transaction.
+    fn roll_back_values(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
+        let Some(before) = self.server_mut(on).session.get_mut().and_then(|own| own.before.take())
+        else {
+            return;
+        };
+        let told = self.client(id).vars.clone();
+        let mut own = Vars::clone(&told);
+        for slot in 0..self.names.len() {
+            if let Some(value) = before.get(slot).filter(|value| told.get(slot) != Some(value)) {
+                own.set(slot, value);
+            }
+        }
+        self.report_changes(id, &told, &own, io);
+        let own = self.shared_vars.share(Values::new(own));
+        self.client_mut(id).vars = own;
+    }
+
+    /// Continues with a client that has lost its server.
+    pub(crate) fn go_on_without(&mut self, id: ClientId, failed: Failed, io: &mut impl Io<X>) {
+        let is_over = failed.is_over();
+        let client = self.client_mut(id);
+        client.enter(match is_over {
+            true => ClientPhase::Idle,
+            false => ClientPhase::Failed(Box::new(failed)),
+        });
+        if client.stream.holds_message() {
+            self.work.push_back(Work::Route(id));
+        }
+        io.resume_client(id);
+        if is_over {
+            if !self.changed_user.is_empty() {
+                self.follow_rename(id);
+            }
+            self.tell_untold(id, io);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! A client keeps its connection when its server is lost, in pools of a cluster.
+
+use config::{Config, PoolMode};
+
+use crate::carried::{WORK_MEM, sets};
+use crate::clusters::{clustered, tell};
+use crate::messages::*;
+use crate::rig::{Client, Rig, Server};
+
+const FAIL: &str = "BEGIN; ROLLBACK TO SAVEPOINT \"the transaction was lost with its server\"";
+const ABORTED: &str = "current transaction is aborted";
+
+fn rig(change: impl FnOnce(&mut Config)) -> Rig {
+    let rig = Rig::new(|config| {
+        clustered(config);
+        change(config);
+    });
+    rig.client().leave();
+    tell(&rig, Some("10.0.0.1"), None);
+    rig
+}
+
+/// A client, and its server in a transaction.
+fn begun(rig: &Rig) -> (Client, Server) {
+    let client = rig.client();
+    client.send([query("BEGIN")]);
+    let server = rig.server(rig.servers() - 1);
+    server.expect([query("BEGIN")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    client.expect([complete("BEGIN"), ready('T')]);
+    (client, server)
+}
+
+/// The client got an error of Weir's with this code, and then these messages.
+#[track_caller]
+fn is_told(client: &Client, code: &str, rest: impl IntoIterator<Item = Message>) {
+    let got = client.take();
+    let header = wire::Header::parse(&got).expect("a message").expect("a whole one");
+    let (error, behind) = got.split_at(header.total);
+    let shown = show(error).concat();
+    assert!(error[0] == b'E' && shown.contains(code), "{code}: {:?}", show(&got));
+    assert!(shown.contains("ERROR") && shown.contains("Reason: server conn crashed?."), "{shown}");
+    assert_eq!(show(behind), show(&rest.into_iter().flatten().collect::<Vec<_>>()));
+    assert!(client.is_open());
+}
+
+/// The next server plays the failed transaction until its end.
+#[track_caller]
+fn is_in_a_failed_transaction(rig: &Rig, client: &Client) {
+    client.send([query("SELECT 2")]);
+    let next = rig.server(rig.servers() - 1);
+    next.expect([query(FAIL)]);
+    next.send([complete("BEGIN"), error("3B001", "no such savepoint"), ready('E')]);
+    next.expect([query("SELECT 2")]);
+    next.send([error("25P02", ABORTED), ready('E')]);
+    client.expect([error("25P02", ABORTED), ready('E')]);
+    client.send([query("ROLLBACK")]);
+    next.answers("ROLLBACK");
+    client.expect([done("OK")]);
+    assert!(next.is_parked());
+}
+
+#[test]
+fn a_transaction_between_two_requests_is_told_with_the_next_one() {
+    let rig = rig(|_| {});
+    let (client, server) = begun(&rig);
+    server.die();
+    client.expect([]);
+    client.send([query("SELECT 1")]);
+    is_told(&client, "40001", [ready('E')]);
+    is_in_a_failed_transaction(&rig, &client);
+}
+
+#[test]
+fn a_commit_after_the_loss_is_refused_and_ends_the_transaction() {
+    for commit in [vec![query("COMMIT")], vec![parse("", "COMMIT"), bind(""), execute(), sync()]] {
+        let rig = rig(|_| {});
+        let (client, server) = begun(&rig);
+        server.die();
+        client.send(commit);
+        is_told(&client, "40001", [ready('I')]);
+        client.send([query("SELECT 1")]);
+        rig.server(rig.servers() - 1).answers("SELECT 1");
+        client.expect([done("OK")]);
+    }
+}
+
+#[test]
+fn a_rollback_after_the_loss_succeeds() {
+    let rig = rig(|_| {});
+    let (client, server) = begun(&rig);
+    server.die();
+    client.send([query("ROLLBACK")]);
+    let next = rig.server(rig.servers() - 1);
+    next.answers_with_failure(FAIL);
+    next.answers("ROLLBACK");
+    client.expect([done("OK")]);
+}
+
+#[test]
+fn a_request_in_a_transaction_is_told_at_once() {
+    let rig = rig(|_| {});
+    let (client, server) = begun(&rig);
+    client.send([query("INSERT")]);
+    server.send([columns("x"), row("1")]);
+    server.die();
+    client.expect_part([columns("x"), row("1")]);
+    is_told(&client, "40001", [ready('E')]);
+    is_in_a_failed_transaction(&rig, &client);
+}
+
+#[test]
+fn a_commit_without_an_answer_is_unknown() {
+    for request in ["COMMIT", "INSERT; COMMIT", "ROLLBACK; INSERT"] {
+        let rig = rig(|_| {});
+        let (client, server) = begun(&rig);
+        client.send([query(request)]);
+        server.die();
+        is_told(&client, "08007", [ready('I')]);
+        client.send([query("SELECT 1")]);
+        rig.server(rig.servers() - 1).answers("SELECT 1");
+    }
+    let rig = rig(|_| {});
+    let client = rig.client();
+    client.send([query("INSERT")]);
+    rig.server(0).die();
+    is_told(&client, "08007", [ready('I')]);
+}
+
+#[test]
+fn each_request_of_a_pipeline_is_answered() {
+    let rig = rig(|_| {});
+    let (client, server) = begun(&rig);
+    client.send([query("INSERT"), query("COMMIT")]);
+    server.die();
+    let got = client.take();
+    let said: Vec<_> = show(&got);
+    assert_eq!(said.iter().filter(|one| one.contains("08007")).count(), 2, "{said:?}");
+    assert!(got.ends_with(&ready('I')) && client.is_open());
+}
+
+#[test]
+fn the_rest_of_a_batch_is_dropped_up_to_its_sync() {
+    let rig = rig(|_| {});
+    let (client, server) = begun(&rig);
+    client.send([parse("", "SELECT 1"), bind(""), execute(), flush()]);
+    server.die();
+    is_told(&client, "40001", []);
+    client.send([bind(""), execute()]);
+    client.expect([]);
+    client.send([sync()]);
+    client.expect([ready('E')]);
+    is_in_a_failed_transaction(&rig, &client);
+}
+
+#[test]
+fn a_batch_that_has_failed_before_is_not_told_again() {
+    let rig = rig(|_| {});
+    let (client, server) = begun(&rig);
+    client.send([parse("", "NONSENSE"), flush()]);
+    server.send([error("42601", "syntax error")]);
+    client.expect([error("42601", "syntax error")]);
+    server.die();
+    client.send([execute(), sync()]);
+    client.expect([ready('E')]);
+    is_in_a_failed_transaction(&rig, &client);
+}
+
+#[test]
+fn statements_of_the_client_stay() {
+    let rig = rig(|_| {});
+    let client = rig.client();
+    client.send([parse("a", "select 1"), sync()]);
+    rig.server(0).expect([parse("weir_1", "select 1"), sync()]);
+    rig.server(0).send([parsed(), ready('I')]);
+    client.expect([parsed(), ready('I')]);
+    client.send([bind("a"), execute(), sync()]);
+    rig.server(0).die();
+    is_told(&client, "08007", [ready('I')]);
+    client.send([bind("a"), execute(), sync()]);
+    rig.server(1).expect([parse("weir_1", "select 1"), bind("weir_1"), execute(), sync()]);
+}
+
+#[test]
+fn the_servers_farewell_is_not_the_clients() {
+    let rig = rig(|_| {});
+    let (client, server) = begun(&rig);
+    client.send([query("INSERT")]);
+    server.send([fatal("57P01", "terminating connection due to administrator command")]);
+    assert!(!server.is_open());
+    is_told(&client, "40001", [ready('E')]);
+    let (client, server) = begun(&rig);
+    server.send([fatal("25P03", "terminating connection due to idle-in-transaction timeout")]);
+    client.expect([fatal("25P03", "terminating connection due to idle-in-transaction timeout")]);
+    assert!(!client.is_open(), "this session was ended for a reason of its own");
+}
+
+#[test]
+fn in_the_middle_of_a_message_or_a_copy_the_connection_is_closed() {
+    let rig = rig(|_| {});
+    let (client, server) = begun(&rig);
+    client.send([query("SELECT 1")]);
+    server.send([row("halved")[..8].to_vec()]);
+    server.die();
+    client.expect([row("halved")[..8].to_vec()]);
+    assert!(!client.is_open());
+    let (client, server) = begun(&rig);
+    client.send([query("COPY")]);
+    server.send([copy_in()]);
+    client.expect([copy_in()]);
+    server.die();
+    client.expect_lost();
+}
+
+#[test]
+fn half_a_request_is_dropped() {
+    let rig = rig(|_| {});
+    let (client, server) = begun(&rig);
+    let request = query("INSERT INTO t");
+    client.send([request[..9].to_vec()]);
+    server.die();
+    is_told(&client, "08007", [ready('I')]);
+    client.send([request[9..].to_vec(), query("SELECT 1")]);
+    rig.server(rig.servers() - 1).answers("SELECT 1");
+    client.expect([done("OK")]);
+}
+
+#[test]
+fn session_mode_and_pools_without_a_cluster_close_the_connection() {
+    let rig = rig(|config| config.global.pool_mode = PoolMode::Session);
+    let (client, server) = begun(&rig);
+    server.die();
+    client.expect_lost();
+    let rig = Rig::transaction();
+    let (client, server) = begun(&rig);
+    server.die();
+    client.expect_lost();
+}
+
+/// A server has refused the client's settings, and the new one cannot be opened: the primary has
+/// just gone.
+#[test]
+fn a_client_that_needs_a_new_server_waits_for_the_next_primary() {
+    let rig = rig(|config| {
+        config.global.pool_mode = PoolMode::Auto;
+        config.global.default_pool_size = 1;
+    });
+    let [client, other] = [rig.client(), rig.client()];
+    let server = rig.server(0);
+    sets(&client, &server, "work_mem", "5MB");
+    other.send([query("SELECT 1")]);
+    server.answers("RESET \"work_mem\";");
+    server.answers("SELECT 1");
+    rig.set_automatic(false);
+    client.send([query("SELECT 2")]);
+    server.expect([query(WORK_MEM)]);
+    server.send([error("22023", "not now"), ready('I')]);
+    rig.server(1).refuse();
+    assert!(client.is_open());
+    rig.set_automatic(true);
+    tell(&rig, Some("10.0.0.2"), None);
+    rig.wait(1);
+    let next = rig.server(rig.servers() - 1);
+    next.answers(WORK_MEM);
+    next.answers("SELECT 2");
+    client.expect([done("OK")]);
+}
+
+#[test]
+fn the_next_server_may_be_lost_as_well() {
+    let rig = rig(|_| {});
+    let (client, server) = begun(&rig);
+    client.send([query("INSERT")]);
+    server.die();
+    is_told(&client, "40001", [ready('E')]);
+    client.send([query("ROLLBACK")]);
+    let next = rig.server(rig.servers() - 1);
+    next.expect([query(FAIL)]);
+    next.die();
+    client.expect([]);
+    let next = rig.server(rig.servers() - 1);
+    next.answers_with_failure(FAIL);
+    next.answers("ROLLBACK");
+    client.expect([done("OK")]);
+}
