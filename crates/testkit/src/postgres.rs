@@ -198,7 +198,13 @@ impl Postgres {
         let postmaster = text.lines().next().and_then(|line| line.parse().ok());
         send_signal(postmaster.expect("a process id"), "KILL");
         self.stop();
+        self.wait_until_gone();
+    }
+
+    /// Waits until all its processes have ended, a pooler that it runs among them.
+    pub fn wait_until_gone(&self) {
         // All of them have the data folder as working folder.
+        let data = self.folder.join("data");
         let is_one = |process: fs::DirEntry| {
             fs::read_link(process.path().join("cwd")).is_ok_and(|folder| folder == data)
         };
