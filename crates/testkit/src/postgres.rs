@@ -4,6 +4,7 @@
 //! roles. Only a test that stops or breaks the server starts another one.
 
 mod builtin;
+mod container;
 mod role;
 mod standby;
 
@@ -21,6 +22,7 @@ use crate::pooler::send_signal;
 use crate::wait::eventually;
 use crate::{RawClient, guest, library, scratch};
 pub use builtin::Builtin;
+pub use container::{Container, Process};
 pub use role::{Role, ServerAuth, Verifier};
 
 /// Runs the server until its standard input ends, which happens when the test process does. A line

@@ -3,6 +3,7 @@
 //! * `life.rs`: the pooler's process, the supervisor and the server end and start in any order
 //! * `adoption.rs`: a pooler outlives its supervisor, and the next one adopts it
 //! * `kills.rs`: `kill -9` of each process, in each phase
+//! * `container.rs`: the postmaster is the first process of a container
 //! * `process.rs`: the pooler's process has nothing of the server's
 //! * `state.rs`: what a session holds is its client's alone
 //! * `defects.rs`: faults of the proposed built-in pooler
@@ -13,6 +14,7 @@
 
 mod access;
 mod adoption;
+mod container;
 mod defects;
 mod kills;
 mod life;
