@@ -86,9 +86,10 @@ impl Postgres {
 
     /// Makes and starts a cluster of this version.
     pub fn start_version(version: Version) -> Self {
-        let has_library = library::is_everywhere() && version == Version::Installed;
-        let loads = if has_library { session_library(version) } else { String::new() };
-        Self::start_as(version, &loads)
+        match library::is_everywhere() {
+            true => Self::start_with_library(version),
+            false => Self::start_as(version, ""),
+        }
     }
 
     /// Makes and starts a cluster of this version whose servers load the library `weir`.
@@ -141,7 +142,12 @@ impl Postgres {
 
     /// Creates an empty database and returns its name.
     pub fn database(&self) -> String {
-        let name = self.name("db");
+        self.database_called("db")
+    }
+
+    /// Creates an empty database whose name begins so, and returns the name.
+    pub fn database_called(&self, prefix: &str) -> String {
+        let name = self.name(prefix);
         self.sql("postgres", &format!("CREATE DATABASE {name}"));
         self.sql("postgres", &format!("ALTER DATABASE {name} OWNER TO app"));
         name
