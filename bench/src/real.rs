@@ -17,7 +17,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use crate::run::{Programs, Workplace};
-use cluster::Cluster;
+use cluster::{Builtin, Cluster};
 use generator::Generator;
 use report::Report;
 use row::ROWS;
@@ -63,6 +63,9 @@ pub(crate) struct RealOptions {
     /// Weir's program
     #[arg(long, value_name = "PATH", default_value = "target/release/weir")]
     weir: PathBuf,
+    /// The library weir for the server, for the rows builtin-*
+    #[arg(long, value_name = "PATH")]
+    library: Option<PathBuf>,
     /// PgBouncer's program, looked for in the usual places when not given
     #[arg(long, value_name = "PATH")]
     pgbouncer: Option<PathBuf>,
@@ -88,13 +91,14 @@ pub(crate) fn run(options: &RealOptions) -> Result<()> {
         is_plain || options.generator == Generator::Weir,
         "pgbench cannot do all of these rows"
     );
+    let needs_library = rows.iter().any(|row| row.is_builtin);
+    ensure!(!needs_library || options.library.is_some(), "the rows builtin-* need --library");
     let workplace = Workplace::create()?;
-    let rig = Rig {
-        programs: Programs::find(&workplace, &options.weir, options.pgbouncer.as_deref())?,
-        cluster: Cluster::start(&workplace, options.direct_max)?,
-        workplace: &workplace,
-        options,
-    };
+    let programs = Programs::find(&workplace, &options.weir, options.pgbouncer.as_deref())?;
+    let library = options.library.as_deref().filter(|_| needs_library);
+    let builtin = library.map(|library| Builtin { library, program: programs.weir.path() });
+    let cluster = Cluster::start(&workplace, options.direct_max, builtin.as_ref())?;
+    let rig = Rig { programs, cluster, workplace: &workplace, options };
     eprintln!("filling the tables, scale {}", options.scale);
     generator::initialise(&options.weir, &rig.cluster.place(), options.scale)?;
     let mut report = Report::new(options, &rig.programs);

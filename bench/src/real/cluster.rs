@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,12 +34,26 @@ max_wal_size = 4GB
 pub(super) struct Cluster {
     server: Child,
     port: u16,
+    /// The port of the pooler that it runs.
+    builtin: Option<u16>,
     folder: PathBuf,
 }
 
+/// The pooler that the server runs.
+#[derive(Debug)]
+pub(super) struct Builtin<'a> {
+    pub(super) library: &'a Path,
+    pub(super) program: &'a Path,
+}
+
 impl Cluster {
-    /// One that can have so many clients at once without a pooler.
-    pub(super) fn start(workplace: &Workplace, clients_max: usize) -> Result<Self> {
+    /// Starts a server that can have so many clients at once without a pooler. With `builtin`, it
+    /// runs a pooler itself.
+    pub(super) fn start(
+        workplace: &Workplace,
+        clients_max: usize,
+        builtin: Option<&Builtin<'_>>,
+    ) -> Result<Self> {
         let folder = workplace.own_folder("postgres")?;
         let data = folder.join("data");
         let mut initdb = workplace.command(&program("initdb")?);
@@ -61,7 +75,10 @@ impl Cluster {
         );
         let path = data.join("postgresql.conf");
         let own = fs::read_to_string(&path)?;
-        fs::write(&path, format!("{own}{SETTINGS}{place}"))?;
+        let pooler = builtin.map(|builtin| settings_of(builtin, &folder)).transpose()?;
+        let (builtin, more) = pooler.unzip();
+        let more = more.unwrap_or_default();
+        fs::write(&path, format!("{own}{SETTINGS}{place}{more}"))?;
         let log = fs::File::create(folder.join("log"))?;
         let server = workplace
             .command(&program("postgres")?)
@@ -73,8 +90,11 @@ impl Cluster {
             .stderr(log)
             .spawn()
             .context("cannot start PostgreSQL")?;
-        let mut cluster = Self { server, port, folder };
-        cluster.wait_until_up()?;
+        let mut cluster = Self { server, port, builtin, folder };
+        cluster.wait_until_up(port)?;
+        if let Some(port) = builtin {
+            cluster.wait_until_up(port)?;
+        }
         let (database, other) = (Setting::DATABASE, Setting::OTHER);
         cluster.sql("postgres", &format!("CREATE DATABASE {database}"))?;
         cluster.sql("postgres", &format!("CREATE ROLE {other} LOGIN"))?;
@@ -95,6 +115,11 @@ impl Cluster {
         Place::at(self.port)
     }
 
+    /// Returns the place of the pooler in it.
+    pub(super) fn builtin(&self) -> Option<Place> {
+        self.builtin.map(Place::at)
+    }
+
     /// Runs a query as the superuser and returns the result as bare text.
     pub(super) fn sql(&self, database: &str, sql: &str) -> Result<String> {
         let mut psql = Command::new(program("psql")?);
@@ -109,12 +134,12 @@ impl Cluster {
         process::children(self.server.id())
     }
 
-    fn wait_until_up(&mut self) -> Result<()> {
+    fn wait_until_up(&mut self, port: u16) -> Result<()> {
         let deadline = Instant::now() + START_MAX;
         let is_ready = program("pg_isready")?;
         loop {
             let mut ask = Command::new(&is_ready);
-            ask.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
+            ask.args(["-q", "-h", "127.0.0.1", "-p", &port.to_string()]);
             if ask.status()?.success() {
                 return Ok(());
             }
@@ -138,6 +163,22 @@ impl Drop for Cluster {
         }
         let _ = self.server.wait();
     }
+}
+
+/// Returns the port of the pooler in the server and its settings: two workers with pools of four, as
+/// in seed 001. The library is copied, because the server's user may have no access to the original.
+fn settings_of(builtin: &Builtin<'_>, folder: &Path) -> Result<(u16, String)> {
+    let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+    let library = folder.join("weir.so");
+    fs::copy(builtin.library, &library).with_context(|| builtin.library.display().to_string())?;
+    let lines = format!(
+        "shared_preload_libraries = '{}'\nweir.program = '{}'\nweir.proxy_port = {port}\n\
+         weir.connection_proxies = 2\nweir.session_pool_size = 4\nweir.max_sessions = 2000\n\
+         weir.create_extension = off\n",
+        library.display(),
+        builtin.program.display(),
+    );
+    Ok((port, lines))
 }
 
 /// A program of the newest PostgreSQL that is installed.

@@ -30,6 +30,8 @@ pub(super) struct Row {
     pub(super) tls: Tls,
     /// True if the poolers connect to PostgreSQL through its unix socket.
     pub(super) unix: bool,
+    /// True if the pooler is the Weir that the server runs (`shared_preload_libraries = 'weir'`).
+    pub(super) is_builtin: bool,
     /// Of Weir's.
     pub(super) workers: Workers,
     pub(super) beside: Beside,
@@ -107,6 +109,7 @@ const fn row(name: &'static str, options: &'static [&'static str], what: &'stati
         rate: None,
         tls: Tls::None,
         unix: false,
+        is_builtin: false,
         workers: Workers::One,
         beside: Beside::Nothing,
         is_extra: false,
@@ -162,6 +165,11 @@ const fn seed001_tls(name: &'static str, clients: usize, seed: f64) -> Row {
     Row { tls: SECURED, what: "8 servers, one select over TLS", ..seed001(name, clients, seed) }
 }
 
+/// A row of seed 001's table for the pooler in the server: two workers, pools of four for each.
+const fn builtin(seed001: Row, name: &'static str) -> Row {
+    Row { name, is_builtin: true, what: "the pooler in the server, one select", ..seed001 }
+}
+
 const fn copy(name: &'static str, way: Way, what: &'static str) -> Row {
     Row { scene: Scene::Copy(way), clients: Some(1), ..row(name, &[], what) }
 }
@@ -172,7 +180,7 @@ const fn fleet(name: &'static str, scene: Scene, what: &'static str) -> Row {
 
 const SECURED: Tls = Tls::Fresh(Key::P256);
 
-pub(super) static ROWS: [Row; 40] = [
+pub(super) static ROWS: [Row; 46] = [
     row("select-simple", &["-S"], "one select, simple protocol"),
     row("select-extended", &["-S", "-M", "extended"], "one select, extended protocol"),
     row("select-prepared", &["-S", "-M", "prepared"], "one select, prepared"),
@@ -204,6 +212,12 @@ pub(super) static ROWS: [Row; 40] = [
     seed001_tls("seed001-tls-1", 1, 0.79),
     seed001_tls("seed001-tls-10", 10, 0.69),
     seed001_tls("seed001-tls-1000", 1_000, 0.85),
+    builtin(seed001("", 1, 0.79), "builtin-1"),
+    builtin(seed001("", 10, 0.78), "builtin-10"),
+    builtin(seed001("", 1_000, 1.00), "builtin-1000"),
+    builtin(seed001_tls("", 1, 0.79), "builtin-tls-1"),
+    builtin(seed001_tls("", 10, 0.69), "builtin-tls-10"),
+    builtin(seed001_tls("", 1_000, 0.85), "builtin-tls-1000"),
     ten("ten-rows-1000", &[], Some(THOUSAND_ROWS), "two workers, a thousand rows"),
     ten("ten-connect", &["-S", "-C"], None, "two workers, a login for each select"),
     fleet("fleet-held", Scene::Held, "19 of 20 servers held in a transaction, one select"),
@@ -314,6 +328,7 @@ mod tests {
     fn a_prefix_selects_a_group_of_rows() {
         assert_eq!(names("latency"), ["latency-2000", "latency-tpcb-200"]);
         assert_eq!(names("seed001").len(), 6);
+        assert_eq!(names("builtin").len(), 6);
         assert_eq!(names("seed001-tls"), ["seed001-tls-1", "seed001-tls-10", "seed001-tls-1000"]);
     }
 }

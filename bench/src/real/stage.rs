@@ -23,6 +23,11 @@ impl Stage {
             Side::Direct if row.needs_pool() || clients > rig.options.direct_max => {
                 return Ok(None);
             }
+            Side::PgBouncer if row.is_builtin => return Ok(None),
+            Side::Weir if row.is_builtin => {
+                let place = rig.cluster.builtin();
+                return Ok(place.map(|place| Self { place, pooler: None }));
+            }
             Side::Direct => return Ok(Some(Self { place: rig.cluster.place(), pooler: None })),
             Side::PgBouncer => &rig.programs.pgbouncer,
             Side::Weir => &rig.programs.weir,

@@ -83,6 +83,10 @@ impl Binary {
         Ok(Self { path, label: first.to_owned(), make })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns whether named prepared statements work in transaction mode. PgBouncer supports them
     /// from 1.21 on.
     pub(crate) fn prepares_statements(&self) -> bool {
