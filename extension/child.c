@@ -5,7 +5,7 @@
  * One pair of sockets connects it to the supervisor. Each message on it is one line. The pooler
  * says "weir 2 VERSION" when it serves. When the pair reaches its end of file, the supervisor has
  * ended, and the pooler waits for the next one (adopt.c). It ends when the pipe of the postmaster
- * does. Until it serves, the kernel ends it with the supervisor (PR_SET_PDEATHSIG).
+ * does. Until it serves, it is ended with the supervisor (PR_SET_PDEATHSIG, or keeper.c).
  *
  * crates/cli/src/supervised.rs is the other side.
  */
@@ -69,7 +69,7 @@ environment(int sockets)
     return all;
 }
 
-static void
+void
 close_from(int fd)
 {
 #ifdef SYS_close_range
@@ -83,7 +83,7 @@ close_from(int fd)
 /* In the child, which has one thread and no more use of PostgreSQL's memory. Does not return. */
 static void
 become(const char *binary, char **arguments, char **variables, const int *fds, int count,
-       int control, pid_t supervisor)
+       int control, pid_t parent)
 {
     int aside[FDS_MAX];
     int devnull = open("/dev/null", O_RDWR);
@@ -94,7 +94,7 @@ become(const char *binary, char **arguments, char **variables, const int *fds, i
     for (int i = 0; i < NSIG; i++)
         signal(i, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != supervisor)
+    if (getppid() != parent)
         _exit(1);
     setsid();
     /* The server may be protected from the kernel's killer of processes. The pooler is not. */
@@ -142,7 +142,8 @@ child_start(Child *child, const char *binary, const int *files)
     char *arguments[] = {"weir", "--supervised", control, child_path_of(FILE_CONFIG), NULL};
     char **variables;
     int door = adopt_open_door();
-    pid_t supervisor = getpid();
+    pid_t parent = getpid();
+    pid_t keeper = 0;
     sigset_t all;
     sigset_t before;
     pid_t pid;
@@ -165,10 +166,10 @@ child_start(Child *child, const char *binary, const int *files)
     /* A signal in the child must not run a handler of the server. */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
-    pid = fork();
+    pid = keeper_is_needed() ? keeper_fork(door, &keeper) : fork();
     if (pid == 0)
         become(binary, arguments, variables, fds, sockets + BEHIND_FILES + WEIR_FILES,
-               FIRST_FD + sockets, supervisor);
+               FIRST_FD + sockets, keeper == 0 ? parent : keeper);
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(pair[1]);
     close(door);
@@ -178,7 +179,7 @@ child_start(Child *child, const char *binary, const int *files)
         close(pair[0]);
         return false;
     }
-    *child = (Child){.pid = pid, .control = pair[0]};
+    *child = (Child){.pid = pid, .keeper = keeper, .control = pair[0]};
     adopt_tell_cookie(child->control);
     return true;
 }
@@ -265,6 +266,19 @@ child_signal(Child *child, int signal)
     kill(child->pid, signal);
 }
 
+/* Whether our own process has ended: the pooler, or its keeper after it. */
+static bool
+reap_own(const Child *child, int *status, int options)
+{
+    pid_t own = child->keeper > 0 ? child->keeper : child->pid;
+
+    if (waitpid(own, status, options) != own)
+        return false;
+    if (child->keeper > 0)
+        *status = keeper_status(*status);
+    return true;
+}
+
 /* Whether the child has ended. The status of an adopted one is not known: -1. */
 bool
 child_reap(Child *child, int *status)
@@ -278,7 +292,7 @@ child_reap(Child *child, int *status)
             return false;
         *status = -1;
     }
-    else if (waitpid(child->pid, status, WNOHANG) != child->pid)
+    else if (!reap_own(child, status, WNOHANG))
         return false;
     /* What it said last may explain its end. */
     child_listen(child);
@@ -303,6 +317,6 @@ child_end(Child *child)
     }
     child_signal(child, SIGKILL);
     if (child->pid > 0 && !child->adopted)
-        waitpid(child->pid, &status, 0);
+        reap_own(child, &status, 0);
     child->pid = 0;
 }

@@ -15,6 +15,7 @@
 #include "replication/slot.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
+#include "utils/hsearch.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
 
@@ -78,6 +79,19 @@ look_up_temporary(Oid schema)
     return locked;
 }
 
+/*
+ * Returns whether there is a portal. The server's function leaves its scan open when it finds one.
+ * The client would get a WARNING for that at the end of its next transaction.
+ */
+static bool
+has_portal(void)
+{
+    bool found = !ThereAreNoReadyPortals();
+
+    AtEOXact_HashTables(false);
+    return found;
+}
+
 /* False: it cannot be told now whether there are temporary objects. */
 bool
 objects_write(Text *out)
@@ -95,7 +109,7 @@ objects_write(Text *out)
     /* No transaction is open, so every lock is the session's and every portal is WITH HOLD. */
     if (compat_holds_locks())
         text_item(out, "k");
-    if (!ThereAreNoReadyPortals())
+    if (has_portal())
         text_item(out, "c");
     if (slots_used && slots_held())
         events_note_slot();

@@ -128,6 +128,7 @@ typedef enum PoolerFile {
 
 typedef struct Child {
     pid_t pid;    /* 0: there is none */
+    pid_t keeper; /* its parent, which is our child; 0: it is our child itself */
     int control;  /* our end of the connection; -1: closed */
     bool ready;   /* it has said that it serves */
     bool failed;  /* it is ended, since it did not behave as a pooler */
@@ -141,6 +142,12 @@ extern void child_listen(Child *child);
 extern void child_signal(Child *child, int signal);
 extern bool child_reap(Child *child, int *status);
 extern void child_end(Child *child);
+extern void close_from(int fd);
+
+/* keeper.c: the parent of the pooler in a container. */
+extern bool keeper_is_needed(void);
+extern pid_t keeper_fork(int door, pid_t *keeper);
+extern int keeper_status(int status);
 
 /* adopt.c: a pooler that has outlived its supervisor. */
 extern void adopt_make_cookie(void);

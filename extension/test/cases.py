@@ -136,6 +136,15 @@ def case_a_statement_of_the_protocol_is_no_statement_of_sql(run):
     assert session.state == []
 
 
+def case_a_report_of_a_cursor_causes_no_warning(run):
+    session = run.session()
+    ok(session.query("BEGIN; DECLARE held CURSOR WITH HOLD FOR SELECT 1; COMMIT"))
+    assert session.state == ["c"]
+    for text in ("BEGIN; COMMIT", "SELECT 1", "FETCH 1 FROM held"):
+        answer = ok(session.query(text))
+        assert not answer.notices, f"{text}: {answer.notices}"
+
+
 def case_a_report_of_more_than_60_kib_is_not_told(run):
     session = run.session()
     ok(session.query("SELECT set_config('app.long', repeat('x', 60000), false)"))

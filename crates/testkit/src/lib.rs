@@ -25,7 +25,7 @@ pub use guest::{give_away, is_root, mortal_command};
 pub use library::{file as library_file, is_everywhere as library_is_everywhere};
 pub use pki::{Authority, Identity, ManualAuthority, Signature, Wanted};
 pub use pooler::{Ini, Pooler, Setup, Table};
-pub use postgres::{Builtin, Postgres, Role, ServerAuth, Verifier};
+pub use postgres::{Builtin, Container, Postgres, Process, Role, ServerAuth, Verifier};
 pub use raw::{Message, Outcome, RawClient, ServerError, frontend, md5_verifier};
 pub use scratch::{folder, free_port, open_folder};
 pub use wait::{eventually, poll_until};

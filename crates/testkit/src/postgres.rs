@@ -4,6 +4,7 @@
 //! roles. Only a test that stops or breaks the server starts another one.
 
 mod builtin;
+mod container;
 mod role;
 mod standby;
 
@@ -21,6 +22,7 @@ use crate::pooler::send_signal;
 use crate::wait::eventually;
 use crate::{RawClient, guest, library, scratch};
 pub use builtin::Builtin;
+pub use container::{Container, Process};
 pub use role::{Role, ServerAuth, Verifier};
 
 /// Runs the server until its standard input ends, which happens when the test process does. A line
@@ -84,9 +86,10 @@ impl Postgres {
 
     /// Makes and starts a cluster of this version.
     pub fn start_version(version: Version) -> Self {
-        let has_library = library::is_everywhere() && version == Version::Installed;
-        let loads = if has_library { session_library(version) } else { String::new() };
-        Self::start_as(version, &loads)
+        match library::is_everywhere() {
+            true => Self::start_with_library(version),
+            false => Self::start_as(version, ""),
+        }
     }
 
     /// Makes and starts a cluster of this version whose servers load the library `weir`.
@@ -139,7 +142,12 @@ impl Postgres {
 
     /// Creates an empty database and returns its name.
     pub fn database(&self) -> String {
-        let name = self.name("db");
+        self.database_called("db")
+    }
+
+    /// Creates an empty database whose name begins so, and returns the name.
+    pub fn database_called(&self, prefix: &str) -> String {
+        let name = self.name(prefix);
         self.sql("postgres", &format!("CREATE DATABASE {name}"));
         self.sql("postgres", &format!("ALTER DATABASE {name} OWNER TO app"));
         name
@@ -198,7 +206,13 @@ impl Postgres {
         let postmaster = text.lines().next().and_then(|line| line.parse().ok());
         send_signal(postmaster.expect("a process id"), "KILL");
         self.stop();
+        self.wait_until_gone();
+    }
+
+    /// Waits until all its processes have ended, a pooler that it runs among them.
+    pub fn wait_until_gone(&self) {
         // All of them have the data folder as working folder.
+        let data = self.folder.join("data");
         let is_one = |process: fs::DirEntry| {
             fs::read_link(process.path().join("cwd")).is_ok_and(|folder| folder == data)
         };

@@ -2,6 +2,9 @@
 //!
 //! * `life.rs`: the pooler's process, the supervisor and the server end and start in any order
 //! * `adoption.rs`: a pooler outlives its supervisor, and the next one adopts it
+//! * `kills.rs`: `kill -9` of each process, in each phase
+//! * `container.rs`: the postmaster is the first process of a container
+//! * `process.rs`: the pooler's process has nothing of the server's
 //! * `state.rs`: what a session holds is its client's alone
 //! * `defects.rs`: faults of the proposed built-in pooler
 //! * `trouble.rs`: what keeps the pooler from starting gets one line in the server's log
@@ -11,9 +14,12 @@
 
 mod access;
 mod adoption;
+mod container;
 mod defects;
+mod kills;
 mod life;
 mod methods;
+mod process;
 mod sql;
 mod state;
 mod trouble;

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import contextmanager
 
 from direct.lobby import Lobby, is_running, ok, query, wait_for
 from pooler import (
@@ -14,20 +15,27 @@ def cancel(pooler, backend, transaction):
     pooler.order(backend, CANCEL, transaction)
 
 
+@contextmanager
+def running(run, client):
+    """The client's transaction runs until the end of the block. It must succeed."""
+    holder, text = run.session(), "SELECT pg_advisory_xact_lock(7)"
+    ok(holder.query("SELECT pg_advisory_lock(7)"))
+    client.socket.sendall(query(text))
+    wait_for(lambda: is_running(run, text))
+    yield
+    ok(holder.query("SELECT pg_advisory_unlock(7)"))
+    ok(client.take(client.until_ready()))
+
+
 def direct_only_the_transaction_that_is_meant_is_cancelled(run):
     with Lobby(run) as pooler:
         one, two = pooler.client(), pooler.client()
         ok(one.query("SELECT 1"))
         late = pooler.transaction(0)
-        two.socket.sendall(query("SELECT pg_sleep(0.5)"))
-        wait_for(lambda: pooler.transaction(0) > late + 1)
-        cancel(pooler, 0, late)
-        ok(two.take(two.until_ready()))
+        with running(run, two):
+            cancel(pooler, 0, late)
         one.socket.sendall(query("SELECT pg_sleep(60)"))
-        before = pooler.transaction(0)
-        wait_for(lambda: pooler.transaction(0) != before or run.session().query(
-            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)'"
-            " AND state = 'active' AND pid <> pg_backend_pid()").value() == "1")
+        wait_for(lambda: is_running(run, "SELECT pg_sleep(60)"))
         cancel(pooler, 0, pooler.transaction(0))
         assert [code for code, _ in one.take(one.until_ready()).errors] == ["57014"]
         cancel(pooler, 0, pooler.transaction(0))
@@ -42,10 +50,8 @@ def direct_a_second_signal_cancels_no_other_transaction(run):
         cancel(pooler, 0, pooler.transaction(0))
         assert [code for code, _ in one.take(one.until_ready()).errors] == ["57014"]
         # The second of two orders: its number went with the first signal.
-        two.socket.sendall(query("SELECT pg_sleep(1)"))
-        wait_for(lambda: is_running(run, "SELECT pg_sleep(1)"))
-        os.kill(pooler.homes[0].process, signal.SIGINT)
-        ok(two.take(two.until_ready()))
+        with running(run, two):
+            os.kill(pooler.homes[0].process, signal.SIGINT)
         # Other senders need no number.
         two.socket.sendall(query("SELECT pg_sleep(62)"))
         wait_for(lambda: is_running(run, "SELECT pg_sleep(62)"))

@@ -157,15 +157,20 @@ impl Builtin {
         append(&self.data().join("postgresql.conf"), &format!("{lines}\n"));
     }
 
-    /// Stops the server, as `pg_ctl stop` does with INT (fast) or TERM (smart), and waits until its
-    /// processes have ended. Returns how long that took.
-    pub fn stop_by(&self, signal: &str) -> Duration {
-        let began = std::time::Instant::now();
+    /// Sends a signal to the postmaster.
+    pub fn signal(&self, signal: &str) {
         if let Some(child) = self.postgres.lock().as_mut()
             && let Some(input) = child.stdin.as_mut()
         {
             writeln!(input, "{signal}").expect("the shell reads");
         }
+    }
+
+    /// Stops the server, as `pg_ctl stop` does with INT (fast) or TERM (smart), and waits until its
+    /// processes have ended. Returns how long that took.
+    pub fn stop_by(&self, signal: &str) -> Duration {
+        let began = std::time::Instant::now();
+        self.signal(signal);
         eventually("the server has stopped", Duration::from_secs(60), || {
             (!self.data().join("postmaster.pid").exists()).then_some(())
         });

@@ -86,6 +86,10 @@ const SETTING: [&str; 17] = [
     "DO 'BEGIN PERFORM sets(); END'",
 ];
 
+/// Databases with this prefix have servers that do not report, so they are probed. All others must
+/// not be (`scripts/auto-with-library`).
+const PROBED: &str = "probed";
+
 struct Stage {
     postgres: &'static Postgres,
     pooler: Pooler,
@@ -94,8 +98,13 @@ struct Stage {
 
 impl Stage {
     fn new(size: u32, unsupported: &str) -> Self {
+        Self::of_database("db", size, unsupported)
+    }
+
+    /// Does the same with a database whose name begins so.
+    fn of_database(prefix: &str, size: u32, unsupported: &str) -> Self {
         let postgres = Postgres::shared_with_library();
-        let database = postgres.database();
+        let database = postgres.database_called(prefix);
         postgres.sql("postgres", &format!("ALTER DATABASE {database} SET log_statement = 'all'"));
         let direct = RawClient::login(postgres.port(), Role::APP, &database, Role::APP_PASSWORD);
         direct.expect("the server lets its own role in").rows(OBJECTS);
@@ -280,7 +289,7 @@ fn a_pooler_in_between_that_refuses_the_parameter_is_logged_in_to_without_it() {
         return;
     }
     let postgres = Postgres::shared_with_library();
-    let database = postgres.database();
+    let database = postgres.database_called(PROBED);
     let inner =
         Pooler::before(postgres).set("pool_mode", "session").database(&database, "").start();
     let place = format!("host=127.0.0.1 port={}", inner.port());

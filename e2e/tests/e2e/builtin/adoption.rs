@@ -26,7 +26,7 @@ const ADOPTED: &str = "has kept its clients and serves port";
 
 /// Does something that ends the supervisor, and waits until another one has the pooler.
 #[track_caller]
-fn until_adopted(server: &Builtin, cause: impl FnOnce()) {
+pub(super) fn until_adopted(server: &Builtin, cause: impl FnOnce()) {
     let before = said(server, ADOPTED);
     cause();
     until_said(server, ADOPTED, before);
@@ -34,7 +34,7 @@ fn until_adopted(server: &Builtin, cause: impl FnOnce()) {
 }
 
 /// Kills a backend of the server, so that it ends all its processes and starts them again.
-fn crash(server: &Builtin) {
+pub(super) fn crash(server: &Builtin) {
     let mut victim = server.superuser("postgres");
     support::kill9(victim.value("SELECT pg_backend_pid()").parse().expect("a number"));
 }

@@ -265,6 +265,58 @@ fn numbers_of_a_sequence_are_each_clients_own() {
     assert_eq!(second.value("SELECT currval('numbers')"), other);
 }
 
+/// R001-27: the triggers of contrib's refint keep plans for as long as their backend lives. Each
+/// client's values are checked with that client's tables and rights all the same.
+#[test]
+fn cached_plans_of_triggers_are_no_state_of_a_client() {
+    if !support::only_weir() {
+        return;
+    }
+    for version in [Version::Installed, Version::Eighteen] {
+        let (server, database) = server(version, 1);
+        server.sql(&database, "CREATE EXTENSION refint");
+        for (schema, known) in [("one", 1), ("two", 2)] {
+            server.sql(
+                &database,
+                &format!(
+                    "CREATE SCHEMA {schema}; SET search_path = {schema}, public; \
+                     CREATE TABLE parents (a int); INSERT INTO parents VALUES ({known}); \
+                     CREATE TABLE children (a int); \
+                     CREATE TRIGGER child AFTER INSERT ON children FOR EACH ROW \
+                     EXECUTE FUNCTION check_primary_key('a', 'parents', 'a'); \
+                     GRANT USAGE ON SCHEMA {schema} TO app, kin; \
+                     GRANT SELECT ON parents TO app; GRANT INSERT ON children TO app, kin"
+                ),
+            );
+        }
+        let mut clients = [("one", "1"), ("two", "2")].map(|(schema, known)| {
+            let mut client = server.client(&database);
+            client.rows(&format!("SET search_path = {schema}, public"));
+            (client, known)
+        });
+        for _ in 0..2 {
+            for (client, known) in &mut clients {
+                for value in ["1", "2"] {
+                    let insert = format!("INSERT INTO children VALUES ({value})");
+                    let is_taken = client.query(&insert).error.is_none();
+                    assert_eq!(is_taken, value == *known, "{version:?} {known} {value}");
+                }
+            }
+        }
+        // Another role has no right to read the parents.
+        let mut other = server.client(&database);
+        other.rows("SET search_path = one, public; SET ROLE kin");
+        let error = other.query("INSERT INTO children VALUES (1)").error.expect("it is refused");
+        assert_eq!(error.code(), "42501", "{version:?}");
+        let mut backends = vec![other.value("SELECT pg_backend_pid()")];
+        for (client, _) in &mut clients {
+            backends.push(client.value("SELECT pg_backend_pid()"));
+        }
+        assert!(backends.iter().all(|one| *one == backends[0]), "{version:?} {backends:?}");
+        assert_eq!(kept(&server), 0, "{version:?}");
+    }
+}
+
 /// R001-29: it belongs to the database, so any session may end it.
 #[test]
 fn a_prepared_transaction_can_be_ended_by_another_client() {

@@ -5,7 +5,7 @@
 use testkit::{Pooler, Postgres, RawClient, Version, frontend};
 
 use super::super::{backend, settle, switch};
-use super::Stage;
+use super::{PROBED, Stage};
 use crate::support;
 
 /// The client is on another server afterwards, and keeps none.
@@ -170,7 +170,7 @@ fn in_a_pool_with_and_without_the_library_each_server_is_checked_in_its_way() {
     if !support::only_weir() {
         return;
     }
-    let stage = Stage::new(2, "pin");
+    let stage = Stage::of_database(PROBED, 2, "pin");
     let ways = || {
         let pools = stage.pooler.admin("SHOW POOLS");
         pools.with("database", &stage.database).only("session_state").to_owned()

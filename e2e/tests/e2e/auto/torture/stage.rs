@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, frontend, poll_until};
+use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, Version, frontend, poll_until};
 
 use super::scenes::ROLES;
 use super::settings;
@@ -78,7 +78,7 @@ fn database(postgres: &Postgres, user: &str) -> String {
     postgres.sql(&name, "GRANT ALL ON SCHEMA public TO PUBLIC");
     for default in [
         // What a library defines is there wherever it is loaded, which is chance otherwise.
-        format!("ALTER DATABASE {name} SET session_preload_libraries = 'plpgsql'"),
+        format!("ALTER DATABASE {name} SET session_preload_libraries = {}", libraries()),
         format!("ALTER DATABASE {name} SET search_path = s2, public"),
         format!("ALTER DATABASE {name} SET IntervalStyle = 'postgres_verbose'"),
         format!("ALTER ROLE {user} IN DATABASE {name} SET lock_timeout = '77s'"),
@@ -87,6 +87,14 @@ fn database(postgres: &Postgres, user: &str) -> String {
         postgres.sql("postgres", &default);
     }
     name
+}
+
+/// Also the library `weir`, if all servers load it.
+fn libraries() -> String {
+    match testkit::library_is_everywhere() {
+        true => format!("plpgsql, '{}'", testkit::library_file(Version::Installed).display()),
+        false => "plpgsql".to_owned(),
+    }
 }
 
 impl Stage {
