@@ -554,7 +554,7 @@ impl<T> Pool<T> {
 
     /// Must a client wait for a server that another client has?
     pub fn is_used_up(&self) -> bool {
-        !self.has_room() && self.idle.iter().all(|idle| idle.len() == 0)
+        !self.has_room() && self.idle.iter().all(|idle| idle.is_empty())
     }
 
     /// Is it so, and has a client waited for longer than this?

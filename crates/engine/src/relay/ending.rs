@@ -5,7 +5,7 @@ use sql::Verb;
 
 /// The effect of requests on the transaction that was open before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// They do not end it.
     #[default]
     None,
@@ -33,7 +33,22 @@ impl Ending {
             | Verb::PrepareTransaction
             | Verb::CommitPrepared
             | Verb::RollbackPrepared => Some(Self::Commit),
-            _ => Some(Self::None),
+            Verb::Begin
+            | Verb::Savepoint
+            | Verb::RollbackTo
+            | Verb::Release
+            | Verb::Set { .. }
+            | Verb::Reset
+            | Verb::ResetAll
+            | Verb::Discard(_)
+            | Verb::Prepare
+            | Verb::Execute
+            | Verb::Deallocate
+            | Verb::DeallocateAll
+            | Verb::Listen
+            | Verb::Unlisten
+            | Verb::UnlistenAll
+            | Verb::Other => Some(Self::None),
         });
         endings.fold(Self::None, Self::then)
     }

@@ -183,27 +183,33 @@ impl<X: Exchange> Engine<X> {
         self.send_own_query(on, question, io);
     }
 
-    /// The probe is answered, or a report has made it unnecessary.
-    pub(crate) fn probed(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let now = io.now();
+    /// Takes what the probe and the server's report tell of the session; `None` if they do not.
+    fn take_left(&mut self, id: ClientId, on: ServerId) -> Option<Left> {
         let server = self.server_mut(on);
-        let Some(id) = server.client else { return };
         let error = server.own_error.take();
         let answer = server.phase.probe().and_then(Option::take).map(|probe| probe.finish());
         let told = server.session.state_report.as_ref().map(|report| report.state());
-        if let (Some(Some(answer)), Some(None)) = (&answer, &told)
-            && error.is_none()
-        {
-            self.take_channels(id, on, answer);
+        if error.is_some() {
+            return None;
         }
-        let left = match (answer, told) {
+        match (answer, told) {
             (None, told) => told.flatten(),
             (Some(answer), None) => answer,
             (Some(answer), Some(told)) => {
-                answer.zip(told).map(|(answer, told)| Left { lent: answer.lent, ..told })
+                let answer = answer?;
+                if told.is_none() {
+                    self.take_channels(id, on, &answer);
+                }
+                told.map(|told| Left { lent: answer.lent, ..told })
             }
-        };
-        let left = left.filter(|_| error.is_none());
+        }
+    }
+
+    /// The probe is answered, or a report has made it unnecessary.
+    pub(crate) fn probed(&mut self, on: ServerId, io: &mut impl Io<X>) {
+        let now = io.now();
+        let Some(id) = self.server(on).client else { return };
+        let left = self.take_left(id, on);
         if let Some(left) = &left {
             self.explain_changes(id, on, left, io);
         }

@@ -91,7 +91,7 @@ fn a_limit_that_is_passed_ends_the_client_as_in_a_proxied_pool() {
     for limit in ["query_timeout", "idle_transaction_timeout", "transaction_timeout"] {
         let mut direct = Direct::start_with(3, |setup| setup.set(limit, 1));
         let cases = || CASES.iter().filter(|case| case.limit == limit);
-        let mut fates = |direct: &Direct| -> Vec<_> {
+        let fates = |direct: &Direct| -> Vec<_> {
             let fates = cases().map(|case| {
                 let mut other = direct.client();
                 other.rows("SET work_mem = '5MB'");

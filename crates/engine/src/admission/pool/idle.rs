@@ -149,7 +149,7 @@ impl<T> Idle<T> {
         self.0.remove(at).map(|idler| idler.parked)
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
