@@ -191,9 +191,7 @@ impl<X: Exchange> Engine<X> {
         let error = server.own_error.take();
         let answer = server.phase.probe().and_then(Option::take).map(|probe| probe.finish());
         let told = server.session.state_report.as_ref().map(|report| report.state());
-        if let (Some(Some(answer)), Some(None)) = (&answer, &told)
-            && error.is_none()
-        {
+        if let (Some(Some(answer)), Some(None), None) = (&answer, &told, &error) {
             self.take_channels(id, on, answer);
         }
         let left = match (answer, told) {
