@@ -106,7 +106,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "relay/replies/parameters.rs",
-            "if «client.given.has(slot)» { set(&mut self.server.vars);",
+            "if is_auto && (!may_set || has_left) { if «client.given.has(slot)» {",
             "false",
         )],
     },

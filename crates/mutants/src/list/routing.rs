@@ -43,7 +43,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "relay/requests/keeping.rs",
-            "let asks_writer = «self.place != Place::Writer» && server.ledger.is_untouched();",
+            "let asks_writer = self.may_move && «self.place != Place::Writer» && \
+             server.ledger.is_untouched();",
             "false",
         )],
     },
