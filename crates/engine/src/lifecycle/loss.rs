@@ -1,5 +1,5 @@
-//! The loss of a client with its server, and the error that the client gets: plain data. `lifecycle/lost.rs` acts on
-//! it.
+//! The loss of a client with its server, and the error that the client gets: plain data.
+//! `lifecycle/lost.rs` acts on it.
 //!
 //! | the client | is told |
 //! |---|---|
