@@ -40,6 +40,8 @@ impl<X: Exchange> Engine<X> {
             && own.prepared == there.prepared
             && own.channels.is_empty()
             && there.channels.is_empty()
+            // A refusal would cost the server, where the other order may do.
+            && !own.carried.depend_on_order(&there.carried)
     }
 
     /// Restores the settings before the request is handled, which is held.

@@ -6,6 +6,8 @@
 //!                         └─ one failed ─► Recount (which are there?) ─► ready
 //! ```
 //!
+//! A server that reports its state is not asked.
+//!
 //! A statement that fails (its table is gone) is kept, and tried again on the next server.
 
 use crate::engine::Engine;
@@ -50,6 +52,11 @@ impl<X: Exchange> Engine<X> {
             let prepared = self.clients[id.0 as usize].vars.prepared.clone();
             server.vars.change(|vars| vars.prepared = prepared);
             return self.prepare(id, on, io);
+        }
+        let reported = server.session.state_report.as_ref().and_then(|report| report.state());
+        if let Some(there) = reported.and_then(|left| left.prepared) {
+            server.vars.change(|vars| vars.prepared = there);
+            return self.ready(id, on, io);
         }
         let sql = probe::question(RECOUNT, b"", std::iter::empty(), &AllLent::new());
         self.ask_what_is_left(on, Preparation::Recount, RECOUNT, &sql, io);

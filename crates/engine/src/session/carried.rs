@@ -85,6 +85,21 @@ impl Carried {
         }
     }
 
+    /// May the order decide whether a server accepts these settings in place of `have`? Then a role
+    /// is involved, and a setting that may need the privileges of the role or of the login user.
+    pub fn depend_on_order(&self, have: &Self) -> bool {
+        let has_who = |one: &Self| one.get(ROLE).or(one.get(SESSION_AUTHORIZATION)).is_some();
+        // An application's own settings need no privilege.
+        let lacks = |one: &Setting, there: &Self| {
+            !is_who(&one.name)
+                && !one.name.contains(&b'.')
+                && there.get(&one.name) != Some(&*one.value)
+        };
+        (has_who(self) || has_who(have))
+            && (self.all().iter().any(|one| lacks(one, have))
+                || have.all().iter().any(|one| lacks(one, self)))
+    }
+
     /// Appends the SQL that turns a server with the settings `have` into one with these settings.
     /// Settings to remove are reset as the server's login user.
     pub fn difference(&self, have: &Self, order: Order, sql: &mut Vec<u8>) {
@@ -354,6 +369,28 @@ mod tests {
             "RESET ROLE;SELECT pg_catalog.set_config('a','1',false) IS NULL;\
              SELECT pg_catalog.set_config('role','r',false) IS NULL;"
         );
+    }
+
+    #[test]
+    fn the_order_counts_if_a_role_and_another_setting_are_involved() {
+        let depends = |want: &[_], have: &[_]| {
+            assert_eq!(
+                carried(want).depend_on_order(&carried(have)),
+                carried(have).depend_on_order(&carried(want)),
+            );
+            carried(want).depend_on_order(&carried(have))
+        };
+        let (role, set, own) = (("role", "r"), ("a", "1"), ("app.a", "1"));
+        assert!(depends(&[role, set], &[]));
+        assert!(depends(&[role], &[set]));
+        assert!(depends(&[role, set], &[role, ("a", "2")]));
+        assert!(depends(&[("session_authorization", "y"), set], &[]));
+        for same in [&[][..], &[role], &[set], &[role, own], &[role, set]] {
+            assert!(!depends(same, same));
+        }
+        assert!(!depends(&[role, own], &[]));
+        assert!(!depends(&[role, set], &[set]));
+        assert!(!depends(&[set], &[("b", "1")]));
     }
 
     #[test]
