@@ -29,7 +29,7 @@ use crate::vars::{Slots, Vars, Welcome};
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 16;
+pub const FORMAT: u32 = 17;
 
 /// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +62,8 @@ pub struct HandoverState {
     pub pools: Vec<Option<PoolRecord>>,
     pub disabled: Vec<String>,
     pub primaries: Vec<PrimaryRecord>,
+    /// The listening sockets belong to a service manager.
+    pub managed_sockets: bool,
     pub worker_records: Vec<WorkerRecords>,
 }
 

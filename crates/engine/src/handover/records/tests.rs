@@ -196,6 +196,7 @@ fn handover_state() -> impl Strategy<Value = HandoverState> {
                 pools,
                 disabled,
                 primaries: Vec::new(),
+                managed_sockets: false,
                 worker_records,
             }
         },
@@ -317,10 +318,11 @@ fn the_format_is_that_of_its_number() {
             primary: Primary { target: Target::Tcp("a".into(), 5432), timeline: 3 },
             outage: Some("lost".into()),
         }],
+        managed_sockets: true,
         worker_records: vec![records],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (16, 531, 7_328_728_388_903_192_102));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (17, 532, 2_451_422_050_918_374_985));
 }
 
 /// FNV-1a.
