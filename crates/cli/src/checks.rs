@@ -180,7 +180,10 @@ fn pidfile_and_daemon(config: &Config) -> Vec<Finding> {
         Ok(Some(running)) => Some(Finding::new(
             Level::Warns,
             &place,
-            format!("'{path}' names the running process {running}: reload it, or start with -R"),
+            format!(
+                "'{path}' names the running process {running}: end it before Weir starts, unless it \
+                 is the Weir to be reloaded or taken over (-R)"
+            ),
         )),
         Err(reason) => Some(Finding::new(Level::Stops, &place, format!("{reason:#}"))),
     };

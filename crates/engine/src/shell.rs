@@ -244,8 +244,8 @@ pub enum Check {
 pub enum Checked {
     /// None if no user has this number.
     PeerName(Option<String>),
-    /// Is the password right?
-    Password(bool),
+    /// Is the password right? None if no service could check it.
+    Password(Option<bool>),
 }
 
 /// A message from one worker to another.

@@ -65,6 +65,8 @@ pub struct HandoverState {
     pub pools: Vec<Option<PoolRecord>>,
     pub disabled: Vec<String>,
     pub primaries: Vec<PrimaryRecord>,
+    /// The listening sockets belong to a service manager.
+    pub managed_sockets: bool,
     pub worker_records: Vec<WorkerRecords>,
 }
 

@@ -87,7 +87,11 @@ impl<X: Exchange> Engine<X> {
                 });
                 (fits && login.credential.is_some(), OwnError::new(Cause::Proof, NOT_THE_PEER))
             }
-            (Checking::Password { judge, password }, Checked::Password(right)) => {
+            (Checking::Password { judge, .. }, Checked::Password(None)) => {
+                // Not a guess: the client may try again at once when the service works.
+                return self.go_on_login(id, Step::Refuse(judge.refusal()), io);
+            }
+            (Checking::Password { judge, password }, Checked::Password(Some(right))) => {
                 login.proven = right.then(|| Box::new(ServerSecret::Password(password.0)));
                 (*right, judge.refusal())
             }

@@ -43,12 +43,25 @@ fn the_judge_decides_whoever_it_is() {
                 Check::Password { judge, user: user.into(), password: Password("it".into()) };
             assert_eq!(check, expected);
             assert!(!format!("{check:?}").contains("it\""), "{check:?}");
-            rig.answer_check(id, serial, &Checked::Password(right));
+            rig.answer_check(id, serial, &Checked::Password(Some(right)));
             match right {
                 true => assert!(client.is_open()),
                 false => client.expect_fatal("LDAP authentication failed"),
             }
         }
+    }
+}
+
+#[test]
+fn a_password_that_no_service_could_check_is_not_a_guess() {
+    let rig = rig(|_| {});
+    // More than are checked without a pause after wrong passwords.
+    for _ in 0..10 {
+        let client = asked(&rig, "alice");
+        client.send([password("it")]);
+        let (id, serial, _) = rig.check();
+        rig.answer_check(id, serial, &Checked::Password(None));
+        client.expect_fatal("LDAP authentication failed");
     }
 }
 
@@ -61,7 +74,7 @@ fn a_right_password_opens_the_server_too() {
     let client = asked(&rig, "alice");
     client.send([password("it")]);
     let (id, serial, _) = rig.check();
-    rig.answer_check(id, serial, &Checked::Password(true));
+    rig.answer_check(id, serial, &Checked::Password(Some(true)));
     let server = rig.server(0);
     server.connect();
     server.take();
@@ -102,7 +115,7 @@ fn pam_checks_users_without_auth_query() {
     client.send([password("it")]);
     let (id, serial, check) = rig.check();
     assert!(matches!(check, Check::Password { judge: Judge::Pam(_), .. }), "{check:?}");
-    rig.answer_check(id, serial, &Checked::Password(false));
+    rig.answer_check(id, serial, &Checked::Password(Some(false)));
     client.expect_fatal("PAM authentication failed");
 
     rig.reload(|config| crate::rig::app(config).auth_user = Some("asker".into()));
@@ -126,7 +139,7 @@ pub(crate) fn an_answer_is_for_the_question_that_was_asked() {
             next.send([password("wrong")]);
             assert_eq!(rig.check().0, id);
         }
-        rig.answer_check(id, serial, &Checked::Password(true));
+        rig.answer_check(id, serial, &Checked::Password(Some(true)));
         assert_eq!(rig.servers(), 0);
         next.expect([]);
         assert!(next.is_open());

@@ -59,7 +59,7 @@ async fn find_out(check: Check, host: String, controller: &Controller) -> Checke
             Checked::Password(match judge {
                 Judge::Ldap(options) => {
                     let asked = LDAP.take_turn("LDAP", ldap::accepts(&options, &user, &password));
-                    asked.await.unwrap_or(false)
+                    asked.await.flatten()
                 }
                 Judge::Pam(service) => {
                     let folder = controller.config().global.auth_pam_confdir.clone();
@@ -68,7 +68,7 @@ async fn find_out(check: Check, host: String, controller: &Controller) -> Checke
                     let (accepted, delay) = asked.unwrap_or_default();
                     // Only this client waits.
                     time::sleep(delay).await;
-                    accepted
+                    Some(accepted)
                 }
             })
         }

@@ -59,11 +59,11 @@ pub(crate) fn open_all(
 
 /// Listens on the sockets of the process that we take over from. Addresses in the configuration
 /// take effect at the next start.
-pub(crate) fn take_over(global: &Global, fds: Vec<OwnedFd>) -> Vec<Listener> {
+pub(crate) fn take_over(global: &Global, fds: Vec<OwnedFd>, managed: bool) -> Vec<Listener> {
     let taken = fds.into_iter().map(|fd| {
         let address = socket::local_address(fd.as_raw_fd()).unwrap_or_default();
         log!("listening on {address}, taken over");
-        Listener::taken_over(fd, address)
+        Listener::taken_over(fd, address, managed)
     });
     let all: Vec<_> = taken.collect();
     tune(&all, global);
@@ -232,7 +232,7 @@ mod tests {
     use net::sys::socket::TcpDefaults;
 
     use super::*;
-    use crate::exchange::listener::shut_tcp;
+    use crate::exchange::listener::stop_accepting;
 
     fn unix_only(dir: &Path) -> Global {
         Global {
@@ -294,7 +294,7 @@ mod tests {
         let Address::Inet(address) = *all[0].address() else { panic!("not TCP") };
         assert_ne!(address.port(), 0);
         std::net::TcpStream::connect(address).unwrap();
-        shut_tcp(&all);
+        stop_accepting(&all);
         assert!(std::net::TcpStream::connect(address).is_err());
     }
 
@@ -364,7 +364,7 @@ mod tests {
 
         // The values of another process are not kept either.
         tune(&all, &set);
-        let taken = take_over(&global, vec![all[0].duplicate()]);
+        let taken = take_over(&global, vec![all[0].duplicate()], false);
         assert_eq!(TcpDefaults::of(taken[0].fd()).unwrap(), fresh);
         taken[0].abandon();
     }

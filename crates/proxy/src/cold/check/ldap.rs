@@ -53,10 +53,26 @@ enum Trouble {
     Several(String),
 }
 
-/// Is this the user's password?
-pub(super) async fn accepts(options: &LdapOptions, user: &str, password: &str) -> bool {
-    let bound = bind_as(options, user, password).await;
-    bound.inspect_err(|trouble| warning!("{trouble}")).is_ok()
+impl Trouble {
+    /// Has a server refused the user or the password? If not, the password was not checked.
+    fn is_refusal(&self) -> bool {
+        match self {
+            Self::Wrong(_, error) => matches!(error, LdapError::LdapResult { .. }),
+            Self::Name | Self::Nobody(_) | Self::Several(_) => true,
+            Self::Connect(..) | Self::FirstBind(..) | Self::Search(..) | Self::Tls(_) => false,
+        }
+    }
+}
+
+/// Is this the user's password? None if no server could check it.
+pub(super) async fn accepts(options: &LdapOptions, user: &str, password: &str) -> Option<bool> {
+    match bind_as(options, user, password).await {
+        Ok(()) => Some(true),
+        Err(trouble) => {
+            warning!("{trouble}");
+            trouble.is_refusal().then_some(false)
+        }
+    }
 }
 
 async fn bind_as(options: &LdapOptions, user: &str, password: &str) -> Result<(), Trouble> {

@@ -207,8 +207,8 @@ impl Cold {
         }
     }
 
-    /// Begins a shutdown: no new TCP clients, and the workers are told. The unix socket stays open
-    /// for the console.
+    /// Begins a shutdown: no new clients, and the workers are told. The unix socket stays open for
+    /// the console, unless a service manager has it.
     fn begin_drain(&self, how: Shutdown) {
         self.controller.0.notifier.stopping();
         let why = match how {
@@ -220,7 +220,7 @@ impl Cold {
         let shared = &self.controller.0.shared;
         shared.draining.store(true, Ordering::Release);
         // Sockets that another process has must not be shut.
-        listener::shut_tcp(&shared.listeners);
+        listener::stop_accepting(&shared.listeners);
         for gauge in &shared.gauges {
             gauge.drained.store(false, Ordering::Release);
         }

@@ -70,7 +70,10 @@ pub(super) fn start(
     let mut handover = options.handover;
     let origin = handover.as_ref().map_or_else(Origin::new, |own| Origin::of(&own.handover_state));
     let listeners = match &mut handover {
-        Some(own) => listen::take_over(&config.global, std::mem::take(&mut own.listeners)),
+        Some(own) => {
+            let managed = own.handover_state.managed_sockets;
+            listen::take_over(&config.global, std::mem::take(&mut own.listeners), managed)
+        }
         None => listen::open_all(&config.global, listeners)?,
     };
 

@@ -440,6 +440,7 @@ fn pack(
         pools: pools.collect(),
         disabled: shared.hub.switches().disabled().cloned().collect(),
         primaries: shared.hub.switches().records(),
+        managed_sockets: shared.listeners.iter().any(|listener| listener.is_managed()),
         worker_records: Vec::new(),
     };
     let open = shared.listeners.iter().filter(|listener| with_listeners && listener.is_open());
