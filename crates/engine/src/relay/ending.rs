@@ -5,7 +5,7 @@ use sql::Verb;
 
 /// The effect of requests on the transaction that was open before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// They do not end it.
     #[default]
     None,
