@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::unix::net::UnixStream,
+    os::{fd::OwnedFd, unix::net::UnixStream},
     sync::{Arc, Mutex, RwLock, mpsc as mpsc_blocking},
     thread::{self, JoinHandle},
 };
@@ -19,7 +19,7 @@ use crate::{
         dns::Dns,
         handshake,
         http::doors::Doors,
-        listen,
+        listen::{self, ListenError},
         service::Service,
         takeover::{adopt, late, receive::Handover},
     },
@@ -69,13 +69,7 @@ pub(super) fn start(
     let Service { listeners, notifier } = options.service;
     let mut handover = options.handover;
     let origin = handover.as_ref().map_or_else(Origin::new, |own| Origin::of(&own.handover_state));
-    let listeners = match &mut handover {
-        Some(own) => {
-            let managed = own.handover_state.managed_sockets;
-            listen::take_over(&config.global, std::mem::take(&mut own.listeners), managed)
-        }
-        None => listen::open_all(&config.global, listeners)?,
-    };
+    let listeners = listen_on(&config, listeners, handover.as_mut())?;
 
     let dns = Dns::new(&config.global)?;
     let tls = match options.tls {
@@ -152,6 +146,17 @@ pub(super) fn start(
     announce(&controller, succeeds);
     let _ = go.send(());
     Ok((controller, cold))
+}
+
+/// Takes the sockets of the process before, or of the service manager, or opens its own.
+fn listen_on(
+    config: &Config,
+    inherited: Vec<OwnedFd>,
+    handover: Option<&mut Handover>,
+) -> Result<Vec<Listener>, ListenError> {
+    let Some(own) = handover else { return listen::open_all(&config.global, inherited) };
+    let managed = own.handover_state.managed_sockets;
+    Ok(listen::take_over(&config.global, std::mem::take(&mut own.listeners), managed))
 }
 
 /// Records the start, and tells the service manager that Weir serves.
