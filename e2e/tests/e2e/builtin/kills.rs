@@ -116,7 +116,9 @@ fn in_a_transaction_the_client_is_lost_and_nothing_is_committed() {
         return;
     }
     let server = Builtin::serving("");
-    server.sql("postgres", "CREATE TABLE facts (a int); GRANT ALL ON facts TO app");
+    // The table must survive the crashes below.
+    let table = "CREATE TABLE facts (a int); GRANT ALL ON facts TO app";
+    server.sql("postgres", &format!("SET synchronous_commit = on; {table}"));
     for victim in VICTIMS {
         let mut client = server.client("postgres");
         client.rows("BEGIN; INSERT INTO facts VALUES (1)");
