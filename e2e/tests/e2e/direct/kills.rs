@@ -250,7 +250,7 @@ fn expect_no_leak(direct: &Direct, first: usize, what: &str) {
 
 fn try_all(cells: impl IntoIterator<Item = (Party, Moment)>) {
     let mut direct = Direct::start(SIZE);
-    direct.client().rows("CREATE TABLE copied (a int)");
+    direct.client().rows("SET synchronous_commit = on; CREATE TABLE copied (a int)");
     eventually("it has left", PATIENCE, || (direct.column("cl_active") == "0").then_some(()));
     let first = direct.sockets();
     for (party, moment) in cells {
