@@ -44,7 +44,12 @@ enum Next {
 impl Failed {
     /// Is there nothing left to tell or to drop, and no transaction?
     pub(crate) fn is_over(&self) -> bool {
-        self.error.is_none() && !self.skips && self.status == b'I'
+        self.error.is_none() && self.is_between_requests()
+    }
+
+    /// Is the client outside of a transaction and of a batch, as far as it knows?
+    pub(crate) fn is_between_requests(&self) -> bool {
+        !self.skips && self.status == b'I'
     }
 
     /// Answers the client's messages, as far as that needs no server. Returns the length of these

@@ -28,9 +28,9 @@ impl Notification {
 #[derive(Debug, Default)]
 struct Queue {
     all: Vec<Notification>,
-    /// Number of listeners that were lost.
+    /// Number of connections that listened and were lost.
     losses: usize,
-    /// Number of notifications when the last of them was lost.
+    /// Number of notifications when the last of Weir's listeners was lost.
     lost_at: usize,
     /// Weir shuts down and opens no listener any more.
     ends: bool,
@@ -56,6 +56,11 @@ impl Bus {
         let mut all = self.0.borrow_mut();
         all.losses += 1;
         all.lost_at = all.all.len();
+    }
+
+    /// A server that listened for its client is lost, and the client keeps its connection.
+    pub(crate) fn count_deafened(&self) {
+        self.0.borrow_mut().losses += 1;
     }
 
     pub(crate) fn shut_down(&self) {
