@@ -181,7 +181,7 @@ impl<X: Exchange> Engine<X> {
         Loss {
             status: server.status,
             unanswered,
-            ending: server.ledger.ending,
+            ending: server.ledger.endings.unanswered,
             is_harmless: server.has_harmless_request(),
             session: pins.words().collect::<Vec<_>>().join(", "),
             reason: reason.text(),
