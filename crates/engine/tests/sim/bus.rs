@@ -32,8 +32,8 @@ struct Queue {
     losses: usize,
     /// Number of notifications when the last of Weir's listeners was lost.
     lost_at: usize,
-    /// Weir shuts down and opens no listener any more.
-    ends: bool,
+    /// Weir opens no listener: it shuts down, or a limit has no seat for one.
+    has_no_listeners: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -63,12 +63,12 @@ impl Bus {
         self.0.borrow_mut().losses += 1;
     }
 
-    pub(crate) fn shut_down(&self) {
-        self.0.borrow_mut().ends = true;
+    pub(crate) fn forbid_listeners(&self) {
+        self.0.borrow_mut().has_no_listeners = true;
     }
 
-    fn ends(&self) -> bool {
-        self.0.borrow().ends
+    fn has_no_listeners(&self) -> bool {
+        self.0.borrow().has_no_listeners
     }
 
     fn lost_at(&self) -> usize {
@@ -193,7 +193,7 @@ impl Hearing {
 
     /// The notification that it still has to get.
     pub(crate) fn lacks(&self) -> Option<String> {
-        if self.is_deaf && self.bus.ends() {
+        if self.is_deaf && self.bus.has_no_listeners() {
             return None;
         }
         let from = self.must.values().copied().min()?;
