@@ -101,7 +101,7 @@ fn a_rollback_after_the_loss_succeeds() {
 }
 
 #[test]
-fn a_request_in_a_transaction_is_told_at_once() {
+pub(crate) fn a_request_in_a_transaction_is_told_at_once() {
     let rig = rig(|_| {});
     let (client, server) = begun(&rig);
     client.send([query("INSERT")]);
@@ -307,6 +307,21 @@ pub(crate) fn a_commit_on_a_lost_standby_is_unknown() {
     standby.send([columns("x"), row("1")]);
     client.expect([columns("x"), row("1")]);
     standby.die();
+    is_told(&client, "08007", [ready('I')]);
+}
+
+/// A portal stays until the transaction ends.
+#[test]
+pub(crate) fn a_commit_that_was_bound_before_may_be_executed() {
+    let rig = rig(|_| {});
+    let (client, server) = begun(&rig);
+    client.send([parse("", "COMMIT"), bind(""), sync()]);
+    server.expect([parse("", "COMMIT"), bind(""), sync()]);
+    server.send([parsed(), bound(), ready('T')]);
+    client.expect([parsed(), bound(), ready('T')]);
+    client.send([execute(), sync()]);
+    server.expect([execute(), sync()]);
+    server.die();
     is_told(&client, "08007", [ready('I')]);
 }
 
