@@ -13,7 +13,7 @@
 use wire::messages::{Parse, bind_names};
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
-use crate::client::{ClientPhase, Extended};
+use crate::client::{Client, ClientPhase, Extended};
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
@@ -109,6 +109,14 @@ impl Failed {
 
     fn tell(&mut self, out: &mut Vec<u8>) {
         self.error.take().iter().for_each(|error| backend::error(out, error));
+    }
+}
+
+impl Client {
+    /// Is it in a transaction or a batch that was lost, as far as it knows?
+    pub(crate) fn is_in_lost_request(&self) -> bool {
+        self.while_waiting.fails
+            || matches!(&self.phase, ClientPhase::Failed(failed) if !failed.is_between_requests())
     }
 }
 

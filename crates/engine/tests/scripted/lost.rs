@@ -6,7 +6,7 @@ use engine::routing::Place;
 
 use crate::carried::{WORK_MEM, sets};
 use crate::clusters::{clustered, tell};
-use crate::listen::{begins, listening, locks};
+use crate::listen::{DEAF, GAP, begin, begins, listen, listening, locks};
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
@@ -312,7 +312,7 @@ pub(crate) fn a_commit_on_a_lost_standby_is_unknown() {
 
 /// A portal stays until the transaction ends.
 #[test]
-pub(crate) fn a_commit_that_was_bound_before_may_be_executed() {
+pub(crate) fn a_bound_commit_counts() {
     let rig = rig(|_| {});
     let (client, server) = begun(&rig);
     client.send([parse("", "COMMIT"), bind(""), sync()]);
@@ -323,6 +323,41 @@ pub(crate) fn a_commit_that_was_bound_before_may_be_executed() {
     server.expect([execute(), sync()]);
     server.die();
     is_told(&client, "08007", [ready('I')]);
+}
+
+#[test]
+fn a_client_that_listened_on_the_lost_server_is_warned() {
+    let rig = rig(|config| config.global.pool_mode = PoolMode::Auto);
+    let client = rig.client();
+    let server = rig.server(0);
+    listen(&client, &server);
+    let listener = rig.server(1);
+    server.die();
+    client.expect([]);
+    begin(&listener, "LISTEN \"news\";");
+    client.expect([warning("01000", GAP)]);
+    listener.send([told(5, "news", "1")]);
+    client.expect([told(5, "news", "1")]);
+}
+
+/// The last seat of a limit is not for a listener.
+#[test]
+fn a_client_without_a_listener_is_warned_and_listens_on_its_next_server() {
+    let rig = rig(|config| {
+        config.global.pool_mode = PoolMode::Auto;
+        config.global.max_db_connections = 1;
+    });
+    let client = rig.client();
+    let server = rig.server(0);
+    listen(&client, &server);
+    server.die();
+    client.expect([warning("01000", DEAF)]);
+    client.send([query("SELECT 1")]);
+    let next = rig.server(rig.servers() - 1);
+    next.answers("LISTEN \"news\";");
+    next.expect([query("SELECT 1")]);
+    next.send([told(5, "news", "1"), done("SELECT")]);
+    client.expect([told(5, "news", "1"), done("SELECT")]);
 }
 
 /// A client whose channel is the listener's, with its server.
@@ -336,7 +371,7 @@ fn hearing() -> (Rig, Client, Server, Server) {
 }
 
 #[test]
-pub(crate) fn a_client_that_only_listens_is_sent_notifications_after_the_loss() {
+pub(crate) fn a_listening_client_still_hears() {
     let (_rig, client, server, listener) = hearing();
     locks(&client, &server);
     server.die();
@@ -347,7 +382,7 @@ pub(crate) fn a_client_that_only_listens_is_sent_notifications_after_the_loss() 
 }
 
 #[test]
-pub(crate) fn a_failed_transaction_that_waits_for_a_server_is_sent_no_notifications() {
+pub(crate) fn a_lost_transaction_hears_nothing() {
     let (rig, client, server, listener) = hearing();
     begins(&client, &server);
     client.send([query("SELECT 1")]);

@@ -32,7 +32,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "ForgetsBoundCommit",
         wrong: "A COMMIT that an earlier request has bound does not count when it is executed",
         seen_in: "",
-        noticed_by: "lost::a_commit_that_was_bound_before_may_be_executed",
+        noticed_by: "lost::a_bound_commit_counts",
         changes: &[change(
             "relay/ending.rs",
             "if «next != Ending::None» { self.bound = Ending::Commit; }",
@@ -54,18 +54,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "HushesAfterLoss",
         wrong: "A client that only listens gets no notifications when its server was lost",
         seen_in: "",
-        noticed_by: "lost::a_client_that_only_listens_is_sent_notifications_after_the_loss",
+        noticed_by: "lost::a_listening_client_still_hears",
         changes: &[change(
-            "notify/listen.rs",
-            "ClientPhase::Failed(failed) => «failed.is_between_requests()»,",
-            "false",
+            "lifecycle/failed.rs",
+            "ClientPhase::Failed(failed) if «!failed.is_between_requests()»)",
+            "true",
         )],
     },
     Mutant {
         name: "TellsLostTransactions",
         wrong: "Notifications are delivered in a lost transaction that waits for a server",
         seen_in: "",
-        noticed_by: "lost::a_failed_transaction_that_waits_for_a_server_is_sent_no_notifications",
-        changes: &[change("notify/listen.rs", "_ => «!client.while_waiting.fails»,", "true")],
+        noticed_by: "lost::a_lost_transaction_hears_nothing",
+        changes: &[change(
+            "lifecycle/failed.rs",
+            "«self.while_waiting.fails» || matches!",
+            "false",
+        )],
     },
 ];
