@@ -9,6 +9,7 @@
 //! Issue numbers are those of the projects' public trackers.
 
 mod listening;
+mod losses;
 mod operator;
 mod pools;
 mod replies;
@@ -62,6 +63,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         reports::MUTANTS,
         listening::MUTANTS,
         routing::MUTANTS,
+        losses::MUTANTS,
         strangers::MUTANTS,
     ];
     topics.into_iter().flatten()

@@ -13,7 +13,7 @@
 use wire::messages::{Parse, bind_names};
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
-use crate::client::{ClientPhase, Extended};
+use crate::client::{Client, ClientPhase, Extended};
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
@@ -44,7 +44,12 @@ enum Next {
 impl Failed {
     /// Is there nothing left to tell or to drop, and no transaction?
     pub(crate) fn is_over(&self) -> bool {
-        self.error.is_none() && !self.skips && self.status == b'I'
+        self.error.is_none() && self.is_between_requests()
+    }
+
+    /// Is the client outside of a transaction and of a batch, as far as it knows?
+    pub(crate) fn is_between_requests(&self) -> bool {
+        !self.skips && self.status == b'I'
     }
 
     /// Answers the client's messages, as far as that needs no server. Returns the length of these
@@ -104,6 +109,14 @@ impl Failed {
 
     fn tell(&mut self, out: &mut Vec<u8>) {
         self.error.take().iter().for_each(|error| backend::error(out, error));
+    }
+}
+
+impl Client {
+    /// Is it in a transaction or a batch that was lost, as far as it knows?
+    pub(crate) fn is_in_lost_request(&self) -> bool {
+        self.while_waiting.fails
+            || matches!(&self.phase, ClientPhase::Failed(failed) if !failed.is_between_requests())
     }
 }
 

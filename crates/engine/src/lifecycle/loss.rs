@@ -25,7 +25,8 @@ pub(crate) struct Loss<'a> {
     pub(crate) unanswered: Unanswered,
     /// May the unanswered requests have ended the transaction?
     pub(crate) ending: Ending,
-    /// Can they have changed nothing, because the server is a standby, or by their kind?
+    /// Can they have changed nothing, by their kind? That the server is a standby proves nothing: it
+    /// may have been promoted a moment ago.
     pub(crate) is_harmless: bool,
     /// The lost state of the session, in words; empty if there is none.
     pub(crate) session: String,

@@ -24,7 +24,6 @@ use crate::lifecycle::loss::{Failed, Loss};
 use crate::relay::ledger::Rest;
 use crate::relay::resend::Resend;
 use crate::relay::undo::undo;
-use crate::routing::Place;
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::pins::Pins;
 use crate::settings::PoolSettings;
@@ -174,7 +173,6 @@ impl<X: Exchange> Engine<X> {
     fn loss<'a>(&self, on: ServerId, reason: CloseReason<'a>) -> Loss<'a> {
         let server = self.server(on);
         let unanswered = server.ledger.unanswered();
-        let place = self.pools.get(server.pool).map(|view| view.place);
         // The transaction is over, and Weir has not found out yet what it has left.
         let is_unjudged =
             server.status == b'I' && unanswered.is_nothing() && server.session.traces.are_due();
@@ -183,9 +181,8 @@ impl<X: Exchange> Engine<X> {
         Loss {
             status: server.status,
             unanswered,
-            ending: server.ledger.ending,
-            is_harmless: place.is_some_and(|place| place != Place::Writer)
-                || server.may_be_replaced(),
+            ending: server.ledger.endings.unanswered,
+            is_harmless: server.has_harmless_request(),
             session: pins.words().collect::<Vec<_>>().join(", "),
             reason: reason.text(),
         }
@@ -221,11 +218,9 @@ impl<X: Exchange> Engine<X> {
             self.work.push_back(Work::Route(id));
         }
         io.resume_client(id);
-        if is_over {
-            if !self.changed_user.is_empty() {
-                self.follow_rename(id);
-            }
-            self.tell_untold(id, io);
+        if is_over && !self.changed_user.is_empty() {
+            self.follow_rename(id);
         }
+        self.tell_untold(id, io);
     }
 }

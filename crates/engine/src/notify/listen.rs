@@ -411,8 +411,9 @@ impl<X: Exchange> Engine<X> {
     fn may_be_told(&self, id: ClientId) -> bool {
         let client = self.client(id);
         let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
-        let is_failed = matches!(client.phase, ClientPhase::Failed(_));
-        if is_failed || own.is_none_or(|own| !own.has_untold() || own.hands_over()) {
+        if client.is_in_lost_request()
+            || own.is_none_or(|own| !own.has_untold() || own.hands_over())
+        {
             return false;
         }
         client.server.is_none_or(|on| {

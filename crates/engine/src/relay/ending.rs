@@ -63,6 +63,39 @@ impl Ending {
     }
 }
 
+/// The effect of a client's requests on its transaction, in pools that need it.
+#[derive(Debug, Default)]
+pub(crate) struct Endings {
+    /// The effect of the unanswered requests.
+    pub(crate) unanswered: Ending,
+    /// The effect of the portals in the transaction that later requests may still execute.
+    bound: Ending,
+}
+
+impl Endings {
+    /// A request begins, and everything before it is answered. `status`: that of the transaction.
+    #[inline]
+    pub(crate) fn begin(&mut self, status: u8) {
+        if status == b'I' {
+            self.bound = Ending::None;
+        }
+        self.unanswered = self.bound;
+    }
+
+    /// A text is executed.
+    pub(crate) fn add(&mut self, next: Ending) {
+        self.unanswered = self.unanswered.then(next);
+    }
+
+    /// A portal is bound to a text. A later request may execute it.
+    pub(crate) fn bind(&mut self, next: Ending) {
+        self.add(next);
+        if next != Ending::None {
+            self.bound = Ending::Commit;
+        }
+    }
+}
+
 /// Is this a single statement whose first word ends no transaction? A cheap test for most texts.
 fn is_plain(text: &[u8]) -> bool {
     let text = text.trim_ascii();
@@ -104,6 +137,21 @@ mod tests {
         ] {
             assert_eq!(Ending::of(text.as_bytes()), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_portal_may_be_executed_until_the_transaction_ends() {
+        let mut endings = Endings::default();
+        endings.bind(Ending::of(b"SELECT 1"));
+        endings.begin(b'T');
+        assert_eq!(endings.unanswered, Ending::None);
+        endings.bind(Ending::of(b"ROLLBACK"));
+        assert_eq!(endings.unanswered, Ending::Rollback);
+        endings.begin(b'T');
+        assert_eq!(endings.unanswered, Ending::Commit);
+        endings.begin(b'I');
+        endings.begin(b'T');
+        assert_eq!(endings.unanswered, Ending::None);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use foldhash::fast::RandomState;
 use wire::backend;
 
 use crate::relay::batch_end::BatchEnd;
-use crate::relay::ending::Ending;
+use crate::relay::ending::Endings;
 
 pub use self::entries::{Rest, Unanswered};
 pub use self::entry::{Entry, Expect, Reply, Undo, Verb};
@@ -80,7 +80,7 @@ pub struct Ledger {
     discards_at: u64,
     /// May the client's unanswered requests have ended the transaction? Known only if
     /// [`keeps_clients`](crate::settings::PoolSettings::keeps_clients).
-    pub(crate) ending: Ending,
+    pub(crate) endings: Endings,
 }
 
 impl Ledger {

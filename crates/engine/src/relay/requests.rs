@@ -15,7 +15,6 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::lifecycle::leave::Leaving;
 use crate::operator::stats::Stats;
-use crate::relay::ending::Ending;
 use crate::relay::kept_request::Used;
 use crate::relay::ledger::{Entry, Expect, Reply, Undo, Verb};
 use crate::relay::stream::Splice;
@@ -149,7 +148,7 @@ impl<X: Exchange> Engine<X> {
         server.times.heard_at = io.now();
         let begins = server.ledger.is_at_rest();
         if begins {
-            server.ledger.ending = Ending::None;
+            server.ledger.endings.begin(server.status);
         }
         let keeping = Keeping::go_on(server);
         let may_move = server.session.get().is_none_or(|own| own.traces.is_empty());

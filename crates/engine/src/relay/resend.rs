@@ -68,12 +68,21 @@ impl Client {
 impl Server {
     /// Has the last request had no effect and no answer, so that another server can take it?
     pub(crate) fn may_be_replaced(&self) -> bool {
-        let Some(kept) = self.kept.as_deref() else { return false };
-        let outline = &kept.outline;
-        outline.first != 0
-            && outline.may_move()
+        self.unanswered_request().is_some_and(Outline::may_move)
+    }
+
+    /// Can the last request have no effect at all, and has it no answer?
+    pub(crate) fn has_harmless_request(&self) -> bool {
+        self.unanswered_request().is_some_and(|outline| !outline.has_effect)
+    }
+
+    /// Returns the outline of the last request, if nothing of it is answered.
+    fn unanswered_request(&self) -> Option<&Outline> {
+        let outline = &self.kept.as_deref()?.outline;
+        let is_unanswered = outline.first != 0
             && self.ledger.is_unanswered(outline.first)
-            && !self.stream.is_mid_message()
+            && !self.stream.is_mid_message();
+        is_unanswered.then_some(outline)
     }
 }
 

@@ -1,9 +1,12 @@
 //! A client keeps its connection when its server is lost, in pools of a cluster.
 
 use config::{Config, PoolMode};
+use engine::ids::NodeId;
+use engine::routing::Place;
 
 use crate::carried::{WORK_MEM, sets};
 use crate::clusters::{clustered, tell};
+use crate::listen::{DEAF, GAP, begin, begins, listen, listening, locks};
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
@@ -98,7 +101,7 @@ fn a_rollback_after_the_loss_succeeds() {
 }
 
 #[test]
-fn a_request_in_a_transaction_is_told_at_once() {
+pub(crate) fn a_request_in_a_transaction_is_told_at_once() {
     let rig = rig(|_| {});
     let (client, server) = begun(&rig);
     client.send([query("INSERT")]);
@@ -110,7 +113,7 @@ fn a_request_in_a_transaction_is_told_at_once() {
 }
 
 #[test]
-fn a_commit_without_an_answer_is_unknown() {
+pub(crate) fn a_commit_without_an_answer_is_unknown() {
     for request in ["COMMIT", "INSERT; COMMIT", "ROLLBACK; INSERT"] {
         let rig = rig(|_| {});
         let (client, server) = begun(&rig);
@@ -282,4 +285,111 @@ fn the_next_server_may_be_lost_as_well() {
     next.answers_with_failure(FAIL);
     next.answers("ROLLBACK");
     client.expect([done("OK")]);
+}
+
+/// Weir may not know yet that the standby was promoted, and that it has committed.
+#[test]
+pub(crate) fn a_commit_on_a_lost_standby_is_unknown() {
+    let rig = Rig::new(clustered).routed(|_| Place::Reader(NodeId(0)));
+    let client = rig.client();
+    client.send([query("/* weir: standby */ BEGIN")]);
+    let standby = rig.server(rig.servers() - 1);
+    standby.expect([query("/* weir: standby */ BEGIN")]);
+    standby.send([complete("BEGIN"), ready('T')]);
+    client.expect([complete("BEGIN"), ready('T')]);
+    client.send([query("COMMIT")]);
+    standby.expect([query("COMMIT")]);
+    standby.die();
+    is_told(&client, "08007", [ready('I')]);
+    client.send([query("SELECT 1")]);
+    let standby = rig.server(rig.servers() - 1);
+    standby.expect([query("SELECT 1")]);
+    standby.send([columns("x"), row("1")]);
+    client.expect([columns("x"), row("1")]);
+    standby.die();
+    is_told(&client, "08007", [ready('I')]);
+}
+
+/// A portal stays until the transaction ends.
+#[test]
+pub(crate) fn a_bound_commit_counts() {
+    let rig = rig(|_| {});
+    let (client, server) = begun(&rig);
+    client.send([parse("", "COMMIT"), bind(""), sync()]);
+    server.expect([parse("", "COMMIT"), bind(""), sync()]);
+    server.send([parsed(), bound(), ready('T')]);
+    client.expect([parsed(), bound(), ready('T')]);
+    client.send([execute(), sync()]);
+    server.expect([execute(), sync()]);
+    server.die();
+    is_told(&client, "08007", [ready('I')]);
+}
+
+#[test]
+fn a_client_that_listened_on_the_lost_server_is_warned() {
+    let rig = rig(|config| config.global.pool_mode = PoolMode::Auto);
+    let client = rig.client();
+    let server = rig.server(0);
+    listen(&client, &server);
+    let listener = rig.server(1);
+    server.die();
+    client.expect([]);
+    begin(&listener, "LISTEN \"news\";");
+    client.expect([warning("01000", GAP)]);
+    listener.send([told(5, "news", "1")]);
+    client.expect([told(5, "news", "1")]);
+}
+
+/// The last seat of a limit is not for a listener.
+#[test]
+fn a_client_without_a_listener_is_warned_and_listens_on_its_next_server() {
+    let rig = rig(|config| {
+        config.global.pool_mode = PoolMode::Auto;
+        config.global.max_db_connections = 1;
+    });
+    let client = rig.client();
+    let server = rig.server(0);
+    listen(&client, &server);
+    server.die();
+    client.expect([warning("01000", DEAF)]);
+    client.send([query("SELECT 1")]);
+    let next = rig.server(rig.servers() - 1);
+    next.answers("LISTEN \"news\";");
+    next.expect([query("SELECT 1")]);
+    next.send([told(5, "news", "1"), done("SELECT")]);
+    client.expect([told(5, "news", "1"), done("SELECT")]);
+}
+
+/// A client whose channel is the listener's, with its server.
+fn hearing() -> (Rig, Client, Server, Server) {
+    let rig = rig(|config| {
+        config.global.pool_mode = PoolMode::Auto;
+        config.global.default_pool_size = 1;
+    });
+    let (client, server, listener, _) = listening(&rig, 0);
+    (rig, client, server, listener)
+}
+
+#[test]
+pub(crate) fn a_listening_client_still_hears() {
+    let (_rig, client, server, listener) = hearing();
+    locks(&client, &server);
+    server.die();
+    listener.send([told(5, "news", "1")]);
+    client.expect([told(5, "news", "1")]);
+    client.send([query("SELECT 1")]);
+    is_told(&client, "08006", [ready('I')]);
+}
+
+#[test]
+pub(crate) fn a_lost_transaction_hears_nothing() {
+    let (rig, client, server, listener) = hearing();
+    begins(&client, &server);
+    client.send([query("SELECT 1")]);
+    server.die();
+    is_told(&client, "40001", [ready('E')]);
+    rig.set_automatic(false);
+    client.send([query("ROLLBACK")]);
+    listener.send([told(5, "news", "1")]);
+    client.expect([]);
 }

@@ -8,9 +8,11 @@
 mod ahead;
 mod cancel;
 mod carried;
+mod clusters;
 mod defaults;
 mod judged;
 mod listen;
+mod lost;
 mod messages;
 mod modes;
 mod news;

@@ -28,12 +28,12 @@ impl Notification {
 #[derive(Debug, Default)]
 struct Queue {
     all: Vec<Notification>,
-    /// Number of listeners that were lost.
+    /// Number of connections that listened and were lost.
     losses: usize,
-    /// Number of notifications when the last of them was lost.
+    /// Number of notifications when the last of Weir's listeners was lost.
     lost_at: usize,
-    /// Weir shuts down and opens no listener any more.
-    ends: bool,
+    /// Weir opens no listener: it shuts down, or a limit has no seat for one.
+    has_no_listeners: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -58,12 +58,17 @@ impl Bus {
         all.lost_at = all.all.len();
     }
 
-    pub(crate) fn shut_down(&self) {
-        self.0.borrow_mut().ends = true;
+    /// A server that listened for its client is lost, and the client keeps its connection.
+    pub(crate) fn count_deafened(&self) {
+        self.0.borrow_mut().losses += 1;
     }
 
-    fn ends(&self) -> bool {
-        self.0.borrow().ends
+    pub(crate) fn forbid_listeners(&self) {
+        self.0.borrow_mut().has_no_listeners = true;
+    }
+
+    fn has_no_listeners(&self) -> bool {
+        self.0.borrow().has_no_listeners
     }
 
     fn lost_at(&self) -> usize {
@@ -188,7 +193,7 @@ impl Hearing {
 
     /// The notification that it still has to get.
     pub(crate) fn lacks(&self) -> Option<String> {
-        if self.is_deaf && self.bus.ends() {
+        if self.is_deaf && self.bus.has_no_listeners() {
             return None;
         }
         let from = self.must.values().copied().min()?;

@@ -399,6 +399,12 @@ impl Client {
     }
 
     fn recover(&mut self, message: &[u8]) {
+        // The server of its last request is lost, too, so it asks again.
+        if is_loss(message) && matches!(self.script.front(), Some(Step::AwaitRecovery)) {
+            self.recovery = Recovery::Waits;
+            self.script.push_front(Step::Recover);
+            return;
+        }
         self.recovery = match (self.recovery, message[0]) {
             (Recovery::Waits, backend::DATA_ROW) if is_recovered(message) => Recovery::Answered,
             (Recovery::Answered, backend::READY_FOR_QUERY) if message.last() == Some(&b'I') => {

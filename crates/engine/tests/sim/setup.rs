@@ -214,6 +214,14 @@ impl Setup {
         let is_stateless = !self.may_have_sessions() && !self.mixes;
         self.keeps_clients =
             self.stormy && is_stateless && Rng::new(seed ^ 0x006b_6565_7073).once_in(2);
+        let global = &self.config.global;
+        let limits =
+            [global.max_db_connections, global.max_user_connections, global.max_server_connections];
+        // The last seat of a limit is for servers. A client that keeps its server needs no listener,
+        // but it may lose this server.
+        if self.keeps_clients && limits.contains(&1) {
+            self.bus.forbid_listeners();
+        }
     }
 
     /// Gives servers the library in every third run in auto mode. It is drawn from its own seed, so

@@ -14,7 +14,8 @@ impl<X: Exchange> Requests<'_, X> {
         if self.notes_endings() {
             let text = &self.input[self.at + HEADER_LEN..self.at + available];
             let is_whole = available == header.total;
-            self.add_ending(if is_whole { Ending::of(text) } else { Ending::Commit });
+            let ending = if is_whole { Ending::of(text) } else { Ending::Commit };
+            self.server.ledger.endings.add(ending);
         }
     }
 
@@ -25,14 +26,15 @@ impl<X: Exchange> Requests<'_, X> {
             // A long text of the unnamed statement was not kept.
             let is_kept = own.is_some_and(|own| !name.is_empty() || !own.unnamed_parse.is_empty());
             let text = own.and_then(|own| own.text_of(name)).unwrap_or_default();
-            self.add_ending(if is_kept { Ending::of(text) } else { Ending::Commit });
+            let ending = if is_kept { Ending::of(text) } else { Ending::Commit };
+            self.server.ledger.endings.bind(ending);
         }
     }
 
     /// A portal is bound to a statement that Weir does not know.
     pub(super) fn note_unknown_ending(&mut self) {
         if self.notes_endings() {
-            self.add_ending(Ending::Commit);
+            self.server.ledger.endings.bind(Ending::Commit);
         }
     }
 
@@ -41,11 +43,5 @@ impl<X: Exchange> Requests<'_, X> {
     fn notes_endings(&self) -> bool {
         let server = &self.server;
         self.settings.keeps_clients && (server.status != b'I' || !server.ledger.is_at_rest())
-    }
-
-    #[cold]
-    fn add_ending(&mut self, next: Ending) {
-        let ledger = &mut self.server.ledger;
-        ledger.ending = ledger.ending.then(next);
     }
 }

@@ -236,7 +236,7 @@ impl World {
         self.draining = Some(how);
         if how == Drain::WaitForServers {
             self.shared.borrow_mut().switch(|switches| switches.closed = true);
-            self.setup.bus.shut_down();
+            self.setup.bus.forbid_listeners();
         }
         self.tell_all(&Order::Drain(how));
     }

@@ -183,8 +183,11 @@ impl World {
     fn after_death(&mut self, at: usize) {
         let server = &mut self.net.servers[at];
         if !server.up.broken {
-            if server.backend.ears.is_listener() {
+            let ears = &server.backend.ears;
+            if ears.is_listener() {
                 self.setup.bus.count_loss();
+            } else if self.setup.keeps_clients && !ears.channels().is_empty() {
+                self.setup.bus.count_deafened();
             }
             server.died_idle = matches!(server.place, Place::Detached { .. });
             // The news takes time to arrive.

@@ -1,0 +1,75 @@
+//! Clients of a cluster that outlive their servers.
+
+use super::{Mutant, change};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "DeniesCommit",
+        wrong: "A client is told that its COMMIT without an answer was rolled back",
+        seen_in: "",
+        noticed_by: "lost::a_commit_without_an_answer_is_unknown",
+        changes: &[change(
+            "lifecycle/loss.rs",
+            "_ => «self.may_have_run() && self.ending == Ending::Commit»,",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "TrustsStandbys",
+        wrong: "A COMMIT on a lost standby counts as rolled back, though the standby was promoted",
+        seen_in: "",
+        noticed_by: "lost::a_commit_on_a_lost_standby_is_unknown",
+        changes: &[change(
+            "lifecycle/lost.rs",
+            "is_harmless: «server.has_harmless_request()»,",
+            "self.pools
+                    .get(server.pool)
+                    .is_some_and(|view| view.place != crate::routing::Place::Writer)
+                    || server.has_harmless_request()",
+        )],
+    },
+    Mutant {
+        name: "ForgetsBoundCommit",
+        wrong: "A COMMIT that an earlier request has bound does not count when it is executed",
+        seen_in: "",
+        noticed_by: "lost::a_bound_commit_counts",
+        changes: &[change(
+            "relay/ending.rs",
+            "if «next != Ending::None» { self.bound = Ending::Commit; }",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "RunsAfterLoss",
+        wrong: "After the loss of a transaction, the client's next request runs outside of it",
+        seen_in: "",
+        noticed_by: "lost::a_request_in_a_transaction_is_told_at_once",
+        changes: &[change(
+            "lifecycle/failed.rs",
+            "self.client_mut(id).while_waiting.fails = «true»;",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "HushesAfterLoss",
+        wrong: "A client that only listens gets no notifications when its server was lost",
+        seen_in: "",
+        noticed_by: "lost::a_listening_client_still_hears",
+        changes: &[change(
+            "lifecycle/failed.rs",
+            "ClientPhase::Failed(failed) if «!failed.is_between_requests()»)",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "TellsLostTransactions",
+        wrong: "Notifications are delivered in a lost transaction that waits for a server",
+        seen_in: "",
+        noticed_by: "lost::a_lost_transaction_hears_nothing",
+        changes: &[change(
+            "lifecycle/failed.rs",
+            "«self.while_waiting.fails» || matches!",
+            "false",
+        )],
+    },
+];
