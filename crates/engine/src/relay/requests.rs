@@ -147,7 +147,7 @@ impl<X: Exchange> Engine<X> {
         let input = input.all();
         server.times.heard_at = io.now();
         let begins = server.ledger.is_at_rest();
-        if begins {
+        if begins && view.settings.keeps_clients {
             server.ledger.endings.begin(server.status);
         }
         let keeping = Keeping::go_on(server);
