@@ -4,10 +4,10 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::{Postgres, frontend};
+use testkit::{Postgres, eventually, frontend};
 
 use super::hooks::{Hooks, check_rows, write_during};
-use super::{cluster, node_of, setup, until_nodes_are, until_replayed, write};
+use super::{PATIENCE, cluster, node_of, setup, until_nodes_are, until_replayed, write};
 use crate::{routing, support};
 
 const ALL: [&str; 3] = ["stop", "start", "rejoin"];
@@ -61,6 +61,12 @@ fn a_switchover_costs_no_client_an_error() {
     assert_primary(&nodes, 2);
     assert_eq!(idle.value("SHOW work_mem"), "7MB");
     assert_eq!(idle.value("EXECUTE one"), "1");
+    // A notification before that is lost, and the client is warned.
+    let port = c.port().to_string();
+    eventually("Weir listens at the new primary", PATIENCE, || {
+        let servers = pooler.admin("SHOW SERVERS").with("state", "listening");
+        servers.column("port").contains(&port.as_str()).then_some(())
+    });
     c.sql("postgres", "NOTIFY news, 'of c'");
     let news = idle.read_until(|message| message.tag == b'A');
     assert!(news.last().expect("a notification").body.ends_with(b"of c\0"));
@@ -102,7 +108,7 @@ fn a_switchover_that_cannot_be_done_is_refused_with_the_reason() {
     assert_eq!(refused("SWITCHOVER other TO a"), "database other belongs to no cluster");
     assert_eq!(refused("SWITCHOVER none TO a"), "no such database: none");
     a.sql("postgres", "REVOKE EXECUTE ON FUNCTION pg_promote FROM weir");
-    testkit::eventually("the standby knows it", Duration::from_secs(20), || {
+    eventually("the standby knows it", Duration::from_secs(20), || {
         let right =
             "SELECT has_function_privilege('weir', 'pg_promote(boolean, integer)', 'execute')";
         (b.sql("postgres", right)[0][0].as_deref() == Some("f")).then_some(())
@@ -220,7 +226,7 @@ fn a_killed_primary_is_replaced_and_no_acknowledged_row_is_lost() {
     let told = write_during(&pooler, || {
         a.kill9();
         hooks.serve("fence", "a", 0, || known_at = Some(Instant::now()));
-        testkit::eventually("another primary serves", Duration::from_secs(30), || {
+        eventually("another primary serves", Duration::from_secs(30), || {
             let primary = pooler.admin("SHOW CLUSTERS").only("primary").to_owned();
             (primary == "b" || primary == "c").then_some(())
         });
@@ -321,9 +327,8 @@ fn a_change_is_ended_before_the_process_is() {
     });
     hooks.serve("rejoin", "a", 0, || a.rejoin(b));
     let mut old = old.expect("it was served");
-    let status = testkit::eventually("it ends", Duration::from_secs(20), || {
-        old.try_wait().expect("our own child")
-    });
+    let status =
+        eventually("it ends", Duration::from_secs(20), || old.try_wait().expect("our own child"));
     assert!(status.success(), "{status}");
     assert_primary(&nodes, 1);
 }

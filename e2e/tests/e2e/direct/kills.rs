@@ -174,9 +174,11 @@ fn end(direct: &mut Direct, party: Party, victim: Victim) -> Option<RawClient> {
 impl Direct {
     /// A backend that serves nobody, or lingers.
     fn idle_backend(&self) -> u32 {
-        let idle = self.pooler.admin("SHOW SERVERS").with("database", &self.database);
-        let idle = idle.with("state", "idle");
-        idle.column("remote_pid")[0].parse().expect("a number")
+        eventually("a backend is idle", PATIENCE, || {
+            let servers = self.pooler.admin("SHOW SERVERS").with("database", &self.database);
+            let idle = servers.with("state", "idle");
+            idle.column("remote_pid").first().map(|process| process.parse().expect("a number"))
+        })
     }
 
     /// The sockets of the pooler, of which each is a client, a server, or one for all.
