@@ -542,9 +542,13 @@ impl<X: Exchange> Engine<X> {
     /// The server that was opened for this client alone could not be reached. The client requests
     /// another one, and waits if there is no primary now.
     fn wait_for_primary(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let client = self.client_mut(id);
-        client.enter(ClientPhase::Idle);
-        if client.stream.holds_message() {
+        self.client_mut(id).enter(ClientPhase::Idle);
+        self.read_again(id, io);
+    }
+
+    /// Reads a client that has lost its server: the bytes that have arrived, and its socket.
+    pub(crate) fn read_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
+        if self.client(id).stream.holds_message() {
             self.work.push_back(Work::Route(id));
         }
         io.resume_client(id);

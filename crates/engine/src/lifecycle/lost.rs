@@ -17,7 +17,6 @@ use wire::sqlstate::{ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, CRASH_SHUTDOWN};
 
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
-use crate::engine::work::Work;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::loss::{Failed, Loss};
@@ -214,10 +213,7 @@ impl<X: Exchange> Engine<X> {
             true => ClientPhase::Idle,
             false => ClientPhase::Failed(Box::new(failed)),
         });
-        if client.stream.holds_message() {
-            self.work.push_back(Work::Route(id));
-        }
-        io.resume_client(id);
+        self.read_again(id, io);
         if is_over && !self.changed_user.is_empty() {
             self.follow_rename(id);
         }
