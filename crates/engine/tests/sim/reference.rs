@@ -16,6 +16,11 @@ pub(crate) struct Reference {
     expected: VecDeque<Vec<u8>>,
     /// The number of the expected messages that must arrive without further requests.
     due: usize,
+    /// Committed inserts, each with the number of the ReadyForQuery that tells the client.
+    committed: Vec<(usize, Tag)>,
+    /// The number of ReadyForQuery messages that were collected, and that the client has received.
+    ends: usize,
+    received_ends: usize,
 }
 
 /// The kind of a message.
@@ -29,7 +34,14 @@ pub(crate) enum Verdict {
 
 impl Reference {
     pub(crate) fn new(settings: Settings) -> Self {
-        Self { backend: Backend::reference(settings), expected: VecDeque::new(), due: 0 }
+        Self {
+            backend: Backend::reference(settings),
+            expected: VecDeque::new(),
+            due: 0,
+            committed: Vec::new(),
+            ends: 0,
+            received_ends: 0,
+        }
     }
 
     /// The client sends these bytes.
@@ -50,6 +62,10 @@ impl Reference {
     fn collect(&mut self) {
         let all = self.backend.take_output();
         let counts = |message: &&[u8]| !self.backend.marks_defaults || !is_style(message);
+        let ends = messages(&all).filter(|message| is_end(message)).count();
+        self.ends += ends;
+        let end = if ends > 0 { self.ends } else { self.ends + 1 };
+        self.committed.extend(self.backend.inserted.drain(..).map(|tag| (end, tag)));
         self.expected.extend(messages(&all).filter(counts).map(<[u8]>::to_vec));
     }
 
@@ -63,13 +79,12 @@ impl Reference {
         self.expected.is_empty() && self.backend.is_at_rest()
     }
 
-    /// The client gives up its session. Returns the inserts of its last request or transaction, if all
-    /// requests before were answered.
+    /// The client gives up its session. Returns the inserts of its last request or transaction that it
+    /// does not know of, if all requests before were answered.
     pub(crate) fn give_up(&mut self) -> Option<Vec<Tag>> {
-        let is_end = |message: &&Vec<u8>| message[0] == backend::READY_FOR_QUERY;
-        let requests = self.expected.iter().filter(is_end).count();
+        let requests = self.expected.iter().filter(|message| is_end(message)).count();
         let mut tags = std::mem::take(&mut self.backend.inserting);
-        tags.append(&mut self.backend.inserted);
+        tags.extend(self.committed.drain(..).map(|(_, tag)| tag));
         (self.expected, self.due) = (VecDeque::new(), 0);
         (requests <= 1).then_some(tags)
     }
@@ -99,6 +114,10 @@ impl Reference {
         match self.expected.pop_front() {
             Some(expected) if expected == message || self.differs_by_reload(&expected, message) => {
                 self.due = self.due.saturating_sub(1);
+                if is_end(message) {
+                    self.received_ends += 1;
+                    self.committed.retain(|(end, _)| *end > self.received_ends);
+                }
                 verdict
             }
             expected => Verdict::Wrong(format!(
@@ -149,6 +168,10 @@ fn around_style(row: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let skipped = rest.windows(4).take(2).position(|part| part == b"ISO,").map_or(0, |at| at + 4);
     let len = rest.get(skipped..)?.windows(1).position(|byte| byte == end)? + skipped;
     Some((before, &rest[..len], &rest[len..]))
+}
+
+fn is_end(message: &[u8]) -> bool {
+    message[0] == backend::READY_FOR_QUERY
 }
 
 /// Splits `bytes` into whole messages.
