@@ -34,8 +34,8 @@ const TABLES: [&str; 6] = ["EVENTS", "WAITS", "SLOW", "PINS", "POOLS", "STATE"];
 const VERSION: &str = "VERSION";
 const RECORDER: &str = "RECORDER";
 
-const STYLE: &str = "body{font:14px sans-serif;margin:2em;max-width:75em}h1,h2{font-weight:600}\
-    table{border-collapse:collapse;font-size:12px}td,th{border:1px solid #ccc;padding:2px 6px;\
+const STYLE: &str = "body{font:14px sans-serif;margin:2em}p{max-width:75em}h1,h2{font-weight:600}\
+    table{border-collapse:collapse;font-size:12px;width:max-content}td,th{border:1px solid #ccc;padding:2px 6px;\
     text-align:left;white-space:pre-wrap;max-width:40em;overflow-wrap:break-word}th{background:#eee}\
     .scroll{overflow-x:auto}svg{background:#fafafa;border:1px solid #ccc}\
     svg text{font:10px sans-serif}";
@@ -128,7 +128,7 @@ fn write_table(page: &mut String, table: &dyn Show, answer: &Answer) {
         "<h2 id=\"{0}\">SHOW {1}</h2>\n<p>{2}</p>\n",
         table.name().to_ascii_lowercase(),
         table.name(),
-        escaped(table.about())
+        escaped(&table.about().replace('`', ""))
     );
     if answer.rows.is_empty() {
         *page += "<p>No row.</p>\n";
