@@ -289,6 +289,11 @@ impl Backend {
         statements.by_ref().filter(is_named).count()
     }
 
+    /// Is it in the middle of a COPY or a sleep?
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.is_some()
+    }
+
     /// The length of its sleep, if it sleeps.
     pub(crate) fn sleep(&self) -> Option<u64> {
         match self.busy {

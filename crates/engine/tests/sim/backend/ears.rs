@@ -49,6 +49,11 @@ impl Ears {
         &self.channels
     }
 
+    /// Has it listened? Weir may not know yet that it does not listen any more.
+    pub(crate) fn has_listened(&self) -> bool {
+        !self.channels.is_empty() || !self.ended.is_empty()
+    }
+
     /// Does it listen for others?
     pub(crate) fn is_listener(&self) -> bool {
         self.channels.iter().any(|channel| channel.starts_with("_weir_"))

@@ -186,7 +186,7 @@ impl World {
             let ears = &server.backend.ears;
             if ears.is_listener() {
                 self.setup.bus.count_loss();
-            } else if self.setup.keeps_clients && !ears.channels().is_empty() {
+            } else if self.setup.keeps_clients && ears.has_listened() {
                 self.setup.bus.count_deafened();
             }
             server.died_idle = matches!(server.place, Place::Detached { .. });
