@@ -78,9 +78,9 @@ impl Binary {
             .with_context(|| format!("cannot run {}", program.display()))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let first = text.lines().next().unwrap_or_default().trim();
-        let make = parse_version(first)
+        let (label, make) = parse_version(first)
             .with_context(|| format!("{} -V says {first:?}", program.display()))?;
-        Ok(Self { path, label: first.to_owned(), make })
+        Ok(Self { path, label: label.to_owned(), make })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -130,15 +130,17 @@ fn within_reach(workplace: &Workplace, program: &Path) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// Parses a version line: `PgBouncer 1.18.0`, possibly with more text. Weir names the PgBouncer
-/// version that it is compatible with, and its own version in parentheses.
-fn parse_version(line: &str) -> Option<Make> {
+/// Parses a version line: `PgBouncer 1.18.0`. Weir names the PgBouncer version that it is compatible
+/// with, and its own version in parentheses: `PgBouncer 1.25.2 (Weir 0.1.0)`. Returns the program's
+/// own name with its version.
+fn parse_version(line: &str) -> Option<(&str, Make)> {
     let release = line.strip_prefix("PgBouncer ")?;
-    if release.contains("(Weir ") {
-        return Some(Make::Weir);
+    if let Some((_, own)) = release.split_once(" (") {
+        let own = own.strip_suffix(')')?;
+        return own.starts_with("Weir ").then_some((own, Make::Weir));
     }
     let mut numbers = release.split('.').map(str::parse);
-    Some(Make::PgBouncer(numbers.next()?.ok()?, numbers.next()?.ok()?))
+    Some((line, Make::PgBouncer(numbers.next()?.ok()?, numbers.next()?.ok()?)))
 }
 
 #[cfg(test)]
@@ -147,9 +149,17 @@ mod tests {
 
     #[test]
     fn a_version_is_read_from_either_pooler() {
-        assert_eq!(parse_version("PgBouncer 1.18.0"), Some(Make::PgBouncer(1, 18)));
-        assert_eq!(parse_version("PgBouncer 1.25.2"), Some(Make::PgBouncer(1, 25)));
-        assert_eq!(parse_version(&config::version()), Some(Make::Weir));
+        for (line, make) in [
+            ("PgBouncer 1.18.0", Make::PgBouncer(1, 18)),
+            ("PgBouncer 1.25.2", Make::PgBouncer(1, 25)),
+        ] {
+            assert_eq!(parse_version(line), Some((line, make)));
+        }
+        assert_eq!(
+            parse_version("PgBouncer 1.25.2 (Weir 0.1.0)"),
+            Some(("Weir 0.1.0", Make::Weir))
+        );
+        assert!(parse_version(&config::version()).is_some());
         assert_eq!(parse_version("weir 0.1.0"), None);
     }
 }
