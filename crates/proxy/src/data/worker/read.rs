@@ -171,7 +171,7 @@ impl Worker {
     pub(super) fn read_server(&mut self, server: ServerId, token: Token) {
         let share = self.engine.messages() + MESSAGES_IN_TURN;
         for _ in 0..self.reads_in_turn() {
-            let by = self.engine.reader_of(server);
+            let by = self.engine.receiver_of(server);
             if self.keeps_server(server) || !self.sockets.server_may_be_read(server, by) {
                 return;
             }
