@@ -167,7 +167,7 @@ impl<X: Exchange> Engine<X> {
                 }
                 return Passed::UpToRequest;
             }
-            Stop::Violation(why) => self.lose_server(on, CloseReason::Said(&why), io),
+            Stop::Violation(why) => self.lose_server(on, CloseReason::Text(&why), io),
             Stop::TransactionBlock => {
                 self.lose_server(on, CloseReason::TransactionBlock, io);
             }

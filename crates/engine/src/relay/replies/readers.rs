@@ -1,4 +1,4 @@
-//! What is special about replies in pools with reads on standbys.
+//! Replies in pools with reads on standbys.
 
 use super::Replies;
 use crate::client::{Client, ClientPhase};

@@ -279,7 +279,7 @@ impl Worker {
             }
             Outcome::ConnectFailed { server, ticket, reason } => {
                 if sockets.end_connecting(server, ticket) {
-                    engine.server_closed(server, CloseReason::Said(reason), sockets);
+                    engine.server_closed(server, CloseReason::Text(reason), sockets);
                 }
             }
             Outcome::CancelDone(cancel, end) => engine.cancel_finished(cancel, end, sockets),

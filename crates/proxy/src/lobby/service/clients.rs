@@ -69,7 +69,7 @@ impl Service {
             return self.lobbies[at].guests.hold(place);
         }
         if !self.lobbies[at].room.admit(place) {
-            let why = Ending::Said(Cause::ServerUnreachable, "the lobby cannot take the client");
+            let why = Ending::Told(Cause::ServerUnreachable, "the lobby cannot take the client");
             self.end(at, place, why);
         }
     }
@@ -82,10 +82,10 @@ impl Service {
         match reason {
             _ if is_ending => self.end(at, place, Ending::Left),
             Reason::Ended => self.end(at, place, Ending::Left),
-            Reason::Bad => self.end(at, place, Ending::Said(Cause::Protocol, "bad packet")),
+            Reason::Bad => self.end(at, place, Ending::Told(Cause::Protocol, "bad packet")),
             Reason::State => {
                 let why = "the settings or statements of the session cannot be restored";
-                self.end(at, place, Ending::Said(unreachable, why));
+                self.end(at, place, Ending::Told(unreachable, why));
             }
             Reason::Recalled => self.admit(at, place),
             Reason::Partial => {
