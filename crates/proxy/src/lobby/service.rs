@@ -217,14 +217,20 @@ impl Service {
         self.expected.insert(server.ticket.clone(), server);
     }
 
-    /// Returns the lobby of a pool, and makes it if there is none.
-    fn lobby_of(&mut self, pool: PoolId) -> io::Result<usize> {
+    /// Returns the lobby of a pool, and makes it if there is none. None if there is no such pool, or
+    /// no room for its clients.
+    fn lobby_of(&mut self, pool: PoolId) -> Option<usize> {
         if let Some(at) = self.find(pool) {
-            return Ok(at);
+            return Some(at);
         }
-        let key = self.pool(pool, |pool| pool.key.clone()).ok_or(io::ErrorKind::NotFound)?;
-        let room = Room::new(layout::BACKENDS_MAX, self.places_wanted)?;
-        Ok(self.lobbies.insert(Lobby {
+        let key = self.pool(pool, |pool| pool.key.clone())?;
+        let room = Room::new(layout::BACKENDS_MAX, self.places_wanted);
+        let room = room.inspect_err(|error| {
+            let PoolKey { database, user, .. } = &key;
+            warning!("the pool {database}/{user} cannot be direct and is proxied: {error}");
+        });
+        let room = room.ok()?;
+        Some(self.lobbies.insert(Lobby {
             pool,
             key,
             worker: WorkerId(0),
@@ -377,13 +383,9 @@ impl Service {
             self.turn_away(&server, Proxied::NoLibrary);
             return false;
         }
-        let at = match self.lobby_of(server.pool) {
-            Ok(at) => at,
-            Err(error) => {
-                warning!("a pool cannot be direct: {error}");
-                self.turn_away(&server, Proxied::NoRoom);
-                return false;
-            }
+        let Some(at) = self.lobby_of(server.pool) else {
+            self.turn_away(&server, Proxied::NoRoom);
+            return false;
         };
         let lobby = &mut self.lobbies[at];
         let Some(line) = lobby.assign_line(number) else {

@@ -38,7 +38,7 @@ impl Service {
     pub(super) fn take_in(&mut self, Arriving { guest, fd, peer }: Arriving) {
         let shared = Arc::clone(&self.shared);
         let refused = |why: &str, fd: RawFd| refuse(&guest, fd, why, &shared);
-        let Ok(at) = self.lobby_of(guest.pool) else {
+        let Some(at) = self.lobby_of(guest.pool) else {
             return refused("the lobby has ended", fd.as_raw_fd());
         };
         let lobby = &mut self.lobbies[at];
