@@ -419,7 +419,7 @@ impl Replies<'_, '_> {
     }
 
     fn reply(&mut self, code: u8, body: &[u8]) -> Result<Owner, Stop> {
-        let settled = self.settle(code).map_err(Stop::Violation)?;
+        let settled = self.ask_ledger(code).map_err(Stop::Violation)?;
         if settled.owner == Owner::Nobody {
             if let Some(Some(answer)) = self.server.phase.auth_answer() {
                 answer.message(code, body);
@@ -491,7 +491,7 @@ impl Replies<'_, '_> {
             return Err(Stop::Unheard);
         }
         let is_executed = self.server.ledger.rows_are_forwarded();
-        let settled = self.settle(backend::ERROR).map_err(Stop::Violation)?;
+        let settled = self.ask_ledger(backend::ERROR).map_err(Stop::Violation)?;
         if settled.owner == Owner::Nobody {
             match fields {
                 Some(fields) => self.own_error(fields),
@@ -521,7 +521,7 @@ impl Replies<'_, '_> {
     }
 
     /// Shows a message to the ledger, and undoes the messages that it makes void.
-    fn settle(&mut self, code: u8) -> Result<Settled, String> {
+    fn ask_ledger(&mut self, code: u8) -> Result<Settled, String> {
         self.write_due();
         let Server { ledger, statements, unnamed, session, .. } = &mut *self.server;
         let client = &mut self.client;

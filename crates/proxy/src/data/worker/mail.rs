@@ -25,7 +25,7 @@ impl Worker {
                 continue;
             }
             self.read_letter(letter);
-            self.settle();
+            self.report_outcomes();
         }
         self.mail = mail;
     }
