@@ -130,10 +130,8 @@ impl<X: Exchange> Engine<X> {
         }
         // Later reads must see what this transaction has written, so it is noted before the client
         // is told.
-        if replies.transaction_ended
-            && let Some(routing) = &replies.settings.routing
-            && let Some(id) = id
-        {
+        let routing = replies.settings.routing.as_ref().filter(|_| replies.transaction_ended);
+        if let (Some(routing), Some(id)) = (routing, id) {
             replies.note_routed_end(id, &mut self.sessions, routing, io.clock());
         }
         let out = replies.out.finish();
