@@ -58,7 +58,7 @@ access_watch(void)
 {
     MemoryContext before = MemoryContextSwitchTo(TopMemoryContext);
 
-    /* A worker without a database does not do so by itself, and memberships would never change. */
+    /* A worker without a database does not do this by itself, and would miss new memberships. */
     StartTransactionCommand();
     initialize_acl();
     CommitTransactionCommand();
@@ -111,7 +111,7 @@ access_can_write(const char *name)
                                                 (int) strlen(name);
 }
 
-/* A role can give itself a verifier of any length. No password fits such a one. */
+/* A role can give itself a verifier of any length. No password matches a longer one. */
 static char *
 usable(char *verifier)
 {
@@ -280,7 +280,7 @@ access_refresh(void)
     MemoryContext caller = CurrentMemoryContext;
     bool changed = false;
 
-    /* Its start receives the invalidations of other processes. */
+    /* The start of a transaction receives the invalidations of other processes. */
     StartTransactionCommand();
     /* A standby has no serializable transactions. */
     XactIsoLevel = XACT_READ_COMMITTED;

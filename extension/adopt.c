@@ -112,7 +112,7 @@ knock(struct ucred *listener)
     return fd;
 }
 
-/* Reads the answer: the text, and the descriptors with it. Returns how many those are; -1: none. */
+/* Reads the answer: the text and descriptors. Returns the number of descriptors; -1: no answer. */
 static int
 read_answer(int fd, char *text, size_t size, int *fds)
 {
@@ -155,7 +155,7 @@ end_pooler(int fd, pid_t pid)
     close(fd);
 }
 
-/* Returns whether there is a pooler, which `child` is then. */
+/* Returns whether there is a pooler. If so, `child` describes it. */
 bool
 adopt_pooler(Child *child)
 {

@@ -1,7 +1,7 @@
 /*
- * attach.c: the socket of a guest, which core uses in place of home's: what core waits with, the
- * address that it shows, and a look at the bytes that wait. Also the lobby's file, and the sleep
- * until a guest sends something.
+ * attach.c: the socket of a guest, which core uses in place of the backend's own: the wait set, the
+ * address that is shown, and a look at the unread bytes. Also the lobby's file, and the sleep until
+ * a guest sends something.
  */
 #include "attend.h"
 #include "compat.h"
@@ -127,7 +127,7 @@ attach_uses_unnamed(const Peek *peek)
     return peek->names == PEEK_NAMES_MANY;
 }
 
-/* A Terminate that core has read already, behind the last message. */
+/* Has core read a Terminate behind the last message? */
 bool
 attach_has_ended(void)
 {
@@ -139,7 +139,7 @@ attach_has_ended(void)
     return ended;
 }
 
-/* All that core has read: what stands behind a Terminate is nobody's request. */
+/* Drops all that core has read. Bytes behind a Terminate are no request. */
 void
 attach_discard_input(void)
 {

@@ -11,9 +11,10 @@
  *   no guest ── event ── claim ── peek ── restore ──► guest attached ─┘
  *     │  ▲                          │
  *     │  └───────── returned ◄──────┘
- *     └── LEAVE ──► home: an ordinary backend, until ENLIST
+ *     └── LEAVE ──► an ordinary backend, until ENLIST
+ *
  * While another backend sleeps, this one may linger with a guest and not put it at rest. Without a
- * guest, the socket is home's: an error that core raises then goes to Weir.
+ * guest, core has the backend's own connection: an error that core raises then goes to Weir.
  */
 #include "attend.h"
 #include "compat.h"
@@ -39,9 +40,9 @@
 #include "utils/wait_event.h"
 
 typedef enum Phase {
-    PHASE_OFF,     /* no ticket, or no lobby */
-    PHASE_HOME,    /* an ordinary backend of Weir's */
-    PHASE_WAITING, /* in the lobby, without a guest */
+    PHASE_OFF,      /* no ticket, or no lobby */
+    PHASE_ORDINARY, /* an ordinary backend of Weir's */
+    PHASE_WAITING,  /* in the lobby, without a guest */
     PHASE_CLEARING, /* core runs messages of ours, before the guest's first one */
     PHASE_SERVING
 } Phase;
@@ -51,9 +52,9 @@ static Lobby lobby;
 static uint32 me;
 static LobbyBackend *line;
 
-static pgsocket home_socket;
-static WaitEventSet *home_set;
-static SockAddr home_address;
+static pgsocket own_socket;
+static WaitEventSet *own_set;
+static SockAddr own_address;
 
 /* The attached guest's. */
 static uint32 place;
@@ -74,7 +75,7 @@ nothing(SIGNAL_ARGS)
 {
 }
 
-/* A guest that runs nothing, such as one that this backend lingers with, outlives it. */
+/* A guest that runs nothing stays connected when this backend ends. */
 static void
 leave_at_exit(int code, Datum unused)
 {
@@ -111,12 +112,12 @@ begin(void *unused)
     }
     me = welcome.line;
     line = lobby_backend(&lobby, me);
-    home_socket = MyProcPort->sock;
-    home_set = FeBeWaitSet;
-    home_address = MyProcPort->raddr;
+    own_socket = MyProcPort->sock;
+    own_set = FeBeWaitSet;
+    own_address = MyProcPort->raddr;
     on_proc_exit(leave_at_exit, 0);
     pqsignal(SIGURG, nothing);
-    phase = PHASE_HOME;
+    phase = PHASE_ORDINARY;
     return true;
 }
 
@@ -250,11 +251,12 @@ attend_put(char type, bool ends_transaction)
     return PUT_PASS;
 }
 
+/* Detaches the guest: core has the backend's own connection again. */
 static void
-use_home(void)
+use_own_socket(void)
 {
-    MyProcPort->sock = home_socket;
-    FeBeWaitSet = home_set;
+    MyProcPort->sock = own_socket;
+    FeBeWaitSet = own_set;
     line->place = 0;
     phase = PHASE_WAITING;
 }
@@ -263,14 +265,14 @@ use_home(void)
 static void
 fail(const char *why)
 {
-    use_home();
+    use_own_socket();
     ereport(FATAL, (errcode(ERRCODE_ADMIN_SHUTDOWN), errmsg("weir: %s", why)));
 }
 
 static void
 give_back(Reason reason)
 {
-    use_home();
+    use_own_socket();
     owned = false;
     if (lobby_return(&lobby, me, place, generation) != RELEASE_RETURNED)
         fail("a place of the lobby has another owner");
@@ -280,7 +282,7 @@ give_back(Reason reason)
 static void
 put_at_rest(void)
 {
-    use_home();
+    use_own_socket();
     owned = false;
     switch (lobby_release(&lobby, me, place, generation)) {
         case RELEASE_ARMED:
@@ -387,7 +389,7 @@ attach(uint64 event)
     return serve(true);
 }
 
-/* What core does while it waits for its client, and what must not be done for a guest. */
+/* Handles interrupts as core does while it waits. Drops those that are meant for a guest. */
 static void
 serve_interrupts(void)
 {
@@ -412,13 +414,13 @@ clean(void *unused)
 
 /* Becomes an ordinary backend of Weir's again. */
 static void
-go_home(void)
+leave_lobby(void)
 {
     lobby_leave(&lobby, me);
     if (!guarded(clean, NULL, "a backend cannot leave the lobby"))
         fail("a backend cannot leave the lobby");
-    attach_show(&home_address);
-    phase = PHASE_HOME;
+    attach_show(&own_address);
+    phase = PHASE_ORDINARY;
     control_left();
 }
 
@@ -427,19 +429,19 @@ static bool
 is_wanted(void)
 {
     switch (control_read()) {
-        case WISH_GONE:
+        case CONTROL_CLOSED:
             fail("the pooler has closed its control socket");
             return false;
-        case WISH_LEAVE:
+        case CONTROL_LEAVE:
             return false;
-        case WISH_NONE:
-        case WISH_ENLIST:
+        case CONTROL_NONE:
+        case CONTROL_ENLIST:
             return lobby_gate(&lobby) == LOBBY_OPEN;
     }
     return false;
 }
 
-/* Waits until there is a guest to serve, or this backend is to go home. */
+/* Waits until there is a guest to serve, or this backend is to leave the lobby. */
 static void
 attend(void)
 {
@@ -451,7 +453,7 @@ attend(void)
 
         /* A backend that never sleeps is told by its line. */
         if ((lobby_called(&lobby, me) || idle) && !is_wanted()) {
-            go_home();
+            leave_lobby();
             return;
         }
         serve_interrupts();
@@ -514,7 +516,7 @@ transaction_over(void)
     tally_end(line, at->transaction_us - at->request_us);
     if (orders_pooler_is_gone())
         fail("the pooler has ended");
-    /* Nobody reads any more; the guest's end is found when it is looked at next. */
+    /* Replies reach nobody any more. The next look at the guest finds the end of its connection. */
     ClientConnectionLost = 0;
     if (compat_has_input() && !attach_has_ended()) {
         at->request_us = at->transaction_us;
@@ -534,7 +536,7 @@ transaction_over(void)
         attend();
         return;
     }
-    use_home();
+    use_own_socket();
     if (linger()) {
         if (serve(false))
             return;
@@ -557,8 +559,8 @@ attend_flushed(void)
             else
                 report_set_flush(report_flush);
             break;
-        case PHASE_HOME:
-            if (!compat_has_input() && control_read() == WISH_ENLIST)
+        case PHASE_ORDINARY:
+            if (!compat_has_input() && control_read() == CONTROL_ENLIST)
                 begin_to_attend();
             break;
         case PHASE_CLEARING:
@@ -569,7 +571,7 @@ attend_flushed(void)
             transaction_over();
             break;
         case PHASE_WAITING:
-            /* Core has raised an ERROR while no guest was attached, and has told home. */
+            /* Core has raised an ERROR while no guest was attached, and has told Weir. */
             if (owned)
                 put_at_rest();
             attend();

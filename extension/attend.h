@@ -1,12 +1,12 @@
 /*
  * attend.h: a backend that serves the sockets of many clients, one transaction after the other.
  *
- * Weir opens a connection with `weir.ticket` in its startup packet: *home*. When the login is over,
- * the backend connects to Weir's control socket, shows the ticket, and gets the lobby (lobby.h).
- * From then on it takes guests from the lobby whenever no transaction is open.
+ * Weir opens a connection with `weir.ticket` in its startup packet. When the login is over, the
+ * backend connects to Weir's control socket, sends the ticket, and gets the lobby (lobby.h). From
+ * then on it takes guests from the lobby whenever no transaction is open.
  *
- * In all these files, *core* is PostgreSQL's own code, and *home* is this backend's connection to
- * Weir, as opposed to the socket of a guest.
+ * In all these files, *core* is PostgreSQL's own code. The *own connection* of a backend is that to
+ * Weir, as opposed to the sockets of guests.
  *
  * Rule for all these files: no error leaves them. A failure returns the guest to Weir, or ends
  * this backend by FATAL while no guest is attached.
@@ -61,7 +61,7 @@ extern void tally_begin(void);
 extern void tally_note(LobbyBackend *line, char type);
 extern void tally_end(LobbyBackend *line, uint64 us);
 
-/* attach.c: the socket of a guest, which core uses in place of home's. */
+/* attach.c: the socket of a guest, which core uses in place of the backend's own. */
 struct Peek;
 struct epoll_event;
 extern void attach_wait_set(int socket, uint32 place, uint32 generation);
@@ -85,16 +85,16 @@ typedef struct Welcome {
     uint32 base;
 } Welcome;
 
-typedef enum Wish {
-    WISH_NONE,
-    WISH_ENLIST, /* Weir wants this backend in the lobby */
-    WISH_LEAVE,
-    WISH_GONE    /* Weir has closed the control socket */
-} Wish;
+typedef enum ControlCommand {
+    CONTROL_NONE,
+    CONTROL_ENLIST, /* serve the lobby */
+    CONTROL_LEAVE,  /* leave the lobby */
+    CONTROL_CLOSED  /* Weir has closed the control socket */
+} ControlCommand;
 
 extern const char *attach_map(const Welcome *welcome, Lobby *lobby); /* attach.c */
 extern bool control_connect(Welcome *welcome);
-extern Wish control_read(void);
+extern ControlCommand control_read(void);
 extern bool control_fetch(Lobby *lobby, uint32 place, uint32 generation);
 extern void control_returned(uint32 place, uint32 generation, Reason reason);
 extern void control_left(void);
@@ -115,7 +115,7 @@ extern void names_note_reply(char type);
 extern void names_note_change(void);
 extern bool names_await_bind(void); /* asked behind names_capture */
 extern bool names_has_unnamed(void); /* likewise: the unnamed statement was prepared */
-extern bool names_capture(uint64 realm); /* true: they have changed */
+extern bool names_capture(uint64 parse_context); /* true: they have changed */
 extern void names_restore(const char *text, uint32 len);
 extern const char *names_text(uint32 *len);
 
@@ -144,7 +144,7 @@ extern const char *unnamed_body(uint32 *len);
 /* One statement as a window's text tells it. */
 typedef struct Wanted {
     char name[NAMEDATALEN];
-    uint64 realm;
+    uint64 parse_context;
     int types_count;
     Oid *types;
     char *query;

@@ -228,7 +228,7 @@ child_listen(Child *child)
     if (child->control < 0)
         return;
     len = recv(child->control, text, sizeof(text) - 1, 0);
-    /* A child that has ended before it read its cookie: what it said comes after this error. */
+    /* If the child has ended before it read its cookie, its message comes after this error. */
     if (len < 0 && errno == ECONNRESET)
         len = recv(child->control, text, sizeof(text) - 1, 0);
     if (len < 0 && (errno == EAGAIN || errno == EINTR))

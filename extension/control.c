@@ -52,7 +52,7 @@ static int control = -1;
 
 /* Weir's process; 0: it is in another PID namespace, and so is the sender of its signals. */
 static pid_t pooler = -1;
-static Wish wish = WISH_NONE;
+static ControlCommand command = CONTROL_NONE;
 
 static void
 close_all(int *descriptors, int count)
@@ -100,10 +100,10 @@ obey(const Message *message, int *descriptors, int count)
     close_all(descriptors, count);
     switch (message->kind) {
         case KIND_ENLIST:
-            wish = WISH_ENLIST;
+            command = CONTROL_ENLIST;
             break;
         case KIND_LEAVE:
-            wish = WISH_LEAVE;
+            command = CONTROL_LEAVE;
             break;
         default:
             break;
@@ -209,7 +209,7 @@ control_connect(Welcome *welcome)
     if (open_socket() && is_our_user() && greet(welcome)) {
         raise_limit();
         if (let_it_wake()) {
-            wish = WISH_ENLIST;
+            command = CONTROL_ENLIST;
             return true;
         }
         close(welcome->memory);
@@ -228,8 +228,8 @@ control_close(void)
     control = -1;
 }
 
-/* Reads all messages that have arrived. Returns Weir's last wish. */
-Wish
+/* Reads all messages that have arrived. Returns Weir's last command. */
+ControlCommand
 control_read(void)
 {
     for (;;) {
@@ -241,11 +241,11 @@ control_read(void)
         if (got > 0)
             obey(&message, descriptors, count);
         else if (got == 0)
-            return WISH_GONE;
+            return CONTROL_CLOSED;
         else if (errno == EAGAIN)
-            return wish;
+            return command;
         else if (errno != EINTR)
-            return WISH_GONE;
+            return CONTROL_CLOSED;
     }
 }
 
@@ -273,7 +273,7 @@ control_returned(uint32 place, uint32 generation, Reason reason)
 void
 control_left(void)
 {
-    wish = WISH_NONE;
+    command = CONTROL_NONE;
     tell(KIND_LEFT, 0, 0, 0);
 }
 

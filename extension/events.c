@@ -1,5 +1,5 @@
 /*
- * events.c: what has happened in the session and leaves nothing to be seen.
+ * events.c: events of a session that leave no visible state, such as a call of setseed().
  *
  * Calls of PostgreSQL's own functions are seen by object_access_hook, wherever they stand: the
  * executor asks for permission when it prepares an expression. Utility statements are seen by
@@ -73,7 +73,7 @@ events_pending(void)
     return pending != 0;
 }
 
-/* Forgets the events. True: one of them leaves what only this session has. */
+/* Forgets the events. True: one of them leaves state that only this session has. */
 bool
 events_take(Numbers *numbers)
 {

@@ -44,13 +44,13 @@ static Settings other;
 /* A copy of the guest's window, which no other process can change. */
 static char *copy = NULL;
 
-/* Settings are being set. */
+/* Settings are being set, so some of them may be those of another guest. */
 static bool mixed = false;
 
-/* Set by something that this session cannot lose: until the backend ends. */
+/* Pinned until the backend ends: the session has state that it cannot lose. */
 static bool stuck = false;
 
-/* Settings or statements differ from what the guest's window has; the unnamed statement does. */
+/* The guest's window is out of date: settings or statements; the unnamed statement. */
 static bool unsaved = false;
 static bool unsaved_unnamed = false;
 
@@ -106,7 +106,7 @@ find_item(const Settings *in, const Setting *wanted, Setting *found)
     return any;
 }
 
-/* The values of home's startup packet, which the packet of the guest in force has replaced. */
+/* The values of Weir's startup packet, which the packet of the guest in force has replaced. */
 #define REPLACED_MAX 256
 
 typedef struct Replaced {
@@ -127,7 +127,7 @@ find_replaced(const char *name)
     return NULL;
 }
 
-/* An application's own parameter, which nobody has set in this backend before, was empty. */
+/* A parameter of an application that this backend has never had counts as empty. */
 static void
 keep_replaced(const char *name)
 {
@@ -242,7 +242,7 @@ check(const Settings *from, const Settings *to)
 
 /*
  * Sets those of `letter` that differ. The values of the startup packet come first: RESET goes back
- * to them. A value that the next guest's packet does not have becomes what home's packet had.
+ * to them. A value that the next guest's packet does not have becomes what Weir's packet had.
  */
 static void
 change(char letter, const Settings *from, const Settings *to)
@@ -329,9 +329,9 @@ is_of_no_meaning(const Setting *item)
     return false;
 }
 
-/* A number for the settings in force; statements are shared where it is equal. */
+/* A number for the settings in force. Statements are shared where it is equal. */
 static uint64
-realm(void)
+parse_context(void)
 {
     uint64 hash = UINT64CONST(0xcbf29ce484222325);
     const char *at = current.text;
@@ -405,7 +405,7 @@ guest_capture(Numbers *numbers)
     }
     if (is_in(&current, "role") || is_in(&current, "session_authorization"))
         pinned = true;
-    if (names_capture(realm()))
+    if (names_capture(parse_context()))
         unsaved = true;
     if (unnamed_settle(names_has_unnamed()))
         unsaved_unnamed = true;

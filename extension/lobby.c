@@ -524,7 +524,7 @@ lobby_acknowledge(Lobby *lobby, uint32_t place, uint32_t backend)
 }
 
 LobbyLoss
-lobby_bury(Lobby *lobby, uint32_t backend, uint32_t place)
+lobby_reclaim(Lobby *lobby, uint32_t backend, uint32_t place)
 {
     LobbyPlace *at = lobby_place(lobby, place);
     uint64_t word = lobby_word(lobby, place);

@@ -7,7 +7,7 @@
  *
  * The file has a header, a line for each backend and for each place, and a window for each place. A
  * place is the record of one client, a *guest*. Its state word says which process may use the
- * client's socket; an event of the epoll set only says that it is worth to look.
+ * client's socket. An event of the epoll set is only a hint.
  *
  *   FREE ──take──► TAKEN(0) ──admit──► ARMED ──claim──► OWNED(b)
  *     ▲               │ ▲  ▲             │ ▲              │  │
@@ -238,7 +238,7 @@ typedef enum LobbyLoss {
  * Takes a place from a dead backend. Returns the consequence for its guest. Call it for every
  * place, then call lobby_arm_again, and then wake all backends for which lobby_lingers is true.
  */
-extern LobbyLoss lobby_bury(Lobby *lobby, uint32_t backend, uint32_t place);
+extern LobbyLoss lobby_reclaim(Lobby *lobby, uint32_t backend, uint32_t place);
 
 /* Arms every guest at rest: the dead backend may have had an event and not have claimed yet. */
 extern void lobby_arm_again(Lobby *lobby, uint32_t backend);

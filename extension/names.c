@@ -32,13 +32,13 @@
 typedef struct Named {
     char name[NAMEDATALEN];
     CachedPlanSource *source;
-    uint64 realm; /* of the settings under which it was prepared */
+    uint64 parse_context; /* a number for the settings under which it was prepared */
     bool is_postponed;
 } Named;
 
 typedef struct Parked {
     CachedPlanSource *source;
-    uint64 realm;
+    uint64 parse_context;
     uint64 used; /* the greatest one was used last */
 } Parked;
 
@@ -90,7 +90,7 @@ names_note_reply(char type)
             break;
         case 'C':
         case 'I':
-            /* Behind no Bind, it is the end of a simple query, which drops the statement. */
+            /* Without a Bind before, a simple query has ended, which drops the statement. */
             is_bound = true;
             break;
         default:
@@ -182,11 +182,12 @@ drop_oldest(void)
 }
 
 static void
-park(CachedPlanSource *source, uint64 realm)
+park(CachedPlanSource *source, uint64 parse_context)
 {
     if (parked_count == PARKED_MAX)
         drop_oldest();
-    parked[parked_count++] = (Parked){.source = source, .realm = realm, .used = ++uses};
+    parked[parked_count++] =
+        (Parked){.source = source, .parse_context = parse_context, .used = ++uses};
 }
 
 static void
@@ -203,7 +204,7 @@ park_all(void)
         if (last->is_postponed)
             DropCachedPlan(last->source);
         else
-            park(last->source, last->realm);
+            park(last->source, last->parse_context);
     }
 }
 
@@ -213,7 +214,8 @@ take_parked(const Wanted *wanted)
     for (int i = 0; i < parked_count; i++) {
         CachedPlanSource *source = parked[i].source;
 
-        if (parked[i].realm != wanted->realm || source->num_params != wanted->types_count ||
+        if (parked[i].parse_context != wanted->parse_context ||
+            source->num_params != wanted->types_count ||
             strcmp(source->query_string, wanted->query) != 0)
             continue;
         if (wanted->types_count > 0 &&
@@ -238,7 +240,7 @@ read_number(const char **at, const char *end, char stop)
     return value;
 }
 
-/* `;n:NAME=REALM,COUNT,TYPE,…:TEXT` */
+/* `;n:NAME=PARSE_CONTEXT,COUNT,TYPE,…:TEXT` */
 static void
 read_wanted(const char **at, const char *end, Wanted *wanted)
 {
@@ -255,7 +257,7 @@ read_wanted(const char **at, const char *end, Wanted *wanted)
     if (equals == NULL || !text_unescape(*at, equals, wanted->name, sizeof(wanted->name)))
         elog(ERROR, "the name of a statement cannot be read");
     *at = equals + 1;
-    wanted->realm = read_number(at, stop, ',');
+    wanted->parse_context = read_number(at, stop, ',');
     wanted->types_count = (int) read_number(at, stop, ',');
     if (wanted->types_count < 0 || wanted->types_count > 65535)
         elog(ERROR, "the types of a statement cannot be read");
@@ -301,7 +303,7 @@ names_restore(const char *wanted_text, uint32 len)
             put_in(wanted.name, source);
             strlcpy(named[named_count].name, wanted.name, NAMEDATALEN);
             named[named_count].source = source;
-            named[named_count].realm = wanted.realm;
+            named[named_count].parse_context = wanted.parse_context;
             named_count++;
         }
         own_transaction_end();
@@ -366,7 +368,7 @@ write_text(void)
 
         text_item(&out, "n:");
         text_escaped(&out, named[i].name, strlen(named[i].name));
-        snprintf(digits, sizeof(digits), "=" UINT64_FORMAT ",%d,", named[i].realm,
+        snprintf(digits, sizeof(digits), "=" UINT64_FORMAT ",%d,", named[i].parse_context,
                  source->num_params);
         text_literal(&out, digits);
         for (int type = 0; type < source->num_params; type++) {
@@ -381,7 +383,7 @@ write_text(void)
 
 /* Reads the names again, if they may have changed. True: they are to be saved. */
 bool
-names_capture(uint64 realm)
+names_capture(uint64 parse_context)
 {
     char (*names)[NAMEDATALEN];
     Named *fresh;
@@ -412,7 +414,7 @@ names_capture(uint64 realm)
         strlcpy(fresh[fresh_count].name, names[i], NAMEDATALEN);
         fresh[fresh_count].source = entry->plansource;
         before = find_named(entry->plansource);
-        fresh[fresh_count].realm = before != NULL ? before->realm : realm;
+        fresh[fresh_count].parse_context = before != NULL ? before->parse_context : parse_context;
         fresh[fresh_count].is_postponed = before != NULL && before->is_postponed;
         fresh_count++;
     }

@@ -20,7 +20,7 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-/* A wider one is not sent. */
+/* The longest error text of Weir's that is sent. */
 #define WORDS_MAX (LOBBY_WORDS - sizeof(uint32))
 
 /* The next FATAL is Weir's doing, and Weir has left the words for it. */

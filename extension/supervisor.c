@@ -8,8 +8,8 @@
  *           +------- the pooler has ended -----------+
  *
  * At its start, it looks for a pooler that has outlived another supervisor (adopt.c). While it
- * waits, it tries again after a pause, which doubles from 0.1 s to 10 s. After a pooler
- * that has served, the pause is at most 0.5 s, and none if that was for ten seconds.
+ * waits, it tries again after a pause, which doubles from 0.1 s to 10 s. If the pooler has served,
+ * the pause is at most 0.5 s. If it has served for ten seconds, there is no pause.
  */
 #include "weir.h"
 #include "supervisor.h"
@@ -65,7 +65,7 @@ static TimestampTz next_at = 0;
 static int pause_ms = 0;
 static bool is_stopping = false; /* a smart shutdown has begun */
 static bool is_untold = false;    /* something has changed, and the pooler was not told */
-static bool is_published = false; /* the users and rules of now can be read */
+static bool is_published = false; /* the current users and rules can be read */
 
 /* Files in memory. The pooler gets descriptors of them, and opens them by child_path_of(). */
 static int files[WEIR_FILES] = {-1, -1, -1, -1};

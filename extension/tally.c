@@ -6,7 +6,7 @@
 
 #include "pgstat.h"
 
-/* Core's sum when the transaction began, and when its last statement ended. */
+/* Core's sum of idle time when the transaction began, and when its last statement ended. */
 static PgStat_Counter idle_before = 0;
 static PgStat_Counter idle_seen = 0;
 

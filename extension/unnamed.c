@@ -17,10 +17,10 @@
 #include "nodes/params.h"
 #include "utils/portal.h"
 
-/* A longer one stays behind. */
+/* A longer statement is not carried to other backends. */
 #define BODY_MAX 8192
 
-/* The guest's; 0 bytes: it has none, or nobody knows it. */
+/* The guest's statement. 0 bytes: it has none, or its text is not known. */
 static char body[BODY_MAX];
 static uint32 body_len = 0;
 static bool changed = false;
@@ -34,7 +34,7 @@ static bool is_current = false;
 /* The guest's first message prepares the unnamed statement. */
 static bool is_parsing = false;
 
-/* An unnamed statement may be left in core, and the next guest must not meet it. */
+/* Core may still have an unnamed statement, which the next guest must not use. */
 static bool is_left = false;
 
 /* The pair of sockets through which core gets messages of ours. */

@@ -113,7 +113,7 @@ class Pooler:
         self.generations = {}
         self.returned = []  # (place, reason), of all guests that came back
         self.kept = set()  # places that are not admitted again when they come back
-        self.homes = {}
+        self.backends = {}
         self.controls = {}
         self.ended = False
         self.listen(Path(work) / f"control-{time.monotonic_ns():x}")
@@ -148,20 +148,20 @@ class Pooler:
 
     def enlist(self):
         """Opens one more backend."""
-        number = len(self.homes)
-        home = Session(self.cluster.port, weir__report=1, weir__ticket=f"ticket-{number}")
+        number = len(self.backends)
+        backend = Session(self.cluster.port, weir__report=1, weir__ticket=f"ticket-{number}")
         self.greeting = b"".join(
             b"S" + struct.pack("!I", len(body) + 4) + body
             for body in (name.encode() + b"\0" + value.encode() + b"\0"
-                         for name, value in home.greeting.parameters.items())
+                         for name, value in backend.greeting.parameters.items())
         )
-        self.homes[number] = home
+        self.backends[number] = backend
         connection, _ = self.control.accept()
         hello = connection.recv(4096)
         kind, process, _, layout = MESSAGE.unpack_from(hello)
         assert (kind, layout) == (HELLO, LAYOUT), hello
         assert hello[16:].split(b"\0")[0] == f"ticket-{number}".encode()
-        home.process = process
+        backend.process = process
         self.controls[number] = connection
         self.send(number, WELCOME, number, 0, BASE, [self.memory, self.set.fileno()])
         self.start(self.serve_backend, number)
@@ -194,22 +194,22 @@ class Pooler:
                     assert self.lib.lobby_acknowledge(self.lobby, place, number)
                     self.take_back(place, value)
                 elif kind == LEFT:
-                    self.homes[number].left = True
-        self.bury(number)
+                    self.backends[number].left = True
+        self.reclaim(number)
 
-    def bury(self, number):
+    def reclaim(self, number):
         with self.lock:
             if self.ended:
                 return
             for place in range(PLACES):
-                loss = self.lib.lobby_bury(self.lobby, number, place)
+                loss = self.lib.lobby_reclaim(self.lobby, number, place)
                 if loss == LOSS_CLOSE:
                     self.close_guest(place)
                 elif loss == LOSS_RETURNED:
                     self.take_back(place, RECALLED)
             self.lib.lobby_arm_again(self.lobby, number)
             self.wake_lingerers()
-            self.homes[number].dead = True
+            self.backends[number].dead = True
 
     def state(self, place):
         return self.lib.lobby_word(self.lobby, place) & 0xFF
@@ -232,7 +232,7 @@ class Pooler:
         if offset == ASK:
             struct.pack_into("=Q", self.map, self.line(number) + ANSWER, 0)
         struct.pack_into("=Q", self.map, self.line(number) + offset, transaction)
-        os.kill(self.homes[number].process, signal.SIGINT)
+        os.kill(self.backends[number].process, signal.SIGINT)
 
     def leave_words(self, place, body):
         words = struct.pack("=I", len(body)) + body
@@ -334,7 +334,7 @@ class Pooler:
         return Session(self.port, **asks)
 
     def alive(self):
-        return sum(not getattr(home, "dead", False) for home in self.homes.values())
+        return sum(not getattr(one, "dead", False) for one in self.backends.values())
 
     def close(self):
         with self.lock:
@@ -349,8 +349,8 @@ class Pooler:
             thread.join(PATIENCE_S)
         for one in (self.server, self.control, *self.controls.values()):
             one.close()
-        for home in self.homes.values():
-            home.close()
+        for backend in self.backends.values():
+            backend.close()
         for place in list(self.generations):
             with self.lock:
                 os.close(BASE + place)

@@ -154,7 +154,7 @@ impl Control for Pooler {
         Box::pin(async move {
             // A reload reads files, and this thread must answer other requests meanwhile.
             let reloaded = tokio::task::spawn_blocking(move || controller.reload()).await;
-            self.0.heard().await;
+            self.0.barrier().await;
             match reloaded {
                 Ok(Ok(changes)) => Ok(changes),
                 Ok(Err(ReloadError::Partly(kept))) => {
@@ -202,7 +202,7 @@ impl Control for Pooler {
         Box::pin(async move {
             // Like a reload, this may read files.
             let done = tokio::task::spawn_blocking(move || controller.set(&key, &value)).await;
-            self.0.heard().await;
+            self.0.barrier().await;
             done.unwrap_or_else(|error| Err(error.to_string()))
         })
     }

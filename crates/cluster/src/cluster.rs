@@ -8,8 +8,8 @@
 //!                                                 or the same node again
 //! ```
 //!
-//! 1. *Primary*: not in recovery, has the cluster's system identifier and the highest timeline that
-//!    was seen, and is the only one. Of two on one timeline the present one stays.
+//! 1. *Primary*: the only node that is not in recovery, has the cluster's system identifier, and has
+//!    the highest timeline that was seen. If there are two, the present primary stays.
 //! 2. *Readable*: in recovery, streams, and follows the timeline of the primary.
 //!
 //! A role that the configuration or a cluster manager gives to a node does not count.
@@ -24,7 +24,7 @@ use crate::verdict::{Reason, Verdict};
 const DOUBT_PAUSE: Micros = 50_000;
 /// The longest time between two questions while there is no primary.
 const SEARCH_PAUSE: Micros = 100_000;
-/// A node that is down is asked less often: once in so many times `sample_interval`, but at least
+/// A node that is down is asked less often: once in this many sample intervals, but at least
 /// every [`DOWN_PAUSE_MAX`].
 const DOWN_INTERVALS: Micros = 5;
 const DOWN_PAUSE_MAX: Micros = 5_000_000;
@@ -65,7 +65,7 @@ pub struct Cluster {
     /// The end of the WAL of the last primary, and how many standbys its commits waited for.
     written: Lsn,
     quorum: u32,
-    /// Why a primary that is lost now is given up, while Weir changes it.
+    /// While Weir changes the primary: why, for the history.
     intent: Option<String>,
     history: History,
 }
@@ -156,7 +156,7 @@ impl Cluster {
 
     /// Returns the lost primary, if it is certainly down and no other node is the primary.
     #[must_use]
-    pub fn is_bereft(&self) -> Option<NodeId> {
+    pub fn lost_primary(&self) -> Option<NodeId> {
         let last = self.last.filter(|last| last.timeline == self.newest)?;
         let is_down = self.state.is_err() && self.nodes[usize::from(last.node.0)].is_down();
         is_down.then_some(last.node)
@@ -178,8 +178,8 @@ impl Cluster {
         &self.nodes[usize::from(node.0)].name
     }
 
-    /// Returns when the question was sent whose answer is the node's last sample. Facts without an
-    /// answer do not make a sample newer.
+    /// Returns when the question for the node's last sample was sent. Facts without an answer do not
+    /// make a sample newer.
     #[must_use]
     pub fn sampled_at(&self, node: NodeId) -> Micros {
         let node = &self.nodes[usize::from(node.0)];

@@ -71,8 +71,8 @@ pub struct Receiver {
 pub struct Lsn(pub u64);
 
 impl Lsn {
-    /// Returns the position without the header of a page that has no record yet. A position behind
-    /// `pg_switch_wal()` stands behind that header at a primary, and before it at a standby.
+    /// Returns the beginning of the page, if the page has no record yet. After `pg_switch_wal()`, a
+    /// primary reports the position behind the header of the new page, and a standby the one before.
     #[must_use]
     pub(crate) fn settled(self) -> Self {
         const PAGE: u64 = 8192;

@@ -1,10 +1,10 @@
-//! The knowledge of one node, and when it was learnt.
+//! The knowledge about one node, and when it was learnt.
 
 use crate::Micros;
 use crate::fact::{Fact, Role, Sample};
 use crate::verdict::Reason;
 
-/// Times `health_timeout` without an answer that make a node *down*.
+/// A node is *down* after this many times `health_timeout` without an answer.
 const SILENCE: Micros = 2;
 
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Node {
     known: Option<Sample>,
     /// When the question of the latest fact was sent.
     pub(crate) asked_at: Micros,
-    /// When the question was sent whose answer is the last sample.
+    /// When the question for the last sample was sent.
     pub(crate) sampled_at: Micros,
     /// Has any fact come?
     pub(crate) is_heard: bool,

@@ -13,7 +13,7 @@ pub struct Past {
 }
 
 impl Past {
-    /// Returns the beginning of a change from this primary: nothing is done yet.
+    /// Returns the record of a new loss of this primary: nothing is done yet.
     pub(crate) fn of(primary: NodeId, timeline: u32) -> Self {
         Self { of: Some((primary, timeline)), ..Self::default() }
     }

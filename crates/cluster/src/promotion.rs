@@ -236,7 +236,7 @@ impl Promotion {
     /// promotion has done.
     #[must_use]
     pub fn unplanned(cluster: &Cluster, limits: Limits, past: &Past, now: Micros) -> Option<Self> {
-        let from = cluster.is_bereft()?;
+        let from = cluster.lost_primary()?;
         let past = past.clone().about(from, cluster.timeline());
         let step = if past.is_fenced { Step::Elect } else { Step::Judge };
         Some(Self { from, to: None, limits, step, since: now, past })
@@ -355,7 +355,7 @@ impl Promotion {
     pub fn done(&mut self, outcome: Outcome, now: Micros) {
         match (&self.step, &outcome) {
             (Step::Fence, Outcome::Done) => self.past.is_fenced = true,
-            // Also when it has failed: it may have arrived.
+            // Even if the order has failed, it may have arrived.
             (Step::Promote(to), Outcome::Done | Outcome::Failed(_)) => {
                 self.past.ordered = Some(*to)
             }

@@ -84,8 +84,8 @@ impl fmt::Display for Proxied {
 }
 
 impl Config {
-    /// Returns the wish of (`database`, `user`): the user's, else the database's, else the global
-    /// one.
+    /// Returns the data path of (`database`, `user`): the user's, else the database's, else the
+    /// global one.
     pub fn data_path(&self, database: &Database, user: &str) -> DataPath {
         let user = self.users.get(user).and_then(|user| user.data_path);
         user.or(database.data_path).unwrap_or(self.global.data_path)

@@ -18,7 +18,7 @@ pub use crate::ids::Identity;
 use crate::ids::{Micros, PoolId, ServerId, Waiter};
 use crate::lifecycle::loss::Failed;
 use crate::lifecycle::replication::Replication;
-use crate::login::auth::{Login, LoginStep};
+use crate::login::auth::Login;
 use crate::relay::prepared::ClientStatements;
 use crate::relay::stream::Stream;
 use crate::relay::text::text_of;
@@ -316,7 +316,7 @@ impl Client {
     /// have tested whether Weir is up.
     pub fn is_probe(&self) -> bool {
         let ClientPhase::Login(login) = &self.phase else { return false };
-        !matches!(login.step, LoginStep::Proving(_) | LoginStep::Asking(_) | LoginStep::Trial)
+        !login.step.awaits_postgres()
     }
 
     /// Returns its session, which begins with the client's present values.

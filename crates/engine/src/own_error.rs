@@ -295,7 +295,7 @@ mod tests {
             (CloseReason::IdleTransactionTimeout.cause(), "25P03"),
             (CloseReason::TransactionTimeout.cause(), "25P04"),
             (CloseReason::QueryTimeout.cause(), "57014"),
-            (CloseReason::Said("eof").cause(), "08P01"),
+            (CloseReason::Text("eof").cause(), "08P01"),
         ] {
             let error = OwnError::new(cause, "why").fields(ErrorCodes::Weir, None);
             assert_eq!(error.sqlstate(), code.as_bytes(), "{cause:?}");

@@ -52,7 +52,7 @@ pub(crate) struct Session {
 }
 
 /// The result of one message.
-enum Heard {
+enum Event {
     More,
     Ready,
     CopyIn,
@@ -140,7 +140,7 @@ impl Session {
         frontend::query(&mut out, sql.as_bytes());
         self.send(&out)?;
         let mut outcomes = Vec::new();
-        let failed = self.until(|heard| matches!(heard, Heard::Ready), &mut outcomes)?;
+        let failed = self.until(|event| matches!(event, Event::Ready), &mut outcomes)?;
         Ok(failed.map(|()| outcomes))
     }
 
@@ -156,7 +156,7 @@ impl Session {
         let mut out = Vec::new();
         frontend::query(&mut out, sql.as_bytes());
         self.send(&out)?;
-        self.until(|heard| matches!(heard, Heard::CopyIn), &mut Vec::new())??;
+        self.until(|event| matches!(event, Event::CopyIn), &mut Vec::new())??;
         let (mut lines, mut goes_on) = (Vec::new(), true);
         while goes_on {
             goes_on = fill(&mut lines);
@@ -170,7 +170,7 @@ impl Session {
         out.clear();
         frontend::copy_done(&mut out);
         self.send(&out)?;
-        self.until(|heard| matches!(heard, Heard::Ready), &mut Vec::new())?
+        self.until(|event| matches!(event, Event::Ready), &mut Vec::new())?
     }
 
     /// Reads messages until the expected one. The server's error is returned when the server is
@@ -180,14 +180,14 @@ impl Session {
     /// When the server is lost, or ends the connection.
     fn until(
         &mut self,
-        is_wanted: impl Fn(&Heard) -> bool,
+        is_wanted: impl Fn(&Event) -> bool,
         outcomes: &mut Vec<Outcome>,
     ) -> Result<Result<(), String>, String> {
         let (mut is_done, mut error) = (false, None);
         while !is_done {
             self.hear(|code, body, _| {
-                let heard = message(code, body, outcomes, &mut error)?;
-                is_done |= is_wanted(&heard) || matches!(heard, Heard::Ready);
+                let event = message(code, body, outcomes, &mut error)?;
+                is_done |= is_wanted(&event) || matches!(event, Event::Ready);
                 Ok(())
             })?;
         }
@@ -258,11 +258,11 @@ fn message(
     body: &[u8],
     outcomes: &mut Vec<Outcome>,
     error: &mut Option<String>,
-) -> Result<Heard, String> {
+) -> Result<Event, String> {
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     match code {
-        b'Z' => return Ok(Heard::Ready),
-        b'G' => return Ok(Heard::CopyIn),
+        b'Z' => return Ok(Event::Ready),
+        b'G' => return Ok(Event::CopyIn),
         b'D' => {
             let row = DataRow::decode(body).map_err(|error| error.to_string())?;
             let row = row.values().map(|value| value.map(text)).collect();
@@ -288,7 +288,7 @@ fn message(
         b'N' => eprintln!("{}", server_error(body)),
         _ => {}
     }
-    Ok(Heard::More)
+    Ok(Event::More)
 }
 
 /// Returns the result of the command that is running.

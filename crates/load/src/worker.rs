@@ -130,7 +130,7 @@ impl<'a> Worker<'a> {
         let mut begun = 0;
         while self.shared.logins < self.clients.len() {
             while begun < self.clients.len() && begun - self.shared.logins < under_way_max {
-                self.settle(begun, Ok(Next::Connection))?;
+                self.follow_up(begun, Ok(Next::Connection))?;
                 begun += 1;
             }
             self.turn()?;
@@ -204,13 +204,13 @@ impl<'a> Worker<'a> {
             return Ok(());
         }
         let next = client.go_on(&mut self.shared);
-        self.settle(index, next)
+        self.follow_up(index, next)
     }
 
     fn flush(&mut self, index: usize) -> Result<(), String> {
         let Some(link) = &mut self.clients[index].link else { return Ok(()) };
         let flushed = link.caller.flush().map_err(|error| error.to_string());
-        self.settle(index, flushed.map(|()| Next::Reply))
+        self.follow_up(index, flushed.map(|()| Next::Reply))
     }
 
     /// Reads once and passes the bytes to the client.
@@ -228,11 +228,11 @@ impl<'a> Worker<'a> {
             Ok(Received::End) => Err("server closed the connection unexpectedly".to_owned()),
             Err(error) => Err(error),
         };
-        self.settle(index, next)
+        self.follow_up(index, next)
     }
 
     /// Sends the client's output, and arranges what it waits for.
-    fn settle(&mut self, index: usize, next: Result<Next, String>) -> Result<(), String> {
+    fn follow_up(&mut self, index: usize, next: Result<Next, String>) -> Result<(), String> {
         let client = &mut self.clients[index];
         let said = std::mem::take(&mut self.shared.out);
         let next = next.and_then(|next| match &mut client.link {

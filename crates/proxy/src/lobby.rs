@@ -12,8 +12,8 @@
 //! * `service`: the thread
 //!
 //! Invariant: the state word of a place says which process may use its client's socket. An event of
-//! the epoll set only says that it is worth to look. `extension/test/model` checks these rules for
-//! `lobby.c`, which `room` repeats.
+//! the epoll set is only a hint. `extension/test/model` checks these rules for `lobby.c`, which `room`
+//! repeats.
 
 mod control;
 mod guests;

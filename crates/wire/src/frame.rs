@@ -58,13 +58,6 @@ impl Header {
         }
         Ok(Some(Self { code, total: length as usize + 1 }))
     }
-
-    /// Returns the length of the body in bytes.
-    #[inline]
-    #[must_use]
-    pub fn body_len(&self) -> usize {
-        self.total - HEADER_LEN
-    }
 }
 
 #[cfg(test)]
@@ -79,7 +72,6 @@ mod tests {
         assert_eq!(Header::parse(b"Z\0\0\0\x05I"), Ok(Some(ready)));
         assert_eq!(Header::parse(b"Z\0\0\0\x05"), Ok(Some(ready)));
         assert_eq!(Header::parse(b"Z\0\0\0\x05ID\0\0"), Ok(Some(ready)));
-        assert_eq!(ready.body_len(), 1);
     }
 
     #[test]

@@ -313,6 +313,21 @@ fn a_pool_that_cannot_be_direct_says_why_and_works() {
 }
 
 #[test]
+fn a_pool_without_room_for_its_clients_is_named_and_proxied() {
+    if !support::only_weir() {
+        return;
+    }
+    // A lobby needs descriptors with numbers above this limit.
+    let direct = Direct::begin(1, |setup| setup.open_files_max(1_000));
+    assert_eq!(direct.client().value("SELECT 1"), "1");
+    assert_eq!(direct.column("data_path"), "proxy");
+    assert_eq!(direct.column("why"), "no room");
+    let pool = format!("the pool {}/app cannot be direct and is proxied", direct.database);
+    let line = format!("{pool}: the limit of open files must be at least ");
+    assert!(direct.pooler.log().contains(&line), "{}", direct.pooler.log());
+}
+
+#[test]
 fn a_pool_whose_backends_do_not_come_is_proxied() {
     if !support::only_weir() {
         return;

@@ -28,7 +28,7 @@ def direct_a_backend_ends_while_it_waits(run):
         client = pooler.client()
         serving = int(ok(client.query("SELECT pg_backend_pid()")).value())
         # The backend that has served the client may linger with it. The other one waits.
-        waiting = next(home for home in pooler.homes.values() if home.process != serving)
+        waiting = next(one for one in pooler.backends.values() if one.process != serving)
         waiting.expected = True
         run.session().query(f"SELECT pg_terminate_backend({waiting.process})")
         wait_for(lambda: pooler.alive() == 1)
@@ -66,7 +66,7 @@ def direct_clients_at_rest_outlive_a_crash_of_the_server(run):
         ok(two.query("BEGIN"))
         # The backend that lingers with it has put it at rest.
         wait_for(lambda: pooler.state(0) == ARMED)
-        os.kill(pooler.homes[0].process, signal.SIGKILL)
+        os.kill(pooler.backends[0].process, signal.SIGKILL)
         wait_for(lambda: pooler.alive() == 0)
         run.cluster.wait_until_ready()
         pooler.enlist()

@@ -51,11 +51,11 @@ def direct_a_second_signal_cancels_no_other_transaction(run):
         assert [code for code, _ in one.take(one.until_ready()).errors] == ["57014"]
         # The second of two orders: its number went with the first signal.
         with running(run, two):
-            os.kill(pooler.homes[0].process, signal.SIGINT)
+            os.kill(pooler.backends[0].process, signal.SIGINT)
         # Other senders need no number.
         two.socket.sendall(query("SELECT pg_sleep(62)"))
         wait_for(lambda: is_running(run, "SELECT pg_sleep(62)"))
-        ok(run.session().query(f"SELECT pg_cancel_backend({pooler.homes[0].process})"))
+        ok(run.session().query(f"SELECT pg_cancel_backend({pooler.backends[0].process})"))
         assert [code for code, _ in two.take(two.until_ready()).errors] == ["57014"]
         ok(two.query("SET statement_timeout = '50ms'"))
         assert [code for code, _ in two.query("SELECT pg_sleep(63)").errors] == ["57014"]
@@ -99,7 +99,7 @@ def direct_an_order_to_end_brings_weirs_words(run):
         other, client = pooler.client(), pooler.client()
         ok(other.query("SET work_mem = '5MB'"))
         pid = ok(client.query("BEGIN; SELECT pg_backend_pid()")).value()
-        number = next(at for at, home in pooler.homes.items() if home.process == int(pid))
+        number = next(at for at, one in pooler.backends.items() if one.process == int(pid))
         pooler.leave_words(1, words)
         late = pooler.transaction(number)
         ok(client.query("COMMIT; SELECT pg_advisory_lock(6)"))

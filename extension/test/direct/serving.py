@@ -1,4 +1,4 @@
-"""Backends that serve the clients of a lobby: requests, answers, goodbyes, and the way home."""
+"""Backends that serve the clients of a lobby: requests, answers, goodbyes, and the way out."""
 
 import struct
 import time
@@ -15,7 +15,7 @@ def direct_one_backend_serves_many_clients(run):
             answer = ok(client.query(f"SELECT {number}, pg_backend_pid()"))
             assert answer.texts()[0][0] == str(number)
             pids.add(answer.texts()[0][1])
-        assert pids == {str(pooler.homes[0].process)}, pids
+        assert pids == {str(pooler.backends[0].process)}, pids
 
 
 def direct_a_client_gets_no_report_and_is_told_its_parameters(run):
@@ -114,18 +114,18 @@ def direct_copy_both_ways(run):
         ok(two.query("DROP TABLE copied"))
 
 
-def direct_a_backend_goes_home_and_comes_back(run):
+def direct_a_backend_leaves_the_lobby_and_comes_back(run):
     with Lobby(run, backends=1) as pooler:
         client = pooler.client()
         ok(client.query("SET work_mem = '3MB'"))
         ok(ask(client, parse("s", "SELECT 7") + SYNC))
         pooler.send(0, 19)
-        home = pooler.homes[0]
-        wait_for(lambda: getattr(home, "left", False))
-        assert ok(home.query("SHOW work_mem")).value() == "4MB"
-        assert ok(home.query("SELECT count(*) FROM pg_prepared_statements")).value() == "0"
+        backend = pooler.backends[0]
+        wait_for(lambda: getattr(backend, "left", False))
+        assert ok(backend.query("SHOW work_mem")).value() == "4MB"
+        assert ok(backend.query("SELECT count(*) FROM pg_prepared_statements")).value() == "0"
         pooler.send(0, 18)
-        home.socket.sendall(SYNC)
+        backend.socket.sendall(SYNC)
         assert ok(client.query("SHOW work_mem")).value() == "3MB"
         assert ok(ask(client, execute("s") + SYNC)).value() == "7"
 

@@ -303,7 +303,7 @@ static void
 handle_death(Lobby *lobby, int backend)
 {
     for (uint32_t place = 0; place < PLACES; place++) {
-        switch (lobby_bury(lobby, (uint32_t) backend, place)) {
+        switch (lobby_reclaim(lobby, (uint32_t) backend, place)) {
             case LOSS_NONE:
                 break;
             case LOSS_CLOSE:

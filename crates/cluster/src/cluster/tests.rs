@@ -155,7 +155,7 @@ fn a_standby_whose_receiver_has_ended_keeps_its_timeline() {
     tell(&mut cluster, [Fact::Refused, lonely(1), lonely(1)], 2 * SECOND);
     tell(&mut cluster, [Fact::Refused, lonely(1), lonely(1)], 2 * SECOND + 1);
     assert_eq!(cluster.own_sample(NodeId(1)).unwrap().timeline, 2);
-    assert_eq!(cluster.is_bereft(), Some(NodeId(0)));
+    assert_eq!(cluster.lost_primary(), Some(NodeId(0)));
 }
 
 #[test]

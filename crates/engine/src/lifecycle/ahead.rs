@@ -40,11 +40,11 @@ impl<X: Exchange> Engine<X> {
             && own.prepared == there.prepared
             && own.channels.is_empty()
             && there.channels.is_empty()
-            // A refusal would cost the server, where the other order may do.
+            // If the server refuses, it is closed, although it may accept the other order.
             && !own.carried.depend_on_order(&there.carried)
     }
 
-    /// Restores the settings before the request is handled, which is held.
+    /// Restores the settings, and holds the request until the server has accepted them.
     pub(crate) fn apply_first(
         &mut self,
         id: ClientId,

@@ -26,11 +26,11 @@ use crate::server::{Server, ServerPhase, ServerPurpose, Settling};
 use crate::shell::{Attending, Closing, Exchange, Guest, Io, Mail};
 use crate::vars::Welcome;
 
-/// The time in which PostgreSQL's backend must come to the lobby after its login.
+/// The time that a backend has to come to the lobby after its login.
 const ANSWER_PATIENCE: Micros = 5_000_000;
 /// The pause before another trial. A library is rarely installed while clients wait for it.
 const TRIAL_PAUSE: Micros = 60_000_000;
-/// The pause after a trial for which there was no place or no connection.
+/// The pause after a trial whose server could not be opened.
 const OPENING_PAUSE: Micros = 1_000_000;
 /// Length of a ticket in random bytes.
 const TICKET_LEN: usize = 16;
@@ -182,8 +182,8 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Notes a failure of the pool, if the server that could not be opened was for the lobby.
-    /// Returns any other purpose.
+    /// A server could not be opened. If it was for the lobby, the trial has failed. Returns the
+    /// purpose of any other server.
     pub(crate) fn without_attending(
         &mut self,
         purpose: Option<ServerPurpose>,
@@ -259,7 +259,7 @@ impl<X: Exchange> Engine<X> {
         io.ask_to_leave(server.serial);
     }
 
-    /// The backend has left the lobby, and is free. `why`: it could not serve there.
+    /// The backend has left the lobby, and is free. `why`: the reason, if it could not serve there.
     pub(crate) fn left_lobby(
         &mut self,
         id: ServerId,
@@ -287,8 +287,8 @@ impl<X: Exchange> Engine<X> {
         self.close_server(id, reason, io);
     }
 
-    /// Gives a client that has just been welcomed to the lobby, if its pool is direct. Returns
-    /// whether it has left this worker.
+    /// Hands a client over to the lobby, if its pool is direct. The client has just got its welcome.
+    /// Returns whether it has left this worker.
     pub(crate) fn hand_off(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) -> bool {
         if self.settings(pool).proxied.is_some()
             || self.exchange.pool(pool, |pool| pool.proxied().is_some())
@@ -453,7 +453,7 @@ fn escape(word: &[u8], text: &mut Vec<u8>) {
 fn came(server: &mut Server) -> Option<&mut bool> {
     match &mut server.phase {
         ServerPhase::Attending { came, .. } => Some(came),
-        // The backend's message may overtake PostgreSQL's.
+        // The backend may come to the lobby before its ReadyForQuery arrives here.
         ServerPhase::Connecting(login) | ServerPhase::Login(login) => match &mut login.purpose {
             Some(ServerPurpose::Attend { came, .. }) => Some(came),
             Some(_) | None => None,

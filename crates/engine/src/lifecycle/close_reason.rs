@@ -68,11 +68,11 @@ pub enum CloseReason<'a> {
     NoHost,
     BadPacket,
     /// A text of PostgreSQL, of the operating system or of a decoder.
-    Said(&'a str),
+    Text(&'a str),
 }
 
 impl<'a> CloseReason<'a> {
-    /// Is it a failure of the server or of its client, and no course of things?
+    /// Is it a failure of the server or of its client, and not a part of normal operation?
     pub fn is_failure(self) -> bool {
         match self {
             Self::Lost
@@ -94,7 +94,7 @@ impl<'a> CloseReason<'a> {
             | Self::NoHost
             | Self::BadPacket
             | Self::PrimaryChanged
-            | Self::Said(_) => true,
+            | Self::Text(_) => true,
             Self::LeftDuringLogin
             | Self::NotReady
             | Self::ReplicationEnded
@@ -163,7 +163,7 @@ impl<'a> CloseReason<'a> {
             | Self::UnlistenRefused
             | Self::NothingProven
             | Self::BadPacket
-            | Self::Said(_) => Cause::Protocol,
+            | Self::Text(_) => Cause::Protocol,
         }
     }
 
@@ -211,7 +211,7 @@ impl<'a> CloseReason<'a> {
             Self::NothingProven => "login did not check the password",
             Self::NoHost => "database has no host",
             Self::BadPacket => "bad packet from server",
-            Self::Said(text) => text,
+            Self::Text(text) => text,
         }
     }
 }

@@ -6,9 +6,9 @@
 //!          └─ told, in a transaction ─► a server ─► Fail (a transaction that fails) ─► Linked
 //! ```
 //!
-//! After the error the client is in a failed transaction, as after any other error. PostgreSQL plays
-//! it: with the client's next request, a server is put into a failed transaction and gets the
-//! request. It refuses all but ROLLBACK and COMMIT (25P02).
+//! After the error the client is in a failed transaction, as after any other error. For its next
+//! request, Weir puts a server into a failed transaction and sends it the request. PostgreSQL then
+//! refuses all but ROLLBACK and COMMIT (25P02).
 
 use wire::messages::{Parse, bind_names};
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
@@ -28,14 +28,14 @@ use crate::shell::{Exchange, Io};
 /// Begins a transaction and fails in it.
 const FAIL: &[u8] = b"BEGIN; ROLLBACK TO SAVEPOINT \"the transaction was lost with its server\"";
 
-/// The continuation for a failed client.
+/// The next step for a failed client.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     /// More bytes are needed.
     Wait,
     /// A server in a failed transaction gets the rest.
     Serve,
-    /// The client is as any other one again.
+    /// The failure is over. The client is like any other.
     Over,
     Terminate,
     Violation,

@@ -24,7 +24,7 @@ use crate::relay::kept_request::QUESTIONS_MAX;
 use crate::server::{LoginStage, Preparation, Server, ServerPhase, ServerPurpose};
 use crate::shell::{Event, Exchange, Io, Mail, Weight};
 
-/// Told to a client that is refused for a reason that only the log contains.
+/// The text for a client that is refused, if only the log has the reason.
 pub(crate) const CONFIG_ERROR: &str = "bouncer config error";
 
 /// The way in which a client leaves.
@@ -433,7 +433,7 @@ impl<X: Exchange> Engine<X> {
             self.attending_ended(server.pool, server.epoch, server.serial, came, io);
         }
         // A server that PostgreSQL terminates says so first: it is dirty before it is lost.
-        if matches!(reason, CloseReason::Lost | CloseReason::GotDirty | CloseReason::Said(_)) {
+        if matches!(reason, CloseReason::Lost | CloseReason::GotDirty | CloseReason::Text(_)) {
             self.failures.count_server(ServerFailure::Lost);
         }
         if matches!(

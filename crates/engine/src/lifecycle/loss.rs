@@ -25,7 +25,7 @@ pub(crate) struct Loss<'a> {
     pub(crate) unanswered: Unanswered,
     /// May the unanswered requests have ended the transaction?
     pub(crate) ending: Ending,
-    /// Can they have changed nothing, by their kind? That the server is a standby proves nothing: it
+    /// Are they of a kind that cannot change anything? That the server was a standby is no proof: it
     /// may have been promoted a moment ago.
     pub(crate) is_harmless: bool,
     /// The lost state of the session, in words; empty if there is none.
@@ -54,7 +54,7 @@ impl Loss<'_> {
         may_commit && !self.is_harmless
     }
 
-    /// Has the server requests whose outcome the client does not know?
+    /// Did the server have requests whose outcome the client does not know?
     fn may_have_run(&self) -> bool {
         let Unanswered { requests, rest } = self.unanswered;
         requests > 0 || matches!(rest, Rest::Open | Rest::Answered)

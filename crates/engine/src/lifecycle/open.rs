@@ -245,10 +245,10 @@ impl<X: Exchange> Engine<X> {
                 Step::Refused(error) => return self.login_refused(id, error, io),
                 Step::Unable(why) => {
                     let refusal = Some(why.refusal(self.config.global.error_codes));
-                    return self.open_failed(id, CloseReason::Said(&why.to_string()), refusal, io);
+                    return self.open_failed(id, CloseReason::Text(&why.to_string()), refusal, io);
                 }
                 Step::Failed(reason) => {
-                    return self.open_failed(id, CloseReason::Said(&reason), None, io);
+                    return self.open_failed(id, CloseReason::Text(&reason), None, io);
                 }
             }
         }
@@ -277,7 +277,7 @@ impl<X: Exchange> Engine<X> {
         let name = (identity.database.as_str(), identity.user.as_str());
         io.event(Event::ServerLoginFailed { name, message: &message, repeats });
         let why = error.message().into_owned();
-        self.open_failed(id, CloseReason::Said(&why), Some(error), io);
+        self.open_failed(id, CloseReason::Text(&why), Some(error), io);
     }
 
     /// Did the server refuse the protocol's version? A server that cannot negotiate it (PostgreSQL
@@ -313,10 +313,10 @@ impl<X: Exchange> Engine<X> {
         let is_closed = |pool: &mut Pool<_>| matches!(pool.gate(), Gate::Closed(_));
         if has_left || self.exchange.pool(server.pool, is_closed) {
             self.server_login(id).purpose = purpose;
-            return self.open_failed(id, CloseReason::Said(why), None, io);
+            return self.open_failed(id, CloseReason::Text(why), None, io);
         }
         let server = self.servers.remove(id.0 as usize);
-        self.log_server_closing(id, &server, CloseReason::Said(why), io);
+        self.log_server_closing(id, &server, CloseReason::Text(why), io);
         io.close_server(id);
         if matches!(purpose, Some(ServerPurpose::Attend { .. })) {
             io.backend_closed(server.serial);

@@ -129,6 +129,20 @@ impl LoginStep {
         }
     }
 
+    /// Does the login wait for PostgreSQL?
+    pub fn awaits_postgres(&self) -> bool {
+        match self {
+            Self::Proving(_) | Self::Asking(_) | Self::Trial => true,
+            Self::ExpectStartup
+            | Self::ExpectCleartext
+            | Self::ExpectJudged(_)
+            | Self::ExpectMd5 { .. }
+            | Self::ExpectSaslInitial(_)
+            | Self::ExpectSaslResponse(_)
+            | Self::Checking(_) => false,
+        }
+    }
+
     /// Is the next message a password, or a hash of one, that ends with a zero byte?
     pub fn expects_text(&self) -> bool {
         let is_sasl = matches!(self, Self::ExpectSaslInitial(_) | Self::ExpectSaslResponse(_));

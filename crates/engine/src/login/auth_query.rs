@@ -265,7 +265,7 @@ impl<X: Exchange> Engine<X> {
         self.client_mut(id).server = None;
         match &answer {
             Ok(_) => self.free(on, io),
-            Err(why) => self.close_server(on, CloseReason::Said(why), io),
+            Err(why) => self.close_server(on, CloseReason::Text(why), io),
         }
         match answer {
             Err(_) => self.disconnect(id, CONFIG_ERROR, io),

@@ -75,7 +75,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Returns the client that receives what the server sends now, and that may be slow. Replies to
     /// Weir's own queries wait for no client.
-    pub fn reader_of(&self, id: ServerId) -> Option<ClientId> {
+    pub fn receiver_of(&self, id: ServerId) -> Option<ClientId> {
         let server = self.servers.get(id.0 as usize)?;
         server.client.filter(|_| matches!(server.phase, ServerPhase::Linked))
     }

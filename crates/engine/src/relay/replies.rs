@@ -11,6 +11,7 @@ use wire::{HEADER_LEN, Header, backend};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::ServerId;
+use crate::lifecycle::link::Readable;
 use crate::notify::listening::Hearing;
 use crate::relay::ledger::{Entry, Ledger, Owner, Settled};
 use crate::relay::prepared::Shape;
@@ -18,22 +19,21 @@ use crate::relay::requests::write_reply;
 use crate::relay::resend::may_resend;
 use crate::relay::stream::Splice;
 use crate::relay::undo::undo;
-use crate::routing::Place;
+use crate::routing::{Judged, Place};
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io};
 use crate::vars::TrackedNames;
 use config::PoolMode;
 
+mod answered;
 mod commands;
 mod farewell;
 mod parameters;
 mod readers;
 mod statements;
-mod steps;
 
-use readers::{News, note_write_on_reader, reader_and_hearer};
-use steps::Passed;
+use readers::note_write_on_reader;
 
 /// Messages that Weir reads as a whole are gathered up to this length. A longer ErrorResponse is
 /// passed on without being read.
@@ -54,7 +54,38 @@ enum Stop {
     Unheard,
 }
 
+/// The part of an input that was passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passed {
+    All,
+    /// The rest is held: it answers the request behind the settings.
+    UpToRequest,
+    /// Nothing yet: a reader may refuse its client's request.
+    UntilJudged,
+}
+
 impl<X: Exchange> Engine<X> {
+    /// Passes an input on in steps. Something may have to be decided before its rest is handled.
+    pub(crate) fn reply_bytes(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
+        let mut bytes = bytes;
+        loop {
+            match self.pass_replies(on, bytes, io) {
+                Passed::All => return,
+                Passed::UpToRequest if self.ahead_answered(on, io) == Readable::Now => {
+                    // The replies to the request are held.
+                    bytes = &[];
+                }
+                Passed::UpToRequest => return,
+                Passed::UntilJudged => match self.judge_reader(on, bytes, io) {
+                    Judged::Held | Judged::Lost => return,
+                    Judged::Answers { is_held: true } => bytes = &[],
+                    Judged::Answers { is_held: false } => {}
+                    Judged::Refused => return self.ask_writer(on, io),
+                },
+            }
+        }
+    }
+
     #[inline(always)]
     fn pass_replies(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) -> Passed {
         let now = io.now();
@@ -77,7 +108,7 @@ impl<X: Exchange> Engine<X> {
         let joined = server.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         let whole = server.stream.at_boundary();
-        let whom = reader_and_hearer(server, client);
+        let whom = receivers(server, client);
         let out = Splice::new(input, &mut self.scratch);
         let mut replies = Replies::new((input, out), whom, server, &self.names, &view.settings);
         replies.news = news;
@@ -97,7 +128,12 @@ impl<X: Exchange> Engine<X> {
             // No client may learn of the change earlier.
             self.exchange.schema_changed();
         }
-        replies.note_end(id, &mut self.sessions, || io.clock());
+        // Later reads must see what this transaction has written, so it is noted before the client
+        // is told.
+        let routing = replies.settings.routing.as_ref().filter(|_| replies.transaction_ended);
+        if let (Some(routing), Some(id)) = (routing, id) {
+            replies.note_routed_end(id, &mut self.sessions, routing, io.clock());
+        }
         let out = replies.out.finish();
         if news.left_recovery
             && let Some(id) = id
@@ -129,7 +165,7 @@ impl<X: Exchange> Engine<X> {
                 }
                 return Passed::UpToRequest;
             }
-            Stop::Violation(why) => self.lose_server(on, CloseReason::Said(&why), io),
+            Stop::Violation(why) => self.lose_server(on, CloseReason::Text(&why), io),
             Stop::TransactionBlock => {
                 self.lose_server(on, CloseReason::TransactionBlock, io);
             }
@@ -138,124 +174,44 @@ impl<X: Exchange> Engine<X> {
         }
         Passed::All
     }
+}
 
-    /// All received bytes are handled. Decides what the server does next.
-    fn after_replies(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &mut *self.servers[on.0 as usize];
-        if matches!(server.phase, ServerPhase::Finishing) && server.ledger.in_copy() {
-            // The server waits for data that no client will send. Until then it ignores cancel
-            // requests.
-            return self.close_server(on, CloseReason::NotReady, io);
-        }
-        if !server.ledger.is_at_rest() {
-            return self.go_on_answered(on, io);
-        }
-        if !server.stream.at_boundary() {
-            return self.await_boundary(on, io);
-        }
-        match server.phase {
-            ServerPhase::Preparing(_) => self.prepared(on, io),
-            // `free` waits until a pending cancel request is over.
-            ServerPhase::Finishing => self.free(on, io),
-            ServerPhase::Settling(_) => {
-                if server.is_clean() {
-                    self.settled(on, io);
-                } else {
-                    self.close_server(on, CloseReason::GotDirty, io);
-                }
-            }
-            ServerPhase::Linked => self.query_done(on, io),
-            ServerPhase::Listening => self.listener_answered(on, io),
-            ServerPhase::Parked
-            | ServerPhase::Connecting(_)
-            | ServerPhase::Login(_)
-            | ServerPhase::Attending { .. } => {}
-        }
-    }
+/// News that concern more than the server's client.
+#[derive(Clone, Copy, Default)]
+struct News {
+    /// The schema has changed, so texts may have another meaning from now on.
+    schema_changed: bool,
+    /// The server's node is no standby any more.
+    left_recovery: bool,
+}
 
-    /// The client's next message may have waited for an answer that has now arrived.
-    #[cold]
-    fn go_on_answered(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = self.server(on);
-        let Some(id) = server.client else { return };
-        if server.phase.is_signaling()
-            && server.ledger.last().is_none()
-            && server.stream.at_boundary()
-        {
-            return self.may_signal(id, on, io);
+/// Returns the client that gets the server's replies, or else the client that is held back. A client
+/// that is held back gets notifications only: PostgreSQL may send these at any time.
+#[inline(always)]
+fn receivers<'a>(
+    server: &Server,
+    client: Option<&'a mut Client>,
+) -> (Option<&'a mut Client>, Option<&'a mut Client>) {
+    match server.phase {
+        ServerPhase::Linked
+        | ServerPhase::Preparing(
+            Preparation::AwaitCancel
+            | Preparation::Probe(_)
+            | Preparation::HandOver
+            | Preparation::Signal(_),
+        ) => (client, None),
+        ServerPhase::Preparing(Preparation::Unwind | Preparation::Renew | Preparation::Confirm) => {
+            (None, client)
         }
-        let awaits = self.client(id).extended.as_ref().map_or(0, |own| own.awaits);
-        let waits = matches!(server.phase, ServerPhase::Linked) && awaits != 0;
-        // During a copy, the server waits for the client.
-        if waits && (server.ledger.has_answered(awaits) || server.ledger.in_copy()) {
-            self.go_on(id, io);
-        }
-    }
-
-    /// The server owes its client nothing more. If the transaction is over as well, ends it. The
-    /// server may have sent something that answers no query, such as a NOTICE.
-    pub(crate) fn query_done(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let now = io.now();
-        let server = &mut *self.servers[on.0 as usize];
-        let Some(id) = server.client else { return };
-        let Some(view) = self.pools.get_mut(server.pool) else { return };
-        let client = &mut self.clients[id.0 as usize];
-        if let Some(taken) = server.stages.answer(now) {
-            view.query_done(taken);
-            if let Some(watch) = &mut self.watch {
-                watch.done(on, server.pool, client.serial, taken, server.status == b'I');
-            }
-            client.request_at = now;
-        }
-        let mut awaits_answer = false;
-        if let Some(own) = &mut client.extended {
-            own.renewed = false;
-            own.statements.forget_closes();
-            awaits_answer = own.awaits != 0;
-        }
-        if server.status != b'I' {
-            return self.go_on_answered(on, io);
-        }
-        if client.transaction_at != 0 {
-            view.transaction_done(now.saturating_sub(client.transaction_at));
-            if let Some(slow) = server.stages.finish(client, server.pool, true, now) {
-                self.transactions.add(slow);
-            }
-            client.transaction_at = 0;
-        }
-        if awaits_answer {
-            if view.place == Place::Writer {
-                return self.go_on_answered(on, io);
-            }
-            // After a reader's answer, the next request is routed again, unless the client keeps
-            // the reader.
-            client.await_nothing();
-        }
-        // The rest of a half-sent message belongs to this server. If Weir cannot count the replies
-        // that are still to come, the client keeps the server until it leaves.
-        let keeps = server.mode_in(view.settings.mode) == PoolMode::Session
-            || server.replication.is_some()
-            || server.ledger.is_ambiguous();
-        if keeps || client.stream.is_mid_message() {
-            if awaits_answer {
-                self.go_on_kept(id, io);
-            }
-            return;
-        }
-        self.doubt_changed_values(id, on);
-        let server = self.server_mut(on);
-        if server.has_traces() {
-            server.session.own().traces.put_off = false;
-            self.review_hold(on, now);
-            if self.server(on).has_traces() {
-                self.judge(id, on, io);
-                if awaits_answer {
-                    self.go_on_kept(id, io);
-                }
-                return;
-            }
-        }
-        self.unlink(id, on, io);
+        ServerPhase::Preparing(_) if server.is_pinned() => (None, client),
+        ServerPhase::Connecting(_)
+        | ServerPhase::Login(_)
+        | ServerPhase::Parked
+        | ServerPhase::Preparing(_)
+        | ServerPhase::Finishing
+        | ServerPhase::Settling(_)
+        | ServerPhase::Listening
+        | ServerPhase::Attending { .. } => (None, None),
     }
 }
 
@@ -461,7 +417,7 @@ impl Replies<'_, '_> {
     }
 
     fn reply(&mut self, code: u8, body: &[u8]) -> Result<Owner, Stop> {
-        let settled = self.settle(code).map_err(Stop::Violation)?;
+        let settled = self.ask_ledger(code).map_err(Stop::Violation)?;
         if settled.owner == Owner::Nobody {
             if let Some(Some(answer)) = self.server.phase.auth_answer() {
                 answer.message(code, body);
@@ -533,7 +489,7 @@ impl Replies<'_, '_> {
             return Err(Stop::Unheard);
         }
         let is_executed = self.server.ledger.rows_are_forwarded();
-        let settled = self.settle(backend::ERROR).map_err(Stop::Violation)?;
+        let settled = self.ask_ledger(backend::ERROR).map_err(Stop::Violation)?;
         if settled.owner == Owner::Nobody {
             match fields {
                 Some(fields) => self.own_error(fields),
@@ -563,7 +519,7 @@ impl Replies<'_, '_> {
     }
 
     /// Shows a message to the ledger, and undoes the messages that it makes void.
-    fn settle(&mut self, code: u8) -> Result<Settled, String> {
+    fn ask_ledger(&mut self, code: u8) -> Result<Settled, String> {
         self.write_due();
         let Server { ledger, statements, unnamed, session, .. } = &mut *self.server;
         let client = &mut self.client;

@@ -9,7 +9,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "odyssey#209, pgagroal#946",
         noticed_by: "causes",
         changes: &[change(
-            "relay/replies.rs",
+            "relay/replies/answered.rs",
             "let server = «&mut *self.servers[on.0 as usize]»; if matches!(server.phase, \
                  ServerPhase::Finishing) && server.ledger.in_copy()",
             r#"{

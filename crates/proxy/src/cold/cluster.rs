@@ -5,7 +5,7 @@
 //! * `sampling.rs`, `samples.rs`: which standbys have which commits, for reads on standbys
 //! * `catalogs.rs`: the names of a database whose reads need the primary
 //! * `change.rs`: a change of the primary that Weir carries out: SWITCHOVER, `failover = own`
-//! * `errands.rs`: the right to change primaries, which only one process has
+//! * `change_right.rs`: the right to change primaries, which only one process has
 //! * `command.rs`: the operator's commands for it
 //! * `orders.rs`: SQL for it
 //! * `info.rs`: copies for the console and the metrics, EXPLAIN ROUTE
@@ -15,8 +15,8 @@
 
 mod catalogs;
 mod change;
+mod change_right;
 mod command;
-mod errands;
 mod info;
 mod node;
 mod orders;
@@ -34,7 +34,7 @@ use std::{
     time::Duration,
 };
 
-use self::{errands::Errands, samples::Samples};
+use self::{change_right::ChangeRight, samples::Samples};
 use ::cluster::{Change, Cluster, Fact, NodeId, Past, Reason, Settings, Verdict};
 use config::{Cluster as Configured, FailoverKind, Node};
 use engine::{
@@ -67,7 +67,7 @@ pub(crate) struct Clusters {
     watched: Mutex<BTreeMap<String, Arc<Watched>>>,
     /// The configuration may have changed.
     changed: Notify,
-    errands: Arc<Errands>,
+    right: Arc<ChangeRight>,
 }
 
 impl Clusters {
@@ -81,7 +81,7 @@ impl Clusters {
     /// # Errors
     /// Why that process must wait.
     pub(crate) fn cede(&self) -> Result<(), String> {
-        if !self.errands.cede() {
+        if !self.right.cede() {
             return Err("the primary of a cluster is being changed".to_owned());
         }
         // The other process would not know it, and might promote another one.
@@ -103,12 +103,12 @@ impl Clusters {
 
     /// The other process has not taken over.
     pub(crate) fn take_back(&self) {
-        self.errands.take_back();
+        self.right.take_back();
     }
 
     /// Is no change of a primary under way?
     pub(crate) fn are_at_rest(&self) -> bool {
-        self.errands.are_done()
+        self.right.is_unused()
     }
 }
 

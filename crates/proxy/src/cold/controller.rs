@@ -197,14 +197,14 @@ impl Controller {
 
     /// Returns when every worker has processed all earlier mail. The settings of a reload then hold
     /// for every new client.
-    pub async fn heard(&self) {
-        let (done, mut heard) = mpsc::unbounded_channel();
-        self.0.shared.tell_all(|| ShellMail::Heard(done.clone()));
+    pub async fn barrier(&self) {
+        let (done, mut barrier) = mpsc::unbounded_channel();
+        self.0.shared.tell_all(|| ShellMail::Barrier(done.clone()));
         drop(done);
         // No message is sent. A worker that has ended has dropped its mail.
         let ended = self.ended();
         tokio::select! {
-            _ = heard.recv() => {}
+            _ = barrier.recv() => {}
             () = ended => {}
         }
     }

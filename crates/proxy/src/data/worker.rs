@@ -241,7 +241,7 @@ impl Worker {
             Kind::Listener(at) => self.accept(at as usize),
             Kind::Wake => self.has_mail = true,
         }
-        self.settle();
+        self.report_outcomes();
     }
 
     fn client_event(&mut self, client: ClientId, token: Token, events: u32) {
@@ -283,11 +283,11 @@ impl Worker {
         let now = self.sockets.now;
         self.next_tick = now + TICK;
         self.sockets.tick();
-        self.settle();
+        self.report_outcomes();
         if self.hold != Hold::Still {
             self.engine.tick(&mut self.sockets);
         }
-        self.settle();
+        self.report_outcomes();
         if self.hold == Hold::None && mem::take(&mut self.accepting_paused) {
             self.accepting_paused = self.watch_listeners().is_err();
         }

@@ -63,7 +63,7 @@ struct Registry {
 }
 
 impl Registry {
-    fn settle<T>(&self, pool: &mut Pool<T>) {
+    fn configure<T>(&self, pool: &mut Pool<T>) {
         let exists = match &self.config {
             None => true,
             Some(config) => {
@@ -137,7 +137,7 @@ impl<M, W: Wake, T> Hub<M, W, T> {
             PoolId(pools.len() as u32 - 1)
         });
         let mut pool = make(id);
-        registry.settle(&mut pool);
+        registry.configure(&mut pool);
         pools[id.0 as usize] = Some(Arc::new(Mutex::new(pool)));
         registry.by_key.insert(key.clone(), id);
         registry.looked_up.insert(id);
@@ -269,7 +269,7 @@ impl<M, W: Wake, T> Hub<M, W, T> {
             let mut pool = lock(&pool);
             // A pool that was removed stays as it is.
             if registry.by_key.get(&pool.key) == Some(&pool.id) {
-                registry.settle(&mut pool);
+                registry.configure(&mut pool);
             }
         }
     }

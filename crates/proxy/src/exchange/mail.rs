@@ -91,7 +91,7 @@ pub(crate) enum ShellMail {
     /// Send the transactions that are remembered.
     Transactions(mpsc::UnboundedSender<Vec<Transaction>>),
     /// Confirm that all earlier mail is processed, by dropping the sender.
-    Heard(mpsc::UnboundedSender<()>),
+    Barrier(mpsc::UnboundedSender<()>),
     /// The configuration was replaced; the pools have its settings already.
     Config(Arc<Config>),
     Drain(Drain),

@@ -19,7 +19,7 @@ const BACKLOG: u32 = 128;
 
 /// A message of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum FromBackend {
     Hello {
         ticket: String,
         layout: u32,
@@ -53,7 +53,7 @@ pub(super) enum Reason {
 
 /// A message of Weir.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Say {
+pub(super) enum ToBackend {
     /// With the file in memory and the epoll set.
     Welcome {
         line: u32,
@@ -68,7 +68,7 @@ pub(super) enum Say {
     Wake,
 }
 
-impl Say {
+impl ToBackend {
     fn encode(self) -> [u8; MESSAGE_LEN] {
         let words = match self {
             Self::Welcome { line, base } => [16, line, 0, base],
@@ -85,7 +85,7 @@ impl Say {
 }
 
 /// Returns the message in a packet; `None` if it is none.
-pub(super) fn decode(packet: &[u8]) -> Option<Said> {
+pub(super) fn decode(packet: &[u8]) -> Option<FromBackend> {
     let word = |at: usize| {
         let bytes = packet.get(at * 4..at * 4 + 4)?;
         Some(u32::from_ne_bytes(bytes.try_into().ok()?))
@@ -95,9 +95,12 @@ pub(super) fn decode(packet: &[u8]) -> Option<Said> {
         (1, HELLO_LEN) => {
             let ticket = &packet[MESSAGE_LEN..MESSAGE_LEN + TICKET_LEN];
             let ticket = ticket.split(|byte| *byte == 0).next()?;
-            Some(Said::Hello { ticket: String::from_utf8(ticket.to_vec()).ok()?, layout: value })
+            Some(FromBackend::Hello {
+                ticket: String::from_utf8(ticket.to_vec()).ok()?,
+                layout: value,
+            })
         }
-        (2, MESSAGE_LEN) => Some(Said::Need { place, generation }),
+        (2, MESSAGE_LEN) => Some(FromBackend::Need { place, generation }),
         (3, MESSAGE_LEN) => {
             let reason = match value {
                 1 => Reason::Ended,
@@ -107,37 +110,37 @@ pub(super) fn decode(packet: &[u8]) -> Option<Said> {
                 5 => Reason::Recalled,
                 _ => return None,
             };
-            Some(Said::Returned { place, generation, reason })
+            Some(FromBackend::Returned { place, generation, reason })
         }
-        (4, MESSAGE_LEN) => Some(Said::Left),
+        (4, MESSAGE_LEN) => Some(FromBackend::Left),
         _ => None,
     }
 }
 
 /// The result of a read.
-pub(super) enum Heard {
-    Message(Said),
+pub(super) enum Received {
+    Message(FromBackend),
     /// Nothing more at present.
     Nothing,
     /// The other side has ended, or does not keep to the rules.
     End,
 }
 
-pub(super) fn read(fd: RawFd) -> Heard {
+pub(super) fn read(fd: RawFd) -> Received {
     let mut packet = [0; HELLO_LEN + 1];
     match rights::receive_message(fd, &mut packet) {
-        Ok((0, _)) => Heard::End,
+        Ok((0, _)) => Received::End,
         // A backend sends no descriptors. They are closed here.
-        Ok((len, _)) => decode(&packet[..len]).map_or(Heard::End, Heard::Message),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Heard::Nothing,
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Heard::Nothing,
-        Err(_) => Heard::End,
+        Ok((len, _)) => decode(&packet[..len]).map_or(Received::End, Received::Message),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Received::Nothing,
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Received::Nothing,
+        Err(_) => Received::End,
     }
 }
 
 /// Sends a message. Returns false if the queue is full or the other side has ended.
-pub(super) fn say(fd: RawFd, what: Say, descriptors: &[RawFd]) -> bool {
-    rights::send_message(fd, &what.encode(), descriptors).is_ok()
+pub(super) fn send(fd: RawFd, message: ToBackend, descriptors: &[RawFd]) -> bool {
+    rights::send_message(fd, &message.encode(), descriptors).is_ok()
 }
 
 /// The socket under its temporary name. Another process may still have the name that backends know.
@@ -217,12 +220,12 @@ mod tests {
         let mut hello = packet([1, 4711, 0, 1], b"abc");
         hello.resize(HELLO_LEN, 0);
         let ticket = "abc".to_owned();
-        assert_eq!(decode(&hello), Some(Said::Hello { ticket, layout: 1 }));
-        let need = Said::Need { place: 5, generation: 6 };
+        assert_eq!(decode(&hello), Some(FromBackend::Hello { ticket, layout: 1 }));
+        let need = FromBackend::Need { place: 5, generation: 6 };
         assert_eq!(decode(&packet([2, 5, 6, 0], b"")), Some(need));
-        let returned = Said::Returned { place: 5, generation: 6, reason: Reason::State };
+        let returned = FromBackend::Returned { place: 5, generation: 6, reason: Reason::State };
         assert_eq!(decode(&packet([3, 5, 6, 4], b"")), Some(returned));
-        assert_eq!(decode(&packet([4, 0, 0, 0], b"")), Some(Said::Left));
+        assert_eq!(decode(&packet([4, 0, 0, 0], b"")), Some(FromBackend::Left));
         for bad in [
             packet([3, 5, 6, 9], b""),
             packet([9, 0, 0, 0], b""),

@@ -132,7 +132,7 @@ impl Guests {
         self.seated.get(place as usize)?.as_deref()
     }
 
-    /// Returns what the clients' sockets and lines tell.
+    /// Returns the figures of all clients, past and present.
     pub(super) fn stats(&self, room: &Room) -> Stats {
         let mut all = self.past;
         for place in self.places() {
@@ -217,7 +217,7 @@ impl Guests {
             // Its backend has told it so.
             (Some(Dismissal { reason, is_ordered: true, .. }), Ending::Lost) => (None, &**reason),
             (Some(Dismissal { cause, reason, .. }), _) => (Some(*cause), &**reason),
-            (None, Ending::Said(cause, reason)) => (Some(cause), reason),
+            (None, Ending::Told(cause, reason)) => (Some(cause), reason),
             (None, Ending::Left) => (None, "client close request or eof"),
             (None, Ending::Lost) => (None, "server conn crashed?"),
         };
@@ -254,11 +254,11 @@ impl Guests {
         let Some(seated) = &mut self.seated[place as usize] else { return };
         match room.recall(place) {
             Recall::Taken => {
-                self.end(place, Ending::Said(cause, reason), around);
+                self.end(place, Ending::Told(cause, reason), around);
             }
-            // A backend that returns it has said so already, or Weir waits for a whole message.
+            // Its backend has returned it, or Weir waits for the rest of a message.
             Recall::None if room.word(place).owner().is_none() => {
-                self.end(place, Ending::Said(cause, reason), around);
+                self.end(place, Ending::Told(cause, reason), around);
             }
             Recall::Asked | Recall::None => {
                 self.endings += u32::from(seated.ending.is_none());
@@ -270,7 +270,7 @@ impl Guests {
         }
     }
 
-    /// Presses for the end of all clients that are to be disconnected.
+    /// Repeats the orders for all clients that are to be disconnected.
     pub(super) fn press_all(&mut self, around: &Around<'_>) {
         for place in self.places() {
             self.press(place, around);
@@ -287,7 +287,7 @@ impl Guests {
         if ending.when != Closing::AtOnce && !serving.is_pinned_idle {
             return;
         }
-        // The order before may have come too late for its transaction.
+        // An earlier order may have come after the end of its transaction.
         let words = error(ending.cause, &ending.reason, seated.guest.codes);
         room.leave_words(place, &words[wire::HEADER_LEN..]);
         room.order(Order::End, serving);
@@ -459,7 +459,7 @@ pub(super) enum Ending<'a> {
     /// Its backend has ended, and may have sent the client an error.
     Lost,
     /// The client is told.
-    Said(Cause, &'a str),
+    Told(Cause, &'a str),
 }
 
 /// Refuses a client that has no place in the lobby.
@@ -479,7 +479,7 @@ fn error(cause: Cause, why: &str, codes: ErrorCodes) -> Vec<u8> {
     out
 }
 
-/// Returns what a client does, by Weir's clock. One that sends COPY data is not late.
+/// Returns what a client does, by Weir's clock. While it sends COPY data, its query is not late.
 fn doing(answer: Answer, client: RawFd, shared: &Shared) -> Doing {
     match answer {
         Answer::AtRest => Doing::AtRest,

@@ -3,7 +3,7 @@
 pub(super) const MAGIC: u64 = 0x7962_6f4c_7269_6557;
 pub(super) const LAYOUT: u32 = 2;
 pub(super) const PAGE: usize = 4096;
-/// Of a place.
+/// Length of a place's line.
 pub(super) const LINE: usize = 64;
 pub(super) const BACKEND_LINE: usize = 128;
 pub(super) const WINDOW: usize = 256 * 1024;

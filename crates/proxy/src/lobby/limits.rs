@@ -1,6 +1,6 @@
 //! Time limits of clients that backends serve: `query_timeout` and those of transactions.
 //!
-//! A backend takes no time for them. When a transaction is so old that a limit may have passed, Weir
+//! They cost a backend no time. When a transaction is so old that a limit may have passed, Weir
 //! asks its backend what the client does, and judges the answer.
 
 use engine::{ids::Micros, server::CloseReason, settings::PoolSettings};
@@ -56,7 +56,8 @@ impl Limits {
         all.into_iter().filter(|limit| *limit > 0).min()
     }
 
-    /// Judges a transaction that began at `began`. The order is that of proxied clients.
+    /// Judges a transaction that began at `began`. The limits are checked in the same order as for
+    /// proxied clients.
     pub(super) fn judge(&self, doing: Doing, began: Micros, now: Micros) -> Verdict {
         let is_over = |limit: Micros, since: Micros| limit > 0 && now > since + limit;
         let reason = match doing {
@@ -72,7 +73,7 @@ impl Limits {
         if let Some(reason) = reason {
             return Verdict::Late(reason);
         }
-        // An activity that is not going on now may begin at once.
+        // The client may begin another activity at any moment, so that counts from now.
         let (query, idle, transaction) = match doing {
             Doing::AtRest => (now, now, now),
             Doing::Runs(since) => (since, now, began),

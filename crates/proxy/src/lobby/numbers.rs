@@ -43,7 +43,12 @@ impl Numbers {
                 Err((number, error)) if error.kind() == io::ErrorKind::AlreadyExists => {
                     base = number + 1;
                 }
-                Err((_, error)) => return Err(error),
+                // Higher numbers are beyond the limit.
+                Err(_) => {
+                    let least = base + count;
+                    let why = format!("the limit of open files must be at least {least}");
+                    return Err(io::Error::other(why));
+                }
             }
         }
     }

@@ -1,5 +1,5 @@
 //! One lobby: the file in memory, the epoll set, and Weir's side of the rules for state words. It
-//! repeats "Weir's side" of `extension/lobby.c`, whose orders of steps matter.
+//! repeats "Weir's side" of `extension/lobby.c`. The order of the steps matters.
 //!
 //! ```text
 //!   FREE ──take──► TAKEN(0) ──admit──► ARMED ──(claim)──► OWNED(b)
@@ -270,7 +270,7 @@ impl Room {
 
     /// Takes a place from a dead backend, and returns the consequence for its client. After all
     /// places, the caller calls [`Room::arm_again`], and then wakes all backends that linger.
-    pub(super) fn bury(&self, line: u32, place: u32) -> Loss {
+    pub(super) fn reclaim(&self, line: u32, place: u32) -> Loss {
         let word = self.word(place);
         if word.owner() != Some(line)
             || !self.swap(place, word, Word::new(State::Taken, None, word.generation()))
@@ -299,7 +299,7 @@ impl Room {
             .for_each(|field| self.memory.word64(at + field).store(0, Ordering::SeqCst));
     }
 
-    /// Backends look for each other in so many lines.
+    /// Sets the number of lines in which backends look for each other.
     pub(super) fn use_lines(&self, lines: u32) {
         self.memory.word32(header::LINES).store(lines, Ordering::SeqCst);
     }
@@ -327,7 +327,7 @@ impl Room {
         self.activity(line).load(Ordering::SeqCst) == activity::LINGERING
     }
 
-    /// Is the client pinned to its backend, and runs nothing there?
+    /// Is the client pinned to its backend, without a transaction?
     pub(super) fn is_pinned_idle(&self, place: u32) -> bool {
         self.serving(place).is_some_and(|serving| serving.is_pinned_idle)
     }
@@ -344,8 +344,8 @@ impl Room {
         let activity = self.activity(line).load(Ordering::SeqCst);
         let at = layout::backend_line(line) + backend::PLACE;
         let serves = self.memory.word32(at).load(Ordering::SeqCst) == place + 1;
-        // It is the number of this client's transaction only if the backend has had the client all
-        // the time.
+        // The number is that of this client's transaction only if the client had this backend before
+        // and after it was read.
         let is_pinned_idle = activity == activity::PINNED_IDLE;
         (serves && self.word(place) == word).then_some(Serving {
             line,

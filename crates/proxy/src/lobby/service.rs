@@ -25,7 +25,7 @@ use net::sys::{Epoll, Events, epoll, process, process::Process, socket};
 use slab::Slab;
 
 use super::{
-    control::{self, Heard, Reason, Said, Say, Unnamed},
+    control::{self, FromBackend, Reason, Received, ToBackend, Unnamed},
     guests::{Around, Ending, Guests},
     layout,
     limits::Limits,
@@ -197,7 +197,7 @@ impl Service {
             match request {
                 LobbyRequest::Expect(server) => self.expect(server),
                 LobbyRequest::AskToLeave(serial) => self.ask_to_leave(serial),
-                LobbyRequest::BackendClosed(serial) => self.home_closed(serial),
+                LobbyRequest::BackendClosed(serial) => self.server_closed(serial),
                 LobbyRequest::Guest(arriving) => self.take_in(arriving),
                 LobbyRequest::Close { pool, when, why } => self.close_pool(pool, when, &why),
                 LobbyRequest::KillClient(serial) => self.kill_client(serial),
@@ -217,14 +217,20 @@ impl Service {
         self.expected.insert(server.ticket.clone(), server);
     }
 
-    /// Returns the lobby of a pool, and makes it if there is none.
-    fn lobby_of(&mut self, pool: PoolId) -> io::Result<usize> {
+    /// Returns the lobby of a pool, and makes it if there is none. None if there is no such pool, or
+    /// no room for its clients.
+    fn lobby_of(&mut self, pool: PoolId) -> Option<usize> {
         if let Some(at) = self.find(pool) {
-            return Ok(at);
+            return Some(at);
         }
-        let key = self.pool(pool, |pool| pool.key.clone()).ok_or(io::ErrorKind::NotFound)?;
-        let room = Room::new(layout::BACKENDS_MAX, self.places_wanted)?;
-        Ok(self.lobbies.insert(Lobby {
+        let key = self.pool(pool, |pool| pool.key.clone())?;
+        let room = Room::new(layout::BACKENDS_MAX, self.places_wanted);
+        let room = room.inspect_err(|error| {
+            let PoolKey { database, user, .. } = &key;
+            warning!("the pool {database}/{user} cannot be direct and is proxied: {error}");
+        });
+        let room = room.ok()?;
+        Some(self.lobbies.insert(Lobby {
             pool,
             key,
             worker: WorkerId(0),
@@ -321,10 +327,10 @@ impl Service {
     fn backend_event(&mut self, number: usize) {
         while let Some(backend) = self.backends.get(number) {
             match control::read(backend.fd.as_raw_fd()) {
-                Heard::Nothing => return,
-                Heard::End => return self.backend_ended(number),
-                Heard::Message(said) => {
-                    if !self.obey(number, said) {
+                Received::Nothing => return,
+                Received::End => return self.backend_ended(number),
+                Received::Message(message) => {
+                    if !self.handle(number, message) {
                         // It does not keep to the rules: it ends, and then its clients are freed.
                         socket::shutdown(self.backends[number].fd.as_raw_fd(), false);
                         return;
@@ -335,27 +341,27 @@ impl Service {
     }
 
     /// Handles a backend's message. Returns false if the backend may not send it now.
-    fn obey(&mut self, number: usize, said: Said) -> bool {
+    fn handle(&mut self, number: usize, message: FromBackend) -> bool {
         let role = self.backends[number].role.as_ref();
         let role = role.map(|role| (role.room, role.line));
-        match (said, role) {
-            (Said::Hello { ticket, layout }, None) => self.greet(number, &ticket, layout),
-            (Said::Need { place, generation }, Some((room, line))) => {
+        match (message, role) {
+            (FromBackend::Hello { ticket, layout }, None) => self.greet(number, &ticket, layout),
+            (FromBackend::Need { place, generation }, Some((room, line))) => {
                 let lobby = &self.lobbies[room];
                 if !lobby.room.is_owner(place, line, generation) {
                     return false;
                 }
-                let what = Say::Descriptor { place, generation };
-                self.say(number, what, &[lobby.room.socket(place)])
+                let message = ToBackend::Descriptor { place, generation };
+                self.send(number, message, &[lobby.room.socket(place)])
             }
-            (Said::Returned { place, generation, reason }, Some((room, line))) => {
-                let is_his = self.lobbies[room].room.acknowledge(place, line, generation);
-                if is_his {
+            (FromBackend::Returned { place, generation, reason }, Some((room, line))) => {
+                let has_returned = self.lobbies[room].room.acknowledge(place, line, generation);
+                if has_returned {
                     self.take_back(room, place, reason);
                 }
-                is_his
+                has_returned
             }
-            (Said::Left, Some(_)) => {
+            (FromBackend::Left, Some(_)) => {
                 let role = self.backends[number].role.as_ref();
                 if let Some(Role { server: Attending { server, serial, worker, .. }, .. }) = role {
                     let mail = Mail::LeftLobby { server: *server, serial: *serial, why: None };
@@ -363,8 +369,10 @@ impl Service {
                 }
                 true
             }
-            (Said::Hello { .. }, Some(_))
-            | (Said::Need { .. } | Said::Returned { .. } | Said::Left, None) => false,
+            (FromBackend::Hello { .. }, Some(_))
+            | (FromBackend::Need { .. } | FromBackend::Returned { .. } | FromBackend::Left, None) => {
+                false
+            }
         }
     }
 
@@ -375,13 +383,9 @@ impl Service {
             self.turn_away(&server, Proxied::NoLibrary);
             return false;
         }
-        let at = match self.lobby_of(server.pool) {
-            Ok(at) => at,
-            Err(error) => {
-                warning!("a pool cannot be direct: {error}");
-                self.turn_away(&server, Proxied::NoRoom);
-                return false;
-            }
+        let Some(at) = self.lobby_of(server.pool) else {
+            self.turn_away(&server, Proxied::NoRoom);
+            return false;
         };
         let lobby = &mut self.lobbies[at];
         let Some(line) = lobby.assign_line(number) else {
@@ -390,10 +394,10 @@ impl Service {
         };
         lobby.worker = server.worker;
         let descriptors = lobby.room.descriptors();
-        let welcome = Say::Welcome { line, base: lobby.room.base() };
+        let welcome = ToBackend::Welcome { line, base: lobby.room.base() };
         self.backends[number].role =
             Some(Role { server, room: at, line, came: false, leaves: false });
-        self.say(number, welcome, &descriptors)
+        self.send(number, welcome, &descriptors)
     }
 
     fn turn_away(&self, server: &Attending, why: Proxied) {
@@ -401,12 +405,12 @@ impl Service {
         self.post(worker, Mail::LeftLobby { server, serial, why: Some(why) });
     }
 
-    fn say(&self, number: usize, what: Say, descriptors: &[RawFd]) -> bool {
+    fn send(&self, number: usize, message: ToBackend, descriptors: &[RawFd]) -> bool {
         let backend = &self.backends[number];
         if let Some(role) = &backend.role {
             self.lobbies[role.room].room.call(role.line);
         }
-        control::say(backend.fd.as_raw_fd(), what, descriptors)
+        control::send(backend.fd.as_raw_fd(), message, descriptors)
     }
 
     /// Looks for backends that have entered their lobby. Returns the pause until the next look.
@@ -437,15 +441,15 @@ impl Service {
 
     fn ask_to_leave(&mut self, serial: u64) {
         let Some(number) = self.by_serial(serial) else { return };
-        let is_told = self.say(number, Say::Leave, &[]);
+        let is_told = self.send(number, ToBackend::Leave, &[]);
         if let Some(role) = &mut self.backends[number].role {
             role.leaves = !is_told;
         }
     }
 
-    /// The engine has closed the server. Its backend learns so from the control socket, and ends
-    /// when it has no client. Until then its clients are its own.
-    fn home_closed(&mut self, serial: u64) {
+    /// The engine has closed the server. Its backend notices it at the control socket, and ends as
+    /// soon as it has no client.
+    fn server_closed(&mut self, serial: u64) {
         self.expected.retain(|_, server| server.serial != serial);
         if let Some(number) = self.by_serial(serial) {
             socket::shutdown(self.backends[number].fd.as_raw_fd(), true);
@@ -463,7 +467,7 @@ impl Service {
             self.post(worker, Mail::LeftLobby { server, serial, why });
         }
         for place in 0..self.lobbies[at].room.places() {
-            match self.lobbies[at].room.bury(line, place) {
+            match self.lobbies[at].room.reclaim(line, place) {
                 Loss::None => {}
                 Loss::Close => self.end(at, place, Ending::Lost),
                 Loss::Returned => self.take_back(at, place, Reason::Recalled),
@@ -484,7 +488,7 @@ impl Service {
                 && lobby.room.lingers(line as u32)
             {
                 // With a full queue it is awake already.
-                self.say(*number, Say::Wake, &[]);
+                self.send(*number, ToBackend::Wake, &[]);
             }
         }
     }
@@ -542,7 +546,7 @@ impl Service {
         let due: Vec<_> = self.backends.iter().filter(|(_, backend)| due(backend)).collect();
         let due: Vec<_> = due.into_iter().map(|(number, _)| number).collect();
         for number in due {
-            let is_told = self.say(number, Say::Leave, &[]);
+            let is_told = self.send(number, ToBackend::Leave, &[]);
             if let Some(role) = &mut self.backends[number].role {
                 role.leaves = !is_told;
             }

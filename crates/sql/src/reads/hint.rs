@@ -1,6 +1,6 @@
 //! The hint in a comment at the beginning of a text: where the application wants it to run.
 
-/// A wish for a place, which decides before any judge.
+/// The node that a text asks for. A hint counts before any judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint<'a> {
     Primary,

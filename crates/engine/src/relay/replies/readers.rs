@@ -1,4 +1,4 @@
-//! The client that reads a server's replies, and the replies of readers.
+//! Replies in pools with reads on standbys.
 
 use super::Replies;
 use crate::client::{Client, ClientPhase};
@@ -7,47 +7,7 @@ use crate::engine::views::PoolViews;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::routing::Sessions;
 use crate::routing::rules::Routing;
-use crate::server::{Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
-
-/// News that concern more than the server's client.
-#[derive(Clone, Copy, Default)]
-pub(super) struct News {
-    /// The schema has changed, so texts may have another meaning from now on.
-    pub(super) schema_changed: bool,
-    /// The server's node is no standby any more.
-    pub(super) left_recovery: bool,
-}
-
-/// Returns the client that reads the server's replies, or the client that is held back. A client
-/// that is held back gets notifications only: PostgreSQL may send these at any time.
-#[inline(always)]
-pub(super) fn reader_and_hearer<'a>(
-    server: &Server,
-    client: Option<&'a mut Client>,
-) -> (Option<&'a mut Client>, Option<&'a mut Client>) {
-    match server.phase {
-        ServerPhase::Linked
-        | ServerPhase::Preparing(
-            Preparation::AwaitCancel
-            | Preparation::Probe(_)
-            | Preparation::HandOver
-            | Preparation::Signal(_),
-        ) => (client, None),
-        ServerPhase::Preparing(Preparation::Unwind | Preparation::Renew | Preparation::Confirm) => {
-            (None, client)
-        }
-        ServerPhase::Preparing(_) if server.is_pinned() => (None, client),
-        ServerPhase::Connecting(_)
-        | ServerPhase::Login(_)
-        | ServerPhase::Parked
-        | ServerPhase::Preparing(_)
-        | ServerPhase::Finishing
-        | ServerPhase::Settling(_)
-        | ServerPhase::Listening
-        | ServerPhase::Attending { .. } => (None, None),
-    }
-}
 
 /// A reader's node was promoted, so a text with a hint may have written there. This counts for the pool
 /// of the client, not for that of the reader.
@@ -93,26 +53,10 @@ impl<X: Exchange> Engine<X> {
 }
 
 impl Replies<'_, '_> {
-    /// Notes the end of a transaction in a pool with routing, which may have written. Later reads must
-    /// see the writes, so this is done before the client is told.
-    #[inline(always)]
-    pub(super) fn note_end(
-        &self,
-        id: Option<ClientId>,
-        sessions: &mut Sessions,
-        clock: impl FnOnce() -> Micros,
-    ) {
-        if self.transaction_ended
-            && let Some(routing) = &self.settings.routing
-            && let Some(id) = id
-        {
-            self.note_routed_end(id, sessions, routing, clock());
-        }
-    }
-
+    /// Notes the end of a transaction in a pool with routing. It may have written.
     #[cold]
     #[inline(never)]
-    fn note_routed_end(
+    pub(super) fn note_routed_end(
         &self,
         id: ClientId,
         sessions: &mut Sessions,

@@ -16,7 +16,7 @@ use engine::{
 };
 use tokio::time::sleep;
 
-use super::{Watched, command, errands::Errand, orders::Orders, publish};
+use super::{Watched, change_right::RunningChange, command, orders::Orders, publish};
 use crate::{
     cold::controller::Controller,
     exchange::{hub::lock, mail::ShellMail},
@@ -33,17 +33,17 @@ const RETRY: Duration = Duration::from_secs(1);
 struct Hold<'a> {
     controller: &'a Controller,
     watched: &'a Watched,
-    errand: Arc<Errand>,
+    running: Arc<RunningChange>,
 }
 
 impl<'a> Hold<'a> {
     fn take(controller: &'a Controller, watched: &'a Watched) -> Result<Self, &'static str> {
-        let errand =
-            Errand::begin(&controller.0.clusters.errands).ok_or("another process takes over")?;
+        let running = RunningChange::begin(&controller.0.clusters.right)
+            .ok_or("another process takes over")?;
         // No `Hold` is made if there is one already: dropping it would let the clients go on.
         match watched.is_changing.swap(true, Ordering::AcqRel) {
             true => Err("another change of the primary is under way"),
-            false => Ok(Self { controller, watched, errand: Arc::new(errand) }),
+            false => Ok(Self { controller, watched, running: Arc::new(running) }),
         }
     }
 
@@ -115,14 +115,14 @@ async fn planned(controller: &Controller, watched: &Watched, to: NodeId) -> Resu
     log!("cluster {}: switchover to node {} begins", watched.name, node.name);
     hold.shut(format!("switchover to node {}", node.name), true);
     let end = carry_out(controller, watched, &mut promotion).await;
-    let _errand = Arc::clone(&hold.errand);
+    let _running = Arc::clone(&hold.running);
     drop(hold);
     if let Err(why) = end {
         warning!("cluster {}: switchover to node {} failed: {why}", watched.name, node.name);
         return Err(format!("switchover failed: {why}"));
     }
     log!("cluster {}: switchover to node {} succeeded", watched.name, node.name);
-    let troubles = gather(controller, watched, old, to).await;
+    let troubles = follow_new_primary(controller, watched, old, to).await;
     if troubles.is_empty() {
         return Ok(());
     }
@@ -140,7 +140,7 @@ pub(super) async fn guard(controller: Controller, watched: Arc<Watched>) {
         let name = &node(&watched, old).name;
         hold.shut(format!("failover: node {name} is lost"), false);
         let end = carry_out(&controller, &watched, &mut promotion).await;
-        let errand = Arc::clone(&hold.errand);
+        let running = Arc::clone(&hold.running);
         drop(hold);
         match end {
             Ok(new) => {
@@ -150,8 +150,8 @@ pub(super) async fn guard(controller: Controller, watched: Arc<Watched>) {
                 // The cluster serves its clients although a standby may not follow yet. A new
                 // configuration ends this task, but not the spawned one.
                 let others = tokio::spawn(async move {
-                    let _errand = errand;
-                    gather(&controller, &watched, old, new).await
+                    let _running = running;
+                    follow_new_primary(&controller, &watched, old, new).await
                 });
                 drop(others.await);
             }
@@ -309,7 +309,7 @@ async fn run(
 }
 
 /// Makes the other nodes follow the new primary. Returns the failures.
-async fn gather(
+async fn follow_new_primary(
     controller: &Controller,
     watched: &Watched,
     old: NodeId,

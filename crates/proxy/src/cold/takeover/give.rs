@@ -3,7 +3,7 @@
 //! remaining clients are served here until they leave; then this process ends.
 //!
 //! ```text
-//!  serving ── request ──► settling (SETTLE) ──► still ─┬─► leaving ──► draining ──► end
+//!  serving ── request ──► quiescing (QUIESCE_MAX) ─► still ─┬─► leaving ──► draining ──► end
 //!     ▲                                                │     │ ▲
 //!     └────────────────────── failure ─────────────────┘     └─┘ still, a few milliseconds at a time
 //! ```
@@ -51,8 +51,8 @@ use crate::{
 use net::{random, sys::process};
 
 /// The time that short queries have to end before the first hand-over: all clients wait meanwhile.
-const SETTLE: Duration = Duration::from_millis(50);
-const SETTLE_LOOK: Duration = Duration::from_millis(2);
+const QUIESCE_MAX: Duration = Duration::from_millis(50);
+const QUIESCE_LOOK: Duration = Duration::from_millis(2);
 /// The interval at which the other process is told the number of servers in use here, if it has
 /// changed.
 const USAGE_LOOK: Duration = Duration::from_millis(200);
@@ -182,7 +182,7 @@ impl fmt::Display for Handed {
 
 async fn hand_over(controller: &Controller, stream: &UnixStream) -> Result<(u32, Handed), Failure> {
     write_frame(stream, b'W', b"")?;
-    settle(controller).await;
+    quiesce(controller).await;
     let epochs = epochs(controller);
     let exports = export(controller).await;
     let handed = Handed::count(&exports);
@@ -258,14 +258,14 @@ fn leave(controller: &Controller) {
 
 /// Lets short queries end, so that most clients move at once. All clients wait meanwhile, so the
 /// time is short.
-async fn settle(controller: &Controller) {
-    let end = Instant::now() + SETTLE;
+async fn quiesce(controller: &Controller) {
+    let end = Instant::now() + QUIESCE_MAX;
     let shared = &controller.0.shared;
     shared.gauges.iter().for_each(|gauge| gauge.quiet.store(false, Ordering::Release));
     shared.tell_all(|| ShellMail::Freeze);
     let is_quiet = || shared.gauges.iter().all(|gauge| gauge.quiet.load(Ordering::Acquire));
     while !is_quiet() && Instant::now() < end {
-        sleep(SETTLE_LOOK).await;
+        sleep(QUIESCE_LOOK).await;
     }
 }
 

@@ -122,7 +122,7 @@ impl PredecessorLine {
         shared.tell_all(|| ShellMail::Expect(Arc::clone(&state)));
         // A server that one worker gets may be used by all.
         let (done, mut all_done) = mpsc::unbounded_channel();
-        shared.tell_all(|| ShellMail::Heard(done.clone()));
+        shared.tell_all(|| ShellMail::Barrier(done.clone()));
         drop(done);
         while all_done.blocking_recv().is_some() {}
         let moved: usize = shares.iter().flatten().map(|parts| parts.clients.len()).sum();

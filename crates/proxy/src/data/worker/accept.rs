@@ -165,7 +165,7 @@ impl Worker {
             self.lose_client(client);
         } else if !said.is_empty() {
             self.engine.client_bytes(client, &said, &mut self.sockets);
-            self.settle();
+            self.report_outcomes();
         }
     }
 }

@@ -107,7 +107,7 @@ impl Worker {
         self.sockets.queue_all();
         for letter in std::mem::take(&mut self.postponed) {
             self.read_letter(letter);
-            self.settle();
+            self.report_outcomes();
         }
         for token in std::mem::take(&mut self.missed) {
             self.handle_event(token, epoll::READABLE);
@@ -169,7 +169,7 @@ impl Worker {
     pub(super) fn begin_imported(&mut self) {
         let imported = std::mem::take(&mut self.imported);
         self.engine.begin_imported(imported, &mut self.sockets);
-        self.settle();
+        self.report_outcomes();
     }
 
     /// Prepares every worker for clients and servers of the predecessor.

@@ -25,7 +25,7 @@ impl Worker {
                 continue;
             }
             self.read_letter(letter);
-            self.settle();
+            self.report_outcomes();
         }
         self.mail = mail;
     }
@@ -64,7 +64,7 @@ impl Worker {
             ShellMail::Figures(reply) => drop(reply.send(self.figures())),
             ShellMail::Pulse(reply) => drop(reply.send(self.engine.pulses())),
             ShellMail::Transactions(reply) => drop(reply.send(self.engine.transactions())),
-            ShellMail::Heard(_done) => {}
+            ShellMail::Barrier(_done) => {}
             ShellMail::Config(config) => {
                 self.sockets.set_config(config.clone());
                 self.engine.set_config(config);

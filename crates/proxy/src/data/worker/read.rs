@@ -101,13 +101,13 @@ impl Worker {
                     LastWords::None => return self.lose_client(client),
                     LastWords::Terminate => {
                         self.engine.client_left(client, &mut self.sockets);
-                        return self.settle();
+                        return self.report_outcomes();
                     }
                     LastWords::Request => {}
                 }
             }
             if !self.engine.client_readable(client, &mut self.sockets) {
-                self.settle();
+                self.report_outcomes();
                 // It waits for a server. Its bytes can wait in the kernel, but its end must be
                 // noticed.
                 let is_there = self.sockets.is_client(token, client);
@@ -117,7 +117,7 @@ impl Worker {
                 return;
             }
             if !self.sockets.is_client(token, client) {
-                return self.settle();
+                return self.report_outcomes();
             }
             match read(self.sockets.client(client), &mut self.buffer) {
                 Read::Bytes { count, drained } => {
@@ -136,7 +136,7 @@ impl Worker {
                     } else {
                         self.engine.client_bytes(client, bytes, &mut self.sockets);
                     }
-                    self.settle();
+                    self.report_outcomes();
                     if drained || !self.sockets.is_client(token, client) {
                         return;
                     }
@@ -148,7 +148,7 @@ impl Worker {
                 }
                 Read::Nothing => {
                     self.engine.client_quiet(client, &mut self.sockets);
-                    return self.settle();
+                    return self.report_outcomes();
                 }
                 Read::End => return self.lose_client(client),
             }
@@ -171,7 +171,7 @@ impl Worker {
     pub(super) fn read_server(&mut self, server: ServerId, token: Token) {
         let share = self.engine.messages() + MESSAGES_IN_TURN;
         for _ in 0..self.reads_in_turn() {
-            let by = self.engine.reader_of(server);
+            let by = self.engine.receiver_of(server);
             if self.keeps_server(server) || !self.sockets.server_may_be_read(server, by) {
                 return;
             }
@@ -189,7 +189,7 @@ impl Worker {
                         Opened::End => engine.server_closed(server, CloseReason::Lost, sockets),
                         _ => engine.server_quiet(server, sockets),
                     }
-                    self.settle();
+                    self.report_outcomes();
                     if drained && count >= PIECE {
                         return self.note_piece(server, token, count);
                     }
@@ -203,11 +203,11 @@ impl Worker {
                 }
                 Read::Nothing => {
                     self.engine.server_quiet(server, &mut self.sockets);
-                    return self.settle();
+                    return self.report_outcomes();
                 }
                 Read::End => {
                     self.engine.server_closed(server, CloseReason::Lost, &mut self.sockets);
-                    return self.settle();
+                    return self.report_outcomes();
                 }
             }
         }
@@ -232,12 +232,12 @@ impl Worker {
 
     pub(super) fn lose_client(&mut self, client: ClientId) {
         self.engine.client_closed(client, &mut self.sockets);
-        self.settle();
+        self.report_outcomes();
     }
 
     /// Reports outcomes to the engine until there are none left. Mostly there are none.
     #[inline(always)]
-    pub(super) fn settle(&mut self) {
+    pub(super) fn report_outcomes(&mut self) {
         if !self.sockets.outcomes.is_empty() {
             self.tell_all();
         }
@@ -279,7 +279,7 @@ impl Worker {
             }
             Outcome::ConnectFailed { server, ticket, reason } => {
                 if sockets.end_connecting(server, ticket) {
-                    engine.server_closed(server, CloseReason::Said(reason), sockets);
+                    engine.server_closed(server, CloseReason::Text(reason), sockets);
                 }
             }
             Outcome::CancelDone(cancel, end) => engine.cancel_finished(cancel, end, sockets),

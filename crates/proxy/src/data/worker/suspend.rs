@@ -66,11 +66,11 @@ impl Worker {
         let (clients, servers) = self.restless();
         for server in servers {
             self.engine.server_closed(server, CloseReason::SuspendTimeout, &mut self.sockets);
-            self.settle();
+            self.report_outcomes();
         }
         for client in clients {
             self.engine.drop_suspended(client, &mut self.sockets);
-            self.settle();
+            self.report_outcomes();
         }
     }
 

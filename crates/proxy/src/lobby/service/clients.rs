@@ -38,7 +38,7 @@ impl Service {
     pub(super) fn take_in(&mut self, Arriving { guest, fd, peer }: Arriving) {
         let shared = Arc::clone(&self.shared);
         let refused = |why: &str, fd: RawFd| refuse(&guest, fd, why, &shared);
-        let Ok(at) = self.lobby_of(guest.pool) else {
+        let Some(at) = self.lobby_of(guest.pool) else {
             return refused("the lobby has ended", fd.as_raw_fd());
         };
         let lobby = &mut self.lobbies[at];
@@ -69,7 +69,7 @@ impl Service {
             return self.lobbies[at].guests.hold(place);
         }
         if !self.lobbies[at].room.admit(place) {
-            let why = Ending::Said(Cause::ServerUnreachable, "the lobby cannot take the client");
+            let why = Ending::Told(Cause::ServerUnreachable, "the lobby cannot take the client");
             self.end(at, place, why);
         }
     }
@@ -82,10 +82,10 @@ impl Service {
         match reason {
             _ if is_ending => self.end(at, place, Ending::Left),
             Reason::Ended => self.end(at, place, Ending::Left),
-            Reason::Bad => self.end(at, place, Ending::Said(Cause::Protocol, "bad packet")),
+            Reason::Bad => self.end(at, place, Ending::Told(Cause::Protocol, "bad packet")),
             Reason::State => {
                 let why = "the settings or statements of the session cannot be restored";
-                self.end(at, place, Ending::Said(unreachable, why));
+                self.end(at, place, Ending::Told(unreachable, why));
             }
             Reason::Recalled => self.admit(at, place),
             Reason::Partial => {

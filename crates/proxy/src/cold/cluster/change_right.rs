@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::exchange::hub::lock;
 
 #[derive(Debug, Default)]
-pub(super) struct Errands {
+pub(super) struct ChangeRight {
     rights: Mutex<Rights>,
 }
 
@@ -18,7 +18,7 @@ struct Rights {
     is_ceded: bool,
 }
 
-impl Errands {
+impl ChangeRight {
     /// Cedes the right to another process, if no change is under way.
     pub(super) fn cede(&self) -> bool {
         let mut rights = lock(&self.rights);
@@ -31,7 +31,7 @@ impl Errands {
         lock(&self.rights).is_ceded = false;
     }
 
-    pub(super) fn are_done(&self) -> bool {
+    pub(super) fn is_unused(&self) -> bool {
         lock(&self.rights).under_way == 0
     }
 
@@ -48,16 +48,16 @@ impl Errands {
 }
 
 /// A change that is under way, until it is dropped.
-pub(super) struct Errand(Arc<Errands>);
+pub(super) struct RunningChange(Arc<ChangeRight>);
 
-impl Errand {
+impl RunningChange {
     /// Begins a change; None if another process has the right.
-    pub(super) fn begin(errands: &Arc<Errands>) -> Option<Self> {
-        errands.begin().then(|| Self(Arc::clone(errands)))
+    pub(super) fn begin(right: &Arc<ChangeRight>) -> Option<Self> {
+        right.begin().then(|| Self(Arc::clone(right)))
     }
 }
 
-impl Drop for Errand {
+impl Drop for RunningChange {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -69,14 +69,14 @@ mod tests {
 
     #[test]
     fn the_right_is_ceded_when_nothing_is_under_way_and_for_good() {
-        let errands = Errands::default();
-        assert!(errands.begin());
-        assert!(!errands.cede() && !errands.are_done());
-        errands.end();
-        assert!(errands.cede() && errands.are_done());
-        assert!(!errands.begin());
-        assert!(errands.cede());
-        errands.take_back();
-        assert!(errands.begin());
+        let right = ChangeRight::default();
+        assert!(right.begin());
+        assert!(!right.cede() && !right.is_unused());
+        right.end();
+        assert!(right.cede() && right.is_unused());
+        assert!(!right.begin());
+        assert!(right.cede());
+        right.take_back();
+        assert!(right.begin());
     }
 }
