@@ -109,11 +109,13 @@ fn start_and_wait(
         "" => None,
         path => Some(path::absolute(path).context("pidfile")?),
     };
-    let handover = if options.reboot { proxy::take_over(global)? } else { None };
+    // In the background the process has another number, and the sockets are not for it.
+    let gets_sockets = !options.daemon && Service::passes_sockets();
+    let handover = if options.reboot && !gets_sockets { proxy::take_over(global)? } else { None };
     if options.reboot && handover.is_none() {
         log!("old process not found, try to continue normally");
     }
-    if handover.is_none() {
+    if handover.is_none() && !gets_sockets {
         // Done before the check of the pidfile, which reports a running process in other words.
         proxy::refuse_second_process(global)?;
     }

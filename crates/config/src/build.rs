@@ -8,6 +8,7 @@ use crate::choice::{Balance, FailoverKind, PoolMode, ReadAfterWrite, ReadsGo};
 use crate::config::Config;
 use crate::error::{ConfigError, Mistake};
 use crate::key::{Key, Keyed, Scope};
+use crate::peers;
 use crate::places::Places;
 use crate::reason::Reason;
 use crate::source::Source;
@@ -51,7 +52,7 @@ pub(crate) struct Builder {
     global: Global,
     databases: BTreeMap<String, (Database, Place)>,
     users: BTreeMap<String, UserSettings>,
-    peers: BTreeMap<u32, Peer>,
+    peers: BTreeMap<u32, (Peer, Place)>,
     clusters: BTreeMap<String, Cluster>,
     places: Places,
     pub(crate) report: Report,
@@ -187,7 +188,7 @@ impl Builder {
         if peer.hosts.is_empty() && self.report.mistakes.len() == mistakes {
             self.report.error(place, "", Reason::PeerWithoutHost(id));
         }
-        if self.peers.insert(id, peer).is_some() {
+        if self.peers.insert(id, (peer, place.clone())).is_some() {
             self.report.warn(place, Reason::DefinedAgain("peer"));
         }
     }
@@ -238,6 +239,22 @@ impl Builder {
         }
     }
 
+    /// Returns the peers, after warnings about those that are not reached.
+    fn checked_peers(&mut self) -> BTreeMap<u32, Peer> {
+        let (mut peers, mut places) = (BTreeMap::new(), BTreeMap::new());
+        for (id, (peer, place)) in std::mem::take(&mut self.peers) {
+            peers.insert(id, peer);
+            places.insert(id, place);
+        }
+        for (id, problem) in peers::problems(&self.global, &peers) {
+            match id.and_then(|id| places.get(&id)) {
+                Some(place) => self.report.warn(place, problem),
+                None => self.report.warnings.push(self.places.mistake("peer_id", problem)),
+            }
+        }
+        peers
+    }
+
     /// Warns of a database whose reads cannot go to standbys, although its keys say so.
     fn check_reads(&mut self, database: &Database, place: &Place) {
         let mode = database.pool_mode.unwrap_or(self.global.pool_mode);
@@ -285,13 +302,14 @@ impl Builder {
             return Err(ConfigError { mistakes, global });
         }
         let fallback = databases.remove("*");
+        let peers = self.checked_peers();
         Ok(Config {
             source: self.source,
             global: self.global,
             databases,
             fallback,
             users: self.users,
-            peers: self.peers,
+            peers,
             clusters: self.clusters,
             places: self.places,
             warnings: self.report.warnings,

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::config::{AccessPolicy, Config};
 use crate::data_path::Proxied;
+use crate::host::Host;
 use crate::key::Keyed;
 use crate::table::Database;
 
@@ -15,6 +16,7 @@ pub fn describe(config: &Config) -> String {
     access(&mut text, config);
     databases(&mut text, config);
     users(&mut text, config);
+    peers(&mut text, config);
     text
 }
 
@@ -138,6 +140,17 @@ fn users(text: &mut String, config: &Config) {
         format!("{name}: {}", set.collect::<Vec<_>>().join(", "))
     });
     list(text, "Users with settings of their own", &lines.collect::<Vec<_>>());
+}
+
+fn peers(text: &mut String, config: &Config) {
+    let lines = config.peers.iter().map(|(id, peer)| {
+        if *id == config.global.peer_id {
+            return format!("{id}: this process");
+        }
+        let host = peer.hosts.first().map(Host::to_string).unwrap_or_default();
+        format!("{id}: {host}, port {}", peer.port)
+    });
+    list(text, "Peers", &lines.collect::<Vec<_>>());
 }
 
 fn list(text: &mut String, title: &str, lines: &[String]) {

@@ -34,6 +34,7 @@ mod load;
 mod network;
 mod node;
 mod pattern;
+mod peers;
 mod places;
 pub mod reason;
 pub mod reference;

@@ -4,6 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::error::Mistake;
+use crate::reason::Reason;
+
 type Lines = BTreeMap<String, (Arc<str>, usize)>;
 
 /// File and line of each global key and of each database that was set.
@@ -31,6 +34,12 @@ impl Places {
 
     pub(crate) fn forget_keys(&mut self) {
         self.keys.clear();
+    }
+
+    /// Returns a mistake about a global key that is set.
+    pub(crate) fn mistake(&self, key: &str, reason: Reason) -> Mistake {
+        let (file, line) = self.keys.get(key).cloned().unwrap_or_else(|| (Arc::from(""), 0));
+        Mistake { key: key.to_owned(), ..Mistake::in_file(&file, line, reason) }
     }
 
     /// Returns `FILE:LINE: KEY`, or `KEY` alone for a key that is not set.

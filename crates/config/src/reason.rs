@@ -90,6 +90,16 @@ pub enum Reason {
     PeerId { max: u32 },
     #[error("host was not provided for peer {0}")]
     PeerWithoutHost(u32),
+    #[error("[peers] has no effect: peer_id is not set")]
+    PeersWithoutId,
+    #[error("[peers] has no process besides {0}: cancel requests of other processes are refused")]
+    NoOtherPeer(u32),
+    #[error("only the first host has an effect: {0}")]
+    PeerWithHosts(String),
+    #[error("peer {0} has an address of this process: cancel requests for that peer are lost")]
+    PeerIsThisProcess(u32),
+    #[error("peer {peer} has the address of peer {other}: cancel requests of one of them are lost")]
+    PeerAtSameAddress { peer: u32, other: u32 },
 
     #[error("unrecognized connection parameter: {0}")]
     UnknownConnectionParameter(String),

@@ -2,43 +2,17 @@
 //!
 //! Programs that replicate have their own tests (`replication`).
 
-use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{self, only_weir, run, run_any};
+use crate::support::{self, WAYS, Way, only_weir, run, run_any};
 use testkit::{Pooler, Postgres, Setup};
 
-/// A pool mode, and whether consecutive logins or transactions get different servers of at least
-/// four.
-#[derive(Clone, Copy)]
-struct Way {
-    mode: &'static str,
-    in_turn: bool,
-}
-
-const WAYS: [Way; 4] = [
-    Way { mode: "session", in_turn: false },
-    Way { mode: "session", in_turn: true },
-    Way { mode: "auto", in_turn: false },
-    Way { mode: "auto", in_turn: true },
-];
-
-impl Way {
-    fn setup(self) -> (Setup, String) {
-        let (setup, database) = support::setup(self.mode);
-        match self.in_turn {
-            true => (setup.set("min_pool_size", 4).set("server_round_robin", 1), database),
-            false => (setup, database),
-        }
-    }
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.mode, if self.in_turn { ", in turn" } else { "" })
-    }
+/// Returns the setup of a pooler, and a new database behind it.
+fn setup(way: Way) -> (Setup, String) {
+    let (setup, database) = support::setup(way.mode);
+    (way.set(setup), database)
 }
 
 /// One object of each kind that a dump must preserve.
@@ -69,7 +43,7 @@ SELECT lo_from_bytea(4711, decode(repeat('00ff', 50000), 'hex'));
 /// Returns a new database that contains `OBJECTS`, and a pooler with enough servers for parallel
 /// programs.
 fn filled(way: Way) -> (Pooler, String) {
-    let (setup, database) = way.setup();
+    let (setup, database) = setup(way);
     let pooler = setup.database("*", "").set("default_pool_size", 8).workers(2).start();
     let port = Postgres::shared().port();
     run(psql(Postgres::client_program("psql", port, &database)).args(["-c", OBJECTS]));
@@ -276,7 +250,7 @@ fn psql_watches_in_one_session() {
         return;
     }
     for way in WAYS {
-        let (setup, database) = way.setup();
+        let (setup, database) = setup(way);
         let pooler = setup.start();
         // The command is repeated until the fifth round divides by zero.
         let script = testkit::open_folder("watch").join("script.sql");
@@ -300,7 +274,7 @@ fn pgbench_keeps_its_books_in_every_query_mode() {
         return;
     }
     for way in WAYS {
-        let (setup, database) = way.setup();
+        let (setup, database) = setup(way);
         // In session mode each client needs a server.
         let servers = if way.mode == "session" { 9 } else { 4 };
         let pooler = setup.set("default_pool_size", servers).workers(2).start();

@@ -3,13 +3,17 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{self, only_weir, run};
+use crate::support::{self, WAYS, Way, only_weir, run};
 use testkit::{Message, Pooler, Postgres, RawClient, Role, Setup, eventually, frontend};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// In each mode, replication clients have sessions of their own.
-const MODES: [&str; 4] = ["session", "auto", "transaction", "statement"];
+fn ways() -> impl Iterator<Item = Way> {
+    WAYS.into_iter().chain([TRANSACTION, Way::of("statement")])
+}
+
+const TRANSACTION: Way = Way::of("transaction");
 
 /// A program that runs until it is ended, at the latest with the test.
 struct Running(Child);
@@ -34,9 +38,8 @@ fn replicator(postgres: &Postgres) -> String {
     name
 }
 
-fn setup(postgres: &Postgres, role: &str, database: &str, mode: &str) -> Setup {
-    Pooler::before(postgres)
-        .set("pool_mode", mode)
+fn setup(postgres: &Postgres, role: &str, database: &str, way: Way) -> Setup {
+    way.set(Pooler::before(postgres))
         .secret(role, "r-secret")
         .database(database, "")
         .database("replication", "")
@@ -72,8 +75,8 @@ fn a_base_backup_is_taken_and_its_log_streamed() {
     let postgres = &Postgres::start();
     let role = replicator(postgres);
     let database = postgres.database();
-    for mode in MODES {
-        base_backup(postgres, &role, &setup(postgres, &role, &database, mode).start());
+    for way in ways() {
+        base_backup(postgres, &role, &setup(postgres, &role, &database, way).start());
     }
 }
 
@@ -97,9 +100,9 @@ fn the_log_is_received_until_the_receiver_leaves() {
         return;
     }
     let postgres = Postgres::shared();
-    for mode in MODES {
+    for way in ways() {
         let role = replicator(postgres);
-        let setup = setup(postgres, &role, &postgres.database(), mode);
+        let setup = setup(postgres, &role, &postgres.database(), way);
         receive_the_log(postgres, &role, &setup.workers(2).start());
     }
 }
@@ -132,7 +135,7 @@ fn no_other_server_is_opened_for_physical_replication() {
     }
     let postgres = Postgres::shared();
     let role = replicator(postgres);
-    let setup = setup(postgres, &role, &postgres.database(), "transaction");
+    let setup = setup(postgres, &role, &postgres.database(), TRANSACTION);
     let pooler = setup.set("min_pool_size", 2).set("server_login_retry", 600).start();
     for round in 0..3 {
         let folder = testkit::open_folder("wal");
@@ -163,12 +166,12 @@ fn changes_are_decoded_for_programs_and_subscribers() {
         return;
     }
     let subscriber = Postgres::start();
-    for mode in MODES {
-        decode_and_subscribe(&subscriber, mode);
+    for way in ways() {
+        decode_and_subscribe(&subscriber, way);
     }
 }
 
-fn decode_and_subscribe(subscriber: &Postgres, mode: &str) {
+fn decode_and_subscribe(subscriber: &Postgres, way: Way) {
     let publisher = Postgres::shared();
     let role = replicator(publisher);
     let database = publisher.database();
@@ -178,7 +181,7 @@ fn decode_and_subscribe(subscriber: &Postgres, mode: &str) {
         &format!("INSERT INTO t VALUES (1, 'before'); GRANT SELECT ON t TO {role}"),
     );
     publisher.sql(&database, "CREATE PUBLICATION p FOR TABLE t");
-    let pooler = setup(publisher, &role, &database, mode).start();
+    let pooler = setup(publisher, &role, &database, way).start();
 
     // A program creates its slot, receives the changes, and ends in the middle of them.
     let slot = format!("--slot={}", publisher.name("decoded"));
@@ -246,7 +249,7 @@ fn a_replicating_client_has_a_session_and_its_own_settings() {
     let postgres = Postgres::shared();
     let role = replicator(postgres);
     let database = postgres.database();
-    let pooler = setup(postgres, &role, &database, "transaction").start();
+    let pooler = setup(postgres, &role, &database, TRANSACTION).start();
     let mut client = RawClient::try_connect(pooler.port()).expect("the pooler listens");
     let parameters = [
         ("user", role.as_str()),
@@ -282,7 +285,7 @@ fn replication_values_that_mean_no_are_ordinary_clients() {
     let postgres = Postgres::shared();
     let role = replicator(postgres);
     let database = postgres.database();
-    let pooler = setup(postgres, &role, &database, "transaction").start();
+    let pooler = setup(postgres, &role, &database, TRANSACTION).start();
     for (value, kind) in [
         ("off", "none"),
         ("false", "none"),
@@ -308,8 +311,7 @@ fn a_full_pool_makes_room_for_replication_or_lets_it_wait() {
     let postgres = Postgres::shared();
     let role = replicator(postgres);
     let database = postgres.database();
-    let pooler =
-        setup(postgres, &role, &database, "transaction").set("default_pool_size", 1).start();
+    let pooler = setup(postgres, &role, &database, TRANSACTION).set("default_pool_size", 1).start();
     let mut ordinary = pooler.login(&role, &database, "r-secret").expect("a client");
     let idle = ordinary.value("SELECT pg_backend_pid()");
     let mut first = raw(&pooler, &role, &database, "database");
@@ -343,7 +345,7 @@ fn reconnect_ends_replication_at_once_and_a_refusal_affects_no_other_client() {
     let postgres = Postgres::shared();
     let role = replicator(postgres);
     let database = postgres.database();
-    let pooler = setup(postgres, &role, &database, "session").start();
+    let pooler = setup(postgres, &role, &database, Way::of("session")).start();
     let mut client = raw(&pooler, &role, &database, "database");
     assert_eq!(client.value("SELECT 1"), "1");
     pooler.admin("RECONNECT");

@@ -3,14 +3,14 @@
 use std::fs::File;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::support;
-use testkit::{Pooler, RawClient, Role, open_folder};
+use testkit::{Pooler, RawClient, Role, mortal_command, open_folder, pooler_binary};
 
 /// A datagram socket that the pooler may send to.
 struct DatagramSocket {
@@ -109,6 +109,57 @@ fn sockets_of_the_service_manager_are_served_in_place_of_the_configured_ones() {
     pooler.restart();
     let served = early.join().expect("no panic");
     assert_eq!(served.expect("the next process serves it"), "served later");
+}
+
+/// The socket unit has a socket in `unix_socket_dir`, too. It accepts connections before the process
+/// starts, so it looks like the socket of a running process.
+#[test]
+fn a_socket_of_the_service_manager_is_not_one_of_a_running_process() {
+    if !support::only_weir() {
+        return;
+    }
+    for argument in ["-v", "-R"] {
+        let listener = Arc::new(TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let port = listener.local_addr().expect("bound").port();
+        let (folder, _listener) = unix_listener(port);
+        let (setup, database) = support::setup("transaction");
+        let setup = setup.inherit(listener).set("unix_socket_dir", folder.display());
+        let pooler = setup.argument(argument).start();
+        assert_eq!(pooler.client(&database).value("SELECT 'served'"), "served");
+    }
+}
+
+#[test]
+fn a_socket_that_no_process_serves_cannot_be_taken_over() {
+    if !support::only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let port = testkit::free_port();
+    let (folder, listener) = unix_listener(port);
+    let setup = setup.port(port);
+    let mut pooler = setup.start();
+    assert_eq!(pooler.client(&database).value("SELECT 'served'"), "served");
+    pooler.reconfigure(|ini| ini.set("unix_socket_dir", folder.display()));
+    let mut command = mortal_command(pooler_binary());
+    let began = Instant::now();
+    let output = support::run_any(command.args(["-R"]).arg(pooler.configuration()));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    // Later answers of a process that hands over have 20 s.
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cannot take over: no process answers on unix:"), "{said}");
+    drop(listener);
+}
+
+/// Returns a folder and a listening socket in it, at the place of the pooler's own unix socket.
+fn unix_listener(port: u16) -> (PathBuf, UnixListener) {
+    let folder = open_folder("managed");
+    let path = folder.join(format!(".s.PGSQL.{port}"));
+    let listener = UnixListener::bind(&path).expect("our own folder");
+    let anybody = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(&path, anybody).expect("our own socket");
+    (folder, listener)
 }
 
 #[test]

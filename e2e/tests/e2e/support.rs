@@ -1,5 +1,6 @@
 //! Helpers of several topics: the pool modes, the usual poolers, and client programs.
 
+use std::fmt;
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -8,6 +9,43 @@ use testkit::{Flavour, Pooler, Postgres, RawClient, Role, Setup, eventually, fla
 
 /// The modes that both poolers support.
 pub(crate) const MODES: [&str; 3] = ["session", "transaction", "statement"];
+
+/// A pool mode, and whether consecutive logins or transactions get different servers of at least
+/// four.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    pub(crate) mode: &'static str,
+    in_turn: bool,
+}
+
+/// The ways in which programs and drivers must work as on a direct connection.
+pub(crate) const WAYS: [Way; 4] = [
+    Way { mode: "session", in_turn: false },
+    Way { mode: "session", in_turn: true },
+    Way { mode: "auto", in_turn: false },
+    Way { mode: "auto", in_turn: true },
+];
+
+impl Way {
+    /// Returns the way of a mode as the defaults have it.
+    pub(crate) const fn of(mode: &'static str) -> Self {
+        Self { mode, in_turn: false }
+    }
+
+    pub(crate) fn set(self, setup: Setup) -> Setup {
+        let setup = setup.set("pool_mode", self.mode);
+        match self.in_turn {
+            true => setup.set("min_pool_size", 4).set("server_round_robin", 1),
+            false => setup,
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.mode, if self.in_turn { ", in turn" } else { "" })
+    }
+}
 
 /// Returns whether the pooler under test is Weir. Prints a note if it is not.
 pub(crate) fn only_weir() -> bool {

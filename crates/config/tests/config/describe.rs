@@ -19,7 +19,11 @@ app = host=a,/run/pg port=5433 dbname=app_db user=svc pool_size=0
 * = host=h
 [users]
 alice = pool_size=3
+[peers]
+1 = host=/run/one
+2 = host=/run/two port=7000
 [pgbouncer]
+peer_id = 1
 listen_addr = 127.0.0.1, ::1
 pool_mode = transaction
 auth_file = users.txt
@@ -52,6 +56,10 @@ Databases
 
 Users with settings of their own
   alice: pool_size = 3
+
+Peers
+  1: this process
+  2: /run/two, port 7000
 ";
     assert_eq!(describe(&config), expected);
 }

@@ -128,6 +128,44 @@ fn each_mistake_in_an_entry() {
     }
 }
 
+/// The process itself may be among its peers or not, as in PgBouncer.
+#[test]
+fn peers_that_no_cancel_request_reaches_are_told() {
+    let own = "listen_addr = 10.0.0.1\nunix_socket_dir = /run/one\npeer_id = 1";
+    for (keys, peers, expected) in [
+        (own, "1 = host=/run/one\n2 = host=/run/two", vec![]),
+        (own, "2 = host=/run/two\n3 = host=/run/two port=7000", vec![]),
+        ("", "", vec![]),
+        ("", "1 = host=a", vec!["test.ini:3: 1: [peers] has no effect: peer_id is not set"]),
+        (
+            own,
+            "1 = host=/run/one",
+            vec![
+                "test.ini:7: peer_id: [peers] has no process besides 1: cancel requests of other \
+                 processes are refused",
+            ],
+        ),
+        (
+            own,
+            "2 = host=a,b\n3 = host=/run/one\n4 = host=10.0.0.1\n5 = host=a\n5 = host=c\n6 = host=c",
+            vec![
+                "test.ini:7: 5: peer defined again: the last definition counts",
+                "test.ini:3: 2: only the first host has an effect: a",
+                "test.ini:4: 3: peer 3 has an address of this process: cancel requests for that peer \
+                 are lost",
+                "test.ini:5: 4: peer 4 has an address of this process: cancel requests for that peer \
+                 are lost",
+                "test.ini:8: 6: peer 6 has the address of peer 5: cancel requests of one of them are \
+                 lost",
+            ],
+        ),
+    ] {
+        let config = ini(&format!("\n[peers]\n{peers}\n[pgbouncer]\n{keys}\n"));
+        let found: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(found, expected, "{peers}");
+    }
+}
+
 #[test]
 fn all_mistakes_of_a_file_are_told_at_once() {
     let found = ini_mistakes("stray = 1\n[databases]\na = port=x color=red\n[nonsense]\nx = y\n");

@@ -8,6 +8,7 @@ const INI: &str = "
 [pgbouncer]
 listen_addr = 127.0.0.1, ::1
 listen_port = 6000
+peer_id = 1
 pool_mode = transaction
 log_stats = 0
 tcp_keepalive = 1
@@ -30,6 +31,7 @@ alice = max_user_connections=50 query_timeout=3
 const TOML: &str = r#"
 listen_addr = ["127.0.0.1", "::1"]
 listen_port = 6000
+peer_id = 1
 pool_mode = "Transaction"
 log_stats = false
 tcp_keepalive = "1"

@@ -16,7 +16,21 @@ use std::{
 const LIBRARY: &CStr = c"libpam.so.0";
 
 const SUCCESS: c_int = 0;
+const OPEN_ERR: c_int = 1;
+const SYMBOL_ERR: c_int = 2;
+const SYSTEM_ERR: c_int = 4;
+const BUF_ERR: c_int = 5;
+const AUTHINFO_UNAVAIL: c_int = 9;
 const CONVERSATION_FAILED: c_int = 19;
+const ABORT: c_int = 26;
+const MODULE_UNKNOWN: c_int = 28;
+
+/// The codes after which no module has checked the password: no such service, a module that cannot
+/// be loaded, a directory that cannot be reached. SYSTEM_ERR and SERVICE_ERR are not among them:
+/// `pam_exec` returns SYSTEM_ERR when its program refuses a user.
+const OUTAGES: [c_int; 6] =
+    [OPEN_ERR, SYMBOL_ERR, BUF_ERR, AUTHINFO_UNAVAIL, ABORT, MODULE_UNKNOWN];
+
 const SILENT: c_int = 0x8000;
 const ITEM_RHOST: c_int = 4;
 const ITEM_FAIL_DELAY: c_int = 10;
@@ -38,12 +52,24 @@ pub struct Answer {
 pub struct Refusal {
     /// The function that has refused; empty if PAM is not installed.
     function: &'static str,
+    code: c_int,
     reason: String,
+}
+
+impl Refusal {
+    fn not_available(reason: String) -> Self {
+        Self { function: "", code: OPEN_ERR, reason }
+    }
+
+    /// Returns true if no module could check the password.
+    pub fn is_outage(&self) -> bool {
+        OUTAGES.contains(&self.code)
+    }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { function, reason } = self;
+        let Self { function, reason, .. } = self;
         if function.is_empty() {
             return write!(f, "PAM authentication is not available: {reason}");
         }
@@ -69,7 +95,7 @@ pub fn ask(question: &Question<'_>) -> Answer {
         Conversation { password: CString::default(), delay: Duration::ZERO, said: vec![] };
     let verdict = match library() {
         Ok(library) => library.ask(question, &mut conversation),
-        Err(reason) => Err(Refusal { function: "", reason: reason.clone() }),
+        Err(reason) => Err(Refusal::not_available(reason.clone())),
     };
     Answer { verdict, delay: conversation.delay, said: conversation.said }
 }
@@ -165,7 +191,7 @@ impl Library {
     fn ask(&self, question: &Question<'_>, conversation: &mut Conversation) -> Result<(), Refusal> {
         let Question { service, folder, user, password, host } = *question;
         let c_string = |text: &str| {
-            CString::new(text).map_err(|_| self.refusal("pam_start", ptr::null_mut(), 4))
+            CString::new(text).map_err(|_| self.refusal("pam_start", ptr::null_mut(), SYSTEM_ERR))
         };
         let (service, user, host) = (c_string(service)?, c_string(user)?, c_string(host)?);
         conversation.password = c_string(password)?;
@@ -174,7 +200,7 @@ impl Library {
         let (function, code) = match (folder.map(c_string).transpose()?, self.start_in) {
             (Some(_), None) => {
                 let reason = "it has no pam_start_confdir, which auth_pam_confdir needs".to_owned();
-                return Err(Refusal { function: "", reason });
+                return Err(Refusal::not_available(reason));
             }
             // SAFETY: the strings are alive, PAM copies them and `conv`; what `conv` points to
             // outlives the handle, which is ended below.
@@ -230,7 +256,7 @@ impl Library {
             // SAFETY: it is a C string.
             unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
         };
-        Refusal { function, reason }
+        Refusal { function, code, reason }
     }
 }
 

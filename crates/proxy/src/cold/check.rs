@@ -68,7 +68,7 @@ async fn find_out(check: Check, host: String, controller: &Controller) -> Checke
                     let (accepted, delay) = asked.unwrap_or_default();
                     // Only this client waits.
                     time::sleep(delay).await;
-                    Some(accepted)
+                    accepted
                 }
             })
         }

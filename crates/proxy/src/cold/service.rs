@@ -28,6 +28,12 @@ pub struct Service {
 }
 
 impl Service {
+    /// Does a service manager pass listening sockets to this process? Then it has no other process
+    /// that serves them.
+    pub fn passes_sockets() -> bool {
+        socket_count() > 0
+    }
+
     /// Takes what the environment offers to this process. Call it once, since descriptors have one
     /// owner, and after the process has gone to the background: the sockets are for a process of a
     /// certain number.
@@ -37,10 +43,7 @@ impl Service {
     pub fn from_environment() -> io::Result<Self> {
         let notifier =
             Notifier { address: env::var("NOTIFY_SOCKET").ok(), retired: AtomicBool::new(false) };
-        let meant_for_us = number("LISTEN_PID") == Some(process::id());
-        let count = number("LISTEN_FDS").filter(|_| meant_for_us).unwrap_or(0);
-        let count = i32::try_from(count).unwrap_or(0);
-        let listeners = (FIRST_FD..FIRST_FD.saturating_add(count)).map(|fd| {
+        let listeners = (FIRST_FD..FIRST_FD.saturating_add(socket_count())).map(|fd| {
             socket::adopt_listener(fd).map_err(|error| {
                 let why = format!(
                     "failed to set up socket passed from service manager (fd {fd}): {error}"
@@ -50,6 +53,12 @@ impl Service {
         });
         Ok(Self { listeners: listeners.collect::<io::Result<_>>()?, notifier })
     }
+}
+
+fn socket_count() -> i32 {
+    let meant_for_us = number("LISTEN_PID") == Some(process::id());
+    let count = number("LISTEN_FDS").filter(|_| meant_for_us);
+    count.and_then(|count| i32::try_from(count).ok()).unwrap_or(0)
 }
 
 fn number(variable: &str) -> Option<u32> {

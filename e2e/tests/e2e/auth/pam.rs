@@ -149,6 +149,45 @@ fn the_service_may_be_in_another_folder() {
     }
 }
 
+/// A service that cannot check passwords is not a reason to slow down the user. `pam_debug` returns
+/// the result that its argument names.
+#[test]
+fn a_pam_that_cannot_check_a_password_has_not_refused_it() {
+    if !support::only_weir() {
+        return;
+    }
+    let account = "account required pam_permit.so\n";
+    let unavailable = [
+        (Some("auth required pam_debug.so auth=authinfo_unavail"), "retrieve authentication info"),
+        (Some("auth required pam_weir_has_none.so"), "Module is unknown"),
+        (None, "pam_start() failed: "),
+    ];
+    for (auth, reason) in unavailable {
+        let (setup, database, folder) = setup(&format!("{}\n{account}", auth.unwrap_or_default()));
+        if auth.is_none() {
+            fs::remove_file(folder.join("services/pgbouncer")).expect("our own file");
+        }
+        let pooler = setup.set("auth_failure_delay", 60).start();
+        // More than are checked without a pause after wrong passwords.
+        for _ in 0..8 {
+            assert_eq!(login(&pooler, &database, "app", "x"), Err(REFUSED.into()), "{auth:?}");
+        }
+        pooler.log_contains(reason);
+    }
+    // A refusal counts, also with the code that `pam_exec` has for it.
+    for result in ["auth_err", "system_err"] {
+        let auth = format!("auth required pam_debug.so auth={result}\n{account}");
+        let (setup, database, _) = setup(&auth);
+        let setup = setup.set("auth_failure_delay", 60).set("client_login_timeout", 5);
+        let pooler = setup.start();
+        for _ in 0..5 {
+            assert_eq!(login(&pooler, &database, "app", "x"), Err(REFUSED.into()), "{result}");
+        }
+        let late = login(&pooler, &database, "app", "x");
+        assert_eq!(late, Err("client_login_timeout".into()), "{result}");
+    }
+}
+
 /// The errors of modules are logged, in PgBouncer's words.
 #[test]
 fn the_log_has_what_modules_say_of_an_error() {

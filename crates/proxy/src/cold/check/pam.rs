@@ -7,28 +7,32 @@ use tokio::task;
 use crate::warning;
 use net::sys::pam;
 
-/// Checks with a service whether this is the user's password, and whether the user
-/// may log in from `host`. The service is a file in `/etc/pam.d` or in `folder`. Also returns how long a refused client must wait, since modules slow
-/// down guessing.
+/// Checks with a service whether this is the user's password, and whether the user may log in from
+/// `host`. The service is a file in `/etc/pam.d` or in `folder`. Returns `None` if no module could
+/// check it. Also returns how long a refused client must wait, since modules slow down guessing.
 pub(super) async fn accepts(
     service: Arc<str>,
     folder: Option<String>,
     user: String,
     password: String,
     host: String,
-) -> (bool, Duration) {
+) -> (Option<bool>, Duration) {
     let asked = task::spawn_blocking(move || {
         let (user, password, host) = (&*user, &*password, &*host);
         let folder = folder.as_deref();
         pam::ask(&pam::Question { service: &service, folder, user, password, host })
     })
     .await;
-    let Ok(pam::Answer { verdict, delay, said }) = asked else { return (false, Duration::ZERO) };
+    let Ok(pam::Answer { verdict, delay, said }) = asked else { return (None, Duration::ZERO) };
     for line in said {
         warning!("pam_conversation(): PAM error: {line}");
     }
-    if let Err(refusal) = &verdict {
-        warning!("{refusal}");
-    }
-    (verdict.is_ok(), delay)
+    let accepted = match verdict {
+        Ok(()) => Some(true),
+        Err(refusal) => {
+            warning!("{refusal}");
+            (!refusal.is_outage()).then_some(false)
+        }
+    };
+    (accepted, delay)
 }

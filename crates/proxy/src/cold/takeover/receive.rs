@@ -7,6 +7,7 @@ use std::{
         fd::{AsRawFd as _, OwnedFd},
         unix::net::UnixStream,
     },
+    time::Duration,
 };
 
 use config::Global;
@@ -18,6 +19,10 @@ use super::{
 };
 use crate::cold::listen;
 use net::sys::{process, socket};
+
+/// The time for the first answer, which a running process gives at once. If a service manager has
+/// opened the socket, there may be no process that reads from it.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The connections that the old process has handed over. If this is dropped before
 /// [`Handover::accept`], they stay with the old process.
@@ -54,7 +59,7 @@ pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
         Err(error) => return Err(error.into()),
     }
     let stream = UnixStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
 
     // Sent in one piece: the old process reads what came with the startup packet.
@@ -62,7 +67,12 @@ pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
     wire::frontend::startup(&mut hello, 0, &[("user", "pgbouncer"), ("database", "pgbouncer")]);
     hello.extend_from_slice(request().as_bytes());
     (&stream).write_all(&hello)?;
-    match read_frame(&stream)? {
+    let answer = read_frame(&stream).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => TakeOverError::NoAnswer(address.to_string()),
+        _ => error.into(),
+    });
+    stream.set_read_timeout(Some(PATIENCE))?;
+    match answer? {
         (b'W', _) => {}
         (REFUSAL, text) => {
             return Err(TakeOverError::Refused(String::from_utf8_lossy(&text).into_owned()));

@@ -15,6 +15,11 @@ use super::frame::read_fds;
 pub enum TakeOverError {
     #[error("cannot take over without unix_socket_dir")]
     NoSocket,
+    #[error(
+        "cannot take over: no process answers on {0}. If it is a socket of the service manager, \
+         start Weir by the service manager"
+    )]
+    NoAnswer(String),
     #[error("the running process does not hand over: {0}")]
     Refused(String),
     #[error(
