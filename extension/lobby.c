@@ -428,6 +428,7 @@ lobby_take(Lobby *lobby, uint32_t place)
     at->transactions = 0;
     at->told = 0;
     at->window_len = 0;
+    at->stray = 0;
     return generation;
 }
 

@@ -104,7 +104,8 @@ typedef struct LobbyPlace {
     uint64_t transactions;
     uint64_t told;         /* digest of the parameters that the guest was told */
     uint32_t window_len;   /* bytes of the window that are in use */
-    uint32_t unused[5];
+    uint32_t stray;        /* bytes to skip: the rest of a message that is no request */
+    uint32_t unused[4];
 } LobbyPlace;
 
 /* One process's view. */

@@ -89,8 +89,9 @@ def window(packet):
 class Pooler:
     """A lobby and its control socket. `enlist` opens backends, `port` is where clients connect."""
 
-    def __init__(self, cluster, work, backends=1):
+    def __init__(self, cluster, work, backends=1, user="postgres"):
         self.cluster = cluster
+        self.user = user
         self.lib = library(work)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -149,7 +150,8 @@ class Pooler:
     def enlist(self):
         """Opens one more backend."""
         number = len(self.homes)
-        home = Session(self.cluster.port, weir__report=1, weir__ticket=f"ticket-{number}")
+        home = Session(self.cluster.port, self.user, weir__report=1,
+                       weir__ticket=f"ticket-{number}")
         self.greeting = b"".join(
             b"S" + struct.pack("!I", len(body) + 4) + body
             for body in (name.encode() + b"\0" + value.encode() + b"\0"

@@ -176,6 +176,7 @@ impl Room {
         for field in [field::REQUEST_US, field::TRANSACTION_US, field::TRANSACTIONS, field::TOLD] {
             self.memory.word64(self.of_place(place, field)).store(0, Ordering::SeqCst);
         }
+        self.memory.word32(self.of_place(place, field::STRAY)).store(0, Ordering::SeqCst);
         let window = layout::window(self.backends, self.places, place);
         // No statements follow the settings.
         self.memory.write(window, &[0; HEADER]);
