@@ -535,7 +535,8 @@ lobby_bury(Lobby *lobby, uint32_t backend, uint32_t place)
         return LOSS_NONE;
     if (!swap(&at->word, word, make_word(LOBBY_TAKEN, 0, lobby_generation_of(word))))
         return LOSS_NONE;
-    return owned ? LOSS_CLOSE : LOSS_RETURNED;
+    /* One that lingered had saved the guest's state, and had read nothing more. */
+    return owned && !lobby_lingers(lobby, backend) ? LOSS_CLOSE : LOSS_RETURNED;
 }
 
 void

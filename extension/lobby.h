@@ -232,7 +232,7 @@ extern bool lobby_acknowledge(Lobby *lobby, uint32_t place, uint32_t backend);
 typedef enum LobbyLoss {
     LOSS_NONE,
     LOSS_CLOSE,   /* the backend died with the guest: close its connection. The place is TAKEN. */
-    LOSS_RETURNED /* the backend had returned the guest, and died before it could say so */
+    LOSS_RETURNED /* the backend had returned the guest, or lingered: the guest runs nothing */
 } LobbyLoss;
 
 /*

@@ -191,7 +191,8 @@ call_backends_side(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generatio
             break;
         case 4:
             woken = lobby_serve(lobby, me);
-            check(woken >= -1 && woken < (int) lobby->backends && woken != (int) me);
+            check(woken >= -1 && woken < (int) lobby->backends);
+            check(woken < 0 || (uint32_t) woken != me);
             break;
         case 5:
             (void) lobby_linger(lobby, me, place);

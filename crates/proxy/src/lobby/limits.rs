@@ -97,7 +97,8 @@ mod tests {
     use super::*;
 
     const S: Micros = 1_000_000;
-    const ALL: Limits = Limits { query: 10 * S, idle_transaction: 20 * S, transaction: 60 * S, pinned: 0 };
+    const ALL: Limits =
+        Limits { query: 10 * S, idle_transaction: 20 * S, transaction: 60 * S, pinned: 0 };
 
     #[test]
     fn each_limit_has_its_text() {
