@@ -228,9 +228,14 @@ class Proxy:
             self.weir_port, user=user, database=database, application_name=b"hostile"
         )
         for statement in SETTINGS:
-            one.query(statement)
+            # In a direct pool, a role and SQL's PREPARE would keep the server for this client.
+            if not (self.is_direct and statement.startswith("SET ROLE")):
+                one.query(statement)
         for name in self.statements:
-            one.query(f"PREPARE {name} AS SELECT 'hostile'")
+            if self.is_direct:
+                one.prepare(name, "SELECT 'hostile'")
+            else:
+                one.query(f"PREPARE {name} AS SELECT 'hostile'")
         return one
 
     def count(self, session):

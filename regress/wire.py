@@ -33,6 +33,12 @@ class Connection:
         body = text.encode() + b"\0"
         self.socket.sendall(b"Q" + struct.pack("!I", len(body) + 4) + body)
 
+    def prepare(self, name, text):
+        """By a message of the protocol."""
+        body = name.encode() + b"\0" + text.encode() + b"\0\0\0"
+        self.socket.sendall(b"P" + struct.pack("!I", len(body) + 4) + body + b"S\0\0\0\4")
+        self.rows_until_ready()
+
     def rows_until_ready(self):
         rows = []
         while True:
