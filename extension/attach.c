@@ -107,6 +107,12 @@ attach_look(int socket, Peek *peek)
     return REASON_BAD;
 }
 
+int
+attach_first_code(void)
+{
+    return peeked[0];
+}
+
 /* Does the first message make core forget its unnamed statement? */
 bool
 attach_forgets_unnamed(const Peek *peek)

@@ -37,6 +37,7 @@
 #include "storage/sinval.h"
 #include "tcop/tcopprot.h"
 #include "utils/backend_status.h"
+#include "utils/timeout.h"
 #include "utils/wait_event.h"
 
 typedef enum Phase {
@@ -242,6 +243,8 @@ attend_put(char type, bool ends_transaction)
         guest_note_parameter();
         return phase == PHASE_SERVING ? PUT_SWALLOW : PUT_PASS;
     }
+    if (type == 'Z' && !ends_transaction && phase == PHASE_SERVING)
+        guest_tell_within(&lobby_place(&lobby, place)->told);
     if (ends_transaction) {
         at_rest = true;
         if (phase == PHASE_SERVING &&
@@ -334,7 +337,7 @@ serve(bool is_new)
     /* Core would take them for the guest's. The guest stays in the lobby. */
     if (compat_has_input())
         fail("bytes of another client are left");
-    reason = attach_look(guest, &peek);
+    reason = stray_look(guest, &lobby_place(&lobby, place)->stray, &peek);
     if (reason == REASON_NONE && peek.first == PEEK_NOTHING) {
         put_at_rest();
         return false;
@@ -518,6 +521,12 @@ transaction_over(void)
         fail("the pooler has ended");
     /* Replies reach nobody any more. The next look at the guest finds the end of its connection. */
     ClientConnectionLost = 0;
+    if (!pinned)
+        stray_drop(&at->stray);
+    if (unnamed_is_foreign() && (pinned || compat_has_input())) {
+        owned = false; /* a part of its requests is read */
+        fail("an unnamed statement of another client is left");
+    }
     if (compat_has_input() && !attach_has_ended()) {
         at->request_us = at->transaction_us;
         tally_begin();
@@ -537,6 +546,9 @@ transaction_over(void)
         return;
     }
     use_own_socket();
+    /* Core has begun it for this guest, and would look at it while it serves the next. */
+    if (IdleSessionTimeout > 0)
+        disable_timeout(IDLE_SESSION_TIMEOUT, false);
     if (linger()) {
         if (serve(false))
             return;

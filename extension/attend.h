@@ -68,6 +68,7 @@ extern void attach_wait_set(int socket, uint32 place, uint32 generation);
 extern void attach_show(const SockAddr *address);
 extern void attach_show_peer(int socket);
 extern Reason attach_look(int socket, struct Peek *peek);
+extern int attach_first_code(void); /* of the bytes that attach_look has seen */
 extern bool attach_forgets_unnamed(const struct Peek *peek);
 extern bool attach_uses_unnamed(const struct Peek *peek);
 extern bool attach_has_ended(void);
@@ -76,6 +77,10 @@ extern void attach_close(const Lobby *lobby, uint32 from, uint32 to);
 extern uint64 attach_now_us(void);
 extern uint64 attach_monotonic_us(TimestampTz at);
 extern int attach_sleep(const Lobby *lobby, uint32 place, struct epoll_event *event);
+
+/* stray.c: COPY data that comes too late. `left`: of the last such message. */
+extern Reason stray_look(int socket, uint32 *left, struct Peek *peek);
+extern void stray_drop(uint32 *left);
 
 /* control.c: the socket to Weir. */
 typedef struct Welcome {
@@ -109,6 +114,7 @@ extern bool guest_save(unsigned char *window, uint32 *len);
 extern bool guest_is_mixed(void);
 extern void guest_note_parameter(void);
 extern void guest_tell(uint64 *told);
+extern void guest_tell_within(uint64 *told); /* a transaction is open */
 
 /* names.c: prepared statements. */
 extern void names_note_reply(char type);
@@ -136,6 +142,7 @@ extern Switch unnamed_switch(const struct Peek *peek, bool is_new);
 extern void unnamed_note_parse(void);
 extern void unnamed_note_bind(void);
 extern bool unnamed_settle(bool prepared);
+extern bool unnamed_is_foreign(void); /* core may have that of another guest */
 extern bool unnamed_restore(const char *from, uint32 len);
 extern const char *unnamed_body(uint32 *len);
 

@@ -11,7 +11,9 @@
 
 #include "commands/sequence.h"
 #include "libpq/libpq.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/memutils.h"
 
 #define SETTINGS_MAX (60 * 1024)
@@ -49,6 +51,9 @@ static bool mixed = false;
 
 /* Pinned until the backend ends: the session has state that it cannot lose. */
 static bool stuck = false;
+
+/* A setting that the user may not set: by a function with the rights of another role. */
+static bool has_forbidden = false;
 
 /* The guest's window is out of date: settings or statements; the unnamed statement. */
 static bool unsaved = false;
@@ -278,6 +283,7 @@ restore_settings(const char *text, uint32 len)
     mixed = false;
     memcpy(current.text, text, len);
     current.len = len;
+    has_forbidden = false;
     stale = true;
 }
 
@@ -384,6 +390,28 @@ holds_more(void)
     return out.full || out.end != out.start;
 }
 
+/* Would another backend refuse one of the settings? */
+static bool
+find_forbidden(void)
+{
+    const char *at = current.text;
+    Setting item;
+    bool found = false;
+
+    if (!settings_are_privileged() || GetSessionUserIsSuperuser())
+        return false;
+    own_transaction_begin();
+    while (!found && next_item(&at, current.text + current.len, &item)) {
+        char name[VALUE_MAX];
+
+        read_name(&item, name);
+        found = item.letter == 's' && compat_setting(name)->context == PGC_SUSET &&
+                pg_parameter_aclcheck(name, GetUserId(), ACL_SET) != ACLCHECK_OK;
+    }
+    own_transaction_end();
+    return found;
+}
+
 /* Called when a transaction is over. False: the guest has to keep this backend. */
 bool
 guest_capture(Numbers *numbers)
@@ -402,6 +430,7 @@ guest_capture(Numbers *numbers)
         memcpy(current.text, other.text, other.len);
         current.len = other.len;
         unsaved = true;
+        has_forbidden = find_forbidden();
     }
     if (is_in(&current, "role") || is_in(&current, "session_authorization"))
         pinned = true;
@@ -409,7 +438,7 @@ guest_capture(Numbers *numbers)
         unsaved = true;
     if (unnamed_settle(names_has_unnamed()))
         unsaved_unnamed = true;
-    return !pinned && !stuck;
+    return !pinned && !stuck && !has_forbidden;
 }
 
 /* The guest needs what only this session has. */
@@ -487,12 +516,13 @@ add_to_digest(const char *name, const char *value, void *argument)
 static void
 send_one(const char *name, const char *value, void *argument)
 {
+    const char *sent = pg_server_to_client(value, strlen(value));
     size_t name_len = strlen(name) + 1;
-    size_t value_len = strlen(value) + 1;
+    size_t value_len = strlen(sent) + 1;
     char *body = palloc(name_len + value_len);
 
     memcpy(body, name, name_len);
-    memcpy(body + name_len, value, value_len);
+    memcpy(body + name_len, sent, value_len);
     report_put('S', body, name_len + value_len);
     pfree(body);
 }
@@ -510,4 +540,27 @@ guest_tell(uint64 *told)
         return;
     each_reported(send_one, NULL);
     *told = digest;
+}
+
+/*
+ * The same within a transaction, which must go on. What may fail is a value that has no form in the
+ * guest's encoding.
+ */
+void
+guest_tell_within(uint64 *told)
+{
+    MemoryContext before = CurrentMemoryContext;
+
+    if (!stale && *told == digest)
+        return;
+    PG_TRY();
+    {
+        guest_tell(told);
+    }
+    PG_CATCH();
+    {
+        MemoryContextSwitchTo(before);
+        FlushErrorState();
+    }
+    PG_END_TRY();
 }

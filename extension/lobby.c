@@ -428,6 +428,7 @@ lobby_take(Lobby *lobby, uint32_t place)
     at->transactions = 0;
     at->told = 0;
     at->window_len = 0;
+    at->stray = 0;
     return generation;
 }
 
@@ -534,7 +535,8 @@ lobby_reclaim(Lobby *lobby, uint32_t backend, uint32_t place)
         return LOSS_NONE;
     if (!swap(&at->word, word, make_word(LOBBY_TAKEN, 0, lobby_generation_of(word))))
         return LOSS_NONE;
-    return owned ? LOSS_CLOSE : LOSS_RETURNED;
+    /* One that lingered had saved the guest's state, and had read nothing more. */
+    return owned && !lobby_lingers(lobby, backend) ? LOSS_CLOSE : LOSS_RETURNED;
 }
 
 void

@@ -104,7 +104,8 @@ typedef struct LobbyPlace {
     uint64_t transactions;
     uint64_t told;         /* digest of the parameters that the guest was told */
     uint32_t window_len;   /* bytes of the window that are in use */
-    uint32_t unused[5];
+    uint32_t stray;        /* bytes to skip: the rest of a message that is no request */
+    uint32_t unused[4];
 } LobbyPlace;
 
 /* One process's view. */
@@ -231,7 +232,7 @@ extern bool lobby_acknowledge(Lobby *lobby, uint32_t place, uint32_t backend);
 typedef enum LobbyLoss {
     LOSS_NONE,
     LOSS_CLOSE,   /* the backend died with the guest: close its connection. The place is TAKEN. */
-    LOSS_RETURNED /* the backend had returned the guest, and died before it could say so */
+    LOSS_RETURNED /* the backend had returned the guest, or lingered: the guest runs nothing */
 } LobbyLoss;
 
 /*

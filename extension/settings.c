@@ -146,6 +146,15 @@ write_value(Text *out, struct config_generic *setting)
     }
 }
 
+/* One of the settings that were written may be set by superusers only. */
+static bool are_privileged = false;
+
+bool
+settings_are_privileged(void)
+{
+    return are_privileged;
+}
+
 /* False: the settings cannot be found. */
 bool
 settings_write(Text *out)
@@ -162,9 +171,12 @@ settings_write(Text *out)
     fault_point("settings");
     if (!compat_settings_begin(&list, &walk))
         return false;
+    are_privileged = false;
     while ((setting = compat_settings_next(&list, &walk)) != NULL) {
         if (setting->source != PGC_S_SESSION || is_left_out(setting->name))
             continue;
+        if (setting->context == PGC_SUSET)
+            are_privileged = true;
         text_item(out, "s:");
         text_escaped(out, setting->name, strlen(setting->name));
         text_literal(out, "=");

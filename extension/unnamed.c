@@ -14,7 +14,9 @@
 #include "peek.h"
 
 #include "access/xact.h"
+#include "mb/pg_wchar.h"
 #include "nodes/params.h"
+#include "tcop/tcopprot.h"
 #include "utils/portal.h"
 
 /* A longer statement is not carried to other backends. */
@@ -36,6 +38,10 @@ static bool is_parsing = false;
 
 /* Core may still have an unnamed statement, which the next guest must not use. */
 static bool is_left = false;
+
+/* What is left is another guest's, until core has dropped it: it begins to run a message then. */
+static bool is_foreign = false;
+static bool outlives = false;
 
 /* The pair of sockets through which core gets messages of ours. */
 static int pair[2] = {-1, -1};
@@ -83,6 +89,15 @@ unnamed_note_error(void)
     if (is_parsing)
         forget();
     is_parsing = false;
+    /* A text that is not valid in the guest's encoding does not come to that. */
+    if (is_foreign && debug_query_string == NULL)
+        outlives = true;
+}
+
+bool
+unnamed_is_foreign(void)
+{
+    return is_foreign;
 }
 
 void
@@ -165,6 +180,9 @@ unnamed_settle(bool prepared)
         changed = true;
     }
     doubtful = false;
+    is_foreign = outlives;
+    is_left = is_left || outlives;
+    outlives = false;
     saves = changed;
     changed = false;
     return saves;
@@ -174,7 +192,8 @@ unnamed_settle(bool prepared)
 bool
 unnamed_restore(const char *from, uint32 len)
 {
-    if (len > BODY_MAX)
+    /* A name, a text, and a count of types. */
+    if (len > BODY_MAX || (len > 0 && (len < 4 || memchr(from + 1, '\0', len - 3) == NULL)))
         return false;
     memcpy(body, from, len);
     body_len = len;
@@ -209,31 +228,56 @@ clear(void)
     return run_before(query, sizeof(query));
 }
 
-/* If core cannot prepare it any more, the guest's Bind fails. */
-static Switch
-prepare(void)
+/* A Parse and a Sync. The text is in the encoding of the server, and core expects the guest's. */
+typedef struct Messages {
+    char bytes[BODY_MAX * MAX_CONVERSION_GROWTH + 16];
+    size_t len;
+} Messages;
+
+static bool
+write_messages(void *argument)
 {
     static const char sync[] = {'S', 0, 0, 0, 4};
-    static char messages[1 + sizeof(uint32) + BODY_MAX + sizeof(sync)];
-    uint32 size = htonl(body_len + sizeof(size));
-    char *at = messages;
+    Messages *to = argument;
+    const char *text = body + 1;
+    const char *types = text + strlen(text) + 1;
+    size_t types_len = body + body_len - types;
+    const char *sent = pg_server_to_client(text, strlen(text));
+    size_t sent_len = strlen(sent) + 1;
+    uint32 size = htonl(sizeof(size) + 1 + sent_len + types_len);
+    char *at = to->bytes;
 
     *at++ = 'P';
     memcpy(at, &size, sizeof(size));
     at += sizeof(size);
-    memcpy(at, body, body_len);
-    at += body_len;
+    *at++ = '\0';
+    memcpy(at, sent, sent_len);
+    at += sent_len;
+    memcpy(at, types, types_len);
+    at += types_len;
     memcpy(at, sync, sizeof(sync));
-    at += sizeof(sync);
-    return run_before(messages, at - messages);
+    to->len = at + sizeof(sync) - to->bytes;
+    return true;
+}
+
+/* If core cannot prepare it any more, the guest's Bind fails. */
+static Switch
+prepare(void)
+{
+    static Messages messages;
+
+    if (!guarded(write_messages, &messages, "the unnamed statement has no form for its client"))
+        return clear();
+    return run_before(messages.bytes, messages.len);
 }
 
 /* Makes core's unnamed statement the guest's, before the messages that have come. */
 Switch
 unnamed_switch(const Peek *peek, bool is_new)
 {
-    bool was_left = is_left && is_new;
+    bool was_left = (is_left && is_new) || is_foreign;
 
+    is_foreign = was_left && attach_forgets_unnamed(peek);
     if (is_new || attach_forgets_unnamed(peek))
         is_left = false;
     if (attach_forgets_unnamed(peek))

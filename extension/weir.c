@@ -127,7 +127,7 @@ _PG_init(void)
     DefineCustomStringVariable("weir.control_socket",
                                "The socket on which Weir awaits backends that serve its clients.",
                                "Empty: weir/control in the data folder.",
-                               &weir_control_socket, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+                               &weir_control_socket, "", PGC_SUSET, GUC_SUPERUSER_ONLY,
                                NULL, NULL, NULL);
     DefineCustomEnumVariable("weir.unsupported",
                              "What becomes of statements that need a session of their own.",

@@ -62,6 +62,7 @@ extern int report_flush(void);
 
 /* settings.c */
 extern bool settings_write(Text *out);
+extern bool settings_are_privileged(void);
 
 /* events.c */
 extern void events_install(void);

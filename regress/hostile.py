@@ -17,7 +17,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from blocked import with_names
-from wire import READY_IDLE, Connection, close, messages, startup
+from crowd import Crowd
+from wire import READY_IDLE, Connection, close, has_ended, messages, startup
 
 # As many as Weir has in a pool; a client that keeps its server leaves one less. Of the isolation
 # tests' sessions up to nine have one at a time.
@@ -28,8 +29,9 @@ SERVERS = {"regress": 3, "isolation": 12}
 VISITS = {"regress": (4,), "isolation": (3, 4, 5)}
 # The isolation tests' driver watches its sessions by this one, which would have no end of visits.
 WATCHER = "/control connection"
-# A parameter as it is reported, and columns of SHOW CLIENTS.
+# A parameter as it is reported, and columns of SHOW CLIENTS and SHOW SERVERS.
 NAME = b"application_name\0"
+USER, DATABASE, STATE = 1, 2, 4
 PORT, POINTER = 6, 14
 # Of the names by which the suite prepares statements, so many are the hostile client's, too.
 STATEMENTS = 3
@@ -106,8 +108,9 @@ class Session:
 class Proxy:
     """Listens on a port of its own, for Weir at another."""
 
-    def __init__(self, weir_port, suite, statements):
+    def __init__(self, weir_port, suite, statements, is_direct):
         self.weir_port = weir_port
+        self.is_direct = is_direct
         self.visits = itertools.cycle(VISITS[suite])
         self.statements = statements[:STATEMENTS]
         self.hostile = {}
@@ -179,24 +182,45 @@ class Proxy:
                 self.count(session)
         session.name_before = session.name
 
+    def proxied_pools(self):
+        """Database, user and reason of the pools whose clients Weir serves itself."""
+        pools = self.console.query("SHOW POOLS")
+        own = [pool for pool in pools if pool[0] != b"pgbouncer" and pool[-1] is not None]
+        return [(pool[0].decode(), pool[1].decode(), pool[-1].decode()) for pool in own]
+
     def pointer(self, weir):
         """Returns the console's id of the client that has this connection."""
         port = str(weir.getsockname()[1]).encode()
-        rows = self.console.query("SHOW CLIENTS")
-        return next(row[POINTER] for row in rows if row[PORT] == port)
+        while True:
+            for row in self.console.query("SHOW CLIENTS"):
+                if row[PORT] == port:
+                    return row[POINTER]
+            # Weir is just handing it to the lobby, unless it has gone.
+            if has_ended(weir):
+                raise ConnectionError
 
     def visit(self, pool):
         one = self.hostile.get(pool)
         try:
             if one is None:
-                one = self.hostile[pool] = self.enemy(pool)
-            for _ in range(next(self.visits)):
-                one.query("SELECT 1")
+                one = self.hostile[pool] = self.crowd(pool) if self.is_direct else self.enemy(pool)
+            if self.is_direct:
+                one.visit()
+            else:
+                for _ in range(next(self.visits)):
+                    one.query("SELECT 1")
         except OSError:
             # The database or the role is gone, and may come again.
             if one:
                 one.close()
             self.hostile.pop(pool, None)
+
+    def crowd(self, pool):
+        def count_idle():
+            rows = self.console.query("SHOW SERVERS")
+            return sum((row[USER], row[DATABASE], row[STATE]) == (*pool, b"idle") for row in rows)
+
+        return Crowd(lambda: self.enemy(pool), count_idle)
 
     def enemy(self, pool):
         user, database = pool
@@ -204,9 +228,14 @@ class Proxy:
             self.weir_port, user=user, database=database, application_name=b"hostile"
         )
         for statement in SETTINGS:
-            one.query(statement)
+            # In a direct pool, a role and SQL's PREPARE would keep the server for this client.
+            if not (self.is_direct and statement.startswith("SET ROLE")):
+                one.query(statement)
         for name in self.statements:
-            one.query(f"PREPARE {name} AS SELECT 'hostile'")
+            if self.is_direct:
+                one.prepare(name, "SELECT 'hostile'")
+            else:
+                one.query(f"PREPARE {name} AS SELECT 'hostile'")
         return one
 
     def count(self, session):

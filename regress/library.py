@@ -22,9 +22,10 @@ def build(work):
     give_away(copy / "weir.so")
 
 
-def settings(work):
-    """For postgresql.conf."""
-    return f"session_preload_libraries = '{work / 'extension' / 'weir.so'}'\n"
+def settings(work, socket):
+    """For postgresql.conf. `socket`: of a Weir with direct pools."""
+    return (f"session_preload_libraries = '{work / 'extension' / 'weir.so'}'\n"
+            f"weir.control_socket = '{socket}'\n")
 
 
 def probes(log):

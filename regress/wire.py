@@ -26,9 +26,18 @@ class Connection:
 
     def query(self, text):
         """The rows, as lists of bytes; a NULL is None."""
+        self.ask(text)
+        return self.rows_until_ready()
+
+    def ask(self, text):
         body = text.encode() + b"\0"
         self.socket.sendall(b"Q" + struct.pack("!I", len(body) + 4) + body)
-        return self.rows_until_ready()
+
+    def prepare(self, name, text):
+        """By a message of the protocol."""
+        body = name.encode() + b"\0" + text.encode() + b"\0\0\0"
+        self.socket.sendall(b"P" + struct.pack("!I", len(body) + 4) + body + b"S\0\0\0\4")
+        self.rows_until_ready()
 
     def rows_until_ready(self):
         rows = []
@@ -101,6 +110,13 @@ def messages(reader):
             held = held[len(message):]
             whole.append(message)
         yield whole
+
+
+def has_ended(one):
+    try:
+        return one.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
 
 
 def close(one):

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import pki
+from . import library, pki
 
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 20
@@ -91,13 +91,14 @@ class Process:
 
 class Lab:
     """One folder with a PostgreSQL in it. `weir` puts a pooler before it. If it is `secured` both
-    have the same certificate."""
+    have the same certificate. For `direct` pools the server loads the library weir."""
 
-    def __init__(self, settings=(), hba="", keep=None, secured=False):
+    def __init__(self, settings=(), hba="", keep=None, secured=False, direct=False):
         self.bin = postgres_bin()
         self.dir = Path(tempfile.mkdtemp(prefix="weir-drivers-"))
         self.dir.chmod(0o755)
         self.data = self.dir / "data"
+        self.direct_socket = self.dir / "direct" if direct else None
         self.port = free_port()
         self.keep = keep
         self.running = []
@@ -152,6 +153,9 @@ class Lab:
             "full_page_writes": "off", "max_connections": 200, "shared_buffers": "64MB",
             "timezone": "UTC", "log_timezone": "UTC", **settings,
         }
+        if self.direct_socket:
+            settings |= {"session_preload_libraries": library.build(self.bin),
+                         "weir.control_socket": self.direct_socket}
         if self.pki:
             settings |= {"ssl": "on", "ssl_cert_file": self.pki.certificate,
                          "ssl_key_file": self.pki.key}
@@ -203,6 +207,8 @@ class Lab:
             "server_login_retry": 0,
             **keys,
         }
+        if self.direct_socket:
+            settings |= {"direct_socket": self.direct_socket}
         if self.pki:
             settings |= {"client_tls_sslmode": "require",
                          "client_tls_cert_file": self.pki.certificate,

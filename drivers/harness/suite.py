@@ -17,9 +17,16 @@ MODES = ("session", "transaction", "auto")
 POOL_SIZES = {"transaction": 3, "auto": 8}
 
 # The assignment of servers: by Weir's defaults, or so that even a single client gets another server
-# each time. In transaction mode suites run only with the second one.
-DEFAULTS, TURNS = "defaults", "turns"
-SERVERS = {DEFAULTS: {}, TURNS: {"min_pool_size": 4, "server_round_robin": 1}}
+# each time. In transaction mode suites run only with the second one. In direct pools the servers serve
+# the clients' sockets.
+DEFAULTS, TURNS, DIRECT = "defaults", "turns", "direct"
+SERVERS = {
+    DEFAULTS: {}, TURNS: {"min_pool_size": 4, "server_round_robin": 1}, DIRECT: {"data_path": DIRECT},
+}
+# The ways of each mode.
+SERVERS_OF = {
+    "session": (DEFAULTS, TURNS), "transaction": (TURNS,), "auto": (DEFAULTS, TURNS, DIRECT),
+}
 
 KEYS = {
     "session": {},
@@ -56,9 +63,12 @@ class Way:
     def keys(self):
         return {**KEYS[self.mode], **SERVERS[self.servers]}
 
+    @property
+    def is_direct(self):
+        return self.servers == DIRECT
 
-WAYS = tuple(Way(mode, servers) for mode in MODES for servers in SERVERS
-             if mode != "transaction" or servers == TURNS)
+
+WAYS = tuple(Way(mode, servers) for mode in MODES for servers in SERVERS_OF[mode])
 
 
 @dataclass

@@ -28,7 +28,7 @@ WELCOME, DESCRIPTOR, ENLIST, LEAVE, WAKE = 16, 17, 18, 19, 20
 NONE, ENDED, PARTIAL, BAD, STATE, RECALLED = range(6)
 LAYOUT = 2
 ARMED = 2
-SERVING, PINNED_IDLE = 1, 4
+SERVING, LINGERING, PINNED_IDLE = 1, 3, 4
 # Offsets in a backend's line: orders, the answer to ASK, and counters.
 CANCEL, END, ASK, ANSWER, QUERIES, QUERY_US, TRANSACTION_US = 24, 32, 40, 56, 64, 72, 80
 AT_REST, RUNS, IDLES = 1, 2, 3
@@ -89,8 +89,9 @@ def window(packet):
 class Pooler:
     """A lobby and its control socket. `enlist` opens backends, `port` is where clients connect."""
 
-    def __init__(self, cluster, work, backends=1):
+    def __init__(self, cluster, work, backends=1, user="postgres"):
         self.cluster = cluster
+        self.user = user
         self.lib = library(work)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -149,7 +150,8 @@ class Pooler:
     def enlist(self):
         """Opens one more backend."""
         number = len(self.backends)
-        backend = Session(self.cluster.port, weir__report=1, weir__ticket=f"ticket-{number}")
+        backend = Session(self.cluster.port, self.user, weir__report=1,
+                          weir__ticket=f"ticket-{number}")
         self.greeting = b"".join(
             b"S" + struct.pack("!I", len(body) + 4) + body
             for body in (name.encode() + b"\0" + value.encode() + b"\0"

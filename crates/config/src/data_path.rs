@@ -22,6 +22,7 @@ pub enum Proxied {
     Remote,
     ClientTls,
     ConnectQuery,
+    PinFunctions,
     // From the server.
     NotTried,
     NoLibrary,
@@ -46,6 +47,7 @@ impl Proxied {
             Self::Remote => "remote",
             Self::ClientTls => "client TLS",
             Self::ConnectQuery => "connect_query",
+            Self::PinFunctions => "pin_functions",
             Self::NotTried => "not tried yet",
             Self::NoLibrary => "no library",
             Self::NoAnswer => "no answer",
@@ -72,6 +74,7 @@ impl Proxied {
             | Self::SeveralHosts
             | Self::ClientTls
             | Self::ConnectQuery
+            | Self::PinFunctions
             | Self::NotTried => "",
         }
     }
@@ -103,6 +106,10 @@ impl Config {
         match self.pool_mode(database, user) {
             PoolMode::Session => return Some(Proxied::SessionMode),
             PoolMode::Statement => return Some(Proxied::StatementMode),
+            // The library does not look for them in texts.
+            PoolMode::Auto if !self.global.pin_functions.is_empty() => {
+                return Some(Proxied::PinFunctions);
+            }
             PoolMode::Transaction | PoolMode::Auto => {}
         }
         if database.cluster.is_some() {

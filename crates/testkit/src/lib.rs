@@ -22,7 +22,9 @@ mod wait;
 pub use binaries::{Flavour, Version, flavour, pooler_binary, postgres_program};
 pub use delivery::wait_until_read;
 pub use guest::{give_away, is_root, mortal_command};
-pub use library::{file as library_file, is_everywhere as library_is_everywhere};
+pub use library::{
+    file as library_file, is_direct as pools_are_direct, is_everywhere as library_is_everywhere,
+};
 pub use pki::{Authority, Identity, ManualAuthority, Signature, Wanted};
 pub use pooler::{Ini, Pooler, Setup, Table};
 pub use postgres::{Builtin, Container, Postgres, Process, Role, ServerAuth, Verifier};

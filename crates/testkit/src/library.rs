@@ -10,7 +10,12 @@ use crate::scratch;
 /// Do all servers of the installed PostgreSQL load the library (`WEIR_LIBRARY=1`)? Weir then probes
 /// none of them.
 pub fn is_everywhere() -> bool {
-    std::env::var_os("WEIR_LIBRARY").is_some_and(|value| value == "1")
+    is_direct() || std::env::var_os("WEIR_LIBRARY").is_some_and(|value| value == "1")
+}
+
+/// Do the backends also serve the clients' sockets, where they can (`WEIR_LIBRARY=direct`)?
+pub fn is_direct() -> bool {
+    std::env::var_os("WEIR_LIBRARY").is_some_and(|value| value == "direct")
 }
 
 /// Returns the file that a server of this version loads.

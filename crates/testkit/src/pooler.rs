@@ -3,6 +3,7 @@
 //! It is stopped at the end of the test. The test fails if the pooler had ended by itself, did not
 //! stop properly, or has logged a panic.
 
+mod direct;
 mod ini;
 mod process;
 mod table;
@@ -31,6 +32,8 @@ const CONSOLE: &str = "pgbouncer";
 pub struct Setup {
     ini: Ini,
     server_port: u16,
+    /// The folder of the server's unix socket.
+    server_folder: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     /// The socket of a service manager.
@@ -180,6 +183,7 @@ impl Setup {
             }
             self.ini.set_default("unix_socket_dir", folder.display());
             self.ini.set("auth_file", folder.join("userlist.txt").display());
+            self.be_direct(&folder);
             let mut pooler = Pooler::new(folder.clone(), port, self.clone());
             pooler.write_configuration();
             pooler.spawn();
@@ -221,6 +225,7 @@ impl Pooler {
         Setup {
             ini,
             server_port: postgres.port(),
+            server_folder: postgres.socket_folder().to_owned(),
             arguments: Vec::new(),
             environment: Vec::new(),
             listener: None,
@@ -475,6 +480,7 @@ impl Pooler {
 
 impl Drop for Pooler {
     fn drop(&mut self) {
+        self.note_data_paths();
         let stopped = self.stop();
         let log = self.log();
         let _ = fs::remove_dir_all(&self.folder);

@@ -322,7 +322,7 @@ pub(crate) fn url(port: u16, database: &str) -> String {
 }
 
 /// With `WEIR_SERVER_LOGS`, servers log each statement to files in this folder, which stay there.
-fn kept_logs() -> Option<PathBuf> {
+pub(crate) fn kept_logs() -> Option<PathBuf> {
     std::env::var_os("WEIR_SERVER_LOGS").map(PathBuf::from)
 }
 

@@ -72,6 +72,16 @@ impl Direct {
         row.expect("the pool's row")[at].clone().unwrap_or_default()
     }
 
+    /// Returns how long each of the clients that wait has waited.
+    fn waits(&self) -> Vec<Duration> {
+        let shown = self.pooler.admin("SHOW CLIENTS").with("state", "waiting");
+        let number = |text: &str| text.parse::<u64>().expect("a number");
+        let seconds = shown.column("wait").into_iter().map(number);
+        let micros = shown.column("wait_us").into_iter().map(number);
+        let all = seconds.zip(micros);
+        all.map(|(seconds, micros)| Duration::from_micros(seconds * 1_000_000 + micros)).collect()
+    }
+
     fn backends(&self) -> Vec<u32> {
         self.postgres.backends(&self.database)
     }
@@ -223,9 +233,15 @@ fn paused_clients_wait_and_go_on() {
     clients[1].rows("COMMIT");
     assert!(console.read_to_ready().iter().all(|message| message.error().is_none()));
     eventually("no server is left", PATIENCE, || direct.backends().is_empty().then_some(()));
+    let begun = Instant::now();
     clients[0].send(frontend::query("SHOW work_mem"));
     clients[1].send(frontend::query("SELECT 2"));
-    std::thread::sleep(Duration::from_millis(300));
+    eventually("both have waited for longer than Weir takes to open a server", PATIENCE, || {
+        let waits = direct.waits();
+        assert!(waits.iter().all(|wait| *wait <= begun.elapsed()), "{waits:?}");
+        let is_long = |wait: &Duration| *wait > Duration::from_millis(300);
+        (waits.len() == 2 && waits.iter().all(is_long)).then_some(())
+    });
     assert!(direct.backends().is_empty());
     console.rows(&format!("RESUME {}", direct.database));
     assert!(clients[0].read_to_ready().iter().any(|message| message.tag == b'D'));

@@ -66,6 +66,16 @@ pub(crate) fn only_probed() -> bool {
     only_weir() && !reports
 }
 
+/// Returns whether the pooler under test is Weir and its pools are proxied. Prints why the test does
+/// not concern direct pools, if these are tested (`WEIR_LIBRARY=direct`).
+pub(crate) fn only_proxied(why: &str) -> bool {
+    let is_direct = testkit::pools_are_direct();
+    if is_direct {
+        eprintln!("left out in direct pools: {why}");
+    }
+    only_weir() && !is_direct
+}
+
 /// Returns a pooler in this mode and a new database behind it. Both have the same name.
 pub(crate) fn pooler(mode: &str) -> (Pooler, String) {
     let (setup, database) = setup(mode);

@@ -4,7 +4,7 @@ import os
 import signal
 
 from direct.lobby import SYNC, Lobby, ask, execute, ok, parse, wait_for
-from pooler import ARMED
+from pooler import ARMED, LINGERING
 
 
 def direct_a_backend_that_ends_takes_its_guest_only(run):
@@ -75,3 +75,19 @@ def direct_clients_at_rest_outlive_a_crash_of_the_server(run):
         # Its backend may have had the time to say why.
         while two.socket.recv(1000):
             pass
+
+
+def direct_a_client_outlives_a_crash_of_the_backend_that_lingers_with_it(run):
+    with Lobby(run, backends=2, deaths=1) as pooler:
+        client = pooler.client()
+        ok(client.query("SET work_mem = '5MB'"))
+        serving = int(ok(client.query("SELECT pg_backend_pid()")).value())
+        number = next(
+            at for at, backend in pooler.backends.items() if backend.process == serving
+        )
+        wait_for(lambda: pooler.activity(number) == LINGERING)
+        os.kill(serving, signal.SIGKILL)
+        wait_for(lambda: pooler.alive() == 0)
+        run.cluster.wait_until_ready()
+        pooler.enlist()
+        assert ok(client.query("SHOW work_mem")).value() == "5MB"

@@ -22,11 +22,12 @@ def wait_for(condition):
 
 
 class Lobby:
-    """A pooler for the time of one case, whose backends have to survive it."""
+    """A pooler for the time of one case, whose backends have to survive it. `deaths`: so many do
+    not; None: any number."""
 
-    def __init__(self, run, backends=1, deaths=0):
-        self.pooler = Pooler(run.cluster, run.work, backends)
-        self.expected = backends - deaths
+    def __init__(self, run, backends=1, deaths=0, user="postgres"):
+        self.pooler = Pooler(run.cluster, run.work, backends, user)
+        self.expected = None if deaths is None else backends - deaths
 
     def __enter__(self):
         return self.pooler
@@ -36,8 +37,10 @@ class Lobby:
             if kind is not None:
                 print(f"extension: {kind}: {self.pooler.returned}, {self.pooler.alive()} live")
             else:
-                wait_for(lambda: self.pooler.alive() <= self.expected)
-                assert self.pooler.alive() == self.expected, f"{self.pooler.alive()} backends live"
+                if self.expected is not None:
+                    wait_for(lambda: self.pooler.alive() <= self.expected)
+                    alive = self.pooler.alive()
+                    assert alive == self.expected, f"{alive} backends live"
                 bad = [one for one in self.pooler.returned if one[1] == STATE]
                 assert not bad, f"guests whose state was not restored: {bad}"
         finally:

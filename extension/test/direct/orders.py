@@ -96,8 +96,10 @@ def direct_an_answer_tells_what_the_client_does(run):
 def direct_an_order_to_end_brings_weirs_words(run):
     words = b"SFATAL\0VFATAL\0C57014\0Mquery timeout\0\0"
     with Lobby(run, backends=2, deaths=1) as pooler:
-        other, client = pooler.client(), pooler.client()
+        # It has the first place when it is served.
+        other = pooler.client()
         ok(other.query("SET work_mem = '5MB'"))
+        client = pooler.client()
         pid = ok(client.query("BEGIN; SELECT pg_backend_pid()")).value()
         number = next(at for at, one in pooler.backends.items() if one.process == int(pid))
         pooler.leave_words(1, words)

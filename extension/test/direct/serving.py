@@ -145,3 +145,50 @@ def direct_a_recalled_client_comes_back_with_its_state(run):
         wait_for(lambda: (1, RECALLED) in pooler.returned)
         pooler.admit(0)
         assert ok(one.take(one.until_ready())).value() == "yes"
+
+
+def direct_copy_data_behind_an_error_keeps_no_backend(run):
+    """The client has not read the error yet, and sends on."""
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        two.socket.settimeout(5)
+        ok(two.query("CREATE TABLE IF NOT EXISTS strays (a int)"))
+        begin = query("COPY strays FROM STDIN") + message(b"d", b"no number\n") + message(b"c")
+        for size in (0, 2, 8187, 8188, 100_000):
+            late = message(b"d", b"1\n" * (size // 2))
+            for cut in (0, 5, max(5, len(late) // 2), len(late)):
+                # Some of it is there before the error, and some comes later.
+                answer = ask(one, begin + late[:cut])
+                assert [code for code, _ in answer.errors] == ["22P02"], answer
+                assert ok(two.query("SELECT 2")).value() == "2"
+                one.socket.sendall(late[cut:])
+                assert ok(two.query("SELECT 3")).value() == "3"
+                one.socket.sendall(message(b"d", b"1\n") * 200 + message(b"c"))
+                assert ok(two.query("SELECT 4")).value() == "4"
+                assert ok(one.query("SELECT count(*) FROM strays")).value() == "0"
+                # The rest comes together with a request.
+                ok(ask(one, message(b"d", b"1\n") * 3 + message(b"f", b"no\0") + query("SELECT 5")))
+        one.socket.sendall(message(b"d", b"1\n") + message(b"X"))
+        wait_for(lambda: pooler.returned)
+        assert ok(two.query("SELECT count(*) FROM strays")).value() == "0"
+
+
+def direct_parameters_are_told_within_a_transaction(run):
+    """Drivers quote and decode by them at once."""
+    with Lobby(run) as pooler:
+        one, other = pooler.client(), pooler.client()
+        ok(other.query("SET standard_conforming_strings = off; SET client_encoding = 'LATIN1'"))
+        for end in ("COMMIT", "ROLLBACK"):
+            ok(one.query("SELECT 1"))
+            assert not ok(one.query("BEGIN")).parameters
+            answer = ok(one.query("SET standard_conforming_strings = off"))
+            assert answer.parameters["standard_conforming_strings"] == "off", answer.parameters
+            answer = one.query("SELECT 1/0")
+            assert answer.errors and answer.parameters["standard_conforming_strings"] == "on"
+            assert not ok(one.query("ROLLBACK")).parameters
+            # The backend tells this value to the other client before.
+            ok(other.query("SELECT 1"))
+            answer = ok(one.query("BEGIN; SET client_encoding = 'LATIN1'"))
+            assert answer.parameters["client_encoding"] == "LATIN1", answer.parameters
+            answer = ok(one.query(f"SET client_encoding = 'UTF8'; {end}"))
+            assert answer.parameters["client_encoding"] == "UTF8", answer.parameters

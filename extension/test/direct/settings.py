@@ -91,3 +91,34 @@ def direct_applications_may_name_startup_parameters(run):
                 assert not ok(client.query(gone)).value()
             ok(client.query(f"SET app.p{number} = 'set'; RESET app.p{number}"))
             assert ok(client.query(f"SHOW app.p{number}")).value() == str(number)
+
+
+def direct_a_setting_that_its_client_may_not_set_keeps_the_backend(run):
+    """A function with the rights of a superuser has set it."""
+    admin = run.session()
+    for text in (
+        "DROP ROLE IF EXISTS plain", "CREATE ROLE plain LOGIN",
+        "CREATE OR REPLACE FUNCTION sets_it(value text) RETURNS text LANGUAGE sql SECURITY DEFINER "
+        "AS $$SELECT set_config('log_min_messages', value, false)$$",
+    ):
+        ok(admin.query(text))
+    shown = "SELECT current_setting('log_min_messages')"
+    with Lobby(run, backends=2, deaths=1, user="plain") as pooler:
+        one, two, three = (pooler.client() for _ in range(3))
+        ok(one.query("SELECT sets_it('error')"))
+        for _ in range(3):
+            ok(two.query("BEGIN"))
+            assert ok(two.query(shown)).value() == "warning"
+            assert ok(one.query(shown)).value() == "error"
+            ok(two.query("COMMIT"))
+            assert ok(three.query(shown)).value() == "warning"
+        one.close()
+        wait_for(lambda: pooler.alive() == 1)
+    # With the right to set it, the client goes where it likes.
+    ok(admin.query("GRANT SET ON PARAMETER log_min_messages TO plain"))
+    with Lobby(run, user="plain") as pooler:
+        one, two = pooler.client(), pooler.client()
+        ok(one.query("SET log_min_messages = 'error'"))
+        for _ in range(2):
+            assert ok(two.query(shown)).value() == "warning"
+            assert ok(one.query(shown)).value() == "error"

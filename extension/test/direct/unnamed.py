@@ -66,3 +66,36 @@ def direct_an_unnamed_statement_whose_table_is_gone_fails(run):
         ok(two.query("DROP TABLE vanishes"))
         assert ask(one, execute("") + SYNC).errors
         assert ok(one.query("SELECT 1")).value() == "1"
+
+
+def direct_a_message_that_is_not_valid_leaves_no_other_clients_statement(run):
+    """Core drops its unnamed statement when it begins to run a text, and such a text never runs."""
+    bad = (message(b"Q", b"SELECT '\xff\xff'\0"), message(b"P", b"\0SELECT '\xff\xff'\0\0\0") + SYNC)
+    for text in bad:
+        with Lobby(run) as pooler:
+            one, two = pooler.client(), pooler.client()
+            ok(ask(one, parse("", "SELECT 'of one'") + execute("") + SYNC))
+            assert [code for code, _ in ask(two, text).errors] == ["22021"]
+            assert [code for code, _ in ask(two, execute("") + SYNC).errors] == ["26000"]
+            assert ok(ask(one, execute("") + SYNC)).value() == "of one"
+        # In one write: its connection may end, but it gets no row.
+        with Lobby(run, backends=2, deaths=None) as pooler:
+            one, two = pooler.client(), pooler.client()
+            for _ in range(2):
+                ok(ask(one, parse("", "SELECT 'of one'") + execute("") + SYNC))
+            two.socket.sendall(text + execute("") + SYNC)
+            try:
+                assert two.until_ready().errors
+                assert not two.until_ready().rows
+            except ConnectionError:
+                pass
+            assert ok(one.query("SELECT 1")).value() == "1"
+
+
+def direct_an_unnamed_statement_keeps_its_encoding(run):
+    with Lobby(run) as pooler:
+        one, two = pooler.client(client_encoding="LATIN1"), pooler.client()
+        ok(ask(one, message(b"P", b"\0SELECT '\xe9'\0\0\0") + execute("") + SYNC))
+        for _ in range(2):
+            ok(ask(two, parse("", "SELECT 'of two'") + execute("") + SYNC))
+            assert ok(ask(one, execute("") + SYNC)).rows == [[b"\xe9"]]

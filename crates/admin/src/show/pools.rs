@@ -40,7 +40,8 @@ pub(super) static POOLS: Table<PoolLine> = Table {
             |line| {
                 (line.servers(ServerState::Active) + line.servers(ServerState::Attending)).into()
             },
-            "Servers linked to a client, or serving clients directly.",
+            "Servers linked to a client, and servers of a direct pool that run a client's transaction or \
+             are not in the lobby yet.",
         ),
         int4(
             "sv_active_cancel",

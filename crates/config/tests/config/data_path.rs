@@ -23,12 +23,14 @@ fn a_pool_on_this_machine_can_be_direct() {
     let auto = ON.replace("transaction", "auto");
     assert_eq!(verdict(&auto, "", ""), None);
     let limited = format!("{ON}\nquery_timeout = 5\ntransaction_timeout = 5");
+    assert_eq!(verdict(&format!("{ON}\npin_functions = f"), "", ""), None);
     assert_eq!(verdict(&limited, "", "idle_transaction_timeout=5"), None);
 }
 
 #[test]
 fn each_obstacle_has_its_reason() {
     let more = |line: &str| format!("{ON}\n{line}");
+    let auto = |line: &str| more(line).replace("transaction", "auto");
     let cases = [
         ("data_path = proxy".to_owned(), "", "", Proxied::SwitchedOff),
         ("data_path = direct".to_owned(), "", "", Proxied::NoSocket),
@@ -40,6 +42,7 @@ fn each_obstacle_has_its_reason() {
         (ON.to_owned(), "cluster=c", "", Proxied::Cluster),
         (ON.to_owned(), "connect_query='SELECT 1'", "", Proxied::ConnectQuery),
         (more("client_tls_sslmode = allow"), "", "", Proxied::ClientTls),
+        (auto("pin_functions = pg_backend_pid"), "", "", Proxied::PinFunctions),
         (ON.to_owned(), "data_path=proxy", "", Proxied::SwitchedOff),
         (ON.to_owned(), "", "data_path=proxy", Proxied::SwitchedOff),
     ];

@@ -387,6 +387,8 @@ impl Guests {
                 (Cause::QueryWaitTimeout, "query_wait_timeout")
             } else if !waits && room.is_idle(place) && is_over(idle_limit, idle_since) {
                 (Cause::IdleTimeout, "client_idle_timeout")
+            } else if room.is_pinned_idle(place) && is_over(limits.pinned, idle_since) {
+                (Cause::IdleTimeout, "pin_timeout")
             } else {
                 continue;
             };
@@ -417,10 +419,11 @@ impl Guests {
         self.places().filter_map(move |place| {
             let Seated { guest, peer, waiting_since, .. } = self.at(place)?;
             let server = room.serving(place).map_or(0, |serving| serial_of(serving.line));
-            let state = match (server, waiting_since) {
-                (0, 0) => ClientState::Idle,
-                (0, _) => ClientState::Waiting,
-                _ => ClientState::Active,
+            let idle_since = self.idle_since(place, room, shared);
+            let (state, request_at) = match (server, *waiting_since) {
+                (0, 0) => (ClientState::Idle, idle_since),
+                (0, since) => (ClientState::Waiting, since),
+                _ => (ClientState::Active, idle_since),
             };
             let row = ClientRow {
                 id: IN_LOBBY,
@@ -429,7 +432,7 @@ impl Guests {
                 pool: Some(guest.pool),
                 state,
                 connected_at: guest.connected_at,
-                request_at: self.idle_since(place, room, shared),
+                request_at,
                 server,
                 facts: Facts::default(),
                 application_name: guest.application_name.clone(),

@@ -48,6 +48,7 @@ pub(super) mod place {
     pub(crate) const TRANSACTIONS: usize = 24;
     pub(crate) const TOLD: usize = 32;
     pub(crate) const WINDOW_LEN: usize = 40;
+    pub(crate) const STRAY: usize = 44;
 }
 
 /// The lowest bits of an answer.
@@ -163,6 +164,7 @@ int main(void)
     SHOW(offsetof(LobbyPlace, word)); SHOW(offsetof(LobbyPlace, request_us));
     SHOW(offsetof(LobbyPlace, transaction_us)); SHOW(offsetof(LobbyPlace, transactions));
     SHOW(offsetof(LobbyPlace, told)); SHOW(offsetof(LobbyPlace, window_len));
+    SHOW(offsetof(LobbyPlace, stray));
     SHOW(LOBBY_AT_REST); SHOW(LOBBY_RUNS); SHOW(LOBBY_IDLES);
     SHOW(LOBBY_ABSENT); SHOW(LOBBY_SLEEPING); SHOW(LOBBY_LINGERING);
     SHOW(LOBBY_FREE); SHOW(LOBBY_TAKEN); SHOW(LOBBY_ARMED); SHOW(LOBBY_OWNED);
@@ -203,6 +205,7 @@ int main(void)
             place::TRANSACTIONS,
             place::TOLD,
             place::WINDOW_LEN,
+            place::STRAY,
         ];
         let mut all = vec![MAGIC, LAYOUT.into(), LINE as u64, WINDOW as u64];
         all.extend([BACKEND_LINE, WORDS, STATE].map(|size| size as u64));

@@ -3,6 +3,7 @@
 //! They cost a backend no time. When a transaction is so old that a limit may have passed, Weir
 //! asks its backend what the client does, and judges the answer.
 
+use config::PoolMode;
 use engine::{ids::Micros, server::CloseReason, settings::PoolSettings};
 
 /// The limits of a pool; 0 = none.
@@ -11,6 +12,8 @@ pub(super) struct Limits {
     pub(super) query: Micros,
     pub(super) idle_transaction: Micros,
     pub(super) transaction: Micros,
+    /// Of a client that keeps its backend and runs nothing.
+    pub(super) pinned: Micros,
 }
 
 /// A client's activity, as its backend tells it.
@@ -47,6 +50,10 @@ impl Limits {
             query: settings.query_timeout,
             idle_transaction: settings.idle_transaction_timeout,
             transaction: settings.transaction_timeout,
+            pinned: match settings.mode {
+                PoolMode::Auto => settings.pin_timeout,
+                PoolMode::Session | PoolMode::Transaction | PoolMode::Statement => 0,
+            },
         }
     }
 
@@ -91,7 +98,8 @@ mod tests {
     use super::*;
 
     const S: Micros = 1_000_000;
-    const ALL: Limits = Limits { query: 10 * S, idle_transaction: 20 * S, transaction: 60 * S };
+    const ALL: Limits =
+        Limits { query: 10 * S, idle_transaction: 20 * S, transaction: 60 * S, pinned: 0 };
 
     #[test]
     fn each_limit_has_its_text() {

@@ -176,6 +176,7 @@ impl Room {
         for field in [field::REQUEST_US, field::TRANSACTION_US, field::TRANSACTIONS, field::TOLD] {
             self.memory.word64(self.of_place(place, field)).store(0, Ordering::SeqCst);
         }
+        self.memory.word32(self.of_place(place, field::STRAY)).store(0, Ordering::SeqCst);
         let window = layout::window(self.backends, self.places, place);
         // No statements follow the settings.
         self.memory.write(window, &[0; HEADER]);
@@ -269,7 +270,8 @@ impl Room {
     }
 
     /// Takes a place from a dead backend, and returns the consequence for its client. After all
-    /// places, the caller calls [`Room::arm_again`], and then wakes all backends that linger.
+    /// places, the caller calls [`Room::arm_again`], and then wakes all backends that linger. A
+    /// backend that lingered had saved its client's state, and had read nothing more.
     pub(super) fn reclaim(&self, line: u32, place: u32) -> Loss {
         let word = self.word(place);
         if word.owner() != Some(line)
@@ -277,7 +279,10 @@ impl Room {
         {
             return Loss::None;
         }
-        if word.state() == State::Owned { Loss::Close } else { Loss::Returned }
+        match word.state() {
+            State::Owned if !self.lingers(line) => Loss::Close,
+            State::Owned | State::Free | State::Taken | State::Armed => Loss::Returned,
+        }
     }
 
     /// Arms every client at rest: the dead backend may have had an event, and not claimed yet.

@@ -60,6 +60,11 @@ impl Ini {
         self.secrets.insert(user.to_owned(), secret.to_owned());
     }
 
+    /// Returns the entries of `[databases]`: names and connection strings.
+    pub(super) fn databases(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.databases.iter().map(|(name, connection)| (&**name, &**connection))
+    }
+
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for (section, entries) in [

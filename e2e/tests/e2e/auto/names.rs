@@ -62,6 +62,8 @@ fn compare(scripts: &[Vec<Request>]) {
     for script in scripts {
         let mut direct = support::direct(&database);
         let mut client = pooler.client(&database);
+        // In a direct pool it is told its parameters again in its first transaction.
+        client.rows("SELECT 1");
         let mut in_transaction = false;
         for (step, request) in script.iter().enumerate() {
             let _held = if in_transaction { Vec::new() } else { switch(&pooler, &database) };

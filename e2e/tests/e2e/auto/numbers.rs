@@ -5,9 +5,12 @@ use testkit::{RawClient, frontend};
 use super::{backend, pooler, settle, switch};
 use crate::support;
 
+/// Why tests are left out in direct pools.
+const NO_NUMBER: &str = "the first client of a pool that asks for its number gets an error";
+
 #[test]
 fn nobody_is_told_a_strangers_number() {
-    if !support::only_weir() {
+    if !support::only_proxied(NO_NUMBER) {
         return;
     }
     let (setup, database) = support::setup("auto");
@@ -61,7 +64,7 @@ fn the_first_to_ask_is_told_no_strangers_number_either() {
 
 #[test]
 fn a_client_that_asks_for_numbers_keeps_its_server() {
-    if !support::only_weir() {
+    if !support::only_proxied(NO_NUMBER) {
         return;
     }
     let (pooler, database) = pooler(8);
@@ -94,7 +97,7 @@ fn crowd() -> usize {
 /// New clients, fifty at a time, in a fresh pool of eight: each inserts a row with its own number and
 /// name, asks for that number, and leaves. The table has to say the same.
 fn everybody_is_told_its_own(begin: &str, end: &str, round_robin: u8) {
-    if !support::only_weir() {
+    if !support::only_proxied(NO_NUMBER) {
         return;
     }
     let (setup, database) = support::setup("auto");

@@ -94,7 +94,7 @@ fn a_reload_does_not_override_what_a_client_has_given() {
 
 #[test]
 fn postgresql_counts_how_long_a_server_is_idle_and_not_its_client() {
-    if !support::only_weir() {
+    if !support::only_proxied("idle_session_timeout ends no backend that serves the lobby") {
         return;
     }
     let (pooler, database) = pooler(1);

@@ -167,6 +167,10 @@ impl Stage {
         startup.extend(more.iter().map(|(name, value)| (&**name, &**value)));
         client.authenticate(&startup, &self.user.password).expect("it may come in");
         client.set_timeout(PATIENCE);
+        if testkit::pools_are_direct() {
+            // It is told its parameters again in its first transaction.
+            client.rows("SELECT 1");
+        }
         client
     }
 
