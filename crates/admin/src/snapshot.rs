@@ -122,6 +122,10 @@ pub struct WorkerRow {
 pub struct ClusterRow {
     pub name: String,
     pub failover: &'static str,
+    /// `nodes`, `patroni` or `dns`.
+    pub source: &'static str,
+    /// Why the nodes cannot be found.
+    pub trouble: String,
     /// Empty if there is none.
     pub primary: String,
     /// Why there is none.

@@ -245,7 +245,7 @@ static MUTANTS: &[Mutant] = &[
         name: "StopsUnderRunningTransactions",
         wrong: "The primary is stopped while clients have servers",
         noticed_by: "drain",
-        changes: &[change("promotion.rs", "_ if «servers == 0» => Ok(Some(Step::Mark)),", "true")],
+        changes: &[change("promotion.rs", "_ if «servers == 0» => Ok(Some(match", "true")],
     },
     Mutant {
         name: "MarksBesideRunningTransactions",
@@ -286,6 +286,16 @@ static MUTANTS: &[Mutant] = &[
         changes: &[change(
             "promotion.rs",
             "(Step::Promote(to), Outcome::Done) => «Step::Verify(to, None)»,",
+            "Step::Ended(Ok(to))",
+        )],
+    },
+    Mutant {
+        name: "BelievesTheClusterManager",
+        wrong: "The switchover ends with the cluster manager's answer, whatever the facts say",
+        noticed_by: "verify",
+        changes: &[change(
+            "promotion.rs",
+            "(Step::Request(to), Outcome::Done) => «Step::Settle(to, None)»,",
             "Step::Ended(Ok(to))",
         )],
     },

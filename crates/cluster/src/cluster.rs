@@ -29,6 +29,8 @@ const SEARCH_PAUSE: Micros = 100_000;
 const DOWN_INTERVALS: Micros = 5;
 const DOWN_PAUSE_MAX: Micros = 5_000_000;
 
+const UNASKED: Verdict = Verdict::Unknown(Reason::NotAsked);
+
 /// A node by its place in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u16);
@@ -82,14 +84,15 @@ impl Cluster {
         let nodes: Vec<_> = names.into_iter().map(Node::new).collect();
         let mut history = History::default();
         history.lost(None, "start".to_owned(), now);
+        let reason = if nodes.is_empty() { Reason::NoNodes } else { Reason::NobodyAnswers };
         Self {
             settings,
-            verdicts: nodes.iter().map(|_| Verdict::Unknown(Reason::NotAsked)).collect(),
+            verdicts: vec![UNASKED; nodes.len()],
             nodes,
             system: None,
             newest: 0,
             last: None,
-            state: Err(Reason::NobodyAnswers),
+            state: Err(reason),
             written: Lsn::default(),
             quorum: 0,
             intent: None,
@@ -101,6 +104,40 @@ impl Cluster {
     #[must_use]
     pub fn with_settings(&self, settings: Settings) -> Self {
         Self { settings, ..self.clone() }
+    }
+
+    /// Returns a copy with other nodes: for each, its name, and its number so far if it is known.
+    /// The system identifier, the timeline and the history stay.
+    #[must_use]
+    pub fn with_nodes(
+        &self,
+        nodes: impl IntoIterator<Item = (String, Option<NodeId>)>,
+        now: Micros,
+    ) -> Self {
+        let mut new = self.clone();
+        let nodes: Vec<_> = nodes.into_iter().collect();
+        let followed = |old: Primary| {
+            let at = nodes.iter().position(|(_, known)| *known == Some(old.node))?;
+            Some(Primary { node: NodeId(at as u16), ..old })
+        };
+        new.last = self.last.and_then(followed);
+        new.state = match self.state.clone().map(|own| (own, followed(own))) {
+            Ok((_, Some(own))) => Ok(own),
+            Ok((own, None)) => {
+                let (node, why) = (self.name(own.node).to_owned(), Box::new(Reason::Removed));
+                let lost = Err(Reason::Lost { node, why });
+                new.note(&lost, now);
+                lost
+            }
+            Err(reason) => Err(reason),
+        };
+        let known = |at: Option<NodeId>| at.map(|at| usize::from(at.0));
+        let verdict = |at| known(at).map_or(UNASKED, |at| self.verdicts[at].clone());
+        new.verdicts = nodes.iter().map(|(_, at)| verdict(*at)).collect();
+        let node =
+            |(name, at)| known(at).map_or_else(|| Node::new(name), |at| self.nodes[at].clone());
+        new.nodes = nodes.into_iter().map(node).collect();
+        new
     }
 
     /// Learns a fact about a node. The question was sent at `asked_at`.
@@ -152,6 +189,12 @@ impl Cluster {
     /// When there is no node to which transactions may go.
     pub fn primary(&self) -> Result<NodeId, &Reason> {
         self.state.as_ref().map(|primary| primary.node)
+    }
+
+    /// Returns the primary, or the last one while there is none.
+    #[must_use]
+    pub fn last_primary(&self) -> Option<NodeId> {
+        self.last.map(|primary| primary.node)
     }
 
     /// Returns the lost primary, if it is certainly down and no other node is the primary.

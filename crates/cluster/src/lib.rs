@@ -33,7 +33,7 @@ pub use self::cluster::{Change, Cluster, NodeId, Settings};
 pub use self::fact::{Fact, Lsn, Obstacle, Receiver, Role, Sample, quorum_of};
 pub use self::history::{Failover, History};
 pub use self::past::Past;
-pub use self::promotion::{Failure, Limits, Order, Outcome, Overtime, Promotion, Refusal};
+pub use self::promotion::{By, Failure, Limits, Order, Outcome, Overtime, Promotion, Refusal};
 pub use self::verdict::{Reason, Verdict};
 
 /// Microseconds of one monotonic clock of the caller.

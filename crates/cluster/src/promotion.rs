@@ -9,6 +9,14 @@
 //!   └──────────────────┴──────────┴──► a failure; the old primary goes on
 //! ```
 //!
+//! Planned, by a cluster manager, which stops and promotes the nodes itself:
+//!
+//! ```text
+//! Drain ─► (Close ─► Closing) ─► Request ─► Settle ─► the new primary
+//!   │                  │            │         │
+//!   └──────────────────┴────────────┴─────────┴──► a failure
+//! ```
+//!
 //! Unplanned (`failover = own`), when the primary is lost:
 //!
 //! ```text
@@ -43,6 +51,8 @@ const PATIENCE: Micros = 10_000_000;
 const ELECTION: Micros = 2_000_000;
 /// The pause before `start_command` is repeated.
 const START_PAUSE: Micros = 1_000_000;
+/// The time after a failed request in which a cluster manager may still stop the old primary.
+const SETTLING: Micros = 1_000_000;
 
 /// The action on running transactions when `switchover_drain` is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +63,22 @@ pub enum Overtime {
     Close,
 }
 
+/// The party that stops and promotes the nodes of a switchover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    Weir,
+    /// A cluster manager, by one request.
+    Manager,
+}
+
 /// The limits of a promotion, from the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The time for running transactions.
     pub drain: Micros,
     pub overtime: Overtime,
+    /// The party that carries out a switchover.
+    pub by: By,
     /// Bytes of WAL that may be lost without a quorum of synchronous standbys. None: nobody is
     /// promoted without such a quorum.
     pub max_loss: Option<u64>,
@@ -80,6 +100,8 @@ pub enum Order {
     /// Run `fence_command` for the old primary, which is lost.
     Fence(NodeId),
     Promote(NodeId),
+    /// Have the cluster manager make this node the primary.
+    Request(NodeId),
 }
 
 /// The outcome of an order.
@@ -126,6 +148,11 @@ pub enum Failure {
     NotReplayed(String),
     #[error("fence_command failed: {0}")]
     NotFenced(String),
+    /// The cluster manager's words.
+    #[error("{0}")]
+    Refused(String),
+    #[error("node {node} is still the primary{why}")]
+    NotMoved { node: String, why: String },
     #[error("no standby of timeline {timeline} answers")]
     NoCandidate { timeline: u32 },
     #[error(
@@ -168,6 +195,9 @@ enum Step {
     Promote(NodeId),
     /// With the failure of the order, if it has failed.
     Verify(NodeId, Option<String>),
+    Request(NodeId),
+    /// With the failure of the request, if it has failed.
+    Settle(NodeId, Option<String>),
     Ended(Result<NodeId, Failure>),
 }
 
@@ -307,18 +337,12 @@ impl Promotion {
                 Some(Ok(to)) => Step::Promote(to),
                 Some(Err(why)) => Step::Ended(Err(why)),
             },
-            Step::Verify(to, why) => match cluster.primary() {
-                Ok(primary) if primary == *to => Step::Ended(Ok(*to)),
-                Ok(other) if other != self.from => {
-                    Step::Ended(Err(Failure::Another(cluster.name(other).to_owned())))
+            Step::Verify(to, why) | Step::Settle(to, why) => {
+                match self.outcome(cluster, *to, why.as_ref(), now) {
+                    Some(end) => Step::Ended(end),
+                    None => return Ok(Order::Wait),
                 }
-                Ok(_) | Err(_) if is_over(PATIENCE) => {
-                    let node = cluster.name(*to).to_owned();
-                    let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-                    Step::Ended(Err(Failure::NotPromoted { node, why }))
-                }
-                Ok(_) | Err(_) => return Ok(Order::Wait),
-            },
+            }
             Step::Fence if cluster.primary().is_ok() => Step::Ended(Err(Failure::Returned)),
             Step::Close
             | Step::Mark
@@ -326,6 +350,7 @@ impl Promotion {
             | Step::Start(_)
             | Step::Fence
             | Step::Promote(_)
+            | Step::Request(_)
             | Step::Ended(_) => self.step.clone(),
         };
         self.enter(step, now);
@@ -339,6 +364,7 @@ impl Promotion {
                 self.to = Some(*to);
                 Ok(Order::Promote(*to))
             }
+            Step::Request(to) => Ok(Order::Request(*to)),
             Step::Ended(end) => Err(end.clone()),
             Step::Drain
             | Step::Closing
@@ -347,7 +373,8 @@ impl Promotion {
             | Step::Return(..)
             | Step::Judge
             | Step::Elect
-            | Step::Verify(..) => Ok(Order::Wait),
+            | Step::Verify(..)
+            | Step::Settle(..) => Ok(Order::Wait),
         }
     }
 
@@ -385,6 +412,9 @@ impl Promotion {
             (Step::Promote(to), Outcome::Failed(why) | Outcome::Unsent(why)) => {
                 Step::Verify(to, Some(why))
             }
+            (Step::Request(to), Outcome::Done) => Step::Settle(to, None),
+            (Step::Request(to), Outcome::Failed(why)) => Step::Settle(to, Some(why)),
+            (Step::Request(_), Outcome::Unsent(why)) => Step::Ended(Err(Failure::Refused(why))),
             (step, Outcome::Done | Outcome::At(_) | Outcome::Failed(_) | Outcome::Unsent(_)) => {
                 step
             }
@@ -420,6 +450,33 @@ impl Promotion {
         }
     }
 
+    /// Returns the end after an order or a request to promote `to`. None: it may not be done yet.
+    fn outcome(
+        &self,
+        cluster: &Cluster,
+        to: NodeId,
+        why: Option<&String>,
+        now: Micros,
+    ) -> Option<Result<NodeId, Failure>> {
+        let is_over = |limit| now.saturating_sub(self.since) >= limit;
+        let name = |node| cluster.name(node).to_owned();
+        let words = why.map_or_else(String::new, |why| format!(": {why}"));
+        match cluster.primary() {
+            Ok(primary) if primary == to => Some(Ok(to)),
+            Ok(other) if other != self.from => Some(Err(Failure::Another(name(other)))),
+            Ok(from) if matches!(self.step, Step::Settle(..)) => {
+                let is_heard = cluster.sampled_at(from) > self.since;
+                let limit = if why.is_some() && is_heard { SETTLING } else { PATIENCE };
+                let failure = Failure::NotMoved { node: name(from), why: words };
+                is_over(limit).then_some(Err(failure))
+            }
+            Ok(_) | Err(_) => {
+                let failure = Failure::NotPromoted { node: name(to), why: words };
+                is_over(PATIENCE).then_some(Err(failure))
+            }
+        }
+    }
+
     fn enter(&mut self, step: Step, now: Micros) {
         if self.step != step {
             (self.step, self.since) = (step, now);
@@ -447,7 +504,10 @@ impl Promotion {
         let is_closing = self.step == Step::Closing;
         let limit = if is_closing { PATIENCE } else { self.limits.drain };
         match self.limits.overtime {
-            _ if servers == 0 => Ok(Some(Step::Mark)),
+            _ if servers == 0 => Ok(Some(match self.limits.by {
+                By::Weir => Step::Mark,
+                By::Manager => Step::Request(to),
+            })),
             _ if now.saturating_sub(self.since) < limit => Ok(None),
             Overtime::Close if !is_closing => Ok(Some(Step::Close)),
             Overtime::Close | Overtime::Refuse => Err(Failure::Busy { servers }),

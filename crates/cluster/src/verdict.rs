@@ -80,4 +80,8 @@ pub enum Reason {
     Strangers,
     #[error("no node answers")]
     NobodyAnswers,
+    #[error("its nodes are not known yet")]
+    NoNodes,
+    #[error("it is not a node of the cluster any more")]
+    Removed,
 }

@@ -197,13 +197,14 @@ impl Builder {
         let mut cluster = Cluster::default();
         let mistakes = self.report.mistakes.len();
         self.assign_all(&mut cluster, place, settings);
-        if cluster.nodes.is_empty() && self.report.mistakes.len() == mistakes {
-            self.report.error(place, "", Reason::ClusterWithoutNodes(place.entry.clone()));
+        if self.report.mistakes.len() == mistakes {
+            self.check_source_of_nodes(&cluster, place);
         }
         for (key, time) in [
             ("sample_interval", cluster.sample_interval),
             ("health_timeout", cluster.health_timeout),
             ("catalog_refresh", cluster.catalog_refresh),
+            ("discovery_interval", cluster.discovery_interval),
         ] {
             if time.is_zero() {
                 self.report.error(place, key, Reason::ZeroTime(key));
@@ -214,6 +215,52 @@ impl Builder {
         }
         if self.clusters.insert(place.entry.clone(), cluster).is_some() {
             self.report.warn(place, Reason::DefinedAgain("cluster"));
+        }
+    }
+
+    /// Reports a cluster that does not say which nodes it has, or says it twice.
+    fn check_source_of_nodes(&mut self, cluster: &Cluster, place: &Place) {
+        let name = || place.entry.clone();
+        let sources = [
+            ("nodes", !cluster.nodes.is_empty()),
+            ("patroni", !cluster.patroni.is_empty()),
+            ("dns", !cluster.dns.is_empty()),
+        ];
+        let given: Vec<_> = sources.iter().filter(|(_, is_set)| *is_set).collect();
+        match given[..] {
+            [] => self.report.error(place, "", Reason::ClusterWithoutNodes(name())),
+            [_] => {}
+            [(first, _), (second, _), ..] => {
+                let keys = format!("{first} and {second}");
+                let reason = Reason::SeveralSourcesOfNodes { cluster: name(), keys };
+                self.report.error(place, second, reason);
+            }
+        }
+        if cluster.failover == FailoverKind::Own && cluster.is_discovered() {
+            self.report.error(place, "failover", Reason::OwnWithoutNodes(name()));
+        }
+        if cluster.patroni_cert_file.is_empty() != cluster.patroni_key_file.is_empty() {
+            self.report.error(place, "patroni_cert_file", Reason::HalfAnIdentity);
+        }
+        let has_patroni = !cluster.patroni.is_empty();
+        for (key, is_set, needs_patroni) in [
+            ("patroni_user", cluster.patroni_user.is_some(), true),
+            ("patroni_password", cluster.patroni_password.is_some(), true),
+            ("patroni_ca_file", !cluster.patroni_ca_file.is_empty(), true),
+            ("patroni_cert_file", !cluster.patroni_cert_file.is_empty(), true),
+            ("stop_command", cluster.stop_command.is_some(), false),
+            ("start_command", cluster.start_command.is_some(), false),
+            ("rejoin_command", cluster.rejoin_command.is_some(), false),
+            ("fence_command", cluster.fence_command.is_some(), false),
+        ] {
+            let why = match (has_patroni, needs_patroni) {
+                (false, true) => Reason::NeedsPatroni,
+                (true, false) => Reason::PatroniSwitches,
+                (true, true) | (false, false) => continue,
+            };
+            if is_set {
+                self.report.warnings.push(place.mistake(key, why));
+            }
         }
     }
 

@@ -89,6 +89,16 @@ impl Config {
         kept
     }
 
+    /// Keeps the nodes that Weir has found, until it finds others.
+    pub fn keep_discovered(&mut self, running: &Self) {
+        for (name, cluster) in &mut self.clusters {
+            let known = running.clusters.get(name);
+            if let Some(known) = known.filter(|_| cluster.is_discovered()) {
+                cluster.nodes.clone_from(&known.nodes);
+            }
+        }
+    }
+
     /// Keeps the content of a file that cannot be used, perhaps because it is just being replaced:
     /// the users of `auth_file`, as in PgBouncer, the rules of `auth_hba_file`, and
     /// `auth_ldap_options`. An `auth_type` that needs the file stays as it was, too, or nobody could
@@ -163,6 +173,13 @@ impl Config {
             given => given.to_vec(),
         };
         hosts.into_iter().enumerate().map(|(at, host)| (host, database.port.of(at))).collect()
+    }
+
+    /// Can servers of `database` be reached by TCP? The nodes of a cluster may not be known yet.
+    pub fn is_remote(&self, database: &Database) -> bool {
+        let cluster = database.cluster.as_ref().and_then(|name| self.clusters.get(name));
+        let is_tcp = |(host, _): &(Host, u16)| matches!(host, Host::Tcp(_));
+        cluster.is_some_and(Cluster::is_discovered) || self.addresses(database).iter().any(is_tcp)
     }
 
     /// Returns the pool mode of (`database`, `user`): the user's, else the database's, else the

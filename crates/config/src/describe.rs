@@ -7,6 +7,7 @@ use crate::data_path::Proxied;
 use crate::host::Host;
 use crate::key::Keyed;
 use crate::table::Database;
+use crate::value::Value;
 
 /// Describes the configuration in plain words. The caller reports its mistakes.
 pub fn describe(config: &Config) -> String {
@@ -95,6 +96,18 @@ fn databases(text: &mut String, config: &Config) {
     }
 }
 
+/// Describes the nodes of a cluster, or from where Weir gets them.
+fn nodes(config: &Config, cluster: &str, addresses: &[(Host, u16)]) -> String {
+    let found_by = config.clusters.get(cluster).and_then(|cluster| {
+        let patroni = cluster.patroni.show().map(|apis| format!("nodes by Patroni at {apis}"));
+        patroni.or_else(|| cluster.dns.show().map(|names| format!("addresses of {names}")))
+    });
+    found_by.unwrap_or_else(|| {
+        let all = addresses.iter().map(|(host, port)| format!("{host} port {port}"));
+        all.collect::<Vec<_>>().join(", ")
+    })
+}
+
 /// Describes the servers and the own settings of a database entry.
 fn target(config: &Config, database: &Database) -> String {
     let name = match (&database.dbname, database.name.as_str()) {
@@ -105,9 +118,8 @@ fn target(config: &Config, database: &Database) -> String {
     let addresses = config.addresses(database);
     let mut target = match &database.cluster {
         Some(cluster) => {
-            let nodes: Vec<_> =
-                addresses.iter().map(|(host, port)| format!("{host} port {port}")).collect();
-            format!("{name} at the primary of cluster {cluster} ({})", nodes.join(", "))
+            let nodes = nodes(config, cluster, &addresses);
+            format!("{name} at the primary of cluster {cluster} ({nodes})")
         }
         None => {
             let hosts: Vec<_> = addresses.iter().map(|(host, _)| host.to_string()).collect();

@@ -6,7 +6,7 @@ use crate::host::Host;
 use crate::value::{Kind, Value, ValueError};
 
 /// PostgreSQL's default port.
-const PORT: u16 = 5432;
+pub(crate) const PORT: u16 = 5432;
 const WEIGHT_MAX: u16 = 1000;
 
 /// One node of an entry of `[clusters]`.
@@ -59,7 +59,7 @@ impl Node {
 }
 
 /// Splits `HOST`, `HOST:PORT`, `[IPv6]` or `[IPv6]:PORT`.
-fn split(address: &str) -> Option<(&str, Option<&str>)> {
+pub(crate) fn split(address: &str) -> Option<(&str, Option<&str>)> {
     match address.strip_prefix('[') {
         Some(rest) => {
             let (host, rest) = rest.split_once(']')?;

@@ -76,8 +76,20 @@ pub enum Reason {
     BesideCluster { key: &'static str, cluster: String },
     #[error("cluster {0} has failover=own and no fence_command: without it, two primaries may run")]
     OwnWithoutFence(String),
-    #[error("cluster {0} has no nodes: expected nodes = 'a=10.0.0.1, b=10.0.0.2'")]
+    #[error("cluster {0} has no nodes: expected nodes = 'a=10.0.0.1, b=10.0.0.2', patroni or dns")]
     ClusterWithoutNodes(String),
+    #[error("cluster {cluster} has {keys}: only one of these can say which nodes it has")]
+    SeveralSourcesOfNodes { cluster: String, keys: String },
+    #[error(
+        "cluster {0} has failover=own and no nodes: Weir must know all standbys to promote one"
+    )]
+    OwnWithoutNodes(String),
+    #[error("no effect: it needs patroni")]
+    NeedsPatroni,
+    #[error("no effect: Patroni carries out each switchover")]
+    PatroniSwitches,
+    #[error("patroni_cert_file and patroni_key_file must both be set, or none of them")]
+    HalfAnIdentity,
     #[error("no effect: the database has no cluster")]
     ReadsWithoutCluster,
     #[error("no effect: it needs pool_mode = auto")]

@@ -57,6 +57,10 @@ pub enum ValueError {
     Hosts,
     #[error("nodes such as a=10.0.0.1, b=10.0.0.2:5433, each name and each address once")]
     Nodes,
+    #[error("addresses such as 10.0.0.1:8008 or https://10.0.0.1:8008, each once")]
+    Apis,
+    #[error("host names such as db.example.org or db.example.org:5433, each once")]
+    HostNames,
     #[error("ports from 1 to 65535")]
     Ports,
     #[error("addresses such as 10.0.0.0/8, ::1")]

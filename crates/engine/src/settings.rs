@@ -120,7 +120,6 @@ impl PoolSettings {
             other => other.to_owned(),
         };
         let addresses = config.addresses(database);
-        let is_remote = addresses.iter().any(|(host, _)| matches!(host, Host::Tcp(_)));
         let cluster = database.cluster.as_ref().and_then(|name| config.clusters.get(name));
         Self {
             mode: config.pool_mode(database, user),
@@ -142,7 +141,7 @@ impl PoolSettings {
             keeps_clients: cluster.is_some(),
             failover_wait: cluster.map_or(0, |cluster| micros(cluster.failover_wait)),
             targets: addresses.iter().map(|(host, port)| Target::new(host, *port)).collect(),
-            tls: if is_remote { global.server_tls() } else { Vec::new() },
+            tls: if config.is_remote(database) { global.server_tls() } else { Vec::new() },
             load_balance_hosts: database.load_balance_hosts,
             introduction: introduction(config, config.pool_mode(database, user)),
             startup: startup_parameters(database, user),

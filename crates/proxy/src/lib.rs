@@ -32,7 +32,7 @@ pub use net::{
 
 pub use crate::{
     cold::{
-        cluster::{ClusterInfo, Judgement, NodeInfo},
+        cluster::{ClusterInfo, Judgement, NodeInfo, discovery::find_nodes},
         controller::{
             Controller, PoolInfo, ReloadResult, Shutdown, Snapshot, WorkerInfo,
             orders::{Order, OrderError},

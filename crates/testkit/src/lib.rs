@@ -12,6 +12,7 @@ mod binaries;
 mod delivery;
 mod guest;
 mod library;
+mod patroni;
 mod pki;
 mod pooler;
 mod postgres;
@@ -25,6 +26,7 @@ pub use guest::{give_away, is_root, mortal_command};
 pub use library::{
     file as library_file, is_direct as pools_are_direct, is_everywhere as library_is_everywhere,
 };
+pub use patroni::{Member, Patroni};
 pub use pki::{Authority, Identity, ManualAuthority, Signature, Wanted};
 pub use pooler::{Ini, Pooler, Setup, Table};
 pub use postgres::{Builtin, Container, Postgres, Process, Role, ServerAuth, Verifier};

@@ -125,6 +125,17 @@ impl Postgres {
         postgres
     }
 
+    /// Returns a server in this folder that something else makes and starts.
+    pub(crate) fn unmade(folder: PathBuf) -> Self {
+        Self::at(Version::Installed, folder, scratch::free_port())
+    }
+
+    /// Creates the roles of tests, and that of a pooler that watches a cluster.
+    pub(crate) fn create_roles(&self) {
+        self.sql("postgres", role::GROUPS);
+        self.sql("postgres", standby::WEIR);
+    }
+
     fn at(version: Version, folder: PathBuf, port: u16) -> Self {
         let (supervisor, names) = (Mutex::new(None), AtomicU32::new(0));
         Self { version, folder, port, supervisor, names, is_frozen: AtomicBool::new(false) }

@@ -1,8 +1,11 @@
 //! One address for a cluster: server connections follow the primary, wherever it is.
 
 mod change;
+mod discovery;
 mod hooks;
 mod lost;
+mod names;
+mod patroni;
 mod watching;
 
 use std::thread;

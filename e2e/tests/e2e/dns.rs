@@ -11,18 +11,18 @@ use std::time::Duration;
 use crate::support;
 use testkit::{Pooler, Postgres, RawClient, Setup, eventually, is_root, open_folder};
 
-const NAME: &str = "db.weir.test";
+pub(crate) const NAME: &str = "db.weir.test";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A name server for `weir.test`. It is ended when dropped.
-struct NameServer {
+pub(crate) struct NameServer {
     address: Ipv4Addr,
-    resolv_conf: PathBuf,
+    pub(crate) resolv_conf: PathBuf,
     process: Option<Child>,
 }
 
 impl NameServer {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NUMBER: AtomicU8 = AtomicU8::new(1);
         let [.., high, low] = std::process::id().to_be_bytes();
         let address = Ipv4Addr::new(127, high | 0x80, low, NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -32,7 +32,7 @@ impl NameServer {
     }
 
     /// Answers from now on with these addresses, and with this serial number of the zone.
-    fn answer(&mut self, serial: u32, hosts: &[Ipv4Addr]) {
+    pub(crate) fn answer(&mut self, serial: u32, hosts: &[Ipv4Addr]) {
         self.stop();
         let mut command = Command::new("dnsmasq");
         command.args(["--keep-in-foreground", "--no-resolv", "--no-hosts", "--bind-interfaces"]);
@@ -51,7 +51,7 @@ impl NameServer {
         });
     }
 
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().and_then(|()| process.wait()).expect("our own child");
         }
@@ -110,7 +110,7 @@ fn places(pooler: &Pooler, database: &str) -> Vec<IpAddr> {
     places
 }
 
-fn possible() -> bool {
+pub(crate) fn possible() -> bool {
     support::only_weir() && is_root()
 }
 

@@ -17,11 +17,21 @@ pub(super) static CLUSTERS: Table<ClusterRow> = Table {
             |row| row.system.as_str().into(),
             "The system identifier of its nodes, once it is known.",
         ),
-        int8("nodes", |row| (row.nodes.len() as u64).into(), "Configured nodes."),
+        int8("nodes", |row| (row.nodes.len() as u64).into(), "Nodes, also those that are down."),
         int8(
             "readable_nodes",
             |row| row.in_state("readable").into(),
             "Standbys that follow the primary.",
+        ),
+        text(
+            "source",
+            |row| row.source.into(),
+            "The key from which the nodes come: `nodes`, `patroni` or `dns`.",
+        ),
+        text(
+            "source_error",
+            |row| row.trouble.as_str().into(),
+            "Why Patroni or DNS does not name the nodes now. They stay as they were known.",
         ),
     ],
     rows: |view| view.snapshot.clusters,

@@ -294,6 +294,8 @@ fn cluster() -> ClusterRow {
     ClusterRow {
         name: "main".into(),
         failover: "follow",
+        source: "patroni",
+        trouble: "Patroni at 10.0.0.1:8008: no answer within 2 s".to_owned(),
         primary: "b".into(),
         reason: String::new(),
         timeline: 2,

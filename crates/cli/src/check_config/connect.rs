@@ -48,6 +48,9 @@ struct Pools {
 
 pub(super) fn all(config: &Config) -> Dialled {
     let mut dialled = Dialled::default();
+    let mut config = config.clone();
+    dialled.find_nodes(&mut config);
+    let config = &config;
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
     // If it cannot be loaded, another finding says so.
     let tls = TlsContexts::load(&config.global).unwrap_or_default();
@@ -87,6 +90,26 @@ pub(super) fn all(config: &Config) -> Dialled {
 }
 
 impl Dialled {
+    /// Has Patroni or DNS name the nodes of the clusters that want it.
+    fn find_nodes(&mut self, config: &mut Config) {
+        let whole = config.clone();
+        for (name, cluster) in &mut config.clusters {
+            if !cluster.is_discovered() {
+                continue;
+            }
+            let line = match proxy::find_nodes(&whole, cluster) {
+                Ok(nodes) => {
+                    let names: Vec<_> = nodes.iter().map(|node| node.name.as_str()).collect();
+                    let line = format!("{} names the nodes {}", cluster.source(), names.join(", "));
+                    cluster.nodes = nodes;
+                    line
+                }
+                Err(why) => self.object(name, why),
+            };
+            let _ = writeln!(self.lines, "  cluster {name}: {line}");
+        }
+    }
+
     /// Logs in to each node of each cluster as Weir does for its own connection.
     fn ask_clusters(&mut self, config: &Config, tls: &TlsContexts) {
         for (name, cluster) in &config.clusters {

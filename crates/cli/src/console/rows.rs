@@ -123,6 +123,8 @@ fn cluster_row(cluster: ClusterInfo, now: Moment) -> ClusterRow {
     ClusterRow {
         name: cluster.name,
         failover: cluster.failover,
+        source: cluster.source,
+        trouble: cluster.trouble,
         primary,
         reason,
         timeline: cluster.timeline.into(),

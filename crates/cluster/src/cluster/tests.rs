@@ -216,3 +216,43 @@ fn nodes_are_asked_more_often_while_a_primary_is_sought() {
     tell(&mut cluster, [Fact::Refused, primary(2)], 4 * SECOND);
     assert_eq!(cluster.pause(NodeId(0)), DOWN_PAUSE_MAX);
 }
+
+#[test]
+fn other_nodes_do_not_change_what_is_known() {
+    let before = running();
+    let nodes = [("d", None), ("a", Some(NodeId(0))), ("c", Some(NodeId(2)))];
+    let nodes = nodes.map(|(name, known)| (name.to_owned(), known));
+    let mut cluster = before.with_nodes(nodes, 2 * SECOND);
+    assert_eq!(cluster.primary(), Ok(NodeId(1)));
+    assert_eq!(words(&cluster), ["unknown", "writable", "readable"]);
+    assert!(cluster.judge(2 * SECOND).is_empty(), "nothing was learnt");
+    // A node of another cluster is still not used.
+    let Fact::Seen(stranger) = primary(9) else { unreachable!() };
+    let stranger = Fact::Seen(Sample { system: 8, ..stranger });
+    tell(&mut cluster, [stranger, primary(1), standby(1)], 3 * SECOND);
+    assert_eq!(words(&cluster), ["unfit", "writable", "readable"]);
+    assert_eq!(cluster.history().entries().count(), 1);
+}
+
+#[test]
+fn a_primary_that_is_removed_is_lost() {
+    let before = running();
+    let nodes = [("b", 1), ("c", 2)].map(|(name, at)| (name.to_owned(), Some(NodeId(at))));
+    let mut cluster = before.with_nodes(nodes, 2 * SECOND);
+    assert_eq!(why(&cluster), "primary a is lost: it is not a node of the cluster any more");
+    tell(&mut cluster, [standby(1), standby(1)], 3 * SECOND);
+    assert_eq!(why(&cluster), "no node of timeline 1 accepts writes");
+    tell(&mut cluster, [primary(2), standby(2)], 4 * SECOND);
+    assert_eq!(cluster.primary(), Ok(NodeId(0)));
+    let last = cluster.history().entries().last().unwrap();
+    assert_eq!((last.from.as_deref(), last.to.as_deref()), (Some("a"), Some("b")));
+}
+
+#[test]
+fn nodes_may_be_found_later() {
+    let none = Cluster::new(SETTINGS, [], 0);
+    assert_eq!(why(&none), "its nodes are not known yet");
+    let mut cluster = none.with_nodes([("a".to_owned(), None), ("b".to_owned(), None)], SECOND);
+    tell(&mut cluster, [primary(1), standby(1)], 2 * SECOND);
+    assert_eq!(cluster.primary(), Ok(NodeId(0)));
+}

@@ -6,7 +6,8 @@ use crate::verdict::Reason;
 const SECOND: Micros = 1_000_000;
 const A: NodeId = NodeId(0);
 const B: NodeId = NodeId(1);
-const LIMITS: Limits = Limits { drain: SECOND, overtime: Overtime::Refuse, max_loss: None };
+const LIMITS: Limits =
+    Limits { drain: SECOND, overtime: Overtime::Refuse, by: By::Weir, max_loss: None };
 
 /// A cluster, its promotion, and the time.
 struct Rig {
@@ -255,4 +256,49 @@ fn a_start_that_fails_is_repeated_and_told() {
     let text = end.expect_err("it has failed").to_string();
     let expected = format!("stop_command failed: x; then start_command failed: try {starts}");
     assert_eq!(text, expected);
+}
+
+#[test]
+fn a_cluster_manager_gets_one_request_and_is_watched() {
+    let rig = Rig::new(0);
+    let limits = Limits { by: By::Manager, ..LIMITS };
+    let asked = || {
+        let mut promotion = Promotion::planned(&rig.cluster, B, limits, rig.now).unwrap();
+        assert_eq!(rig.next(&mut promotion), Ok(Order::Request(B)));
+        promotion
+    };
+    let moved = |rig: &mut Rig| {
+        for _ in 0..2 {
+            rig.hear([Fact::Refused, lonely(), lonely()]);
+        }
+        rig.hear([Fact::Refused, primary(2, 0), lonely()]);
+    };
+    // It is refused, and nothing has changed.
+    let mut promotion = asked();
+    promotion.done(Outcome::Unsent("no candidate".to_owned()), rig.now);
+    let refused = Failure::Refused("no candidate".to_owned());
+    assert_eq!(rig.next(&mut promotion), Err(Err(refused)));
+    // It succeeds.
+    let mut promotion = asked();
+    let mut rig = Rig::new(0);
+    promotion.done(Outcome::Done, rig.now);
+    assert_eq!(rig.next(&mut promotion), Ok(Order::Wait), "the old primary still answers");
+    moved(&mut rig);
+    assert_eq!(rig.next(&mut promotion), Err(Ok(B)));
+    // It is said to have failed, and has its effect nevertheless.
+    let mut rig = Rig::new(0);
+    let mut promotion = Promotion::planned(&rig.cluster, B, limits, rig.now).unwrap();
+    assert_eq!(rig.next(&mut promotion), Ok(Order::Request(B)));
+    promotion.done(Outcome::Failed("timed out".to_owned()), rig.now);
+    moved(&mut rig);
+    assert_eq!(rig.next(&mut promotion), Err(Ok(B)));
+    // It has failed: clients do not wait for long.
+    let mut rig = Rig::new(0);
+    let mut promotion = Promotion::planned(&rig.cluster, B, limits, rig.now).unwrap();
+    assert_eq!(rig.next(&mut promotion), Ok(Order::Request(B)));
+    promotion.done(Outcome::Failed("503".to_owned()), rig.now);
+    rig.now += SETTLING;
+    rig.hear([primary(1, 0), standby(), standby()]);
+    let why = Failure::NotMoved { node: "a".to_owned(), why: ": 503".to_owned() };
+    assert_eq!(rig.next(&mut promotion), Err(Err(why)));
 }

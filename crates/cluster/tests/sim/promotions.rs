@@ -2,8 +2,8 @@
 //! although they fail, or do nothing although they succeed. The checks know the real state.
 
 use cluster::{
-    Cluster, Fact, Failure, Limits, Lsn, Micros, NodeId, Obstacle, Order, Outcome, Overtime, Past,
-    Promotion, Receiver, Role, Sample, Settings,
+    By, Cluster, Fact, Failure, Limits, Lsn, Micros, NodeId, Obstacle, Order, Outcome, Overtime,
+    Past, Promotion, Receiver, Role, Sample, Settings,
 };
 
 use crate::nodes::SYSTEM;
@@ -86,6 +86,7 @@ impl Promotions {
         let settings = Settings { sample_interval: 1_000_000, health_timeout: 2_000_000 };
         let names = ["a", "b", "c"].map(str::to_owned);
         let overtime = if rng.one_in(3) { Overtime::Close } else { Overtime::Refuse };
+        let by = if rng.one_in(3) { By::Manager } else { By::Weir };
         let max_loss = if rng.one_in(4) { Some(rng.below(400)) } else { None };
         let mut mutes = Vec::new();
         if rng.one_in(2) {
@@ -108,7 +109,7 @@ impl Promotions {
             promotion: None,
             command: None,
             is_planned: rng.one_in(2),
-            limits: Limits { drain: DRAIN, overtime, max_loss },
+            limits: Limits { drain: DRAIN, overtime, by, max_loss },
             quorum: rng.below(3) as u32,
             in_use: rng.below(4) as u32,
             drains: !rng.one_in(4),
@@ -253,6 +254,10 @@ impl Promotions {
         if self.trace {
             println!("{:>10} {order:?}; {:?}", self.now, self.servers);
         }
+        let by_manager = self.is_planned && self.limits.by == By::Manager;
+        if by_manager && !matches!(order, Order::Close | Order::Request(_)) {
+            return Err(format!("manager: {order:?} is the cluster manager's"));
+        }
         match order {
             Order::Close if self.now < START + DRAIN => {
                 return Err("drain: closed before the time".to_owned());
@@ -267,6 +272,7 @@ impl Promotions {
                     self.mutes.push(Mute { at: FROM, from, until, fact: Fact::Silent });
                 }
             }
+            Order::Request(_) => self.check_stop()?,
             Order::Promote(to) => self.check_promotion(usize::from(to.0))?,
             Order::Start(_) if self.is_promoted => {
                 return Err("back: the old primary is started after a promotion".to_owned());
@@ -277,7 +283,9 @@ impl Promotions {
         let (has_effect, succeeds) = match self.rng.below(10) {
             0 => (false, false),
             1 => (true, false),
-            2 if matches!(order, Order::Stop(_) | Order::Promote(_)) => (false, true),
+            2 if matches!(order, Order::Stop(_) | Order::Promote(_) | Order::Request(_)) => {
+                (false, true)
+            }
             _ => (true, true),
         };
         let due = self.now + self.rng.below(500_000);
@@ -333,6 +341,12 @@ impl Promotions {
                     let own = &mut self.servers[usize::from(to.0)];
                     (own.is_primary, own.wal, own.timeline) = (true, own.received, 2);
                 }
+                Order::Request(to) => {
+                    let wal = self.servers[FROM].wal;
+                    self.servers[FROM].is_up = false;
+                    let own = &mut self.servers[usize::from(to.0)];
+                    (own.is_primary, own.received, own.wal, own.timeline) = (true, wal, wal, 2);
+                }
                 Order::Close => self.in_use = 0,
                 Order::Wait | Order::Mark(_) => {}
             }
@@ -358,6 +372,12 @@ impl Promotions {
                 match new.is_primary && new.timeline == 2 {
                     true => Ok(()),
                     false => Err(format!("verify: {to:?} shall be the primary, and is {new:?}")),
+                }
+            }
+            Err(why) if self.limits.by == By::Manager && self.is_planned => {
+                match old.is_up || self.servers[TO].is_primary {
+                    true => Ok(()),
+                    false => Err(format!("start: there is no primary: {why}")),
                 }
             }
             Err(why) if self.is_planned && !self.is_promoted && !old.is_up => {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::choice::{FailoverKind, SwitchoverOvertime};
+use crate::endpoint::{Api, Endpoint};
 use crate::key::keys;
 use crate::node::Node;
 
@@ -14,6 +15,26 @@ keys! {
     /// one is the primary, so their order has no meaning. An IPv6 address is in brackets.
     /// `NAME=HOST:PORT*2` gives a node twice the reads of the others, and `*0` none (`reads`).
     nodes: Vec<Node> = unset, reload, acts;
+    /// Addresses of Patroni's REST API, instead of `nodes`. Each is `HOST:PORT` or
+    /// `https://HOST:PORT`; commas separate them. Weir gets the nodes from the first one that
+    /// answers.
+    patroni: Vec<Api> = unset, reload, acts;
+    /// User of Patroni's REST API (`restapi.authentication` in Patroni's configuration).
+    patroni_user: Option<String> = unset, reload, acts;
+    /// Password of `patroni_user`.
+    patroni_password: Option<String> = unset, reload, acts, secret;
+    /// File with the authorities for `https` to Patroni. Empty: those of the system.
+    patroni_ca_file: String = "", reload, acts;
+    /// File with Weir's own certificate for `https` to Patroni (`restapi.verify_client`).
+    patroni_cert_file: String = "", reload, acts;
+    /// File with the private key for `patroni_cert_file`.
+    patroni_key_file: String = "", reload, acts;
+    /// Host names, instead of `nodes`: `NAME` or `NAME:PORT`, separated by commas. Each of their
+    /// addresses is a node.
+    dns: Vec<Endpoint> = unset, reload, acts;
+    /// How often Patroni or DNS is asked for the nodes. While there is no primary, it is asked at
+    /// least once a second.
+    discovery_interval: Duration = "5", reload, acts;
     /// Whether Weir promotes a standby when the primary is lost. `follow`: it does not, because a
     /// cluster manager or a person does. `own`: it does, after `fence_command`. Only one Weir may
     /// have `own` for a cluster.
@@ -55,4 +76,22 @@ keys! {
     /// primary has written since its last answer is not counted. Not set: Weir promotes a standby
     /// only if no commit can be lost, because enough synchronous standbys answer.
     max_loss: Option<u32> [bytes] = unset, reload, acts;
+}
+
+impl Cluster {
+    /// Are the nodes found by Weir (`patroni`, `dns`), so that they may change at any time?
+    #[must_use]
+    pub fn is_discovered(&self) -> bool {
+        !self.patroni.is_empty() || !self.dns.is_empty()
+    }
+
+    /// Returns the key from which the nodes come.
+    #[must_use]
+    pub fn source(&self) -> &'static str {
+        match (self.patroni.is_empty(), self.dns.is_empty()) {
+            (false, _) => "patroni",
+            (true, false) => "dns",
+            (true, true) => "nodes",
+        }
+    }
 }

@@ -87,7 +87,44 @@ fn mistakes_name_the_entry_and_what_is_expected() {
         (
             "main = failover=follow",
             "",
-            "main: cluster main has no nodes: expected nodes = 'a=10.0.0.1, b=10.0.0.2'".to_owned(),
+            "main: cluster main has no nodes: expected nodes = 'a=10.0.0.1, b=10.0.0.2', patroni or \
+             dns"
+                .to_owned(),
+        ),
+        (
+            "main = nodes='a=h' patroni=h",
+            "",
+            "main.patroni: cluster main has nodes and patroni: only one of these can say which nodes \
+             it has"
+                .to_owned(),
+        ),
+        (
+            "main = patroni='h h'",
+            "",
+            "main.patroni: invalid value \"h h\" for parameter patroni: expected addresses such as \
+             10.0.0.1:8008 or https://10.0.0.1:8008, each once"
+                .to_owned(),
+        ),
+        (
+            "main = dns=/run",
+            "",
+            "main.dns: invalid value \"/run\" for parameter dns: expected host names such as \
+             db.example.org or db.example.org:5433, each once"
+                .to_owned(),
+        ),
+        (
+            "main = dns=h failover=own fence_command=true",
+            "",
+            "main.failover: cluster main has failover=own and no nodes: Weir must know all standbys \
+             to promote one"
+                .to_owned(),
+        ),
+        (
+            "main = patroni=h patroni_cert_file=f",
+            "",
+            "main.patroni_cert_file: patroni_cert_file and patroni_key_file must both be set, or none \
+             of them"
+                .to_owned(),
         ),
         (
             "main = nodes='10.0.0.1'",
@@ -161,4 +198,44 @@ fn keys_of_an_address_are_named_when_a_cluster_makes_them_void() {
     assert!(named("port") && named("load_balance_hosts"), "{warnings:?}");
     let plain = text.replace(" port=5433 load_balance_hosts=disable", "");
     assert_eq!(ini(&plain).warnings.len(), 0);
+}
+
+#[test]
+fn the_nodes_may_be_found_by_patroni_or_dns() {
+    let patroni = toml(
+        r#"
+        [clusters.main]
+        patroni = ["https://10.0.0.1:8008", "https://10.0.0.2"]
+        patroni_user = "weir"
+        patroni_password = "hidden"
+        stop_command = "true"
+        [databases.app]
+        cluster = "main"
+        "#,
+    );
+    let main = &patroni.clusters["main"];
+    assert!(main.is_discovered() && main.source() == "patroni" && main.nodes.is_empty());
+    assert!(patroni.is_remote(&patroni.databases["app"]));
+    let text = config::describe(&patroni);
+    let nodes = "cluster main (nodes by Patroni at https://10.0.0.1:8008,https://10.0.0.2:8008)";
+    assert!(text.contains(nodes) && !text.contains("hidden"), "{text}");
+    let warnings: Vec<_> = patroni.warnings.iter().map(ToString::to_string).collect();
+    assert!(warnings.len() == 1 && warnings[0].contains("stop_command"), "{warnings:?}");
+    let dns = ini("[pgbouncer]\n[clusters]\nmain = dns='pg, pg2:5433' patroni_user=u\n");
+    assert_eq!(dns.clusters["main"].source(), "dns");
+    assert_eq!(dns.warnings.len(), 1);
+}
+
+#[test]
+fn a_reload_keeps_nodes_that_were_found() {
+    let text = "[clusters.main]\ndns = \"pg\"\n";
+    let mut running = toml(text);
+    let nodes = toml("[clusters.main]\nnodes = \"a=h\"\n").clusters["main"].nodes.clone();
+    running.clusters.get_mut("main").unwrap().nodes.clone_from(&nodes);
+    let mut new = toml(text);
+    new.keep_discovered(&running);
+    assert!(new.clusters["main"].nodes == nodes && new.changes(&running).is_empty());
+    let mut listed = toml("[clusters.main]\nnodes = \"b=h\"\n");
+    listed.keep_discovered(&running);
+    assert_eq!(listed.clusters["main"].nodes[0].name, "b");
 }

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use config::{Host, Node};
 use serde::{Deserialize, Serialize};
 
 use crate::admission::pool::Pool;
@@ -32,7 +33,7 @@ use wire::error_fields::ErrorFields;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 17;
+pub const FORMAT: u32 = 18;
 
 /// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +66,8 @@ pub struct HandoverState {
     pub pools: Vec<Option<PoolRecord>>,
     pub disabled: Vec<String>,
     pub primaries: Vec<PrimaryRecord>,
+    /// The clusters whose nodes were found, with these nodes in their order.
+    pub clusters: Vec<(String, Vec<NodeRecord>)>,
     /// The listening sockets belong to a service manager.
     pub managed_sockets: bool,
     pub worker_records: Vec<WorkerRecords>,
@@ -77,6 +80,29 @@ pub struct PrimaryRecord {
     pub primary: Primary,
     /// Why it is not reachable now.
     pub outage: Option<String>,
+}
+
+/// A node of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    pub name: String,
+    pub host: String,
+    pub port: u16,
+    pub weight: u16,
+}
+
+impl From<&Node> for NodeRecord {
+    fn from(node: &Node) -> Self {
+        let Node { name, host, port, weight } = node;
+        Self { name: name.clone(), host: host.to_string(), port: *port, weight: *weight }
+    }
+}
+
+impl From<NodeRecord> for Node {
+    fn from(record: NodeRecord) -> Self {
+        let NodeRecord { name, host, port, weight } = record;
+        Self { name, host: Host::new(&host), port, weight }
+    }
 }
 
 /// Values of parameters.

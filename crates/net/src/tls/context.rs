@@ -97,6 +97,28 @@ impl TlsContexts {
     }
 }
 
+impl ForServers {
+    /// Reads the files for `https`: the server's certificate must be valid and name it. An empty
+    /// name is no file; without authorities, those of the system count.
+    ///
+    /// # Errors
+    /// When a file cannot be read or has the wrong contents. The key in the error is that of servers
+    /// for the same file (`server_tls_…`).
+    pub fn for_https(authorities: &str, certificate: &str, key: &str) -> Result<Self, TlsError> {
+        let global = Global {
+            server_tls_sslmode: SslMode::VerifyFull,
+            server_tls_ca_file: authorities.to_owned(),
+            server_tls_cert_file: certificate.to_owned(),
+            server_tls_key_file: key.to_owned(),
+            ..Global::default()
+        };
+        let made = for_servers(&global, SslMode::VerifyFull)?;
+        let mut config = ClientConfig::clone(&made.config);
+        config.alpn_protocols.clear();
+        Ok(Self { config: Arc::new(config), ..made })
+    }
+}
+
 /// Returns the end of the validity of our certificate, in seconds since 1970.
 fn not_after(own: &CertifiedKey) -> Option<i64> {
     own.end_entity_cert().ok().and_then(|own| certificate::not_after(own))

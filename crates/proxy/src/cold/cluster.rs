@@ -4,6 +4,7 @@
 //! * `node.rs`: the kept connection to one node, and the question
 //! * `sampling.rs`, `samples.rs`: which standbys have which commits, for reads on standbys
 //! * `catalogs.rs`: the names of a database whose reads need the primary
+//! * `discovery.rs`, `patroni.rs`: finds the nodes that the configuration does not name
 //! * `change.rs`: a change of the primary that Weir carries out: SWITCHOVER, `failover = own`
 //! * `change_right.rs`: the right to change primaries, which only one process has
 //! * `command.rs`: the operator's commands for it
@@ -17,9 +18,11 @@ mod catalogs;
 mod change;
 mod change_right;
 mod command;
+pub(crate) mod discovery;
 mod info;
 mod node;
 mod orders;
+mod patroni;
 mod samples;
 mod sampling;
 
@@ -60,6 +63,9 @@ use crate::{
 
 /// The shortest time between two questions that the workers' failures cause.
 const EVIDENCE_PAUSE: Duration = Duration::from_millis(50);
+
+/// More nodes that were found would be a mistake.
+const NODES_MAX: usize = 100;
 
 /// The clusters that are being watched.
 #[derive(Debug, Default)]
@@ -129,6 +135,8 @@ struct Watched {
     samples: Mutex<Samples>,
     /// The primary by the verdicts; none before the first one.
     known: Mutex<Option<PrimaryState>>,
+    /// Why the nodes cannot be found, if Patroni or DNS is to name them.
+    trouble: Mutex<Option<String>>,
     /// Why clients wait, while Weir changes the primary.
     hold: Mutex<Option<Arc<Outage>>>,
     /// Weir changes the primary.
@@ -146,9 +154,14 @@ impl Watched {
         };
         let names = configured.nodes.iter().map(|node| node.name.clone());
         let cluster = match known {
-            Some(known) => lock(&known.cluster).with_settings(settings),
+            Some(known) => {
+                let nodes = names.zip(configured.nodes.iter().map(|node| known.node_like(node)));
+                lock(&known.cluster).with_nodes(nodes, now).with_settings(settings)
+            }
             None => Cluster::new(settings, names, now),
         };
+        let known =
+            known.filter(|own| Node::are_same_servers(&own.configured.nodes, &configured.nodes));
         Self {
             name: name.to_owned(),
             configured: configured.clone(),
@@ -159,10 +172,22 @@ impl Watched {
             readers: Arc::new(Readers::of(configured)),
             samples: Mutex::new(Samples::new(configured.nodes.len())),
             known: Mutex::default(),
+            trouble: Mutex::default(),
             hold: Mutex::default(),
             is_changing: AtomicBool::new(false),
             past: Mutex::new(known.map_or_else(Past::default, |known| lock(&known.past).clone())),
         }
+    }
+
+    /// Returns the node that is the same server.
+    fn node_like(&self, node: &Node) -> Option<NodeId> {
+        let at = self.configured.nodes.iter().position(|own| own.is_same_server(node))?;
+        Some(NodeId(at as u16))
+    }
+
+    /// Does Weir change the primary now?
+    fn is_changing(&self) -> bool {
+        self.is_changing.load(Ordering::Acquire)
     }
 
     /// Tells the pools which nodes can be read.
@@ -210,16 +235,18 @@ pub(crate) async fn keep(controller: Controller) {
             let before = lock(&clusters.watched).get(name).cloned();
             let is_same = |own: &Arc<Watched>| own.configured == *configured;
             // While Weir changes the primary, a new configuration waits.
-            let is_changing = |own: &Arc<Watched>| own.is_changing.load(Ordering::Acquire);
-            if before.as_ref().is_some_and(|own| is_same(own) || is_changing(own)) {
+            if before.as_ref().is_some_and(|own| is_same(own) || own.is_changing()) {
                 continue;
             }
             tasks.remove(name);
             // A worker may not know the new nodes for a moment.
             before.iter().for_each(|own| own.readers.retire());
-            // Other settings do not change what is known about the same nodes.
-            let known = before
-                .filter(|own| Node::are_same_servers(&own.configured.nodes, &configured.nodes));
+            // Other settings do not change what is known about the same nodes. Nodes that were found
+            // are those of the same cluster.
+            let known = before.filter(|own| {
+                configured.is_discovered()
+                    || Node::are_same_servers(&own.configured.nodes, &configured.nodes)
+            });
             tasks.insert(name.clone(), start(&controller, name, configured, known.as_deref()));
         }
         tokio::select! {
@@ -256,6 +283,9 @@ fn start(
     // The primary from before a reload, or from the process before an online restart.
     *lock(&watched.known) = controller.0.shared.hub.switches().primary(name).cloned();
     tasks.spawn(judge(controller.clone(), Arc::clone(&watched), answers));
+    if configured.is_discovered() {
+        tasks.spawn(discovery::keep(controller.clone(), Arc::clone(&watched)));
+    }
     if configured.failover == FailoverKind::Own {
         tasks.spawn(change::guard(controller.clone(), Arc::clone(&watched)));
     }

@@ -3,7 +3,12 @@
 
 pub(crate) mod names;
 
-use std::{io, net::Ipv4Addr, path::Path, sync::Mutex};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr},
+    path::Path,
+    sync::Mutex,
+};
 
 use config::Global;
 use engine::ids::Micros;
@@ -43,6 +48,28 @@ impl Dns {
         let resolver = TokioResolver::builder_with_config(config, provider).with_options(options);
         let resolver = resolver.build().map_err(io::Error::other)?;
         Ok(Self { resolver, names: Mutex::default() })
+    }
+
+    /// Returns an address of a host.
+    pub(crate) async fn address(&self, host: &str) -> Result<IpAddr, String> {
+        if let Ok(ip) = host.parse() {
+            return Ok(ip);
+        }
+        let found = self.resolver.lookup_ip(host).await;
+        let found = found.map_err(|error| format!("DNS: {error}"))?;
+        found.iter().next().ok_or_else(|| format!("{host} has no address"))
+    }
+
+    /// Returns all addresses of a host; none if DNS says that there are none.
+    pub(crate) async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, String> {
+        if let Ok(ip) = host.parse() {
+            return Ok(vec![ip]);
+        }
+        match self.resolver.lookup_ip(host).await {
+            Ok(found) => Ok(found.iter().collect()),
+            Err(error) if error.is_no_records_found() => Ok(Vec::new()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     pub(crate) fn info(&self, now: Micros) -> NamesInfo {

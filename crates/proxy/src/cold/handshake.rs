@@ -213,19 +213,26 @@ pub(crate) async fn negotiate(
             return Err(Trouble::Answer(format!("server answered the SSL request with {other:?}")));
         }
     }
+    secure(stream, host, context).await.map(Some).map_err(Trouble::Answer)
+}
+
+/// Begins TLS as the client of a server that expects it.
+pub(crate) async fn secure(
+    stream: &mut TcpStream,
+    host: &str,
+    context: &ForServers,
+) -> Result<Tls, String> {
     let name = match ServerName::try_from(host.to_owned()) {
         Ok(name) => name,
         Err(_) if context.checks_name => {
-            return Err(Trouble::Answer(format!(
-                "{host:?} is not a name that a certificate can have"
-            )));
+            return Err(format!("{host:?} is not a name that a certificate can have"));
         }
         Err(_) => ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into()),
     };
     let tls = Tls::connect(context.config.clone(), name);
-    let mut tls = tls.map_err(|error| Trouble::Answer(error.to_string()))?;
-    shake_hands(stream, &mut tls, Vec::new()).await.map_err(Trouble::Answer)?;
-    Ok(Some(tls))
+    let mut tls = tls.map_err(|error| error.to_string())?;
+    shake_hands(stream, &mut tls, Vec::new()).await?;
+    Ok(tls)
 }
 
 /// Continues until the connection is open. Returns the bytes that the peer has sent after the

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use config::{AuthType, Config, ConfigError, Global};
+use config::{AuthType, Cluster, Config, ConfigError, Global, Node};
 use engine::journal::EventKind;
 
 use crate::{
@@ -71,6 +71,7 @@ impl Controller {
                 return Err(error);
             }
         };
+        config.keep_discovered(&running);
         let mut kept = config.keep_unread(&running);
         let mut tls_kept = None;
         match TlsContexts::load(&config.global) {
@@ -97,6 +98,20 @@ impl Controller {
         kept.extend(put_in_force(control, Arc::new(config)));
         kept.extend(tls_kept);
         if kept.is_empty() { Ok(changes) } else { Err(ReloadError::Partly(kept)) }
+    }
+
+    /// Puts the nodes of a cluster in force that Weir has found. Without effect if the cluster is not
+    /// configured as `before` any more.
+    pub(crate) fn set_nodes(&self, cluster: &str, before: &Cluster, nodes: Vec<Node>) {
+        let control = &self.0;
+        let _one_at_a_time = control.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut config = Config::clone(&self.config());
+        if let Some(own) = config.clusters.get_mut(cluster)
+            && own == before
+        {
+            own.nodes = nodes;
+            distribute(control, Arc::new(config));
+        }
     }
 
     /// Sets a global key until the next reload (SET). Returns a text for the operator if the value
@@ -173,14 +188,18 @@ fn config_path(control: &Control, running: &Global) -> Option<PathBuf> {
     running.conffile.as_ref().map(PathBuf::from).or_else(|| control.config_path.clone())
 }
 
-/// Changes the pools first, then the workers. So a worker with the new configuration finds pools
-/// with the new settings. Databases that were removed are dropped, with all their connections.
-///
 /// Returns a text for the console if the log file cannot be opened.
 fn put_in_force(control: &Control, config: Arc<Config>) -> Option<String> {
-    let shared = &control.shared;
     let log_kept = reopen_log(&config.global);
-    listener::tune(&shared.listeners, &config.global);
+    listener::tune(&control.shared.listeners, &config.global);
+    distribute(control, config);
+    log_kept
+}
+
+/// Changes the pools first, then the workers. So a worker with the new configuration finds pools
+/// with the new settings. Databases that were removed are dropped, with all their connections.
+fn distribute(control: &Control, config: Arc<Config>) {
+    let shared = &control.shared;
     let before = control.config.read().unwrap_or_else(PoisonError::into_inner).clone();
     shared.hub.set_config(Arc::clone(&config));
     *control.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&config);
@@ -199,7 +218,6 @@ fn put_in_force(control: &Control, config: Arc<Config>) -> Option<String> {
     }
     let gone: Arc<[String]> = gone.into();
     shared.tell_all(|| ShellMail::Kill(Arc::clone(&gone)));
-    log_kept
 }
 
 /// Reopens the log file, which may have been rotated. Failed reloads do so too, so the new file has

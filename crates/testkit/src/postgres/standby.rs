@@ -10,9 +10,10 @@ use super::{Postgres, append};
 use crate::wait::eventually;
 use crate::{guest, scratch};
 
-/// The roles of a cluster: that of the standbys, and that of the pooler.
-const ROLES: &str = "\
-CREATE ROLE copyist LOGIN REPLICATION PASSWORD 'copyist-secret';
+/// The role of the standbys.
+const COPYIST: &str = "CREATE ROLE copyist LOGIN REPLICATION PASSWORD 'copyist-secret'";
+/// The role of the pooler.
+pub(super) const WEIR: &str = "\
 CREATE ROLE weir LOGIN PASSWORD 'weir-secret';
 GRANT pg_monitor TO weir;
 GRANT EXECUTE ON FUNCTION pg_promote, pg_reload_conf TO weir;
@@ -24,7 +25,8 @@ impl Postgres {
     /// Makes and starts a primary, and so many standbys that stream from it.
     pub fn start_cluster(standbys: usize) -> Vec<Self> {
         let primary = Self::start();
-        primary.sql("postgres", ROLES);
+        primary.sql("postgres", COPYIST);
+        primary.sql("postgres", WEIR);
         let standbys: Vec<_> = (0..standbys).map(|_| primary.standby()).collect();
         eventually("all standbys stream", PATIENCE, || {
             let count = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
@@ -106,7 +108,7 @@ impl Postgres {
         self.is_frozen.store(false, Ordering::Relaxed);
     }
 
-    fn signal_all(&self, signal: &str) {
+    pub(crate) fn signal_all(&self, signal: &str) {
         // All of them have the data folder as working folder.
         let data = self.folder.join("data");
         for process in fs::read_dir("/proc").expect("the list of processes").flatten() {

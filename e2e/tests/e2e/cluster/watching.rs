@@ -1,7 +1,7 @@
 //! Weir's own connections to the nodes: proxies, wrong passwords, and the check of a configuration.
 
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,12 @@ use crate::support;
 
 /// Starts a proxy that accepts each connection, and closes it if the server does not run.
 fn proxy_before(server: u16) -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    proxy_at((Ipv4Addr::LOCALHOST, 0), server)
+}
+
+/// Does the same at this address.
+pub(super) fn proxy_at(address: (Ipv4Addr, u16), server: u16) -> u16 {
+    let listener = TcpListener::bind(address).expect("a free port");
     let port = listener.local_addr().expect("a bound socket").port();
     thread::spawn(move || {
         for client in listener.incoming().flatten() {

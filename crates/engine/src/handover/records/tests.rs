@@ -201,6 +201,7 @@ fn handover_state() -> impl Strategy<Value = HandoverState> {
                 pools,
                 disabled,
                 primaries: Vec::new(),
+                clusters: Vec::new(),
                 managed_sockets: false,
                 worker_records,
             }
@@ -328,11 +329,15 @@ fn the_format_is_that_of_its_number() {
             primary: Primary { target: Target::Tcp("a".into(), 5432), timeline: 3 },
             outage: Some("lost".into()),
         }],
+        clusters: vec![(
+            "main".into(),
+            vec![NodeRecord { name: "a".into(), host: "h".into(), port: 5432, weight: 1 }],
+        )],
         managed_sockets: true,
         worker_records: vec![records],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (17, 543, 9_057_361_075_047_042_739));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (18, 557, 11_495_623_765_333_284_700));
 }
 
 /// FNV-1a.

@@ -45,6 +45,7 @@ impl World {
             pools,
             disabled,
             primaries: Vec::new(),
+            clusters: Vec::new(),
             managed_sockets: false,
             worker_records,
         };

@@ -84,6 +84,7 @@ impl World {
             pools,
             disabled,
             primaries: Vec::new(),
+            clusters: Vec::new(),
             managed_sockets: false,
             worker_records,
         };

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use ::cluster::{Failure, Limits, NodeId, Order, Outcome, Overtime, Past, Promotion, Verdict};
+use ::cluster::{By, Failure, Limits, NodeId, Order, Outcome, Overtime, Past, Promotion, Verdict};
 use config::{Node, SwitchoverOvertime};
 use engine::{
     pool::{Outage, Pool},
@@ -16,7 +16,9 @@ use engine::{
 };
 use tokio::time::sleep;
 
-use super::{Watched, change_right::RunningChange, command, orders::Orders, publish};
+use super::{
+    Watched, change_right::RunningChange, command, orders::Orders, patroni::Patroni, publish,
+};
 use crate::{
     cold::controller::Controller,
     exchange::{hub::lock, mail::ShellMail},
@@ -96,18 +98,19 @@ impl Controller {
 }
 
 async fn planned(controller: &Controller, watched: &Watched, to: NodeId) -> Result<(), String> {
+    let by = limits(watched).by;
     // Without the way back, a switchover that fails would leave the cluster without a primary.
-    if watched.configured.stop_command.is_none() || watched.configured.start_command.is_none() {
+    let has_commands =
+        watched.configured.stop_command.is_some() && watched.configured.start_command.is_some();
+    if by == By::Weir && !has_commands {
         return Err("SWITCHOVER needs a stop_command and a start_command".to_owned());
     }
     let hold = Hold::take(controller, watched)?;
     let node = node(watched, to);
-    let target = Orders::to(controller, watched, to).await?;
-    if !target.may_promote().await? {
+    if by == By::Weir && !Orders::to(controller, watched, to).await?.may_promote().await? {
         let user = &watched.configured.user;
         return Err(format!("user {user} may not execute pg_promote on node {}", node.name));
     }
-    drop(target);
     let promotion =
         Promotion::planned(&lock(&watched.cluster), to, limits(watched), controller.now());
     let mut promotion = promotion.map_err(|refusal| refusal.to_string())?;
@@ -122,6 +125,9 @@ async fn planned(controller: &Controller, watched: &Watched, to: NodeId) -> Resu
         return Err(format!("switchover failed: {why}"));
     }
     log!("cluster {}: switchover to node {} succeeded", watched.name, node.name);
+    if by == By::Manager {
+        return Ok(());
+    }
     let troubles = follow_new_primary(controller, watched, old, to).await;
     if troubles.is_empty() {
         return Ok(());
@@ -191,6 +197,7 @@ fn limits(watched: &Watched) -> Limits {
             SwitchoverOvertime::Refuse => Overtime::Refuse,
             SwitchoverOvertime::Close => Overtime::Close,
         },
+        by: if configured.patroni.is_empty() { By::Weir } else { By::Manager },
         max_loss: configured.max_loss.map(u64::from),
     }
 }
@@ -223,7 +230,7 @@ async fn carry_out(
                 return end;
             }
         };
-        let outcome = obey(controller, watched, order, promotion.target()).await;
+        let outcome = obey(controller, watched, order, promotion).await;
         if let Outcome::Failed(why) | Outcome::Unsent(why) = &outcome {
             warning!("cluster {}: {} failed: {why}", watched.name, in_words(order));
         }
@@ -250,9 +257,10 @@ async fn obey(
     controller: &Controller,
     watched: &Watched,
     order: Order,
-    to: Option<NodeId>,
+    promotion: &Promotion,
 ) -> Outcome {
     let configured = &watched.configured;
+    let to = promotion.target();
     let done = match order {
         Order::Wait => Ok(()),
         Order::Close => {
@@ -279,9 +287,26 @@ async fn obey(
             Ok(orders) => orders.promote().await,
             Err(why) => return Outcome::Unsent(why),
         },
+        Order::Request(to) => {
+            let patroni = Patroni { dns: &controller.0.dns, cluster: configured };
+            let old = &node(watched, promotion.source()).name;
+            return tokio::select! {
+                outcome = patroni.switch_over(old, &node(watched, to).name) => outcome,
+                // Patroni tells it up to a second later.
+                () = until_primary(watched, to) => Outcome::Done,
+            };
+        }
     };
     watched.wake_all();
     done.map_or_else(Outcome::Failed, |()| Outcome::Done)
+}
+
+/// Asks the nodes until this one is the primary.
+async fn until_primary(watched: &Watched, to: NodeId) {
+    while lock(&watched.cluster).primary() != Ok(to) {
+        watched.wake_all();
+        sleep(LOOK).await;
+    }
 }
 
 fn in_words(order: Order) -> &'static str {
@@ -293,6 +318,7 @@ fn in_words(order: Order) -> &'static str {
         Order::Start(_) => "start_command",
         Order::Fence(_) => "fence_command",
         Order::Promote(_) => "pg_promote",
+        Order::Request(_) => "the switchover by Patroni",
     }
 }
 

@@ -19,6 +19,10 @@ pub struct ClusterInfo {
     pub name: String,
     /// The word of the key `failover`.
     pub failover: &'static str,
+    /// The key from which its nodes come: `nodes`, `patroni` or `dns`.
+    pub source: &'static str,
+    /// Why they cannot be found now; empty if they can.
+    pub trouble: String,
     /// The name of the primary, or why there is none.
     pub primary: Result<String, String>,
     /// The highest timeline that was seen; 0 = none.
@@ -94,6 +98,8 @@ impl Controller {
             ClusterInfo {
                 name: own.name.clone(),
                 failover: own.configured.failover.word(),
+                source: own.configured.source(),
+                trouble: lock(&own.trouble).clone().unwrap_or_default(),
                 primary: match cluster.primary() {
                     Ok(node) => Ok(nodes[usize::from(node.0)].name.clone()),
                     Err(reason) => Err(reason.to_string()),

@@ -3,7 +3,7 @@
 //! The connection is open before it is needed: a node whose connections are all in use can still be
 //! asked. When PostgreSQL ends it, the node is asked again at once, on a new one.
 
-use std::{future, io, net::IpAddr, sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{future, io, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use ::cluster::{Fact, Lsn, NodeId, Obstacle, Receiver, Role, Sample};
 use engine::settings::Target;
@@ -252,7 +252,7 @@ pub(super) async fn open(
             log_in(controller, watched, dbname, stream).await
         }
         Target::Tcp(host, port) => {
-            let ip = resolve(controller, &host).await?;
+            let ip = controller.0.dns.address(&host).await.map_err(Failure::Unexpected)?;
             let mut stream = TcpStream::connect((ip, port)).await.map_err(Failure::Io)?;
             stream.set_nodelay(true).map_err(Failure::Io)?;
             let tls =
@@ -280,15 +280,6 @@ pub(super) async fn open(
 async fn connect_abstract(name: &str) -> io::Result<UnixStream> {
     // Tokio takes a path for such a name if it begins with a zero byte.
     UnixStream::connect(format!("\0{name}")).await
-}
-
-async fn resolve(controller: &Controller, host: &str) -> Result<IpAddr, Failure> {
-    if let Ok(ip) = host.parse() {
-        return Ok(ip);
-    }
-    let found = controller.0.dns.resolver.lookup_ip(host).await;
-    let found = found.map_err(|error| Failure::Unexpected(format!("DNS: {error}")))?;
-    found.iter().next().ok_or_else(|| Failure::Unexpected(format!("{host} has no address")))
 }
 
 async fn log_in<S>(

@@ -1,14 +1,14 @@
 //! The start, before the first client: limits, listening sockets, threads.
 
 use std::{
-    io,
+    io, mem,
     os::{fd::OwnedFd, unix::net::UnixStream},
     sync::{Arc, Mutex, RwLock, mpsc as mpsc_blocking},
     thread::{self, JoinHandle},
 };
 
-use config::Config;
-use engine::{averages::Averages, ids::WorkerId, journal::EventKind};
+use config::{Config, Node};
+use engine::{averages::Averages, ids::WorkerId, journal::EventKind, records::NodeRecord};
 use tokio::sync::{mpsc, watch};
 
 use super::{Exit, StartError, StartOptions, cold::Cold};
@@ -58,8 +58,18 @@ impl Drop for AbortOnPanic {
     }
 }
 
+/// Gives clusters the nodes that another process has found.
+fn resume_nodes(config: &mut Config, found: Vec<(String, Vec<NodeRecord>)>) {
+    for (name, nodes) in found {
+        let cluster = config.clusters.get_mut(&name);
+        if let Some(cluster) = cluster.filter(|cluster| cluster.is_discovered()) {
+            cluster.nodes = nodes.into_iter().map(Node::from).collect();
+        }
+    }
+}
+
 pub(super) fn start(
-    config: Config,
+    mut config: Config,
     options: StartOptions,
 ) -> Result<(Controller, JoinHandle<Exit>), StartError> {
     raise_file_limit(&config);
@@ -69,6 +79,9 @@ pub(super) fn start(
     let Service { listeners, notifier } = options.service;
     let mut handover = options.handover;
     let origin = handover.as_ref().map_or_else(Origin::new, |own| Origin::of(&own.handover_state));
+    if let Some(handover) = &mut handover {
+        resume_nodes(&mut config, mem::take(&mut handover.handover_state.clusters));
+    }
     let listeners = listen_on(&config, listeners, handover.as_mut())?;
 
     let dns = Dns::new(&config.global)?;
@@ -156,7 +169,7 @@ fn listen_on(
 ) -> Result<Vec<Listener>, ListenError> {
     let Some(own) = handover else { return listen::open_all(&config.global, inherited) };
     let managed = own.handover_state.managed_sockets;
-    Ok(listen::take_over(&config.global, std::mem::take(&mut own.listeners), managed))
+    Ok(listen::take_over(&config.global, mem::take(&mut own.listeners), managed))
 }
 
 /// Records the start, and tells the service manager that Weir serves.

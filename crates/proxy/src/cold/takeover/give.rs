@@ -19,10 +19,11 @@ use std::{
     time::Duration,
 };
 
+use config::{Cluster, Config};
 use engine::{
     ids::PoolId,
     pool::Pool,
-    records::{ClientRecord, HandoverState, PoolRecord, Usage, UsageRecord},
+    records::{ClientRecord, HandoverState, NodeRecord, PoolRecord, Usage, UsageRecord},
     shell::OtherProcess,
 };
 use tokio::{
@@ -440,6 +441,7 @@ fn pack(
         pools: pools.collect(),
         disabled: shared.hub.switches().disabled().cloned().collect(),
         primaries: shared.hub.switches().records(),
+        clusters: found_nodes(&controller.config()),
         managed_sockets: shared.listeners.iter().any(|listener| listener.is_managed()),
         worker_records: Vec::new(),
     };
@@ -453,6 +455,13 @@ fn pack(
     let head = head(listeners, fds.len() - listeners);
     let state = handover_state.to_bytes().map_err(io::Error::other)?;
     Ok(Package { body: [&head, &state[..]].concat(), fds })
+}
+
+/// Returns the clusters whose nodes were found, with these nodes.
+fn found_nodes(config: &Config) -> Vec<(String, Vec<NodeRecord>)> {
+    let found = config.clusters.iter().filter(|(_, cluster)| cluster.is_discovered());
+    let nodes = |cluster: &Cluster| cluster.nodes.iter().map(NodeRecord::from).collect();
+    found.map(|(name, cluster)| (name.clone(), nodes(cluster))).collect()
 }
 
 /// Continues as before, after nothing was handed over.

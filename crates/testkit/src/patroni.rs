@@ -1,0 +1,267 @@
+//! A cluster that Debian's Patroni manages, with its own etcd, on 127.0.0.1.
+//!
+//! The REST API has TLS, and wants a password for orders. All processes end with the test.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::pki::{Authority, Identity};
+use crate::pooler::send_signal;
+use crate::postgres::Postgres;
+use crate::wait::{eventually, poll_until};
+use crate::{guest, mortal_command, postgres_program, scratch};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Ends PostgreSQL when this test process has ended without doing so.
+const CARETAKER: &str = r#"cat >/dev/null; kill -QUIT "$(head -n 1 "$1/postmaster.pid")""#;
+
+/// The cluster. Its members are managed one by one.
+#[derive(Debug)]
+pub struct Patroni {
+    authority: Authority,
+    identity: Identity,
+    etcd: Child,
+    etcd_port: u16,
+}
+
+/// A node with its Patroni.
+#[derive(Debug)]
+pub struct Member {
+    pub name: String,
+    pub postgres: Postgres,
+    api_port: u16,
+    file: PathBuf,
+    process: Option<Child>,
+    caretaker: Child,
+}
+
+impl Patroni {
+    pub const API_USER: &str = "operator";
+    pub const API_PASSWORD: &str = "operator-secret";
+
+    /// Starts etcd.
+    #[must_use]
+    pub fn start() -> Self {
+        let folder = scratch::folder("etcd");
+        let (port, peer_port) = (scratch::free_port(), scratch::free_port());
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let etcd = mortal_command("etcd")
+            .arg("--data-dir")
+            .arg(folder.join("data"))
+            .args(["--listen-client-urls", &url(port), "--advertise-client-urls", &url(port)])
+            .args(["--listen-peer-urls", &url(peer_port)])
+            .args(["--initial-advertise-peer-urls", &url(peer_port)])
+            .args(["--initial-cluster", &format!("default={}", url(peer_port))])
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log(&folder))
+            .spawn()
+            .expect("etcd: see scripts/setup");
+        let authority = Authority::new("patroni");
+        let identity = authority.server();
+        eventually("etcd listens", PATIENCE, || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).ok()
+        });
+        Self { authority, identity, etcd, etcd_port: port }
+    }
+
+    /// Starts etcd, a primary, and standbys of these names.
+    #[must_use]
+    pub fn start_cluster(primary: &str, standbys: &[&str]) -> (Self, Vec<Member>) {
+        let cluster = Self::start();
+        let first = cluster.member(primary);
+        eventually("Patroni has made a primary", PATIENCE, || {
+            first.postgres.is_ready()?;
+            let roles = "SELECT count(*) FROM pg_roles WHERE rolname = 'copyist'";
+            let is_made = first.postgres.sql("postgres", roles)[0][0].as_deref() == Some("1");
+            is_made.then_some(())
+        });
+        first.postgres.create_roles();
+        let mut members = vec![first];
+        members.extend(standbys.iter().map(|name| cluster.member(name)));
+        for member in &members[1..] {
+            member.wait_until_it_streams();
+        }
+        (cluster, members)
+    }
+
+    /// Starts a Patroni with a node: the first one makes the cluster, and others copy it.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Member {
+        let folder = scratch::folder("patroni");
+        let postgres = Postgres::unmade(folder.clone());
+        let api_port = scratch::free_port();
+        let file = folder.join("patroni.yml");
+        let settings = self.settings(name, &folder, postgres.port(), api_port);
+        fs::write(&file, settings).expect("our own folder");
+        guest::give_away(&file);
+        let caretaker = guest::command("sh")
+            .args(["-c", CARETAKER, "caretaker"])
+            .arg(folder.join("data"))
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("cannot start sh");
+        let mut member =
+            Member { name: name.to_owned(), postgres, api_port, file, process: None, caretaker };
+        member.launch();
+        member
+    }
+
+    /// Stops etcd with SIGSTOP, so that it does not answer.
+    pub fn freeze_etcd(&self) {
+        send_signal(self.etcd.id(), "STOP");
+    }
+
+    /// Continues a frozen etcd.
+    pub fn thaw_etcd(&self) {
+        send_signal(self.etcd.id(), "CONT");
+    }
+
+    /// Returns the file with the authority of the APIs' certificates.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        self.authority.file()
+    }
+
+    fn settings(&self, name: &str, folder: &Path, port: u16, api_port: u16) -> String {
+        let bin = postgres_program("postgres");
+        let bin = bin.parent().expect("a program is in a folder").display();
+        let (certificate, key) = (self.identity.certificate(), self.identity.key());
+        let (authority, etcd_port, folder) =
+            (self.authority.file(), self.etcd_port, folder.display());
+        let (api_user, api_password) = (Self::API_USER, Self::API_PASSWORD);
+        format!(
+            "\
+scope: weir
+name: {name}
+restapi:
+  listen: 127.0.0.1:{api_port}
+  connect_address: 127.0.0.1:{api_port}
+  certfile: {certificate}
+  keyfile: {key}
+  cafile: {authority}
+  authentication: {{username: {api_user}, password: {api_password}}}
+etcd3: {{host: 127.0.0.1:{etcd_port}}}
+bootstrap:
+  dcs:
+    ttl: 10
+    loop_wait: 1
+    retry_timeout: 3
+    postgresql:
+      parameters: {{max_connections: 200, wal_level: logical, hot_standby: on}}
+  initdb: [encoding: UTF8, no-locale, no-sync]
+  pg_hba:
+  - local all postgres trust
+  - host all,replication all 127.0.0.1/32 scram-sha-256
+postgresql:
+  listen: 127.0.0.1:{port}
+  connect_address: 127.0.0.1:{port}
+  data_dir: {folder}/data
+  bin_dir: {bin}
+  pgpass: {folder}/pgpass
+  authentication:
+    superuser: {{username: postgres, password: postgres-secret}}
+    replication: {{username: copyist, password: copyist-secret}}
+  parameters:
+    unix_socket_directories: {folder}
+    shared_buffers: 32MB
+    fsync: off
+    full_page_writes: off
+watchdog: {{mode: off}}
+"
+        )
+    }
+}
+
+impl Drop for Patroni {
+    fn drop(&mut self) {
+        self.etcd.kill().and_then(|()| self.etcd.wait()).expect("our own child");
+    }
+}
+
+impl Member {
+    /// Returns the address of its API.
+    #[must_use]
+    pub fn api(&self) -> String {
+        format!("https://127.0.0.1:{}", self.api_port)
+    }
+
+    /// Waits until it is a standby that streams.
+    pub fn wait_until_it_streams(&self) {
+        eventually(&format!("{} streams", self.name), PATIENCE, || {
+            self.postgres.is_ready()?;
+            let status = "SELECT count(*) FROM pg_stat_wal_receiver WHERE status = 'streaming'";
+            (self.postgres.sql("postgres", status)[0][0].as_deref() == Some("1")).then_some(())
+        });
+    }
+
+    /// Does it accept writes?
+    #[must_use]
+    pub fn is_primary(&self) -> bool {
+        self.postgres.is_ready().is_some()
+            && self.postgres.sql("postgres", "SELECT pg_is_in_recovery()")[0][0].as_deref()
+                == Some("f")
+    }
+
+    /// Kills Patroni and PostgreSQL with SIGKILL.
+    pub fn kill9(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().and_then(|()| process.wait()).expect("our own child");
+        }
+        self.postgres.signal_all("KILL");
+        self.postgres.wait_until_gone();
+    }
+
+    /// Ends Patroni, which stops PostgreSQL and leaves the cluster.
+    pub fn leave(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        send_signal(process.id(), "TERM");
+        let ended = poll_until(PATIENCE, || process.try_wait().expect("our own child"));
+        assert!(ended.is_some(), "Patroni does not end: {}", self.log());
+    }
+
+    /// Returns `patronictl`, which finds the cluster by this member's configuration.
+    #[must_use]
+    pub fn control(&self) -> Command {
+        let mut command = guest::command("patronictl");
+        command.arg("-c").arg(&self.file).current_dir("/");
+        command
+    }
+
+    /// Returns Patroni's log.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let folder = self.file.parent().expect("it is in a folder");
+        fs::read_to_string(folder.join("log")).unwrap_or_default()
+    }
+
+    fn launch(&mut self) {
+        let folder = self.file.parent().expect("it is in a folder");
+        let mut command: Command = mortal_command("patroni");
+        command.arg(&self.file).current_dir(folder).stdin(Stdio::null());
+        command.stdout(log(folder)).stderr(log(folder));
+        self.process = Some(command.spawn().expect("patroni: see scripts/setup"));
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().and_then(|()| process.wait()).expect("our own child");
+        }
+        // The caretaker ends PostgreSQL.
+        drop(self.caretaker.stdin.take());
+        self.caretaker.wait().expect("our own child");
+        self.postgres.wait_until_gone();
+    }
+}
+
+/// Opens the log of a process in its folder.
+fn log(folder: &Path) -> Stdio {
+    let file = fs::File::options().create(true).append(true).open(folder.join("log"));
+    file.expect("our own folder").into()
+}
