@@ -245,6 +245,8 @@ impl Builder {
             ("read_after_write", database.read_after_write != ReadAfterWrite::default()),
             ("max_staleness", database.max_staleness != Database::default().max_staleness),
             ("max_lag_bytes", database.max_lag_bytes != 0),
+            ("standby_functions", !database.standby_functions.is_empty()),
+            ("primary_names", !database.primary_names.is_empty()),
             ("balance", database.balance != Balance::default()),
         ];
         let why = match database.reads {

@@ -32,6 +32,12 @@ keys! {
     max_staleness: Duration = "1", reload, acts;
     /// A standby that is further behind the primary than this gets no reads; 0 is no limit.
     max_lag_bytes: u32 = "0", reload, acts;
+    /// Names of functions that a standby may run although the catalogs call them dangerous, such as
+    /// functions that are VOLATILE and only read. Their names have no schema.
+    standby_functions: Vec<String> = "", reload, acts;
+    /// Names of functions, tables and views. Texts with one of these names run on the primary, and
+    /// so does all that uses them. The names have no schema.
+    primary_names: Vec<String> = "", reload, acts;
     /// Whether a `session` stays with one standby, or each `statement` may go to another one.
     balance: Balance = "session", reload, acts;
     /// TCP port, and suffix of the Unix socket name. With several hosts, a list has one port for
