@@ -94,8 +94,6 @@ pub struct WhileWaiting {
     pub looked_at: bool,
     /// Its place in a reader's pool.
     pub reader: ReaderPlace,
-    /// Do the judges say that the request which was routed last only reads?
-    pub is_judged_read: bool,
     /// The server is put into a failed transaction before the client gets it: the client's own was
     /// lost (`lifecycle/failed.rs`).
     pub fails: bool,

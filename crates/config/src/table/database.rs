@@ -40,11 +40,9 @@ keys! {
     /// The longest wait of a read for a standby that is fresh enough. After it the primary runs the
     /// read.
     stale_wait: Duration = "0.2", reload, acts;
-    /// Names of functions that a standby may run although the catalogs call them dangerous, such as
-    /// functions that are VOLATILE and only read. Their names have no schema.
+    /// Functions that a standby may run though they are VOLATILE ([routing.md](routing.md#lists)).
     standby_functions: Vec<String> = "", reload, acts;
-    /// Names of functions, tables and views. Texts with one of these names run on the primary, and
-    /// so does all that uses them. The names have no schema.
+    /// Functions, tables and views that need the primary ([routing.md](routing.md#lists)).
     primary_names: Vec<String> = "", reload, acts;
     /// Whether a `session` stays with one standby, or each `statement` may go to another one.
     balance: Balance = "session", reload, acts;

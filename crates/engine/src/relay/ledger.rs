@@ -124,11 +124,6 @@ impl Ledger {
         self.ready_count == ReadyCount::Unknown
     }
 
-    /// Does the server read a copy, and may it have ignored a Sync there?
-    pub fn copies_in_doubt(&self) -> bool {
-        self.in_copy() && self.ready_count != ReadyCount::Known
-    }
-
     /// Does the server wait for a Sync after the last message?
     pub fn has_open_batch(&self) -> bool {
         if self.only_synthesized() { self.in_batch } else { !self.latest.is_end_last() }

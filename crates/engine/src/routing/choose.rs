@@ -210,7 +210,8 @@ impl<X: Exchange> Engine<X> {
         io: &impl Io<X>,
     ) -> Option<PoolId> {
         if let Some(place) = self.exchange.route(writer, request) {
-            self.client_mut(id).while_waiting.is_judged_read = place != Place::Writer;
+            let serial = self.client(id).serial;
+            self.sessions.of(id, serial).is_judged_read = place != Place::Writer;
             return Some(match place {
                 Place::Writer => writer,
                 reader @ Place::Reader(_) => self.pool_at(writer, reader),
@@ -230,9 +231,7 @@ impl<X: Exchange> Engine<X> {
             routing.counts.add(nodes.err().unwrap_or(Why::Read));
         }
         let node = nodes.ok().map(|drawn| self.less_busy(writer, drawn));
-        let waiting = &mut self.client_mut(id).while_waiting;
-        waiting.is_judged_read = is_read;
-        let place = &mut waiting.reader;
+        let place = &mut self.client_mut(id).while_waiting.reader;
         *place = match *place {
             _ if is_fixed => ReaderPlace::Fixed,
             ReaderPlace::Left => ReaderPlace::Left,
@@ -241,7 +240,7 @@ impl<X: Exchange> Engine<X> {
         let pool = node.map_or(writer, |node| self.pool_at(writer, Place::Reader(node)));
         let session = self.sessions.of(id, serial);
         session.node = node.or(session.node);
-        session.need = need;
+        (session.need, session.is_judged_read) = (need, is_read);
         session.expect((is_read && pool == writer).then_some(request.len()));
         Some(pool)
     }

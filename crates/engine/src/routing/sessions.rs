@@ -22,6 +22,8 @@ pub(crate) struct Session {
     pub(crate) wrote: Wrote,
     /// The standby of its last read.
     pub(crate) node: Option<NodeId>,
+    /// Do the judges say that its last request only reads?
+    pub(crate) is_judged_read: bool,
     /// The need of its last request.
     pub(crate) need: Need,
     /// The arrival of its read, if that waits for a fresher standby.
@@ -51,6 +53,12 @@ impl Sessions {
             *session = Session { serial, ..Session::default() };
         }
         session
+    }
+
+    /// Do the judges say that the client's last request only reads?
+    pub(crate) fn is_judged_read(&self, client: ClientId, serial: u64) -> bool {
+        let session = self.all.get(client.0 as usize);
+        session.is_some_and(|own| own.serial == serial && own.is_judged_read)
     }
 
     /// Holds the client's read, which has arrived at this moment.

@@ -108,7 +108,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "RepeatsHintedWrites",
-        wrong: "A write that a hint has sent to a lost standby is run again, though it may be committed",
+        wrong: "A write that a hint has sent to a lost standby is run again",
         seen_in: "",
         noticed_by: "reads::a_write_that_a_hint_sent_to_a_lost_standby_is_not_repeated",
         changes: &[change(
@@ -119,14 +119,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "RepeatsProcedures",
-        wrong: "A procedure that may have committed on a promoted standby is run again after its error",
+        wrong: "A procedure that may have committed is run again after its error",
         seen_in: "",
         noticed_by: "reads::a_write_that_a_standby_refuses_is_run_by_the_primary",
         changes: &[change("routing/refusal.rs", "|| «is_read» && matches!(", "true")],
     },
     Mutant {
         name: "ReadsBeforeItsArrival",
-        wrong: "A strict read runs on a standby that may lack commits from before its arrival",
+        wrong: "A strict read runs on a standby that lacks earlier commits",
         seen_in: "",
         noticed_by: "reads::a_strict_read_waits_for_a_sample_behind_its_arrival",
         changes: &[change("routing/choose.rs", "«need.wrote.note(since);»", "")],
