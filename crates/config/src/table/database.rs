@@ -40,7 +40,7 @@ keys! {
     /// The longest wait of a read for a standby that is fresh enough. After it the primary runs the
     /// read.
     stale_wait: Duration = "0.2", reload, acts;
-    /// Functions that a standby may run though they are VOLATILE ([routing.md](routing.md#lists)).
+    /// VOLATILE functions that a standby may run ([routing.md](routing.md#lists)).
     standby_functions: Vec<String> = "", reload, acts;
     /// Functions, tables and views that need the primary ([routing.md](routing.md#lists)).
     primary_names: Vec<String> = "", reload, acts;
