@@ -182,7 +182,7 @@ fn put_in_force(control: &Control, config: Arc<Config>) -> Option<String> {
     let log_kept = reopen_log(&config.global);
     listener::tune(&shared.listeners, &config.global);
     let before = control.config.read().unwrap_or_else(PoisonError::into_inner).clone();
-    shared.hub.set_config(Arc::clone(&config));
+    shared.hub.set_config(&before, Arc::clone(&config));
     *control.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&config);
     shared.tell_all(|| ShellMail::Config(Arc::clone(&config)));
     control.doors.change();
