@@ -259,7 +259,7 @@ impl<M, W: Wake, T> Hub<M, W, T> {
     /// Applies a new configuration, which replaces `before`.
     pub(crate) fn set_config(&self, before: &Config, config: Arc<Config>) {
         let mut registry = lock(&self.registry);
-        registry.switches.follow_config(Some(before), &config);
+        registry.switches.follow_config(before, &config);
         registry.config = Some(config);
         self.settle_all(&registry);
     }
