@@ -152,7 +152,6 @@ fn a_read_may_wait_for_its_own_writes() {
     let (stale, on_standby) = read_own_writes(&mut client, nodes[0].port(), 40, Duration::ZERO);
     println!("when_stale = wait: {stale} of 40 stale, {on_standby} on standbys");
     assert_eq!(stale, 0);
-    // An INSERT may draw a number, so the session keeps its server until Weir knows better.
     assert!(on_standby >= 24, "{on_standby} of 40 reads on standbys");
     // A write that is sent ahead waits behind the read.
     client.send(
