@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::bounds::{CONSOLE, PEER_ID_MAX, out_of_bounds};
-use crate::choice::{Balance, FailoverKind, PoolMode, ReadAfterWrite, ReadsGo};
+use crate::choice::{Balance, FailoverKind, PoolMode, ReadAfterWrite, ReadsGo, WhenStale};
 use crate::config::Config;
 use crate::error::{ConfigError, Mistake};
 use crate::key::{Key, Keyed, Scope};
@@ -309,6 +309,10 @@ impl Builder {
             ("read_after_write", database.read_after_write != ReadAfterWrite::default()),
             ("max_staleness", database.max_staleness != Database::default().max_staleness),
             ("max_lag_bytes", database.max_lag_bytes != 0),
+            ("when_stale", database.when_stale != WhenStale::default()),
+            ("stale_wait", database.stale_wait != Database::default().stale_wait),
+            ("standby_functions", !database.standby_functions.is_empty()),
+            ("primary_names", !database.primary_names.is_empty()),
             ("balance", database.balance != Balance::default()),
         ];
         let why = match database.reads {

@@ -166,8 +166,19 @@ choices! {
         Session = "session",
         /// The writes of all sessions of its database and user.
         User = "user",
+        /// All writes that were committed before the read arrived.
+        Strict = "strict",
         /// No writes.
         Off = "off",
+    }
+
+    /// The way of a read for which no standby is fresh enough (`when_stale`).
+    pub enum WhenStale {
+        /// The primary runs it at once.
+        #[default]
+        Primary = "primary",
+        /// It waits for a standby, at most `stale_wait`.
+        Wait = "wait",
     }
 
     /// The time for which a session stays with a standby (`balance`).

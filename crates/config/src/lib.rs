@@ -70,7 +70,7 @@ pub use crate::auth_query::needs_no_search_path;
 pub use crate::choice::{
     AuthType, Balance, DataPath, ErrorCodes, FailoverKind, LoadBalanceHosts, LogFormat,
     MetricsNames, PoolMode, ReadAfterWrite, ReadsGo, SessionSchedule, SslMode, SwitchoverOvertime,
-    Unsupported,
+    Unsupported, WhenStale,
 };
 pub use crate::config::{AccessPolicy, Config, HBA_KEPT, LDAP_KEPT};
 pub use crate::convert::to_toml;

@@ -6,7 +6,7 @@
 //! `first_request` finds the end of a request in a client's bytes. `wish` judges its texts, and
 //! `rules` draws one of the standbys that are fresh enough: `freshness` knows which commits a standby
 //! has, `readers` is what the workers read of it, `sessions` knows who has written. `choose` puts
-//! these together and links the client. `why` counts the reasons. `refusal` reads what a reader says
+//! these together and links the client. `hold` keeps the reads that wait for a fresher standby. `why` counts the reasons. `refusal` reads what a reader says
 //! first, and `refused` asks the writer if the reader refuses.
 //!
 //! A client with a server is not routed: a transaction or a pinned session stays on its server. On
@@ -20,6 +20,7 @@ use crate::ids::NodeId;
 mod choose;
 mod first_request;
 pub mod freshness;
+mod hold;
 pub mod readers;
 mod refusal;
 mod refused;

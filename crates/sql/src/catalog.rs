@@ -22,7 +22,12 @@ mod queries;
 mod tests;
 pub(crate) mod view;
 
+use std::collections::HashSet;
+
+use foldhash::fast::FixedState;
+
 use crate::catalog::closure::{Closure, Kind, Object, Uses};
+use crate::name::Name;
 use crate::reads::body::{Code, body};
 
 pub use queries::{CHANGES, Part};
@@ -32,6 +37,17 @@ pub use view::CatalogView;
 #[derive(Debug, Default)]
 pub struct Catalog {
     closure: Closure,
+    trusted: HashSet<u64, FixedState>,
+    distrusted: CatalogView,
+}
+
+/// Names that an operator has put on a list, as they stand in the catalogs, without their schema.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// Functions that a standby may run, whatever the catalogs say.
+    pub standby_functions: Vec<String>,
+    /// Functions, relations and types that need the primary. They count more than the others.
+    pub primary_names: Vec<String>,
 }
 
 /// A row that no query of [`Part`] returns.
@@ -41,6 +57,18 @@ pub struct BadRow;
 type Row<'a> = [Option<&'a str>];
 
 impl Catalog {
+    /// Returns a catalog without rows.
+    pub fn new(lists: &Lists) -> Self {
+        let digest = |name: &String| Name::of(name.as_bytes()).digest();
+        let distrusted = CatalogView {
+            names: lists.primary_names.iter().map(digest).collect(),
+            beyond_ascii: !lists.primary_names.iter().all(|name| name.is_ascii()),
+            ..CatalogView::default()
+        };
+        let trusted = lists.standby_functions.iter().map(digest).collect();
+        Self { trusted, distrusted, ..Self::default() }
+    }
+
     /// Adds a row of [`Part::query`]. The order of the rows does not matter.
     pub fn add(&mut self, part: Part, row: &Row<'_>) -> Result<(), BadRow> {
         match part {
@@ -54,8 +82,9 @@ impl Catalog {
 
     /// Finds the dangerous names.
     pub fn view(mut self) -> CatalogView {
+        self.closure.distrust(&self.distrusted.names);
         self.closure.close();
-        let mut view = CatalogView::default();
+        let mut view = self.distrusted;
         for object in self.closure.dangerous() {
             match object.kind {
                 Kind::Operator => view.operators.insert(object.name),
@@ -71,7 +100,9 @@ impl Catalog {
         let [oid, Some(name), volatile, Some(language), source] = row else { return Err(BadRow) };
         let mut object = Object::new(Kind::Function, number(*oid)?, name);
         let is_own = object.oid < FIRST_USER_OID;
+        object.is_trusted = self.trusted.contains(&object.name);
         object.is_dangerous = match (*volatile, *language) {
+            _ if object.is_trusted => false,
             (Some("t"), _) => !(is_own && HARMLESS.contains(name)),
             (_, "internal" | "c") => false,
             (_, "sql" | "plpgsql") => object.uses.read(source.unwrap_or_default(), Code::Routine),

@@ -67,7 +67,7 @@ mod tests;
 mod walk;
 
 pub use cache::Cache;
-pub use catalog::{BadRow, CHANGES, Catalog, CatalogView, Part as CatalogPart};
+pub use catalog::{BadRow, CHANGES, Catalog, CatalogView, Lists, Part as CatalogPart};
 pub use identifier::identifier;
 pub use literals::literals;
 pub use normalize::normalize;

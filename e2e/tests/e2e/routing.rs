@@ -1,5 +1,8 @@
 //! Reads of a cluster's clients go to its standbys, and nobody notices but the primary.
 
+mod freshness;
+mod lists;
+
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +15,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A primary and its standbys, with a function that tells the node and that no judge suspects.
 pub(crate) fn cluster(standbys: usize) -> Vec<Postgres> {
-    let nodes = Postgres::start_cluster(standbys);
+    furnished(Postgres::start_cluster(standbys))
+}
+
+fn furnished(nodes: Vec<Postgres>) -> Vec<Postgres> {
     // Otherwise a standby gets a commit when the primary happens to flush its log.
     for line in ["ALTER SYSTEM SET synchronous_commit = on", "SELECT pg_reload_conf()"] {
         nodes[0].sql("postgres", line);
@@ -116,90 +122,6 @@ fn consoles_tell_the_places(pooler: &Pooler) {
     assert_eq!(pools.column("place"), ["primary", "standby", "standby"]);
     let all = pooler.admin("SHOW POOLS").with("database", "app");
     assert_eq!(all.column("user"), ["app"], "the pools of standbys have no rows of their own");
-}
-
-/// Writes and reads its writes. Returns how many reads were stale, and how many ran on a standby.
-fn read_own_writes(
-    client: &mut RawClient,
-    primary: u16,
-    count: u32,
-    pause: Duration,
-) -> (u32, u32) {
-    let (mut stale, mut on_standby) = (0, 0);
-    for id in 1..=count {
-        client.rows(&format!("INSERT INTO acts VALUES ({id}, 'own')"));
-        thread::sleep(pause);
-        let row = client.rows("SELECT max(id), here() FROM acts").remove(0);
-        stale += u32::from(row[0].as_ref() != Some(&id.to_string()));
-        on_standby += u32::from(row[1].as_ref() != Some(&primary.to_string()));
-    }
-    (stale, on_standby)
-}
-
-#[test]
-fn a_session_sees_its_own_writes() {
-    if !support::only_weir() {
-        return;
-    }
-    let nodes = cluster(2);
-    let pooler = setup(&nodes, "", "").start();
-    let mut client = until_routed(&pooler, &nodes[0]);
-    let primary = nodes[0].port();
-    let pause = Duration::from_millis(100);
-    let (stale, on_standby) = read_own_writes(&mut client, primary, 40, pause);
-    assert_eq!(stale, 0);
-    assert!(on_standby >= 12, "{on_standby} of 40 reads on standbys");
-    client.rows("TRUNCATE acts");
-    for standby in &nodes[1..] {
-        standby.sql("postgres", "ALTER SYSTEM SET recovery_min_apply_delay = '500ms'");
-        standby.sql("postgres", "SELECT pg_reload_conf()");
-    }
-    let (stale, on_standby) = read_own_writes(&mut client, primary, 300, Duration::ZERO);
-    assert_eq!(stale, 0, "{on_standby} reads on standbys");
-    client.rows("TRUNCATE acts");
-    let (stale, _) = read_own_writes(&mut client, primary, 5, pause);
-    assert_eq!(stale, 0);
-}
-
-#[test]
-fn all_sessions_of_a_user_see_each_others_writes() {
-    if !support::only_weir() {
-        return;
-    }
-    let nodes = cluster(1);
-    let keys = "read_after_write=user";
-    let pooler = setup(&nodes, "", keys).workers(2).start();
-    let mut reader = until_routed(&pooler, &nodes[0]);
-    nodes[1].sql("postgres", "ALTER SYSTEM SET recovery_min_apply_delay = '300ms'");
-    nodes[1].sql("postgres", "SELECT pg_reload_conf()");
-    let mut writer = pooler.client("app");
-    for id in 1..=100 {
-        writer.rows(&format!("INSERT INTO acts VALUES ({id}, 'of another')"));
-        assert_eq!(reader.value("SELECT max(id) FROM acts"), id.to_string());
-    }
-    let standby = nodes[1].port();
-    eventually("its reads return", PATIENCE, || (here(&mut reader) == standby).then_some(()));
-}
-
-#[test]
-fn a_standby_that_is_too_old_gets_no_reads() {
-    if !support::only_weir() {
-        return;
-    }
-    let nodes = cluster(1);
-    let pooler = setup(&nodes, "", "max_staleness=0.6").start();
-    let mut client = until_routed(&pooler, &nodes[0]);
-    let (primary, standby) = (nodes[0].port(), nodes[1].port());
-    nodes[1].sql("postgres", "SELECT pg_wal_replay_pause()");
-    // The write of somebody else, of which Weir knows nothing.
-    nodes[0].sql("postgres", "INSERT INTO acts VALUES (1, 'direct')");
-    eventually("reads go to the primary", PATIENCE, || {
-        (here(&mut client) == primary).then_some(())
-    });
-    assert_eq!(client.value("SELECT count(*) FROM acts"), "1");
-    nodes[1].sql("postgres", "SELECT pg_wal_replay_resume()");
-    eventually("reads return", PATIENCE, || (here(&mut client) == standby).then_some(()));
-    assert_eq!(client.value("SELECT count(*) FROM acts"), "1");
 }
 
 #[test]
@@ -440,7 +362,8 @@ fn reads_go_on_after_a_failover() {
     }
     c.follow(b);
     client.rows("DELETE FROM acts");
-    let (stale, _) = read_own_writes(&mut client, b.port(), 20, Duration::from_millis(20));
+    let (stale, _) =
+        freshness::read_own_writes(&mut client, b.port(), 20, Duration::from_millis(20));
     assert_eq!(stale, 0);
     eventually("reads go to the remaining standby", PATIENCE, || {
         (here(&mut client) == c.port()).then_some(())

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::choice::{Balance, DataPath, LoadBalanceHosts, PoolMode, ReadAfterWrite, ReadsGo};
+use crate::choice::{
+    Balance, DataPath, LoadBalanceHosts, PoolMode, ReadAfterWrite, ReadsGo, WhenStale,
+};
 use crate::host::{Host, Ports};
 use crate::key::keys;
 use crate::weight::Weight;
@@ -26,12 +28,22 @@ keys! {
     /// `cluster` and `pool_mode = auto`.
     reads: ReadsGo = "primary", reload, acts;
     /// The writes that a read on a standby must see. `session`: those of its own session. `user`:
-    /// those of all sessions of its database and user. `off`: none.
+    /// those of all sessions of its database and user. `strict`: all that were committed before the
+    /// read arrived; each read waits for that. `off`: none.
     read_after_write: ReadAfterWrite = "session", reload, acts;
     /// A standby whose data is older than this gets no reads; 0 is no limit.
     max_staleness: Duration = "1", reload, acts;
     /// A standby that is further behind the primary than this gets no reads; 0 is no limit.
     max_lag_bytes: u32 = "0", reload, acts;
+    /// A read for which no standby is fresh enough runs on the `primary` at once, or waits (`wait`).
+    when_stale: WhenStale = "primary", reload, acts;
+    /// The longest wait of a read for a standby that is fresh enough. After it the primary runs the
+    /// read.
+    stale_wait: Duration = "0.2", reload, acts;
+    /// VOLATILE functions that a standby may run ([routing.md](routing.md#lists)).
+    standby_functions: Vec<String> = "", reload, acts;
+    /// Functions, tables and views that need the primary ([routing.md](routing.md#lists)).
+    primary_names: Vec<String> = "", reload, acts;
     /// Whether a `session` stays with one standby, or each `statement` may go to another one.
     balance: Balance = "session", reload, acts;
     /// TCP port, and suffix of the Unix socket name. With several hosts, a list has one port for

@@ -70,15 +70,15 @@ impl Switches {
         self.databases.entry(name.to_owned()).or_default()
     }
 
-    /// Follows a new configuration. Databases and clusters that it does not have are forgotten. If
+    /// Follows a new configuration, which replaces `before`. Databases and clusters that it does not have are forgotten. If
     /// the nodes of a cluster have changed, none may be read until the new ones are known.
-    pub fn follow_config(&mut self, before: Option<&Config>, config: &Config) {
+    pub fn follow_config(&mut self, before: &Config, config: &Config) {
         self.databases.retain(|name, _| config.database(name).is_some());
         self.catalogs.retain(|name, _| config.database(name).is_some());
         self.clusters.retain(|name, _| config.clusters.contains_key(name));
         self.readers.retain(|name, _| config.clusters.contains_key(name));
         for (name, cluster) in &config.clusters {
-            let known = before.and_then(|before| before.clusters.get(name));
+            let known = before.clusters.get(name);
             let is_same = |known: &Cluster| Node::are_same_servers(&known.nodes, &cluster.nodes);
             if self.readers.contains_key(name) && !known.is_some_and(is_same) {
                 self.set_readers(name, Arc::new(Readers::of(cluster)));
@@ -273,7 +273,7 @@ mod tests {
             let mut switches = Switches::default();
             switches.set_readers("main", Arc::clone(&old));
             switches.set_readable("main", &old, vec![false, true]);
-            switches.follow_config(Some(&both), &config(nodes));
+            switches.follow_config(&both, &config(nodes));
             assert_eq!(readable(&switches), expected, "{nodes}");
             // The old nodes are watched for a moment longer.
             switches.set_readable("main", &old, vec![false, true]);

@@ -52,7 +52,7 @@ impl<X: Exchange> Engine<X> {
                     None => Some(pool.request(worker, id, values, now)),
                 });
                 // With routing, the request is read first.
-                let Some(grant) = grant else { return true };
+                let Some(grant) = grant else { return !self.is_read_held(id) };
                 let readable = self.take_grant(id, pool, grant, now, io);
                 if !self.has_work() {
                     return readable == Readable::Now;

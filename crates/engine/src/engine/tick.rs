@@ -39,6 +39,7 @@ impl<X: Exchange> Engine<X> {
         self.notify_waiting(io);
         self.look_ahead(io);
         self.leave_full_readers(io);
+        self.route_held_reads(io);
         self.expire_servers(io);
         self.close_obsolete(io);
         self.finish(io);

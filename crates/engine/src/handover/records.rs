@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::admission::pool::Pool;
 use crate::client::{Client, ClientPhase};
 use crate::ids::Micros;
-use crate::lifecycle::loss::Failed;
+use crate::lifecycle::loss::{Failed, Skips};
 use crate::lifecycle::replication::{Replication, ReplicationKind};
 use crate::login::server_secret::ServerSecret;
 use crate::relay::prepared::Statement;
@@ -220,7 +220,8 @@ impl FailedRecord {
         match &client.phase {
             ClientPhase::Failed(failed) => {
                 let error = failed.error.as_ref().map(|error| error.fields.clone());
-                let (skips, status) = (failed.skips, failed.status);
+                // Another process drops the rest of a copy on a server.
+                let (skips, status) = (failed.skips == Skips::ToSync, failed.status);
                 Some(Self { error: error.unwrap_or_default(), skips, status })
             }
             ClientPhase::Login(_)
@@ -237,6 +238,7 @@ impl FailedRecord {
     pub(crate) fn into_failed(self) -> Failed {
         let Self { error, skips, status } = self;
         let error = Some(error).filter(|fields| !fields.is_empty());
+        let skips = if skips { Skips::ToSync } else { Skips::Nothing };
         Failed { error: error.map(|fields| ErrorFields { fields }), skips, status }
     }
 }

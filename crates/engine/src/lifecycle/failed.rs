@@ -19,7 +19,7 @@ use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::link::Readable;
-use crate::lifecycle::loss::Failed;
+use crate::lifecycle::loss::{Failed, Skips};
 use crate::relay::ending::Ending;
 use crate::routing::{FirstRequest, first_request};
 use crate::server::{Preparation, ServerPhase};
@@ -44,12 +44,12 @@ enum Next {
 impl Failed {
     /// Is there nothing left to tell or to drop, and no transaction?
     pub(crate) fn is_over(&self) -> bool {
-        self.error.is_none() && self.is_between_requests()
+        self.error.is_none() && self.skips == Skips::Nothing && self.status == b'I'
     }
 
     /// Is the client outside of a transaction and of a batch, as far as it knows?
     pub(crate) fn is_between_requests(&self) -> bool {
-        !self.skips && self.status == b'I'
+        self.skips != Skips::ToSync && self.status == b'I'
     }
 
     /// Answers the client's messages, as far as that needs no server. Returns the length of these
@@ -69,12 +69,17 @@ impl Failed {
             match header.code {
                 frontend::TERMINATE => return (at, Next::Terminate),
                 // Outside a copy these are ignored.
-                frontend::COPY_DATA | frontend::COPY_DONE | frontend::COPY_FAIL => {}
-                frontend::SYNC if self.skips => {
-                    self.skips = false;
+                frontend::COPY_DATA => {}
+                frontend::COPY_DONE | frontend::COPY_FAIL => self.end_copy(),
+                _ if self.skips == Skips::Copy => {
+                    self.end_copy();
+                    continue;
+                }
+                frontend::SYNC if self.skips == Skips::ToSync => {
+                    self.skips = Skips::Nothing;
                     backend::ready_for_query(out, self.status);
                 }
-                _ if self.skips => {}
+                _ if self.skips == Skips::ToSync => {}
                 _ => match first_request(rest) {
                     _ if self.error.is_none() => return (at, Next::Serve),
                     FirstRequest::Whole(len) => {
@@ -97,13 +102,19 @@ impl Failed {
                             frontend::QUERY | frontend::FUNCTION_CALL => {
                                 backend::ready_for_query(out, self.status);
                             }
-                            _ => self.skips = true,
+                            _ => self.skips = Skips::ToSync,
                         }
                     }
                     FirstRequest::Partial | FirstRequest::Terminate => return (at, Next::Wait),
                 },
             }
             at += header.total;
+        }
+    }
+
+    fn end_copy(&mut self) {
+        if self.skips == Skips::Copy {
+            self.skips = Skips::Nothing;
         }
     }
 
@@ -243,6 +254,7 @@ mod tests {
     }
 
     fn failed(is_told: bool, skips: bool, status: u8) -> Failed {
+        let skips = if skips { Skips::ToSync } else { Skips::Nothing };
         let error = ErrorFields::new("ERROR", "40001", "lost");
         Failed { error: Some(error).filter(|_| !is_told), skips, status }
     }
@@ -312,6 +324,22 @@ mod tests {
         frontend::flush(&mut rest);
         let (said, len, next) = answer(failed(false, false, b'E'), &rest);
         assert_eq!((said.as_str(), len, next), ("E", rest.len(), Next::Wait));
+    }
+
+    #[test]
+    fn the_rest_of_a_copy_is_dropped() {
+        let copying = || Failed { error: None, skips: Skips::Copy, status: b'I' };
+        let (mut data, mut done, request) = (Vec::new(), vec![b'c', 0, 0, 0, 4], query("SELECT 1"));
+        frontend::copy_data(&mut data, b"1\n");
+        assert_eq!(answer(copying(), &data), (String::new(), data.len(), Next::Wait));
+        let copied = [&data[..], &done, &request].concat();
+        let len = data.len() + done.len();
+        assert_eq!(answer(copying(), &copied), (String::new(), len, Next::Over));
+        // Its next message is of no copy: it knows that the copy has failed.
+        assert_eq!(answer(copying(), &request), (String::new(), 0, Next::Over));
+        let in_transaction = Failed { status: b'E', ..copying() };
+        done.extend(query("ROLLBACK"));
+        assert_eq!(answer(in_transaction, &done), (String::new(), 5, Next::Serve));
     }
 
     #[test]

@@ -38,10 +38,19 @@ pub(crate) struct Loss<'a> {
 pub struct Failed {
     /// The error for its next request, if it has not been told.
     pub(crate) error: Option<ErrorFields>,
-    /// The client's messages are discarded up to its Sync.
-    pub(crate) skips: bool,
+    pub(crate) skips: Skips,
     /// The transaction status for the client: `E` until it ends its transaction, or `I`.
     pub(crate) status: u8,
+}
+
+/// The messages of the client that are discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Skips {
+    Nothing,
+    /// All, up to its Sync.
+    ToSync,
+    /// The rest of the copy that it was sending.
+    Copy,
 }
 
 impl Loss<'_> {

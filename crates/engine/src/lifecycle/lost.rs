@@ -19,7 +19,7 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::loss::{Failed, Loss};
+use crate::lifecycle::loss::{Failed, Loss, Skips};
 use crate::relay::ledger::Rest;
 use crate::relay::resend::Resend;
 use crate::relay::undo::undo;
@@ -30,8 +30,8 @@ use crate::shell::{Exchange, Io, Weight};
 use crate::values::Values;
 use crate::vars::Vars;
 
-/// Can the client go on without this server, which is being lost? Not in the middle of a message, a
-/// COPY or a repeated request, and not if all of its session is on this server.
+/// Can the client go on without this server, which is being lost? Not in the middle of a reply or of
+/// a repeated request, and not if all of its session is on this server.
 pub(crate) fn outlives(client: &Client, server: &Server, settings: &PoolSettings) -> bool {
     settings.keeps_clients
         && client.is_welcomed()
@@ -39,7 +39,7 @@ pub(crate) fn outlives(client: &Client, server: &Server, settings: &PoolSettings
         && server.mode_in(settings.mode) != PoolMode::Session
         && !server.pins().contains(Pins::SESSION)
         && !server.stream.is_mid_message()
-        && !server.ledger.in_copy()
+        && !server.ledger.copies_in_doubt()
         && !server.ledger.is_ambiguous()
         && match server.phase {
             ServerPhase::Linked => true,
@@ -114,6 +114,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         self.answer_due(id, on, io);
         let loss = self.loss(on, reason);
+        let in_copy = self.server(on).ledger.in_copy();
         let (status, unanswered) = (loss.status_after(), loss.unanswered);
         if loss.status != b'I' || !unanswered.is_nothing() {
             self.roll_back_values(id, on, io);
@@ -144,7 +145,11 @@ impl<X: Exchange> Engine<X> {
         }
         let failed = Failed {
             error: error.filter(|_| !unanswered.is_awaited()),
-            skips: matches!(unanswered.rest, Rest::Open | Rest::Failed),
+            skips: match unanswered.rest {
+                Rest::Open | Rest::Failed => Skips::ToSync,
+                Rest::None | Rest::Answered if in_copy => Skips::Copy,
+                Rest::None | Rest::Answered => Skips::Nothing,
+            },
             status,
         };
         self.go_on_without(id, failed, io);

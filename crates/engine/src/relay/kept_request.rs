@@ -5,7 +5,9 @@
 //!   prepares and describes. A server can commit and die before its first reply byte, so nothing
 //!   else is ever repeated.
 //! * The server is a reader and refuses the request, for example because it writes. A reader cannot
-//!   change anything, so the writer is asked instead (`routing/refusal.rs`).
+//!   change anything, so the writer is asked instead (`routing/refusal.rs`). If the reader is lost,
+//!   another server is asked only for what the judges call a read: a standby that was promoted a
+//!   moment ago may have done what a hint has sent there.
 //! * The server's copy of a statement is older than the client's own Parse, and PostgreSQL refuses
 //!   it because its tables have changed since (`cached plan must not change result type`).
 //!   PostgreSQL refuses before it executes anything.
@@ -47,6 +49,8 @@ pub struct Outline {
     pub has_effect: bool,
     /// Has a reader got it, and may it still refuse it? Then the writer is asked.
     pub asks_writer: bool,
+    /// Has a reader got it, and do the judges say that it only reads?
+    pub is_read: bool,
     /// The statement that its first message, a Bind or Describe, names.
     pub uses: Option<Used>,
 }
@@ -54,12 +58,12 @@ pub struct Outline {
 impl Outline {
     /// May this request have to be sent again?
     pub fn is_worth_keeping(&self) -> bool {
-        self.first != 0 && (self.may_move() || self.uses.is_some())
+        self.first != 0 && (self.may_move() || self.asks_writer || self.uses.is_some())
     }
 
     /// May another server get it, if this one has not answered?
     pub fn may_move(&self) -> bool {
-        !self.has_effect || self.asks_writer
+        !self.has_effect || self.asks_writer && self.is_read
     }
 }
 

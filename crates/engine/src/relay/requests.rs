@@ -152,6 +152,8 @@ impl<X: Exchange> Engine<X> {
         }
         let keeping = Keeping::go_on(server);
         let may_move = server.session.get().is_none_or(|own| own.traces.is_empty());
+        let is_judged_read =
+            view.place != Place::Writer && self.sessions.is_judged_read(id, client.serial);
         client.await_nothing();
         let texts = (server.mode == PoolMode::Auto)
             .then_some(Texts { cache: &mut self.texts, history: &mut view.history });
@@ -165,6 +167,7 @@ impl<X: Exchange> Engine<X> {
             server,
             settings: &view.settings,
             place: view.place,
+            is_judged_read,
             names: &self.names,
             stats: &mut view.stats,
             exchange: &mut self.exchange,
@@ -282,6 +285,8 @@ struct Requests<'a, X> {
     settings: &'a PoolSettings,
     /// The place of the server's pool.
     place: Place,
+    /// The server is a reader, and the judges say that the request only reads.
+    is_judged_read: bool,
     names: &'a TrackedNames,
     stats: &'a mut Stats,
     exchange: &'a mut X,

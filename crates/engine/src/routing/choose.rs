@@ -12,9 +12,10 @@ use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::link::Readable;
 use crate::routing::Place;
 use crate::routing::first_request::{FirstRequest, first_request};
+use crate::routing::freshness::Need;
 use crate::routing::rules::Routing;
 use crate::routing::why::Why;
-use crate::routing::wish::{Wish, wish, wish_of_setting};
+use crate::routing::wish::{Wish, token_of, wish_of};
 use crate::settings::PoolKey;
 use crate::shell::{Exchange, Io};
 
@@ -28,20 +29,19 @@ const FULL_PATIENCE: Micros = 10_000;
 struct Choice {
     /// Two nodes, or why the primary runs it.
     nodes: Result<[NodeId; 2], Why>,
-    /// Does it only read?
+    /// Do the judges say that it changes no data?
     is_read: bool,
     /// Does it name the node?
     is_fixed: bool,
+    /// The writes that it must see.
+    need: Need,
 }
 
 impl Choice {
-    fn primary(why: Why) -> Self {
-        Self { nodes: Err(why), is_read: false, is_fixed: true }
+    fn primary(why: Why, is_read: bool) -> Self {
+        Self { nodes: Err(why), is_read, is_fixed: true, need: Need::default() }
     }
 }
-
-/// The setting by which a session chooses its place.
-const SETTING: &[u8] = b"weir.route";
 
 impl<X: Exchange> Engine<X> {
     /// Is a request of this pool's client read before the client is linked?
@@ -71,7 +71,10 @@ impl<X: Exchange> Engine<X> {
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
         let pool = match first_request(input) {
-            FirstRequest::Whole(len) => self.route(id, writer, &input[..len], now),
+            FirstRequest::Whole(len) => match self.route(id, writer, &input[..len], io) {
+                Some(pool) => pool,
+                None => return self.client_mut(id).stream.hold_rest(joined, bytes, 0),
+            },
             FirstRequest::Unjudged => self.not_routed(id, writer),
             FirstRequest::Partial => return client.stream.hold_rest(joined, bytes, 0),
             FirstRequest::Terminate => return self.drop_client(id, Leaving::Goodbye, io),
@@ -119,8 +122,13 @@ impl<X: Exchange> Engine<X> {
         match self.routes(client.pool) {
             true => self.route_bytes(id, &[], io),
             // Its pool has stopped routing.
-            false if client.stream.holds_message() => self.send_again(id, io),
-            false => {}
+            false => {
+                let (serial, has_request) = (client.serial, client.stream.holds_message());
+                self.sessions.release(id, serial);
+                if has_request {
+                    self.send_again(id, io);
+                }
+            }
         }
     }
 
@@ -193,15 +201,32 @@ impl<X: Exchange> Engine<X> {
         view.settings.routing.as_deref()
     }
 
-    /// Returns the pool for a request of a client of `writer`.
-    fn route(&mut self, id: ClientId, writer: PoolId, request: &[u8], now: Micros) -> PoolId {
+    /// Returns the pool for a request of a client of `writer`. None: it waits for a fresher standby.
+    fn route(
+        &mut self,
+        id: ClientId,
+        writer: PoolId,
+        request: &[u8],
+        io: &impl Io<X>,
+    ) -> Option<PoolId> {
         if let Some(place) = self.exchange.route(writer, request) {
-            return match place {
+            let serial = self.client(id).serial;
+            self.sessions.of(id, serial).is_judged_read = place != Place::Writer;
+            return Some(match place {
                 Place::Writer => writer,
                 reader @ Place::Reader(_) => self.pool_at(writer, reader),
-            };
+            });
         }
-        let Choice { nodes, is_read, is_fixed } = self.choose(id, writer, request, now);
+        let serial = self.client(id).serial;
+        let held_since = self.sessions.release(id, serial);
+        let since = held_since.unwrap_or_else(|| self.arrival(writer, io));
+        let Choice { nodes, is_read, is_fixed, need } =
+            self.choose(id, writer, request, (since, io.now()));
+        if let Err(why) = nodes
+            && self.hold_read(id, writer, why, (since, io.now()))
+        {
+            return None;
+        }
         if let Some(routing) = self.routing_of(id) {
             routing.counts.add(nodes.err().unwrap_or(Why::Read));
         }
@@ -213,11 +238,21 @@ impl<X: Exchange> Engine<X> {
             ReaderPlace::Fixed | ReaderPlace::Open => ReaderPlace::Open,
         };
         let pool = node.map_or(writer, |node| self.pool_at(writer, Place::Reader(node)));
-        let serial = self.client(id).serial;
         let session = self.sessions.of(id, serial);
         session.node = node.or(session.node);
+        (session.need, session.is_judged_read) = (need, is_read);
         session.expect((is_read && pool == writer).then_some(request.len()));
-        pool
+        Some(pool)
+    }
+
+    /// Returns the moment at which a request has arrived. The worker's `now` may be earlier than a
+    /// commit that the client knew of when it sent the request.
+    fn arrival(&self, writer: PoolId, io: &impl Io<X>) -> Micros {
+        let routing = self.pools.get(writer).and_then(|view| view.settings.routing.as_deref());
+        match routing.is_some_and(|routing| routing.rules.are_strict()) {
+            true => io.clock(),
+            false => io.now(),
+        }
     }
 
     /// Sends a request to the writer without judging it.
@@ -230,13 +265,19 @@ impl<X: Exchange> Engine<X> {
         writer
     }
 
-    /// Chooses nodes for a request, or says why the primary runs it.
-    fn choose(&mut self, id: ClientId, writer: PoolId, request: &[u8], now: Micros) -> Choice {
+    /// Chooses nodes for a request that has arrived at `since`, or says why the primary runs it.
+    fn choose(
+        &mut self,
+        id: ClientId,
+        writer: PoolId,
+        request: &[u8],
+        (since, now): (Micros, Micros),
+    ) -> Choice {
         let schema = self.exchange.schema();
         let random = scatter(self.next_serial());
         let (client, view) = (&self.clients[id.0 as usize], self.pools.get(writer));
         let Some(routing) = view.and_then(|view| view.settings.routing.as_deref()) else {
-            return Choice::primary(Why::NoStandby);
+            return Choice::primary(Why::NoStandby, false);
         };
         let verdicts = self.verdicts.get_or_insert_with(|| {
             let seed = u64::from_le_bytes(*self.seed.first_chunk().unwrap_or(&[0; 8]));
@@ -251,33 +292,44 @@ impl<X: Exchange> Engine<X> {
                 verdict
             }
         };
-        let wish = match wish_of(client, request, judge) {
-            Ok(wish) => wish,
-            Err(why) => return Choice::primary(why),
+        let asked = wish_of(client, request, judge);
+        let is_read = asked.is_read && catalog.is_of(schema);
+        let wish = match asked.place {
+            Ok(Wish::Standby) if !catalog.is_of(schema) => Err(Why::Catalogs),
+            place => place,
         };
-        if wish == Wish::Standby && !catalog.is_of(schema) {
-            return Choice::primary(Why::Catalogs);
-        }
         let session = *self.sessions.of(id, client.serial);
+        let mut need = Need { wrote: session.wrote, token: 0 };
+        if routing.rules.are_strict() {
+            need.wrote.note(since);
+        }
+        let (wish, token) = match wish.and_then(|wish| Ok((wish, token_of(client)?))) {
+            Ok(found) => found,
+            Err(why) => return Choice::primary(why, is_read),
+        };
+        need.token = token;
         let nodes = match wish {
             Wish::Node(name) => match routing.readers.named(name) {
-                Some(node) => routing.node(node, session.wrote, now).map(|()| [node; 2]),
+                Some(node) => routing.node(node, need, now).map(|()| [node; 2]),
                 None => Err(Why::Hint),
             },
             Wish::Standby | Wish::Hinted => {
                 let stays = |node: &NodeId| {
                     routing.rules.balance == Balance::Session
                         && routing.readers.get(*node).is_some_and(|reader| reader.weight > 0)
-                        && routing.node(*node, session.wrote, now).is_ok()
+                        && routing.node(*node, need, now).is_ok()
                 };
                 match session.node.filter(stays) {
                     Some(node) => Ok([node; 2]),
-                    None => routing.draw(session.wrote, now, random),
+                    None => routing.draw(need, now, random),
                 }
             }
         };
-        let is_fixed = matches!(wish, Wish::Node(_));
-        Choice { nodes, is_read: wish == Wish::Standby, is_fixed }
+        if token > 0 && nodes.is_err() {
+            // Weir does not know when it was written.
+            routing.readers.want_as_of(now);
+        }
+        Choice { nodes, is_read, is_fixed: matches!(wish, Wish::Node(_)), need }
     }
 
     /// Returns the pool of a request that would wait in this full one: that of another node, or the
@@ -287,8 +339,8 @@ impl<X: Exchange> Engine<X> {
         let client = self.client(id);
         let (writer, serial) = (client.pool?, client.serial);
         let Place::Reader(node) = self.view(full).place else { return None };
-        let wrote = self.sessions.of(id, serial).wrote;
-        let others: Vec<_> = self.routing_of(id)?.others(node, wrote, now).collect();
+        let need = self.sessions.of(id, serial).need;
+        let others: Vec<_> = self.routing_of(id)?.others(node, need, now).collect();
         for other in others {
             let pool = self.pool_at(writer, Place::Reader(other));
             if pool != writer && !self.exchange.pool(pool, |pool| pool.is_used_up()) {
@@ -408,27 +460,6 @@ impl<X: Exchange> Engine<X> {
             }
         }
     }
-}
-
-/// Returns the wish of a client's request.
-fn wish_of<'a>(
-    client: &'a Client,
-    request: &'a [u8],
-    judge: impl FnMut(&[u8]) -> Verdict,
-) -> Result<Wish<'a>, Why> {
-    let vars = &client.vars;
-    if !vars.channels.is_empty() {
-        return Err(Why::Listens);
-    }
-    let mut setting = None;
-    if !vars.carried.is_empty() {
-        setting = wish_of_setting(vars.carried.get(SETTING).unwrap_or_default())?;
-        let isolation = vars.carried.get(b"default_transaction_isolation");
-        if isolation.is_some_and(|level| level.eq_ignore_ascii_case(b"serializable")) {
-            return Err(Why::Text(Refusal::Serializable));
-        }
-    }
-    wish(request, client.extended.as_deref(), setting, judge)
 }
 
 fn input_len(joined: Option<&[u8]>, bytes: &[u8]) -> usize {

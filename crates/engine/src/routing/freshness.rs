@@ -70,6 +70,13 @@ impl PrimaryLog {
         self.samples[..newer].last().map(|(moment, _)| *moment)
     }
 
+    /// Returns the position up to which a standby has everything. Between the beginning of a page and
+    /// the end of its header there is nothing to replay.
+    pub fn reached(&self, replayed: Position) -> Position {
+        let is_page = replayed.is_multiple_of(self.page_len);
+        if is_page { replayed + PAGE_HEADER_LEN } else { replayed }
+    }
+
     /// Returns how many bytes of the log a standby has not replayed, as of the last sample.
     pub fn lag_bytes(&self, replayed: Position) -> u64 {
         self.samples.last().map_or(0, |(_, position)| position.saturating_sub(replayed))
@@ -103,20 +110,42 @@ impl Wrote {
     }
 }
 
-/// Returns whether a standby that is fresh as of this moment has the writes that a read must see.
-pub fn has_writes(
-    which: ReadAfterWrite,
-    fresh_as_of: Option<Micros>,
-    session: Wrote,
-    user: Wrote,
-) -> bool {
-    let needed = match which {
-        ReadAfterWrite::Session => session.0,
-        ReadAfterWrite::User => user.0.max(session.0),
-        ReadAfterWrite::Off => None,
+/// The writes that a read must see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Need {
+    /// The last write of its session. With `read_after_write = strict`, the arrival of the read, before
+    /// which others may have written.
+    pub wrote: Wrote,
+    /// The position that the session has from another one (`weir.token`); 0 = none.
+    pub token: Position,
+}
+
+impl Need {
+    /// Has a standby these writes, which is fresh as of this moment and has everything up to `reached`?
+    pub fn is_met(
+        self,
+        which: ReadAfterWrite,
+        (fresh_as_of, reached): (Option<Micros>, Position),
+        user: Wrote,
+    ) -> bool {
+        let needed = match which {
+            ReadAfterWrite::Session | ReadAfterWrite::Strict => self.wrote.0,
+            ReadAfterWrite::User => user.0.max(self.wrote.0),
+            ReadAfterWrite::Off => None,
+        };
+        // Equal moments are not enough: the write may have been later in the same microsecond.
+        self.token <= reached && (needed.is_none() || fresh_as_of > needed)
+    }
+}
+
+/// Reads a position as PostgreSQL writes it, such as `16/B374D848`.
+pub fn position(text: &[u8]) -> Option<Position> {
+    let (high, low) = core::str::from_utf8(text).ok()?.split_once('/')?;
+    let half = |digits: &str| {
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        u32::from_str_radix(digits, 16).ok().filter(|_| is_number)
     };
-    // Equal moments are not enough: the write may have been later in the same microsecond.
-    needed.is_none() || fresh_as_of > needed
+    Some(Position::from(half(high)?) << 32 | Position::from(half(low)?))
 }
 
 /// The greatest age of a standby's data for any read (`max_staleness`, `max_lag_bytes`).
@@ -215,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_read_sees_the_writes_that_its_setting_names() {
-        use ReadAfterWrite::{Off, Session, User};
+        use ReadAfterWrite::{Off, Session, Strict, User};
         let never = Wrote::default();
         for (setting, fresh_as_of, session, user, expected) in [
             (Session, None, never, Wrote::at(5), true),
@@ -226,8 +255,11 @@ mod tests {
             (User, Some(12), Wrote::at(5), Wrote::at(11), true),
             (User, Some(12), Wrote::at(13), Wrote::at(11), false),
             (Off, None, Wrote::at(5), Wrote::at(5), true),
+            (Strict, Some(10), Wrote::at(10), never, false),
+            (Strict, Some(11), Wrote::at(10), Wrote::at(12), true),
         ] {
-            let found = has_writes(setting, fresh_as_of, session, user);
+            let need = Need { wrote: session, token: 0 };
+            let found = need.is_met(setting, (fresh_as_of, 0), user);
             assert_eq!(found, expected, "{setting:?} {fresh_as_of:?} {session:?} {user:?}");
         }
         let mut wrote = Wrote::at(0);
@@ -235,6 +267,37 @@ mod tests {
         wrote.note(7);
         wrote.note(5);
         assert_eq!(wrote, Wrote::at(7));
+    }
+
+    #[test]
+    fn a_position_from_another_session_counts_always() {
+        let need = Need { wrote: Wrote::default(), token: 900 };
+        for which in [ReadAfterWrite::Off, ReadAfterWrite::Session] {
+            assert!(!need.is_met(which, (Some(10), 899), Wrote::default()));
+            assert!(need.is_met(which, (Some(10), 900), Wrote::default()));
+        }
+        // As measured after pg_switch_wal().
+        let log = log(&[(10, 0x0d00_0028)]);
+        assert_eq!(log.reached(0x0d00_0000), 0x0d00_0028);
+        assert_eq!(log.reached(0x0d00_0018), 0x0d00_0018);
+    }
+
+    #[test]
+    fn positions_are_read_as_postgresql_writes_them() {
+        for (text, expected) in [
+            ("16/B374D848", Some(0x16_b374_d848)),
+            ("0/1", Some(1)),
+            ("ffffffff/ffffffff", Some(u64::MAX)),
+            ("", None),
+            ("16", None),
+            ("16/", None),
+            ("/1", None),
+            ("+1/1", None),
+            ("1/100000000", None),
+            ("1/2/3", None),
+        ] {
+            assert_eq!(position(text.as_bytes()), expected, "{text}");
+        }
     }
 
     #[test]
@@ -319,9 +382,13 @@ mod tests {
                 let fresh_as_of = log.fresh_as_of(position);
                 for (at, (wrote, _)) in commits.iter().enumerate() {
                     let (session, never) = (Wrote::at(*wrote), Wrote::default());
-                    let which = ReadAfterWrite::Session;
-                    let allowed = has_writes(which, fresh_as_of, session, never);
+                    let need = Need { wrote: session, token: 0 };
+                    let allowed = need.is_met(ReadAfterWrite::Session, (fresh_as_of, 0), never);
                     prop_assert!(!allowed || at < replayed, "commit {at} of {wrote} is not there");
+                    let need = Need { wrote: never, token: commits[at].1 };
+                    let reached = log.reached(position);
+                    let allowed = need.is_met(ReadAfterWrite::Off, (fresh_as_of, reached), never);
+                    prop_assert!(allowed == (at < replayed), "commit {at} is at {}", need.token);
                 }
                 // A standby that has replayed everything is as fresh as the last sample.
                 let newest = log.samples.last().map(|(moment, _)| *moment);

@@ -1,16 +1,20 @@
 //! The nodes of a cluster as all workers read them. The cold side writes its samples here. Each
 //! value is read by itself, so no lock is needed.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::ids::{Micros, NodeId};
+use crate::routing::freshness::Position;
 
 /// All nodes of a cluster, by their number in the configuration.
 #[derive(Debug, Default)]
 pub struct Readers {
     nodes: Box<[Reader]>,
-    /// When a transaction that may have written last ended; 0 = never.
-    wrote_at: AtomicU64,
+    /// The latest moment as of which some read needs a fresh standby, for example because a
+    /// transaction that may have written has ended then; 0 = never.
+    wanted_as_of: AtomicU64,
+    /// Do reads wait for a fresher standby?
+    are_awaited: AtomicBool,
 }
 
 /// One node.
@@ -22,6 +26,8 @@ pub struct Reader {
     /// See [`PrimaryLog::fresh_as_of`](super::freshness::PrimaryLog::fresh_as_of); 0 = never.
     fresh_as_of: AtomicU64,
     lag_bytes: AtomicU64,
+    /// See [`PrimaryLog::reached`](super::freshness::PrimaryLog::reached).
+    reached: AtomicU64,
 }
 
 impl Readers {
@@ -32,8 +38,9 @@ impl Readers {
             weight,
             fresh_as_of: AtomicU64::new(0),
             lag_bytes: AtomicU64::new(0),
+            reached: AtomicU64::new(0),
         };
-        Self { nodes: nodes.into_iter().map(reader).collect(), wrote_at: AtomicU64::new(0) }
+        Self { nodes: nodes.into_iter().map(reader).collect(), ..Self::default() }
     }
 
     /// Returns the nodes of a configured cluster. They may not be read yet.
@@ -56,23 +63,35 @@ impl Readers {
 
     /// Allows no more reads, because another description of the nodes replaces this one.
     pub fn retire(&self) {
-        self.nodes.iter().for_each(|reader| reader.set(None, 0));
+        self.nodes.iter().for_each(|reader| reader.set(None, 0, 0));
     }
 
-    pub fn note_write(&self, now: Micros) {
-        self.wrote_at.fetch_max(now, Ordering::Relaxed);
+    /// Notes that reads need a standby that is fresh as of this moment.
+    pub fn want_as_of(&self, moment: Micros) {
+        self.wanted_as_of.fetch_max(moment, Ordering::Relaxed);
     }
 
-    /// Returns when a transaction that may have written last ended; 0 = never.
-    pub fn wrote_at(&self) -> Micros {
-        self.wrote_at.load(Ordering::Relaxed)
+    /// Returns the latest moment as of which reads need a fresh standby; 0 = never.
+    pub fn wanted_as_of(&self) -> Micros {
+        self.wanted_as_of.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a read waits for a fresher standby.
+    pub fn note_waiting(&self) {
+        self.are_awaited.store(true, Ordering::Relaxed);
+    }
+
+    /// Have reads begun to wait since the last call? The workers must then be told of a new sample.
+    pub fn take_waiting(&self) -> bool {
+        self.are_awaited.swap(false, Ordering::Relaxed)
     }
 }
 
 impl Reader {
     /// Stores a sample. None: the node may not be read.
-    pub fn set(&self, fresh_as_of: Option<Micros>, lag_bytes: u64) {
+    pub fn set(&self, fresh_as_of: Option<Micros>, lag_bytes: u64, reached: Position) {
         self.lag_bytes.store(lag_bytes, Ordering::Relaxed);
+        self.reached.store(reached, Ordering::Relaxed);
         self.fresh_as_of.store(fresh_as_of.unwrap_or(0), Ordering::Release);
     }
 
@@ -80,6 +99,11 @@ impl Reader {
     pub fn fresh_as_of(&self) -> Option<Micros> {
         let moment = self.fresh_as_of.load(Ordering::Acquire);
         (moment != 0).then_some(moment)
+    }
+
+    /// Returns the position in the log up to which it has everything, as of the last sample.
+    pub fn reached(&self) -> Position {
+        self.reached.load(Ordering::Relaxed)
     }
 
     /// Returns how many bytes of the log it has not replayed, as of the last sample.

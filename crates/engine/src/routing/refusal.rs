@@ -24,8 +24,8 @@ pub(super) enum Word {
     Leaves,
 }
 
-/// Reads the replies to a request from their beginning.
-pub(super) fn word(replies: &[u8]) -> Word {
+/// Reads the replies to a request from their beginning. `is_read`: the judges say that it only reads.
+pub(super) fn word(replies: &[u8], is_read: bool) -> Word {
     let mut at = 0;
     let mut refuses = false;
     loop {
@@ -46,7 +46,7 @@ pub(super) fn word(replies: &[u8]) -> Word {
                     return Word::Leaves;
                 }
                 // The writer, too, refuses a statement whose result has changed.
-                if !is_refusal(error.sqlstate()) || is_changed_result(&error) {
+                if !is_refusal(error.sqlstate(), is_read) || is_changed_result(&error) {
                     return Word::Answers;
                 }
                 refuses = true;
@@ -79,14 +79,17 @@ fn depends_on_outcome(code: u8, refuses: bool) -> bool {
     )
 }
 
-/// May the writer do what a standby fails to do with this SQLSTATE? Measured on PostgreSQL 15.
-fn is_refusal(sqlstate: &[u8]) -> bool {
-    matches!(
-        sqlstate,
-        // Writes, row locks, sequences, NOTIFY, LISTEN, LOCK, VACUUM.
-        b"25006"
-            // Serializable transactions, BEGIN READ WRITE, unlogged tables.
-            | b"0A000"
+/// May the writer do what a standby fails to do with this SQLSTATE? Measured on PostgreSQL 15. The
+/// node may have been promoted a moment ago. Then a procedure may have committed before another error
+/// than the first of these.
+fn is_refusal(sqlstate: &[u8], is_read: bool) -> bool {
+    // Writes, row locks, sequences, NOTIFY, LISTEN, LOCK, VACUUM.
+    sqlstate == b"25006"
+        || is_read
+            && matches!(
+                sqlstate,
+                // Serializable transactions, BEGIN READ WRITE, unlogged tables.
+                b"0A000"
             // Questions about the position of the write-ahead log.
             | b"55000"
             // Large objects.
@@ -99,7 +102,7 @@ fn is_refusal(sqlstate: &[u8]) -> bool {
             | b"42703"
             | b"42883"
             | b"3F000"
-    )
+            )
 }
 
 #[cfg(test)]
@@ -131,9 +134,9 @@ mod tests {
     fn a_refusal_is_known_when_its_last_message_is_there() {
         let replies = [preface(), error("ERROR", "25006"), ready()].concat();
         for len in 0..replies.len() {
-            assert_eq!(word(&replies[..len]), Word::Open, "{len}");
+            assert_eq!(word(&replies[..len], true), Word::Open, "{len}");
         }
-        assert_eq!(word(&replies), Word::Refuses);
+        assert_eq!(word(&replies, true), Word::Refuses);
     }
 
     #[test]
@@ -142,16 +145,25 @@ mod tests {
             [(b'D', "\0\0"), (b'C', "SELECT 0\0"), (b'Z', "I"), (b'I', ""), (b's', "")]
         {
             let replies = [preface(), message(code, body.as_bytes())].concat();
-            assert_eq!(word(&replies), Word::Answers, "{code}");
+            assert_eq!(word(&replies, true), Word::Answers, "{code}");
         }
         let replies = [preface(), error("ERROR", "22012"), ready()].concat();
-        assert_eq!(word(&replies), Word::Answers);
+        assert_eq!(word(&replies, true), Word::Answers);
+    }
+
+    #[test]
+    fn a_request_that_may_have_committed_is_refused_as_a_write_alone() {
+        for (sqlstate, word_of_write) in [("25006", Word::Refuses), ("42P01", Word::Answers)] {
+            let replies = [error("ERROR", sqlstate), ready()].concat();
+            assert_eq!(word(&replies, true), Word::Refuses);
+            assert_eq!(word(&replies, false), word_of_write, "{sqlstate}");
+        }
     }
 
     #[test]
     fn a_row_is_an_answer_before_all_of_it_is_there() {
         let row = message(b'D', &vec![0; HELD_LEN_MAX]);
-        assert_eq!(word(&[preface(), row[..5].to_vec()].concat()), Word::Answers);
+        assert_eq!(word(&[preface(), row[..5].to_vec()].concat(), true), Word::Answers);
     }
 
     #[test]
@@ -160,26 +172,26 @@ mod tests {
         fields.replace(b'R', b"RevalidateCachedQuery".as_slice());
         let mut replies = Vec::new();
         backend::error(&mut replies, &fields);
-        assert_eq!(word(&replies), Word::Answers);
+        assert_eq!(word(&replies, true), Word::Answers);
     }
 
     #[test]
     fn an_end_of_the_session_is_no_refusal() {
         let replies = [preface(), error("FATAL", "57P01")].concat();
-        assert_eq!(word(&replies), Word::Leaves);
+        assert_eq!(word(&replies, true), Word::Leaves);
     }
 
     #[test]
     fn no_more_than_the_limit_is_held() {
         let mut replies = message(b'N', &vec![b'x'; HELD_LEN_MAX]);
         replies.truncate(HELD_LEN_MAX - 1);
-        assert_eq!(word(&replies), Word::Open);
+        assert_eq!(word(&replies, true), Word::Open);
         replies.push(b'x');
-        assert_eq!(word(&replies), Word::Answers);
+        assert_eq!(word(&replies, true), Word::Answers);
     }
 
     #[test]
     fn replies_that_are_no_messages_are_passed_on() {
-        assert_eq!(word(b"1\0\0\0\x03"), Word::Answers);
+        assert_eq!(word(b"1\0\0\0\x03", true), Word::Answers);
     }
 }

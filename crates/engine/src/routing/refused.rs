@@ -53,11 +53,12 @@ impl<X: Exchange> Engine<X> {
         let server = &mut *self.servers[on.0 as usize];
         let joined = server.stream.take_joined(bytes);
         let is_held = joined.is_some();
-        let word = word(joined.as_deref().unwrap_or(bytes));
+        let is_read = server.kept.as_deref().is_some_and(|kept| kept.outline.is_read);
+        let word = word(joined.as_deref().unwrap_or(bytes), is_read);
         let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
         let may_move = client.is_some_and(|client| may_resend(client, server, mode));
         match word {
-            Word::Leaves if may_move => {
+            Word::Leaves if may_move && server.may_be_replaced() => {
                 self.lose_server(on, CloseReason::Lost, io);
                 return Judged::Lost;
             }

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use config::{Balance, Config, Database, PoolMode, ReadAfterWrite, ReadsGo};
+use config::{Balance, Config, Database, PoolMode, ReadAfterWrite, ReadsGo, WhenStale};
 use sql::CatalogView;
 
 use crate::ids::{Micros, NodeId};
-use crate::routing::freshness::{Limits, Wrote, has_writes};
+use crate::routing::freshness::{Limits, Need, Wrote};
 use crate::routing::readers::{Reader, Readers};
 use crate::routing::why::{Counts, Why};
 
@@ -18,6 +18,9 @@ pub struct ReadRules {
     pub read_after_write: ReadAfterWrite,
     pub limits: Limits,
     pub balance: Balance,
+    pub when_stale: WhenStale,
+    /// The longest wait of a read for a standby that is fresh enough.
+    pub stale_wait: Micros,
 }
 
 impl ReadRules {
@@ -32,7 +35,20 @@ impl ReadRules {
                 lag_bytes_max: database.max_lag_bytes.into(),
             },
             balance: database.balance,
+            when_stale: database.when_stale,
+            stale_wait: database.stale_wait.as_micros() as Micros,
         })
+    }
+
+    /// Is each read to see all commits before its arrival?
+    pub(crate) fn are_strict(&self) -> bool {
+        self.read_after_write == ReadAfterWrite::Strict
+    }
+
+    /// Does a read wait that no standby may run for this reason?
+    pub(crate) fn wait_for(&self, why: Why) -> bool {
+        let waits = self.when_stale == WhenStale::Wait;
+        why == Why::OwnWrite && (waits || self.are_strict()) || why == Why::Stale && waits
     }
 }
 
@@ -106,17 +122,11 @@ impl Routing {
     /// Notes that a transaction has ended that may have written. See [`Wrote::note`] for `now`.
     pub(crate) fn note_write(&self, now: Micros) {
         self.wrote_at.fetch_max(now, Ordering::Release);
-        self.readers.note_write(now);
+        self.readers.want_as_of(now);
     }
 
-    /// Returns whether the node may run a read of a session with these writes.
-    fn allows(
-        &self,
-        node: NodeId,
-        reader: &Reader,
-        session: Wrote,
-        now: Micros,
-    ) -> Result<(), Why> {
+    /// Returns whether the node may run a read with this need.
+    fn allows(&self, node: NodeId, reader: &Reader, need: Need, now: Micros) -> Result<(), Why> {
         let Some(fresh_as_of) = reader.fresh_as_of() else { return Err(Why::NoStandby) };
         let state = self.is_too_old.get(usize::from(node.0));
         let was_too_old = state.is_some_and(|state| state.load(Ordering::Relaxed));
@@ -129,52 +139,48 @@ impl Routing {
             return Err(Why::Stale);
         }
         let user = Wrote::at(self.wrote_at.load(Ordering::Acquire));
-        match has_writes(self.rules.read_after_write, Some(fresh_as_of), session, user) {
+        let state = (Some(fresh_as_of), reader.reached());
+        match need.is_met(self.rules.read_after_write, state, user) {
             true => Ok(()),
             false => Err(Why::OwnWrite),
         }
     }
 
-    /// Returns each node with its name, and whether it may run a read of a session without writes.
+    /// Returns each node with its name, and whether it may run a read that needs no writes.
     pub fn nodes(&self, now: Micros) -> impl Iterator<Item = (NodeId, &str, Why)> {
         self.readers.all().map(move |(node, reader)| {
-            let allowed = self.allows(node, reader, Wrote::default(), now);
+            let allowed = self.allows(node, reader, Need::default(), now);
             (node, &*reader.name, allowed.err().unwrap_or(Why::Read))
         })
     }
 
     /// Returns whether this node may run a read, whatever its weight.
-    pub(crate) fn node(&self, node: NodeId, session: Wrote, now: Micros) -> Result<(), Why> {
+    pub(crate) fn node(&self, node: NodeId, need: Need, now: Micros) -> Result<(), Why> {
         let reader = self.readers.get(node).ok_or(Why::NoStandby)?;
-        self.allows(node, reader, session, now)
+        self.allows(node, reader, need, now)
     }
 
     /// Returns the other nodes that may run a read.
     pub(crate) fn others(
         &self,
         node: NodeId,
-        session: Wrote,
+        need: Need,
         now: Micros,
     ) -> impl Iterator<Item = NodeId> {
         let drawn = move |(other, reader): &(NodeId, &Reader)| *other != node && reader.weight > 0;
         let all = self.readers.all().filter(drawn);
-        all.filter(move |(other, reader)| self.allows(*other, reader, session, now).is_ok())
+        all.filter(move |(other, reader)| self.allows(*other, reader, need, now).is_ok())
             .map(|(other, _)| other)
     }
 
     /// Draws two of the nodes that may run a read, by weight; they may be the same. If there is
     /// none, returns why the best one may not.
-    pub(crate) fn draw(
-        &self,
-        session: Wrote,
-        now: Micros,
-        random: u64,
-    ) -> Result<[NodeId; 2], Why> {
+    pub(crate) fn draw(&self, need: Need, now: Micros, random: u64) -> Result<[NodeId; 2], Why> {
         let mut why = Why::NoStandby;
         let mut fit = Vec::new();
         let mut total = 0;
         for (node, reader) in self.readers.all().filter(|(_, reader)| reader.weight > 0) {
-            match self.allows(node, reader, session, now) {
+            match self.allows(node, reader, need, now) {
                 Ok(()) => {
                     total += u64::from(reader.weight);
                     fit.push((node, total));
@@ -206,13 +212,17 @@ mod tests {
     }
 
     fn set(routing: &Routing, node: u16, fresh_as_of: Micros) {
-        routing.readers.get(NodeId(node)).expect("a node").set(Some(fresh_as_of), 0);
+        routing.readers.get(NodeId(node)).expect("a node").set(Some(fresh_as_of), 0, 0);
+    }
+
+    fn wrote(moment: Micros) -> Need {
+        Need { wrote: Wrote::at(moment), token: 0 }
     }
 
     #[test]
     fn only_fresh_nodes_are_drawn_by_their_weight() {
         let routing = routing(&[1, 3, 0, 1]);
-        let never = Wrote::default();
+        let never = Need::default();
         assert_eq!(routing.draw(never, 5_000, 7), Err(Why::NoStandby));
         set(&routing, 0, 4_900);
         set(&routing, 1, 4_900);
@@ -235,11 +245,11 @@ mod tests {
         let routing = routing(&[1, 1]);
         set(&routing, 0, 4_900);
         set(&routing, 1, 100);
-        assert_eq!(routing.draw(Wrote::at(4_900), 5_000, 0), Err(Why::OwnWrite));
-        assert_eq!(routing.draw(Wrote::at(4_899), 5_000, 0), Ok([NodeId(0); 2]));
-        assert_eq!(routing.draw(Wrote::default(), 9_000, 0), Err(Why::Stale));
-        routing.readers.get(NodeId(0)).expect("a node").set(None, 0);
-        assert_eq!(routing.draw(Wrote::default(), 1_100, 0), Err(Why::Stale), "it was too old");
+        assert_eq!(routing.draw(wrote(4_900), 5_000, 0), Err(Why::OwnWrite));
+        assert_eq!(routing.draw(wrote(4_899), 5_000, 0), Ok([NodeId(0); 2]));
+        assert_eq!(routing.draw(Need::default(), 9_000, 0), Err(Why::Stale));
+        routing.readers.get(NodeId(0)).expect("a node").set(None, 0, 0);
+        assert_eq!(routing.draw(Need::default(), 1_100, 0), Err(Why::Stale), "it was too old");
     }
 
     #[test]
@@ -247,16 +257,27 @@ mod tests {
         let mut routing = routing(&[1]);
         set(&routing, 0, 4_900);
         routing.note_write(4_950);
-        assert_eq!(routing.draw(Wrote::default(), 5_000, 0), Ok([NodeId(0); 2]));
+        assert_eq!(routing.draw(Need::default(), 5_000, 0), Ok([NodeId(0); 2]));
         routing.rules.read_after_write = ReadAfterWrite::User;
-        assert_eq!(routing.draw(Wrote::default(), 5_000, 0), Err(Why::OwnWrite));
+        assert_eq!(routing.draw(Need::default(), 5_000, 0), Err(Why::OwnWrite));
         let next =
             Routing::new(routing.rules, routing.readers.clone(), Arc::default(), Some(&routing));
-        assert_eq!(
-            next.draw(Wrote::default(), 5_000, 0),
-            Err(Why::OwnWrite),
-            "it is not forgotten"
-        );
+        assert_eq!(next.draw(Need::default(), 5_000, 0), Err(Why::OwnWrite), "it is not forgotten");
+    }
+
+    #[test]
+    fn a_read_waits_only_for_what_time_can_mend() {
+        let whys = || Why::all().filter(|why| !matches!(why, Why::OwnWrite | Why::Stale));
+        for (read_after_write, when_stale, own_write, stale) in [
+            (ReadAfterWrite::Session, WhenStale::Primary, false, false),
+            (ReadAfterWrite::Session, WhenStale::Wait, true, true),
+            (ReadAfterWrite::Strict, WhenStale::Primary, true, false),
+        ] {
+            let rules = ReadRules { read_after_write, when_stale, ..ReadRules::default() };
+            assert_eq!(rules.wait_for(Why::OwnWrite), own_write);
+            assert_eq!(rules.wait_for(Why::Stale), stale);
+            assert!(!whys().any(|why| rules.wait_for(why)));
+        }
     }
 
     #[test]

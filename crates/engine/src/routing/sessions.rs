@@ -2,12 +2,18 @@
 //! It is a table beside the clients, so a client of another pool is no larger.
 
 use crate::ids::{ClientId, Micros, NodeId};
-use crate::routing::freshness::Wrote;
+use crate::routing::freshness::{Need, Wrote};
 use crate::routing::rules::Routing;
 
-/// The routed sessions of a worker, by the slot of their client.
+/// The routed sessions of a worker.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions(Vec<Session>);
+pub(crate) struct Sessions {
+    /// By the slot of their client.
+    all: Vec<Session>,
+    /// Clients whose reads wait for a fresher standby, with their serial numbers. Some may be served
+    /// or gone.
+    held: Vec<(ClientId, u64)>,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Session {
@@ -16,6 +22,12 @@ pub(crate) struct Session {
     pub(crate) wrote: Wrote,
     /// The standby of its last read.
     pub(crate) node: Option<NodeId>,
+    /// Do the judges say that its last request only reads?
+    pub(crate) is_judged_read: bool,
+    /// The need of its last request.
+    pub(crate) need: Need,
+    /// The arrival of its read, if that waits for a fresher standby.
+    held_since: Option<Micros>,
     /// The read that the primary runs, because no standby may run it.
     read: OnPrimary,
 }
@@ -33,14 +45,44 @@ enum OnPrimary {
 impl Sessions {
     pub(crate) fn of(&mut self, client: ClientId, serial: u64) -> &mut Session {
         let at = client.0 as usize;
-        if self.0.len() <= at {
-            self.0.resize(at + 1, Session::default());
+        if self.all.len() <= at {
+            self.all.resize(at + 1, Session::default());
         }
-        let session = &mut self.0[at];
+        let session = &mut self.all[at];
         if session.serial != serial {
             *session = Session { serial, ..Session::default() };
         }
         session
+    }
+
+    /// Do the judges say that the client's last request only reads?
+    pub(crate) fn is_judged_read(&self, client: ClientId, serial: u64) -> bool {
+        let session = self.all.get(client.0 as usize);
+        session.is_some_and(|own| own.serial == serial && own.is_judged_read)
+    }
+
+    /// Holds the client's read, which has arrived at this moment.
+    pub(crate) fn hold(&mut self, client: ClientId, serial: u64, since: Micros) {
+        self.of(client, serial).held_since = Some(since);
+        self.held.push((client, serial));
+    }
+
+    /// Ends the wait of the client's read, if it waits. Returns its arrival.
+    pub(crate) fn release(&mut self, client: ClientId, serial: u64) -> Option<Micros> {
+        self.of(client, serial).held_since.take()
+    }
+
+    /// Does the client's read wait for a fresher standby?
+    pub(crate) fn holds(&self, client: ClientId, serial: u64) -> bool {
+        let session = self.all.get(client.0 as usize);
+        session.is_some_and(|own| own.serial == serial && own.held_since.is_some())
+    }
+
+    /// Returns all clients whose reads wait.
+    pub(crate) fn take_held(&mut self) -> Vec<(ClientId, u64)> {
+        let mut held = std::mem::take(&mut self.held);
+        held.retain(|(client, serial)| self.holds(*client, *serial));
+        held
     }
 
     /// A transaction of this client has ended on the primary. `last` is the serial number of the
@@ -108,6 +150,20 @@ mod tests {
             let found = sessions.of(client.0, client.1).wrote;
             assert_eq!(found, if wrote { Wrote::at(9) } else { Wrote::default() });
         }
+    }
+
+    #[test]
+    fn a_held_read_is_found_until_it_is_released() {
+        let mut sessions = Sessions::default();
+        assert!(!sessions.holds(ClientId(1), 5));
+        sessions.hold(ClientId(1), 5, 70);
+        sessions.hold(ClientId(2), 6, 80);
+        assert!(sessions.holds(ClientId(1), 5) && !sessions.holds(ClientId(1), 4));
+        assert_eq!(sessions.release(ClientId(2), 6), Some(80));
+        assert_eq!(sessions.take_held(), [(ClientId(1), 5)]);
+        assert_eq!(sessions.take_held(), []);
+        assert_eq!(sessions.release(ClientId(1), 5), Some(70));
+        assert_eq!(sessions.release(ClientId(1), 5), None);
     }
 
     #[test]

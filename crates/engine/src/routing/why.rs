@@ -73,7 +73,9 @@ impl Why {
             Self::Read => "A standby may run it.",
             Self::Text(refusal) => refusal.description(),
             Self::Hint => "A hint names the primary, or Weir does not understand the hint.",
-            Self::Setting => "The setting weir.route names the primary, or no known place.",
+            Self::Setting => {
+                "weir.route names the primary or no known place, or weir.token no position."
+            }
             Self::Long => "The request has more than 16,384 bytes, or a Flush before its Sync.",
             Self::Unknown => "Weir does not have the text of the prepared statement.",
             Self::Listens => "The session listens to a channel.",

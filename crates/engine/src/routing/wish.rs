@@ -4,8 +4,14 @@ use sql::{Hint, Refusal, Verdict, hint};
 use wire::messages::Parse;
 use wire::{HEADER_LEN, Header, frontend};
 
-use crate::client::Extended;
+use crate::client::{Client, Extended};
+use crate::routing::freshness::{Position, position};
 use crate::routing::why::Why;
+
+/// The setting by which a session chooses its place.
+const ROUTE: &[u8] = b"weir.route";
+/// The setting that names a position in the log which the session's reads must see.
+const TOKEN: &[u8] = b"weir.token";
 
 /// The place that a request asks for, if it may run on a standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +25,7 @@ pub(crate) enum Wish<'a> {
 }
 
 /// Reads the setting `weir.route`.
-pub(crate) fn wish_of_setting(value: &[u8]) -> Result<Option<Wish<'_>>, Why> {
+fn wish_of_setting(value: &[u8]) -> Result<Option<Wish<'_>>, Why> {
     match value {
         b"" | b"auto" => Ok(None),
         b"standby" => Ok(Some(Wish::Hinted)),
@@ -30,15 +36,85 @@ pub(crate) fn wish_of_setting(value: &[u8]) -> Result<Option<Wish<'_>>, Why> {
     }
 }
 
-/// Returns the wish of a whole request, or why the primary must run it. `setting` is the session's
-/// own wish. All texts of a batch count, also those of statements that were prepared earlier.
-pub(crate) fn wish<'a>(
+/// The wish of a request, and what the judges say of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked<'a> {
+    /// The place, or why the primary must run it.
+    pub(crate) place: Result<Wish<'a>, Why>,
+    /// Do the judges say of each text that it changes no data? A hint is no judgement.
+    pub(crate) is_read: bool,
+}
+
+impl Asked<'_> {
+    pub(crate) fn primary(why: Why) -> Self {
+        Self { place: Err(why), is_read: false }
+    }
+}
+
+/// Returns the wish of a client's request.
+pub(crate) fn wish_of<'a>(
+    client: &'a Client,
+    request: &'a [u8],
+    judge: impl FnMut(&[u8]) -> Verdict,
+) -> Asked<'a> {
+    let vars = &client.vars;
+    if !vars.channels.is_empty() {
+        return Asked::primary(Why::Listens);
+    }
+    let mut setting = None;
+    if !vars.carried.is_empty() {
+        setting = match wish_of_setting(vars.carried.get(ROUTE).unwrap_or_default()) {
+            Ok(setting) => setting,
+            Err(why) => return Asked::primary(why),
+        };
+        let isolation = vars.carried.get(b"default_transaction_isolation");
+        if isolation.is_some_and(|level| level.eq_ignore_ascii_case(b"serializable")) {
+            return Asked::primary(Why::Text(Refusal::Serializable));
+        }
+    }
+    wish(request, client.extended.as_deref(), setting, judge)
+}
+
+/// Returns the position that the session's reads must see; 0 = none.
+pub(crate) fn token_of(client: &Client) -> Result<Position, Why> {
+    match client.vars.carried.get(TOKEN).unwrap_or_default() {
+        b"" => Ok(0),
+        text => position(text).ok_or(Why::Setting),
+    }
+}
+
+/// Returns the wish of a whole request. `setting` is the session's own wish. All texts of a batch
+/// count, also those of statements that were prepared earlier.
+fn wish<'a>(
     request: &'a [u8],
     known: Option<&'a Extended>,
     setting: Option<Wish<'a>>,
     mut judge: impl FnMut(&[u8]) -> Verdict,
-) -> Result<Wish<'a>, Why> {
-    let mut found = None;
+) -> Asked<'a> {
+    let (mut found, mut is_read) = (None, true);
+    let walked = each_text(request, known, |text| {
+        let verdict = judge(text);
+        is_read &= !matches!(verdict, Verdict::Refused(_)) || is_lone_set(text);
+        let own = wish_of_text(text, setting, found.is_none(), verdict);
+        found = Some(match (found, own) {
+            (None | Some(Ok(Wish::Standby)), own) => own,
+            (Some(Ok(_)), Err(why)) | (Some(Err(why)), _) => Err(why),
+            (Some(Ok(earlier)), Ok(_)) => Ok(earlier),
+        });
+    });
+    match walked {
+        // A batch without a text runs nothing.
+        Ok(()) => Asked { place: found.unwrap_or(Err(Why::Text(Refusal::Empty))), is_read },
+        Err(why) => Asked::primary(why),
+    }
+}
+
+/// Visits the texts that a request runs.
+fn each_text<'a>(
+    request: &'a [u8],
+    known: Option<&'a Extended>,
+    mut visit: impl FnMut(&'a [u8]),
+) -> Result<(), Why> {
     let mut prepared: Vec<&[u8]> = Vec::new();
     let mut at = 0;
     while let Some(rest) = request.get(at..).filter(|rest| !rest.is_empty()) {
@@ -63,14 +139,18 @@ pub(crate) fn wish<'a>(
             // They concern portals and statements of this batch, or run nothing.
             _ => continue,
         };
-        let own = wish_of_text(text, setting, found.is_none(), &mut judge)?;
-        found = Some(match found {
-            None | Some(Wish::Standby) => own,
-            Some(earlier) => earlier,
-        });
+        visit(text);
     }
-    // A batch without a text runs nothing.
-    found.ok_or(Why::Text(Refusal::Empty))
+    Ok(())
+}
+
+/// Does the text only change a setting of its session? Then the log of the primary has nothing new.
+fn is_lone_set(text: &[u8]) -> bool {
+    let text = text.trim_ascii();
+    let text = text.strip_suffix(b";").unwrap_or(text);
+    let word = text.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    (word.eq_ignore_ascii_case(b"set") || word.eq_ignore_ascii_case(b"reset"))
+        && !text.contains(&b';')
 }
 
 fn earlier<'a>(name: &[u8], known: Option<&'a Extended>) -> Option<&'a [u8]> {
@@ -85,7 +165,7 @@ fn wish_of_text<'a>(
     text: &'a [u8],
     setting: Option<Wish<'a>>,
     is_first: bool,
-    judge: &mut impl FnMut(&[u8]) -> Verdict,
+    verdict: Verdict,
 ) -> Result<Wish<'a>, Why> {
     match hint(text) {
         Some(Hint::Primary | Hint::Unknown(_)) => return Err(Why::Hint),
@@ -96,7 +176,7 @@ fn wish_of_text<'a>(
     if let Some(setting) = setting {
         return Ok(setting);
     }
-    match judge(text) {
+    match verdict {
         Verdict::Read => Ok(Wish::Standby),
         Verdict::ReadOnlyTransaction if is_first => Ok(Wish::Standby),
         Verdict::ReadOnlyTransaction => Err(Why::Text(Refusal::Transaction)),
@@ -141,16 +221,39 @@ mod tests {
             ("/* weir: elsewhere */ SELECT 1", Err(Why::Hint)),
             ("", Err(Why::Text(Refusal::Empty))),
         ] {
-            assert_eq!(wish(&query(text), None, None, judge), expected, "{text}");
+            assert_eq!(wish(&query(text), None, None, judge).place, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_hint_is_no_judgement() {
+        for (text, is_read) in [
+            ("SELECT 1", true),
+            ("/* weir: standby */ SELECT 1", true),
+            ("/* weir: node=b */ SELECT 1", true),
+            ("/* weir: primary */ SELECT 1", true),
+            ("/* weir: standby */ INSERT INTO t VALUES (1)", false),
+            ("UPDATE t SET a = 1", false),
+            ("SET weir.token = '0/1'", true),
+            (" reset weir.token;", true),
+            ("SET weir.token = '0/1'; DELETE FROM t", false),
+            ("SELECT nextval('s')", false),
+        ] {
+            assert_eq!(wish(&query(text), None, None, judge).is_read, is_read, "{text}");
+        }
+        let read: (u8, &[u8]) = (b'P', b"a\0SELECT 1\0\0\0");
+        let write: (u8, &[u8]) = (b'P', b"b\0/*weir:standby*/DELETE FROM t\0\0\0");
+        let both = batch(&[read, write, (b'S', b"")]);
+        let hinted = Asked { place: Ok(Wish::Hinted), is_read: false };
+        assert_eq!(wish(&both, None, None, judge), hinted);
     }
 
     #[test]
     fn the_setting_stands_behind_a_hint() {
         let standby = wish_of_setting(b"standby").expect("a wish");
-        assert_eq!(wish(&query("SELECT f()"), None, standby, judge), Ok(Wish::Hinted));
+        assert_eq!(wish(&query("SELECT f()"), None, standby, judge).place, Ok(Wish::Hinted));
         let primary = query("/* weir: primary */ SELECT 1");
-        assert_eq!(wish(&primary, None, standby, judge), Err(Why::Hint));
+        assert_eq!(wish(&primary, None, standby, judge).place, Err(Why::Hint));
         assert_eq!(wish_of_setting(b"node=c"), Ok(Some(Wish::Node(b"c"))));
         assert_eq!(wish_of_setting(b"auto"), Ok(None));
         assert_eq!(wish_of_setting(b"primary"), Err(Why::Setting));
@@ -165,13 +268,13 @@ mod tests {
         let execute: (u8, &[u8]) = (b'E', b"\0\0\0\0\0");
         let sync: (u8, &[u8]) = (b'S', b"");
         let reads = batch(&[read, bind, execute, sync]);
-        assert_eq!(wish(&reads, None, None, judge), Ok(Wish::Standby));
+        assert_eq!(wish(&reads, None, None, judge).place, Ok(Wish::Standby));
         let both = batch(&[read, bind, execute, write, sync]);
-        assert_eq!(wish(&both, None, None, judge), Err(Why::Text(Refusal::Writes)));
+        assert_eq!(wish(&both, None, None, judge).place, Err(Why::Text(Refusal::Writes)));
         let stranger = batch(&[bind, execute, sync]);
-        assert_eq!(wish(&stranger, None, None, judge), Err(Why::Unknown));
+        assert_eq!(wish(&stranger, None, None, judge).place, Err(Why::Unknown));
         let known = Extended::default();
-        assert_eq!(wish(&stranger, Some(&known), None, judge), Err(Why::Unknown));
-        assert_eq!(wish(&batch(&[sync]), None, None, judge), Err(Why::Text(Refusal::Empty)));
+        assert_eq!(wish(&stranger, Some(&known), None, judge).place, Err(Why::Unknown));
+        assert_eq!(wish(&batch(&[sync]), None, None, judge).place, Err(Why::Text(Refusal::Empty)));
     }
 }

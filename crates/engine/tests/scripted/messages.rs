@@ -183,6 +183,10 @@ pub(crate) fn copy_in() -> Message {
     built(|out| backend::copy_in_response(out, 1))
 }
 
+pub(crate) fn copy_out() -> Message {
+    built(|out| backend::copy_out_response(out, 1))
+}
+
 pub(crate) fn negotiate(minor: u16, unknown: &[&[u8]]) -> Message {
     built(|out| backend::negotiate_protocol_version(out, minor, unknown))
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use config::PoolMode;
+use config::{PoolMode, ReadAfterWrite, WhenStale};
 use engine::ids::{Micros, NodeId};
+use engine::routing::freshness::Position;
 use engine::routing::readers::Readers;
 use engine::routing::rules::{Catalog, ReadRules, Routing};
 
+use crate::carried::sets;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
@@ -22,15 +24,23 @@ struct Cluster {
 
 impl Cluster {
     fn new() -> Self {
+        Self::with(ReadRules::default())
+    }
+
+    fn with(rules: ReadRules) -> Self {
         let readers = Arc::new(Readers::new(["a", "b"].map(|name| (name.to_owned(), 1))));
         let catalog = Arc::new(Catalog::new(Default::default(), 1, false, 0));
-        let routing = Routing::new(ReadRules::default(), readers.clone(), catalog, None);
+        let routing = Routing::new(rules, readers.clone(), catalog, None);
         let rig = Rig::new(|config| config.global.pool_mode = PoolMode::Auto).routed_by(routing);
         Self { rig, readers }
     }
 
     fn standby_has_all_before(&self, moment: Micros) {
-        self.readers.get(NodeId(1)).expect("the standby").set(Some(moment), 0);
+        self.standby_has(moment, 0);
+    }
+
+    fn standby_has(&self, moment: Micros, position: Position) {
+        self.readers.get(NodeId(1)).expect("the standby").set(Some(moment), 0, position);
     }
 
     /// Returns a client that has read on the standby, and the servers of both nodes.
@@ -74,7 +84,7 @@ pub(crate) fn a_write_behind_a_read_counts() {
     let (client, primary, standby) = cluster.opened();
     let fresh = cluster.readers.get(NodeId(1)).expect("the standby");
     // The primary runs the read, and gets the write at once.
-    fresh.set(None, 0);
+    fresh.set(None, 0, 0);
     client.send([[query(READ), query(WRITE)].concat()]);
     primary.expect([query(READ), query(WRITE)]);
     primary.send([[done("OK"), done("OK")].concat()]);
@@ -98,7 +108,7 @@ pub(crate) fn old_catalogs_keep_reads_on_the_primary() {
 pub(crate) fn a_standby_that_may_not_be_read_gets_nothing() {
     let cluster = Cluster::new();
     let (_client, primary, _) = cluster.opened();
-    cluster.readers.get(NodeId(1)).expect("the standby").set(None, 0);
+    cluster.readers.get(NodeId(1)).expect("the standby").set(None, 0, 0);
     // It has not written, so any standby would do.
     asks(&cluster.rig.client(), &primary, READ);
 }
@@ -128,5 +138,151 @@ pub(crate) fn a_write_on_a_promoted_standby_counts() {
     cluster.standby_has_all_before(Micros::MAX);
     asks(&client, &standby, HINTED);
     cluster.standby_has_all_before(cluster.rig.now());
+    asks(&client, &primary, READ);
+}
+
+#[test]
+pub(crate) fn a_write_that_a_hint_sent_to_a_lost_standby_is_not_repeated() {
+    let read = "/* weir: standby */ select 1";
+    for (text, is_repeated) in [(HINTED, false), (read, true), (READ, true)] {
+        for is_said in [false, true] {
+            let cluster = Cluster::new();
+            let (client, primary, standby) = cluster.opened();
+            client.send([query(text)]);
+            standby.expect([query(text)]);
+            // It was promoted a moment ago, and may have committed.
+            if is_said {
+                standby.send([fatal("57P01", "terminating connection")]);
+            }
+            standby.die();
+            if is_repeated {
+                primary.answers(text);
+                client.expect([done("OK")]);
+            } else {
+                assert!(primary.is_parked() && !client.is_open());
+            }
+        }
+    }
+}
+
+#[test]
+pub(crate) fn a_write_that_a_standby_refuses_is_run_by_the_primary() {
+    let cluster = Cluster::new();
+    let (client, primary, standby) = cluster.opened();
+    client.send([query(HINTED)]);
+    standby.expect([query(HINTED)]);
+    standby.send([error("25006", "cannot execute UPDATE in a read-only transaction"), ready('I')]);
+    primary.answers(HINTED);
+    client.expect([done("OK")]);
+    // A procedure may have committed before this.
+    client.send([query(HINTED)]);
+    cluster.standby_has_all_before(Micros::MAX);
+    let failed = error("42P01", "relation does not exist");
+    standby.expect([query(HINTED)]);
+    standby.send([failed.clone(), ready('I')]);
+    client.expect([failed, ready('I')]);
+    assert!(primary.is_parked());
+}
+
+const WAIT: Micros = 300_000;
+
+fn waiting(read_after_write: ReadAfterWrite, when_stale: WhenStale) -> Cluster {
+    Cluster::with(ReadRules {
+        read_after_write,
+        when_stale,
+        stale_wait: WAIT,
+        ..ReadRules::default()
+    })
+}
+
+#[test]
+pub(crate) fn a_strict_read_waits_for_a_sample_behind_its_arrival() {
+    let cluster = waiting(ReadAfterWrite::Strict, WhenStale::Primary);
+    let (client, primary, standby) = cluster.opened();
+    cluster.standby_has_all_before(cluster.rig.now());
+    client.send([query(READ)]);
+    // Another one behind it stays in the socket.
+    client.send([query(WRITE)]);
+    cluster.rig.later(20_000);
+    cluster.rig.sample();
+    client.expect([]);
+    assert!(primary.is_parked() && standby.is_parked() && cluster.readers.take_waiting());
+    // The arrival counts, and not the last look.
+    cluster.standby_has_all_before(cluster.rig.now() - 1);
+    cluster.rig.sample();
+    standby.answers(READ);
+    primary.answers(WRITE);
+    client.expect([done("OK"), done("OK")]);
+}
+
+#[test]
+pub(crate) fn a_read_does_not_wait_longer_than_allowed() {
+    let cluster = waiting(ReadAfterWrite::Strict, WhenStale::Primary);
+    let (client, primary, standby) = cluster.opened();
+    cluster.standby_has_all_before(1);
+    client.send([query(READ)]);
+    cluster.rig.wait_ms(200);
+    client.expect([]);
+    cluster.rig.wait_ms(200);
+    primary.answers(READ);
+    client.expect([done("OK")]);
+    // No wait helps here.
+    cluster.readers.get(NodeId(1)).expect("the standby").set(None, 0, 0);
+    asks(&client, &primary, READ);
+    assert!(standby.is_parked());
+}
+
+#[test]
+fn a_read_waits_for_its_own_writes_if_it_may() {
+    let cluster = waiting(ReadAfterWrite::Session, WhenStale::Wait);
+    let (client, primary, standby) = cluster.opened();
+    asks(&client, &primary, WRITE);
+    cluster.standby_has_all_before(1);
+    client.send([query(READ)]);
+    client.expect([]);
+    // Half of a request is there already.
+    let (begin, rest) = (query(READ)[..7].to_vec(), query(READ)[7..].to_vec());
+    client.send([begin]);
+    cluster.standby_has_all_before(Micros::MAX);
+    cluster.rig.sample();
+    standby.answers(READ);
+    client.expect([done("OK")]);
+    client.send([rest]);
+    standby.answers(READ);
+    client.expect([done("OK")]);
+    // Others do not wait.
+    cluster.standby_has_all_before(1);
+    asks(&cluster.rig.client(), &standby, READ);
+}
+
+#[test]
+fn a_client_that_leaves_while_its_read_waits_harms_nobody() {
+    let cluster = waiting(ReadAfterWrite::Strict, WhenStale::Primary);
+    let (client, primary, standby) = cluster.opened();
+    cluster.standby_has_all_before(1);
+    client.send([query(READ)]);
+    client.leave();
+    let other = cluster.rig.client();
+    cluster.standby_has_all_before(Micros::MAX);
+    cluster.rig.sample();
+    assert!(primary.is_parked() && standby.is_parked());
+    asks(&other, &standby, READ);
+}
+
+#[test]
+pub(crate) fn a_position_of_another_session_must_be_there() {
+    let cluster = Cluster::new();
+    let (client, primary, standby) = cluster.opened();
+    cluster.rig.later(1_000);
+    cluster.standby_has(cluster.rig.now(), 0x63);
+    sets(&client, &primary, "weir.token", "0/64");
+    asks(&client, &primary, READ);
+    // The SET itself is no write.
+    cluster.standby_has(cluster.rig.now(), 0x64);
+    client.send([query(READ)]);
+    standby.answers("SELECT pg_catalog.set_config('weir.token','0/64',false) IS NULL;");
+    standby.answers(READ);
+    client.expect([done("OK")]);
+    sets(&client, &primary, "weir.token", "nonsense");
     asks(&client, &primary, READ);
 }

@@ -222,6 +222,15 @@ impl Rig {
         self.0.borrow_mut().tick();
     }
 
+    /// The nodes of the cluster were sampled, and reads wait for that.
+    pub(crate) fn sample(&self) {
+        let world = &mut *self.0.borrow_mut();
+        for (worker, engine) in world.engines.iter_mut().enumerate() {
+            engine.route_held_reads(&mut world.net.io(worker));
+        }
+        world.pump();
+    }
+
     /// Too many clients are logging in, so some are disconnected.
     pub(crate) fn crowd_out(&self) {
         self.0.borrow_mut().crowd_out();

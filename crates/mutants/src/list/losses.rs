@@ -72,4 +72,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "false",
         )],
     },
+    Mutant {
+        name: "ServesLostCopies",
+        wrong: "The rest of a copy that was lost with its server takes another server",
+        seen_in: "",
+        noticed_by: "lost::the_rest_of_a_lost_copy_is_dropped",
+        changes: &[change("lifecycle/lost.rs", "if in_copy => «Skips::Copy»", "Skips::Nothing")],
+    },
 ];

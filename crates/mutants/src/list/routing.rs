@@ -80,7 +80,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "reads::old_catalogs_keep_reads_on_the_primary",
         changes: &[change(
             "routing/choose.rs",
-            "if wish == Wish::Standby && «!catalog.is_of(schema)»",
+            "Ok(Wish::Standby) if «!catalog.is_of(schema)»",
             "false",
         )],
     },
@@ -105,5 +105,48 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "«io.resume_client(id);» match self.routes(client.pool)",
             "",
         )],
+    },
+    Mutant {
+        name: "RepeatsHintedWrites",
+        wrong: "A write that a hint has sent to a lost standby is run again",
+        seen_in: "",
+        noticed_by: "reads::a_write_that_a_hint_sent_to_a_lost_standby_is_not_repeated",
+        changes: &[change(
+            "relay/kept_request.rs",
+            "!self.has_effect || self.asks_writer && «self.is_read»",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "RepeatsProcedures",
+        wrong: "A procedure that may have committed is run again after its error",
+        seen_in: "",
+        noticed_by: "reads::a_write_that_a_standby_refuses_is_run_by_the_primary",
+        changes: &[change("routing/refusal.rs", "|| «is_read» && matches!(", "true")],
+    },
+    Mutant {
+        name: "ReadsBeforeItsArrival",
+        wrong: "A strict read runs on a standby that lacks earlier commits",
+        seen_in: "",
+        noticed_by: "reads::a_strict_read_waits_for_a_sample_behind_its_arrival",
+        changes: &[change("routing/choose.rs", "«need.wrote.note(since);»", "")],
+    },
+    Mutant {
+        name: "WaitsForStandbysForever",
+        wrong: "A read waits for a fresher standby without a limit",
+        seen_in: "",
+        noticed_by: "reads::a_read_does_not_wait_longer_than_allowed",
+        changes: &[change(
+            "routing/hold.rs",
+            "let waits = «is_early» && routing.rules.wait_for(why);",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "ForgetsToken",
+        wrong: "A read runs on a standby that lacks the position of the session's weir.token",
+        seen_in: "",
+        noticed_by: "reads::a_position_of_another_session_must_be_there",
+        changes: &[change("routing/choose.rs", "need.token = «token»;", "0")],
     },
 ];

@@ -201,7 +201,7 @@ fn put_in_force(control: &Control, config: Arc<Config>) -> Option<String> {
 fn distribute(control: &Control, config: Arc<Config>) {
     let shared = &control.shared;
     let before = control.config.read().unwrap_or_else(PoisonError::into_inner).clone();
-    shared.hub.set_config(Arc::clone(&config));
+    shared.hub.set_config(&before, Arc::clone(&config));
     *control.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&config);
     shared.tell_all(|| ShellMail::Config(Arc::clone(&config)));
     control.doors.change();

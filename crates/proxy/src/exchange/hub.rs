@@ -256,11 +256,11 @@ impl<M, W: Wake, T> Hub<M, W, T> {
         self.settle_all(&registry);
     }
 
-    /// Applies a new configuration.
-    pub(crate) fn set_config(&self, config: Arc<Config>) {
+    /// Applies a new configuration, which replaces `before`.
+    pub(crate) fn set_config(&self, before: &Config, config: Arc<Config>) {
         let mut registry = lock(&self.registry);
-        let before = registry.config.replace(Arc::clone(&config));
-        registry.switches.follow_config(before.as_deref(), &config);
+        registry.switches.follow_config(before, &config);
+        registry.config = Some(config);
         self.settle_all(&registry);
     }
 

@@ -97,6 +97,8 @@ pub(crate) enum ShellMail {
     Drain(Drain),
     /// Pools were closed, opened or given new servers.
     Review,
+    /// Standbys may be fresher than before, and reads wait for that.
+    Fresher,
     /// Drop all clients and servers of these databases.
     Kill(Arc<[String]>),
     /// Drop this client, if it still has this serial number.

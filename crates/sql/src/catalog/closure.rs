@@ -25,6 +25,8 @@ pub(super) struct Object {
     pub(super) name: u64,
     pub(super) is_beyond_ascii: bool,
     pub(super) is_dangerous: bool,
+    /// It counts as not dangerous, whatever it uses.
+    pub(super) is_trusted: bool,
     pub(super) uses: Uses,
 }
 
@@ -56,6 +58,7 @@ impl Object {
             name: digest,
             is_beyond_ascii: !name.is_ascii(),
             is_dangerous: false,
+            is_trusted: false,
             uses: Uses::default(),
         }
     }
@@ -70,6 +73,15 @@ impl Closure {
         self.also.push((of, uses, is_dangerous));
     }
 
+    /// Makes the objects with these names dangerous, also those that are trusted.
+    pub(super) fn distrust(&mut self, names: &HashSet<u64, FixedState>) {
+        let is_named =
+            |object: &&mut Object| object.kind != Kind::Operator && names.contains(&object.name);
+        for object in self.objects.iter_mut().filter(is_named) {
+            (object.is_dangerous, object.is_trusted) = (true, false);
+        }
+    }
+
     pub(super) fn dangerous(&self) -> impl Iterator<Item = &Object> {
         self.objects.iter().filter(|object| object.is_dangerous)
     }
@@ -82,7 +94,7 @@ impl Closure {
             let Some(object) = places.get(&of).and_then(|at| self.objects.get_mut(*at)) else {
                 continue;
             };
-            object.is_dangerous |= is_dangerous;
+            object.is_dangerous |= is_dangerous && !object.is_trusted;
             object.uses.objects.extend(uses.objects);
             object.uses.names.extend(uses.names);
             object.uses.operators.extend(uses.operators);
@@ -91,7 +103,8 @@ impl Closure {
         loop {
             self.dangerous().for_each(|object| found.add(object));
             let mut changed = false;
-            for object in self.objects.iter_mut().filter(|object| !object.is_dangerous) {
+            let is_open = |object: &&mut Object| !object.is_dangerous && !object.is_trusted;
+            for object in self.objects.iter_mut().filter(is_open) {
                 object.is_dangerous = found.is_used(&object.uses);
                 changed |= object.is_dangerous;
             }

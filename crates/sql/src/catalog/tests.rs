@@ -5,7 +5,11 @@ use crate::reads::{Refusal, Verdict, read_verdict};
 use crate::scanner::scan_either;
 
 fn view(rows: &[(Part, &[&str])]) -> CatalogView {
-    let mut catalog = Catalog::default();
+    view_with(&Lists::default(), rows)
+}
+
+fn view_with(lists: &Lists, rows: &[(Part, &[&str])]) -> CatalogView {
+    let mut catalog = Catalog::new(lists);
     for (part, row) in rows {
         // An empty column is NULL.
         let row: Vec<_> = row.iter().map(|one| (!one.is_empty()).then_some(*one)).collect();
@@ -215,4 +219,45 @@ fn other_rows_are_refused() {
     ] {
         assert_eq!(Catalog::default().add(part, row), Err(BadRow), "{row:?}");
     }
+}
+
+#[test]
+fn lists_count_more_than_the_catalogs() {
+    let names = |text: &str| text.split(',').map(str::to_owned).collect();
+    let lists = Lists {
+        standby_functions: names("reads,atomic,both"),
+        primary_names: names("orders,both,gone"),
+    };
+    let row = |oid, name| [oid, name, "t", "sql", "SELECT nextval('a')"];
+    let [reads, other, both] = [row("20000", "reads"), row("20001", "other"), row("20002", "both")];
+    let calls = stable("20003", "calls", "BEGIN RETURN reads(); END");
+    let view = view_with(
+        &lists,
+        &[
+            (Part::Functions, &reads),
+            (Part::Functions, &other),
+            (Part::Functions, &both),
+            (Part::Functions, &calls),
+            (Part::Functions, &["20004", "atomic", "f", "sql", ""]),
+            (Part::Uses, &["function", "20004", "funcid 20001", ""]),
+            (Part::Relations, &["20010", "orders", "f"]),
+            (Part::Relations, &["20011", "items", "f"]),
+            (Part::Relations, &["20012", "open_orders", "f"]),
+            (Part::Uses, &["relation", "20012", "relid 20010", ""]),
+        ],
+    );
+    check(
+        &view,
+        &[
+            ("SELECT reads()", true),
+            ("SELECT calls()", true),
+            ("SELECT atomic()", true),
+            ("SELECT other()", false),
+            ("SELECT both()", false),
+            ("TABLE items", true),
+            ("TABLE orders", false),
+            ("TABLE open_orders", false),
+            ("SELECT gone()", false),
+        ],
+    );
 }

@@ -24,16 +24,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Postgres {
     /// Makes and starts a primary, and so many standbys that stream from it.
     pub fn start_cluster(standbys: usize) -> Vec<Self> {
-        let primary = Self::start();
-        primary.sql("postgres", COPYIST);
-        primary.sql("postgres", WEIR);
-        let standbys: Vec<_> = (0..standbys).map(|_| primary.standby()).collect();
+        Self::start().with_standbys(standbys)
+    }
+
+    /// Makes and starts so many standbys that stream from this server. Returns all, itself first.
+    pub fn with_standbys(self, standbys: usize) -> Vec<Self> {
+        self.sql("postgres", COPYIST);
+        self.sql("postgres", WEIR);
+        let standbys: Vec<_> = (0..standbys).map(|_| self.standby()).collect();
         eventually("all standbys stream", PATIENCE, || {
             let count = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
             let wanted = standbys.len().to_string();
-            (primary.sql("postgres", count)[0][0].as_ref() == Some(&wanted)).then_some(())
+            (self.sql("postgres", count)[0][0].as_ref() == Some(&wanted)).then_some(())
         });
-        std::iter::once(primary).chain(standbys).collect()
+        std::iter::once(self).chain(standbys).collect()
     }
 
     /// Makes and starts a copy that follows this server.

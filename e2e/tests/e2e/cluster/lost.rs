@@ -163,6 +163,35 @@ fn an_unanswered_commit_is_unknown_and_not_repeated() {
 }
 
 #[test]
+fn a_copy_fails_and_the_client_stays() {
+    if !support::only_weir() {
+        return;
+    }
+    let (nodes, pooler) = pair("");
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let [mut alone, mut begun] = [0, 1].map(|_| pooler.client("app"));
+    begun.rows("BEGIN");
+    let data = frontend::copy_data(b"7\tcopied\n");
+    for client in [&mut alone, &mut begun] {
+        client.send(frontend::query("COPY acts FROM STDIN"));
+        client.read_until(|message| message.tag == b'G');
+        client.send(&data);
+    }
+    replace(&pooler, [a, b]);
+    for (client, code, status) in [(&mut alone, "08007", b'I'), (&mut begun, "40001", b'E')] {
+        let (error, after) = answer(client);
+        assert_eq!((error.code(), after), (code, status), "{error:?}");
+        // As if it had not read the error yet.
+        client.send([data.clone(), frontend::copy_done()].concat());
+    }
+    begun.rows("ROLLBACK");
+    goes_on(&mut alone, b);
+    goes_on(&mut begun, b);
+    let copied = b.sql("postgres", "SELECT count(*) FROM acts WHERE act = 'copied'");
+    assert_eq!(copied[0][0].as_deref(), Some("0"));
+}
+
+#[test]
 fn a_pinned_client_is_told_what_it_has_lost() {
     if !support::only_weir() {
         return;

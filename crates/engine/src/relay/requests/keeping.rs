@@ -55,6 +55,7 @@ impl<X: Exchange> Requests<'_, X> {
                 first: entry.serial,
                 has_effect: !self.may_move,
                 asks_writer,
+                is_read: self.is_judged_read,
                 ..Outline::default()
             };
             self.keeping = Some(Keeping { from: self.at, begun_here: true, outline });

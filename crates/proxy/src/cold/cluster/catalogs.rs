@@ -16,7 +16,7 @@ use std::{
 
 use config::Cluster as Configured;
 use engine::{ids::Micros, routing::Place, routing::rules::Catalog as Dangerous};
-use sql::{CHANGES, Catalog, CatalogPart};
+use sql::{CHANGES, Catalog, CatalogPart, Lists};
 use tokio::{
     task::spawn_blocking,
     time::{sleep, timeout},
@@ -53,8 +53,18 @@ const SERIALIZABLE: &str = "SELECT \
 /// Counts the views of the process.
 static VIEWS: AtomicU64 = AtomicU64::new(0);
 
+/// A database with reads on standbys.
+#[derive(Clone, PartialEq, Eq)]
+struct Target {
+    /// Its name on the server.
+    dbname: String,
+    lists: Lists,
+}
+
 /// The state of a database.
 struct Known {
+    /// The target that was read last.
+    target: Option<Target>,
     catalog: Option<Arc<Dangerous>>,
     digest: String,
     read_at: Micros,
@@ -70,8 +80,9 @@ pub(super) async fn keep(controller: Controller, watched: Arc<Watched>) {
         sleep(TICK).await;
         let databases = databases(&controller, &watched);
         known.retain(|name, _| databases.contains_key(name));
-        for (name, dbname) in databases {
+        for (name, target) in databases {
             let own = known.entry(name.clone()).or_insert_with(|| Known {
+                target: None,
                 catalog: controller.0.shared.hub.switches().catalog(&name).cloned(),
                 digest: String::new(),
                 read_at: 0,
@@ -79,10 +90,11 @@ pub(super) async fn keep(controller: Controller, watched: Arc<Watched>) {
                 has_failed: false,
             });
             let now = controller.now();
-            if now < own.retry_at || !own.is_due(&controller, &watched.configured, now) {
-                continue;
+            let is_other = own.target.as_ref() != Some(&target);
+            let is_due = is_other || own.is_due(&controller, &watched.configured, now);
+            if is_due && now >= own.retry_at {
+                refresh(&controller, &watched, &name, target, own).await;
             }
-            refresh(&controller, &watched, (&name, &dbname), own).await;
         }
     }
 }
@@ -96,20 +108,25 @@ impl Known {
     }
 }
 
-/// Returns the databases that have pools with reads on standbys of this cluster, with their names on
-/// the server.
-fn databases(controller: &Controller, watched: &Watched) -> BTreeMap<String, String> {
+/// Returns the databases that have pools with reads on standbys of this cluster.
+fn databases(controller: &Controller, watched: &Watched) -> BTreeMap<String, Target> {
     let mut found = BTreeMap::new();
     if watched.rest(controller).is_none() {
         return found;
     }
+    let config = controller.config();
     for pool in controller.0.shared.hub.pools() {
         let pool = lock(&pool);
         let settings = &pool.settings;
         let is_routed = settings.reads.is_some() && pool.key.place == Place::Writer;
         if is_routed && settings.cluster.as_ref() == Some(&watched.name) {
+            let Some(database) = config.database(&pool.key.database) else { continue };
+            let lists = Lists {
+                standby_functions: database.standby_functions.clone(),
+                primary_names: database.primary_names.clone(),
+            };
             let dbname = settings.database_name().to_owned();
-            found.entry(pool.key.database.clone()).or_insert(dbname);
+            found.entry(pool.key.database.clone()).or_insert(Target { dbname, lists });
         }
     }
     found
@@ -118,15 +135,17 @@ fn databases(controller: &Controller, watched: &Watched) -> BTreeMap<String, Str
 async fn refresh(
     controller: &Controller,
     watched: &Watched,
-    (name, dbname): (&str, &str),
+    name: &str,
+    target: Target,
     known: &mut Known,
 ) {
     let primary = lock(&watched.cluster).primary().ok();
     let Some(primary) = primary else { return };
     // A change from now on may be missing.
     let generation = controller.0.shared.hub.schema();
-    let before = known.catalog.as_ref().map(|catalog| (&*known.digest, catalog.has_serializable));
-    let load = load(controller, watched, usize::from(primary.0), dbname, before, generation);
+    let same = known.catalog.as_ref().filter(|_| known.target.as_ref() == Some(&target));
+    let before = same.map(|catalog| (&*known.digest, catalog.has_serializable));
+    let load = load(controller, watched, usize::from(primary.0), &target, before, generation);
     let loaded = match timeout(PATIENCE, load).await {
         Ok(loaded) => loaded,
         Err(_) => Err(Failure::Unexpected("reading takes more than a minute".to_owned())),
@@ -146,6 +165,7 @@ async fn refresh(
             );
             let catalog = Arc::new(catalog);
             (known.digest, known.catalog) = (digest, Some(Arc::clone(&catalog)));
+            known.target = Some(target);
             let shared = &controller.0.shared;
             let _ = shared.hub.switch(|switches| {
                 switches.set_catalog(name, catalog);
@@ -175,11 +195,11 @@ async fn load(
     controller: &Controller,
     watched: &Watched,
     primary: usize,
-    dbname: &str,
+    target: &Target,
     before: Option<(&str, bool)>,
     generation: u64,
 ) -> Result<Option<(String, Dangerous)>, Failure> {
-    let kept = node::open(controller, watched, primary, dbname).await?;
+    let kept = node::open(controller, watched, primary, &target.dbname).await?;
     rows(&kept.client, BEGIN).await?;
     let digest = value(&kept.client, CHANGES).await?;
     let has_serializable = value(&kept.client, SERIALIZABLE).await? == "t";
@@ -190,8 +210,9 @@ async fn load(
     for part in CatalogPart::ALL {
         all.push((part, rows(&kept.client, part.query()).await?));
     }
+    let lists = target.lists.clone();
     let view = spawn_blocking(move || {
-        let mut catalog = Catalog::default();
+        let mut catalog = Catalog::new(&lists);
         for (part, rows) in &all {
             for row in rows {
                 let row: Vec<_> = (0..row.len()).map(|at| row.get(at)).collect();

@@ -76,9 +76,10 @@ impl Samples {
         for ((_, reader), replayed) in readers.all().zip(&self.replayed) {
             match self.log.as_ref().zip(*replayed) {
                 Some((log, position)) => {
-                    reader.set(log.fresh_as_of(position), log.lag_bytes(position));
+                    let lag = log.lag_bytes(position);
+                    reader.set(log.fresh_as_of(position), lag, log.reached(position));
                 }
-                None => reader.set(None, 0),
+                None => reader.set(None, 0, 0),
             }
         }
     }

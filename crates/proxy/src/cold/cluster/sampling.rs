@@ -20,7 +20,10 @@ use super::{
     Watched,
     samples::{Part, Sample},
 };
-use crate::{cold::controller::Controller, exchange::hub::lock};
+use crate::{
+    cold::controller::Controller,
+    exchange::{hub::lock, mail::ShellMail},
+};
 
 /// One row: is the node in recovery, its position in the log, and the length of a page of the log.
 const QUESTION: &str = "SELECT r.recovery, CASE WHEN r.recovery THEN \
@@ -51,11 +54,11 @@ impl Watched {
 
     /// Does a standby lack recent writes?
     fn lacks_writes(&self, now: Micros) -> bool {
-        let wrote_at = self.readers.wrote_at();
-        let is_recent = wrote_at != 0 && now.saturating_sub(wrote_at) < RECENT;
+        let wanted = self.readers.wanted_as_of();
+        let is_recent = wanted != 0 && now.saturating_sub(wanted) < RECENT;
         let lacks = |(node, replayed): (ids::NodeId, &Option<Position>)| {
             let reader = self.readers.get(node);
-            replayed.is_some() && reader.is_some_and(|own| own.fresh_as_of() <= Some(wrote_at))
+            replayed.is_some() && reader.is_some_and(|own| own.fresh_as_of() <= Some(wanted))
         };
         is_recent && {
             let samples = lock(&self.samples);
@@ -133,6 +136,9 @@ async fn ask(controller: &Controller, watched: &Watched, at: usize, client: &Arc
         return watched.wakes[at].notify_one();
     }
     watched.learn((at, client), (part, term), asked_at, &sample);
+    if watched.readers.take_waiting() {
+        controller.0.shared.tell_all(|| ShellMail::Fresher);
+    }
 }
 
 async fn question(client: &Client) -> Option<Sample> {

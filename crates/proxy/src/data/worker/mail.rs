@@ -79,6 +79,7 @@ impl Worker {
                 self.engine.checked(client, serial, &checked, &mut self.sockets);
             }
             ShellMail::Review => self.engine.review(&mut self.sockets),
+            ShellMail::Fresher => self.engine.route_held_reads(&mut self.sockets),
             ShellMail::Kill(databases) => {
                 let dies = |name: &str| databases.iter().any(|database| database == name);
                 self.engine.kill(dies, &mut self.sockets);
