@@ -83,7 +83,7 @@ impl Catalog {
     /// Finds the dangerous names.
     pub fn view(mut self) -> CatalogView {
         self.closure.distrust(&self.distrusted.names);
-        self.closure.close();
+        self.closure.close(&self.distrusted.names);
         let mut view = self.distrusted;
         for object in self.closure.dangerous() {
             match object.kind {

@@ -86,8 +86,9 @@ impl Closure {
         self.objects.iter().filter(|object| object.is_dangerous)
     }
 
-    /// Marks the users of what is dangerous, until there are no more.
-    pub(super) fn close(&mut self) {
+    /// Marks the users of what is dangerous, until there are no more. A function's text may also use
+    /// one of these names, of which there need not be an object.
+    pub(super) fn close(&mut self, names: &HashSet<u64, FixedState>) {
         let places: HashMap<(Kind, u32), usize, FixedState> =
             self.objects.iter().enumerate().map(|(at, one)| ((one.kind, one.oid), at)).collect();
         for (of, uses, is_dangerous) in self.also.drain(..) {
@@ -99,7 +100,7 @@ impl Closure {
             object.uses.names.extend(uses.names);
             object.uses.operators.extend(uses.operators);
         }
-        let mut found = Found::default();
+        let mut found = Found { names: names.clone(), ..Found::default() };
         loop {
             self.dangerous().for_each(|object| found.add(object));
             let mut changed = false;

@@ -41,12 +41,15 @@ WHERE (p.oid >= 16384 OR p.provolatile = 'v') AND p.prokind <> 'p' AND p.prorett
 const OPERATORS: &str = "\
 SELECT oid, oprname, oprcode::pg_catalog.oid FROM pg_catalog.pg_operator WHERE oid >= 16384";
 
-/// Of ordinary tables those alone that have policies or children.
+/// Of ordinary tables only those that have policies or children, or that a view uses.
 const RELATIONS: &str = "\
 SELECT c.oid, c.relname, c.relkind IN ('S', 'f') OR c.relpersistence = 'u' \
 FROM pg_catalog.pg_class c WHERE c.oid >= 16384 AND c.relpersistence <> 't' AND (\
 c.relkind IN ('S', 'f', 'v', 'p') OR c.relkind IN ('r', 'm') AND (c.relpersistence = 'u' \
-OR c.relhassubclass OR EXISTS (SELECT FROM pg_catalog.pg_policy WHERE polrelid = c.oid)))";
+OR c.relhassubclass OR EXISTS (SELECT FROM pg_catalog.pg_policy WHERE polrelid = c.oid) \
+OR EXISTS (SELECT FROM pg_catalog.pg_depend WHERE refobjid = c.oid \
+AND refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass \
+AND classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass)))";
 
 const TYPES: &str = "\
 SELECT oid, typname FROM pg_catalog.pg_type WHERE oid >= 16384 AND typtype IN ('b', 'd', 'e', 'r')";

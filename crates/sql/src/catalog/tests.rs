@@ -231,6 +231,8 @@ fn lists_count_more_than_the_catalogs() {
     let row = |oid, name| [oid, name, "t", "sql", "SELECT nextval('a')"];
     let [reads, other, both] = [row("20000", "reads"), row("20001", "other"), row("20002", "both")];
     let calls = stable("20003", "calls", "BEGIN RETURN reads(); END");
+    // The table has no row: no view uses it.
+    let gone = stable("20005", "reads_gone", "BEGIN RETURN (SELECT count(*) FROM gone); END");
     let view = view_with(
         &lists,
         &[
@@ -238,6 +240,7 @@ fn lists_count_more_than_the_catalogs() {
             (Part::Functions, &other),
             (Part::Functions, &both),
             (Part::Functions, &calls),
+            (Part::Functions, &gone),
             (Part::Functions, &["20004", "atomic", "f", "sql", ""]),
             (Part::Uses, &["function", "20004", "funcid 20001", ""]),
             (Part::Relations, &["20010", "orders", "f"]),
@@ -258,6 +261,7 @@ fn lists_count_more_than_the_catalogs() {
             ("TABLE orders", false),
             ("TABLE open_orders", false),
             ("SELECT gone()", false),
+            ("SELECT reads_gone()", false),
         ],
     );
 }
