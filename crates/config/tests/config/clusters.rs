@@ -66,98 +66,99 @@ fn a_conversion_keeps_clusters() {
     assert!(again.clusters == ini.clusters && again.databases == ini.databases);
 }
 
+/// Each case: `[clusters]`, `[databases]`, the end of the message.
+fn check_mistakes(cases: &[(&str, &str, &str)]) {
+    for (clusters, databases, mistake) in cases {
+        let text = format!("[pgbouncer]\n[clusters]\n{clusters}\n[databases]\n{databases}\n");
+        let found = ini_mistakes(&text);
+        assert!(found.len() == 1 && found[0].ends_with(mistake), "{clusters}: {found:?}");
+    }
+}
+
 #[test]
 fn mistakes_name_the_entry_and_what_is_expected() {
-    let nodes = "nodes such as a=10.0.0.1, b=10.0.0.2:5433, each name and each address once";
-    for (clusters, databases, mistake) in [
+    check_mistakes(&[
         (
             "main = nodes='a=h'",
             "app = cluster=mian",
             "app.cluster: unknown cluster \"mian\": expected the name of an entry of [clusters] \
-             (did you mean \"main\"?)"
-                .to_owned(),
+             (did you mean \"main\"?)",
         ),
         (
             "main = nodes='a=h'",
             "app = cluster=main host=h",
             "app.host: a database with cluster=main cannot have a host: the cluster has the \
-             addresses"
-                .to_owned(),
-        ),
-        (
-            "main = failover=follow",
-            "",
-            "main: cluster main has no nodes: expected nodes = 'a=10.0.0.1, b=10.0.0.2', patroni or \
-             dns"
-                .to_owned(),
-        ),
-        (
-            "main = nodes='a=h' patroni=h",
-            "",
-            "main.patroni: cluster main has nodes and patroni: only one of these can say which nodes \
-             it has"
-                .to_owned(),
-        ),
-        (
-            "main = patroni='h h'",
-            "",
-            "main.patroni: invalid value \"h h\" for parameter patroni: expected addresses such as \
-             10.0.0.1:8008 or https://10.0.0.1:8008, each once"
-                .to_owned(),
-        ),
-        (
-            "main = dns=/run",
-            "",
-            "main.dns: invalid value \"/run\" for parameter dns: expected host names such as \
-             db.example.org or db.example.org:5433, each once"
-                .to_owned(),
-        ),
-        (
-            "main = dns=h failover=own fence_command=true",
-            "",
-            "main.failover: cluster main has failover=own and no nodes: Weir must know all standbys \
-             to promote one"
-                .to_owned(),
-        ),
-        (
-            "main = patroni=h patroni_cert_file=f",
-            "",
-            "main.patroni_cert_file: patroni_cert_file and patroni_key_file must both be set, or none \
-             of them"
-                .to_owned(),
+             addresses",
         ),
         (
             "main = nodes='10.0.0.1'",
             "",
-            format!("main.nodes: invalid value \"10.0.0.1\" for parameter nodes: expected {nodes}"),
+            "main.nodes: invalid value \"10.0.0.1\" for parameter nodes: expected nodes such as \
+             a=10.0.0.1, b=10.0.0.2:5433, each name and each address once",
         ),
         (
             "main = nodes='a=h' failover=own",
             "",
             "main.failover: cluster main has failover=own and no fence_command: without it, two \
-             primaries may run"
-                .to_owned(),
+             primaries may run",
         ),
         (
             "main = nodes='a=h' sample_interval=0",
             "",
             "main.sample_interval: invalid value \"0\" for parameter sample_interval: expected \
-             seconds above 0"
-                .to_owned(),
+             seconds above 0",
         ),
         (
             "main = nodes='a=h' node=b",
             "",
-            "main.node: unrecognized cluster parameter: node (did you mean \"nodes\"?)".to_owned(),
+            "main.node: unrecognized cluster parameter: node (did you mean \"nodes\"?)",
         ),
-    ] {
-        let text = format!("[pgbouncer]\n[clusters]\n{clusters}\n[databases]\n{databases}\n");
-        let found = ini_mistakes(&text);
-        assert!(found.len() == 1 && found[0].ends_with(&mistake), "{clusters}: {found:?}");
-    }
+    ]);
     let found = toml_mistakes("[clusters.main]\nnodes = 5\n");
     let is_it = |line: &String| line.contains("nodes: invalid value \"5\"");
     assert!(found.iter().any(is_it), "{found:?}");
+}
+
+#[test]
+fn mistakes_in_what_names_the_nodes_are_told() {
+    check_mistakes(&[
+        (
+            "main = failover=follow",
+            "",
+            "main: cluster main has no nodes: expected nodes = 'a=10.0.0.1, b=10.0.0.2', patroni or \
+             dns",
+        ),
+        (
+            "main = nodes='a=h' patroni=h",
+            "",
+            "main.patroni: cluster main has nodes and patroni: only one of these can say which nodes \
+             it has",
+        ),
+        (
+            "main = patroni='h h'",
+            "",
+            "main.patroni: invalid value \"h h\" for parameter patroni: expected addresses such as \
+             10.0.0.1:8008 or https://10.0.0.1:8008, each once",
+        ),
+        (
+            "main = dns=/run",
+            "",
+            "main.dns: invalid value \"/run\" for parameter dns: expected host names such as \
+             db.example.org or db.example.org:5433, each once",
+        ),
+        (
+            "main = dns=h failover=own fence_command=true",
+            "",
+            "main.failover: cluster main has failover=own and no nodes: Weir must know all standbys \
+             to promote one",
+        ),
+        (
+            "main = patroni=h patroni_cert_file=f",
+            "",
+            "main.patroni_cert_file: patroni_cert_file and patroni_key_file must both be set, or none \
+             of them",
+        ),
+    ]);
 }
 
 #[test]

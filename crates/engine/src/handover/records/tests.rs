@@ -248,6 +248,14 @@ fn a_pool(welcome: WelcomeRecord) -> PoolRecord {
     }
 }
 
+fn a_primary() -> PrimaryRecord {
+    PrimaryRecord {
+        cluster: "main".into(),
+        primary: Primary { target: Target::Tcp("a".into(), 5432), timeline: 3 },
+        outage: Some("lost".into()),
+    }
+}
+
 fn a_failure() -> FailedRecord {
     FailedRecord { error: vec![(b'S', b"ERROR".to_vec())], skips: true, status: b'E' }
 }
@@ -324,11 +332,7 @@ fn the_format_is_that_of_its_number() {
         connections: 12,
         pools: vec![None, Some(pool)],
         disabled: vec!["shut".into()],
-        primaries: vec![PrimaryRecord {
-            cluster: "main".into(),
-            primary: Primary { target: Target::Tcp("a".into(), 5432), timeline: 3 },
-            outage: Some("lost".into()),
-        }],
+        primaries: vec![a_primary()],
         clusters: vec![(
             "main".into(),
             vec![NodeRecord { name: "a".into(), host: "h".into(), port: 5432, weight: 1 }],
