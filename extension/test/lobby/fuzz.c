@@ -233,7 +233,7 @@ call_weirs_side(Lobby *lobby, uint32_t backend, uint32_t place)
             (void) lobby_acknowledge(lobby, place, backend);
             break;
         case 6:
-            (void) lobby_bury(lobby, backend, place);
+            (void) lobby_reclaim(lobby, backend, place);
             lobby_arm_again(lobby, backend);
             break;
         default:
