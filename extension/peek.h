@@ -1,7 +1,7 @@
 /*
  * peek.h: what the first bytes of a client's request say, before PostgreSQL reads them.
  *
- * No header of PostgreSQL's is used here, so that test/peek can compile peek.c by itself.
+ * No header of PostgreSQL's is used here, so that test/fuzz can compile peek.c by itself.
  */
 #ifndef WEIR_PEEK_H
 #define WEIR_PEEK_H

@@ -1,22 +1,17 @@
 /*
- * fuzz.c: peek.c on tables of bytes, and on random bytes. It is built with AddressSanitizer. Each
- * input lies at the end of a block of its own, so reading beyond it is found.
+ * peek.c: ../../peek.c on tables of bytes, and on random bytes. It is built with AddressSanitizer.
+ * Each input lies at the end of a block of its own, so reading beyond it is found.
  *
- *   fuzz SECONDS [SEED]
+ *   fuzz/run peek SECONDS [SEED]
  */
 #include "../../peek.h"
 
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "fuzz.h"
 
 #define INPUT_MAX 4096
 
 static unsigned char input[INPUT_MAX];
 static size_t input_len;
-static uint64_t seed;
 
 static void
 fail(const char *what)
@@ -27,12 +22,6 @@ fail(const char *what)
     printf("\n");
     exit(1);
 }
-
-#define check(condition)          \
-    do {                          \
-        if (!(condition))         \
-            fail(#condition);     \
-    } while (0)
 
 static void
 walk(size_t len, Peek *peek, unsigned char **block)
@@ -161,17 +150,6 @@ expect_names(void)
 
 /* Random bytes. */
 
-static uint64_t state;
-
-static uint32_t
-draw(uint32_t below)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t) ((state >> 11) % below);
-}
-
 static void
 draw_input(void)
 {
@@ -242,22 +220,21 @@ check_input(void)
     free(part_block);
 }
 
+static void
+try_one(void)
+{
+    draw_input();
+    check_input();
+}
+
 int
 main(int count, char **words)
 {
-    time_t end = time(NULL) + (count > 1 ? strtol(words[1], NULL, 10) : 5);
-    uint64_t first = count > 2 ? strtoull(words[2], NULL, 10) : (uint64_t) time(NULL) << 20;
-    uint64_t done = 0;
+    uint64_t done;
 
     expect_lengths();
     expect_names();
-    for (seed = first; (done & 1023) != 0 || time(NULL) < end; seed++, done++) {
-        state = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
-        draw_input();
-        check_input();
-        if (count > 2 && time(NULL) >= end)
-            break;
-    }
+    done = try_seeds(count, words, 1024, try_one);
     printf("peek: %llu inputs\n", (unsigned long long) done);
     return 0;
 }

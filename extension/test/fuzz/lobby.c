@@ -1,25 +1,18 @@
 /*
- * fuzz.c: lobby.c on files of random bytes, which change between its calls as if another process
- * wrote them. It is built with AddressSanitizer. Each file is a block of its own, so an access
- * beyond it is found.
+ * lobby.c: ../../lobby.c on files of random bytes, which change between its calls as if another
+ * process wrote them. It is built with AddressSanitizer. Each file is a block of its own, so an
+ * access beyond it is found.
  *
- *   fuzz SECONDS [SEED]
+ *   fuzz/run lobby SECONDS [SEED]
  */
 #include "../../lobby.h"
 
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "fuzz.h"
 
 #define BACKENDS_TRIED 4
 #define PLACES_TRIED 3
 #define CALLS 60
 #define PAGE 4096
-
-static uint64_t seed;
-static uint64_t state;
 
 static unsigned char *file;
 static size_t file_len;
@@ -31,27 +24,6 @@ fail(const char *what)
 {
     printf("lobby: seed %llu: %s\n", (unsigned long long) seed, what);
     exit(1);
-}
-
-#define check(condition)      \
-    do {                      \
-        if (!(condition))     \
-            fail(#condition); \
-    } while (0)
-
-static uint64_t
-draw_word(void)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
-}
-
-static uint32_t
-draw(uint32_t below)
-{
-    return (uint32_t) ((draw_word() >> 11) % below);
 }
 
 /* Mostly one that exists, or the next; sometimes any. */
@@ -297,14 +269,8 @@ try_one(void)
 int
 main(int count, char **words)
 {
-    time_t end = time(NULL) + (count > 1 ? strtol(words[1], NULL, 10) : 5);
-    uint64_t first = count > 2 ? strtoull(words[2], NULL, 10) : (uint64_t) time(NULL) << 20;
-    uint64_t done = 0;
+    uint64_t done = try_seeds(count, words, 64, try_one);
 
-    for (seed = first; (done & 63) != 0 || time(NULL) < end; seed++, done++) {
-        state = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
-        try_one();
-    }
     printf("lobby: %llu files\n", (unsigned long long) done);
     return 0;
 }
