@@ -17,6 +17,8 @@
 
 /* A client that sends without a pause is put at rest after so many messages. Others may wait. */
 #define STRAYS_MAX 64
+/* And within a long one after so many reads. */
+#define READS_MAX 64
 
 static bool
 is_stray(int code)
@@ -24,13 +26,13 @@ is_stray(int code)
     return code == 'd' || code == 'c' || code == 'f';
 }
 
-/* Reads what is left of a message. False: the connection has ended. */
+/* Reads what has come of the rest of a message. False: the connection has ended. */
 static bool
 skip(int socket, uint32 *left)
 {
     static char room[8192];
 
-    while (*left > 0) {
+    for (int i = 0; i < READS_MAX && *left > 0; i++) {
         ssize_t got = recv(socket, room, Min(*left, sizeof(room)), MSG_DONTWAIT);
 
         if (got < 0 && errno == EINTR)
