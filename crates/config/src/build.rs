@@ -318,7 +318,7 @@ impl Builder {
         let why = match database.reads {
             ReadsGo::Standby if database.cluster.is_none() => Reason::ReadsWithoutCluster,
             ReadsGo::Standby if mode != PoolMode::Auto => Reason::ReadsWithoutAutoMode,
-            ReadsGo::Standby => return,
+            ReadsGo::Standby => return self.check_lists(database, place),
             ReadsGo::Primary => {
                 for (key, _) in tuned.into_iter().filter(|(_, is_set)| *is_set) {
                     self.report.warnings.push(place.mistake(key, Reason::ReadsOff));
@@ -327,6 +327,19 @@ impl Builder {
             }
         };
         self.report.warnings.push(place.mistake("reads", why));
+    }
+
+    /// Warns of listed names that no catalog is likely to have, so that they have no effect.
+    fn check_lists(&mut self, database: &Database, place: &Place) {
+        for (key, names) in [
+            ("standby_functions", &database.standby_functions),
+            ("primary_names", &database.primary_names),
+        ] {
+            for name in names.iter().filter(|name| name.contains(['.', '"', '('])) {
+                let why = Reason::NotACatalogName(name.clone());
+                self.report.warnings.push(place.mistake(key, why));
+            }
+        }
     }
 
     fn assign_all<T: Keyed>(&mut self, target: &mut T, place: &Place, settings: &[Setting]) {

@@ -90,6 +90,8 @@ pub enum Reason {
     PatroniSwitches,
     #[error("patroni_cert_file and patroni_key_file must both be set, or none of them")]
     HalfAnIdentity,
+    #[error("{0}: a name is written as in the catalogs, without schema, quotes and arguments")]
+    NotACatalogName(String),
     #[error("no effect: the database has no cluster")]
     ReadsWithoutCluster,
     #[error("no effect: it needs pool_mode = auto")]

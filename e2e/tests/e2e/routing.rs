@@ -90,6 +90,10 @@ fn reads_run_on_standbys_and_all_else_on_the_primary() {
     // A write that no judge sees is refused by the standby, and runs on the primary.
     let refused = "/* weir: standby */ INSERT INTO acts VALUES (1) RETURNING here()";
     assert_eq!(client.value(refused), primary);
+    // Also for clients whose server at the standby has served others.
+    for _ in 0..6 {
+        assert_eq!(pooler.client("app").value(refused), primary);
+    }
     consoles_tell_the_places(&pooler);
 }
 

@@ -188,6 +188,28 @@ fn reads_that_cannot_leave_the_primary_are_told() {
 }
 
 #[test]
+fn a_listed_name_that_no_catalog_has_is_named() {
+    let warnings = |list: &str| -> Vec<String> {
+        let text = format!(
+            "[pgbouncer]\npool_mode = auto\n[clusters]\nmain = nodes='a=h'\n[databases]\n\
+             app = cluster=main reads=standby {list}\n"
+        );
+        ini(&text).warnings.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(warnings("primary_names='orders, Jobs, naïve'"), [""; 0]);
+    for (key, name) in [
+        ("primary_names", "public.orders"),
+        ("primary_names", "\"Orders\""),
+        ("standby_functions", "total(int)"),
+    ] {
+        let found = warnings(&format!("{key}='good, {name}'"));
+        assert_eq!(found.len(), 1, "{found:?}");
+        let expected = format!("{key}: {name}: a name is written as in the catalogs");
+        assert!(found[0].contains(&expected), "{found:?}");
+    }
+}
+
+#[test]
 fn keys_of_an_address_are_named_when_a_cluster_makes_them_void() {
     let text = "[pgbouncer]\n[clusters]\nmain = nodes='a=h'\n[databases]\n\
                 app = cluster=main port=5433 load_balance_hosts=disable\n";

@@ -83,7 +83,8 @@ impl<X: Exchange> Engine<X> {
                     OwnError::new(Cause::ServerUnreachable, "client_login_timeout (server down)")
                 }
                 ClientPhase::Idle | ClientPhase::Failed(_)
-                    if over(self.idle_limit(client), client.request_at, now) =>
+                    if over(self.idle_limit(client), client.request_at, now)
+                        && !self.is_read_held(ClientId(slot as u32)) =>
                 {
                     OwnError::new(Cause::IdleTimeout, "client_idle_timeout")
                 }

@@ -25,7 +25,12 @@ impl<X: Exchange> Engine<X> {
         let epochs: HashMap<PoolId, u64> = epochs.collect();
         let clients = self.clients.iter().map(|(slot, client)| {
             let server = client.server.and_then(|on| self.servers.get(on.0 as usize));
-            client_row(ClientId(slot as u32), client, server.map_or(0, |server| server.serial))
+            let id = ClientId(slot as u32);
+            let mut row = client_row(id, client, server.map_or(0, |server| server.serial));
+            if self.is_read_held(id) {
+                row.state = ClientState::Waiting;
+            }
+            row
         });
         let servers = self.servers.iter().map(|(slot, server)| {
             let client = server.client.and_then(|id| self.clients.get(id.0 as usize));

@@ -166,6 +166,20 @@ pub(crate) fn a_write_that_a_hint_sent_to_a_lost_standby_is_not_repeated() {
 }
 
 #[test]
+pub(crate) fn a_standby_that_another_client_has_used_may_refuse_a_write() {
+    let cluster = Cluster::new();
+    let (client, primary, standby) = cluster.opened();
+    asks(&client, &standby, READ);
+    let other = cluster.rig.client();
+    let text = "/* weir: standby */ insert into t values (1)";
+    other.send([query(text)]);
+    standby.expect([query(text)]);
+    standby.send([error("25006", "cannot execute INSERT in a read-only transaction"), ready('I')]);
+    primary.answers(text);
+    other.expect([done("OK")]);
+}
+
+#[test]
 pub(crate) fn a_write_that_a_standby_refuses_is_run_by_the_primary() {
     let cluster = Cluster::new();
     let (client, primary, standby) = cluster.opened();

@@ -51,7 +51,7 @@ use engine::{
 use tokio::{
     sync::{Notify, mpsc},
     task::JoinSet,
-    time::sleep,
+    time::{Instant, sleep},
 };
 use tokio_postgres::Client;
 
@@ -137,6 +137,8 @@ struct Watched {
     known: Mutex<Option<PrimaryState>>,
     /// Why the nodes cannot be found, if Patroni or DNS is to name them.
     trouble: Mutex<Option<String>>,
+    /// When Patroni or DNS was asked last. A list that always changes must not cause more questions.
+    nodes_asked_at: Mutex<Option<Instant>>,
     /// Why clients wait, while Weir changes the primary.
     hold: Mutex<Option<Arc<Outage>>>,
     /// Weir changes the primary.
@@ -160,6 +162,12 @@ impl Watched {
             }
             None => Cluster::new(settings, names, now),
         };
+        let has_same_source = |own: &&Self| {
+            let one = &own.configured;
+            (&one.patroni, &one.dns) == (&configured.patroni, &configured.dns)
+        };
+        let nodes_asked_at =
+            known.filter(has_same_source).and_then(|own| *lock(&own.nodes_asked_at));
         let known =
             known.filter(|own| Node::are_same_servers(&own.configured.nodes, &configured.nodes));
         Self {
@@ -173,6 +181,7 @@ impl Watched {
             samples: Mutex::new(Samples::new(configured.nodes.len())),
             known: Mutex::default(),
             trouble: Mutex::default(),
+            nodes_asked_at: Mutex::new(nodes_asked_at),
             hold: Mutex::default(),
             is_changing: AtomicBool::new(false),
             past: Mutex::new(known.map_or_else(Past::default, |known| lock(&known.past).clone())),

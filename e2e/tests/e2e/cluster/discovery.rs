@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +21,8 @@ enum Reply {
     Bytes(Vec<u8>),
     /// This list for `/cluster`, and this system identifier for `/patroni`.
     Members(String, u64),
+    /// Alternately these lists, with this system identifier.
+    Either([String; 2], u64),
     /// No answer.
     Silence,
     /// An answer without an end.
@@ -30,6 +33,8 @@ enum Reply {
 struct Api {
     port: u16,
     reply: Arc<Mutex<Reply>>,
+    /// The number of connections so far.
+    count: Arc<AtomicUsize>,
 }
 
 impl Api {
@@ -38,13 +43,21 @@ impl Api {
         let port = listener.local_addr().expect("a bound socket").port();
         let reply = Arc::new(Mutex::new(reply));
         let shared = Arc::clone(&reply);
+        let count = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&count);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let reply = shared.lock().expect("no panic").clone();
+                let number = counter.fetch_add(1, Ordering::Relaxed);
+                let reply = match shared.lock().expect("no panic").clone() {
+                    Reply::Either(lists, system) => {
+                        Reply::Members(lists[number % 2].clone(), system)
+                    }
+                    other => other,
+                };
                 thread::spawn(move || serve(stream, reply));
             }
         });
-        Self { port, reply }
+        Self { port, reply, count }
     }
 
     fn answer(&self, reply: Reply) {
@@ -71,6 +84,7 @@ fn serve(mut stream: TcpStream, reply: Reply) {
             };
             stream.write_all(&http("200 OK", &body))
         }
+        Reply::Either(..) => unreachable!("one of them"),
         Reply::Silence => stream.read(&mut buffer).map(drop),
         Reply::Flood => {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n[");
@@ -256,6 +270,32 @@ fn found_nodes_come_and_go_but_the_primary_stays() {
 }
 
 #[test]
+fn a_list_that_always_changes_is_not_asked_for_more_often() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(0);
+    let [a] = &nodes[..] else { unreachable!("one node") };
+    let alone = ("a", a.port());
+    let lists = [list(&[alone]), list(&[alone, ("b", 1)])];
+    let api = Api::new(Reply::Members(lists[0].clone(), system_of(a)));
+    let keys = "discovery_interval=0.5 sample_interval=0.1";
+    let pooler = setup(a, &[&api], keys).start();
+    until_nodes_are(&pooler, &["writable"]);
+    let before = api.count.load(Ordering::Relaxed);
+    let began = Instant::now();
+    api.answer(Reply::Either(lists, system_of(a)));
+    eventually("both lists were seen", PATIENCE, || {
+        (pooler.log().matches("its nodes are").count() > 4).then_some(())
+    });
+    let asked = api.count.load(Ordering::Relaxed) - before;
+    let intervals = began.elapsed().as_millis() / 500 + 1;
+    // A new list costs a second question.
+    assert!(asked as u128 <= 2 * intervals, "{asked} questions in {:?}", began.elapsed());
+    assert_eq!(node_of(&mut pooler.client("app")), a.port());
+}
+
+#[test]
 fn a_switchover_that_patroni_refuses_is_over_at_once() {
     if !support::only_weir() {
         return;
@@ -293,6 +333,57 @@ fn a_switchover_that_patroni_refuses_is_over_at_once() {
         )
     );
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_reload_may_come_in_the_middle_of_a_switchover() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let members = list(&[("a", a.port()), ("b", b.port())]);
+    let api = Api::new(Reply::Members(members, system_of(a)));
+    let mut pooler = setup(a, &[&api], "sample_interval=0.2").start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let mut client = pooler.client("app");
+    write(&mut client, "before");
+    // Neither the order nor the question is answered.
+    api.answer(Reply::Silence);
+    let mut console = pooler.console();
+    console.send(frontend::query("SWITCHOVER app TO b"));
+    pooler.log_contains("switchover to node b begins");
+    client.send(frontend::query("SHOW port"));
+    for weight in [1, 0] {
+        let tag = if weight == 0 { r#", "tags": {"noloadbalance": true}"# } else { "" };
+        let other = format!(
+            "{{\"name\": \"b\", \"host\": \"127.0.0.1\", \"port\": {}{tag}}}, {}",
+            b.port(),
+            list(&[("a", a.port())])
+        );
+        let port = api.port;
+        pooler.reconfigure(|ini| {
+            let keys = format!(
+                "patroni=127.0.0.1:{port} password=weir-secret discovery_interval=0.1 \
+                 sample_interval=0.{}",
+                3 + weight
+            );
+            ini.cluster("main", &keys);
+        });
+        api.answer(Reply::Members(other, system_of(a)));
+        pooler.reload();
+    }
+    a.stop();
+    b.promote();
+    let answers = console.read_to_ready();
+    assert_eq!(answers.iter().find_map(testkit::Message::error), None);
+    let answers = client.read_to_ready();
+    let row = answers.iter().find(|message| message.tag == b'D').expect("a row").row();
+    assert_eq!(row[0].as_deref(), Some(&*b.port().to_string()));
+    until_nodes_are(&pooler, &["down", "writable"]);
+    eventually("the new weight counts", PATIENCE, || {
+        pooler.log().contains("b=127.0.0.1:").then_some(())
+    });
 }
 
 #[test]

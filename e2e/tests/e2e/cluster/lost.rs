@@ -192,6 +192,35 @@ fn a_copy_fails_and_the_client_stays() {
 }
 
 #[test]
+fn a_copy_that_has_failed_survives_an_online_restart() {
+    if !support::only_weir() {
+        return;
+    }
+    let (nodes, mut pooler) = pair("");
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let [mut alone, mut begun] = [0, 1].map(|_| pooler.client("app"));
+    begun.rows("BEGIN");
+    let data = frontend::copy_data(b"7\tcopied\n");
+    for client in [&mut alone, &mut begun] {
+        client.send(frontend::query("COPY acts FROM STDIN"));
+        client.read_until(|message| message.tag == b'G');
+        client.send(&data);
+    }
+    replace(&pooler, [a, b]);
+    for client in [&mut alone, &mut begun] {
+        answer(client);
+        client.send(&data);
+    }
+    pooler.take_over();
+    for client in [&mut alone, &mut begun] {
+        client.send([data.clone(), frontend::copy_done()].concat());
+    }
+    begun.rows("ROLLBACK");
+    goes_on(&mut alone, b);
+    goes_on(&mut begun, b);
+}
+
+#[test]
 fn a_pinned_client_is_told_what_it_has_lost() {
     if !support::only_weir() {
         return;

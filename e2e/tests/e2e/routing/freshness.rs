@@ -142,6 +142,28 @@ fn a_strict_read_runs_on_the_primary_when_it_has_waited() {
 }
 
 #[test]
+fn a_client_whose_read_waits_is_not_idle() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let keys = "read_after_write=strict stale_wait=3 max_staleness=0";
+    let pooler = setup(&nodes, "", keys).set("client_idle_timeout", 1).start();
+    let mut reader = until_routed(&pooler, &nodes[0]);
+    nodes[1].sql("postgres", "SELECT pg_wal_replay_pause()");
+    nodes[0].sql("postgres", "INSERT INTO acts VALUES (1, 'direct')");
+    reader.send(frontend::query("SELECT max(id) FROM acts"));
+    eventually("the client waits", PATIENCE, || {
+        let clients = pooler.admin("SHOW CLIENTS").with("database", "app");
+        clients.column("state").contains(&"waiting").then_some(())
+    });
+    let answer = reader.read_to_ready();
+    let row = answer.iter().find(|message| message.tag == b'D').expect("a row").row();
+    assert_eq!(row[0].as_deref(), Some("1"));
+    nodes[1].sql("postgres", "SELECT pg_wal_replay_resume()");
+}
+
+#[test]
 fn a_read_may_wait_for_its_own_writes() {
     if !support::only_weir() {
         return;
@@ -218,4 +240,85 @@ fn a_session_does_so_with_the_library_too() {
         let primary = Postgres::start_with_library(Version::Installed);
         positions_are_handed_over(&furnished(primary.with_standbys(1)));
     }
+}
+
+/// Positions that no standby has, set in all ways.
+fn positions_follow_their_setting(nodes: &[Postgres]) {
+    let pooler = setup(nodes, "", "read_after_write=off max_staleness=0").start();
+    until_routed(&pooler, &nodes[0]);
+    let [primary, standby] = [0, 1].map(|at| nodes[at].port());
+    let set = "SET weir.token = 'ffffffff/ffffffff'";
+    let local = "SET LOCAL weir.token = 'ffffffff/ffffffff'";
+    let call = "SELECT set_config('weir.token', 'ffffffff/ffffffff', false)";
+    let hidden = format!("DO $$BEGIN PERFORM {}; END$$", &call["SELECT ".len()..]);
+    let long = format!("SET weir.token = '{}'", "f".repeat(100_000));
+    for (texts, expected) in [
+        (&[set][..], primary),
+        (&[call], primary),
+        (&[&*hidden], primary),
+        (&["SET \"Weir.Token\" TO 'ffffffff/ffffffff'"], primary),
+        (&["SET work_mem = '5MB'; SET WEIR.TOKEN = 'ffffffff/ffffffff'"], primary),
+        (&[&*long], primary),
+        (&["SET weir.token = '-1/0'"], primary),
+        (&["SET weir.token = ' 0/1'"], primary),
+        (&["SET weir.token = '0/0'"], standby),
+        (&["SET weir.token = ''"], standby),
+        (&["BEGIN", set, "COMMIT"], primary),
+        (&["BEGIN", set, "ROLLBACK"], standby),
+        (&["BEGIN", local, "COMMIT"], standby),
+        (&["BEGIN", "SAVEPOINT s", set, "ROLLBACK TO s", "COMMIT"], standby),
+        (&["BEGIN", set, "SELECT 1/0", "COMMIT"], standby),
+        (&[set, "BEGIN", "RESET weir.token", "ROLLBACK"], primary),
+        (&["BEGIN READ ONLY", set, "COMMIT"], primary),
+        (&["BEGIN READ ONLY", set, "ROLLBACK"], standby),
+        (&[set, "RESET ALL"], standby),
+        (&[set, "DISCARD ALL"], standby),
+    ] {
+        let mut client = pooler.client("app");
+        for text in texts {
+            client.query(text);
+        }
+        let found = [(); 3].map(|()| here(&mut client));
+        assert_eq!(found, [expected; 3], "{:.60}", texts.join("; "));
+    }
+}
+
+#[test]
+fn a_position_counts_while_it_is_set() {
+    if support::only_weir() {
+        positions_follow_their_setting(&cluster(1));
+    }
+}
+
+#[test]
+fn a_position_counts_while_it_is_set_with_the_library_too() {
+    if support::only_weir() {
+        let primary = Postgres::start_with_library(Version::Installed);
+        positions_follow_their_setting(&furnished(primary.with_standbys(1)));
+    }
+}
+
+#[test]
+fn a_read_that_waits_survives_an_online_restart() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let keys = "read_after_write=strict stale_wait=8 max_staleness=0";
+    let mut pooler = setup(&nodes, "", keys).start();
+    let mut reader = until_routed(&pooler, &nodes[0]);
+    let mut gone = pooler.client("app");
+    nodes[1].sql("postgres", "SELECT pg_wal_replay_pause()");
+    nodes[0].sql("postgres", "INSERT INTO acts VALUES (1, 'direct')");
+    let texts = ["SELECT max(id) FROM acts", "INSERT INTO acts VALUES (2, 'behind')"];
+    reader.send(texts.map(frontend::query).concat());
+    gone.send(frontend::query("SELECT max(id) FROM acts"));
+    drop(gone);
+    pooler.take_over();
+    let answers = reader.read_to_ready();
+    let row = answers.iter().find(|message| message.tag == b'D').expect("a row").row();
+    assert_eq!(row[0].as_deref(), Some("1"));
+    reader.read_to_ready();
+    nodes[1].sql("postgres", "SELECT pg_wal_replay_resume()");
+    assert_eq!(reader.value("SELECT max(id) FROM acts"), "2");
 }

@@ -5,7 +5,7 @@
 //! On a server, this client's numbers and other clients' cannot be told apart. So Weir makes the
 //! server forget other clients' numbers at two points:
 //!
-//! * before a watched text that may draw a number (`sequences.rs`)
+//! * before a watched text that may draw a number (`sequences.rs`), on the primary
 //! * before each client's first message, once any client of the pool has asked for a number
 //!
 //! If the first question comes after any other text, the client's own numbers are forgotten as
@@ -43,7 +43,9 @@ impl<X: Exchange> Requests<'_, X> {
     pub(super) fn guard_numbers_now(&mut self, seen: Seen) {
         let Some(texts) = &mut self.texts else { return };
         texts.history.asks_numbers |= seen.signs.intersects(Signs::SEQUENCE);
-        if texts.history.asks_numbers || texts.is_watched(seen) {
+        // A standby draws no number. It gets the request alone, so that it may still refuse it.
+        let may_draw = self.place == Place::Writer && texts.is_watched(seen);
+        if texts.history.asks_numbers || may_draw {
             self.forget_strangers();
         }
     }

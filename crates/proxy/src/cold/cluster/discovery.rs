@@ -22,7 +22,8 @@ const SEARCH_PAUSE: Duration = Duration::from_secs(1);
 /// Finds the nodes again and again, forever. New ones end this task: the cluster is watched anew.
 pub(super) async fn keep(controller: Controller, watched: Arc<Watched>) {
     loop {
-        let asked_at = Instant::now();
+        until_due(&watched).await;
+        *lock(&watched.nodes_asked_at) = Some(Instant::now());
         let system = lock(&watched.cluster).system();
         match find(&controller.0.dns, &watched.configured, system).await {
             Ok(found) => {
@@ -31,14 +32,19 @@ pub(super) async fn keep(controller: Controller, watched: Arc<Watched>) {
             }
             Err(why) => tell(&controller, &watched, why),
         }
-        let interval = watched.configured.discovery_interval;
-        while asked_at.elapsed() < interval {
-            let is_lost = lock(&watched.cluster).primary().is_err();
-            if is_lost && asked_at.elapsed() >= SEARCH_PAUSE {
-                break;
-            }
-            sleep(SEARCH_PAUSE.min(interval)).await;
+    }
+}
+
+/// Waits until it is time to ask for the nodes, also if the task before has asked last.
+async fn until_due(watched: &Watched) {
+    let interval = watched.configured.discovery_interval;
+    let Some(asked_at) = *lock(&watched.nodes_asked_at) else { return };
+    while asked_at.elapsed() < interval {
+        let is_lost = lock(&watched.cluster).primary().is_err();
+        if is_lost && asked_at.elapsed() >= SEARCH_PAUSE {
+            return;
         }
+        sleep(SEARCH_PAUSE.min(interval)).await;
     }
 }
 
