@@ -20,6 +20,7 @@ use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth_answer::AuthAnswer;
 pub use crate::login::server_login::{LoginStage, ProtocolVersion, ServerLogin, ServerPurpose};
 use crate::operator::stages::Stages;
+use crate::relay::changes::Changes;
 use crate::relay::kept_request::{KeptRequest, Outline};
 use crate::relay::ledger::Ledger;
 use crate::relay::prepared::ServerStatements;
@@ -154,8 +155,8 @@ pub struct Server {
     pub doomed: Option<CloseReason<'static>>,
     /// The error that Weir's own query has got.
     pub own_error: Option<String>,
-    /// The present transaction has changed the schema.
-    pub changes_schema: bool,
+    /// The changes of the present transaction; None if there are none.
+    pub changes: Option<Box<Changes>>,
     /// May the present transaction have changed the parse context?
     pub context_changed: bool,
     pub session: SessionBox,
@@ -188,7 +189,7 @@ impl Server {
             cancel: None,
             doomed: None,
             own_error: None,
-            changes_schema: false,
+            changes: None,
             context_changed: false,
             session: SessionBox::default(),
             replication: None,

@@ -439,7 +439,9 @@ impl Replies<'_, '_> {
                     self.transaction_ended |= settled.owner == Owner::Client;
                     // A statement that was prepared in between may have seen either schema, and the
                     // change may have been rolled back.
-                    self.news.schema_changed |= std::mem::take(&mut self.server.changes_schema);
+                    if let Some(changes) = self.server.changes.take() {
+                        self.news.schema_changed |= changes.schema;
+                    }
                 }
                 if status != b'I'
                     && settled.owner == Owner::Client

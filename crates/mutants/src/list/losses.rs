@@ -79,4 +79,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "lost::the_rest_of_a_lost_copy_is_dropped",
         changes: &[change("lifecycle/lost.rs", "if in_copy => «Skips::Copy»", "Skips::Nothing")],
     },
+    Mutant {
+        name: "KeepsLostValues",
+        wrong: "A parameter keeps the value that a lost transaction has set",
+        seen_in: "Weir, in seed 111,254",
+        noticed_by: "lost::a_parameter_of_a_lost_transaction_has_its_earlier_value",
+        changes: &[change("lifecycle/lost.rs", "self.roll_back_values(id, on, io);", "")],
+    },
+    Mutant {
+        name: "RollsBackCommitted",
+        wrong: "A parameter that a committed transaction has set is lost with a later request",
+        seen_in: "Weir, until the mend of seed 111,254",
+        noticed_by: "lost::a_committed_parameter_stays_with_its_client",
+        changes: &[change(
+            "relay/replies.rs",
+            "self.news.schema_changed |= changes.schema;",
+            "self.news.schema_changed |= changes.schema;
+             self.server.changes = Some(changes);",
+        )],
+    },
 ];
