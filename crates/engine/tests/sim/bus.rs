@@ -118,6 +118,10 @@ impl Hearing {
         }
     }
 
+    pub(crate) fn client(&self) -> usize {
+        self.client
+    }
+
     /// The client has sent more. It listens to `begun` at some moment, and no longer to `ended`.
     pub(crate) fn changed(&mut self, begun: BTreeSet<String>, ended: &BTreeSet<String>) {
         self.revived.retain(|channel| !begun.contains(channel));
