@@ -357,6 +357,14 @@ impl Server {
         self.session.ahead.as_ref().is_some_and(|ahead| ahead.is_pending())
     }
 
+    /// Notes that a transaction is over, and that the next one has begun before Weir could find out
+    /// what the first one has left.
+    pub fn leave_unjudged(&mut self) {
+        if let Some(session) = self.session.get_mut() {
+            session.traces.earlier |= !session.traces.is_empty();
+        }
+    }
+
     /// Must Weir decide about more than unchanged state?
     pub fn needs_verdict(&self) -> bool {
         let Traces { signs, named, deallocates, resets, .. } = self.session.traces;

@@ -173,9 +173,10 @@ impl<X: Exchange> Engine<X> {
     fn loss<'a>(&self, on: ServerId, reason: CloseReason<'a>) -> Loss<'a> {
         let server = self.server(on);
         let unanswered = server.ledger.unanswered();
-        // The transaction is over, and Weir has not found out yet what it has left.
-        let is_unjudged =
-            server.status == b'I' && unanswered.is_nothing() && server.session.traces.are_due();
+        // A transaction is over, and Weir has not found out yet what it has left.
+        let is_over = server.status == b'I' && unanswered.is_nothing();
+        let traces = server.session.traces;
+        let is_unjudged = traces.earlier || is_over && traces.are_due();
         let pins = server.pins().without(Pins::DRAWN).without(Pins::LISTEN);
         let pins = if is_unjudged { pins.with(Pins::UNVERIFIED) } else { pins };
         Loss {

@@ -117,11 +117,12 @@ impl<X: Exchange> Engine<X> {
         self.messages += replies.messages;
         let notified = std::mem::take(&mut replies.notified);
         if replies.transaction_ended
-            && !replies.server.ledger.is_at_rest()
+            && (!replies.server.ledger.is_at_rest() || replies.server.status != b'I')
             && let Some(client) = &mut replies.client
         {
             // The next transaction has already begun.
             client.transaction_at = now;
+            replies.server.leave_unjudged();
         }
         let news = replies.news;
         if news.schema_changed {

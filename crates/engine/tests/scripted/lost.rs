@@ -126,6 +126,31 @@ pub(crate) fn a_committed_parameter_stays_with_its_client() {
     }
 }
 
+/// Weir asks what a pipeline has left when all of it is answered.
+#[test]
+pub(crate) fn a_pipeline_may_lose_what_its_first_requests_have_set() {
+    let begun = vec![complete("BEGIN"), ready('T')];
+    for (begun, code, status) in [(begun, "08006", 'E'), (vec![], "08007", 'I')] {
+        let rig = rig(|config| config.global.pool_mode = PoolMode::Auto);
+        let client = rig.client();
+        let server = rig.server(0);
+        let pipeline = [query("SET work_mem = '5MB'"), query("BEGIN"), query("INSERT")];
+        client.send(pipeline.clone());
+        server.expect(pipeline);
+        let answered = [vec![complete("SET"), ready('I')], begun].concat();
+        server.send(answered.clone());
+        client.expect(answered);
+        server.die();
+        let told = client.take();
+        let text = show(&told).concat();
+        assert!(
+            text.contains(code) && text.contains("Lost with the session: unverified."),
+            "{text}"
+        );
+        assert!(told.ends_with(&ready(status)) && client.is_open());
+    }
+}
+
 #[test]
 fn a_commit_after_the_loss_is_refused_and_ends_the_transaction() {
     for commit in [vec![query("COMMIT")], vec![parse("", "COMMIT"), bind(""), execute(), sync()]] {

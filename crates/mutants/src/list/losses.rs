@@ -87,6 +87,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change("lifecycle/lost.rs", "self.roll_back_values(id, on, io);", "")],
     },
     Mutant {
+        name: "HidesLostSettings",
+        wrong: "A client is not told that a pipeline's earlier settings were lost with its server",
+        seen_in: "Weir, in seed 107,675",
+        noticed_by: "lost::a_pipeline_may_lose_what_its_first_requests_have_set",
+        changes: &[change("lifecycle/lost.rs", "«traces.earlier» || is_over", "false")],
+    },
+    Mutant {
         name: "RollsBackCommitted",
         wrong: "A parameter that a committed transaction has set is lost with a later request",
         seen_in: "Weir, until the mend of seed 111,254",
