@@ -84,7 +84,7 @@ fn sets_time_zone(client: &Client, server: &Server) {
 }
 
 #[test]
-pub(crate) fn a_parameter_of_a_lost_transaction_has_its_earlier_value() {
+pub(crate) fn a_lost_parameter_returns() {
     for mode in [PoolMode::Transaction, PoolMode::Auto] {
         let rig = rig(|config| config.global.pool_mode = mode);
         let (client, server) = begun(&rig);
@@ -98,7 +98,7 @@ pub(crate) fn a_parameter_of_a_lost_transaction_has_its_earlier_value() {
 }
 
 #[test]
-fn a_parameter_of_a_lost_transaction_has_its_earlier_value_after_an_online_restart() {
+fn a_lost_parameter_returns_after_an_online_restart() {
     let rig = rig(|_| {});
     let (client, server) = begun(&rig);
     sets_time_zone(&client, &server);
@@ -109,7 +109,7 @@ fn a_parameter_of_a_lost_transaction_has_its_earlier_value_after_an_online_resta
 
 /// The commit and the lost request are in one pipeline.
 #[test]
-pub(crate) fn a_committed_parameter_stays_with_its_client() {
+pub(crate) fn a_committed_parameter_stays() {
     for mode in [PoolMode::Transaction, PoolMode::Auto] {
         let rig = rig(|config| config.global.pool_mode = mode);
         let (client, server) = begun(&rig);
@@ -128,7 +128,7 @@ pub(crate) fn a_committed_parameter_stays_with_its_client() {
 
 /// Weir asks what a pipeline has left when all of it is answered.
 #[test]
-pub(crate) fn a_pipeline_may_lose_what_its_first_requests_have_set() {
+pub(crate) fn a_pipeline_may_lose_settings() {
     let begun = vec![complete("BEGIN"), ready('T')];
     for (begun, code, status) in [(begun, "08006", 'E'), (vec![], "08007", 'I')] {
         let rig = rig(|config| config.global.pool_mode = PoolMode::Auto);
