@@ -125,6 +125,10 @@ impl Reference {
     }
 
     pub(crate) fn received(&mut self, message: &[u8]) -> Verdict {
+        if self.is_earlier_value(message) {
+            self.told_early.push(message.to_vec());
+            return Verdict::Expected;
+        }
         let mut verdict = Verdict::Expected;
         if self.expected.is_empty() && self.backend.sleep().is_some() {
             if sqlstate(message) == Some(CANCELED.as_bytes().to_vec()) {
@@ -140,13 +144,10 @@ impl Reference {
             }
             self.run();
         }
-        if self.is_earlier_value(message) {
-            self.told_early.push(message.to_vec());
-            return Verdict::Expected;
-        }
         self.skip_told_early();
         if is_end(message) && message.last() == Some(&b'I') && !self.told_early.is_empty() {
-            return Verdict::Wrong("told of an earlier value, and nothing was rolled back".into());
+            let why = "got an earlier value: a direct connection gives none, as nothing was lost";
+            return Verdict::Wrong(why.into());
         }
         match self.expected.pop_front() {
             Some(expected) if expected == message || self.differs_by_reload(&expected, message) => {
