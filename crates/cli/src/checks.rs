@@ -23,7 +23,7 @@ pub(crate) enum Level {
     Warns,
 }
 
-/// One problem: its place and its description.
+/// One problem: its position and its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
@@ -33,12 +33,12 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// `place` is a key, with its file and line if they are known.
-    pub(super) fn new(level: Level, place: &str, what: impl fmt::Display) -> Self {
-        Self { level, before: String::new(), text: format!("{place}: {what}") }
+    /// `position` is a key, with its file and line if they are known.
+    pub(super) fn new(level: Level, position: &str, what: impl fmt::Display) -> Self {
+        Self { level, before: String::new(), text: format!("{position}: {what}") }
     }
 
-    /// Returns the text with its place. `Display` leaves out the place of a key without effect, as
+    /// Returns the text with its position. `Display` leaves out the position of a key without effect, as
     /// in the log.
     pub(crate) fn located(&self) -> String {
         format!("{}{}", self.before, self.text)
@@ -92,12 +92,12 @@ fn run(config: &Config, when: &[When]) -> Vec<Finding> {
 
 /// Returns mistakes and oddities that were found while the files were read.
 fn reading(config: &Config) -> Vec<Finding> {
-    let placed = |level, text| Finding { level, before: String::new(), text };
-    let mistakes = config.errors.iter().map(|it| placed(Level::KeepsOut, it.to_string()));
-    let oddities = config.warnings.iter().map(|it| placed(Level::Warns, it.to_string()));
+    let finding = |level, text| Finding { level, before: String::new(), text };
+    let mistakes = config.errors.iter().map(|it| finding(Level::KeepsOut, it.to_string()));
+    let oddities = config.warnings.iter().map(|it| finding(Level::Warns, it.to_string()));
     let idle = config.set_in_vain().into_iter().map(|text| {
         let key = text.split(' ').next().unwrap_or_default();
-        Finding { before: config.places.before_key(key), ..placed(Level::Warns, text) }
+        Finding { before: config.positions.before_key(key), ..finding(Level::Warns, text) }
     });
     mistakes.chain(oddities).chain(idle).collect()
 }
@@ -132,7 +132,7 @@ fn nobody_gets_in(config: &Config) -> Vec<Finding> {
         | AuthType::Ldap
         | AuthType::Pam => return Vec::new(),
     };
-    vec![Finding::new(Level::KeepsOut, &config.places.of_key(key), what)]
+    vec![Finding::new(Level::KeepsOut, &config.positions.of_key(key), what)]
 }
 
 /// Returns the databases that should be direct and cannot be.
@@ -145,15 +145,16 @@ fn not_direct(config: &Config) -> Vec<Finding> {
         let hint = Proxied::advice(why);
         let hint = if hint.is_empty() { String::new() } else { format!("; {hint}") };
         let what = format!("the pools of {} are proxied: {why}{hint}", database.name);
-        Some(Finding::new(Level::Warns, &config.places.of_key("data_path"), what))
+        Some(Finding::new(Level::Warns, &config.positions.of_key("data_path"), what))
     });
     found.collect()
 }
 
 fn tls(config: &Config) -> Vec<Finding> {
     let failed = TlsContexts::load(&config.global).err();
-    let place = |key| config.places.of_key(key);
-    let finding = failed.map(|error| Finding::new(Level::Stops, &place(error.key), error.reason));
+    let position = |key| config.positions.of_key(key);
+    let finding =
+        failed.map(|error| Finding::new(Level::Stops, &position(error.key), error.reason));
     finding.into_iter().collect()
 }
 
@@ -168,24 +169,24 @@ fn user(config: &Config) -> Vec<Finding> {
             Ok(()) => return Vec::new(),
         },
     };
-    vec![Finding::new(level, &config.places.of_key("user"), format!("{reason:#}"))]
+    vec![Finding::new(level, &config.positions.of_key("user"), format!("{reason:#}"))]
 }
 
 fn pidfile_and_daemon(config: &Config) -> Vec<Finding> {
     let path = config.global.pidfile.as_str();
-    let place = config.places.of_key("pidfile");
+    let position = config.positions.of_key("pidfile");
     let finding = match pidfile::rehearse(Path::new(path)) {
         _ if path.is_empty() => None,
         Ok(None) => None,
         Ok(Some(running)) => Some(Finding::new(
             Level::Warns,
-            &place,
+            &position,
             format!(
                 "'{path}' names the running process {running}: end it before Weir starts, unless it \
                  is the Weir to be reloaded or taken over (-R)"
             ),
         )),
-        Err(reason) => Some(Finding::new(Level::Stops, &place, format!("{reason:#}"))),
+        Err(reason) => Some(Finding::new(Level::Stops, &position, format!("{reason:#}"))),
     };
     finding.into_iter().collect()
 }
@@ -194,6 +195,6 @@ fn pidfile_and_daemon(config: &Config) -> Vec<Finding> {
 fn system(config: &Config) -> Vec<Finding> {
     let obstacles = proxy::obstacles(config).into_iter();
     let level = |stops| if stops { Level::Stops } else { Level::Warns };
-    let place = |key| config.places.of_key(key);
-    obstacles.map(|it| Finding::new(level(it.stops), &place(it.key), it.reason)).collect()
+    let position = |key| config.positions.of_key(key);
+    obstacles.map(|it| Finding::new(level(it.stops), &position(it.key), it.reason)).collect()
 }

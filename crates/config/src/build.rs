@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::error::{ConfigError, Mistake};
 use crate::key::{Key, Keyed, Scope};
 use crate::peers;
-use crate::places::Places;
+use crate::positions::Positions;
 use crate::reason::Reason;
 use crate::source::Source;
 use crate::suggest;
@@ -21,7 +21,7 @@ const NAME_LEN_MAX: usize = 63;
 
 /// The position of a setting.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) file: Arc<str>,
     /// Counted from 1; 0 for the file as a whole.
     pub(crate) line: usize,
@@ -50,15 +50,15 @@ pub(crate) struct Report {
 pub(crate) struct Builder {
     source: Source,
     global: Global,
-    databases: BTreeMap<String, (Database, Place)>,
+    databases: BTreeMap<String, (Database, Position)>,
     users: BTreeMap<String, UserSettings>,
-    peers: BTreeMap<u32, (Peer, Place)>,
+    peers: BTreeMap<u32, (Peer, Position)>,
     clusters: BTreeMap<String, Cluster>,
-    places: Places,
+    positions: Positions,
     pub(crate) report: Report,
 }
 
-impl Place {
+impl Position {
     pub(crate) fn new(file: &Arc<str>, line: usize, section: &str, entry: &str) -> Self {
         let (section, entry) = (section.to_owned(), entry.to_owned());
         Self { file: Arc::clone(file), line, section, entry }
@@ -82,25 +82,25 @@ impl Place {
 }
 
 impl Report {
-    pub(crate) fn error(&mut self, place: &Place, key: &str, reason: Reason) {
-        self.mistakes.push(place.mistake(key, reason));
+    pub(crate) fn error(&mut self, position: &Position, key: &str, reason: Reason) {
+        self.mistakes.push(position.mistake(key, reason));
     }
 
-    fn warn(&mut self, place: &Place, reason: Reason) {
-        self.warnings.push(place.mistake("", reason));
+    fn warn(&mut self, position: &Position, reason: Reason) {
+        self.warnings.push(position.mistake("", reason));
     }
 
     /// Reports an error with the nearest valid word.
     pub(crate) fn unknown<'a>(
         &mut self,
-        place: &Place,
+        position: &Position,
         key: &str,
         reason: Reason,
         typed: &str,
         words: impl Iterator<Item = &'a str>,
     ) {
         let suggestion = suggest::nearest(typed, words).map(str::to_owned);
-        self.mistakes.push(Mistake { suggestion, ..place.mistake(key, reason) });
+        self.mistakes.push(Mistake { suggestion, ..position.mistake(key, reason) });
     }
 }
 
@@ -114,55 +114,55 @@ impl Builder {
             users: BTreeMap::new(),
             peers: BTreeMap::new(),
             clusters: BTreeMap::new(),
-            places: Places::default(),
+            positions: Positions::default(),
             report: Report::default(),
         }
     }
 
     /// Resets the global keys to their defaults, as each `[pgbouncer]` header does.
-    pub(crate) fn reset_global(&mut self, place: &Place) {
+    pub(crate) fn reset_global(&mut self, position: &Position) {
         let defaults = Global::defaults(self.source);
         if self.global != defaults {
-            self.report.warn(place, Reason::MainSectionAgain);
+            self.report.warn(position, Reason::MainSectionAgain);
         }
         self.global = defaults;
-        self.places.forget_keys();
+        self.positions.forget_keys();
     }
 
-    pub(crate) fn global(&mut self, place: &Place, key: &str, text: &str) {
-        self.places.set_key(key, &place.file, place.line);
-        assign(&mut self.global, &mut self.report, place, key, text);
+    pub(crate) fn global(&mut self, position: &Position, key: &str, text: &str) {
+        self.positions.set_key(key, &position.file, position.line);
+        assign(&mut self.global, &mut self.report, position, key, text);
     }
 
-    pub(crate) fn database(&mut self, place: &Place, settings: &[Setting]) {
-        let name = &place.entry;
+    pub(crate) fn database(&mut self, position: &Position, settings: &[Setting]) {
+        let name = &position.entry;
         if name == CONSOLE {
-            return self.report.error(place, "", Reason::ReservedName(name.clone()));
+            return self.report.error(position, "", Reason::ReservedName(name.clone()));
         }
         if name.len() > NAME_LEN_MAX {
-            return self.report.error(place, "", Reason::LongName { max: NAME_LEN_MAX });
+            return self.report.error(position, "", Reason::LongName { max: NAME_LEN_MAX });
         }
-        self.places.set_database(name, &place.file, place.line);
+        self.positions.set_database(name, &position.file, position.line);
         let mut database = Database { name: name.clone(), ..Database::default() };
-        self.assign_all(&mut database, place, settings);
+        self.assign_all(&mut database, position, settings);
         // Without a host there is one address to connect to.
         if !database.port.fit(database.hosts.len().max(1)) {
             let reason = Reason::NumberOfPorts(database.port.to_string());
-            self.report.error(place, "port", reason);
+            self.report.error(position, "port", reason);
         }
         // Here 0 means "the global key's value"; there it means no limit, or one use.
         database.max_db_connections = database.max_db_connections.filter(|max| *max > 0);
         database.max_db_client_connections =
             database.max_db_client_connections.filter(|max| *max > 0);
         database.server_lifetime = database.server_lifetime.filter(|time| !time.is_zero());
-        if self.databases.insert(name.clone(), (database, place.clone())).is_some() {
-            self.report.warn(place, Reason::DefinedAgain("database"));
+        if self.databases.insert(name.clone(), (database, position.clone())).is_some() {
+            self.report.warn(position, Reason::DefinedAgain("database"));
         }
     }
 
-    pub(crate) fn user(&mut self, place: &Place, settings: &[Setting]) {
+    pub(crate) fn user(&mut self, position: &Position, settings: &[Setting]) {
         let mut user = UserSettings::default();
-        self.assign_all(&mut user, place, settings);
+        self.assign_all(&mut user, position, settings);
         for timeout in [
             &mut user.query_timeout,
             &mut user.query_wait_timeout,
@@ -172,33 +172,33 @@ impl Builder {
         ] {
             *timeout = timeout.filter(|time| !time.is_zero());
         }
-        if self.users.insert(place.entry.clone(), user).is_some() {
-            self.report.warn(place, Reason::DefinedAgain("user"));
+        if self.users.insert(position.entry.clone(), user).is_some() {
+            self.report.warn(position, Reason::DefinedAgain("user"));
         }
     }
 
-    pub(crate) fn peer(&mut self, place: &Place, settings: &[Setting]) {
-        let id = place.entry.parse().ok().filter(|id| (1..=PEER_ID_MAX).contains(id));
+    pub(crate) fn peer(&mut self, position: &Position, settings: &[Setting]) {
+        let id = position.entry.parse().ok().filter(|id| (1..=PEER_ID_MAX).contains(id));
         let Some(id) = id else {
-            return self.report.error(place, "", Reason::PeerId { max: PEER_ID_MAX });
+            return self.report.error(position, "", Reason::PeerId { max: PEER_ID_MAX });
         };
         let mut peer = Peer::default();
         let mistakes = self.report.mistakes.len();
-        self.assign_all(&mut peer, place, settings);
+        self.assign_all(&mut peer, position, settings);
         if peer.hosts.is_empty() && self.report.mistakes.len() == mistakes {
-            self.report.error(place, "", Reason::PeerWithoutHost(id));
+            self.report.error(position, "", Reason::PeerWithoutHost(id));
         }
-        if self.peers.insert(id, (peer, place.clone())).is_some() {
-            self.report.warn(place, Reason::DefinedAgain("peer"));
+        if self.peers.insert(id, (peer, position.clone())).is_some() {
+            self.report.warn(position, Reason::DefinedAgain("peer"));
         }
     }
 
-    pub(crate) fn cluster(&mut self, place: &Place, settings: &[Setting]) {
+    pub(crate) fn cluster(&mut self, position: &Position, settings: &[Setting]) {
         let mut cluster = Cluster::default();
         let mistakes = self.report.mistakes.len();
-        self.assign_all(&mut cluster, place, settings);
+        self.assign_all(&mut cluster, position, settings);
         if self.report.mistakes.len() == mistakes {
-            self.check_source_of_nodes(&cluster, place);
+            self.check_source_of_nodes(&cluster, position);
         }
         for (key, time) in [
             ("sample_interval", cluster.sample_interval),
@@ -207,20 +207,24 @@ impl Builder {
             ("discovery_interval", cluster.discovery_interval),
         ] {
             if time.is_zero() {
-                self.report.error(place, key, Reason::ZeroTime(key));
+                self.report.error(position, key, Reason::ZeroTime(key));
             }
         }
         if cluster.failover == FailoverKind::Own && cluster.fence_command.is_none() {
-            self.report.error(place, "failover", Reason::OwnWithoutFence(place.entry.clone()));
+            self.report.error(
+                position,
+                "failover",
+                Reason::OwnWithoutFence(position.entry.clone()),
+            );
         }
-        if self.clusters.insert(place.entry.clone(), cluster).is_some() {
-            self.report.warn(place, Reason::DefinedAgain("cluster"));
+        if self.clusters.insert(position.entry.clone(), cluster).is_some() {
+            self.report.warn(position, Reason::DefinedAgain("cluster"));
         }
     }
 
     /// Reports a cluster that does not say which nodes it has, or says it twice.
-    fn check_source_of_nodes(&mut self, cluster: &Cluster, place: &Place) {
-        let name = || place.entry.clone();
+    fn check_source_of_nodes(&mut self, cluster: &Cluster, position: &Position) {
+        let name = || position.entry.clone();
         let sources = [
             ("nodes", !cluster.nodes.is_empty()),
             ("patroni", !cluster.patroni.is_empty()),
@@ -228,19 +232,19 @@ impl Builder {
         ];
         let given: Vec<_> = sources.iter().filter(|(_, is_set)| *is_set).collect();
         match given[..] {
-            [] => self.report.error(place, "", Reason::ClusterWithoutNodes(name())),
+            [] => self.report.error(position, "", Reason::ClusterWithoutNodes(name())),
             [_] => {}
             [(first, _), (second, _), ..] => {
                 let keys = format!("{first} and {second}");
                 let reason = Reason::SeveralSourcesOfNodes { cluster: name(), keys };
-                self.report.error(place, second, reason);
+                self.report.error(position, second, reason);
             }
         }
         if cluster.failover == FailoverKind::Own && cluster.is_discovered() {
-            self.report.error(place, "failover", Reason::OwnWithoutNodes(name()));
+            self.report.error(position, "failover", Reason::OwnWithoutNodes(name()));
         }
         if cluster.patroni_cert_file.is_empty() != cluster.patroni_key_file.is_empty() {
-            self.report.error(place, "patroni_cert_file", Reason::HalfAnIdentity);
+            self.report.error(position, "patroni_cert_file", Reason::HalfAnIdentity);
         }
         let has_patroni = !cluster.patroni.is_empty();
         for (key, is_set, needs_patroni) in [
@@ -259,21 +263,21 @@ impl Builder {
                 (true, true) | (false, false) => continue,
             };
             if is_set {
-                self.report.warnings.push(place.mistake(key, why));
+                self.report.warnings.push(position.mistake(key, why));
             }
         }
     }
 
     /// Reports a database whose cluster does not exist.
-    fn check_cluster(&mut self, database: &Database, place: &Place) {
+    fn check_cluster(&mut self, database: &Database, position: &Position) {
         let Some(name) = &database.cluster else { return };
         if !self.clusters.contains_key(name) {
             let reason = Reason::UnknownCluster(name.clone());
             let names = self.clusters.keys().map(String::as_str);
-            self.report.unknown(place, "cluster", reason, name, names);
+            self.report.unknown(position, "cluster", reason, name, names);
         }
         if !database.hosts.is_empty() {
-            self.report.error(place, "host", Reason::HostAndCluster(name.clone()));
+            self.report.error(position, "host", Reason::HostAndCluster(name.clone()));
         }
         let usual = Database::default();
         for (key, is_set) in [
@@ -281,29 +285,29 @@ impl Builder {
             ("load_balance_hosts", database.load_balance_hosts != usual.load_balance_hosts),
         ] {
             if is_set {
-                self.report.warn(place, Reason::BesideCluster { key, cluster: name.clone() });
+                self.report.warn(position, Reason::BesideCluster { key, cluster: name.clone() });
             }
         }
     }
 
     /// Returns the peers, after warnings about those that are not reached.
     fn checked_peers(&mut self) -> BTreeMap<u32, Peer> {
-        let (mut peers, mut places) = (BTreeMap::new(), BTreeMap::new());
-        for (id, (peer, place)) in std::mem::take(&mut self.peers) {
+        let (mut peers, mut positions) = (BTreeMap::new(), BTreeMap::new());
+        for (id, (peer, position)) in std::mem::take(&mut self.peers) {
             peers.insert(id, peer);
-            places.insert(id, place);
+            positions.insert(id, position);
         }
         for (id, problem) in peers::problems(&self.global, &peers) {
-            match id.and_then(|id| places.get(&id)) {
-                Some(place) => self.report.warn(place, problem),
-                None => self.report.warnings.push(self.places.mistake("peer_id", problem)),
+            match id.and_then(|id| positions.get(&id)) {
+                Some(position) => self.report.warn(position, problem),
+                None => self.report.warnings.push(self.positions.mistake("peer_id", problem)),
             }
         }
         peers
     }
 
     /// Warns of a database whose reads cannot go to standbys, although its keys say so.
-    fn check_reads(&mut self, database: &Database, place: &Place) {
+    fn check_reads(&mut self, database: &Database, position: &Position) {
         let mode = database.pool_mode.unwrap_or(self.global.pool_mode);
         let tuned = [
             ("read_after_write", database.read_after_write != ReadAfterWrite::default()),
@@ -313,51 +317,61 @@ impl Builder {
             ("stale_wait", database.stale_wait != Database::default().stale_wait),
             ("standby_functions", !database.standby_functions.is_empty()),
             ("primary_names", !database.primary_names.is_empty()),
+            ("primary_texts", !database.primary_texts.is_empty()),
+            ("primary_applications", !database.primary_applications.is_empty()),
             ("balance", database.balance != Balance::default()),
         ];
         let why = match database.reads {
             ReadsGo::Standby if database.cluster.is_none() => Reason::ReadsWithoutCluster,
             ReadsGo::Standby if mode != PoolMode::Auto => Reason::ReadsWithoutAutoMode,
-            ReadsGo::Standby => return self.check_lists(database, place),
+            ReadsGo::Standby => return self.check_lists(database, position),
+            ReadsGo::Primary if self.some_user_reads() => {
+                return self.check_lists(database, position);
+            }
             ReadsGo::Primary => {
                 for (key, _) in tuned.into_iter().filter(|(_, is_set)| *is_set) {
-                    self.report.warnings.push(place.mistake(key, Reason::ReadsOff));
+                    self.report.warnings.push(position.mistake(key, Reason::ReadsOff));
                 }
                 return;
             }
         };
-        self.report.warnings.push(place.mistake("reads", why));
+        self.report.warnings.push(position.mistake("reads", why));
     }
 
     /// Warns of listed names that no catalog is likely to have, so that they have no effect.
-    fn check_lists(&mut self, database: &Database, place: &Place) {
+    fn check_lists(&mut self, database: &Database, position: &Position) {
         for (key, names) in [
             ("standby_functions", &database.standby_functions),
             ("primary_names", &database.primary_names),
         ] {
             for name in names.iter().filter(|name| name.contains(['.', '"', '('])) {
                 let why = Reason::NotACatalogName(name.clone());
-                self.report.warnings.push(place.mistake(key, why));
+                self.report.warnings.push(position.mistake(key, why));
             }
         }
     }
 
-    fn assign_all<T: Keyed>(&mut self, target: &mut T, place: &Place, settings: &[Setting]) {
+    /// Do the reads of some user go to standbys, whatever the database says?
+    fn some_user_reads(&self) -> bool {
+        self.users.values().any(|user| user.reads == Some(ReadsGo::Standby))
+    }
+
+    fn assign_all<T: Keyed>(&mut self, target: &mut T, position: &Position, settings: &[Setting]) {
         for setting in settings {
-            let place = place.at(setting.line);
-            assign(target, &mut self.report, &place, &setting.key, &setting.text);
+            let position = position.at(setting.line);
+            assign(target, &mut self.report, &position, &setting.key, &setting.text);
         }
     }
 
     /// Returns the configuration, or every mistake.
     pub(crate) fn finish(mut self) -> Result<Config, ConfigError> {
         let mut databases = BTreeMap::new();
-        for (name, (database, place)) in std::mem::take(&mut self.databases) {
-            self.check_cluster(&database, &place);
-            self.check_reads(&database, &place);
+        for (name, (database, position)) in std::mem::take(&mut self.databases) {
+            self.check_cluster(&database, &position);
+            self.check_reads(&database, &position);
             let has_place = !database.hosts.is_empty() || database.cluster.is_some();
             if !has_place && self.global.unix_socket_dir.is_empty() {
-                self.report.error(&place, "", Reason::NoHost);
+                self.report.error(&position, "", Reason::NoHost);
             }
             databases.insert(name, Arc::new(database));
         }
@@ -375,7 +389,7 @@ impl Builder {
             users: self.users,
             peers,
             clusters: self.clusters,
-            places: self.places,
+            positions: self.positions,
             warnings: self.report.warnings,
             errors: Vec::new(),
             ..Config::default()
@@ -384,7 +398,13 @@ impl Builder {
 }
 
 /// Sets one key of `target` from its text.
-fn assign<T: Keyed>(target: &mut T, report: &mut Report, place: &Place, key: &str, text: &str) {
+fn assign<T: Keyed>(
+    target: &mut T,
+    report: &mut Report,
+    position: &Position,
+    key: &str,
+    text: &str,
+) {
     let name = unaliased(key);
     let names = || T::ROWS.iter().map(|row| row.key.name);
     let Some(row) = T::row(name).filter(|row| key == name || row.key.scope == Scope::Database)
@@ -397,18 +417,18 @@ fn assign<T: Keyed>(target: &mut T, report: &mut Report, place: &Place, key: &st
             Some(Scope::User) => Reason::UnknownUserParameter(key.to_owned()),
             Some(Scope::Global) | None => Reason::UnknownParameter(key.to_owned()),
         };
-        return report.unknown(place, key, reason, key, names());
+        return report.unknown(position, key, reason, key, names());
     };
     if let Err(error) = (row.set)(target, text) {
         let reason = bad_value(&row.key, text, error);
         match row.key.kind {
             Kind::Choice(words) => {
-                report.unknown(place, key, reason, text, words.iter().copied());
+                report.unknown(position, key, reason, text, words.iter().copied());
             }
-            _ => report.error(place, key, reason),
+            _ => report.error(position, key, reason),
         }
     } else if let Some(reason) = out_of_bounds(&row.key, (row.show)(target).as_deref()) {
-        report.error(place, key, reason);
+        report.error(position, key, reason);
     }
 }
 

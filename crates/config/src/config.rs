@@ -14,7 +14,7 @@ use crate::hba::Hba;
 use crate::host::Host;
 use crate::key::Keyed;
 use crate::ldap::LdapOptions;
-use crate::places::Places;
+use crate::positions::Positions;
 use crate::source::Source;
 use crate::table::{Cluster, Database, Global, Peer, UserSettings};
 use crate::weight::Weight;
@@ -49,7 +49,7 @@ pub struct Config {
     pub ldap: Option<Arc<LdapOptions>>,
     pub access: AccessPolicy,
     /// The lines on which its keys and databases are written.
-    pub places: Places,
+    pub positions: Positions,
     /// The configuration file; None for a URL.
     pub path: Option<PathBuf>,
     /// Warnings: mistakes that do not prevent using the configuration; logged at start and reload.

@@ -43,13 +43,13 @@ pub fn to_toml(config: &Config, comments: &Comments) -> String {
 
 /// Writes the tables of a section: first those of the file, in its order.
 fn tables<T: Keyed>(text: &mut String, section: &str, all: &[(String, &T)], comments: &Comments) {
-    let place = |name: &str| comments.of_section(section).position(|item| item.name == name);
-    let mut all: Vec<_> = all.iter().map(|(name, target)| (place(name), name, *target)).collect();
-    all.sort_by_key(|(place, ..)| place.unwrap_or(usize::MAX));
+    let index = |name: &str| comments.of_section(section).position(|item| item.name == name);
+    let mut all: Vec<_> = all.iter().map(|(name, target)| (index(name), name, *target)).collect();
+    all.sort_by_key(|(index, ..)| index.unwrap_or(usize::MAX));
     let mut items = comments.of_section(section);
-    for (place, name, target) in all {
+    for (index, name, target) in all {
         let mut keys: &[String] = &[];
-        if place.is_some() {
+        if index.is_some() {
             // Comments of the section, and of entries that are gone, are kept.
             for item in items.by_ref() {
                 if !item.comments.is_empty() {

@@ -1,4 +1,4 @@
-//! The places from which Weir learns the nodes of a cluster: Patroni's REST API, and host names.
+//! The sources from which Weir learns the nodes of a cluster: Patroni's REST API, and host names.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Mistakes in a configuration, each with its place.
+//! Mistakes in a configuration, each with its position.
 
 use std::sync::Arc;
 use std::{fmt, io};

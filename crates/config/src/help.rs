@@ -134,7 +134,7 @@ fn defaults(key: &Key, quoted: impl Fn(&str) -> String) -> String {
 }
 
 fn entry(key: &Key) -> String {
-    let place = match key.scope {
+    let scope = match key.scope {
         Scope::Global => "global",
         Scope::Database => "of a database",
         Scope::User => "of a user",
@@ -145,7 +145,7 @@ fn entry(key: &Key) -> String {
         Kind::Text => format!("\"{text}\""),
         _ => text.to_owned(),
     });
-    let mut text = format!("{} ({place})\n  {}\n", key.name, key.help);
+    let mut text = format!("{} ({scope})\n  {}\n", key.name, key.help);
     let changes = if key.reloadable { "on reload" } else { "on restart" };
     let _ = write!(text, "  value: {}\n  default: {default}\n  changes: {changes}\n", form(key));
     if let Some(why) = key.idle_because {

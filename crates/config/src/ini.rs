@@ -13,7 +13,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::build::{Builder, Place, Setting, unaliased};
+use crate::build::{Builder, Position, Setting, unaliased};
 use crate::config::Config;
 use crate::connstr;
 use crate::error::{ConfigError, in_words};
@@ -43,8 +43,8 @@ impl Config {
         let file = Arc::from(file);
         let main_seen = reader.read(text, &file, 0);
         if !main_seen {
-            let place = Place::new(&file, 0, "", "");
-            reader.builder.report.error(&place, "", Reason::NoMainSection);
+            let position = Position::new(&file, 0, "", "");
+            reader.builder.report.error(&position, "", Reason::NoMainSection);
         }
         reader.builder.finish()
     }
@@ -66,43 +66,43 @@ impl Reader<'_> {
         let mut cursor = Cursor::new(text);
         while let Some(line) = cursor.line() {
             let section = self.section.clone().unwrap_or_default();
-            let place = Place::new(file, line.number, &section, "");
+            let position = Position::new(file, line.number, &section, "");
             match line.content {
                 Content::Section(name) => {
                     main_seen |= name == "pgbouncer";
-                    self.section(&place, name);
+                    self.section(&position, name);
                 }
-                Content::Include(name) => main_seen |= self.include(&place, name, depth),
-                Content::Pair(key, value) => self.pair(&place, &key, value),
+                Content::Include(name) => main_seen |= self.include(&position, name, depth),
+                Content::Pair(key, value) => self.pair(&position, &key, value),
                 Content::Error => {
-                    self.builder.report.error(&place, "", Reason::Syntax);
+                    self.builder.report.error(&position, "", Reason::Syntax);
                 }
             }
         }
         main_seen
     }
 
-    fn section(&mut self, place: &Place, name: &str) {
+    fn section(&mut self, position: &Position, name: &str) {
         if name == "pgbouncer" {
-            self.builder.reset_global(place);
+            self.builder.reset_global(position);
         } else if !SECTIONS.contains(&name) {
             let reason = Reason::UnknownSection(name.to_owned());
-            self.builder.report.unknown(place, "", reason, name, SECTIONS.into_iter());
+            self.builder.report.unknown(position, "", reason, name, SECTIONS.into_iter());
         }
         self.section = Some(name.to_owned());
     }
 
-    fn include(&mut self, place: &Place, name: &str, depth: usize) -> bool {
+    fn include(&mut self, position: &Position, name: &str, depth: usize) -> bool {
         if depth >= INCLUDE_DEPTH_MAX {
             let reason = Reason::IncludedTooDeep { max: INCLUDE_DEPTH_MAX };
-            self.builder.report.error(place, "", reason);
+            self.builder.report.error(position, "", reason);
             return false;
         }
         self.included = self.included.saturating_add(1);
         if self.included > INCLUDES_MAX {
             if self.included == INCLUDES_MAX + 1 {
                 let reason = Reason::TooManyIncluded { max: INCLUDES_MAX };
-                self.builder.report.error(place, "", reason);
+                self.builder.report.error(position, "", reason);
             }
             return false;
         }
@@ -110,61 +110,65 @@ impl Reader<'_> {
             Ok(text) => self.read(&text, &Arc::from(name), depth + 1),
             Err(error) => {
                 let reason = Reason::NotLoaded { file: name.to_owned(), why: in_words(&error) };
-                self.builder.report.error(place, "", reason);
+                self.builder.report.error(position, "", reason);
                 false
             }
         }
     }
 
-    fn pair(&mut self, place: &Place, key: &str, value: &str) {
+    fn pair(&mut self, position: &Position, key: &str, value: &str) {
         match self.section.as_deref() {
-            Some("pgbouncer") => self.builder.global(place, key, value),
+            Some("pgbouncer") => self.builder.global(position, key, value),
             Some("databases") => {
-                let (place, settings) = self.entry(place, key, value, "connection string");
-                self.builder.database(&place, &settings);
+                let (position, settings) = self.entry(position, key, value, "connection string");
+                self.builder.database(&position, &settings);
             }
             Some("users") => {
-                let (place, settings) = self.entry(place, key, value, "user settings");
-                self.builder.user(&place, &settings);
+                let (position, settings) = self.entry(position, key, value, "user settings");
+                self.builder.user(&position, &settings);
             }
             Some("peers") => {
-                let (place, settings) = self.entry(place, key, value, "connection string");
-                self.builder.peer(&place, &settings);
+                let (position, settings) = self.entry(position, key, value, "connection string");
+                self.builder.peer(&position, &settings);
             }
             Some("clusters") => {
-                let (place, settings) = self.entry(place, key, value, "cluster settings");
-                self.builder.cluster(&place, &settings);
+                let (position, settings) = self.entry(position, key, value, "cluster settings");
+                self.builder.cluster(&position, &settings);
             }
             // The header of an unknown section was reported; its keys would only repeat that.
             Some(_) => {}
             None => {
                 let reason = Reason::OutsideOfSections(key.to_owned());
-                self.builder.report.error(place, key, reason);
+                self.builder.report.error(position, key, reason);
             }
         }
     }
 
     fn entry(
         &mut self,
-        place: &Place,
+        position: &Position,
         name: &str,
         value: &str,
         what: &'static str,
-    ) -> (Place, Vec<Setting>) {
-        let place = Place { entry: name.to_owned(), ..place.clone() };
+    ) -> (Position, Vec<Setting>) {
+        let position = Position { entry: name.to_owned(), ..position.clone() };
         let (pairs, complete) = connstr::pairs(value);
         if !complete {
-            self.builder.report.error(&place, "", Reason::SyntaxIn(what));
+            self.builder.report.error(&position, "", Reason::SyntaxIn(what));
         }
-        let setting = |(key, text)| Setting { key, text, line: place.line };
+        let setting = |(key, text)| Setting { key, text, line: position.line };
         let settings: Vec<_> = pairs.into_iter().map(setting).collect();
-        let settings = self.without_rests_of_secrets(&place, settings);
-        (place, settings)
+        let settings = self.without_rests_of_secrets(&position, settings);
+        (position, settings)
     }
 
     /// Removes unknown keys after a secret from the messages: they may be the rest of a secret with
     /// a blank and without quotes.
-    fn without_rests_of_secrets(&mut self, place: &Place, settings: Vec<Setting>) -> Vec<Setting> {
+    fn without_rests_of_secrets(
+        &mut self,
+        position: &Position,
+        settings: Vec<Setting>,
+    ) -> Vec<Setting> {
         let row = |setting: &Setting| {
             let database = Database::row(unaliased(&setting.key)).map(|row| &row.key);
             database.or_else(|| Cluster::row(&setting.key).map(|row| &row.key))
@@ -177,7 +181,7 @@ impl Reader<'_> {
         let all = settings.into_iter().enumerate();
         let (rests, settings): (Vec<_>, Vec<_>) = all.partition(|(at, one)| is_rest(*at, one));
         if !rests.is_empty() {
-            self.builder.report.error(place, "", Reason::BehindPassword);
+            self.builder.report.error(position, "", Reason::BehindPassword);
         }
         settings.into_iter().map(|(_, one)| one).collect()
     }

@@ -1,4 +1,4 @@
-//! Reads configuration files; the only place in this crate that touches the file system.
+//! Reads configuration files; the only file of this crate that uses the file system.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use std::{fs, io};
 
 use crate::auth_file::AuthFile;
 use crate::auth_query::needs_no_search_path;
-use crate::build::Place;
+use crate::build::Position;
 use crate::choice::AuthType;
 use crate::config::Config;
 use crate::error::{ConfigError, Mistake, in_words};
@@ -134,8 +134,8 @@ impl Config {
             Some(Ok(options)) => Some(Arc::new(options)),
             Some(Err(why)) => {
                 let file = self.global.conffile.clone().unwrap_or_default();
-                let place = Place::new(&Arc::from(file), 0, "pgbouncer", "");
-                self.warnings.push(place.mistake("auth_ldap_options", Reason::Ldap(why)));
+                let position = Position::new(&Arc::from(file), 0, "pgbouncer", "");
+                self.warnings.push(position.mistake("auth_ldap_options", Reason::Ldap(why)));
                 None
             }
         };
@@ -146,14 +146,14 @@ impl Config {
     fn check_auth_queries(&mut self) {
         let file = Arc::from(self.global.conffile.clone().unwrap_or_default());
         let own = |(name, database): (&String, &Arc<Database>)| {
-            let place = Place::new(&file, 0, "databases", name);
-            database.auth_query.clone().map(|query| (place, query))
+            let position = Position::new(&file, 0, "databases", name);
+            database.auth_query.clone().map(|query| (position, query))
         };
         let queries = self.databases.iter().filter_map(own);
-        let global = (Place::new(&file, 0, "pgbouncer", ""), self.global.auth_query.clone());
-        for (place, query) in std::iter::once(global).chain(queries).collect::<Vec<_>>() {
+        let global = (Position::new(&file, 0, "pgbouncer", ""), self.global.auth_query.clone());
+        for (position, query) in std::iter::once(global).chain(queries).collect::<Vec<_>>() {
             if !query.is_empty() && !needs_no_search_path(&query) {
-                self.warnings.push(place.mistake("auth_query", Reason::NeedsSearchPath));
+                self.warnings.push(position.mistake("auth_query", Reason::NeedsSearchPath));
             }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::build::{Builder, Place, Report, Setting, unaliased};
+use crate::build::{Builder, Position, Report, Setting, unaliased};
 use crate::config::Config;
 use crate::error::ConfigError;
 use crate::key::{Key, Keyed};
@@ -33,7 +33,7 @@ impl Config {
         for error in &errors {
             let line = error.span().map_or(0, |span| reader.line(span.start));
             let reason = Reason::Toml(error.message().replace('\n', ", "));
-            reader.builder.report.error(&reader.place(line, "", ""), "", reason);
+            reader.builder.report.error(&reader.position(line, "", ""), "", reason);
         }
         if errors.is_empty() {
             reader.read(table.get_ref());
@@ -58,14 +58,14 @@ impl Reader<'_> {
             match value.get_ref() {
                 DeValue::Table(entries) if SECTIONS.contains(&name) => self.section(name, entries),
                 DeValue::Table(_) => {
-                    let place = self.place(line, name, "");
+                    let position = self.position(line, name, "");
                     let reason = Reason::UnknownSection(name.to_owned());
-                    self.builder.report.unknown(&place, "", reason, name, SECTIONS.into_iter());
+                    self.builder.report.unknown(&position, "", reason, name, SECTIONS.into_iter());
                 }
                 value if SECTIONS.contains(&name) => {
                     let (section, found) = (name.to_owned(), article(value));
                     let reason = Reason::ExpectedTables { section, found };
-                    self.builder.report.error(&self.place(line, name, ""), "", reason);
+                    self.builder.report.error(&self.position(line, name, ""), "", reason);
                 }
                 value => self.global(line, name, value),
             }
@@ -73,62 +73,62 @@ impl Reader<'_> {
     }
 
     fn global(&mut self, line: usize, name: &str, value: &DeValue<'_>) {
-        let place = self.place(line, "", "");
+        let position = self.position(line, "", "");
         let key = Global::row(name).map(|row| &row.key);
-        if let Some(text) = text(value, key, name, &place, &mut self.builder.report) {
-            self.builder.global(&place, name, &text);
+        if let Some(text) = text(value, key, name, &position, &mut self.builder.report) {
+            self.builder.global(&position, name, &text);
         }
     }
 
     fn section(&mut self, section: &str, entries: &DeTable<'_>) {
         for (name, value) in entries {
-            let place = self.place(self.line(name.span().start), section, name.get_ref());
+            let position = self.position(self.line(name.span().start), section, name.get_ref());
             let DeValue::Table(table) = value.get_ref() else {
                 let reason = Reason::ExpectedTable {
                     section: section.to_owned(),
                     name: name.get_ref().to_string(),
                     found: article(value.get_ref()),
                 };
-                self.builder.report.error(&place, "", reason);
+                self.builder.report.error(&position, "", reason);
                 continue;
             };
             match section {
                 "databases" => {
-                    let settings = self.settings::<Database>(&place, table);
-                    self.builder.database(&place, &settings);
+                    let settings = self.settings::<Database>(&position, table);
+                    self.builder.database(&position, &settings);
                 }
                 "users" => {
-                    let settings = self.settings::<UserSettings>(&place, table);
-                    self.builder.user(&place, &settings);
+                    let settings = self.settings::<UserSettings>(&position, table);
+                    self.builder.user(&position, &settings);
                 }
                 "clusters" => {
-                    let settings = self.settings::<Cluster>(&place, table);
-                    self.builder.cluster(&place, &settings);
+                    let settings = self.settings::<Cluster>(&position, table);
+                    self.builder.cluster(&position, &settings);
                 }
                 _ => {
-                    let settings = self.settings::<Peer>(&place, table);
-                    self.builder.peer(&place, &settings);
+                    let settings = self.settings::<Peer>(&position, table);
+                    self.builder.peer(&position, &settings);
                 }
             }
         }
     }
 
-    fn settings<T: Keyed>(&mut self, place: &Place, table: &DeTable<'_>) -> Vec<Setting> {
+    fn settings<T: Keyed>(&mut self, position: &Position, table: &DeTable<'_>) -> Vec<Setting> {
         let mut settings = Vec::new();
         for (key, value) in table {
             let line = self.line(key.span().start);
             let name = key.get_ref().to_string();
             let key = T::row(unaliased(&name)).map(|row| &row.key);
             let report = &mut self.builder.report;
-            if let Some(text) = text(value.get_ref(), key, &name, &place.at(line), report) {
+            if let Some(text) = text(value.get_ref(), key, &name, &position.at(line), report) {
                 settings.push(Setting { key: name, text, line });
             }
         }
         settings
     }
 
-    fn place(&self, line: usize, section: &str, entry: &str) -> Place {
-        Place::new(&self.file, line, section, entry)
+    fn position(&self, line: usize, section: &str, entry: &str) -> Position {
+        Position::new(&self.file, line, section, entry)
     }
 
     /// Returns the line of a byte of the text, counted from 1.
@@ -145,7 +145,7 @@ fn text(
     value: &DeValue<'_>,
     key: Option<&Key>,
     name: &str,
-    place: &Place,
+    position: &Position,
     report: &mut Report,
 ) -> Option<String> {
     let Some(key) = key else { return Some(String::new()) };
@@ -153,7 +153,7 @@ fn text(
         match units::number(written, key.kind, key.unit) {
             Some(Ok(number)) => return Some(number),
             Some(Err(expected)) => {
-                report.error(place, name, key.refuse(written, expected));
+                report.error(position, name, key.refuse(written, expected));
                 return None;
             }
             None => {}
@@ -161,7 +161,7 @@ fn text(
     }
     let text = native(value, key.kind);
     if text.is_none() {
-        report.error(place, name, key.refuse(&article(value), ValueError::Kind(key.kind)));
+        report.error(position, name, key.refuse(&article(value), ValueError::Kind(key.kind)));
     }
     text
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::auth_file::AuthFile;
-use crate::build::{Builder, Place, Setting};
+use crate::build::{Builder, Position, Setting};
 use crate::config::{AccessPolicy, Config};
 use crate::error::ConfigError;
 use crate::key::Keyed;
@@ -39,20 +39,22 @@ impl Config {
     /// # Errors
     /// When the URL is invalid. The error never repeats its password.
     pub fn from_url(url: &str) -> Result<Self, ConfigError> {
-        let place = Place::new(&Arc::from("URL"), 0, "", "");
-        let refuse =
-            |why| ConfigError { mistakes: vec![place.mistake("", Reason::Url(why))], global: None };
+        let position = Position::new(&Arc::from("URL"), 0, "", "");
+        let refuse = |why| ConfigError {
+            mistakes: vec![position.mistake("", Reason::Url(why))],
+            global: None,
+        };
         let parts = Parts::new(url).map_err(refuse)?;
         let access = parts.access().map_err(refuse)?;
 
         let mut builder = Builder::new(Source::Url);
         if let AccessPolicy::UrlUser { .. } = access {
-            builder.global(&place, "auth_type", "scram-sha-256");
+            builder.global(&position, "auth_type", "scram-sha-256");
         }
         for (key, value) in &parts.global {
-            builder.global(&place, key, value);
+            builder.global(&position, key, value);
         }
-        let entry = |name: &str| Place { entry: name.to_owned(), ..place.clone() };
+        let entry = |name: &str| Position { entry: name.to_owned(), ..position.clone() };
         if let Some(name) = parts.dbname() {
             builder.database(&entry(name), &parts.settings(&access, true));
         }

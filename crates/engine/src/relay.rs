@@ -5,6 +5,7 @@
 //! They choose no server.
 
 pub(crate) mod batch_end;
+pub(crate) mod changes;
 pub(crate) mod ending;
 pub mod interner;
 pub(crate) mod kept_request;

@@ -20,6 +20,7 @@ use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth_answer::AuthAnswer;
 pub use crate::login::server_login::{LoginStage, ProtocolVersion, ServerLogin, ServerPurpose};
 use crate::operator::stages::Stages;
+use crate::relay::changes::Changes;
 use crate::relay::kept_request::{KeptRequest, Outline};
 use crate::relay::ledger::Ledger;
 use crate::relay::prepared::ServerStatements;
@@ -154,8 +155,8 @@ pub struct Server {
     pub doomed: Option<CloseReason<'static>>,
     /// The error that Weir's own query has got.
     pub own_error: Option<String>,
-    /// The present transaction has changed the schema.
-    pub changes_schema: bool,
+    /// The changes of the present transaction; None if there are none.
+    pub changes: Option<Box<Changes>>,
     /// May the present transaction have changed the parse context?
     pub context_changed: bool,
     pub session: SessionBox,
@@ -188,7 +189,7 @@ impl Server {
             cancel: None,
             doomed: None,
             own_error: None,
-            changes_schema: false,
+            changes: None,
             context_changed: false,
             session: SessionBox::default(),
             replication: None,
@@ -354,6 +355,14 @@ impl Server {
     /// Do settings of its client go out with the next request?
     pub fn awaits_settings(&self) -> bool {
         self.session.ahead.as_ref().is_some_and(|ahead| ahead.is_pending())
+    }
+
+    /// Notes that a transaction is over, and that the next one has begun before Weir could find out
+    /// what the first one has left.
+    pub fn leave_unjudged(&mut self) {
+        if let Some(session) = self.session.get_mut() {
+            session.traces.earlier |= !session.traces.is_empty();
+        }
     }
 
     /// Must Weir decide about more than unchanged state?

@@ -65,8 +65,8 @@ pub(super) fn all(config: &Config) -> Dialled {
                     line
                 }
                 Err(reason) => {
-                    let place = config.places.of_database(&database.name);
-                    dialled.findings.push(Finding::new(Level::KeepsOut, &place, &reason));
+                    let position = config.positions.of_database(&database.name);
+                    dialled.findings.push(Finding::new(Level::KeepsOut, &position, &reason));
                     dialled.failed = true;
                     reason
                 }
@@ -82,8 +82,8 @@ pub(super) fn all(config: &Config) -> Dialled {
         let line = format!("server {name}: {}", server.in_words());
         let _ = writeln!(dialled.lines, "  {line}");
         if server.allows.is_some_and(|allows| server.pools.limit(config) > allows) {
-            let place = config.places.of_key("default_pool_size");
-            dialled.findings.push(Finding::new(Level::Warns, &place, line));
+            let position = config.positions.of_key("default_pool_size");
+            dialled.findings.push(Finding::new(Level::Warns, &position, line));
         }
     }
     dialled

@@ -32,12 +32,12 @@ pub(super) fn readable(config: &Config) -> Vec<Finding> {
         let path = path?;
         let mode = fs::metadata(path).ok()?.permissions().mode() & 0o7777;
         let file = path.display().to_string();
-        let place = if key.is_empty() { file.clone() } else { config.places.of_key(key) };
+        let position = if key.is_empty() { file.clone() } else { config.positions.of_key(key) };
         let what = format!(
             "every user of this machine can read {content} in {file} (mode {mode:04o}, expected \
              0640 or less)"
         );
-        (mode & READABLE_BY_ALL != 0).then(|| Finding::new(Level::Warns, &place, what))
+        (mode & READABLE_BY_ALL != 0).then(|| Finding::new(Level::Warns, &position, what))
     };
     files.into_iter().filter_map(exposed).collect()
 }

@@ -33,7 +33,7 @@ pub(crate) struct Item {
     pub(crate) keys: Vec<String>,
     /// The comments before it.
     pub(crate) comments: Vec<String>,
-    place: String,
+    position: String,
 }
 
 impl Comments {
@@ -80,18 +80,18 @@ impl Reader<'_> {
             let line = cursor.line();
             self.pending.extend(cursor.comments.iter().map(|comment| in_toml(comment)));
             let Some(line) = line else { return };
-            let place = format!("{file}:{}", line.number);
+            let position = format!("{file}:{}", line.number);
             match line.content {
-                Content::Section(name) => self.section(name, place),
-                Content::Include(name) => self.include(name, &place, depth),
-                Content::Pair(key, value) => self.pair(key, value, place),
+                Content::Section(name) => self.section(name, position),
+                Content::Include(name) => self.include(name, &position, depth),
+                Content::Pair(key, value) => self.pair(key, value, position),
                 // The parser has refused the file.
                 Content::Error => {}
             }
         }
     }
 
-    fn section(&mut self, name: &str, place: String) {
+    fn section(&mut self, name: &str, position: String) {
         if self.section.is_empty() {
             self.comments.first = std::mem::take(&mut self.pending);
         }
@@ -99,40 +99,41 @@ impl Reader<'_> {
         if name == "pgbouncer" {
             let begun = self.comments.items.iter_mut().filter(|item| item.section == name);
             for item in begun.filter(|item| !item.name.is_empty()) {
-                let (key, before) = (std::mem::take(&mut item.name), &item.place);
+                let (key, before) = (std::mem::take(&mut item.name), &item.position);
                 let why =
-                    format!("{before}: {key} is left out: [pgbouncer] begins again at {place}");
+                    format!("{before}: {key} is left out: [pgbouncer] begins again at {position}");
                 self.comments.dropped.push(why);
             }
         }
-        self.add(String::new(), Vec::new(), place);
+        self.add(String::new(), Vec::new(), position);
     }
 
-    fn include(&mut self, name: &str, place: &str, depth: usize) {
+    fn include(&mut self, name: &str, position: &str, depth: usize) {
         self.included += 1;
         if depth >= INCLUDE_DEPTH_MAX || self.included > INCLUDES_MAX {
             return;
         }
         let Ok(text) = (self.include)(Path::new(name)) else { return };
-        let why = format!("{place}: %include is left out: the keys of {name} are in the output");
+        let why = format!("{position}: %include is left out: the keys of {name} are in the output");
         self.comments.dropped.push(why);
         self.read(&text, &Arc::from(name), depth + 1);
     }
 
-    fn pair(&mut self, key: String, value: &str, place: String) {
+    fn pair(&mut self, key: String, value: &str, position: String) {
         if self.section == "pgbouncer" {
             if key == "conffile" {
-                let why = format!("{place}: conffile is left out: it names the file for a reload");
+                let why =
+                    format!("{position}: conffile is left out: it names the file for a reload");
                 self.comments.dropped.push(why);
             }
-            return self.add(key, Vec::new(), place);
+            return self.add(key, Vec::new(), position);
         }
         let (pairs, _) = connstr::pairs(value);
         let keys = pairs.into_iter().map(|(key, _)| unaliased(&key).to_owned()).collect();
-        self.add(key, keys, place);
+        self.add(key, keys, position);
     }
 
-    fn add(&mut self, name: String, keys: Vec<String>, place: String) {
+    fn add(&mut self, name: String, keys: Vec<String>, position: String) {
         let mut comments = std::mem::take(&mut self.pending);
         let all = &mut self.comments;
         let before = all
@@ -140,13 +141,14 @@ impl Reader<'_> {
             .iter_mut()
             .find(|item| !name.is_empty() && item.section == self.section && item.name == name);
         if let Some(before) = before {
-            let (earlier, later) = (std::mem::replace(&mut before.place, place), &before.place);
+            let (earlier, later) =
+                (std::mem::replace(&mut before.position, position), &before.position);
             all.dropped.push(format!("{earlier}: {name} is left out: it is set again at {later}"));
             before.comments.append(&mut comments);
             before.keys = keys;
             return;
         }
-        all.items.push(Item { section: self.section.clone(), name, keys, comments, place });
+        all.items.push(Item { section: self.section.clone(), name, keys, comments, position });
     }
 }
 

@@ -129,6 +129,7 @@ impl RecordWriter {
         let unnamed =
             client.and_then(|client| client.extended.as_ref()).map_or(0, |own| own.unnamed);
         let ahead = server.session.ahead.as_deref();
+        let changes = server.changes.as_deref();
         let shows = |serial| ahead.is_some_and(|ahead| ahead.shows(serial));
         ServerRecord {
             pool: server.pool.0,
@@ -146,7 +147,10 @@ impl RecordWriter {
                 .collect(),
             unnamed_is_clients: server.unnamed != 0 && server.unnamed == unnamed,
             numbers_are_clients: client.is_some_and(|client| server.has_numbers_of(client.serial)),
-            changes_schema: server.changes_schema,
+            changes_schema: changes.is_some_and(|changes| changes.schema),
+            values_before: changes
+                .and_then(|changes| changes.values_before.as_ref())
+                .map(|values| self.vars(values)),
             lent: server.session.lent.keys().map(|name| name.to_vec()).collect(),
             signs: server.session.traces.signs.bits(),
             pins_by_name: server.session.traces.named || server.has_too_many_names(),

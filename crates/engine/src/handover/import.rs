@@ -22,6 +22,7 @@ use crate::handover::records::{
 use crate::ids::{ClientId, Identity, ServerId};
 use crate::login::auth::{Login, Peer};
 use crate::notify::listening::{Listening, News};
+use crate::relay::changes::Changes;
 use crate::relay::prepared::{DOUBTFUL, Statement};
 use crate::server::{Server, ServerLogin, ServerPhase};
 use crate::session::ahead::Ahead;
@@ -299,7 +300,10 @@ impl<X: Exchange> Engine<X> {
             import_session(&mut record, is_in_doubt, session);
             server.context_changed = is_in_doubt;
         }
-        server.changes_schema = record.changes_schema;
+        let values_before = record.values_before.map(|at| tables.vars(at));
+        if record.changes_schema || values_before.is_some() {
+            server.changes = Some(Changes { schema: record.changes_schema, values_before }.into());
+        }
         server.times.released_at = record.released_at;
         server.times.asked_at = record.asked_at;
         server.times.replied_at = record.replied_at;

@@ -33,7 +33,7 @@ use wire::error_fields::ErrorFields;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 18;
+pub const FORMAT: u32 = 19;
 
 /// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -290,6 +290,8 @@ pub struct ServerRecord {
     pub numbers_are_clients: bool,
     /// Has the open transaction changed the schema?
     pub changes_schema: bool,
+    /// See [`crate::relay::changes::Changes`]; an index into [`WorkerRecords::vars`].
+    pub values_before: Option<u32>,
     /// Names of the client's statements that were prepared there under the client's own names.
     pub lent: Vec<Vec<u8>>,
     /// The signs of the open transaction's texts, as [`sql::Signs`].

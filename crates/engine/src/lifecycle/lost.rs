@@ -27,8 +27,6 @@ use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::pins::Pins;
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io, Weight};
-use crate::values::Values;
-use crate::vars::Vars;
 
 /// Can the client go on without this server, which is being lost? Not in the middle of a reply or of
 /// a repeated request, and not if all of its session is on this server.
@@ -116,9 +114,7 @@ impl<X: Exchange> Engine<X> {
         let loss = self.loss(on, reason);
         let in_copy = self.server(on).ledger.in_copy();
         let (status, unanswered) = (loss.status_after(), loss.unanswered);
-        if loss.status != b'I' || !unanswered.is_nothing() {
-            self.roll_back_values(id, on, io);
-        }
+        self.roll_back_values(id, on, io);
         if loss.is_unknown() {
             self.suppose_writes(&[id], io);
         }
@@ -177,9 +173,10 @@ impl<X: Exchange> Engine<X> {
     fn loss<'a>(&self, on: ServerId, reason: CloseReason<'a>) -> Loss<'a> {
         let server = self.server(on);
         let unanswered = server.ledger.unanswered();
-        // The transaction is over, and Weir has not found out yet what it has left.
-        let is_unjudged =
-            server.status == b'I' && unanswered.is_nothing() && server.session.traces.are_due();
+        // A transaction is over, and Weir has not found out yet what it has left.
+        let is_over = server.status == b'I' && unanswered.is_nothing();
+        let traces = server.session.traces;
+        let is_unjudged = traces.earlier || is_over && traces.are_due();
         let pins = server.pins().without(Pins::DRAWN).without(Pins::LISTEN);
         let pins = if is_unjudged { pins.with(Pins::UNVERIFIED) } else { pins };
         Loss {
@@ -194,20 +191,10 @@ impl<X: Exchange> Engine<X> {
 
     /// The client's values are again those from before the lost transaction.
     fn roll_back_values(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let Some(before) = self.server_mut(on).session.get_mut().and_then(|own| own.before.take())
-        else {
-            return;
-        };
-        let told = self.client(id).vars.clone();
-        let mut own = Vars::clone(&told);
-        for slot in 0..self.names.len() {
-            if let Some(value) = before.get(slot).filter(|value| told.get(slot) != Some(value)) {
-                own.set(slot, value);
-            }
-        }
-        self.report_changes(id, &told, &own, io);
-        let own = self.shared_vars.share(Values::new(own));
-        self.client_mut(id).vars = own;
+        let changes = self.server_mut(on).changes.take();
+        let Some(before) = changes.and_then(|changes| changes.values_before) else { return };
+        let told = std::mem::replace(&mut self.client_mut(id).vars, before.clone());
+        self.report_changes(id, &told, &before, io);
     }
 
     /// Continues with a client that has lost its server.

@@ -117,11 +117,12 @@ impl<X: Exchange> Engine<X> {
         self.messages += replies.messages;
         let notified = std::mem::take(&mut replies.notified);
         if replies.transaction_ended
-            && !replies.server.ledger.is_at_rest()
+            && (!replies.server.ledger.is_at_rest() || replies.server.status != b'I')
             && let Some(client) = &mut replies.client
         {
             // The next transaction has already begun.
             client.transaction_at = now;
+            replies.server.leave_unjudged();
         }
         let news = replies.news;
         if news.schema_changed {
@@ -439,7 +440,9 @@ impl Replies<'_, '_> {
                     self.transaction_ended |= settled.owner == Owner::Client;
                     // A statement that was prepared in between may have seen either schema, and the
                     // change may have been rolled back.
-                    self.news.schema_changed |= std::mem::take(&mut self.server.changes_schema);
+                    if let Some(changes) = self.server.changes.take() {
+                        self.news.schema_changed |= changes.schema;
+                    }
                 }
                 if status != b'I'
                     && settled.owner == Owner::Client

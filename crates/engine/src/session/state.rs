@@ -132,6 +132,8 @@ pub struct Traces {
     pub resets: bool,
     /// The probe has failed. It is repeated after the next transaction.
     pub put_off: bool,
+    /// May an earlier transaction of a pipeline have left some of them?
+    pub earlier: bool,
     pub outcome: Outcome,
 }
 

@@ -74,6 +74,83 @@ fn a_transaction_between_two_requests_is_told_with_the_next_one() {
     is_in_a_failed_transaction(&rig, &client);
 }
 
+/// The client sets its time zone in the transaction.
+fn sets_time_zone(client: &Client, server: &Server) {
+    let replies = [complete("SET"), status("TimeZone", "Asia/Tokyo"), ready('T')];
+    client.send([query("SET timezone = 'Asia/Tokyo'")]);
+    server.expect([query("SET timezone = 'Asia/Tokyo'")]);
+    server.send(replies.clone());
+    client.expect(replies);
+}
+
+#[test]
+pub(crate) fn a_lost_parameter_returns() {
+    for mode in [PoolMode::Transaction, PoolMode::Auto] {
+        let rig = rig(|config| config.global.pool_mode = mode);
+        let (client, server) = begun(&rig);
+        sets_time_zone(&client, &server);
+        server.die();
+        client.expect([status("TimeZone", "UTC")]);
+        client.send([query("SELECT 1")]);
+        is_told(&client, "40001", [ready('E')]);
+        is_in_a_failed_transaction(&rig, &client);
+    }
+}
+
+#[test]
+fn a_lost_parameter_returns_after_an_online_restart() {
+    let rig = rig(|_| {});
+    let (client, server) = begun(&rig);
+    sets_time_zone(&client, &server);
+    rig.hand_over();
+    server.die();
+    client.expect([status("TimeZone", "UTC")]);
+}
+
+/// The commit and the lost request are in one pipeline.
+#[test]
+pub(crate) fn a_committed_parameter_stays() {
+    for mode in [PoolMode::Transaction, PoolMode::Auto] {
+        let rig = rig(|config| config.global.pool_mode = mode);
+        let (client, server) = begun(&rig);
+        sets_time_zone(&client, &server);
+        client.send([query("COMMIT"), query("INSERT")]);
+        server.expect([query("COMMIT"), query("INSERT")]);
+        server.send([complete("COMMIT"), ready('I')]);
+        client.expect([complete("COMMIT"), ready('I')]);
+        server.die();
+        is_told(&client, "08007", [ready('I')]);
+        client.send([query("SELECT 1")]);
+        let next = rig.server(rig.servers() - 1);
+        next.expect([query("SET TimeZone = 'Asia/Tokyo';")]);
+    }
+}
+
+/// Weir asks what a pipeline has left when all of it is answered.
+#[test]
+pub(crate) fn a_pipeline_may_lose_settings() {
+    let begun = vec![complete("BEGIN"), ready('T')];
+    for (begun, code, status) in [(begun, "08006", 'E'), (vec![], "08007", 'I')] {
+        let rig = rig(|config| config.global.pool_mode = PoolMode::Auto);
+        let client = rig.client();
+        let server = rig.server(0);
+        let pipeline = [query("SET work_mem = '5MB'"), query("BEGIN"), query("INSERT")];
+        client.send(pipeline.clone());
+        server.expect(pipeline);
+        let answered = [vec![complete("SET"), ready('I')], begun].concat();
+        server.send(answered.clone());
+        client.expect(answered);
+        server.die();
+        let told = client.take();
+        let text = show(&told).concat();
+        assert!(
+            text.contains(code) && text.contains("Lost with the session: unverified."),
+            "{text}"
+        );
+        assert!(told.ends_with(&ready(status)) && client.is_open());
+    }
+}
+
 #[test]
 fn a_commit_after_the_loss_is_refused_and_ends_the_transaction() {
     for commit in [vec![query("COMMIT")], vec![parse("", "COMMIT"), bind(""), execute(), sync()]] {

@@ -262,6 +262,18 @@ impl Backend {
         read && self.block == Block::Idle && self.saved.is_none()
     }
 
+    pub(crate) fn is_between_transactions(&self) -> bool {
+        self.block == Block::Idle && self.saved.is_none()
+    }
+
+    /// The row that a session with these settings answers to this text, if nothing pins it.
+    pub(crate) fn row_of(&mut self, settings: Settings, tag: Tag, sql: &str) -> Vec<u8> {
+        (self.settings, self.buffered) = (settings, Vec::new());
+        self.settings.drop_pins();
+        self.rows(sql.as_bytes(), Some(&tag), 0..1, 1);
+        std::mem::take(&mut self.buffered)
+    }
+
     /// Does it have a role that was revoked afterwards? It keeps the role, but cannot set it again.
     pub(crate) fn has_lost_role(&self) -> bool {
         self.settings.role_of().is_some_and(|of| self.schema.is_revoked(of))

@@ -89,6 +89,10 @@ pub(crate) struct Hearing {
     client: usize,
     /// Channels of which it may get notifications.
     may: BTreeSet<String>,
+    /// Channels to which it has ever listened.
+    all: BTreeSet<String>,
+    /// Channels that it has given up on a server that was lost then. Weir may not know that.
+    revived: BTreeSet<String>,
     /// Channels of which it must get notifications, and their first position in the queue.
     must: BTreeMap<String, usize>,
     heard: HashSet<usize>,
@@ -105,6 +109,8 @@ impl Hearing {
             database,
             client,
             may: BTreeSet::new(),
+            all: BTreeSet::new(),
+            revived: BTreeSet::new(),
             must: BTreeMap::new(),
             heard: HashSet::new(),
             last: HashMap::new(),
@@ -112,12 +118,23 @@ impl Hearing {
         }
     }
 
+    pub(crate) fn client(&self) -> usize {
+        self.client
+    }
+
     /// The client has sent more. It listens to `begun` at some moment, and no longer to `ended`.
     pub(crate) fn changed(&mut self, begun: BTreeSet<String>, ended: &BTreeSet<String>) {
+        self.revived.retain(|channel| !begun.contains(channel));
+        self.all.extend(begun.iter().cloned());
         self.may.extend(begun);
         ended.iter().for_each(|channel| {
             self.must.remove(channel);
         });
+    }
+
+    /// Its server is lost, on which these channels were given up.
+    pub(crate) fn lost_server(&mut self, ended: &BTreeSet<String>) {
+        self.revived.extend(ended.intersection(&self.all).cloned());
     }
 
     /// Everything that it sent is answered. It now listens to these channels.
@@ -159,7 +176,7 @@ impl Hearing {
         if one.pid != said.pid {
             return Err(format!("told of {} by {}, it was {}", shown(), said.pid, one.pid));
         }
-        if !self.may.contains(&one.channel) {
+        if !self.may.contains(&one.channel) && !self.revived.contains(&one.channel) {
             return Err(format!("told of {} on {}, not listening", shown(), one.channel));
         }
         if !self.heard.insert(at) {

@@ -36,7 +36,15 @@ const SEEDS_MIN: usize = 3;
 /// Names of the checks in the list, with words that identify each check's report.
 const CHECKS: [(&str, &[&str]); 18] = [
     ("assertions", &["panic: "]),
-    ("answers", &["a direct connection gives", "unexpected during login", "welcomed with"]),
+    (
+        "answers",
+        &[
+            "a direct connection gives",
+            "unexpected during login",
+            "welcomed with",
+            "recovered with",
+        ],
+    ),
     (
         "cancels",
         &[

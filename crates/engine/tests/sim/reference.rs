@@ -7,7 +7,7 @@ use wire::error_fields::ErrorFields;
 use wire::{HEADER_LEN, Header, backend};
 
 use crate::backend::{Backend, CANCELED, FOLLOWS, NOTICED};
-use crate::settings::{STYLE, Settings, is_default_style};
+use crate::settings::{NAMES, STYLE, Settings, is_default_style};
 use crate::sql::Tag;
 
 #[derive(Debug)]
@@ -21,6 +21,12 @@ pub(crate) struct Reference {
     /// The number of ReadyForQuery messages that were collected, and that the client has received.
     ends: usize,
     received_ends: usize,
+    /// The settings at the last ReadyForQuery outside of a transaction that the client has received,
+    /// and at later ones, each with its number. Empty unless [`Self::follow_losses`] was called.
+    settled: VecDeque<(usize, Settings)>,
+    /// Earlier values that the client was told of when its server was lost. On a direct connection it
+    /// is told of them by its ROLLBACK.
+    told_early: Vec<Vec<u8>>,
 }
 
 /// The kind of a message.
@@ -41,7 +47,14 @@ impl Reference {
             committed: Vec::new(),
             ends: 0,
             received_ends: 0,
+            settled: VecDeque::new(),
+            told_early: Vec::new(),
         }
+    }
+
+    /// Its client may outlive a server.
+    pub(crate) fn follow_losses(&mut self) {
+        self.settled.push_back((0, self.backend.settings.clone()));
     }
 
     /// The client sends these bytes.
@@ -65,6 +78,9 @@ impl Reference {
         let ends = messages(&all).filter(|message| is_end(message)).count();
         self.ends += ends;
         let end = if ends > 0 { self.ends } else { self.ends + 1 };
+        if ends > 0 && self.backend.is_between_transactions() && !self.settled.is_empty() {
+            self.settled.push_back((end, self.backend.settings.clone()));
+        }
         self.committed.extend(self.backend.inserted.drain(..).map(|tag| (end, tag)));
         self.expected.extend(messages(&all).filter(counts).map(<[u8]>::to_vec));
     }
@@ -89,6 +105,19 @@ impl Reference {
         (requests <= 1).then_some(tags)
     }
 
+    /// After the loss of a server, the client gets this row, as the answer to this text. Checks that
+    /// its session is the one from before the lost transaction, without state that only the server
+    /// had.
+    pub(crate) fn recovered(&mut self, row: &[u8], tag: Tag, sql: &str) -> Result<(), String> {
+        let Some((_, settings)) = self.settled.pop_front() else { return Ok(()) };
+        self.settled = [(0, settings.clone())].into();
+        let expected = self.backend.row_of(settings, tag, sql);
+        match expected == row || self.differs_by_reload(&expected, row) {
+            true => Ok(()),
+            false => Err(format!("recovered with {}, and had {}", show(row), show(&expected))),
+        }
+    }
+
     /// Describes the next expected message, for a report.
     pub(crate) fn waits_for(&self) -> String {
         let next = self.expected.front().map_or_else(|| "nothing".to_owned(), |next| show(next));
@@ -96,6 +125,10 @@ impl Reference {
     }
 
     pub(crate) fn received(&mut self, message: &[u8]) -> Verdict {
+        if self.is_earlier_value(message) {
+            self.told_early.push(message.to_vec());
+            return Verdict::Expected;
+        }
         let mut verdict = Verdict::Expected;
         if self.expected.is_empty() && self.backend.sleep().is_some() {
             if sqlstate(message) == Some(CANCELED.as_bytes().to_vec()) {
@@ -111,12 +144,20 @@ impl Reference {
             }
             self.run();
         }
+        self.skip_told_early();
+        if is_end(message) && message.last() == Some(&b'I') && !self.told_early.is_empty() {
+            let why = "got an earlier value: a direct connection gives none, as nothing was lost";
+            return Verdict::Wrong(why.into());
+        }
         match self.expected.pop_front() {
             Some(expected) if expected == message || self.differs_by_reload(&expected, message) => {
                 self.due = self.due.saturating_sub(1);
                 if is_end(message) {
                     self.received_ends += 1;
                     self.committed.retain(|(end, _)| *end > self.received_ends);
+                    while self.settled.get(1).is_some_and(|(end, _)| *end <= self.received_ends) {
+                        self.settled.pop_front();
+                    }
                 }
                 verdict
             }
@@ -125,6 +166,33 @@ impl Reference {
                 show(message),
                 expected.as_deref().map_or_else(|| "nothing".to_owned(), show)
             )),
+        }
+    }
+
+    /// Is it a report of a value from before the transaction, which the client does not expect yet?
+    fn is_earlier_value(&self, message: &[u8]) -> bool {
+        if message[0] != backend::PARAMETER_STATUS
+            || self.expected.front().is_some_and(|next| next == message)
+        {
+            return false;
+        }
+        let Some((_, settings)) = self.settled.front() else { return false };
+        let mut reports = NAMES.iter().filter_map(|(name, _)| {
+            let mut report = Vec::new();
+            backend::parameter_status(&mut report, name.as_bytes(), settings.get(name)?.as_bytes());
+            Some(report)
+        });
+        reports.any(|report| report == message)
+    }
+
+    /// Expected reports that the client has got already do not come again.
+    fn skip_told_early(&mut self) {
+        while let Some(next) = self.expected.front()
+            && let Some(at) = self.told_early.iter().position(|told| told == next)
+        {
+            self.told_early.remove(at);
+            self.expected.pop_front();
+            self.due = self.due.saturating_sub(1);
         }
     }
 

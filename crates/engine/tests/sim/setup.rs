@@ -354,6 +354,9 @@ impl Setup {
         let hearing = Hearing::new(self.bus.clone(), who.database.clone(), index);
         let mut client = Client::new(who, author.write(length), hearing);
         client.reference.backend.marks_defaults = self.reloads_servers;
+        if self.keeps_clients {
+            client.reference.follow_losses();
+        }
         if rng.once_in(4) {
             // It connects while the others work.
             client.thinks_until = START + rng.below(100_000) as u64;

@@ -79,4 +79,30 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "lost::the_rest_of_a_lost_copy_is_dropped",
         changes: &[change("lifecycle/lost.rs", "if in_copy => «Skips::Copy»", "Skips::Nothing")],
     },
+    Mutant {
+        name: "KeepsLostValues",
+        wrong: "A parameter keeps the value that a lost transaction has set",
+        seen_in: "Weir, in seed 111,254",
+        noticed_by: "lost::a_lost_parameter_returns",
+        changes: &[change("lifecycle/lost.rs", "self.roll_back_values(id, on, io);", "")],
+    },
+    Mutant {
+        name: "HidesLostSettings",
+        wrong: "A loss of settings from earlier in a pipeline is not told",
+        seen_in: "Weir, in seed 107,675",
+        noticed_by: "lost::a_pipeline_may_lose_settings",
+        changes: &[change("lifecycle/lost.rs", "«traces.earlier» || is_over", "false")],
+    },
+    Mutant {
+        name: "RollsBackCommitted",
+        wrong: "A parameter of a committed transaction is lost with a later request",
+        seen_in: "Weir, in pipelines",
+        noticed_by: "lost::a_committed_parameter_stays",
+        changes: &[change(
+            "relay/replies.rs",
+            "self.news.schema_changed |= changes.schema;",
+            "self.news.schema_changed |= changes.schema;
+             self.server.changes = Some(changes);",
+        )],
+    },
 ];

@@ -55,6 +55,7 @@ fn server() -> impl Strategy<Value = ServerRecord> {
                 unnamed_is_clients: flags[1],
                 numbers_are_clients: flags[0],
                 changes_schema: flags[2],
+                values_before: flags[0].then_some(process_id),
                 lent: if flags[0] { vec![b"mine".to_vec()] } else { Vec::new() },
                 signs: process_id,
                 pins_by_name: flags[2],
@@ -271,6 +272,7 @@ fn the_format_is_that_of_its_number() {
         secret: b"secret".to_vec(),
         lent: vec![b"mine".to_vec()],
         signs: 15,
+        values_before: Some(6),
         pins_by_name: true,
         state_report: StateReport::at_login(b"v1;w:1.0"),
         pinned: Some(Pinned { pins: Pins::LISTEN, since: 12, fingerprint: 13 }),
@@ -341,7 +343,7 @@ fn the_format_is_that_of_its_number() {
         worker_records: vec![records],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (18, 557, 11_495_623_765_333_284_700));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (19, 561, 4_029_694_320_445_517_252));
 }
 
 /// FNV-1a.

@@ -14,7 +14,7 @@ impl Replies<'_, '_> {
         let Some(b'A' | b'C' | b'D' | b'R') = tag.first() else { return };
         if is_change_of_schema(tag) {
             self.news.schema_changed = true;
-            self.server.changes_schema = true;
+            self.server.changes.get_or_insert_default().schema = true;
         }
         match tag {
             b"RESET" => self.server.was_reset(false, self.mode()),

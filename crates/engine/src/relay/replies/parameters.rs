@@ -75,6 +75,11 @@ impl Replies<'_, '_> {
                 client.session.iter_mut().for_each(|session| set(&mut session.startup));
             }
         }
+        let is_in_transaction = self.server.status != b'I' || !self.server.ledger.is_at_rest();
+        if self.settings.keeps_clients && is_in_transaction {
+            let changes = self.server.changes.get_or_insert_default();
+            changes.values_before.get_or_insert_with(|| client.vars.clone());
+        }
         let shared = client.vars.is(&self.server.vars);
         set(&mut self.server.vars);
         match shared {

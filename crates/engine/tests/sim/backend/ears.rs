@@ -54,6 +54,11 @@ impl Ears {
         !self.channels.is_empty() || !self.ended.is_empty()
     }
 
+    /// The channels that it has given up since the last question.
+    pub(crate) fn ended(&self) -> &BTreeSet<String> {
+        &self.ended
+    }
+
     /// Does it listen for others?
     pub(crate) fn is_listener(&self) -> bool {
         self.channels.iter().any(|channel| channel.starts_with("_weir_"))

@@ -188,6 +188,12 @@ impl World {
                 self.setup.bus.count_loss();
             } else if self.setup.keeps_clients && ears.has_listened() {
                 self.setup.bus.count_deafened();
+                if let Place::Table(worker, id) = server.place
+                    && let Some(client) = self.engines[worker].client_of(id)
+                    && let Some(client) = self.net.client_slots[worker].get(&client.0)
+                {
+                    self.clients[*client].hearing.lost_server(ears.ended());
+                }
             }
             server.died_idle = matches!(server.place, Place::Detached { .. });
             // The news takes time to arrive.

@@ -12,18 +12,18 @@ type Lines = BTreeMap<String, (Arc<str>, usize)>;
 /// File and line of each global key and of each database that was set.
 /// Two configurations that differ in nothing else are equal.
 #[derive(Clone, Debug, Default)]
-pub struct Places {
+pub struct Positions {
     keys: Lines,
     databases: Lines,
 }
 
-impl PartialEq for Places {
+impl PartialEq for Positions {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Places {
+impl Positions {
     pub(crate) fn set_key(&mut self, key: &str, file: &Arc<str>, line: usize) {
         self.keys.insert(key.to_owned(), (Arc::clone(file), line));
     }
@@ -48,13 +48,13 @@ impl Places {
         described(&self.keys, key, key)
     }
 
-    /// Returns `FILE:LINE: ` for a text that begins with the key; empty if the place is not known.
+    /// Returns `FILE:LINE: ` for a text that begins with the key; empty if the position is not known.
     #[must_use]
     pub fn before_key(&self, key: &str) -> String {
         described(&self.keys, key, "")
     }
 
-    /// Returns `FILE:LINE: databases.NAME`, without the place if it is not known.
+    /// Returns `FILE:LINE: databases.NAME`, without the position if it is not known.
     #[must_use]
     pub fn of_database(&self, name: &str) -> String {
         described(&self.databases, name, &format!("databases.{name}"))
