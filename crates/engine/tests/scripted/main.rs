@@ -58,6 +58,7 @@ mod secured;
 mod setting_names;
 mod shares;
 mod signals;
+mod silent;
 mod stages;
 mod state_reports;
 mod timeouts;
