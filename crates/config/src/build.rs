@@ -313,12 +313,15 @@ impl Builder {
             ("stale_wait", database.stale_wait != Database::default().stale_wait),
             ("standby_functions", !database.standby_functions.is_empty()),
             ("primary_names", !database.primary_names.is_empty()),
+            ("primary_texts", !database.primary_texts.is_empty()),
+            ("primary_applications", !database.primary_applications.is_empty()),
             ("balance", database.balance != Balance::default()),
         ];
         let why = match database.reads {
             ReadsGo::Standby if database.cluster.is_none() => Reason::ReadsWithoutCluster,
             ReadsGo::Standby if mode != PoolMode::Auto => Reason::ReadsWithoutAutoMode,
             ReadsGo::Standby => return,
+            ReadsGo::Primary if self.some_user_reads() => return,
             ReadsGo::Primary => {
                 for (key, _) in tuned.into_iter().filter(|(_, is_set)| *is_set) {
                     self.report.warnings.push(place.mistake(key, Reason::ReadsOff));
@@ -327,6 +330,11 @@ impl Builder {
             }
         };
         self.report.warnings.push(place.mistake("reads", why));
+    }
+
+    /// Do the reads of some user go to standbys, whatever the database says?
+    fn some_user_reads(&self) -> bool {
+        self.users.values().any(|user| user.reads == Some(ReadsGo::Standby))
     }
 
     fn assign_all<T: Keyed>(&mut self, target: &mut T, place: &Place, settings: &[Setting]) {

@@ -126,7 +126,7 @@ impl PoolSettings {
         Self {
             mode: config.pool_mode(database, user),
             proxied: config.proxied(database, user),
-            reads: ReadRules::of(config, database, config.pool_mode(database, user)),
+            reads: ReadRules::of(config, database, user),
             routing: None,
             size: config.pool_size(database, user),
             reserve: config.reserve_pool_size(database, user),

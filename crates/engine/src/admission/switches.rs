@@ -212,10 +212,10 @@ impl Switches {
     fn set_routing<T>(&self, pool: &mut Pool<T>) {
         let of_cluster = pool.settings.cluster.as_ref().and_then(|name| self.readers.get(name));
         let known = pool.routing.take();
-        pool.routing = pool.settings.reads.zip(of_cluster).map(|(rules, state)| {
+        pool.routing = pool.settings.reads.clone().zip(of_cluster).map(|(rules, state)| {
             let catalog = self.catalogs.get(&pool.key.database).unwrap_or(&self.unread);
             match known {
-                Some(known) if known.is_by(rules, &state.readers, catalog) => known,
+                Some(known) if known.is_by(&rules, &state.readers, catalog) => known,
                 known => Arc::new(Routing::new(
                     rules,
                     state.readers.clone(),
