@@ -60,6 +60,7 @@ mod shares;
 mod signals;
 mod silent;
 mod stages;
+mod standbys;
 mod state_reports;
 mod timeouts;
 mod tracked;
