@@ -81,6 +81,24 @@ fn a_paused_patroni_changes_the_primary_by_order_alone() {
     assert_eq!(node_of(&mut client), members[0].postgres.port());
 }
 
+/// Waits until Patroni has a synchronous standby of the primary, if that is known. Returns the other
+/// standby, and this one.
+#[track_caller]
+fn until_one_is_synchronous(any: &Member, primary: Option<&str>) -> [String; 2] {
+    eventually("one standby is synchronous", PATIENCE, || {
+        let listed = any.control().args(["list", "weir", "-f", "json"]).output();
+        let listed = String::from_utf8(listed.expect("patronictl runs").stdout).expect("JSON");
+        let of = |role: &str| {
+            let member = listed.split('}').find(|member| member.contains(role))?;
+            let name = member.split("\"Member\": \"").nth(1)?.split('"').next()?;
+            Some(name.to_owned())
+        };
+        let leader = of("\"Leader\"")?;
+        let is_it = primary.is_none_or(|primary| primary == leader);
+        is_it.then_some([of("\"Replica\"")?, of("\"Sync Standby\"")?])
+    })
+}
+
 #[test]
 fn a_synchronous_patroni_loses_no_acknowledged_row() {
     if !support::only_weir() {
@@ -99,16 +117,7 @@ fn a_synchronous_patroni_loses_no_acknowledged_row() {
     let pooler = setup(&cluster, &members).workers(2).start();
     until_nodes_are(&pooler, &[("a", "writable"), ("b", "readable"), ("c", "readable")]);
     // Another standby is no candidate.
-    let [other, synchronous] = eventually("one standby is synchronous", PATIENCE, || {
-        let listed = members[0].control().args(["list", "weir", "-f", "json"]).output();
-        let listed = String::from_utf8(listed.expect("patronictl runs").stdout).expect("JSON");
-        let of = |role: &str| {
-            let member = listed.split('}').find(|member| member.contains(role))?;
-            let name = member.split("\"Member\": \"").nth(1)?.split('"').next()?;
-            Some(name.to_owned())
-        };
-        Some([of("\"Replica\"")?, of("\"Sync Standby\"")?])
-    });
+    let [other, synchronous] = until_one_is_synchronous(&members[0], None);
     let told = write_during(&pooler, || {
         let order = format!("SWITCHOVER app TO {other}");
         let error = pooler.try_admin(&order).error.expect("it is refused");
@@ -123,10 +132,7 @@ fn a_synchronous_patroni_loses_no_acknowledged_row() {
     let at = members.iter().position(|member| member.name == synchronous).expect("a member");
     check_rows(&members[at].postgres, &told);
     members[at].postgres.sql("postgres", "TRUNCATE acts");
-    eventually("commits wait for a standby", PATIENCE, || {
-        let count = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
-        (members[at].postgres.sql("postgres", count)[0][0].as_deref() == Some("1")).then_some(())
-    });
+    until_one_is_synchronous(&members[0], Some(&synchronous));
 
     // The primary is killed: Patroni promotes the synchronous standby.
     let mut new = None;
