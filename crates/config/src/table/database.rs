@@ -47,11 +47,10 @@ keys! {
     /// Functions, tables and views that need the primary ([routing.md](routing.md#lists)). `*` stands
     /// for any part of a name.
     primary_names: Vec<String> = "", reload, acts;
-    /// Regular expressions. A text that matches one of them runs on the primary
-    /// ([routing.md](routing.md#lists)).
+    /// Regular expressions of texts that run on the primary ([routing.md](routing.md#lists)).
     primary_texts: Vec<Pattern> = "", reload, acts;
-    /// Regular expressions. The primary runs everything of a session whose `application_name` matches
-    /// one of them ([routing.md](routing.md#lists)).
+    /// Regular expressions of applications for which the primary runs everything
+    /// ([routing.md](routing.md#lists)). They are compared with `application_name`.
     primary_applications: Vec<Pattern> = "", reload, acts;
     /// Whether a `session` stays with one standby, or each `statement` may go to another one.
     balance: Balance = "session", reload, acts;
