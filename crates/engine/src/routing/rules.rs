@@ -284,8 +284,12 @@ mod tests {
         assert_eq!(routing.draw(Need::default(), 5_000, 0), Ok([NodeId(0); 2]));
         routing.rules.read_after_write = ReadAfterWrite::User;
         assert_eq!(routing.draw(Need::default(), 5_000, 0), Err(Why::OwnWrite));
-        let next =
-            Routing::new(routing.rules, routing.readers.clone(), Arc::default(), Some(&routing));
+        let next = Routing::new(
+            routing.rules.clone(),
+            routing.readers.clone(),
+            Arc::default(),
+            Some(&routing),
+        );
         assert_eq!(next.draw(Need::default(), 5_000, 0), Err(Why::OwnWrite), "it is not forgotten");
     }
 

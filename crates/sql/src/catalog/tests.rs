@@ -283,7 +283,7 @@ fn a_star_in_a_list_stands_for_any_part() {
         ("**", "", true),
         ("exact", "exact", true),
     ] {
-        assert_eq!(super::matches(pattern, name), expected, "{pattern} {name}");
+        assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
     }
     let names = |text: &str| text.split(',').map(str::to_owned).collect();
     let lists = Lists { standby_functions: names("rep*,*"), primary_names: names("audit_*") };
