@@ -49,8 +49,7 @@ keys! {
     primary_names: Vec<String> = "", reload, acts;
     /// Regular expressions of texts that run on the primary ([routing.md](routing.md#lists)).
     primary_texts: Vec<Pattern> = "", reload, acts;
-    /// Regular expressions of applications for which the primary runs everything
-    /// ([routing.md](routing.md#lists)). They are compared with `application_name`.
+    /// Regular expressions of each `application_name` that needs the primary.
     primary_applications: Vec<Pattern> = "", reload, acts;
     /// Whether a `session` stays with one standby, or each `statement` may go to another one.
     balance: Balance = "session", reload, acts;
