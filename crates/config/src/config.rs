@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::CONSOLE_USER;
 use crate::auth_file::AuthFile;
-use crate::choice::{AuthType, PoolMode};
+use crate::choice::{AuthType, PoolMode, ReadsGo};
 use crate::error::Mistake;
 use crate::hba::Hba;
 use crate::host::Host;
@@ -187,6 +187,18 @@ impl Config {
     pub fn pool_mode(&self, database: &Database, user: &str) -> PoolMode {
         let user = self.users.get(user).and_then(|user| user.pool_mode);
         user.or(database.pool_mode).unwrap_or(self.global.pool_mode)
+    }
+
+    /// Returns where the reads of the pool (`database`, `user`) go.
+    pub fn reads(&self, database: &Database, user: &str) -> ReadsGo {
+        let user = self.users.get(user).and_then(|user| user.reads);
+        user.unwrap_or(database.reads)
+    }
+
+    /// Do reads of some pool of this database go to standbys?
+    pub fn any_reads(&self, database: &Database) -> bool {
+        let by_user = self.users.values().any(|user| user.reads == Some(ReadsGo::Standby));
+        database.reads == ReadsGo::Standby || by_user
     }
 
     /// Returns the maximal number of servers in the pool (`database`, `user`); 0 is no limit.

@@ -20,4 +20,5 @@ mod place;
 pub(crate) mod preparation;
 mod replicate;
 pub mod replication;
+mod silent;
 mod statements;

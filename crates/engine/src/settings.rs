@@ -72,6 +72,8 @@ pub struct PoolSettings {
     pub keeps_clients: bool,
     /// Time that a client waits for a primary; 0 = no limit.
     pub failover_wait: Micros,
+    /// Time that a node may take to answer.
+    pub health_timeout: Micros,
     /// One of them is chosen for each new server.
     pub targets: Vec<Target>,
     pub load_balance_hosts: LoadBalanceHosts,
@@ -124,7 +126,7 @@ impl PoolSettings {
         Self {
             mode: config.pool_mode(database, user),
             proxied: config.proxied(database, user),
-            reads: ReadRules::of(config, database, config.pool_mode(database, user)),
+            reads: ReadRules::of(config, database, user),
             routing: None,
             size: config.pool_size(database, user),
             reserve: config.reserve_pool_size(database, user),
@@ -140,6 +142,7 @@ impl PoolSettings {
             cluster: database.cluster.clone(),
             keeps_clients: cluster.is_some(),
             failover_wait: cluster.map_or(0, |cluster| micros(cluster.failover_wait)),
+            health_timeout: cluster.map_or(0, |cluster| micros(cluster.health_timeout)),
             targets: addresses.iter().map(|(host, port)| Target::new(host, *port)).collect(),
             tls: if config.is_remote(database) { global.server_tls() } else { Vec::new() },
             load_balance_hosts: database.load_balance_hosts,

@@ -39,15 +39,55 @@ pub struct Catalog {
     closure: Closure,
     trusted: HashSet<u64, FixedState>,
     distrusted: CatalogView,
+    lists: Lists,
 }
 
-/// Names that an operator has put on a list, as they stand in the catalogs, without their schema.
+/// Names that an operator has put on a list, as they stand in the catalogs, without their schema. In
+/// a name, `*` stands for any part of it; such a name means no object of PostgreSQL's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
     /// Functions that a standby may run, whatever the catalogs say.
     pub standby_functions: Vec<String>,
     /// Functions, relations and types that need the primary. They count more than the others.
     pub primary_names: Vec<String>,
+}
+
+impl Lists {
+    /// Does a name with a star stand for relations?
+    pub fn name_relations(&self) -> bool {
+        self.primary_names.iter().any(|name| name.contains('*'))
+    }
+
+    /// Returns the names with stars.
+    fn with_stars(&self) -> Self {
+        let with_stars = |names: &[String]| {
+            names.iter().filter(|name| name.contains('*')).cloned().collect::<Vec<_>>()
+        };
+        Self {
+            standby_functions: with_stars(&self.standby_functions),
+            primary_names: with_stars(&self.primary_names),
+        }
+    }
+}
+
+/// Does the name have the form of one of these, in which `*` stands for any part?
+fn matches_any(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| matches(pattern, name))
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(first) else { return false };
+    let mut parts = rest.split('*').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return name.ends_with(part);
+        }
+        // The first place leaves most for the other parts.
+        let Some((_, behind)) = name.split_once(part) else { return false };
+        name = behind;
+    }
+    true
 }
 
 /// A row that no query of [`Part`] returns.
@@ -66,7 +106,7 @@ impl Catalog {
             ..CatalogView::default()
         };
         let trusted = lists.standby_functions.iter().map(digest).collect();
-        Self { trusted, distrusted, ..Self::default() }
+        Self { trusted, distrusted, lists: lists.with_stars(), ..Self::default() }
     }
 
     /// Adds a row of [`Part::query`]. The order of the rows does not matter.
@@ -74,7 +114,7 @@ impl Catalog {
         match part {
             Part::Functions => self.add_function(row),
             Part::Operators => self.add_operator(row),
-            Part::Relations => self.add_relation(row),
+            Part::Relations | Part::Tables => self.add_relation(row),
             Part::Types => self.add_type(row),
             Part::Uses => self.add_uses(row),
         }
@@ -95,12 +135,19 @@ impl Catalog {
         view
     }
 
+    fn object(&self, kind: Kind, oid: u32, name: &str) -> Object {
+        let is_own = oid < FIRST_USER_OID;
+        let is_distrusted = !is_own && matches_any(&self.lists.primary_names, name);
+        Object { is_distrusted, ..Object::new(kind, oid, name) }
+    }
+
     /// (oid, name, is volatile, language, source)
     fn add_function(&mut self, row: &Row<'_>) -> Result<(), BadRow> {
         let [oid, Some(name), volatile, Some(language), source] = row else { return Err(BadRow) };
-        let mut object = Object::new(Kind::Function, number(*oid)?, name);
+        let mut object = self.object(Kind::Function, number(*oid)?, name);
         let is_own = object.oid < FIRST_USER_OID;
-        object.is_trusted = self.trusted.contains(&object.name);
+        let is_like = !is_own && matches_any(&self.lists.standby_functions, name);
+        object.is_trusted = is_like || self.trusted.contains(&object.name);
         object.is_dangerous = match (*volatile, *language) {
             _ if object.is_trusted => false,
             (Some("t"), _) => !(is_own && HARMLESS.contains(name)),
@@ -124,7 +171,7 @@ impl Catalog {
     /// (oid, name, is dangerous)
     fn add_relation(&mut self, row: &Row<'_>) -> Result<(), BadRow> {
         let [oid, Some(name), dangerous] = row else { return Err(BadRow) };
-        let mut object = Object::new(Kind::Relation, number(*oid)?, name);
+        let mut object = self.object(Kind::Relation, number(*oid)?, name);
         object.is_dangerous = *dangerous == Some("t");
         self.closure.add(object);
         Ok(())
@@ -133,7 +180,8 @@ impl Catalog {
     /// (oid, name)
     fn add_type(&mut self, row: &Row<'_>) -> Result<(), BadRow> {
         let [oid, Some(name)] = row else { return Err(BadRow) };
-        self.closure.add(Object::new(Kind::Type, number(*oid)?, name));
+        let object = self.object(Kind::Type, number(*oid)?, name);
+        self.closure.add(object);
         Ok(())
     }
 

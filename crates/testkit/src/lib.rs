@@ -17,6 +17,7 @@ mod pki;
 mod pooler;
 mod postgres;
 mod raw;
+mod relay;
 mod scratch;
 mod wait;
 
@@ -31,5 +32,6 @@ pub use pki::{Authority, Identity, ManualAuthority, Signature, Wanted};
 pub use pooler::{Ini, Pooler, Setup, Table};
 pub use postgres::{Builtin, Container, Postgres, Process, Role, ServerAuth, Verifier};
 pub use raw::{Message, Outcome, RawClient, ServerError, frontend, md5_verifier};
+pub use relay::{Relay, Way};
 pub use scratch::{folder, free_port, open_folder};
 pub use wait::{eventually, poll_until};

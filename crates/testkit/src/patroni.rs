@@ -1,6 +1,7 @@
 //! A cluster that Debian's Patroni manages, with its own etcd, on 127.0.0.1.
 //!
-//! The REST API has TLS, and wants a password for orders. All processes end with the test.
+//! The REST API has TLS, and wants a password for orders; if it is told so, also a certificate. All
+//! processes end with the test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ pub struct Patroni {
     identity: Identity,
     etcd: Child,
     etcd_port: u16,
+    wants_certificates: bool,
 }
 
 /// A node with its Patroni.
@@ -65,13 +67,28 @@ impl Patroni {
         eventually("etcd listens", PATIENCE, || {
             std::net::TcpStream::connect(("127.0.0.1", port)).ok()
         });
-        Self { authority, identity, etcd, etcd_port: port }
+        Self { authority, identity, etcd, etcd_port: port, wants_certificates: false }
     }
 
     /// Starts etcd, a primary, and standbys of these names.
     #[must_use]
     pub fn start_cluster(primary: &str, standbys: &[&str]) -> (Self, Vec<Member>) {
-        let cluster = Self::start();
+        Self::start().with_members(primary, standbys)
+    }
+
+    /// Does the same with an API that wants a certificate of its clients.
+    #[must_use]
+    pub fn start_cluster_with_certificates(
+        primary: &str,
+        standbys: &[&str],
+    ) -> (Self, Vec<Member>) {
+        let mut cluster = Self::start();
+        cluster.wants_certificates = true;
+        cluster.with_members(primary, standbys)
+    }
+
+    fn with_members(self, primary: &str, standbys: &[&str]) -> (Self, Vec<Member>) {
+        let cluster = self;
         let first = cluster.member(primary);
         eventually("Patroni has made a primary", PATIENCE, || {
             first.postgres.is_ready()?;
@@ -127,6 +144,12 @@ impl Patroni {
         self.authority.file()
     }
 
+    /// Returns a certificate for a client of the APIs.
+    #[must_use]
+    pub fn visitor(&self) -> Identity {
+        self.authority.user("visitor")
+    }
+
     fn settings(&self, name: &str, folder: &Path, port: u16, api_port: u16) -> String {
         let bin = postgres_program("postgres");
         let bin = bin.parent().expect("a program is in a folder").display();
@@ -134,6 +157,7 @@ impl Patroni {
         let (authority, etcd_port, folder) =
             (self.authority.file(), self.etcd_port, folder.display());
         let (api_user, api_password) = (Self::API_USER, Self::API_PASSWORD);
+        let verify_client = if self.wants_certificates { "required" } else { "none" };
         format!(
             "\
 scope: weir
@@ -144,6 +168,7 @@ restapi:
   certfile: {certificate}
   keyfile: {key}
   cafile: {authority}
+  verify_client: {verify_client}
   authentication: {{username: {api_user}, password: {api_password}}}
 etcd3: {{host: 127.0.0.1:{etcd_port}}}
 bootstrap:
@@ -172,6 +197,7 @@ postgresql:
     fsync: off
     full_page_writes: off
 watchdog: {{mode: off}}
+ctl: {{insecure: true}}
 "
         )
     }

@@ -5,6 +5,7 @@
 
 mod builtin;
 mod container;
+mod faults;
 mod role;
 mod standby;
 
@@ -212,24 +213,15 @@ impl Postgres {
     /// Kills its postmaster with SIGKILL, and waits until all its processes have ended.
     /// [`Self::launch`] starts it again.
     pub fn kill9(&self) {
-        let data = self.folder.join("data");
-        let text = fs::read_to_string(data.join("postmaster.pid")).expect("PostgreSQL runs");
-        let postmaster = text.lines().next().and_then(|line| line.parse().ok());
-        send_signal(postmaster.expect("a process id"), "KILL");
+        send_signal(self.postmaster(), "KILL");
         self.stop();
         self.wait_until_gone();
     }
 
     /// Waits until all its processes have ended, a pooler that it runs among them.
     pub fn wait_until_gone(&self) {
-        // All of them have the data folder as working folder.
-        let data = self.folder.join("data");
-        let is_one = |process: fs::DirEntry| {
-            fs::read_link(process.path().join("cwd")).is_ok_and(|folder| folder == data)
-        };
         eventually("no process of the cluster is left", Duration::from_secs(30), || {
-            let mut processes = fs::read_dir("/proc").expect("the list of processes").flatten();
-            (!processes.any(is_one)).then_some(())
+            self.processes().next().is_none().then_some(())
         });
     }
 

@@ -1,11 +1,15 @@
 //! One address for a cluster: server connections follow the primary, wherever it is.
 
+mod adverse;
 mod change;
 mod discovery;
+mod disk;
 mod hooks;
 mod lost;
 mod names;
+mod partition;
 mod patroni;
+mod split;
 mod watching;
 
 use std::thread;
@@ -21,10 +25,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A pooler before these nodes, which are called a, b, c, with the database `app`.
 fn setup(nodes: &[&Postgres], keys: &str) -> Setup {
-    let names = ["a", "b", "c"].into_iter().zip(nodes);
-    let list = names.map(|(name, node)| format!("{name}=127.0.0.1:{}", node.port()));
+    let ports: Vec<_> = nodes.iter().map(|node| node.port()).collect();
+    setup_at(nodes[0], &ports, keys)
+}
+
+/// Does the same with nodes at these ports.
+fn setup_at(first: &Postgres, ports: &[u16], keys: &str) -> Setup {
+    let names = ["a", "b", "c"].into_iter().zip(ports);
+    let list = names.map(|(name, port)| format!("{name}=127.0.0.1:{port}"));
     let list = list.collect::<Vec<_>>().join(", ");
-    Pooler::before(nodes[0])
+    Pooler::before(first)
         .set("pool_mode", "auto")
         .cluster("main", &format!("nodes='{list}' password=weir-secret {keys}"))
         .database_at("app", "cluster=main dbname=postgres")

@@ -1,5 +1,6 @@
 //! Reads of a cluster's clients go to its standbys, and nobody notices but the primary.
 
+mod faults;
 mod freshness;
 mod lists;
 
@@ -295,8 +296,9 @@ fn a_session_may_choose_its_place() {
     assert_eq!(here(&mut pooler.client("app")), standby);
 }
 
-/// Reads in threads until `over`, and returns how many reads were done. None may fail.
-fn read_while(pooler: &Pooler, clients: u32, during: impl FnOnce()) -> u64 {
+/// Reads in threads while `during` runs. Returns how many reads were done, and the longest one. None
+/// may fail.
+fn read_while(pooler: &Pooler, clients: u32, during: impl FnOnce()) -> (u64, Duration) {
     let over = std::sync::atomic::AtomicBool::new(false);
     thread::scope(|scope| {
         let readers: Vec<_> = (0..clients)
@@ -304,19 +306,23 @@ fn read_while(pooler: &Pooler, clients: u32, during: impl FnOnce()) -> u64 {
                 let over = &over;
                 scope.spawn(move || {
                     let mut client = pooler.client("app");
-                    let mut count = 0;
+                    let (mut count, mut longest) = (0, Duration::ZERO);
                     while !over.load(std::sync::atomic::Ordering::Relaxed) {
                         let expected = format!("{number} {count}");
+                        let began = Instant::now();
                         assert_eq!(client.value(&format!("SELECT '{expected}'")), expected);
+                        longest = longest.max(began.elapsed());
                         count += 1;
                     }
-                    count
+                    (count, longest)
                 })
             })
             .collect();
         during();
         over.store(true, std::sync::atomic::Ordering::Relaxed);
-        readers.into_iter().map(|reader| reader.join().expect("no read fails")).sum()
+        let sum = |(all, most): (u64, Duration), (count, longest)| (all + count, most.max(longest));
+        let readers = readers.into_iter().map(|reader| reader.join().expect("no read fails"));
+        readers.fold((0, Duration::ZERO), sum)
     })
 }
 
@@ -328,7 +334,7 @@ fn a_standby_that_dies_costs_no_reader_an_error() {
     let nodes = cluster(2);
     let pooler = setup(&nodes, "", "").workers(2).start();
     until_routed(&pooler, &nodes[0]);
-    let count = read_while(&pooler, 8, || {
+    let (count, _) = read_while(&pooler, 8, || {
         thread::sleep(Duration::from_millis(500));
         nodes[1].kill9();
         thread::sleep(Duration::from_secs(2));

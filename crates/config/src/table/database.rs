@@ -7,6 +7,7 @@ use crate::choice::{
 };
 use crate::host::{Host, Ports};
 use crate::key::keys;
+use crate::pattern::Pattern;
 use crate::weight::Weight;
 
 keys! {
@@ -40,10 +41,16 @@ keys! {
     /// The longest wait of a read for a standby that is fresh enough. After it the primary runs the
     /// read.
     stale_wait: Duration = "0.2", reload, acts;
-    /// VOLATILE functions that a standby may run ([routing.md](routing.md#lists)).
+    /// VOLATILE functions that a standby may run ([routing.md](routing.md#lists)). `*` stands for any
+    /// part of a name.
     standby_functions: Vec<String> = "", reload, acts;
-    /// Functions, tables and views that need the primary ([routing.md](routing.md#lists)).
+    /// Functions, tables and views that need the primary ([routing.md](routing.md#lists)). `*` stands
+    /// for any part of a name.
     primary_names: Vec<String> = "", reload, acts;
+    /// Regular expressions of texts that run on the primary ([routing.md](routing.md#lists)).
+    primary_texts: Vec<Pattern> = "", reload, acts;
+    /// Regular expressions of each `application_name` that needs the primary.
+    primary_applications: Vec<Pattern> = "", reload, acts;
     /// Whether a `session` stays with one standby, or each `statement` may go to another one.
     balance: Balance = "session", reload, acts;
     /// TCP port, and suffix of the Unix socket name. With several hosts, a list has one port for

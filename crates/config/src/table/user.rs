@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::choice::{DataPath, PoolMode};
+use crate::choice::{DataPath, PoolMode, ReadsGo};
 use crate::key::keys;
 use crate::weight::Weight;
 
@@ -16,6 +16,9 @@ keys! {
     /// `data_path` of this user's pools. The user's value takes precedence over the database's and
     /// the global one. Weir's own.
     data_path: Option<DataPath> = unset, reload, acts;
+    /// `reads` of this user's pools. The user's value takes precedence over the database's. Weir's
+    /// own.
+    reads: Option<ReadsGo> = unset, reload, acts;
     /// Server connections of each pool of this user; -1 inherits. The user's value takes precedence
     /// over the database's and the global key.
     pool_size: Option<u32> = unset, reload, acts;

@@ -23,6 +23,7 @@ use wire::scram::ScramVerifier;
 
 pub use self::control::Gate;
 use self::idle::Idle;
+pub use self::outage::{Outage, OutageKind};
 pub use self::parked::Parked;
 pub use self::trial::Entrance;
 use self::trial::{Attendance, Lobby};
@@ -32,6 +33,7 @@ mod idle;
 mod listener;
 mod lobby;
 mod opening;
+mod outage;
 mod parked;
 mod trial;
 
@@ -108,16 +110,6 @@ pub struct Failure {
     pub pause: Micros,
     /// PostgreSQL has refused the login, so the server runs.
     pub refused: bool,
-}
-
-/// A time without a primary.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outage {
-    pub why: String,
-    pub since: Micros,
-    /// Weir changes the primary by order of an operator. That ends by itself, so `failover_wait` does
-    /// not apply.
-    pub is_planned: bool,
 }
 
 /// Logins that PostgreSQL has refused one after the other.

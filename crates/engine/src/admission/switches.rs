@@ -5,7 +5,7 @@ use crate::lifecycle::close_reason::CloseReason;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::admission::pool::{Gate, Outage, Pool};
+use crate::admission::pool::{Gate, Outage, OutageKind, Pool};
 use crate::handover::records::PrimaryRecord;
 use crate::ids::Micros;
 use crate::routing::Place;
@@ -53,12 +53,23 @@ pub struct Switches {
     unread: Arc<Catalog>,
 }
 
+/// The use of a node for reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fitness {
+    /// It is a standby of the primary.
+    Readable,
+    #[default]
+    Unfit,
+    /// It does not answer. Connections to it may never end by themselves.
+    Silent,
+}
+
 /// The nodes of a cluster, for reads.
 #[derive(Clone, Debug)]
 struct ReaderState {
     readers: Arc<Readers>,
-    /// For each node: is it a standby of the primary?
-    readable: Vec<bool>,
+    /// For each node.
+    fitness: Vec<Fitness>,
 }
 
 impl Switches {
@@ -131,24 +142,25 @@ impl Switches {
         let PrimaryRecord { cluster, primary, outage } = record;
         let nodes = config.clusters.get(&cluster).map_or(&[][..], |cluster| &cluster.nodes);
         if nodes.iter().any(|node| Target::new(&node.host, node.port) == primary.target) {
-            let outage = outage.map(|why| Arc::new(Outage { why, since: now, is_planned: false }));
+            let outage =
+                outage.map(|why| Arc::new(Outage { why, since: now, kind: OutageKind::Other }));
             self.set_primary(&cluster, PrimaryState { primary: Some(primary), outage });
         }
     }
 
     /// Sets the nodes of a cluster. None may be read yet.
     pub fn set_readers(&mut self, cluster: &str, readers: Arc<Readers>) {
-        let readable = readers.all().map(|_| false).collect();
-        self.readers.insert(cluster.to_owned(), ReaderState { readers, readable });
+        let fitness = readers.all().map(|_| Fitness::Unfit).collect();
+        self.readers.insert(cluster.to_owned(), ReaderState { readers, fitness });
     }
 
-    /// Sets which nodes of a cluster are standbys of its primary. `readers` tells whose nodes they
-    /// are: after a change of the configuration, what was known of the old nodes means nothing.
-    pub fn set_readable(&mut self, cluster: &str, readers: &Arc<Readers>, readable: Vec<bool>) {
+    /// Sets the use of each node of a cluster. `readers` tells whose nodes they are: after a change
+    /// of the configuration, what was known of the old nodes means nothing.
+    pub fn set_fitness(&mut self, cluster: &str, readers: &Arc<Readers>, fitness: Vec<Fitness>) {
         if let Some(state) = self.readers.get_mut(cluster)
             && Arc::ptr_eq(&state.readers, readers)
         {
-            state.readable = readable;
+            state.fitness = fitness;
         }
     }
 
@@ -186,7 +198,7 @@ impl Switches {
         let Some(state) = self.clusters.get(&name) else {
             let why = "its nodes were not asked yet".to_owned();
             pool.outage
-                .get_or_insert_with(|| Arc::new(Outage { why, since: 0, is_planned: false }));
+                .get_or_insert_with(|| Arc::new(Outage { why, since: 0, kind: OutageKind::Other }));
             return false;
         };
         if let Some(primary) = &state.primary {
@@ -200,10 +212,10 @@ impl Switches {
     fn set_routing<T>(&self, pool: &mut Pool<T>) {
         let of_cluster = pool.settings.cluster.as_ref().and_then(|name| self.readers.get(name));
         let known = pool.routing.take();
-        pool.routing = pool.settings.reads.zip(of_cluster).map(|(rules, state)| {
+        pool.routing = pool.settings.reads.clone().zip(of_cluster).map(|(rules, state)| {
             let catalog = self.catalogs.get(&pool.key.database).unwrap_or(&self.unread);
             match known {
-                Some(known) if known.is_by(rules, &state.readers, catalog) => known,
+                Some(known) if known.is_by(&rules, &state.readers, catalog) => known,
                 known => Arc::new(Routing::new(
                     rules,
                     state.readers.clone(),
@@ -218,14 +230,16 @@ impl Switches {
         }
     }
 
-    /// May the servers of this pool be used? A reader's node must follow the primary.
-    fn is_readable<T>(&self, pool: &Pool<T>) -> bool {
-        match (pool.key.place, &pool.settings.cluster) {
-            (Place::Writer, _) | (Place::Reader(_), None) => true,
-            (Place::Reader(node), Some(name)) => {
-                let state = self.readers.get(name);
-                state.is_some_and(|state| state.readable.get(usize::from(node.0)) == Some(&true))
-            }
+    /// Returns why the servers of this pool may not be used. A reader's node must follow the primary.
+    fn unreadable<T>(&self, pool: &Pool<T>) -> Option<CloseReason<'static>> {
+        let (Place::Reader(node), Some(name)) = (pool.key.place, &pool.settings.cluster) else {
+            return None;
+        };
+        let known = self.readers.get(name).and_then(|own| own.fitness.get(usize::from(node.0)));
+        match known.copied().unwrap_or_default() {
+            Fitness::Readable => None,
+            Fitness::Unfit => Some(CloseReason::NotReadable),
+            Fitness::Silent => Some(CloseReason::NodeSilent),
         }
     }
 
@@ -235,15 +249,14 @@ impl Switches {
         pool.disabled = database.disabled;
         let has_primary = self.follow_primary(pool);
         self.set_routing(pool);
-        let is_readable = self.is_readable(pool);
-        pool.set_gate(match () {
-            () if self.closed => Gate::Closed(CloseReason::ShuttingDown),
-            () if !exists => Gate::Closed(CloseReason::DatabaseRemoved),
-            () if !is_readable => Gate::Closed(CloseReason::NotReadable),
-            () if self.paused || database.paused => Gate::Paused,
-            () if self.held => Gate::Held,
-            () if !has_primary => Gate::NoPrimary,
-            () => Gate::Open,
+        pool.set_gate(match self.unreadable(pool) {
+            _ if self.closed => Gate::Closed(CloseReason::ShuttingDown),
+            _ if !exists => Gate::Closed(CloseReason::DatabaseRemoved),
+            Some(why) => Gate::Closed(why),
+            None if self.paused || database.paused => Gate::Paused,
+            None if self.held => Gate::Held,
+            None if !has_primary => Gate::NoPrimary,
+            None => Gate::Open,
         });
     }
 }
@@ -257,27 +270,28 @@ mod tests {
         Config::parse_toml(&text, "weir.toml").expect("a configuration")
     }
 
-    fn readable(switches: &Switches) -> &[bool] {
-        &switches.readers["main"].readable
+    fn fitness(switches: &Switches) -> &[Fitness] {
+        &switches.readers["main"].fitness
     }
 
     #[test]
     fn other_nodes_are_not_read_before_they_are_known() {
+        use Fitness::{Readable, Unfit};
         let both = config("a=10.0.0.1, b=10.0.0.2");
         let old = Arc::new(Readers::of(&both.clusters["main"]));
         for (nodes, expected) in [
-            ("a=10.0.0.1, b=10.0.0.2*3", [false, true]),
-            ("b=10.0.0.2, a=10.0.0.1", [false; 2]),
-            ("a=10.0.0.1, b=10.0.0.3", [false; 2]),
+            ("a=10.0.0.1, b=10.0.0.2*3", [Unfit, Readable]),
+            ("b=10.0.0.2, a=10.0.0.1", [Unfit; 2]),
+            ("a=10.0.0.1, b=10.0.0.3", [Unfit; 2]),
         ] {
             let mut switches = Switches::default();
             switches.set_readers("main", Arc::clone(&old));
-            switches.set_readable("main", &old, vec![false, true]);
+            switches.set_fitness("main", &old, vec![Unfit, Readable]);
             switches.follow_config(&both, &config(nodes));
-            assert_eq!(readable(&switches), expected, "{nodes}");
+            assert_eq!(fitness(&switches), expected, "{nodes}");
             // The old nodes are watched for a moment longer.
-            switches.set_readable("main", &old, vec![false, true]);
-            assert_eq!(readable(&switches), expected, "{nodes}");
+            switches.set_fitness("main", &old, vec![Unfit, Readable]);
+            assert_eq!(fitness(&switches), expected, "{nodes}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use config::UserSettings;
 
-use crate::admission::pool::Gate;
+use crate::admission::pool::{Gate, Outage, OutageKind};
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
@@ -41,6 +41,7 @@ impl<X: Exchange> Engine<X> {
         self.leave_full_readers(io);
         self.route_held_reads(io);
         self.expire_servers(io);
+        self.give_up_silent(io);
         self.close_obsolete(io);
         self.finish(io);
         self.review_listeners(io);
@@ -133,7 +134,8 @@ impl<X: Exchange> Engine<X> {
             let limit = settings.failover_wait;
             let Some(outage) = self.exchange.pool(pool, |pool| {
                 let is_shut = pool.gate() == Gate::NoPrimary;
-                pool.outage.clone().filter(|outage| is_shut && !outage.is_planned)
+                let is_planned = |outage: &Outage| outage.kind == OutageKind::Planned;
+                pool.outage.clone().filter(|outage| is_shut && !is_planned(outage))
             }) else {
                 continue;
             };

@@ -43,6 +43,8 @@ pub enum CloseReason<'a> {
     PrimaryChanged,
     /// The server is idle, and its node is no standby of the primary any more.
     NotReadable,
+    /// The server is in use, and its node does not answer Weir's own questions.
+    NodeSilent,
     LifetimeOver,
     IdleTimeout,
     TooMany,
@@ -94,6 +96,7 @@ impl<'a> CloseReason<'a> {
             | Self::NoHost
             | Self::BadPacket
             | Self::PrimaryChanged
+            | Self::NodeSilent
             | Self::Text(_) => true,
             Self::LeftDuringLogin
             | Self::NotReady
@@ -124,9 +127,11 @@ impl<'a> CloseReason<'a> {
     /// Returns the kind of the error that the client of such a server gets.
     pub fn cause(self) -> Cause {
         match self {
-            Self::Lost | Self::PrimaryLost | Self::PrimaryChanged | Self::NotReadable => {
-                Cause::ServerLost
-            }
+            Self::Lost
+            | Self::PrimaryLost
+            | Self::PrimaryChanged
+            | Self::NotReadable
+            | Self::NodeSilent => Cause::ServerLost,
             Self::ConnectFailed | Self::ConnectTimeout | Self::NoHost => Cause::ServerUnreachable,
             Self::ShuttingDown
             | Self::SuspendTimeout
@@ -189,6 +194,7 @@ impl<'a> CloseReason<'a> {
             Self::PrimaryLost => "the cluster has no primary",
             Self::PrimaryChanged => "the cluster has another primary",
             Self::NotReadable => "the node is no standby of the primary",
+            Self::NodeSilent => "the node does not answer",
             Self::LifetimeOver => "server lifetime over",
             Self::IdleTimeout => "server idle timeout",
             Self::TooMany => "too many servers in the pool",

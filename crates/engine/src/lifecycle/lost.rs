@@ -73,6 +73,7 @@ fn is_loss(reason: CloseReason<'_>) -> bool {
             | CloseReason::PrimaryLost
             | CloseReason::PrimaryChanged
             | CloseReason::NotReadable
+            | CloseReason::NodeSilent
     )
 }
 
@@ -86,8 +87,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         // If a limit ended the request, another server must not run it again.
-        let is_limited =
-            matches!(self.server(on).phase, ServerPhase::Linked) && reason != CloseReason::Lost;
+        let is_limited = matches!(self.server(on).phase, ServerPhase::Linked) && !is_loss(reason);
         if !is_limited && self.resend_kept(on, reason, io) == Resend::Done {
             return;
         }

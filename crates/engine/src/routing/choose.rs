@@ -285,14 +285,15 @@ impl<X: Exchange> Engine<X> {
         });
         let catalog = &routing.catalog;
         let judge = |text: &[u8]| match verdicts.judge(text, Some(&catalog.view), catalog.number) {
+            _ if routing.rules.lists_text(text) => Err(Why::List),
             Verdict::ReadOnlyTransaction if catalog.has_serializable => {
-                Verdict::Refused(Refusal::Serializable)
+                Ok(Verdict::Refused(Refusal::Serializable))
             }
             verdict @ (Verdict::Read | Verdict::ReadOnlyTransaction | Verdict::Refused(_)) => {
-                verdict
+                Ok(verdict)
             }
         };
-        let asked = wish_of(client, request, judge);
+        let asked = wish_of(client, request, &routing.rules, judge);
         let is_read = asked.is_read && catalog.is_of(schema);
         let wish = match asked.place {
             Ok(Wish::Standby) if !catalog.is_of(schema) => Err(Why::Catalogs),

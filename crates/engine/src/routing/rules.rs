@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use config::{Balance, Config, Database, PoolMode, ReadAfterWrite, ReadsGo, WhenStale};
+use config::{Balance, Config, Database, Pattern, PoolMode, ReadAfterWrite, ReadsGo, WhenStale};
 use sql::CatalogView;
 
 use crate::ids::{Micros, NodeId};
@@ -13,7 +13,7 @@ use crate::routing::readers::{Reader, Readers};
 use crate::routing::why::{Counts, Why};
 
 /// The keys of a database that concern routing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadRules {
     pub read_after_write: ReadAfterWrite,
     pub limits: Limits,
@@ -21,13 +21,18 @@ pub struct ReadRules {
     pub when_stale: WhenStale,
     /// The longest wait of a read for a standby that is fresh enough.
     pub stale_wait: Micros,
+    /// The primary runs the texts that match one of these.
+    pub primary_texts: Vec<Pattern>,
+    /// The primary runs all requests of these applications.
+    pub primary_applications: Vec<Pattern>,
 }
 
 impl ReadRules {
     /// Returns the rules of a database's pool, or None if its reads stay on the primary.
-    pub fn of(config: &Config, database: &Database, mode: PoolMode) -> Option<Self> {
+    pub fn of(config: &Config, database: &Database, user: &str) -> Option<Self> {
         let cluster = database.cluster.as_ref().and_then(|name| config.clusters.get(name));
-        let is_on = database.reads == ReadsGo::Standby && mode == PoolMode::Auto;
+        let is_on = config.reads(database, user) == ReadsGo::Standby
+            && config.pool_mode(database, user) == PoolMode::Auto;
         (is_on && cluster.is_some()).then(|| Self {
             read_after_write: database.read_after_write,
             limits: Limits {
@@ -37,7 +42,19 @@ impl ReadRules {
             balance: database.balance,
             when_stale: database.when_stale,
             stale_wait: database.stale_wait.as_micros() as Micros,
+            primary_texts: database.primary_texts.clone(),
+            primary_applications: database.primary_applications.clone(),
         })
+    }
+
+    /// Is this text on the list of those that the primary runs?
+    pub(crate) fn lists_text(&self, text: &[u8]) -> bool {
+        is_listed(&self.primary_texts, text)
+    }
+
+    /// Is the application on the list of those whose requests the primary runs?
+    pub(crate) fn lists_application(&self, name: &[u8]) -> bool {
+        is_listed(&self.primary_applications, name)
     }
 
     /// Is each read to see all commits before its arrival?
@@ -49,6 +66,13 @@ impl ReadRules {
     pub(crate) fn wait_for(&self, why: Why) -> bool {
         let waits = self.when_stale == WhenStale::Wait;
         why == Why::OwnWrite && (waits || self.are_strict()) || why == Why::Stale && waits
+    }
+}
+
+fn is_listed(list: &[Pattern], text: &[u8]) -> bool {
+    !list.is_empty() && {
+        let text = String::from_utf8_lossy(text);
+        list.iter().any(|pattern| pattern.matches(&text))
     }
 }
 
@@ -113,8 +137,8 @@ impl Routing {
     }
 
     /// Is this the routing by these rules, readers and catalog?
-    pub fn is_by(&self, rules: ReadRules, readers: &Arc<Readers>, catalog: &Arc<Catalog>) -> bool {
-        self.rules == rules
+    pub fn is_by(&self, rules: &ReadRules, readers: &Arc<Readers>, catalog: &Arc<Catalog>) -> bool {
+        self.rules == *rules
             && Arc::ptr_eq(&self.readers, readers)
             && Arc::ptr_eq(&self.catalog, catalog)
     }
@@ -260,8 +284,12 @@ mod tests {
         assert_eq!(routing.draw(Need::default(), 5_000, 0), Ok([NodeId(0); 2]));
         routing.rules.read_after_write = ReadAfterWrite::User;
         assert_eq!(routing.draw(Need::default(), 5_000, 0), Err(Why::OwnWrite));
-        let next =
-            Routing::new(routing.rules, routing.readers.clone(), Arc::default(), Some(&routing));
+        let next = Routing::new(
+            routing.rules.clone(),
+            routing.readers.clone(),
+            Arc::default(),
+            Some(&routing),
+        );
         assert_eq!(next.draw(Need::default(), 5_000, 0), Err(Why::OwnWrite), "it is not forgotten");
     }
 

@@ -13,6 +13,7 @@ pub enum Why {
     Read,
     Text(Refusal),
     Hint,
+    List,
     Setting,
     Long,
     Unknown,
@@ -25,7 +26,7 @@ pub enum Why {
     Full,
 }
 
-const OTHERS: [Why; 12] = [
+const OTHERS: [Why; 13] = [
     Why::Read,
     Why::Hint,
     Why::Setting,
@@ -38,6 +39,7 @@ const OTHERS: [Why; 12] = [
     Why::OwnWrite,
     Why::Refused,
     Why::Full,
+    Why::List,
 ];
 
 const COUNT: usize = OTHERS.len() + Refusal::ALL.len();
@@ -54,6 +56,7 @@ impl Why {
             Self::Read => "read",
             Self::Text(refusal) => refusal.name(),
             Self::Hint => "hint",
+            Self::List => "list",
             Self::Setting => "setting",
             Self::Long => "long",
             Self::Unknown => "unknown",
@@ -73,6 +76,7 @@ impl Why {
             Self::Read => "A standby may run it.",
             Self::Text(refusal) => refusal.description(),
             Self::Hint => "A hint names the primary, or Weir does not understand the hint.",
+            Self::List => "primary_texts or primary_applications names it.",
             Self::Setting => {
                 "weir.route names the primary or no known place, or weir.token no position."
             }
@@ -104,12 +108,13 @@ impl Why {
             Self::OwnWrite => 9,
             Self::Refused => 10,
             Self::Full => 11,
+            Self::List => 12,
         }
     }
 }
 
-/// Returns the judges of a text by their names, with what each says. A text with a hint has no other
-/// judge.
+/// Returns the judges of a text by their names, with what each says. A text with a hint, or on a list,
+/// has no other judge.
 pub fn judged(
     text: &[u8],
     routing: &Routing,
@@ -136,6 +141,7 @@ pub fn judged(
     let by_catalogs = if catalog.is_of(schema) { why(Some(&catalog.view)) } else { Why::Catalogs };
     let judges = match by_hint {
         Some(why) => vec![("hint", why)],
+        None if routing.rules.lists_text(text) => vec![("list", Why::List)],
         None => vec![("text", why(None)), ("catalogs", by_catalogs)],
     };
     judges.into_iter()

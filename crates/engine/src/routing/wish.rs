@@ -6,7 +6,9 @@ use wire::{HEADER_LEN, Header, frontend};
 
 use crate::client::{Client, Extended};
 use crate::routing::freshness::{Position, position};
+use crate::routing::rules::ReadRules;
 use crate::routing::why::Why;
+use crate::vars::APPLICATION_NAME;
 
 /// The setting by which a session chooses its place.
 const ROUTE: &[u8] = b"weir.route";
@@ -51,13 +53,20 @@ impl Asked<'_> {
     }
 }
 
+/// The verdict of the judges on a text, or why they are not asked.
+type Judgement = Result<Verdict, Why>;
+
 /// Returns the wish of a client's request.
 pub(crate) fn wish_of<'a>(
     client: &'a Client,
     request: &'a [u8],
-    judge: impl FnMut(&[u8]) -> Verdict,
+    rules: &ReadRules,
+    judge: impl FnMut(&[u8]) -> Judgement,
 ) -> Asked<'a> {
     let vars = &client.vars;
+    if rules.lists_application(vars.get(APPLICATION_NAME).unwrap_or_default()) {
+        return Asked::primary(Why::List);
+    }
     if !vars.channels.is_empty() {
         return Asked::primary(Why::Listens);
     }
@@ -89,12 +98,13 @@ fn wish<'a>(
     request: &'a [u8],
     known: Option<&'a Extended>,
     setting: Option<Wish<'a>>,
-    mut judge: impl FnMut(&[u8]) -> Verdict,
+    mut judge: impl FnMut(&[u8]) -> Judgement,
 ) -> Asked<'a> {
     let (mut found, mut is_read) = (None, true);
     let walked = each_text(request, known, |text| {
         let verdict = judge(text);
-        is_read &= !matches!(verdict, Verdict::Refused(_)) || is_lone_set(text);
+        let is_judged_read = matches!(verdict, Ok(Verdict::Read | Verdict::ReadOnlyTransaction));
+        is_read &= is_judged_read || is_lone_set(text);
         let own = wish_of_text(text, setting, found.is_none(), verdict);
         found = Some(match (found, own) {
             (None | Some(Ok(Wish::Standby)), own) => own,
@@ -165,7 +175,7 @@ fn wish_of_text<'a>(
     text: &'a [u8],
     setting: Option<Wish<'a>>,
     is_first: bool,
-    verdict: Verdict,
+    verdict: Judgement,
 ) -> Result<Wish<'a>, Why> {
     match hint(text) {
         Some(Hint::Primary | Hint::Unknown(_)) => return Err(Why::Hint),
@@ -173,6 +183,7 @@ fn wish_of_text<'a>(
         Some(Hint::Node(name)) => return Ok(Wish::Node(name)),
         None => {}
     }
+    let verdict = verdict?;
     if let Some(setting) = setting {
         return Ok(setting);
     }
@@ -204,8 +215,8 @@ mod tests {
         out
     }
 
-    fn judge(text: &[u8]) -> Verdict {
-        sql::read_verdict(text, sql::scan_either(text), None).verdict
+    fn judge(text: &[u8]) -> Judgement {
+        Ok(sql::read_verdict(text, sql::scan_either(text), None).verdict)
     }
 
     #[test]
@@ -258,6 +269,16 @@ mod tests {
         assert_eq!(wish_of_setting(b"auto"), Ok(None));
         assert_eq!(wish_of_setting(b"primary"), Err(Why::Setting));
         assert_eq!(wish_of_setting(b"nowhere"), Err(Why::Setting));
+    }
+
+    #[test]
+    fn a_list_stands_behind_a_hint_and_before_the_setting() {
+        let listed = |_: &[u8]| Err(Why::List);
+        let standby = wish_of_setting(b"standby").expect("a wish");
+        let place = |text| wish(&query(text), None, standby, listed).place.map(drop);
+        assert_eq!(place("SELECT 1"), Err(Why::List));
+        assert_eq!(place("/* weir: standby */ SELECT 1"), Ok(()));
+        assert!(!wish(&query("SELECT 1"), None, None, listed).is_read, "nobody has judged it");
     }
 
     #[test]

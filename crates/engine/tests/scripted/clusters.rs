@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use config::{Cluster, Config, Database, Host, Node};
-use engine::pool::Outage;
+use engine::pool::{Outage, OutageKind};
 use engine::settings::{Primary, Target};
 use engine::switches::{PrimaryState, Switches};
 
 use crate::messages::*;
 use crate::rig::{Client, Rig};
+
+/// Why there is no primary, if the last one does not answer.
+pub(crate) const SILENT: &str = "primary a is lost: no answer";
 
 fn at(ip: &str) -> Target {
     Target::Tcp(ip.to_owned(), 5432)
@@ -43,7 +46,11 @@ fn tell_as(rig: &Rig, primary: Option<&str>, timeline: u32, outage: Option<&str>
         Arc::new(Outage {
             why: why.to_owned(),
             since: 0,
-            is_planned: why.starts_with("switchover"),
+            kind: match why {
+                SILENT => OutageKind::Silent,
+                why if why.starts_with("switchover") => OutageKind::Planned,
+                _ => OutageKind::Other,
+            },
         })
     });
     let primary = primary.map(|ip| Primary { target: at(ip), timeline });
@@ -79,14 +86,14 @@ fn clients_wait_for_the_next_primary() {
 fn a_client_that_waits_too_long_is_told_the_cluster_and_the_reason() {
     let rig = rig();
     let client = rig.client();
-    tell(&rig, Some("10.0.0.1"), Some("primary a is lost: no answer"));
+    tell(&rig, Some("10.0.0.1"), Some(SILENT));
     client.send([query("one")]);
     rig.wait(29);
     assert!(client.is_open());
     rig.wait(2);
     let queued = "No server connection available in postgres backend, client being queued";
-    let text = "cluster main has no primary: primary a is lost: no answer";
-    client.expect([notice(queued), fatal("57P03", text)]);
+    let text = format!("cluster main has no primary: {SILENT}");
+    client.expect([notice(queued), fatal("57P03", &text)]);
     assert!(!client.is_open());
 }
 

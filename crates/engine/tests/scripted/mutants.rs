@@ -23,6 +23,8 @@ mod renewal;
 mod rig;
 mod routing;
 mod signals;
+mod silent;
+mod standbys;
 mod state_reports;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

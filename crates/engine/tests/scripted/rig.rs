@@ -297,6 +297,20 @@ impl Rig {
         self.0.borrow().shared.state(|state| f(&mut state.pools[0]))
     }
 
+    /// The state of all pools, in words.
+    pub(crate) fn pools(&self) -> String {
+        let in_words = |pool: &Pool<Transport>| {
+            let (place, gate, counts) = (pool.key.place, pool.gate(), pool.counts());
+            format!("{place:?}: {gate:?}, {counts:?}, {} wait", pool.waiting_total())
+        };
+        let all = self
+            .0
+            .borrow()
+            .shared
+            .state(|state| state.pools.iter().map(in_words).collect::<Vec<_>>());
+        all.join("; ")
+    }
+
     /// Cancel requests on their way to PostgreSQL: the server's number, and the packet.
     pub(crate) fn cancels(&self) -> Vec<(usize, Message)> {
         let world = self.0.borrow();
@@ -358,7 +372,22 @@ impl Rig {
 
     /// Applies an operator's order to the pool made first, and tells the workers.
     pub(crate) fn order(&self, f: impl FnOnce(&mut Pool<Transport>)) {
-        self.pool(f);
+        self.order_at(0, f);
+    }
+
+    /// Does the same with the pool that was made as the `at`th one.
+    pub(crate) fn order_at(&self, at: usize, f: impl FnOnce(&mut Pool<Transport>)) {
+        self.0.borrow().shared.state(|state| f(&mut state.pools[at]));
+        let world = &mut *self.0.borrow_mut();
+        for (worker, engine) in world.engines.iter_mut().enumerate() {
+            engine.review(&mut world.net.io(worker));
+        }
+        world.pump();
+    }
+
+    /// Does the same with all pools.
+    pub(crate) fn order_all(&self, f: impl Fn(&mut Pool<Transport>)) {
+        self.0.borrow().shared.state(|state| state.pools.iter_mut().for_each(f));
         let world = &mut *self.0.borrow_mut();
         for (worker, engine) in world.engines.iter_mut().enumerate() {
             engine.review(&mut world.net.io(worker));

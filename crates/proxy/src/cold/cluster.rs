@@ -43,10 +43,10 @@ use config::{Cluster as Configured, FailoverKind, Node};
 use engine::{
     ids::Micros,
     journal::EventKind,
-    pool::Outage,
+    pool::{Outage, OutageKind},
     routing::readers::Readers,
     settings::{Primary, Target},
-    switches::PrimaryState,
+    switches::{Fitness, PrimaryState},
 };
 use tokio::{
     sync::{Notify, mpsc},
@@ -201,11 +201,19 @@ impl Watched {
 
     /// Tells the pools which nodes can be read.
     fn tell_readable(&self, controller: &Controller) {
-        let readable = |node| *lock(&self.cluster).verdict(node) == Verdict::Readable;
-        let nodes = self.readers.all().map(|(node, _)| readable(NodeId(node.0))).collect();
+        let fitness = |node| match lock(&self.cluster).verdict(node) {
+            Verdict::Readable => Fitness::Readable,
+            Verdict::Down(Reason::Silent) => Fitness::Silent,
+            Verdict::Unknown(_)
+            | Verdict::Writable
+            | Verdict::Unfit(_)
+            | Verdict::FalsePrimary(_)
+            | Verdict::Down(_) => Fitness::Unfit,
+        };
+        let nodes = self.readers.all().map(|(node, _)| fitness(NodeId(node.0))).collect();
         let shared = &controller.0.shared;
         let _ = shared.hub.switch(|switches| {
-            switches.set_readable(&self.name, &self.readers, nodes);
+            switches.set_fitness(&self.name, &self.readers, nodes);
             Ok::<(), ()>(())
         });
         shared.tell_all(|| ShellMail::Review);
@@ -356,16 +364,17 @@ fn act(controller: &Controller, watched: &Watched, change: Change) {
         Change::Shut { reason: reason @ Reason::WaitsFor(_) } => {
             log!("cluster {name}: {reason}; clients wait");
             let since = controller.now();
-            state.outage =
-                Some(Arc::new(Outage { why: reason.to_string(), since, is_planned: false }));
+            let kind = OutageKind::Other;
+            state.outage = Some(Arc::new(Outage { why: reason.to_string(), since, kind }));
         }
         Change::Shut { reason } => {
             let since = state.outage.as_ref().map_or(controller.now(), |outage| outage.since);
             let text = format!("cluster {name} has no primary: {reason}");
             warning!("{text}; clients wait up to failover_wait");
             controller.note(EventKind::PrimaryLost, &text);
-            state.outage =
-                Some(Arc::new(Outage { why: reason.to_string(), since, is_planned: false }));
+            let is_silent = matches!(&reason, Reason::Lost { why, .. } if **why == Reason::Silent);
+            let kind = if is_silent { OutageKind::Silent } else { OutageKind::Other };
+            state.outage = Some(Arc::new(Outage { why: reason.to_string(), since, kind }));
         }
     }
     drop(known);

@@ -27,6 +27,8 @@ pub(super) struct Object {
     pub(super) is_dangerous: bool,
     /// It counts as not dangerous, whatever it uses.
     pub(super) is_trusted: bool,
+    /// It counts as dangerous, even if it is trusted.
+    pub(super) is_distrusted: bool,
     pub(super) uses: Uses,
 }
 
@@ -59,6 +61,7 @@ impl Object {
             is_beyond_ascii: !name.is_ascii(),
             is_dangerous: false,
             is_trusted: false,
+            is_distrusted: false,
             uses: Uses::default(),
         }
     }
@@ -73,10 +76,11 @@ impl Closure {
         self.also.push((of, uses, is_dangerous));
     }
 
-    /// Makes the objects with these names dangerous, also those that are trusted.
+    /// Makes the objects with these names, and the distrusted ones, dangerous.
     pub(super) fn distrust(&mut self, names: &HashSet<u64, FixedState>) {
-        let is_named =
-            |object: &&mut Object| object.kind != Kind::Operator && names.contains(&object.name);
+        let is_named = |object: &&mut Object| {
+            object.is_distrusted || object.kind != Kind::Operator && names.contains(&object.name)
+        };
         for object in self.objects.iter_mut().filter(is_named) {
             (object.is_dangerous, object.is_trusted) = (true, false);
         }

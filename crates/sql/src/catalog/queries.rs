@@ -12,9 +12,12 @@ pub enum Part {
     Types,
     /// The uses of aggregates, views, policies, partitions and types.
     Uses,
+    /// The tables that no other part needs. Only lists with stars do.
+    Tables,
 }
 
 impl Part {
+    /// The parts of each catalog.
     pub const ALL: [Self; 5] =
         [Self::Functions, Self::Operators, Self::Relations, Self::Types, Self::Uses];
 
@@ -26,6 +29,7 @@ impl Part {
             Self::Relations => RELATIONS,
             Self::Types => TYPES,
             Self::Uses => USES,
+            Self::Tables => TABLES,
         }
     }
 }
@@ -40,6 +44,10 @@ WHERE (p.oid >= 16384 OR p.provolatile = 'v') AND p.prokind <> 'p' AND p.prorett
 
 const OPERATORS: &str = "\
 SELECT oid, oprname, oprcode::pg_catalog.oid FROM pg_catalog.pg_operator WHERE oid >= 16384";
+
+const TABLES: &str = "\
+SELECT oid, relname, false FROM pg_catalog.pg_class WHERE oid >= 16384 AND relkind IN ('r', 'm') \
+AND relpersistence = 'p' ORDER BY oid";
 
 /// Of ordinary tables only those that have policies or children, or that a view uses.
 const RELATIONS: &str = "\

@@ -265,3 +265,49 @@ fn lists_count_more_than_the_catalogs() {
         ],
     );
 }
+
+#[test]
+fn a_star_in_a_list_stands_for_any_part() {
+    for (pattern, name, expected) in [
+        ("audit_*", "audit_log", true),
+        ("audit_*", "audit_", true),
+        ("audit_*", "my_audit_log", false),
+        ("*_log", "audit_log", true),
+        ("*_log", "audit_logs", false),
+        ("a*b*c", "abc", true),
+        ("a*b*c", "a-b-b-c", true),
+        ("a*b*c", "acb", false),
+        ("a*b*c", "ab", false),
+        ("ab*ba", "aba", false),
+        ("*", "anything", true),
+        ("**", "", true),
+        ("exact", "exact", true),
+    ] {
+        assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+    }
+    let names = |text: &str| text.split(',').map(str::to_owned).collect();
+    let lists = Lists { standby_functions: names("rep*,*"), primary_names: names("audit_*") };
+    let row = |oid, name| [oid, name, "t", "sql", "SELECT nextval('a')"];
+    let [report, audit] = [row("20000", "report"), row("20001", "audit_report")];
+    let view = view_with(
+        &lists,
+        &[
+            (Part::Functions, &report),
+            (Part::Functions, &audit),
+            // PostgreSQL's own stays as it is.
+            (Part::Functions, &["2880", "lock_something", "t", "internal", "x"]),
+            (Part::Relations, &["20010", "audit_log", "f"]),
+            (Part::Relations, &["20011", "log", "f"]),
+        ],
+    );
+    check(
+        &view,
+        &[
+            ("SELECT report()", true),
+            ("SELECT audit_report()", false),
+            ("SELECT lock_something()", false),
+            ("TABLE audit_log", false),
+            ("TABLE log", true),
+        ],
+    );
+}

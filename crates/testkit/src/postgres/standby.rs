@@ -2,8 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::process::Command;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Postgres, append};
@@ -100,28 +98,10 @@ impl Postgres {
         self.launch();
     }
 
-    /// Stops all processes of the server with SIGSTOP, so that nothing answers any more.
-    pub fn freeze(&self) {
-        self.is_frozen.store(true, Ordering::Relaxed);
-        self.signal_all("STOP");
-    }
-
-    /// Continues a frozen server.
-    pub fn thaw(&self) {
-        self.signal_all("CONT");
-        self.is_frozen.store(false, Ordering::Relaxed);
-    }
-
-    pub(crate) fn signal_all(&self, signal: &str) {
-        // All of them have the data folder as working folder.
-        let data = self.folder.join("data");
-        for process in fs::read_dir("/proc").expect("the list of processes").flatten() {
-            let is_one = fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == data);
-            if is_one {
-                // It may have ended meanwhile.
-                let pid = process.file_name();
-                let _ = Command::new("kill").args(["-s", signal]).arg(pid).status();
-            }
-        }
+    /// Starts this standby, which was stopped, as a primary of the same timeline.
+    pub fn start_alone(&self) {
+        let signal = self.folder.join("data/standby.signal");
+        fs::remove_file(signal).expect("it was a standby");
+        self.launch();
     }
 }

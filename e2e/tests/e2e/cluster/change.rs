@@ -200,7 +200,7 @@ fn running_transactions_may_be_closed_for_a_switchover() {
 }
 
 /// A cluster whose commits wait for one of the standbys.
-fn synchronous(standbys: usize) -> Vec<Postgres> {
+pub(super) fn synchronous(standbys: usize) -> Vec<Postgres> {
     let nodes = cluster(standbys);
     for node in &nodes {
         for setting in ["synchronous_commit = on", "synchronous_standby_names = 'ANY 1 (*)'"] {

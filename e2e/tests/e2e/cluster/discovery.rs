@@ -27,6 +27,8 @@ enum Reply {
     Silence,
     /// An answer without an end.
     Flood,
+    /// An answer without an end, a byte at a time.
+    Drip,
 }
 
 /// An API on a port of its own.
@@ -91,6 +93,13 @@ fn serve(mut stream: TcpStream, reply: Reply) {
             while stream.write_all(&[b' '; 65_536]).is_ok() {}
             Ok(())
         }
+        Reply::Drip => {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n[");
+            while stream.write_all(b" ").is_ok() {
+                thread::sleep(Duration::from_millis(20));
+            }
+            Ok(())
+        }
     };
 }
 
@@ -150,6 +159,7 @@ fn an_api_that_does_not_work_leaves_the_nodes_as_they_were_known() {
     let elsewhere_in_the_cluster = list(&[("a", b.port()), ("x", 1)]);
     for (reply, trouble) in [
         (Reply::Silence, "no answer within 0.5 s"),
+        (Reply::Drip, "no answer within 0.5 s"),
         (Reply::Bytes(Vec::new()), "no valid answer: connection closed"),
         (Reply::Bytes(b"SSH-2.0-OpenSSH\r\n".to_vec()), "no valid answer: "),
         (Reply::Bytes([b"HTTP/1.1 200 OK\r\nX: ", &[b'x'; 100_000][..]].concat()), "no valid"),
@@ -184,6 +194,47 @@ fn an_api_that_does_not_work_leaves_the_nodes_as_they_were_known() {
     api.answer(good);
     pooler.log_contains("cluster main: its nodes can be found again");
     until_trouble_is(&pooler, "");
+}
+
+/// The roles in a list are not believed, nor that a node belongs to the cluster.
+#[test]
+fn an_api_that_lies_about_the_nodes_is_not_believed() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let stranger = cluster(0).remove(0);
+    let member = |name: &str, role: &str, node: &Postgres| {
+        let port = node.port();
+        format!(
+            "{{\"name\": \"{name}\", \"role\": \"{role}\", \"state\": \"running\", \"host\": \
+             \"127.0.0.1\", \"port\": {port}, \"timeline\": 99}}"
+        )
+    };
+    let says = |members: &[String]| Reply::Members(members.join(", "), system_of(a));
+    let api = Api::new(says(&[member("a", "leader", a), member("b", "replica", b)]));
+    let pooler = setup(a, &[&api], "sample_interval=0.2").start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let mut client = pooler.client("app");
+    // A standby and a stranger are the leaders, as after a mistake in etcd.
+    api.answer(says(&[
+        member("a", "replica", a),
+        member("b", "leader", b),
+        member("c", "leader", &stranger),
+    ]));
+    let shown = until_nodes_are(&pooler, &["writable", "readable", "unfit"]);
+    assert!(shown.column("reason")[2].starts_with("system identifier "), "{shown:?}");
+    // The names of two nodes are changed round.
+    api.answer(says(&[member("b", "replica", a), member("a", "leader", b)]));
+    eventually("the names are new", PATIENCE, || {
+        let shown = pooler.admin("SHOW NODES").with("state", "writable");
+        (shown.column("node") == ["b"]).then_some(())
+    });
+    for _ in 0..10 {
+        assert_eq!(node_of(&mut pooler.client("app")), a.port());
+    }
+    assert_eq!(node_of(&mut client), a.port());
 }
 
 #[test]

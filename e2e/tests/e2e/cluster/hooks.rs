@@ -124,6 +124,8 @@ pub(super) fn write_during(pooler: &Pooler, work: impl FnOnce()) -> Vec<Told> {
             })
         };
         let writers: Vec<_> = (0..8).map(writer).collect();
+        // Also if a check fails: the scope waits for its threads.
+        let _end = End(&is_over);
         let all_write = || {
             let before = written.load(Ordering::Relaxed);
             testkit::eventually("clients write", Duration::from_secs(30), || {
@@ -138,6 +140,15 @@ pub(super) fn write_during(pooler: &Pooler, work: impl FnOnce()) -> Vec<Told> {
     })
 }
 
+/// Ends the writers.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn connect(pooler: &Pooler) -> RawClient {
     testkit::eventually("a client is let in", Duration::from_secs(60), || {
         pooler.login("app", "app", "app-secret").ok()
@@ -146,7 +157,7 @@ fn connect(pooler: &Pooler) -> RawClient {
 
 /// Writes a row. Returns the error, and whether the connection has ended.
 fn write(client: &mut RawClient, in_transaction: bool, row: &str) -> Result<(), (String, bool)> {
-    let insert = format!("INSERT INTO acts (act) VALUES ('{row}')");
+    let insert = format!("INSERT INTO acts VALUES (inet_server_port(), '{row}')");
     let statements = match in_transaction {
         false => vec![insert],
         true => vec!["BEGIN".to_owned(), insert, "COMMIT".to_owned()],

@@ -14,7 +14,7 @@ fn refused(client: &mut RawClient, messages: &[Vec<u8>]) -> (ServerError, u8) {
 }
 
 #[track_caller]
-fn answer(client: &mut RawClient) -> (ServerError, u8) {
+pub(super) fn answer(client: &mut RawClient) -> (ServerError, u8) {
     let messages = client.read_to_ready();
     let errors: Vec<_> = messages.iter().filter_map(Message::error).collect();
     assert_eq!(errors.len(), 1, "{messages:?}");
@@ -24,7 +24,7 @@ fn answer(client: &mut RawClient) -> (ServerError, u8) {
 
 /// The client's connection is as good as new.
 #[track_caller]
-fn goes_on(client: &mut RawClient, node: &Postgres) {
+pub(super) fn goes_on(client: &mut RawClient, node: &Postgres) {
     assert_eq!(node_of(client), node.port());
     client.rows("BEGIN");
     write(client, "afterwards");

@@ -3,9 +3,8 @@
 
 use std::net::Ipv4Addr;
 
-use testkit::{Pooler, Postgres, eventually};
+use testkit::{Pooler, Postgres, Relay, eventually};
 
-use super::watching::proxy_at;
 use super::{PATIENCE, cluster, node_of, until_nodes_are};
 use crate::dns::{self, NameServer};
 
@@ -15,7 +14,7 @@ fn spread(nodes: &[&Postgres]) -> (u16, Vec<Ipv4Addr>) {
     let addresses: Vec<_> =
         (2..).take(nodes.len()).map(|last| Ipv4Addr::new(127, 0, 2, last)).collect();
     for (address, node) in addresses.iter().zip(nodes) {
-        proxy_at((*address, port), node.port());
+        let _ = Relay::at((*address, port), node.port());
     }
     (port, addresses)
 }

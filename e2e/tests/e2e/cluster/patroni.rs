@@ -1,6 +1,8 @@
 //! Debian's Patroni and etcd: Weir finds the nodes, follows a failover, and has Patroni carry out a
 //! switchover.
 
+mod modes;
+
 use std::time::{Duration, Instant};
 
 use testkit::{Member, Patroni, Pooler, Setup, eventually};
@@ -32,6 +34,11 @@ fn example(table: &str) -> String {
 
 /// Returns a pooler configured as in the documentation, with the addresses of these members.
 fn setup(cluster: &Patroni, members: &[Member]) -> Setup {
+    setup_with(cluster, members, "")
+}
+
+/// Does the same with more keys of the cluster.
+fn setup_with(cluster: &Patroni, members: &[Member], more: &str) -> Setup {
     let mut keys = example("clusters.main");
     for (member, address) in members.iter().zip(["10.0.0.1", "10.0.0.2", "10.0.0.3"]) {
         keys = keys.replace(&format!("https://{address}:8008"), &member.api());
@@ -46,7 +53,7 @@ fn setup(cluster: &Patroni, members: &[Member]) -> Setup {
         keys = keys.replace(own, tests);
     }
     let sample = SAMPLE_INTERVAL.as_secs();
-    let keys = format!("{keys} discovery_interval=0.5 sample_interval={sample}");
+    let keys = format!("{keys} discovery_interval=0.5 sample_interval={sample} {more}");
     Pooler::before(&members[0].postgres)
         .set("pool_mode", "auto")
         .cluster("main", &keys)

@@ -1,40 +1,13 @@
 //! Weir's own connections to the nodes: proxies, wrong passwords, and the check of a configuration.
 
-use std::io;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use testkit::{Pooler, eventually};
+use testkit::{Pooler, Relay, eventually};
 
-use super::{PATIENCE, cluster, node_of, setup, until_nodes_are};
+use super::{PATIENCE, cluster, node_of, setup, setup_at, until_nodes_are};
 use crate::support;
-
-/// Starts a proxy that accepts each connection, and closes it if the server does not run.
-fn proxy_before(server: u16) -> u16 {
-    proxy_at((Ipv4Addr::LOCALHOST, 0), server)
-}
-
-/// Does the same at this address.
-pub(super) fn proxy_at(address: (Ipv4Addr, u16), server: u16) -> u16 {
-    let listener = TcpListener::bind(address).expect("a free port");
-    let port = listener.local_addr().expect("a bound socket").port();
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
-            for (from, to) in [(&client, &server), (&server, &client)] {
-                let clone = |one: &TcpStream| one.try_clone().expect("a second handle");
-                let (mut from, mut to) = (clone(from), clone(to));
-                thread::spawn(move || {
-                    let _ = io::copy(&mut from, &mut to);
-                    let _ = to.shutdown(std::net::Shutdown::Both);
-                });
-            }
-        }
-    });
-    port
-}
 
 #[test]
 fn a_dead_primary_behind_a_proxy_is_down() {
@@ -43,13 +16,10 @@ fn a_dead_primary_behind_a_proxy_is_down() {
     }
     let nodes = cluster(1);
     let [a, b] = &nodes[..] else { unreachable!("two nodes") };
-    let list = format!("a=127.0.0.1:{}, b=127.0.0.1:{}", proxy_before(a.port()), b.port());
-    let pooler = Pooler::before(a)
-        .set("pool_mode", "auto")
-        .set("server_tls_sslmode", "prefer")
-        .cluster("main", &format!("nodes='{list}' password=weir-secret"))
-        .database_at("app", "cluster=main dbname=postgres")
-        .start();
+    // It accepts each connection, and closes it if the server does not run.
+    let relay = Relay::before(a.port());
+    let setup = setup_at(a, &[relay.port(), b.port()], "");
+    let pooler = setup.set("server_tls_sslmode", "prefer").start();
     until_nodes_are(&pooler, &["writable", "readable"]);
     assert_eq!(node_of(&mut pooler.client("app")), a.port());
     a.stop();

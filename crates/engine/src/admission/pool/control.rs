@@ -5,8 +5,8 @@
 use crate::lifecycle::close_reason::CloseReason;
 use std::sync::Arc;
 
-use super::{Parked, Pool};
-use crate::ids::{Waiter, WorkerId};
+use super::{OutageKind, Parked, Pool};
+use crate::ids::{Micros, Waiter, WorkerId};
 use crate::login::server_secret::ServerSecret;
 use crate::settings::{PoolSettings, Primary};
 use wire::secret::Secret;
@@ -32,7 +32,11 @@ impl Gate {
         match self {
             Self::Open | Self::Held => CloseReason::Obsolete,
             Self::NoPrimary => CloseReason::PrimaryLost,
-            Self::Closed(CloseReason::DatabaseRemoved) => CloseReason::DatabaseRemoved,
+            Self::Closed(
+                reason @ (CloseReason::DatabaseRemoved
+                | CloseReason::NotReadable
+                | CloseReason::NodeSilent),
+            ) => reason,
             // Only clients are told that Weir shuts down.
             Self::Paused | Self::Closed(_) => CloseReason::Paused,
         }
@@ -94,6 +98,16 @@ impl<T> Pool<T> {
     /// not the cluster's primary any more.
     pub fn is_cut(&self, epoch: u64) -> bool {
         epoch < self.cut_before
+    }
+
+    /// Returns since when the node of the pool's servers does not answer, if so. For a standby it is
+    /// not known, and 0.
+    pub fn silent_since(&self) -> Option<Micros> {
+        if self.gate == Gate::Closed(CloseReason::NodeSilent) {
+            return Some(0);
+        }
+        let outage = self.outage.as_ref().filter(|outage| outage.kind == OutageKind::Silent);
+        outage.map(|outage| outage.since)
     }
 
     /// Is the pool's database removed, with all its connections closed?

@@ -201,12 +201,17 @@ async fn load(
 ) -> Result<Option<(String, Dangerous)>, Failure> {
     let kept = node::open(controller, watched, primary, &target.dbname).await?;
     rows(&kept.client, BEGIN).await?;
-    let digest = value(&kept.client, CHANGES).await?;
+    let mut digest = value(&kept.client, CHANGES).await?;
+    let tables = match target.lists.name_relations() {
+        true => rows(&kept.client, CatalogPart::Tables.query()).await?,
+        false => Vec::new(),
+    };
+    tables.iter().filter_map(|row| row.get(1)).for_each(|name| digest.push_str(name));
     let has_serializable = value(&kept.client, SERIALIZABLE).await? == "t";
     if before == Some((&digest, has_serializable)) {
         return Ok(None);
     }
-    let mut all = Vec::new();
+    let mut all = vec![(CatalogPart::Tables, tables)];
     for part in CatalogPart::ALL {
         all.push((part, rows(&kept.client, part.query()).await?));
     }

@@ -11,7 +11,7 @@ use std::{
 use ::cluster::{By, Failure, Limits, NodeId, Order, Outcome, Overtime, Past, Promotion, Verdict};
 use config::{Node, SwitchoverOvertime};
 use engine::{
-    pool::{Outage, Pool},
+    pool::{Outage, OutageKind, Pool},
     routing::Place,
 };
 use tokio::time::sleep;
@@ -50,9 +50,9 @@ impl<'a> Hold<'a> {
     }
 
     /// Has all clients wait, for this reason.
-    fn shut(&self, why: String, is_planned: bool) {
+    fn shut(&self, why: String, kind: OutageKind) {
         lock(&self.watched.cluster).intend(Some(why.clone()));
-        let outage = Outage { why, since: self.controller.now(), is_planned };
+        let outage = Outage { why, since: self.controller.now(), kind };
         *lock(&self.watched.hold) = Some(Arc::new(outage));
         publish(self.controller, self.watched);
     }
@@ -116,7 +116,7 @@ async fn planned(controller: &Controller, watched: &Watched, to: NodeId) -> Resu
     let mut promotion = promotion.map_err(|refusal| refusal.to_string())?;
     let old = promotion.source();
     log!("cluster {}: switchover to node {} begins", watched.name, node.name);
-    hold.shut(format!("switchover to node {}", node.name), true);
+    hold.shut(format!("switchover to node {}", node.name), OutageKind::Planned);
     let end = carry_out(controller, watched, &mut promotion).await;
     let _running = Arc::clone(&hold.running);
     drop(hold);
@@ -144,7 +144,7 @@ pub(super) async fn guard(controller: Controller, watched: Arc<Watched>) {
         let Ok((hold, mut promotion)) = begin(&controller, &watched) else { continue };
         let old = promotion.source();
         let name = &node(&watched, old).name;
-        hold.shut(format!("failover: node {name} is lost"), false);
+        hold.shut(format!("failover: node {name} is lost"), OutageKind::Other);
         let end = carry_out(&controller, &watched, &mut promotion).await;
         let running = Arc::clone(&hold.running);
         drop(hold);

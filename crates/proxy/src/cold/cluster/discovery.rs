@@ -6,7 +6,10 @@
 use std::{sync::Arc, time::Duration};
 
 use config::{Cluster, Config, Host, Node};
-use engine::{pool::Outage, settings::Target};
+use engine::{
+    pool::{Outage, OutageKind},
+    settings::Target,
+};
 use tokio::{task, time::Instant, time::sleep};
 
 use super::{NODES_MAX, Watched, patroni::Patroni, publish};
@@ -138,7 +141,7 @@ fn tell(controller: &Controller, watched: &Watched, why: String) {
         let state = known.get_or_insert_default();
         let since = state.outage.as_ref().map_or(controller.now(), |outage| outage.since);
         let text = format!("its nodes are not known: {why}");
-        state.outage = Some(Arc::new(Outage { why: text, since, is_planned: false }));
+        state.outage = Some(Arc::new(Outage { why: text, since, kind: OutageKind::Other }));
         drop(known);
         publish(controller, watched);
     }

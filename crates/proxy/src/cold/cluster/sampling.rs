@@ -8,7 +8,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ::cluster::{Lsn, NodeId, Verdict};
-use config::{Database, ReadsGo};
+use config::Database;
 use engine::{
     ids::{self, Micros},
     routing::freshness::Position,
@@ -87,7 +87,7 @@ impl Watched {
     pub(super) fn rest(&self, controller: &Controller) -> Option<Micros> {
         let config = controller.config();
         let of_cluster = |database: &&Database| {
-            database.reads == ReadsGo::Standby && database.cluster.as_ref() == Some(&self.name)
+            config.any_reads(database) && database.cluster.as_ref() == Some(&self.name)
         };
         let databases = config.databases.values().chain(&config.fallback);
         let limits = databases.map(|own| &**own).filter(of_cluster).map(|own| own.max_staleness);

@@ -1,0 +1,88 @@
+//! Servers at a node that does not answer Weir's own questions: the machine is frozen, or the
+//! network drops everything. Such a connection may never end by itself.
+//!
+//! | the server | is given up |
+//! |---|---|
+//! | has a request that another server can run | `health_timeout` after the request |
+//! | has another request, at a standby | the same |
+//! | has another request, at the primary | `failover_wait` after the request and the loss |
+//!
+//! A node that answers a client, and only not Weir, is not silent for this client's server.
+
+use crate::admission::pool::Pool;
+use crate::client::Client;
+use crate::engine::Engine;
+use crate::ids::{Micros, PoolId, ServerId, over};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::routing::Place;
+use crate::server::{Server, ServerPhase};
+use crate::shell::{Exchange, Io};
+
+/// The time that a silent server may take.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// The node does not answer since this moment.
+    since: Micros,
+    /// For a request that another server can run.
+    movable: Micros,
+    other: Micros,
+}
+
+impl Patience {
+    fn is_over(self, server: &Server, client: Option<&Client>, now: Micros) -> bool {
+        let asked_at = match (&server.phase, client) {
+            (ServerPhase::Linked, Some(client)) if !server.ledger.owes_nothing() => {
+                client.request_at
+            }
+            (ServerPhase::Preparing(_), _) => server.times.asked_at,
+            (
+                ServerPhase::Connecting(_)
+                | ServerPhase::Login(_)
+                | ServerPhase::Parked
+                | ServerPhase::Linked
+                | ServerPhase::Finishing
+                | ServerPhase::Settling(_)
+                | ServerPhase::Listening
+                | ServerPhase::Attending { .. },
+                _,
+            ) => return false,
+        };
+        let begun = asked_at.max(server.times.replied_at);
+        match server.may_be_replaced() {
+            true => over(self.movable, begun, now),
+            false => over(self.other, begun.max(self.since), now),
+        }
+    }
+}
+
+impl<X: Exchange> Engine<X> {
+    /// Gives up the servers at silent nodes. Their clients are told, or get another server.
+    pub(crate) fn give_up_silent(&mut self, io: &mut impl Io<X>) {
+        let now = io.now();
+        for pool in self.known_pools() {
+            let Some(patience) = self.patience(pool) else { continue };
+            let is_over = |server: &Server| {
+                let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
+                server.pool == pool && patience.is_over(server, client, now)
+            };
+            let silent = self.servers.iter().filter(|(_, server)| is_over(server));
+            let silent: Vec<_> = silent.map(|(slot, _)| ServerId(slot as u32)).collect();
+            for server in silent {
+                self.lose_server(server, CloseReason::NodeSilent, io);
+            }
+        }
+    }
+
+    /// Returns the time that a pool's servers may take, if their node is silent.
+    fn patience(&mut self, pool: PoolId) -> Option<Patience> {
+        let settings = self.settings(pool);
+        settings.cluster.as_ref()?;
+        let (movable, failover_wait) = (settings.health_timeout, settings.failover_wait);
+        let other = match self.view(pool).place {
+            Place::Writer => failover_wait,
+            Place::Reader(_) => movable,
+        };
+        let since = self.exchange.pool(pool, |pool: &mut Pool<_>| pool.silent_since())?;
+        Some(Patience { since, movable, other })
+    }
+}

@@ -1,0 +1,126 @@
+//! Nodes that run, but not as they should: no connection is left, new ones are not accepted, a
+//! command does not end, or nothing runs when Weir starts.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testkit::{Pooler, eventually, frontend};
+
+use super::hooks::{Hooks, write_during};
+use super::{PATIENCE, cluster, farewell, node_of, setup, until_nodes_are, write};
+use crate::support;
+
+const QUICK: &str = "sample_interval=0.2 health_timeout=0.5";
+
+fn only_a_was_primary(pooler: &Pooler) {
+    assert_eq!(pooler.admin("SHOW FAILOVERS").column("to_node"), ["a"]);
+}
+
+#[test]
+fn a_node_without_a_free_connection_is_no_failover() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let pooler = setup(&[a, b], QUICK).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let told = write_during(&pooler, || {
+        // For Weir's own role. `max_connections` has the same SQLSTATE (53300).
+        a.sql("postgres", "ALTER ROLE weir CONNECTION LIMIT 0");
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'weir'";
+        a.sql("postgres", end);
+        let refused = "too many connections for role \"weir\"";
+        eventually("Weir is refused again and again", PATIENCE, || {
+            (a.log().matches(refused).count() >= 10).then_some(())
+        });
+        until_nodes_are(&pooler, &["writable", "readable"]);
+        a.sql("postgres", "ALTER ROLE weir CONNECTION LIMIT -1");
+    });
+    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    only_a_was_primary(&pooler);
+}
+
+#[test]
+fn a_frozen_postmaster_is_no_failover() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let pooler = setup(&[a, b], QUICK).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let mut known = pooler.client("app");
+    known.rows("BEGIN");
+    write(&mut known, "before");
+    a.freeze_postmaster();
+    // The open connections work, and none can be opened.
+    let mut waiting = pooler.client("app");
+    waiting.send(frontend::query("SHOW port"));
+    eventually("it waits", PATIENCE, || {
+        (pooler.pool_sums("app", ["cl_waiting"]) == [1]).then_some(())
+    });
+    // No state shows that nothing happens. A silent node would be down after 1 s.
+    thread::sleep(Duration::from_secs(2));
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    known.rows("COMMIT");
+    // The free connection goes to the client that waits.
+    let answer = waiting.read_to_ready();
+    assert!(answer.iter().any(|message| message.tag == b'D'), "{answer:?}");
+    a.thaw();
+    assert_eq!(node_of(&mut pooler.client("app")), a.port());
+    only_a_was_primary(&pooler);
+}
+
+#[test]
+fn a_command_that_does_not_end_ends_the_switchover() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let keys = format!("{} command_timeout=1", hooks.keys(&["stop", "start", "rejoin"]));
+    let pooler = setup(&[a, b], &keys).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let told = write_during(&pooler, || {
+        thread::scope(|scope| {
+            let order = scope.spawn(|| pooler.try_admin("SWITCHOVER app TO b").error);
+            eventually("the node is to stop", PATIENCE, || {
+                hooks.is_asked("stop", "a").then_some(())
+            });
+            hooks.serve("start", "a", 0, || {});
+            let error = order.join().expect("the console answers").expect("it fails");
+            let why = "switchover failed: stop_command failed: it did not end within 1 s";
+            assert_eq!(error.message(), why);
+        });
+    });
+    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(node_of(&mut pooler.client("app")), a.port());
+}
+
+#[test]
+fn nodes_that_start_after_weir_are_used() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    nodes.iter().for_each(|node| node.stop());
+    let pooler = setup(&[a, b], "failover_wait=1").start();
+    let mut early = testkit::RawClient::connect(pooler.port());
+    early.send(frontend::startup(&[("user", "app"), ("database", "app")]));
+    let error = farewell(&mut early);
+    assert_eq!(
+        (error.code(), error.message()),
+        ("57P03", "cluster main has no primary: no node answers")
+    );
+    a.launch();
+    let began = Instant::now();
+    assert_eq!(node_of(&mut pooler.client("app")), a.port());
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    b.launch();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+}

@@ -1,0 +1,145 @@
+//! Standbys that are frozen, far behind, or refuse a read in the middle of it.
+
+use std::time::{Duration, Instant};
+
+use testkit::{Message, Pooler, Postgres, eventually, frontend};
+
+use super::{PATIENCE, cluster, here, read_while, setup, until_routed};
+use crate::support;
+
+/// A node that is silent for twice `health_timeout` is down. Its reads get as much again, and a busy
+/// machine some seconds.
+const QUICK: &str = "sample_interval=0.2 health_timeout=0.5";
+const BOUND: Duration = Duration::from_secs(6);
+
+#[track_caller]
+fn until_node_is(pooler: &Pooler, name: &str, state: &str) {
+    eventually(&format!("node {name} is {state}"), PATIENCE, || {
+        let node = pooler.admin("SHOW NODES").with("node", name);
+        (node.only("state") == state).then_some(())
+    });
+}
+
+#[test]
+fn a_frozen_standby_costs_no_reader_an_error() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(2);
+    let pooler = setup(&nodes, QUICK, "").workers(2).start();
+    until_routed(&pooler, &nodes[0]);
+    until_node_is(&pooler, "b", "readable");
+    let (count, longest) = read_while(&pooler, 8, || {
+        for (name, node) in [("b", &nodes[1]), ("c", &nodes[2])] {
+            node.freeze();
+            until_node_is(&pooler, name, "down");
+            // In turn with a node that serves: those that hung on the frozen one are served.
+            eventually("no read hangs", PATIENCE, || {
+                let servers = pooler.admin("SHOW SERVERS").with("state", "active");
+                let port = node.port().to_string();
+                (!servers.column("port").contains(&port.as_str())).then_some(())
+            });
+            node.thaw();
+            until_node_is(&pooler, name, "readable");
+        }
+    });
+    println!("{count} reads, the longest took {longest:?}");
+    assert!(count > 1_000 && longest < BOUND, "{count} reads, {longest:?}");
+}
+
+#[test]
+fn a_transaction_on_a_frozen_standby_fails_in_time() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let pooler = setup(&nodes, QUICK, "").start();
+    let mut clients = [(); 2].map(|()| until_routed(&pooler, &nodes[0]));
+    for client in &mut clients {
+        client.rows("BEGIN READ ONLY");
+        assert_eq!(here(client), nodes[1].port());
+    }
+    nodes[1].freeze();
+    let began = Instant::now();
+    for (client, text) in clients.iter_mut().zip(["SELECT here()", "COMMIT"]) {
+        client.send(frontend::query(text));
+    }
+    for (client, code) in clients.iter_mut().zip(["40001", "08007"]) {
+        let told = client.read_to_ready();
+        let error = told.iter().find_map(Message::error).expect("an error");
+        assert_eq!(error.code(), code, "{error:?}");
+    }
+    assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
+    clients[0].rows("ROLLBACK");
+    for client in &mut clients {
+        assert_eq!(here(client), nodes[0].port(), "the primary reads meanwhile");
+    }
+    nodes[1].thaw();
+    let standby = nodes[1].port();
+    eventually("reads return", PATIENCE, || (here(&mut clients[0]) == standby).then_some(()));
+}
+
+#[test]
+fn a_read_that_conflicts_with_the_replay_runs_on_the_primary() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    for line in ["ALTER SYSTEM SET max_standby_streaming_delay = 0", "SELECT pg_reload_conf()"] {
+        nodes[1].sql("postgres", line);
+    }
+    nodes[0].sql(
+        "postgres",
+        "CREATE TABLE victims AS SELECT 1 AS id; GRANT SELECT ON victims TO app;
+         CREATE FUNCTION nap(float8) RETURNS void LANGUAGE internal STABLE AS 'pg_sleep'",
+    );
+    let pooler = setup(&nodes, QUICK, "").start();
+    let mut client = until_routed(&pooler, &nodes[0]);
+    client.send(frontend::query("SELECT here(), count(*), nap(3) FROM victims"));
+    let sleeps = |node: &Postgres| {
+        let count = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        node.sql("postgres", count)[0][0].as_deref() == Some("1")
+    };
+    eventually("it runs on the standby", PATIENCE, || sleeps(&nodes[1]).then_some(()));
+    nodes[0].sql("postgres", "TRUNCATE victims");
+    let told = client.read_to_ready();
+    let row = told.iter().find(|message| message.tag == b'D').expect("a row").row();
+    assert_eq!(row[..2], [Some(nodes[0].port().to_string()), Some("0".to_owned())]);
+    assert!(pooler.admin("SHOW ROUTES").with("reason", "refused").sum("requests") > 0);
+}
+
+#[test]
+fn a_standby_that_is_far_behind_is_neither_read_nor_promoted() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(2);
+    let keys = format!("{QUICK} stop_command=false start_command=true");
+    let pooler = setup(&nodes, &keys, "max_lag_bytes=1000000 max_staleness=0").start();
+    let mut client = until_routed(&pooler, &nodes[0]);
+    until_node_is(&pooler, "b", "readable");
+    nodes[1].sql("postgres", "SELECT pg_wal_replay_pause()");
+    nodes[0].sql(
+        "postgres",
+        "INSERT INTO acts SELECT n, md5(n::text) FROM generate_series(1, 300000) n",
+    );
+    let refused = || {
+        let error = pooler.try_admin("SWITCHOVER app TO b").error.expect("it is refused");
+        error.message().to_owned()
+    };
+    eventually("the lag is known", PATIENCE, || refused().contains("behind").then_some(()));
+    let standby = nodes[2].port();
+    eventually("reads go to the other one", PATIENCE, || {
+        (here(&mut client) == standby).then_some(())
+    });
+    for _ in 0..20 {
+        let mut client = pooler.client("app");
+        assert_eq!(here(&mut client), standby);
+        assert_eq!(client.value("SELECT count(*) FROM acts"), "300000");
+    }
+    assert_eq!(client.value("/* weir: primary */ SELECT here()"), nodes[0].port().to_string());
+    nodes[1].sql("postgres", "SELECT pg_wal_replay_resume()");
+    eventually("it is read again", PATIENCE, || {
+        (here(&mut pooler.client("app")) == nodes[1].port()).then_some(())
+    });
+}
