@@ -64,6 +64,13 @@ static uint32 generation;
 static bool owned = false; /* the place's state word says so */
 static bool pinned;
 
+/* The guest that this session served last, and its transactions then; generation 0: none. */
+static struct {
+    uint32 place;
+    uint32 generation;
+    uint64 transactions;
+} last;
+
 /* A ReadyForQuery with status I has been written and not been flushed yet. */
 static bool at_rest = false;
 
@@ -302,9 +309,11 @@ static bool
 restore(void *unused)
 {
     LobbyPlace *at = lobby_place(&lobby, place);
-    uint64 guest = (uint64) generation << 32 | place;
+    bool goes_on = last.generation == generation && last.place == place &&
+                   last.transactions == at->transactions;
 
-    if (!guest_restore(guest, lobby_window(&lobby, place), at->window_len))
+    last.generation = 0;
+    if (!guest_restore(goes_on, lobby_window(&lobby, place), at->window_len))
         elog(ERROR, "its data in the lobby cannot be read");
     attach_wait_set(lobby.base + (int) place, place, generation);
     return true;
@@ -414,7 +423,8 @@ serve_interrupts(void)
 static bool
 clean(void *unused)
 {
-    return guest_restore(0, NULL, 0);
+    last.generation = 0;
+    return guest_restore(false, NULL, 0);
 }
 
 /* Becomes an ordinary backend of Weir's again. */
@@ -517,6 +527,9 @@ transaction_over(void)
     next_transaction();
     at->transaction_us = attach_now_us();
     at->transactions++;
+    last.place = place;
+    last.generation = generation;
+    last.transactions = at->transactions;
     tally_end(line, at->transaction_us - at->request_us);
     if (orders_pooler_is_gone())
         fail("the pooler has ended");

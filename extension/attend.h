@@ -108,7 +108,7 @@ extern bool control_is_pooler(pid_t process);
 extern void control_close(void);
 
 /* guest.c: settings, and what a guest was told. */
-extern bool guest_restore(uint64 guest, const unsigned char *window, uint32 len);
+extern bool guest_restore(bool goes_on, const unsigned char *window, uint32 len);
 extern bool guest_capture(Numbers *numbers); /* false: the guest is pinned */
 extern void guest_keep(void); /* pins it for good */
 extern bool guest_save(unsigned char *window, uint32 *len);

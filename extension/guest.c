@@ -46,9 +46,6 @@ static Settings other;
 /* A copy of the guest's window, which no other process can change. */
 static char *copy = NULL;
 
-/* The guest whose session this is; 0: none. */
-static uint64 present = 0;
-
 /* Settings are being set, so some of them may be those of another guest. */
 static bool mixed = false;
 
@@ -298,11 +295,12 @@ guest_is_mixed(void)
 }
 
 /*
- * Makes the session that of the guest with this window. 0: that of no guest. Raises an ERROR if
- * that is not possible.
+ * Makes the session that of the guest with this window. `goes_on`: no other session has served the
+ * guest since this one did, and this one has served no other guest. Raises an ERROR if that is not
+ * possible.
  */
 bool
-guest_restore(uint64 guest, const unsigned char *window, uint32 len)
+guest_restore(bool goes_on, const unsigned char *window, uint32 len)
 {
     WindowHeader header = {0};
 
@@ -317,10 +315,9 @@ guest_restore(uint64 guest, const unsigned char *window, uint32 len)
             return false;
         memcpy(copy, window + sizeof(header), len - sizeof(header));
     }
-    /* currval and lastval fail then, and do not tell the number of another guest. */
-    if (guest != present)
+    /* currval and lastval fail then, and do not tell an older number, or one of another guest. */
+    if (!goes_on)
         ResetSequenceCaches();
-    present = guest;
     restore_settings(copy, header.settings_len);
     names_restore(copy + header.settings_len, header.names_len);
     unsaved = false;

@@ -160,6 +160,28 @@ def direct_a_client_outlives_the_backend_that_holds_it(run):
         assert ok(client.query("SHOW work_mem")).value() == "5MB"
 
 
+def direct_an_older_number_is_not_told(run):
+    """The client draws in one backend, then in another, which ends. The first one serves it again."""
+    ok(run.session().query(NUMBERS))
+    draw = "SELECT pg_backend_pid(), nextval('drawn')"
+    with Lobby(run, backends=2, deaths=1) as pooler:
+        client, busy = pooler.client(), pooler.client()
+        for _ in range(17):
+            ok(client.query(draw))
+        ok(busy.query("BEGIN"))
+        first = ok(client.query(draw)).value()
+        wait_for(lambda: SLEEPING in (pooler.activity(0), pooler.activity(1)))
+        ok(busy.query("COMMIT"))
+        busy.close()
+        wait_for(lambda: pooler.activity(0) == pooler.activity(1) == SLEEPING)
+        second = ok(client.query(draw)).value()
+        assert second != first, (first, second)
+        run.session().query(f"SELECT pg_terminate_backend({second})")
+        wait_for(lambda: pooler.alive() == 1)
+        assert ok(client.query("SELECT pg_backend_pid()")).value() == first
+        assert [code for code, _ in client.query("SELECT currval('drawn')").errors] == ["55000"]
+
+
 def direct_numbers_end_with_their_client(run):
     """The next one at its place has another generation."""
     ok(run.session().query(NUMBERS))
