@@ -216,12 +216,13 @@ attach_map(const Welcome *welcome, Lobby *lobby)
 /*
  * Waits for an event of the set, or with `event` NULL for bytes of the guest; for a message of
  * Weir's (SIGIO); for the latch (SIGURG). The latch's own way to wait would need a set that has the
- * lobby's in it, and all sleepers would wake for each event.
+ * lobby's in it, and all sleepers would wake for each event. `timeout_ms`: -1 is none.
  */
 int
-attach_sleep(const Lobby *lobby, uint32 place, struct epoll_event *event)
+attach_sleep(const Lobby *lobby, uint32 place, struct epoll_event *event, int timeout_ms)
 {
     struct pollfd guest = {.fd = lobby->base + (int) place, .events = POLLIN | POLLRDHUP};
+    struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000};
     sigset_t before;
     sigset_t open = UnBlockSig;
     int got = 0;
@@ -233,8 +234,8 @@ attach_sleep(const Lobby *lobby, uint32 place, struct epoll_event *event)
     MyLatch->maybe_sleeping = true;
     pg_memory_barrier();
     if (!MyLatch->is_set && PostmasterIsAlive()) {
-        got = event != NULL ? epoll_pwait(lobby->set, event, 1, -1, &open)
-                            : ppoll(&guest, 1, NULL, &open);
+        got = event != NULL ? epoll_pwait(lobby->set, event, 1, timeout_ms, &open)
+                            : ppoll(&guest, 1, timeout_ms < 0 ? NULL : &timeout, &open);
         error = errno;
     }
     MyLatch->maybe_sleeping = false;

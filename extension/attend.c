@@ -13,8 +13,9 @@
  *     │  └───────── returned ◄──────┘
  *     └── LEAVE ──► an ordinary backend, until ENLIST
  *
- * While another backend sleeps, this one may linger with a guest and not put it at rest. Without a
- * guest, core has the backend's own connection: an error that core raises then goes to Weir.
+ * While another backend sleeps, this one may linger with a guest and not put it at rest; so may one
+ * that holds its guest (hold.c). Without a guest, core has the backend's own connection: an error
+ * that core raises then goes to Weir.
  */
 #include "attend.h"
 #include "compat.h"
@@ -62,6 +63,13 @@ static uint32 place;
 static uint32 generation;
 static bool owned = false; /* the place's state word says so */
 static bool pinned;
+
+/* The guest that this session served last, and its transactions then; generation 0: none. */
+static struct {
+    uint32 place;
+    uint32 generation;
+    uint64 transactions;
+} last;
 
 /* A ReadyForQuery with status I has been written and not been flushed yet. */
 static bool at_rest = false;
@@ -209,9 +217,7 @@ capture(void *unused)
     Numbers numbers;
 
     pinned = !guest_capture(&numbers);
-    if (numbers == NUMBERS_ASKED)
-        lobby_note_asks(&lobby);
-    if (numbers == NUMBERS_DRAWN && lobby_asks(&lobby)) {
+    if (hold_note(&lobby, numbers)) {
         guest_keep();
         pinned = true;
     }
@@ -277,6 +283,7 @@ give_back(Reason reason)
 {
     use_own_socket();
     owned = false;
+    hold_end(&lobby);
     if (lobby_return(&lobby, me, place, generation) != RELEASE_RETURNED)
         fail("a place of the lobby has another owner");
     control_returned(place, generation, reason);
@@ -302,8 +309,11 @@ static bool
 restore(void *unused)
 {
     LobbyPlace *at = lobby_place(&lobby, place);
+    bool goes_on = last.generation == generation && last.place == place &&
+                   last.transactions == at->transactions;
 
-    if (!guest_restore(lobby_window(&lobby, place), at->window_len))
+    last.generation = 0;
+    if (!guest_restore(goes_on, lobby_window(&lobby, place), at->window_len))
         elog(ERROR, "its data in the lobby cannot be read");
     attach_wait_set(lobby.base + (int) place, place, generation);
     return true;
@@ -384,6 +394,7 @@ attach(uint64 event)
         return false;
     owned = true;
     line->place = place + 1;
+    hold_forget();
     if (!guarded(fetch, NULL, "the socket of a direct pool's client cannot be fetched")) {
         /* Weir closes the guest: another backend could not fetch it either. */
         owned = false;
@@ -412,7 +423,8 @@ serve_interrupts(void)
 static bool
 clean(void *unused)
 {
-    return guest_restore(NULL, 0);
+    last.generation = 0;
+    return guest_restore(false, NULL, 0);
 }
 
 /* Becomes an ordinary backend of Weir's again. */
@@ -462,7 +474,7 @@ attend(void)
         serve_interrupts();
         got = epoll_wait(lobby.set, &event, 1, 0);
         if (got == 0 && idle) {
-            got = attach_sleep(&lobby, place, &event);
+            got = attach_sleep(&lobby, place, &event, -1);
         } else if (got == 0) {
             lobby_sleep(&lobby, me);
             idle = true;
@@ -485,26 +497,25 @@ begin_to_attend(void)
     attend();
 }
 
-/* While another backend sleeps, this one waits for its guest. True: the guest has sent bytes. */
+/*
+ * Waits for the guest while another backend sleeps, or while the guest may ask for a number. True:
+ * it has sent bytes.
+ */
 static bool
 linger(void)
 {
-    LobbyLinger verdict = lobby_linger(&lobby, me, place);
+    for (;;) {
+        int timeout_ms = hold_left_ms(&lobby);
 
-    while (verdict == LINGER_STAY) {
+        if (lobby_linger(&lobby, me, place, timeout_ms >= 0) == LINGER_RELEASE)
+            return false;
         if (InterruptPending)
             serve_interrupts();
-        switch (attach_sleep(&lobby, place, NULL)) {
-            case 1:
-                return true;
-            default:
-                if (!is_wanted())
-                    return false;
-                verdict = lobby_linger_on(&lobby, me, place);
-                break;
-        }
+        if (attach_sleep(&lobby, place, NULL, timeout_ms) == 1)
+            return true;
+        if (!is_wanted())
+            return false;
     }
-    return false;
 }
 
 /* A transaction of the guest's is over, and all was sent. */
@@ -516,6 +527,9 @@ transaction_over(void)
     next_transaction();
     at->transaction_us = attach_now_us();
     at->transactions++;
+    last.place = place;
+    last.generation = generation;
+    last.transactions = at->transactions;
     tally_end(line, at->transaction_us - at->request_us);
     if (orders_pooler_is_gone())
         fail("the pooler has ended");

@@ -76,7 +76,8 @@ extern void attach_discard_input(void);
 extern void attach_close(const Lobby *lobby, uint32 from, uint32 to);
 extern uint64 attach_now_us(void);
 extern uint64 attach_monotonic_us(TimestampTz at);
-extern int attach_sleep(const Lobby *lobby, uint32 place, struct epoll_event *event);
+extern int attach_sleep(const Lobby *lobby, uint32 place, struct epoll_event *event,
+                        int timeout_ms);
 
 /* stray.c: COPY data that comes too late. `left`: of the last such message. */
 extern Reason stray_look(int socket, uint32 *left, struct Peek *peek);
@@ -107,7 +108,7 @@ extern bool control_is_pooler(pid_t process);
 extern void control_close(void);
 
 /* guest.c: settings, and what a guest was told. */
-extern bool guest_restore(const unsigned char *window, uint32 len);
+extern bool guest_restore(bool goes_on, const unsigned char *window, uint32 len);
 extern bool guest_capture(Numbers *numbers); /* false: the guest is pinned */
 extern void guest_keep(void); /* pins it for good */
 extern bool guest_save(unsigned char *window, uint32 *len);
@@ -115,6 +116,12 @@ extern bool guest_is_mixed(void);
 extern void guest_note_parameter(void);
 extern void guest_tell(uint64 *told);
 extern void guest_tell_within(uint64 *told); /* a transaction is open */
+
+/* hold.c: stays with a guest that may ask for a number that it has drawn. */
+extern bool hold_note(Lobby *lobby, Numbers numbers); /* true: the guest has to be pinned */
+extern int hold_left_ms(Lobby *lobby);                /* -1: there is no hold */
+extern void hold_end(Lobby *lobby);
+extern void hold_forget(void);
 
 /* names.c: prepared statements. */
 extern void names_note_reply(char type);

@@ -294,9 +294,13 @@ guest_is_mixed(void)
     return mixed;
 }
 
-/* Makes the session that of the guest with this window. Raises an ERROR if that is not possible. */
+/*
+ * Makes the session that of the guest with this window. `goes_on`: no other session has served the
+ * guest since this one did, and this one has served no other guest. Raises an ERROR if that is not
+ * possible.
+ */
 bool
-guest_restore(const unsigned char *window, uint32 len)
+guest_restore(bool goes_on, const unsigned char *window, uint32 len)
 {
     WindowHeader header = {0};
 
@@ -311,8 +315,9 @@ guest_restore(const unsigned char *window, uint32 len)
             return false;
         memcpy(copy, window + sizeof(header), len - sizeof(header));
     }
-    /* currval and lastval fail then, and do not tell the number of another guest. */
-    ResetSequenceCaches();
+    /* currval and lastval fail then, and do not tell an older number, or one of another guest. */
+    if (!goes_on)
+        ResetSequenceCaches();
     restore_settings(copy, header.settings_len);
     names_restore(copy + header.settings_len, header.names_len);
     unsaved = false;

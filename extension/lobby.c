@@ -204,6 +204,23 @@ lobby_asks(const Lobby *lobby)
     return load32(&((const LobbyHeader *) lobby->memory)->asks) != 0;
 }
 
+/* A count that is lost to another backend, which counts at the same time, does no harm. */
+void
+lobby_note_silence(Lobby *lobby)
+{
+    uint32_t *silent = &((LobbyHeader *) lobby->memory)->silent;
+    uint32_t before = load32(silent);
+
+    if (before < LOBBY_SILENT_MAX)
+        store32(silent, before + 1);
+}
+
+bool
+lobby_is_silent(const Lobby *lobby)
+{
+    return load32(&((const LobbyHeader *) lobby->memory)->silent) >= LOBBY_SILENT_MAX;
+}
+
 uint64_t
 lobby_word(const Lobby *lobby, uint32_t place)
 {
@@ -388,16 +405,10 @@ lobby_called(Lobby *lobby, uint32_t me)
 }
 
 LobbyLinger
-lobby_linger(Lobby *lobby, uint32_t me, uint32_t place)
+lobby_linger(Lobby *lobby, uint32_t me, uint32_t place, bool holds)
 {
-    set_activity(lobby, me, LOBBY_LINGERING);
-    return lobby_linger_on(lobby, me, place);
-}
-
-LobbyLinger
-lobby_linger_on(Lobby *lobby, uint32_t me, uint32_t place)
-{
-    if (find_other(lobby, me, LOBBY_SLEEPING) >= 0 && lobby_gate(lobby) == LOBBY_OPEN &&
+    set_activity(lobby, me, holds ? LOBBY_HOLDING : LOBBY_LINGERING);
+    if ((holds || find_other(lobby, me, LOBBY_SLEEPING) >= 0) && lobby_gate(lobby) == LOBBY_OPEN &&
         (lobby_word(lobby, place) & RECALL) == 0)
         return LINGER_STAY;
     /* If it stayed LINGERING, others would wake it instead of one that does linger. */
@@ -556,8 +567,9 @@ bool
 lobby_lingers(const Lobby *lobby, uint32_t backend)
 {
     const LobbyBackend *line = lobby_backend(lobby, backend);
+    uint32_t activity = line != NULL ? load32(&line->activity) : LOBBY_ABSENT;
 
-    return line != NULL && load32(&line->activity) == LOBBY_LINGERING;
+    return activity == LOBBY_LINGERING || activity == LOBBY_HOLDING;
 }
 
 void

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define LOBBY_MAGIC UINT64_C(0x79626f4c72696557) /* "WeirLoby" */
-#define LOBBY_LAYOUT 2
+#define LOBBY_LAYOUT 3
 #define LOBBY_LINE 64          /* of a place */
 #define LOBBY_BACKEND_LINE 128 /* its second half is written by the backend alone */
 #define LOBBY_WINDOW (256 * 1024)
@@ -33,6 +33,7 @@
 #define LOBBY_STATE (LOBBY_WINDOW - LOBBY_WORDS) /* the rest of it: the guest's state */
 #define LOBBY_BACKENDS_MAX 1024
 #define LOBBY_PLACES_MAX (128 * 1024)
+#define LOBBY_SILENT_MAX 16
 
 typedef enum LobbyGate {
     LOBBY_OPEN,
@@ -48,6 +49,7 @@ typedef struct LobbyHeader {
     uint32_t gate;
     uint32_t asks; /* clients of this lobby ask which numbers they have drawn */
     uint32_t lines; /* of backends that have been in use; Weir writes it */
+    uint32_t silent; /* holds that ended without a question (hold.c), up to LOBBY_SILENT_MAX */
 } LobbyHeader;
 
 /* What a backend does. Only that backend writes it, and Weir when the backend is dead. */
@@ -56,7 +58,8 @@ typedef enum LobbyActivity {
     LOBBY_SERVING,
     LOBBY_SLEEPING, /* waits for any guest */
     LOBBY_LINGERING, /* waits for the guest that it has, since another backend sleeps */
-    LOBBY_PINNED_IDLE /* no transaction is open, but the guest needs this backend */
+    LOBBY_PINNED_IDLE, /* no transaction is open, but the guest needs this backend */
+    LOBBY_HOLDING /* waits for the guest that it has, which may ask for a number */
 } LobbyActivity;
 
 /*
@@ -145,6 +148,10 @@ extern LobbyGate lobby_gate(const Lobby *lobby);
 extern void lobby_note_asks(Lobby *lobby);
 extern bool lobby_asks(const Lobby *lobby);
 
+/* A hold has ended without such a question: have LOBBY_SILENT_MAX? */
+extern void lobby_note_silence(Lobby *lobby);
+extern bool lobby_is_silent(const Lobby *lobby);
+
 /* Of a state word. */
 extern LobbyState lobby_state_of(uint64_t word);
 extern uint32_t lobby_generation_of(uint64_t word);
@@ -195,14 +202,15 @@ extern int lobby_serve(Lobby *lobby, uint32_t me);
 extern bool lobby_called(Lobby *lobby, uint32_t me);
 
 typedef enum LobbyLinger {
-    LINGER_STAY, /* another backend sleeps: wait for the guest that one has */
+    LINGER_STAY, /* wait for the guest that one has */
     LINGER_RELEASE
 } LobbyLinger;
 
-extern LobbyLinger lobby_linger(Lobby *lobby, uint32_t me, uint32_t place);
-
-/* Whether the one that lingers may go on, which it asks whenever it is woken. */
-extern LobbyLinger lobby_linger_on(Lobby *lobby, uint32_t me, uint32_t place);
+/*
+ * May this backend wait for its guest? It may while another one sleeps, or while it `holds`, which
+ * ends by time. It asks this again whenever it is woken.
+ */
+extern LobbyLinger lobby_linger(Lobby *lobby, uint32_t me, uint32_t place, bool holds);
 
 /* Weir's side. */
 
@@ -244,6 +252,7 @@ extern LobbyLoss lobby_reclaim(Lobby *lobby, uint32_t backend, uint32_t place);
 /* Arms every guest at rest: the dead backend may have had an event and not have claimed yet. */
 extern void lobby_arm_again(Lobby *lobby, uint32_t backend);
 
+/* Does it wait for the guest that it has? It may hold it. */
 extern bool lobby_lingers(const Lobby *lobby, uint32_t backend);
 
 /* Called before a message is sent to a backend: one that serves without a pause looks at this. */

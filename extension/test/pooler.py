@@ -26,9 +26,11 @@ BACKENDS = 32
 HELLO, NEED, RETURNED, LEFT = 1, 2, 3, 4
 WELCOME, DESCRIPTOR, ENLIST, LEAVE, WAKE = 16, 17, 18, 19, 20
 NONE, ENDED, PARTIAL, BAD, STATE, RECALLED = range(6)
-LAYOUT = 2
+LAYOUT = 3
 ARMED = 2
-SERVING, LINGERING, PINNED_IDLE = 1, 3, 4
+SERVING, SLEEPING, LINGERING, PINNED_IDLE, HOLDING = 1, 2, 3, 4, 5
+# Offset in the header: holds without a question.
+SILENT = 36
 # Offsets in a backend's line: orders, the answer to ASK, and counters.
 CANCEL, END, ASK, ANSWER, QUERIES, QUERY_US, TRANSACTION_US = 24, 32, 40, 56, 64, 72, 80
 AT_REST, RUNS, IDLES = 1, 2, 3
@@ -220,8 +222,15 @@ class Pooler:
     def line(number):
         return 4096 + 128 * number
 
+    def silent(self):
+        return struct.unpack_from("=I", self.map, SILENT)[0]
+
     def activity(self, number):
         return struct.unpack_from("=I", self.map, self.line(number) + 4)[0]
+
+    def stray(self, place):
+        """Bytes of a message that are to be skipped."""
+        return struct.unpack_from("=I", self.map, self.line(BACKENDS) + 64 * place + 44)[0]
 
     def transaction(self, number):
         return self.word(number, 16)

@@ -3,7 +3,7 @@
 import time
 
 from direct.lobby import SYNC, Lobby, ask, execute, message, ok, parse, query, wait_for
-from pooler import PINNED_IDLE, SERVING
+from pooler import HOLDING, PINNED_IDLE, RECALL_ASKED, RECALLED, SERVING, SLEEPING
 
 
 def direct_what_cannot_move_keeps_its_backend(run):
@@ -74,6 +74,123 @@ def direct_a_number_is_not_told_to_another_client(run):
                 assert [code for code, _ in two.query(ask).errors] == ["55000"], (draw, ask)
                 number = ok(two.query("SELECT nextval('drawn')")).value()
                 assert ok(two.query(ask)).value() == number
+
+
+QUESTIONS = (
+    (DRAWS[0], "SELECT lastval()", "SELECT last_value FROM drawn"),
+    (DRAWS[1], "SELECT currval('drawn')", "SELECT 7"),
+    (DRAWS[2], "SELECT currval('identities_a_seq')", "SELECT max(a) FROM identities"),
+    (DRAWS[3], "SELECT currval('serials_a_seq')", "SELECT max(a) FROM serials"),
+)
+
+
+def direct_a_client_finds_its_numbers_if_no_other_was_served(run):
+    ok(run.session().query(NUMBERS))
+    for draw, question, answer in QUESTIONS:
+        with Lobby(run) as pooler:
+            client = pooler.client()
+            ok(client.query(draw))
+            for _ in range(8):
+                ok(client.query("SELECT 1"))
+            number = ok(client.query(answer)).value()
+            assert ok(client.query(question)).value() == number, draw
+
+
+def direct_others_wait_for_a_client_that_may_ask_for_its_number(run):
+    ok(run.session().query(NUMBERS))
+    for other in ("SELECT 1", "BEGIN; SELECT 1; COMMIT"):
+        with Lobby(run, backends=2, deaths=1) as pooler:
+            busy, draws, waits = (pooler.client() for _ in range(3))
+            ok(busy.query("BEGIN"))
+            ok(draws.query("INSERT INTO serials (b) VALUES (1)"))
+            waits.socket.sendall(query("SELECT 'served'"))
+            for _ in range(3):
+                ok(draws.query(other))
+            number = ok(draws.query("SELECT max(a) FROM serials")).value()
+            assert ok(draws.query("SELECT lastval()")).value() == number
+            ok(busy.query("COMMIT"))
+            assert ok(waits.take(waits.until_ready())).value() == "served"
+            draws.close()
+            wait_for(lambda: pooler.alive() == 1)
+
+
+def direct_a_hold_ends_by_itself_and_is_tried_a_few_times_only(run):
+    ok(run.session().query(NUMBERS))
+    with Lobby(run) as pooler:
+        draws, waits = pooler.client(), pooler.client()
+        ok(draws.query("SELECT nextval('drawn')"))
+        wait_for(lambda: pooler.activity(0) == HOLDING)
+        assert ok(waits.query("SELECT 'served'")).value() == "served"
+        assert pooler.silent() == 1
+        ok(draws.query("SELECT nextval('drawn')"))
+        for _ in range(5):
+            ok(draws.query("SELECT 1"))
+        assert pooler.silent() == 2
+        for _ in range(15):
+            ok(draws.query("SELECT nextval('drawn')"))
+        assert pooler.silent() == 16
+        ok(draws.query("SELECT nextval('drawn')"))
+        wait_for(lambda: pooler.activity(0) != SERVING)
+        assert pooler.activity(0) == SLEEPING
+
+
+def direct_a_backend_that_holds_returns_its_client(run):
+    ok(run.session().query(NUMBERS))
+    with Lobby(run) as pooler:
+        client = pooler.client()
+        ok(client.query("SELECT nextval('drawn')"))
+        wait_for(lambda: pooler.activity(0) == HOLDING)
+        assert pooler.recall(0) == RECALL_ASKED
+        wait_for(lambda: (0, RECALLED) in pooler.returned)
+        ok(pooler.client().query("SELECT 1"))
+        wait_for(lambda: pooler.activity(0) != SERVING)
+        assert (pooler.activity(0), pooler.silent()) == (SLEEPING, 0)
+        pooler.admit(0)
+        ok(client.query("SELECT 1"))
+
+
+def direct_a_client_outlives_the_backend_that_holds_it(run):
+    ok(run.session().query(NUMBERS))
+    with Lobby(run, backends=2, deaths=1) as pooler:
+        client = pooler.client()
+        ok(client.query("SET work_mem = '5MB'"))
+        serving = ok(client.query("SELECT pg_backend_pid(), nextval('drawn')")).value()
+        run.session().query(f"SELECT pg_terminate_backend({serving})")
+        wait_for(lambda: pooler.alive() == 1)
+        assert ok(client.query("SHOW work_mem")).value() == "5MB"
+
+
+def direct_an_older_number_is_not_told(run):
+    """The client draws in one backend, then in another, which ends. The first one serves it again."""
+    ok(run.session().query(NUMBERS))
+    draw = "SELECT pg_backend_pid(), nextval('drawn')"
+    with Lobby(run, backends=2, deaths=1) as pooler:
+        client, busy = pooler.client(), pooler.client()
+        for _ in range(17):
+            ok(client.query(draw))
+        ok(busy.query("BEGIN"))
+        first = ok(client.query(draw)).value()
+        wait_for(lambda: SLEEPING in (pooler.activity(0), pooler.activity(1)))
+        ok(busy.query("COMMIT"))
+        busy.close()
+        wait_for(lambda: pooler.activity(0) == pooler.activity(1) == SLEEPING)
+        second = ok(client.query(draw)).value()
+        assert second != first, (first, second)
+        run.session().query(f"SELECT pg_terminate_backend({second})")
+        wait_for(lambda: pooler.alive() == 1)
+        assert ok(client.query("SELECT pg_backend_pid()")).value() == first
+        assert [code for code, _ in client.query("SELECT currval('drawn')").errors] == ["55000"]
+
+
+def direct_numbers_end_with_their_client(run):
+    """The next one at its place has another generation."""
+    ok(run.session().query(NUMBERS))
+    with Lobby(run) as pooler:
+        client = pooler.client()
+        ok(client.query("SELECT nextval('drawn')"))
+        client.close()
+        wait_for(lambda: pooler.returned and not pooler.generations)
+        assert [code for code, _ in pooler.client().query("SELECT lastval()").errors] == ["55000"]
 
 
 def direct_who_draws_stays_where_clients_ask(run):

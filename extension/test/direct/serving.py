@@ -1,6 +1,8 @@
 """Backends that serve the clients of a lobby: requests, answers, goodbyes, and the way out."""
 
+import select
 import struct
+import threading
 import time
 
 from direct.lobby import SYNC, Lobby, ask, execute, message, ok, parse, query, wait_for
@@ -171,6 +173,33 @@ def direct_copy_data_behind_an_error_keeps_no_backend(run):
         one.socket.sendall(message(b"d", b"1\n") + message(b"X"))
         wait_for(lambda: pooler.returned)
         assert ok(two.query("SELECT count(*) FROM strays")).value() == "0"
+
+
+def direct_a_long_late_message_delays_others_by_a_part_of_it(run):
+    with Lobby(run) as pooler:
+        late = pooler.client()
+        ok(late.query("SELECT 1"))
+        before, behind = pooler.client(), pooler.client()
+        length = 16 << 20
+        ok(before.query("BEGIN"))
+        sender = threading.Thread(
+            target=late.socket.sendall, args=(message(b"d", b"1\n" * (length // 2)),), daemon=True
+        )
+        sender.start()
+        wait_for(lambda: is_full(late.socket))
+        behind.socket.sendall(query("BEGIN"))
+        ok(before.query("COMMIT"))
+        # The backend is this client's now, and does not read on.
+        ok(behind.take(behind.until_ready()))
+        read = length + 5 - pooler.stray(0)
+        assert 0 < read <= 64 * 8192, read
+        ok(behind.query("COMMIT"))
+        sender.join()
+        assert ok(late.query("SELECT 1")).value() == "1"
+
+
+def is_full(connection):
+    return not select.select([], [connection], [], 0)[1]
 
 
 def direct_parameters_are_told_within_a_transaction(run):

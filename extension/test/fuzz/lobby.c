@@ -120,7 +120,7 @@ disturb(const Lobby *lobby)
                 (unsigned char) draw_word();
             break;
         case 2:
-            line->activity = draw(4) == 0 ? (uint32_t) draw_word() : draw(6);
+            line->activity = draw(4) == 0 ? (uint32_t) draw_word() : draw(7);
             break;
         case 3:
             ((LobbyHeader *) file)->lines = draw_number(lobby->backends);
@@ -167,7 +167,7 @@ call_backends_side(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generatio
             check(woken < 0 || (uint32_t) woken != me);
             break;
         case 5:
-            (void) lobby_linger(lobby, me, place);
+            (void) lobby_linger(lobby, me, place, draw(2) == 0);
             break;
         case 6:
             lobby_sleep(lobby, me);
@@ -233,6 +233,8 @@ look(Lobby *lobby, uint32_t backend, uint32_t place)
     (void) lobby_holds(lobby, place, draw(3));
     lobby_note_asks(lobby);
     check(lobby_asks(lobby));
+    lobby_note_silence(lobby);
+    (void) lobby_is_silent(lobby);
 }
 
 static void

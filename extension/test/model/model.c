@@ -42,6 +42,7 @@ typedef struct Process {
     Life life;
     bool (*ready)(int);
     int ready_argument;
+    bool expires;
     jmp_buf at;
 } Process;
 
@@ -54,6 +55,7 @@ static Process processes[PROCESSES_MAX];
 static unsigned char stacks[PROCESSES_MAX][STACK] __attribute__((aligned(64)));
 static int process_count;
 static int current = -1;
+static bool nothing_ran; /* every process waited before this step */
 static jmp_buf scheduler;
 
 static Choice trail[DEPTH_MAX];
@@ -133,6 +135,15 @@ model_wait(bool (*ready)(int), int argument)
     leave(WAITS);
 }
 
+bool
+model_wait_for_some_time(bool (*ready)(int), int argument)
+{
+    processes[current].expires = true;
+    model_wait(ready, argument);
+    processes[current].expires = false;
+    return nothing_ran;
+}
+
 static void
 begin(void)
 {
@@ -190,7 +201,7 @@ choose(int count)
     return trail[depth++].taken;
 }
 
-/* The processes that can run, the one whose turn it is first. */
+/* The processes that can run, the one whose turn it is first. Last those whose time may be over. */
 static int
 runnable(int order[PROCESSES_MAX])
 {
@@ -202,6 +213,13 @@ runnable(int order[PROCESSES_MAX])
 
         if (can_run(&processes[process]))
             order[count++] = process;
+    }
+    nothing_ran = count == 0;
+    for (int i = 0; i < process_count; i++) {
+        const Process *process = &processes[i];
+
+        if (process->life == WAITS && process->expires && !can_run(process))
+            order[count++] = i;
     }
     return count;
 }

@@ -41,6 +41,9 @@ extern void model_step(void);
 /* Waits until `ready` is true. */
 extern void model_wait(bool (*ready)(int argument), int argument);
 
+/* The same, or for some time. True: the time is over, and no other process could go on before. */
+extern bool model_wait_for_some_time(bool (*ready)(int argument), int argument);
+
 /* An invariant does not hold: prints the steps and ends. */
 extern void model_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 

@@ -4,7 +4,8 @@
  *  - One process at a time reads a client's socket, and only the socket of the place's generation.
  *  - A request of a client is answered, unless its connection was closed.
  *  - A connection is closed only if a backend was killed that had it.
- *  - No client waits while a backend does nothing.
+ *  - No client waits while a backend does nothing, unless it holds its guest.
+ *  - A backend that holds its guest returns it to Weir at once.
  */
 #include "model.h"
 
@@ -33,16 +34,20 @@ typedef struct Scenario {
     Order order;
     bool lingers;
     bool blocks; /* client 1's transaction ends when client 2 has its answer */
+    bool holds;  /* client 0 may ask for numbers that it has drawn */
 } Scenario;
 
 static const Scenario scenarios[] = {
-    {"rest", 2, 2, 2, ORDER_NONE, false, false},
-    {"three", 1, 3, 2, ORDER_NONE, false, false},
-    {"recall", 1, 2, 2, ORDER_RECALL_AND_ADMIT, false, false},
-    {"reuse", 2, 2, 2, ORDER_REUSE, false, false},
-    {"linger", 2, 2, 2, ORDER_NONE, true, false},
-    {"linger-blocked", 3, 3, 1, ORDER_NONE, true, true},
-    {"linger-recall", 2, 2, 1, ORDER_RECALL_AND_ADMIT, true, false},
+    {"rest", 2, 2, 2, ORDER_NONE, false, false, false},
+    {"three", 1, 3, 2, ORDER_NONE, false, false, false},
+    {"recall", 1, 2, 2, ORDER_RECALL_AND_ADMIT, false, false, false},
+    {"reuse", 2, 2, 2, ORDER_REUSE, false, false, false},
+    {"linger", 2, 2, 2, ORDER_NONE, true, false, false},
+    {"linger-blocked", 3, 3, 1, ORDER_NONE, true, true, false},
+    {"linger-recall", 2, 2, 1, ORDER_RECALL_AND_ADMIT, true, false, false},
+    {"hold", 2, 2, 2, ORDER_NONE, true, false, true},
+    {"hold-blocked", 3, 3, 1, ORDER_NONE, true, true, true},
+    {"hold-recall", 2, 2, 1, ORDER_RECALL_AND_ADMIT, true, false, true},
 };
 
 typedef enum Letter {
@@ -191,19 +196,34 @@ has_request_or_kick(int both)
     return kicked[me] || sockets[socket].unread > 0;
 }
 
+/* The time of a hold is over, before which no process could go on. */
+static void
+check_hold(const Lobby *lobby, uint32_t place)
+{
+    if (recalled && place == 0)
+        model_fail("a backend holds the guest that Weir has asked for");
+    for (uint32_t i = 0; i < lobby->backends; i++)
+        if (lobby_backend(lobby, i)->activity == LOBBY_LINGERING && kernel_has_event())
+            model_fail("a client waits, and a backend lingers");
+}
+
 /* True: the guest has sent a request. */
 static bool
 lingers(Lobby *lobby, int me, uint32_t place)
 {
     int socket = descriptors[me][place];
-    LobbyLinger verdict = lobby_linger(lobby, (uint32_t) me, place);
+    int both = me * PLACES + (int) place;
+    bool holds = scenario->holds && socket == 0;
 
-    while (verdict == LINGER_STAY) {
-        model_wait(has_request_or_kick, me * PLACES + (int) place);
+    while (lobby_linger(lobby, (uint32_t) me, place, holds) == LINGER_STAY) {
+        if (!holds)
+            model_wait(has_request_or_kick, both);
+        else if (model_wait_for_some_time(has_request_or_kick, both))
+            check_hold(lobby, place);
         if (sockets[socket].unread > 0)
             return true;
+        holds = holds && kicked[me];
         kicked[me] = false;
-        verdict = lobby_linger_on(lobby, (uint32_t) me, place);
     }
     return false;
 }

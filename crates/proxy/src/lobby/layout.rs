@@ -1,7 +1,7 @@
 //! The layout of the file in memory, as `extension/lobby.h` defines it. The test compares the two.
 
 pub(super) const MAGIC: u64 = 0x7962_6f4c_7269_6557;
-pub(super) const LAYOUT: u32 = 2;
+pub(super) const LAYOUT: u32 = 3;
 pub(super) const PAGE: usize = 4096;
 /// Length of a place's line.
 pub(super) const LINE: usize = 64;
@@ -65,6 +65,8 @@ pub(super) mod activity {
     pub(crate) const LINGERING: u32 = 3;
     /// Its client is pinned, and no transaction runs.
     pub(crate) const PINNED_IDLE: u32 = 4;
+    /// It waits for its client, which may ask for a number.
+    pub(crate) const HOLDING: u32 = 5;
 }
 
 /// The state of a place.
@@ -167,6 +169,7 @@ int main(void)
     SHOW(offsetof(LobbyPlace, stray));
     SHOW(LOBBY_AT_REST); SHOW(LOBBY_RUNS); SHOW(LOBBY_IDLES);
     SHOW(LOBBY_ABSENT); SHOW(LOBBY_SLEEPING); SHOW(LOBBY_LINGERING);
+    SHOW(LOBBY_PINNED_IDLE); SHOW(LOBBY_HOLDING);
     SHOW(LOBBY_FREE); SHOW(LOBBY_TAKEN); SHOW(LOBBY_ARMED); SHOW(LOBBY_OWNED);
     SHOW(lobby_size(3, 70)); SHOW(lobby_size(0, 1)); SHOW(lobby_size(1, 0));
     SHOW(lobby_size(LOBBY_BACKENDS_MAX + 1, 1)); SHOW(lobby_size(1, LOBBY_PLACES_MAX + 1));
@@ -213,6 +216,7 @@ int main(void)
         all.extend(offsets.map(|offset| offset as u64));
         all.extend([doing::AT_REST, doing::RUNS, doing::IDLES]);
         all.extend([activity::ABSENT, activity::SLEEPING, activity::LINGERING].map(u64::from));
+        all.extend([activity::PINNED_IDLE, activity::HOLDING].map(u64::from));
         all.extend([State::Free, State::Taken, State::Armed, State::Owned].map(|it| it as u64));
         let sizes = [(3, 70), (0, 1), (1, 0), (BACKENDS_MAX + 1, 1), (1, PLACES_MAX + 1)];
         all.extend(sizes.map(|(backends, places)| size(backends, places).unwrap_or(0) as u64));

@@ -328,8 +328,12 @@ impl Room {
         self.activity(line).load(Ordering::SeqCst) != activity::ABSENT
     }
 
+    /// Does the backend wait for the client that it has? It may hold it.
     pub(super) fn lingers(&self, line: u32) -> bool {
-        self.activity(line).load(Ordering::SeqCst) == activity::LINGERING
+        matches!(
+            self.activity(line).load(Ordering::SeqCst),
+            activity::LINGERING | activity::HOLDING
+        )
     }
 
     /// Is the client pinned to its backend, without a transaction?
@@ -458,6 +462,7 @@ mod tests {
         for (doing, is_idle, is_pinned) in [
             (1, false, false),
             (activity::LINGERING, true, false),
+            (activity::HOLDING, true, false),
             (activity::PINNED_IDLE, true, true),
         ] {
             room.activity(1).store(doing, Ordering::SeqCst);
