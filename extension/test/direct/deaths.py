@@ -4,7 +4,7 @@ import os
 import signal
 
 from direct.lobby import SYNC, Lobby, ask, execute, ok, parse, wait_for
-from pooler import ARMED, LINGERING
+from pooler import ARMED, LINGERING, SLEEPING
 
 
 def direct_a_backend_that_ends_takes_its_guest_only(run):
@@ -79,6 +79,8 @@ def direct_clients_at_rest_outlive_a_crash_of_the_server(run):
 
 def direct_a_client_outlives_a_crash_of_the_backend_that_lingers_with_it(run):
     with Lobby(run, backends=2, deaths=1) as pooler:
+        # It lingers only if the other one sleeps.
+        wait_for(lambda: all(pooler.activity(number) == SLEEPING for number in pooler.backends))
         client = pooler.client()
         ok(client.query("SET work_mem = '5MB'"))
         serving = int(ok(client.query("SELECT pg_backend_pid()")).value())

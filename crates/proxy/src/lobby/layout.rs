@@ -27,6 +27,7 @@ pub(super) mod header {
 
 /// Offsets in a backend's line.
 pub(super) mod backend {
+    pub(crate) const PROCESS: usize = 0;
     pub(crate) const ACTIVITY: usize = 4;
     pub(crate) const PLACE: usize = 8;
     pub(crate) const TRANSACTION: usize = 16;
@@ -157,6 +158,7 @@ int main(void)
     SHOW(offsetof(LobbyHeader, backends)); SHOW(offsetof(LobbyHeader, places));
     SHOW(offsetof(LobbyHeader, window)); SHOW(offsetof(LobbyHeader, gate));
     SHOW(offsetof(LobbyHeader, lines));
+    SHOW(offsetof(LobbyBackend, process));
     SHOW(offsetof(LobbyBackend, activity)); SHOW(offsetof(LobbyBackend, place));
     SHOW(offsetof(LobbyBackend, transaction)); SHOW(offsetof(LobbyBackend, cancel));
     SHOW(offsetof(LobbyBackend, end)); SHOW(offsetof(LobbyBackend, ask));
@@ -191,6 +193,7 @@ int main(void)
             header::WINDOW,
             header::GATE,
             header::LINES,
+            backend::PROCESS,
             backend::ACTIVITY,
             backend::PLACE,
             backend::TRANSACTION,

@@ -324,8 +324,10 @@ impl Room {
         self.memory.word64(layout::backend_line(line) + field)
     }
 
-    pub(super) fn is_in(&self, line: u32) -> bool {
-        self.activity(line).load(Ordering::SeqCst) != activity::ABSENT
+    /// Has the backend of this line ever been in the lobby? It may have left again.
+    pub(super) fn has_come(&self, line: u32) -> bool {
+        let at = layout::backend_line(line) + backend::PROCESS;
+        self.memory.word32(at).load(Ordering::SeqCst) != 0
     }
 
     /// Does the backend wait for the client that it has? It may hold it.
@@ -468,6 +470,18 @@ mod tests {
             room.activity(1).store(doing, Ordering::SeqCst);
             assert_eq!((room.is_idle(1), room.is_pinned_idle(1)), (is_idle, is_pinned));
         }
+    }
+
+    #[test]
+    fn a_backend_that_has_left_has_come() {
+        let room = Room::new(2, 1).unwrap();
+        assert!(!room.has_come(1));
+        let process = layout::backend_line(1) + backend::PROCESS;
+        room.memory.word32(process).store(4711, Ordering::SeqCst);
+        room.activity(1).store(activity::ABSENT, Ordering::SeqCst);
+        assert!(room.has_come(1));
+        room.clear_line(1);
+        assert!(!room.has_come(1));
     }
 
     #[test]

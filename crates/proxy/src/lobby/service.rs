@@ -419,7 +419,7 @@ impl Service {
         let mut came = Vec::new();
         for (_, backend) in &mut self.backends {
             let Some(role) = backend.role.as_mut().filter(|role| !role.came) else { continue };
-            if self.lobbies[role.room].room.is_in(role.line) {
+            if self.lobbies[role.room].room.has_come(role.line) {
                 role.came = true;
                 came.push((role.server.worker, role.server.server, role.server.serial));
             } else {
@@ -461,10 +461,17 @@ impl Service {
         let backend = self.backends.remove(number);
         let _ = self.own.delete(backend.fd.as_raw_fd());
         let Some(Role { server, room: at, line, came, .. }) = backend.role else { return };
-        if !came && !self.lobbies[at].room.is_in(line) {
+        if !came {
             let Attending { server, serial, worker, .. } = server;
             let why = Some(Proxied::TooFewDescriptors);
-            self.post(worker, Mail::LeftLobby { server, serial, why });
+            self.post(
+                worker,
+                // It may have come, served a client, and ended since the last look.
+                match self.lobbies[at].room.has_come(line) {
+                    true => Mail::BackendCame { server, serial },
+                    false => Mail::LeftLobby { server, serial, why },
+                },
+            );
         }
         for place in 0..self.lobbies[at].room.places() {
             match self.lobbies[at].room.reclaim(line, place) {

@@ -261,6 +261,26 @@ fn try_all(cells: impl IntoIterator<Item = (Party, Moment)>) {
     }
 }
 
+/// Backends that end at once prove nothing against the server.
+#[test]
+fn backends_that_end_at_once_are_replaced() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::start(1);
+    let mut busy = direct.client();
+    busy.rows("BEGIN");
+    // Each of them is lost in a transaction as soon as a backend serves it.
+    for mut client in direct.clients(12) {
+        client.send(frontend::query("BEGIN"));
+    }
+    drop(busy);
+    let mut next = direct.client();
+    next.set_timeout(PATIENCE);
+    assert_eq!(next.value("SELECT 1"), "1");
+    assert_eq!(direct.column("data_path"), "direct");
+}
+
 #[test]
 fn only_those_lose_that_the_matrix_names() {
     if !support::only_weir() {
