@@ -23,8 +23,10 @@ def build(work):
 
 
 def settings(work, socket):
-    """For postgresql.conf. `socket`: of a Weir with direct pools."""
-    return (f"session_preload_libraries = '{work / 'extension' / 'weir.so'}'\n"
+    """For postgresql.conf. `socket`: of a Weir with direct pools. PL/pgSQL is in every process from
+    the start: a setting with its prefix that only some processes refused would end clients of direct
+    pools (docs/direct.md)."""
+    return (f"session_preload_libraries = '{work / 'extension' / 'weir.so'}, plpgsql'\n"
             f"weir.control_socket = '{socket}'\n")
 
 
