@@ -80,7 +80,7 @@ look_up_temporary(Oid schema)
     return locked;
 }
 
-/* Returns the memory context above those of all portals, to which the server has a pointer of its own. */
+/* Returns the parent of all portals' memory contexts. The server's pointer to it is private. */
 static MemoryContext
 portal_contexts(void)
 {
