@@ -74,15 +74,17 @@ impl Service {
         }
     }
 
-    /// A client is Weir's again.
-    pub(super) fn take_back(&mut self, at: usize, place: u32, reason: Reason) {
-        let lobby = &self.lobbies[at];
-        let is_ending = lobby.guests.at(place).is_some_and(Seated::is_ending);
+    /// A client is Weir's again. `from`: the number of its backend.
+    pub(super) fn take_back(&mut self, at: usize, place: u32, reason: Reason, from: usize) {
+        let Lobby { room, guests, .. } = &self.lobbies[at];
+        let is_ending = guests.at(place).is_some_and(Seated::is_ending);
+        let fd = room.socket(place);
         let unreachable = Cause::ServerUnreachable;
         match reason {
             _ if is_ending => self.end(at, place, Ending::Left),
             Reason::Ended => self.end(at, place, Ending::Left),
             Reason::Bad => self.end(at, place, Ending::Told(Cause::Protocol, "bad packet")),
+            Reason::State if self.replace(at, place, from) => {}
             Reason::State => {
                 let why = "the settings or statements of the session cannot be restored";
                 self.end(at, place, Ending::Told(unreachable, why));
@@ -90,11 +92,22 @@ impl Service {
             Reason::Recalled => self.admit(at, place),
             Reason::Partial => {
                 let token = PARTIAL | (at as u64) << 32 | u64::from(place);
-                if self.own.add(lobby.room.socket(place), epoll::READ, token).is_err() {
+                if self.own.add(fd, epoll::READ, token).is_err() {
                     self.admit(at, place);
                 }
             }
         }
+    }
+
+    /// Ends a backend that refuses a client's settings, as another one does not: temporary tables or
+    /// a library may be the reason. Until then the client waits. Returns false if that is no use.
+    fn replace(&mut self, at: usize, place: u32, number: usize) -> bool {
+        let lobby = &mut self.lobbies[at];
+        let is_of_use = lobby.guests.note_refusal(place, number, &lobby.room);
+        if is_of_use {
+            self.dismiss(number);
+        }
+        is_of_use
     }
 
     /// A client whose message was not whole has sent more, or has left.
