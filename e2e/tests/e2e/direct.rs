@@ -254,6 +254,24 @@ fn a_client_whose_setting_all_backends_refuse_is_told() {
 }
 
 #[test]
+fn copy_data_behind_an_error_is_read_to_its_end() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::start_with(2, |setup| setup.set("tcp_socket_buffer", 65_536));
+    let mut client = direct.client();
+    client.rows("CREATE TABLE numbers (a int)");
+    let data = frontend::copy_data(&[b'1'; 1000]).repeat(4000);
+    for _ in 0..20 {
+        client.send(frontend::query("COPY numbers FROM STDIN"));
+        client.read_until(|message| message.tag == b'G');
+        client.send([frontend::copy_data(b"no number\n"), data.clone()].concat());
+        assert!(client.read_to_ready().iter().any(|message| message.error().is_some()));
+        assert_eq!(client.value("SELECT 1"), "1");
+    }
+}
+
+#[test]
 fn a_client_that_is_lost_in_a_transaction_leaves_nothing() {
     if !support::only_weir() {
         return;

@@ -27,6 +27,10 @@ use crate::exchange::lobby_door::Arriving;
 /// Most bytes of a message that a backend looks at.
 const PEEK_MAX: usize = 8192;
 
+/// A message is left in the socket until it is whole. With a smaller buffer, its beginning can use so
+/// much memory of the kernel that the window stays shut, and the rest never comes.
+const WINDOW_MIN: i32 = 256 * 1024;
+
 impl Service {
     pub(super) fn end(&mut self, at: usize, place: u32, why: Ending<'_>) {
         let lobby = &mut self.lobbies[at];
@@ -49,6 +53,7 @@ impl Service {
             return refused("no more connections allowed", fd.as_raw_fd());
         };
         let login = socket::traffic(fd.as_raw_fd()).unwrap_or_default();
+        let _ = socket::raise_window(fd.as_raw_fd(), WINDOW_MIN);
         if !matches!(lobby.room.take(place, fd, &guest.settings), Ok(true)) {
             if lobby.room.untake(place) {
                 lobby.guests.put_back(place);
