@@ -12,10 +12,11 @@
 #include "catalog/pg_depend.h"
 #include "catalog/pg_namespace.h"
 #include "miscadmin.h"
+#include "nodes/memnodes.h"
 #include "replication/slot.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
-#include "utils/hsearch.h"
+#include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/rel.h"
 
@@ -79,17 +80,44 @@ look_up_temporary(Oid schema)
     return locked;
 }
 
+/* Returns the parent of all portals' memory contexts. The server's pointer to it is private. */
+static MemoryContext
+portal_contexts(void)
+{
+    static MemoryContext found = NULL;
+
+    if (found == NULL)
+        found = TopMemoryContext->firstchild;
+    while (found != NULL && strcmp(found->name, "TopPortalContext") != 0)
+        found = found->nextchild;
+    return found;
+}
+
 /*
- * Returns whether there is a portal. The server's function leaves its scan open when it finds one.
- * The client would get a WARNING for that at the end of its next transaction.
+ * Returns whether the portal is ready, or is a cursor WITH HOLD that has failed. The server's own
+ * function leaves out the second, but its name is taken until it is closed.
  */
+static bool
+is_left(const char *name)
+{
+    Portal portal = GetPortalByName(name);
+
+    return portal != NULL &&
+           (portal->status == PORTAL_READY || (portal->cursorOptions & CURSOR_OPT_HOLD) != 0);
+}
+
 static bool
 has_portal(void)
 {
-    bool found = !ThereAreNoReadyPortals();
+    MemoryContext all = portal_contexts();
 
-    AtEOXact_HashTables(false);
-    return found;
+    if (all == NULL)
+        return true; /* unknown */
+    /* The context of the portal without a name is named in words. */
+    for (MemoryContext one = all->firstchild; one != NULL; one = one->nextchild)
+        if (one->ident != NULL && (is_left(one->ident) || is_left("")))
+            return true;
+    return false;
 }
 
 /* False: it cannot be told now whether there are temporary objects. */

@@ -23,8 +23,9 @@ def build(work):
 
 
 def settings(work, socket):
-    """For postgresql.conf. `socket`: of a Weir with direct pools."""
-    return (f"session_preload_libraries = '{work / 'extension' / 'weir.so'}'\n"
+    """For postgresql.conf. `socket`: of a Weir with direct pools. PL/pgSQL is in every process from
+    the start, since a process with it refuses settings that one without it accepts."""
+    return (f"session_preload_libraries = '{work / 'extension' / 'weir.so'}, plpgsql'\n"
             f"weir.control_socket = '{socket}'\n")
 
 

@@ -37,6 +37,11 @@ class Suite:
         kept = [group for number, group in enumerate(self.schedule) if wanted(number, group)]
         return replace(self, schedule=kept)
 
+    def without(self, tests):
+        """Returns the suite without these tests."""
+        kept = [[test for test in group if test not in tests] for group in self.schedule]
+        return replace(self, schedule=[group for group in kept if group])
+
 
 @dataclass(frozen=True)
 class Run:

@@ -12,6 +12,10 @@
     [[auto]]
     reason = "why it cannot pass"
     tests = ["id", "prefix*"]
+
+    [[direct]]                        # in direct pools only; those of auto count there, too
+    reason = "why it cannot pass"
+    tests = ["id", "prefix*"]
 """
 
 import fnmatch
@@ -21,31 +25,32 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent.parent / "expected"
 SESSION_MAX = 5
 
-# Mode -> the keys of a group of which it has exactly one.
-WHY = {"session": ["reason"], "transaction": ["feature", "reason"], "auto": ["reason"]}
+# List -> the keys of a group of which it has exactly one.
+WHY = {"session": ["reason"], "transaction": ["feature", "reason"], "auto": ["reason"],
+       "direct": ["reason"]}
 
 
 class Expected:
-    """The entries of one suite in one mode."""
+    """The entries of one suite in some of its lists."""
 
-    def __init__(self, suite, mode):
+    def __init__(self, suite, *lists):
         path = FOLDER / f"{suite}.toml"
         document = tomllib.loads(path.read_text()) if path.exists() else {}
         if unknown := set(document) - set(WHY):
-            raise ValueError(f"{path}: no mode {', '.join(sorted(unknown))}; there are {', '.join(WHY)}")
+            raise ValueError(f"{path}: no list {', '.join(sorted(unknown))}; there are {', '.join(WHY)}")
         self.why = {}
         self.flaky = set()
-        for group in document.get(mode, []):
-            whys = [group[key] for key in WHY[mode] if key in group]
+        for name, group in ((name, group) for name in lists for group in document.get(name, [])):
+            whys = [group[key] for key in WHY[name] if key in group]
             if len(whys) != 1:
-                raise ValueError(f"{path}: each [[{mode}]] has one of: {', '.join(WHY[mode])}")
+                raise ValueError(f"{path}: each [[{name}]] has one of: {', '.join(WHY[name])}")
             for test in group["tests"]:
                 self.why[test] = whys[0]
                 if group.get("flaky"):
                     self.flaky.add(test)
-        if mode == "session" and len(self.why) > SESSION_MAX:
+        if "session" in lists and len(self.why) > SESSION_MAX:
             raise ValueError(f"{path}: {len(self.why)} tests; session mode allows {SESSION_MAX}")
-        if mode == "session" and any("*" in test for test in self.why):
+        if "session" in lists and any("*" in test for test in self.why):
             raise ValueError(f"{path}: no patterns in session mode; name each test")
 
     def reason(self, test):

@@ -39,9 +39,9 @@ class Report:
             ],
         })
 
-    def stale(self, suite, mode, entries):
+    def stale(self, suite, name, entries):
         for entry in entries:
-            print(f"  warning: {suite.name}, {mode}: {entry} is listed but does not fail")
+            print(f"  warning: {suite.name}, {name}: {entry} is listed but does not fail")
 
     def problem(self, text):
         print(f"  problem: {text}", flush=True)

@@ -67,6 +67,11 @@ class Way:
     def is_direct(self):
         return self.servers == DIRECT
 
+    @property
+    def lists(self):
+        """The lists of tests that may fail, in expected/SUITE.toml."""
+        return (self.mode, DIRECT) if self.is_direct else (self.mode,)
+
 
 WAYS = tuple(Way(mode, servers) for mode in MODES for servers in SERVERS_OF[mode])
 

@@ -203,6 +203,74 @@ fn a_backend_that_ends_takes_its_client_only() {
     assert_eq!(direct.backends().len(), 2);
 }
 
+/// Sends the first client's next request to the backend that the second one had. Returns the number
+/// of that backend. The third client is left in a transaction, on the other one.
+fn change_places([one, two, three]: [&mut RawClient; 3], first: &str, second: &[&str]) -> u32 {
+    one.rows(first);
+    one.rows("BEGIN");
+    second.iter().for_each(|text| drop(two.rows(text)));
+    two.rows("BEGIN");
+    let backend = pid(two);
+    one.rows("COMMIT");
+    three.rows("BEGIN");
+    assert_ne!(pid(three), backend);
+    two.rows("COMMIT");
+    backend
+}
+
+#[test]
+fn a_backend_that_refuses_a_clients_setting_is_replaced() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::start(2);
+    let [mut one, mut two, mut three] = [(); 3].map(|()| direct.client());
+    let temporary = ["CREATE TEMP TABLE mine AS SELECT 1", "DROP TABLE mine"];
+    let clients = [&mut one, &mut two, &mut three];
+    let old = change_places(clients, "SET temp_buffers = '3MB'", &temporary);
+    assert_eq!(one.value("SHOW temp_buffers"), "3MB");
+    assert_ne!(pid(&mut one), old);
+    assert_eq!(two.value("SELECT 2"), "2");
+    assert!(!direct.backends().contains(&old));
+}
+
+#[test]
+fn a_client_whose_setting_all_backends_refuse_is_told() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::start(2);
+    let [mut one, mut two, mut three] = [(); 3].map(|()| direct.client());
+    one.rows("CREATE TEXT SEARCH CONFIGURATION gone (COPY = simple)");
+    let set = "SET default_text_search_config = 'public.gone'";
+    let drop = ["DROP TEXT SEARCH CONFIGURATION gone"];
+    change_places([&mut one, &mut two, &mut three], set, &drop);
+    one.send(frontend::query("SELECT 1"));
+    let told = one.read_to_end();
+    let texts: Vec<_> = told.iter().filter_map(|message| message.error()).collect();
+    assert!(texts.iter().any(|error| error.message().contains("cannot be restored")), "{texts:?}");
+    assert_eq!(two.value("SELECT 2"), "2");
+    assert_eq!(three.value("SELECT 3"), "3");
+}
+
+#[test]
+fn copy_data_behind_an_error_is_read_to_its_end() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::start_with(2, |setup| setup.set("tcp_socket_buffer", 65_536));
+    let mut client = direct.client();
+    client.rows("CREATE TABLE numbers (a int)");
+    let data = frontend::copy_data(&[b'1'; 1000]).repeat(4000);
+    for _ in 0..20 {
+        client.send(frontend::query("COPY numbers FROM STDIN"));
+        client.read_until(|message| message.tag == b'G');
+        client.send([frontend::copy_data(b"no number\n"), data.clone()].concat());
+        assert!(client.read_to_ready().iter().any(|message| message.error().is_some()));
+        assert_eq!(client.value("SELECT 1"), "1");
+    }
+}
+
 #[test]
 fn a_client_that_is_lost_in_a_transaction_leaves_nothing() {
     if !support::only_weir() {

@@ -24,6 +24,18 @@ def direct_what_cannot_move_keeps_its_backend(run):
             assert ok(two.query("SELECT 1")).value() == "1"
 
 
+def direct_a_cursor_that_has_failed_keeps_its_backend(run):
+    with Lobby(run, backends=2, deaths=1) as pooler:
+        one, two = pooler.client(), pooler.client()
+        ok(one.query("BEGIN; DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT 1; COMMIT"))
+        assert [code for code, _ in one.query("FETCH BACKWARD FROM c").errors] == ["55000"]
+        for _ in range(5):
+            assert ok(two.query("SELECT count(*) FROM pg_cursors")).value() == "0"
+            assert ok(one.query("SELECT count(*) FROM pg_cursors")).value() == "1"
+        one.socket.sendall(message(b"X"))
+        wait_for(lambda: pooler.alive() == 1)
+
+
 def direct_dropping_what_pins_frees_the_backend(run):
     with Lobby(run) as pooler:
         one, two = pooler.client(), pooler.client()

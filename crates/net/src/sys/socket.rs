@@ -178,6 +178,18 @@ pub fn shutdown(fd: RawFd, write_only: bool) {
     unsafe { libc::shutdown(fd, how) };
 }
 
+/// Raises the receive buffer so that a window of so many bytes fits. A higher SO_RCVLOWAT raises it
+/// for good, and the kernel may enlarge it further. If SO_RCVBUF has fixed the size, only SO_RCVBUF
+/// can raise it. The kernel uses half of the buffer for itself.
+pub fn raise_window(fd: RawFd, bytes: i32) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)?;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)?;
+    if option::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)? < 2 * bytes {
+        set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
+    }
+    Ok(())
+}
+
 /// Sends small messages at once.
 pub fn set_nodelay(fd: RawFd) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)

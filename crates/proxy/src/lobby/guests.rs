@@ -57,8 +57,19 @@ pub(super) struct Seated {
     is_held: bool,
     /// The next look at its transaction, if there are time limits.
     look: Option<Look>,
+    /// The last time that a backend could not restore its settings.
+    refusal: Option<Refusal>,
     /// Set if it is to be disconnected, and a backend has it.
     ending: Option<Dismissal>,
+}
+
+/// A backend could not restore a client's settings.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    /// The backend's number, until it has ended.
+    backend: Option<usize>,
+    /// The client's transactions until then.
+    transactions: u64,
 }
 
 /// The end of a client that a backend has.
@@ -175,6 +186,7 @@ impl Guests {
             login,
             is_held: false,
             look: None,
+            refusal: None,
             ending: None,
         }));
     }
@@ -193,6 +205,29 @@ impl Guests {
             std::mem::take(&mut seated.as_mut()?.is_held).then_some(place as u32)
         });
         held.collect()
+    }
+
+    /// Notes that a backend could not restore the client's settings. Returns false if no backend ever
+    /// could, or a second one could not for the same request.
+    pub(super) fn note_refusal(&mut self, place: u32, backend: usize, room: &Room) -> bool {
+        let Some(seated) = &mut self.seated[place as usize] else { return false };
+        let transactions = room.transactions(place);
+        if transactions == 0 || seated.refusal.is_some_and(|last| last.transactions == transactions)
+        {
+            return false;
+        }
+        seated.refusal = Some(Refusal { backend: Some(backend), transactions });
+        true
+    }
+
+    /// Returns the clients that wait for the end of this backend.
+    pub(super) fn take_refused(&mut self, by: usize) -> Vec<u32> {
+        let seated = self.seated.iter_mut().enumerate();
+        let refused = seated.filter_map(|(place, seated)| {
+            let refusal = seated.as_mut()?.refusal.as_mut()?;
+            refusal.backend.take_if(|backend| *backend == by).map(|_| place as u32)
+        });
+        refused.collect()
     }
 
     /// Returns the client with this serial number.

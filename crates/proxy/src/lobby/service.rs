@@ -357,7 +357,7 @@ impl Service {
             (FromBackend::Returned { place, generation, reason }, Some((room, line))) => {
                 let has_returned = self.lobbies[room].room.acknowledge(place, line, generation);
                 if has_returned {
-                    self.take_back(room, place, reason);
+                    self.take_back(room, place, reason, number);
                 }
                 has_returned
             }
@@ -447,13 +447,21 @@ impl Service {
         }
     }
 
-    /// The engine has closed the server. Its backend notices it at the control socket, and ends as
-    /// soon as it has no client.
+    /// The engine has closed the server.
     fn server_closed(&mut self, serial: u64) {
         self.expected.retain(|_, server| server.serial != serial);
         if let Some(number) = self.by_serial(serial) {
-            socket::shutdown(self.backends[number].fd.as_raw_fd(), true);
+            self.dismiss(number);
         }
+    }
+
+    /// A backend notices it at the control socket, and ends as soon as it has no client.
+    fn dismiss(&self, number: usize) {
+        let backend = &self.backends[number];
+        if let Some(role) = &backend.role {
+            self.lobbies[role.room].room.call(role.line);
+        }
+        socket::shutdown(backend.fd.as_raw_fd(), true);
     }
 
     /// The backend's process has ended.
@@ -477,7 +485,7 @@ impl Service {
             match self.lobbies[at].room.reclaim(line, place) {
                 Loss::None => {}
                 Loss::Close => self.end(at, place, Ending::Lost),
-                Loss::Returned => self.take_back(at, place, Reason::Recalled),
+                Loss::Returned => self.take_back(at, place, Reason::Recalled, number),
             }
         }
         let lobby = &mut self.lobbies[at];
@@ -485,6 +493,9 @@ impl Service {
         lobby.past += lobby.room.sums(line);
         lobby.room.clear_line(line);
         lobby.lines[line as usize] = None;
+        for place in lobby.guests.take_refused(number) {
+            self.admit(at, place);
+        }
         self.wake_lingerers(at);
     }
 

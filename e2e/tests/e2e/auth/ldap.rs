@@ -20,6 +20,14 @@ fn setup(options: &str) -> (Setup, String) {
     (setup.set("auth_type", "ldap").set("auth_ldap_options", options), database)
 }
 
+/// Returns a pooler with these rules.
+fn ruled(rules: &str) -> (Setup, String) {
+    let file = open_folder("ldap-rules").join("hba.conf");
+    std::fs::write(&file, rules).expect("our own folder");
+    let (setup, database) = support::setup("transaction");
+    (setup.set("auth_type", "hba").set("auth_hba_file", file.display()), database)
+}
+
 /// Logs in. Returns the user's name in PostgreSQL, or the message of the refusal.
 fn login(pooler: &Pooler, database: &str, user: &str, password: &str) -> Result<String, String> {
     let mut client = RawClient::connect(pooler.port());
@@ -66,8 +74,8 @@ fn a_password_is_valid_if_it_binds_to_ldap() {
     assert!(!pooler.log().contains(&role.password));
 }
 
-/// Tests the form for Active Directory: the URL names only the server, and Weir composes the name
-/// to bind as from prefix and suffix.
+/// Tests the form for Active Directory, as a key and in a rule: the URL names only the server, and
+/// Weir composes the name to bind as from prefix and suffix.
 #[test]
 fn a_url_may_stand_beside_prefix_and_suffix() {
     if !support::only_weir() {
@@ -82,9 +90,11 @@ fn a_url_may_stand_beside_prefix_and_suffix() {
         ("ldaps", directory.tls_port, ""),
     ] {
         let options = format!("ldapurl=\"{scheme}://127.0.0.1:{port}\" {}{more}", names());
-        let (setup, database) = setup(&options);
-        let pooler = setup.environment("LDAPTLS_CACERT", authority.file()).start();
-        check(&pooler, &database, &role);
+        let rule = format!("host all all all ldap {options}\n");
+        for (setup, database) in [setup(&options), ruled(&rule)] {
+            let pooler = setup.environment("LDAPTLS_CACERT", authority.file()).start();
+            check(&pooler, &database, &role);
+        }
     }
 }
 
@@ -228,13 +238,11 @@ fn a_rule_may_say_which_server_judges() {
     let postgres = Postgres::shared();
     let [known, other] = [(); 2].map(|()| postgres.role(ServerAuth::Scram));
     let directory = Directory::start(&[&known], &Authority::new("weir test").server(), false);
-    let rules = open_folder("ldap-rules").join("hba.conf");
     let options = bind_options(directory.port);
-    let text =
-        format!("host all {} all ldap {options}\nhost all all all scram-sha-256\n", known.name);
-    std::fs::write(&rules, text).expect("our own folder");
-    let (setup, database) = support::setup("transaction");
-    let setup = setup.set("auth_type", "hba").set("auth_hba_file", rules.display());
+    let (setup, database) = ruled(&format!(
+        "host all {} all ldap {options}\nhost all all all scram-sha-256\n",
+        known.name
+    ));
     let pooler = setup.secret(&other.name, &other.password).start();
     check_one(&pooler, &database, &known);
     let mut client = pooler.login(&other.name, &database, &other.password).expect("by SCRAM");
@@ -267,16 +275,10 @@ fn dead_ldap_servers_are_skipped_and_silent_ones_delay_no_other_login() {
 
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = silent.local_addr().expect("bound").port();
-    let rules = open_folder("ldap-rules").join("hba.conf");
-    let text =
-        format!("host all {} all ldap {}\nhost all all all md5\n", role.name, bind_options(port));
-    std::fs::write(&rules, text).expect("our own folder");
-    let (setup, database) = support::setup("transaction");
-    let pooler = setup
-        .set("auth_type", "hba")
-        .set("auth_hba_file", rules.display())
-        .set("client_login_timeout", 3)
-        .start();
+    let options = bind_options(port);
+    let (setup, database) =
+        ruled(&format!("host all {} all ldap {options}\nhost all all all md5\n", role.name));
+    let pooler = setup.set("client_login_timeout", 3).start();
     let began = Instant::now();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| login(&pooler, &database, &role.name, &role.password));

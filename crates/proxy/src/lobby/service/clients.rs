@@ -27,6 +27,10 @@ use crate::exchange::lobby_door::Arriving;
 /// Most bytes of a message that a backend looks at.
 const PEEK_MAX: usize = 8192;
 
+/// A message is left in the socket until it is whole. With a smaller buffer, its beginning can use so
+/// much memory of the kernel that the window stays shut, and the rest never comes.
+const WINDOW_MIN: i32 = 256 * 1024;
+
 impl Service {
     pub(super) fn end(&mut self, at: usize, place: u32, why: Ending<'_>) {
         let lobby = &mut self.lobbies[at];
@@ -49,6 +53,7 @@ impl Service {
             return refused("no more connections allowed", fd.as_raw_fd());
         };
         let login = socket::traffic(fd.as_raw_fd()).unwrap_or_default();
+        let _ = socket::raise_window(fd.as_raw_fd(), WINDOW_MIN);
         if !matches!(lobby.room.take(place, fd, &guest.settings), Ok(true)) {
             if lobby.room.untake(place) {
                 lobby.guests.put_back(place);
@@ -74,15 +79,17 @@ impl Service {
         }
     }
 
-    /// A client is Weir's again.
-    pub(super) fn take_back(&mut self, at: usize, place: u32, reason: Reason) {
-        let lobby = &self.lobbies[at];
-        let is_ending = lobby.guests.at(place).is_some_and(Seated::is_ending);
+    /// A client is Weir's again. `from`: the number of its backend.
+    pub(super) fn take_back(&mut self, at: usize, place: u32, reason: Reason, from: usize) {
+        let Lobby { room, guests, .. } = &self.lobbies[at];
+        let is_ending = guests.at(place).is_some_and(Seated::is_ending);
+        let fd = room.socket(place);
         let unreachable = Cause::ServerUnreachable;
         match reason {
             _ if is_ending => self.end(at, place, Ending::Left),
             Reason::Ended => self.end(at, place, Ending::Left),
             Reason::Bad => self.end(at, place, Ending::Told(Cause::Protocol, "bad packet")),
+            Reason::State if self.replace(at, place, from) => {}
             Reason::State => {
                 let why = "the settings or statements of the session cannot be restored";
                 self.end(at, place, Ending::Told(unreachable, why));
@@ -90,11 +97,22 @@ impl Service {
             Reason::Recalled => self.admit(at, place),
             Reason::Partial => {
                 let token = PARTIAL | (at as u64) << 32 | u64::from(place);
-                if self.own.add(lobby.room.socket(place), epoll::READ, token).is_err() {
+                if self.own.add(fd, epoll::READ, token).is_err() {
                     self.admit(at, place);
                 }
             }
         }
+    }
+
+    /// Ends a backend that refuses a client's settings, as another one does not: temporary tables or
+    /// a library may be the reason. Until then the client waits. Returns false if that is no use.
+    fn replace(&mut self, at: usize, place: u32, number: usize) -> bool {
+        let lobby = &mut self.lobbies[at];
+        let is_of_use = lobby.guests.note_refusal(place, number, &lobby.room);
+        if is_of_use {
+            self.dismiss(number);
+        }
+        is_of_use
     }
 
     /// A client whose message was not whole has sent more, or has left.
