@@ -11,7 +11,8 @@ LAB := --bench 5
 help:
 	@echo "make demo    a throw-away PostgreSQL with Weir in front of it; Ctrl-C removes both"
 	@echo "             (ARGS=--library: with the library weir in the server)"
-	@echo "             (ARGS=--builtin: a PostgreSQL that runs Weir itself)"
+	@echo "             (ARGS=--builtin: a PostgreSQL that runs Weir itself;"
+	@echo "             ARGS='--builtin --bench 5': its figures, proxied and direct, 5 s a row)"
 	@echo "             (ARGS='--bench 5': pgbench direct and through each pool mode, 5 s a row)"
 	@echo "make test    formatting, lints, unit and end-to-end tests"
 	@echo "make test-full  one part of the longer suites, another one each day (SHARD=2/16: that one)"
@@ -38,8 +39,8 @@ help:
 
 demo: setup-demo release $(if $(findstring --library,$(ARGS)),extension) \
 	$(if $(filter --builtin,$(ARGS)),setup-extension)
-	@if [ "$(strip $(ARGS))" = --builtin ]; then \
-		WEIR=$(BUILT)/release/weir scripts/demo-builtin; \
+	@if [ -n "$(filter --builtin,$(ARGS))" ]; then \
+		WEIR=$(BUILT)/release/weir scripts/demo-builtin $(filter-out --builtin,$(ARGS)); \
 	elif [ -n "$(strip $(ARGS))" ] || [ -t 1 ]; then \
 		cargo run -q --locked --release -p weir-cli -- demo $(ARGS); \
 	else \

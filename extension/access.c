@@ -254,7 +254,8 @@ look_at_interfaces(void)
     TimestampTz now = GetCurrentTimestamp();
     char *found;
 
-    if (now < interfaces_at)
+    /* Rules that are written now have the present addresses: the next look compares with these. */
+    if (now < interfaces_at && !stale)
         return;
     interfaces_at = TimestampTzPlusMilliseconds(now, INTERFACES_MS);
     found = hba_interfaces(files.lines);

@@ -52,13 +52,25 @@ adopt_tell_cookie(int control)
 }
 
 static void
-remove_door(int code, Datum argument)
+remove_sockets(int code, Datum argument)
 {
-    if (!is_left)
-        unlink(WEIR_DOOR_SOCKET);
+    if (is_left)
+        return;
+    unlink(WEIR_DOOR_SOCKET);
+    unlink(WEIR_DIRECT_SOCKET);
 }
 
-/* The pooler goes on without this process, so the next one has to find the door. */
+static void
+remove_sockets_at_exit(void)
+{
+    static bool will_remove = false;
+
+    if (!will_remove)
+        on_proc_exit(remove_sockets, 0);
+    will_remove = true;
+}
+
+/* The pooler goes on without this process, and so do its door and its socket for backends. */
 void
 adopt_leave_door(void)
 {
@@ -73,13 +85,10 @@ adopt_leave_door(void)
 int
 adopt_open_door(void)
 {
-    static bool will_remove = false;
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = WEIR_DOOR_SOCKET};
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-    if (!will_remove)
-        on_proc_exit(remove_door, 0);
-    will_remove = true;
+    remove_sockets_at_exit();
     unlink(WEIR_DOOR_SOCKET);
     if (fd >= 0 && bind(fd, (struct sockaddr *) &address, sizeof(address)) == 0 &&
         chmod(WEIR_DOOR_SOCKET, 0600) == 0)
@@ -178,6 +187,7 @@ adopt_pooler(Child *child)
         return false;
     }
     fcntl(fd, F_SETFL, O_NONBLOCK);
+    remove_sockets_at_exit();
     sockets_adopt(fds, count);
     *child = (Child){.pid = listener.pid, .control = fd, .ready = true, .adopted = true};
     ereport(LOG, (errmsg("weir: the pooler %s has kept its clients and serves port %d (PID %d)",

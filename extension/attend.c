@@ -55,6 +55,7 @@ static uint32 me;
 static LobbyBackend *line;
 
 static pgsocket own_socket;
+static bool own_tls; /* guests have none */
 static WaitEventSet *own_set;
 static SockAddr own_address;
 
@@ -122,6 +123,7 @@ begin(void *unused)
     me = welcome.line;
     line = lobby_backend(&lobby, me);
     own_socket = MyProcPort->sock;
+    own_tls = MyProcPort->ssl_in_use;
     own_set = FeBeWaitSet;
     own_address = MyProcPort->raddr;
     on_proc_exit(leave_at_exit, 0);
@@ -265,6 +267,7 @@ static void
 use_own_socket(void)
 {
     MyProcPort->sock = own_socket;
+    MyProcPort->ssl_in_use = own_tls;
     FeBeWaitSet = own_set;
     line->place = 0;
     phase = PHASE_WAITING;
@@ -370,6 +373,7 @@ serve(bool is_new)
     line->place = place + 1;
     attach_wait_set(guest, place, generation);
     MyProcPort->sock = guest;
+    MyProcPort->ssl_in_use = false;
     if (is_new)
         attach_show_peer(guest);
     unnamed_note_request(&peek);

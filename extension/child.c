@@ -269,14 +269,22 @@ child_signal(Child *child, int signal)
     kill(child->pid, signal);
 }
 
-/* Whether our own process has ended: the pooler, or its keeper after it. */
+/*
+ * Whether our own process has ended: the pooler, or its keeper after it. A keeper that was killed
+ * leaves a pooler that is no child of ours any more.
+ */
 static bool
-reap_own(const Child *child, int *status, int options)
+reap_own(Child *child, int *status, int options)
 {
     pid_t own = child->keeper > 0 ? child->keeper : child->pid;
 
     if (waitpid(own, status, options) != own)
         return false;
+    if (child->keeper > 0 && WIFSIGNALED(*status)) {
+        child->keeper = 0;
+        child->adopted = true;
+        return false;
+    }
     if (child->keeper > 0)
         *status = keeper_status(*status);
     return true;

@@ -3,6 +3,7 @@
  * descriptors come by SCM_RIGHTS. A backend asks for a descriptor once for each guest it meets.
  */
 #include "attend.h"
+#include "supervisor.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -20,6 +21,9 @@
 #define WELCOME_PATIENCE_S 5
 #define DESCRIPTORS_MAX 2
 #define WORD_LEN 64
+
+/* The beginning of each ticket of the pooler in the server. crates/engine writes it. */
+#define OWN_TICKET "own:"
 
 typedef enum Kind {
     KIND_HELLO = 1,
@@ -129,6 +133,18 @@ control_is_pooler(pid_t process)
     return process == pooler;
 }
 
+/* The socket of the Weir that has opened this backend's connection. */
+static void
+find_socket(char *path, size_t size)
+{
+    if (strncmp(weir_ticket, OWN_TICKET, strlen(OWN_TICKET)) == 0)
+        strlcpy(path, WEIR_DIRECT_SOCKET, size);
+    else if (weir_control_socket != NULL && weir_control_socket[0] != '\0')
+        strlcpy(path, weir_control_socket, size);
+    else
+        snprintf(path, size, "%s/weir/control", DataDir);
+}
+
 static bool
 open_socket(void)
 {
@@ -136,10 +152,7 @@ open_socket(void)
     struct timeval patience = {.tv_sec = WELCOME_PATIENCE_S};
     char path[MAXPGPATH];
 
-    if (weir_control_socket != NULL && weir_control_socket[0] != '\0')
-        strlcpy(path, weir_control_socket, sizeof(path));
-    else
-        snprintf(path, sizeof(path), "%s/weir/control", DataDir);
+    find_socket(path, sizeof(path));
     if (strlcpy(address.sun_path, path, sizeof(address.sun_path)) >= sizeof(address.sun_path)) {
         errno = ENAMETOOLONG;
         return false;

@@ -16,6 +16,7 @@ int weir_session_schedule = SCHEDULE_LOAD_BALANCING;
 int weir_idle_pool_worker_timeout;
 bool weir_restart_pooler_on_reload = false;
 char *weir_pool_mode = NULL;
+int weir_data_path = DATA_PATH_PROXY;
 char *weir_config_file = NULL;
 char *weir_program = NULL;
 bool weir_create_extension = true;
@@ -27,6 +28,13 @@ static const struct config_enum_entry schedules[] = {
     {"random", SCHEDULE_RANDOM, false},
     {"round-robin", SCHEDULE_ROUND_ROBIN, false},
     {"load-balancing", SCHEDULE_LOAD_BALANCING, false},
+    {NULL, 0, false}
+};
+
+static const struct config_enum_entry data_paths[] = {
+    {"proxy", DATA_PATH_PROXY, false},
+    {"direct", DATA_PATH_DIRECT, false},
+    {"auto", DATA_PATH_AUTO, false},
     {NULL, 0, false}
 };
 
@@ -119,6 +127,11 @@ parameters_define(void)
                                "auto, session, transaction or statement.",
                                &weir_pool_mode, "auto", PGC_SIGHUP, 0,
                                check_pool_mode, NULL, NULL);
+    DefineCustomEnumVariable("weir.data_path",
+                             "Whether the pooler or the backends handle the queries of clients.",
+                             "proxy: the pooler. direct, auto: the backends, where they can.",
+                             &weir_data_path, DATA_PATH_PROXY, data_paths,
+                             PGC_SIGHUP, 0, NULL, NULL, NULL);
     DefineCustomStringVariable("weir.config_file",
                                "A file with further settings of the pooler.",
                                "Its lines have the form of pgbouncer.ini.",

@@ -178,6 +178,7 @@ static void
 write_config(StringInfo out)
 {
     static const char *const schedules[] = {"random", "round-robin", "load-balancing"};
+    static const char *const data_paths[] = {"proxy", "direct", "auto"};
     int64 pool = (int64) weir_connection_proxies * weir_session_pool_size;
     int64 clients = (int64) weir_connection_proxies * weir_max_sessions;
     int spare = number("max_connections") - number("superuser_reserved_connections") -
@@ -191,6 +192,8 @@ write_config(StringInfo out)
     appendStringInfo(out, "workers = %d\nsession_schedule = %s\n", weir_connection_proxies,
                      schedules[weir_session_schedule]);
     appendStringInfo(out, "pool_mode = %s\n", weir_pool_mode);
+    appendStringInfo(out, "data_path = %s\ndirect_socket = %s\n", data_paths[weir_data_path],
+                     WEIR_DIRECT_SOCKET);
     appendStringInfo(out, "default_pool_size = %d\n", (int) Min(pool, POOL_SIZE_MAX));
     appendStringInfo(out, "max_client_conn = %d\n", (int) Min(clients, INT_MAX / 2));
     appendStringInfo(out, "max_server_connections = %d\n", Max(spare, 1));
@@ -315,7 +318,7 @@ try_to_start(void)
 static void
 note_end(int status)
 {
-    const char *how = status == -1 ? "another supervisor had started it, so its status is not known"
+    const char *how = status == -1 ? "its parent has ended before it, so its status is not known"
                                    : wait_result_to_str(status);
     bool was_ready = child.ready;
     bool was_stable = was_ready &&

@@ -19,6 +19,11 @@
 #define WEIR_CONSOLE_SOCKET "pg_stat_tmp/weir.sock"
 /* The socket by which the next supervisor finds a pooler that runs. */
 #define WEIR_DOOR_SOCKET "pg_stat_tmp/weir.door"
+/*
+ * The socket at which backends fetch the clients of direct pools (docs/direct.md). The pooler makes
+ * it: its working folder is the data folder, too. crates/config/src/data_path.rs has this path.
+ */
+#define WEIR_DIRECT_SOCKET "pg_stat_tmp/weir.direct"
 
 /* parameters.c */
 
@@ -28,6 +33,12 @@ typedef enum Schedule {
     SCHEDULE_LOAD_BALANCING
 } Schedule;
 
+typedef enum DataPath {
+    DATA_PATH_PROXY,
+    DATA_PATH_DIRECT,
+    DATA_PATH_AUTO
+} DataPath;
+
 extern int weir_connection_proxies;
 extern int weir_session_pool_size;
 extern int weir_proxy_port;
@@ -36,6 +47,7 @@ extern int weir_session_schedule;
 extern int weir_idle_pool_worker_timeout;
 extern bool weir_restart_pooler_on_reload;
 extern char *weir_pool_mode;
+extern int weir_data_path;
 extern char *weir_config_file;
 extern char *weir_program;
 extern bool weir_create_extension;
@@ -132,7 +144,7 @@ typedef struct Child {
     int control;  /* our end of the connection; -1: closed */
     bool ready;   /* it has said that it serves */
     bool failed;  /* it is ended, since it did not behave as a pooler */
-    bool adopted; /* another supervisor has started it, so the system does not tell of its end */
+    bool adopted; /* it is no child of ours, so the system does not tell of its end */
 } Child;
 
 extern bool child_start(Child *child, const char *binary, const int *files);

@@ -54,7 +54,7 @@ COMMENT ON FUNCTION weir_reload() IS
 CREATE VIEW weir_pools AS SELECT * FROM weir_show('POOLS') AS pools(
     "database" text, "user" text, cl_active integer, cl_waiting integer, sv_active integer,
     sv_idle integer, sv_used integer, sv_login integer, sv_pinned integer, maxwait integer,
-    maxwait_us integer, pool_mode text, session_state text);
+    maxwait_us integer, pool_mode text, session_state text, data_path text, why text);
 COMMENT ON VIEW weir_pools IS 'the pools: SHOW POOLS of the pooler''s console';
 
 CREATE VIEW weir_clients AS SELECT * FROM weir_show('CLIENTS') AS clients(

@@ -126,7 +126,8 @@ _PG_init(void)
                                check_secret, NULL, show_nothing);
     DefineCustomStringVariable("weir.control_socket",
                                "The socket on which Weir awaits backends that serve its clients.",
-                               "Empty: weir/control in the data folder.",
+                               "Empty: weir/control in the data folder. The pooler in the server "
+                               "has a socket of its own.",
                                &weir_control_socket, "", PGC_SUSET, GUC_SUPERUSER_ONLY,
                                NULL, NULL, NULL);
     DefineCustomEnumVariable("weir.unsupported",

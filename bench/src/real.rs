@@ -93,11 +93,11 @@ pub(crate) fn run(options: &RealOptions) -> Result<()> {
         is_plain || options.generator == Generator::Weir,
         "pgbench cannot do all of these rows"
     );
-    let needs = |what| rows.iter().any(|row| row.library == what);
+    let needs = |what: fn(Use) -> bool| rows.iter().any(|row| what(row.library));
     let workplace = Workplace::create()?;
     let programs = Programs::find(&workplace, &options.weir, options.pgbouncer.as_deref())?;
-    let pooler = needs(Use::Pooler).then_some(programs.weir.path());
-    let library = if pooler.is_some() || needs(Use::DirectPools) {
+    let pooler = needs(Use::is_pooler).then_some(programs.weir.path());
+    let library = if pooler.is_some() || needs(Use::is_direct) {
         let file = options.library.as_deref();
         let file = file.context("the rows direct-* and builtin-* need --library")?;
         Some(Library { file, pooler })

@@ -2,6 +2,7 @@
 them, started with the library, ended by their process id."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -113,6 +114,8 @@ def build(installation, work, name, *flags):
 class Cluster:
     """A server of its own on a port of 127.0.0.1, until `stop`."""
 
+    launcher = ()
+
     def __init__(self, installation, work, name, library, settings="", wrapper=()):
         self.installation = installation
         self.folder = work / f"cluster-{name}"
@@ -137,10 +140,13 @@ class Cluster:
                    "-p", str(self.port)]
         with self.log.open("a") as log:
             self.child = subprocess.Popen(
-                as_guest(command), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log,
+                [*self.launcher, *as_guest(command)], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log,
             )
         self.wait_until_ready()
+
+    def postmaster(self):
+        return self.child.pid
 
     def wait_until_ready(self):
         """Also after a crash: then the line is in the log once more."""
@@ -156,9 +162,36 @@ class Cluster:
 
     def stop(self):
         if self.child.poll() is None:
-            self.child.send_signal(signal.SIGINT)
+            os.kill(self.postmaster(), signal.SIGINT)
             try:
                 self.child.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
-                self.child.send_signal(signal.SIGQUIT)
+                os.kill(self.postmaster(), signal.SIGQUIT)
                 self.child.wait()
+
+
+class Container(Cluster):
+    """A server whose postmaster is the first process of a namespace of process ids, as in a container.
+    It names its processes by their numbers in there."""
+
+    launcher = ("unshare", "--pid", "--fork", "--kill-child=KILL", "--mount-proc")
+
+    @classmethod
+    def can_be(cls):
+        return os.geteuid() == 0 and subprocess.run(
+            [*cls.launcher, "true"], capture_output=True, check=False).returncode == 0
+
+    def postmaster(self):
+        return int(Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children").read_text())
+
+    def process(self, number):
+        """The number here of the process that has this number in the container; None if it has ended."""
+        own = Path(f"/proc/{self.postmaster()}/ns/pid").readlink()
+        for status in Path("/proc").glob("[0-9]*/status"):
+            try:
+                ids = re.search(r"^NSpid:\s(.*)$", status.read_text(), re.MULTILINE)[1].split()
+                if int(ids[-1]) == number and (status.parent / "ns/pid").readlink() == own:
+                    return int(ids[0])
+            except OSError:
+                continue
+        return None

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::generator::{Place, output};
 use crate::process;
@@ -30,7 +30,13 @@ autovacuum = off
 max_wal_size = 4GB
 ";
 
+/// The server's copy of the library.
+const LIBRARY: &str = "weir.so";
 const DIRECT_SOCKET: &str = "direct.sock";
+/// The file with further settings of the pooler that the server runs.
+const POOLER_SETTINGS: &str = "weir.ini";
+/// The maximum time until that pooler has read its settings again.
+const RELOAD_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(super) struct Cluster {
@@ -97,6 +103,7 @@ impl Cluster {
         cluster.wait_until_up(port)?;
         if let Some(port) = pooler_port {
             cluster.wait_until_up(port)?;
+            cluster.create_show()?;
         }
         let (database, other) = (Setting::DATABASE, Setting::OTHER);
         cluster.sql("postgres", &format!("CREATE DATABASE {database}"))?;
@@ -121,6 +128,41 @@ impl Cluster {
     /// Returns the place of the pooler that the server runs.
     pub(super) fn pooler(&self) -> Option<Place> {
         self.pooler_port.map(Place::at)
+    }
+
+    /// Creates the function that asks the console of the pooler in the server.
+    fn create_show(&self) -> Result<()> {
+        let library = self.folder.join(LIBRARY);
+        let sql = format!(
+            "CREATE FUNCTION weir_show(text) RETURNS SETOF record LANGUAGE c AS '{}'",
+            library.display()
+        );
+        self.sql("postgres", &sql).map(drop)
+    }
+
+    /// Returns the name, the user and the data path of each pool of the pooler in the server.
+    pub(super) fn pools(&self) -> Result<String> {
+        let columns = "database text, \"user\" text, data_path text";
+        self.sql("postgres", &format!("SELECT * FROM weir_show('POOLS') AS pools({columns})"))
+    }
+
+    /// Has the pooler in the server handle the queries itself, or leave them to the backends. A
+    /// direct pool has no clients with TLS.
+    pub(super) fn set_data_path(&self, is_direct: bool) -> Result<()> {
+        let (path, tls) = if is_direct { ("direct", "disable") } else { ("proxy", "prefer") };
+        fs::write(self.folder.join(POOLER_SETTINGS), format!("client_tls_sslmode = {tls}\n"))?;
+        self.sql("postgres", &format!("ALTER SYSTEM SET weir.data_path = {path}"))?;
+        self.sql("postgres", "SELECT pg_reload_conf()")?;
+        let wanted = format!("{path}|{tls}");
+        let sql = "SELECT max(value) FILTER (WHERE key = 'data_path'), \
+                   max(value) FILTER (WHERE key = 'client_tls_sslmode') \
+                   FROM weir_show('CONFIG') AS settings(key text, value text)";
+        let deadline = Instant::now() + RELOAD_MAX;
+        while self.sql("postgres", sql)? != wanted {
+            ensure!(Instant::now() < deadline, "the pooler in the server is not reloaded");
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     /// Returns the socket where backends that load the library look for direct pools.
@@ -177,20 +219,21 @@ impl Library<'_> {
     /// Returns the lines that load the library. The server reads it from its own folder, since it
     /// may not be allowed into ours. The pooler has two workers with pools of four, as in seed 001.
     fn settings(&self, folder: &Path, pooler_port: Option<u16>) -> Result<String> {
-        let library = folder.join("weir.so");
+        let library = folder.join(LIBRARY);
         fs::copy(self.file, &library).with_context(|| self.file.display().to_string())?;
         let library = library.display();
+        let socket = format!("weir.control_socket = '{}'\n", folder.join(DIRECT_SOCKET).display());
         let (Some(program), Some(port)) = (self.pooler, pooler_port) else {
-            return Ok(format!(
-                "session_preload_libraries = '{library}'\nweir.control_socket = '{}'\n",
-                folder.join(DIRECT_SOCKET).display()
-            ));
+            return Ok(format!("session_preload_libraries = '{library}'\n{socket}"));
         };
+        let settings = folder.join(POOLER_SETTINGS);
+        fs::write(&settings, "")?;
         Ok(format!(
-            "shared_preload_libraries = '{library}'\nweir.program = '{}'\n\
-             weir.proxy_port = {port}\nweir.connection_proxies = 2\nweir.session_pool_size = 4\n\
-             weir.max_sessions = 2000\nweir.create_extension = off\n",
-            program.display()
+            "shared_preload_libraries = '{library}'\n{socket}weir.program = '{}'\n\
+             weir.config_file = '{}'\nweir.proxy_port = {port}\nweir.connection_proxies = 2\n\
+             weir.session_pool_size = 4\nweir.max_sessions = 2000\nweir.create_extension = off\n",
+            program.display(),
+            settings.display()
         ))
     }
 }

@@ -72,6 +72,20 @@ pub(super) enum Use {
     DirectPools,
     /// The server runs the pooler itself, and it is measured in Weir's place.
     Pooler,
+    /// The server runs the pooler itself, and it is measured with direct pools as well.
+    PoolerDirect,
+}
+
+impl Use {
+    /// Returns whether the server runs the pooler.
+    pub(super) fn is_pooler(self) -> bool {
+        matches!(self, Self::Pooler | Self::PoolerDirect)
+    }
+
+    /// Returns whether direct pools are measured as well.
+    pub(super) fn is_direct(self) -> bool {
+        matches!(self, Self::DirectPools | Self::PoolerDirect)
+    }
 }
 
 /// The second comparison of a pooler's figures, besides that with the other pooler.
@@ -162,6 +176,12 @@ const fn builtin(name: &'static str, seed001: Row) -> Row {
     Row { name, library: Use::Pooler, what: "the pooler in the server, one select", ..seed001 }
 }
 
+/// A row of seed 001 with the pooler in the server and a direct pool.
+const fn builtin_direct(name: &'static str, seed001: Row) -> Row {
+    let what = "the pooler in the server with a direct pool, one select";
+    Row { name, library: Use::PoolerDirect, what, ..seed001 }
+}
+
 /// A row of direct pools. `by_pgbouncer` is the least ratio of transactions per second.
 const fn direct(row: Row, clients: usize, by_pgbouncer: f64) -> Row {
     Row {
@@ -212,7 +232,7 @@ const fn fleet(name: &'static str, scene: Scene, what: &'static str) -> Row {
 
 const SECURED: Tls = Tls::Fresh(Key::P256);
 
-pub(super) static ROWS: [Row; 63] = [
+pub(super) static ROWS: [Row; 66] = [
     row("select-simple", &["-S"], "one select, simple protocol"),
     row("select-extended", &["-S", "-M", "extended"], "one select, extended protocol"),
     row("select-prepared", &["-S", "-M", "prepared"], "one select, prepared"),
@@ -250,6 +270,9 @@ pub(super) static ROWS: [Row; 63] = [
     builtin("builtin-tls-1", seed001_tls("", 1, 0.79)),
     builtin("builtin-tls-10", seed001_tls("", 10, 0.69)),
     builtin("builtin-tls-1000", seed001_tls("", 1_000, 0.85)),
+    builtin_direct("builtin-direct-1", seed001("", 1, 0.79)),
+    builtin_direct("builtin-direct-10", seed001("", 10, 0.78)),
+    builtin_direct("builtin-direct-1000", seed001("", 1_000, 1.00)),
     direct_simple("direct-1", 1, 1.0),
     direct_simple("direct-10", 10, 1.0),
     direct_simple("direct-19", 19, 1.0),
@@ -385,7 +408,7 @@ mod tests {
     fn a_prefix_selects_a_group_of_rows() {
         assert_eq!(names("latency"), ["latency-2000", "latency-tpcb-200"]);
         assert_eq!(names("seed001").len(), 6);
-        assert_eq!(names("builtin").len(), 6);
+        assert_eq!(names("builtin").len(), 9);
         assert_eq!(names("seed001-tls"), ["seed001-tls-1", "seed001-tls-10", "seed001-tls-1000"]);
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Error, Result, ensure};
 
 use super::cluster::program;
 use super::generator::{Place, output};
-use super::row::{ONE, Row, Use};
+use super::row::{ONE, Row};
 use super::{Rig, Side};
 use crate::process::Threads;
 use crate::run::{Pooler, Setting};
@@ -32,11 +32,11 @@ impl Stage {
                 return Ok(None);
             }
             Side::Direct => return Ok(Some(Self { place: rig.cluster.place(), pooler: None })),
-            Side::Weir if row.library == Use::Pooler => {
-                return Ok(rig.cluster.pooler().map(|place| Self { place, pooler: None }));
+            Side::DirectPool if !row.library.is_direct() => return Ok(None),
+            Side::PgBouncer if row.library.is_pooler() => return Ok(None),
+            Side::Weir | Side::DirectPool if row.library.is_pooler() => {
+                return Self::in_server(rig, side == Side::DirectPool);
             }
-            Side::PgBouncer if row.library == Use::Pooler => return Ok(None),
-            Side::DirectPool if row.library != Use::DirectPools => return Ok(None),
             Side::PgBouncer => &rig.programs.pgbouncer,
             Side::Weir | Side::DirectPool => &rig.programs.weir,
         };
@@ -62,17 +62,30 @@ impl Stage {
         let pooler = Pooler::start(rig.workplace, binary, &setting, &server)?;
         let mut stage = Self { place: Place::of(&pooler.address)?, pooler: Some(pooler) };
         if side == Side::DirectPool {
-            stage.wait_until_direct().map_err(|error| stage.explain(error))?;
+            let pools = || stage.psql("pgbouncer", "SHOW POOLS");
+            stage.wait_until_direct(pools).map_err(|error| stage.explain(error))?;
+        }
+        Ok(Some(stage))
+    }
+
+    /// Returns the stage of the pooler that the server runs, if it runs one.
+    fn in_server(rig: &Rig<'_>, is_direct: bool) -> Result<Option<Self>> {
+        let Some(place) = rig.cluster.pooler() else { return Ok(None) };
+        rig.cluster.set_data_path(is_direct)?;
+        let stage = Self { place, pooler: None };
+        if is_direct {
+            stage.wait_until_direct(|| rig.cluster.pools())?;
         }
         Ok(Some(stage))
     }
 
     /// Logs in to the row's pool until it is direct: the first client of a pool tries a server.
-    fn wait_until_direct(&self) -> Result<()> {
+    /// `pools` returns a line for each pool.
+    fn wait_until_direct(&self, pools: impl Fn() -> Result<String>) -> Result<()> {
         let deadline = Instant::now() + DIRECT_MAX;
         loop {
             self.psql(Setting::DATABASE, ONE)?;
-            let pools = self.psql("pgbouncer", "SHOW POOLS")?;
+            let pools = pools()?;
             if pools.lines().any(is_direct) {
                 return Ok(());
             }

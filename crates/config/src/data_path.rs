@@ -7,7 +7,11 @@ use std::{fmt, net::IpAddr};
 use crate::choice::{DataPath, PoolMode, SslMode};
 use crate::config::Config;
 use crate::host::Host;
-use crate::table::Database;
+use crate::table::{Database, Global};
+
+/// The `direct_socket` of a Weir that PostgreSQL runs itself, in the server's data folder. The
+/// library gives it (`extension/supervisor.h`).
+const OWN_SOCKET: &str = "pg_stat_tmp/weir.direct";
 
 /// The reason why a pool is proxied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,6 +87,15 @@ impl Proxied {
 impl fmt::Display for Proxied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
+    }
+}
+
+impl Global {
+    /// Do backends know the socket without `weir.control_socket`, because the server that they
+    /// belong to runs this Weir?
+    #[must_use]
+    pub fn is_own_socket(&self) -> bool {
+        self.direct_socket == OWN_SOCKET
     }
 }
 

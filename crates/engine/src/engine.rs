@@ -229,6 +229,7 @@ impl<X: Exchange> Engine<X> {
                 stats: Stats::default(),
                 durations: Box::default(),
                 history: TextHistory::default(),
+                has_bad_reports: false,
             })
         })
     }

@@ -490,6 +490,10 @@ pub enum Event<'a> {
         refused: u64,
         after: u64,
     },
+    /// The library `weir` reports a session's state in a form that Weir does not know.
+    BadReport {
+        name: (&'a str, &'a str),
+    },
     /// A client keeps its server from now on, for this reason.
     Pinned {
         name: (&'a str, &'a str),

@@ -25,7 +25,8 @@ pub use binaries::{Flavour, Version, flavour, pooler_binary, postgres_program};
 pub use delivery::wait_until_read;
 pub use guest::{give_away, is_root, mortal_command};
 pub use library::{
-    file as library_file, is_direct as pools_are_direct, is_everywhere as library_is_everywhere,
+    altered as altered_library, file as library_file, is_direct as pools_are_direct,
+    is_everywhere as library_is_everywhere,
 };
 pub use patroni::{Member, Patroni};
 pub use pki::{Authority, Identity, ManualAuthority, Signature, Wanted};

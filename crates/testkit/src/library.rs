@@ -28,20 +28,38 @@ pub fn file(version: Version) -> &'static Path {
     }
 }
 
+/// Builds a library in which this file of the sources is another one.
+pub fn altered(version: Version, file: &str, alter: impl FnOnce(String) -> String) -> PathBuf {
+    let copy = copy_to(scratch::folder("altered").join("extension"));
+    let path = copy.join(file);
+    let text = std::fs::read_to_string(&path).expect("a file of the sources");
+    let other = alter(text.clone());
+    assert_ne!(other, text, "{file} is as before");
+    std::fs::write(&path, other).expect("our own folder");
+    make(version, &copy)
+}
+
 fn build(version: Version, folder: &str) -> PathBuf {
-    let copy = scratch::root().join(folder);
-    run(Command::new("cp").arg("-R").arg(source()).arg(&copy));
+    make(version, &copy_to(scratch::root().join(folder)))
+}
+
+fn copy_to(folder: PathBuf) -> PathBuf {
+    run(Command::new("cp").arg("-R").arg(source()).arg(&folder));
+    folder
+}
+
+fn make(version: Version, copy: &Path) -> PathBuf {
     let pg_config = format!("PG_CONFIG={}", version.program("pg_config").display());
     // Objects for another server may be in the folder of the sources.
-    run(Command::new("make").args(["-s", "-B", "-C"]).arg(&copy).arg(pg_config).arg("weir.so"));
+    run(Command::new("make").args(["-s", "-B", "-C"]).arg(copy).arg(pg_config).arg("weir.so"));
     copy.join("weir.so")
 }
 
 /// Returns the statements of `CREATE EXTENSION weir`, for a server that loads this file.
-pub(crate) fn statements(version: Version) -> String {
+pub(crate) fn statements(file: &str) -> String {
     let text = std::fs::read_to_string(source().join("weir--1.0.sql")).expect("the script");
     let own = text.lines().filter(|line| !line.starts_with('\\')).collect::<Vec<_>>().join("\n");
-    own.replace("MODULE_PATHNAME", &file(version).display().to_string())
+    own.replace("MODULE_PATHNAME", file)
 }
 
 fn source() -> PathBuf {

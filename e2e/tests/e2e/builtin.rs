@@ -6,6 +6,7 @@
 //! * `container.rs`: the postmaster is the first process of a container
 //! * `process.rs`: the pooler's process has nothing of the server's
 //! * `state.rs`: what a session holds is its client's alone
+//! * `direct.rs`: pools of port 6543 that are direct
 //! * `defects.rs`: faults of the proposed built-in pooler
 //! * `trouble.rs`: what keeps the pooler from starting gets one line in the server's log
 //! * `access.rs`: logins are judged as the server does
@@ -16,6 +17,7 @@ mod access;
 mod adoption;
 mod container;
 mod defects;
+mod direct;
 mod kills;
 mod life;
 mod methods;
@@ -84,14 +86,37 @@ fn the_parameters_have_their_names_and_defaults() {
         ("proxying_gucs", "off"),
         ("multitenant_proxy", "off"),
         ("pool_mode", "auto"),
+        ("data_path", "proxy"),
         ("config_file", ""),
     ] {
         let mut superuser = server.superuser("postgres");
         assert_eq!(superuser.value(&format!("SHOW weir.{name}")), default, "{name}");
     }
+    // When a change takes effect.
+    let contexts = "SELECT string_agg(substr(name, 6), ' ' ORDER BY name) FROM pg_settings \
+                    WHERE name ~ '^weir\\.' AND context =";
+    let of = |context: &str| server.superuser("postgres").value(&format!("{contexts} '{context}'"));
+    assert_eq!(of("postmaster"), "connection_proxies create_extension proxy_port session_schedule");
+    assert_eq!(
+        of("sighup"),
+        "client_address config_file data_path idle_pool_worker_timeout max_sessions \
+         multitenant_proxy pool_mode program proxying_gucs restart_pooler_on_reload \
+         session_pool_size"
+    );
     let port = "SELECT boot_val FROM pg_settings WHERE name = 'weir.proxy_port'";
     assert_eq!(server.superuser("postgres").value(port), "6543");
-    for refused in ["weir.multitenant_proxy = on", "weir.pool_mode = 'all'", "weir.nothing = 1"] {
+    for refused in [
+        "weir.multitenant_proxy = on",
+        "weir.pool_mode = 'all'",
+        "weir.data_path = 'all'",
+        "weir.session_schedule = 'all'",
+        "weir.session_pool_size = 0",
+        "weir.max_sessions = 0",
+        "weir.proxy_port = 65536",
+        "weir.idle_pool_worker_timeout = -1",
+        "weir.config_file = E'a\\nb'",
+        "weir.nothing = 1",
+    ] {
         let outcome = server.superuser("postgres").query(&format!("ALTER SYSTEM SET {refused}"));
         assert!(outcome.error.is_some(), "{refused}");
     }
@@ -113,4 +138,63 @@ fn the_size_of_a_pool_is_that_of_all_workers_together() {
     clients[0].rows("COMMIT");
     assert!(clients[2].read_to_ready().iter().all(|message| message.error().is_none()));
     assert_eq!(server.backends("postgres").len(), 2);
+}
+
+/// The share of each worker of 40 new clients. R001-06.
+fn dealt(server: &Builtin, clients: &mut Vec<testkit::RawClient>) -> Vec<u32> {
+    let sql = "SELECT n_clients FROM pg_pooler_state()";
+    let shares = || -> Vec<u32> {
+        let rows = server.sql("postgres", sql);
+        rows.iter().map(|row| row[0].as_deref().unwrap_or("").parse().expect("a number")).collect()
+    };
+    eventually("no client is left", Duration::from_secs(10), || {
+        (shares().iter().sum::<u32>() == 0).then_some(())
+    });
+    clients.extend((0..40).map(|_| server.client("postgres")));
+    shares()
+}
+
+#[test]
+fn clients_are_dealt_out_to_the_workers_by_the_schedule() {
+    if !support::only_weir() {
+        return;
+    }
+    for schedule in ["round-robin", "random", "load-balancing"] {
+        let server = Builtin::serving(&format!(
+            "weir.connection_proxies = 2\nweir.session_schedule = '{schedule}'\n\
+             weir.data_path = proxy"
+        ));
+        server.create_functions("postgres");
+        let mut clients = Vec::new();
+        let shares = dealt(&server, &mut clients);
+        let least = match schedule {
+            // A worker has fewer of 40 with a probability of 1 to 700,000.
+            "random" => 6,
+            _ => 19,
+        };
+        assert!(shares.iter().all(|share| *share >= least), "{schedule}: {shares:?}");
+    }
+}
+
+#[test]
+fn a_superuser_logs_in_while_the_pools_have_all_connections() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving(
+        "max_connections = 12\nsuperuser_reserved_connections = 3\nmax_wal_senders = 0\n\
+         weir.connection_proxies = 1\nweir.session_pool_size = 50",
+    );
+    let mut clients: Vec<_> = (0..20).map(|_| server.client("postgres")).collect();
+    for client in &mut clients {
+        client.send(testkit::frontend::query("BEGIN"));
+    }
+    let ready = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'";
+    let mut superuser = server.superuser("postgres");
+    eventually("the pool has all it may have", Duration::from_secs(10), || {
+        // One connection is the superuser's.
+        (superuser.value(ready) == "8").then_some(())
+    });
+    let others: Vec<_> = (0..2).map(|_| server.superuser("postgres")).collect();
+    assert_eq!(others.len(), 2);
 }

@@ -6,7 +6,7 @@ mod limits;
 
 use std::time::{Duration, Instant};
 
-use testkit::{Pooler, Postgres, RawClient, Setup, Version, eventually, frontend};
+use testkit::{Authority, Pooler, Postgres, RawClient, Setup, Version, eventually, frontend};
 
 use crate::support;
 
@@ -409,6 +409,34 @@ fn a_pool_without_room_for_its_clients_is_named_and_proxied() {
     let pool = format!("the pool {}/app cannot be direct and is proxied", direct.database);
     let line = format!("{pool}: the limit of open files must be at least ");
     assert!(direct.pooler.log().contains(&line), "{}", direct.pooler.log());
+}
+
+/// Weir's own connections may have TLS, also on this machine. The clients' have none.
+#[test]
+fn servers_whose_own_connection_has_tls_serve_clients() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::begin(2, |setup| setup.set("server_tls_sslmode", "require"));
+    direct.postgres.offer_tls(&Authority::new("weir test").server());
+    drop(direct.client());
+    assert_eq!(direct.column("data_path"), "direct", "{}", direct.pooler.log());
+    let mut clients = direct.clients(3);
+    for round in 0..2 {
+        for client in &mut clients {
+            client.rows("BEGIN");
+            assert_eq!(client.value("SELECT 9"), "9", "{round}");
+            client.rows("COMMIT");
+        }
+    }
+    // The error of a backend without a client goes to Weir.
+    direct.postgres.sql("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_ssl WHERE ssl");
+    eventually("no server is left", PATIENCE, || direct.backends().is_empty().then_some(()));
+    clients.iter_mut().for_each(|client| assert_eq!(client.value("SELECT 9"), "9"));
+    let servers = direct.pooler.admin("SHOW SERVERS").with("database", &direct.database);
+    let tls = servers.column("tls");
+    // Another one may still be connecting.
+    assert!(tls.iter().any(|tls| tls.starts_with("TLSv1")), "{tls:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Labels, Sample};
 use crate::real::SIDES;
-use crate::real::row::{Beside, Row, Use};
+use crate::real::row::{Beside, Row};
 use crate::real::scene::{Fact, Goal};
 use crate::stats::{median, range};
 
@@ -119,7 +119,7 @@ impl Line {
 
     /// Returns the sides that the row measures, with their labels.
     fn sides<'a>(&self, labels: &'a Labels) -> impl Iterator<Item = (usize, &'a String)> {
-        let has_direct_pool = self.row.library == Use::DirectPools;
+        let has_direct_pool = self.row.library.is_direct();
         labels.iter().enumerate().filter(move |(side, _)| *side != DIRECT_POOL || has_direct_pool)
     }
 
@@ -179,7 +179,7 @@ impl Line {
         match self.row.beside {
             Beside::Nothing => {}
             Beside::Direct { seed } => {
-                for side in [PGBOUNCER, WEIR] {
+                for side in [PGBOUNCER, WEIR, DIRECT_POOL] {
                     let what =
                         format!("tps by direct ones ({seed:.2} in seed 001), {}", labels[side]);
                     self.write_ratio(text, &what, side, DIRECT);
@@ -234,6 +234,7 @@ impl Line {
                 "seed": seed,
                 "pgbouncer": median(&self.ratios(PGBOUNCER, DIRECT)),
                 "weir": median(&self.ratios(WEIR, DIRECT)),
+                "direct_pool": median(&self.ratios(DIRECT_POOL, DIRECT)),
             });
         }
         for (side, key) in KEYS.into_iter().enumerate() {
@@ -331,6 +332,19 @@ mod tests {
         assert_eq!(seed.to_json(None)["by_direct"]["pgbouncer"], 0.7);
         let text = written(&one);
         assert!(text.contains("p50 above direct, Weir: 0.125 ms, at most 0.040"), "{text}");
+    }
+
+    #[test]
+    fn a_direct_pool_of_the_pooler_in_the_server_is_compared_with_direct_connections() {
+        let mut line = line("builtin-direct-10");
+        for (side, tps) in [(DIRECT, 100.0), (WEIR, 80.0), (DIRECT_POOL, 125.0)] {
+            line.add(side, 0, sample(tps, &[]));
+        }
+        let text = written(&line);
+        let of = "tps by direct ones (0.78 in seed 001)";
+        assert!(text.contains(&format!("{of}, Weir: 0.80,")), "{text}");
+        assert!(text.contains(&format!("{of}, a direct pool: 1.25,")), "{text}");
+        assert_eq!(line.to_json(None)["by_direct"]["direct_pool"], 1.25);
     }
 
     #[test]

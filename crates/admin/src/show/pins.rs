@@ -20,9 +20,15 @@ pub(super) static PINS: Table<Line> = Table {
              `temporary object`, `advisory lock`, `cursor with hold`, `prepared statement`, \
              `listen`, `load`, `setseed`, `sequence`, `drawn number`, `function` and `setting`. \
              `session mode`: the client got the server in session mode, before a reload. \
-             `unverified`: Weir could not find out the session state.",
+             `direct pool`: only the backend of the direct pool knows the state. `unverified`: \
+             Weir could not find out the session state.",
         ),
-        int8("age", |line| line.pin.age.into(), "Seconds for which the client has kept it."),
+        int8(
+            "age",
+            |line| line.pin.age.into(),
+            "Seconds for which the client has kept it. In a direct pool: seconds since its last \
+             transaction; there is no row while a transaction runs.",
+        ),
         text(
             "fingerprint",
             |line| fingerprint(&line.pin).into(),

@@ -12,6 +12,7 @@ use crate::operator::stats::Stats;
 use crate::routing::Place;
 use crate::session::text_history::TextHistory;
 use crate::settings::PoolSettings;
+use crate::shell::{Event, Exchange, Io};
 
 #[derive(Debug)]
 pub(crate) struct PoolView {
@@ -25,12 +26,23 @@ pub(crate) struct PoolView {
     pub(crate) durations: Box<Durations>,
     /// Used in auto mode.
     pub(crate) history: TextHistory,
+    /// Does the log say that state reports of this pool's servers cannot be read?
+    pub(crate) has_bad_reports: bool,
 }
 
 impl PoolView {
     pub(crate) fn claim(&self, pool: PoolId) -> Claim {
         let PoolSettings { limits, weight, .. } = *self.settings;
         Claim { pool, identity: self.identity.clone(), limits, weight }
+    }
+
+    /// A state report of one of its servers cannot be read. The log says so once.
+    #[cold]
+    pub(crate) fn note_bad_report<X: Exchange>(&mut self, io: &mut impl Io<X>) {
+        if !std::mem::replace(&mut self.has_bad_reports, true) {
+            let name = (self.identity.database.as_str(), self.identity.user.as_str());
+            io.event(Event::BadReport { name });
+        }
     }
 
     /// A client has been given a server, for which it has `waited`. Most have not: those are counted

@@ -34,6 +34,9 @@ const TRIAL_PAUSE: Micros = 60_000_000;
 const OPENING_PAUSE: Micros = 1_000_000;
 /// Length of a ticket in random bytes.
 const TICKET_LEN: usize = 16;
+/// The beginning of each ticket if the server runs this Weir. A backend then uses the socket in the
+/// data folder, not that of `weir.control_socket` (`extension/control.c`).
+const OWN_TICKET: &str = "own:";
 
 impl<X: Exchange> Engine<X> {
     /// Completes the login, as soon as it is known whether the pool is direct.
@@ -104,7 +107,9 @@ impl<X: Exchange> Engine<X> {
         }
         let mut random = [0; TICKET_LEN];
         io.random(&mut random);
-        let ticket = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut ticket =
+            if self.config.global.is_own_socket() { OWN_TICKET } else { "" }.to_owned();
+        ticket.extend(random.iter().map(|byte| format!("{byte:02x}")));
         self.connect_server(pool, Some(ServerPurpose::Attend { ticket, came: false }), io);
         true
     }

@@ -70,7 +70,7 @@ impl<X: Exchange> Engine<X> {
             };
         }
         match code {
-            backend::PARAMETER_STATUS => self.learn_parameter(id, body),
+            backend::PARAMETER_STATUS => self.learn_parameter(id, body, io),
             backend::READY_FOR_QUERY if body == b"I" => self.ask_what_it_has_set(id, io),
             backend::READY_FOR_QUERY => {
                 Step::Failed("connect_query has left a transaction open".into())

@@ -332,7 +332,7 @@ impl<X: Exchange> Engine<X> {
                 self.server_login(id).version.settle();
                 self.authentication(id, body, io)
             }
-            backend::PARAMETER_STATUS => self.learn_parameter(id, body),
+            backend::PARAMETER_STATUS => self.learn_parameter(id, body, io),
             backend::BACKEND_KEY_DATA => match BackendKeyData::decode(body) {
                 Ok(key) => {
                     let server = self.server_mut(id);
@@ -357,7 +357,12 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    pub(crate) fn learn_parameter(&mut self, id: ServerId, body: &[u8]) -> Step {
+    pub(crate) fn learn_parameter(
+        &mut self,
+        id: ServerId,
+        body: &[u8],
+        io: &mut impl Io<X>,
+    ) -> Step {
         match ParameterStatus::decode(body) {
             Ok(status) => {
                 let names = self.names.clone();
@@ -365,6 +370,10 @@ impl<X: Exchange> Engine<X> {
                 if status.name == state_report::NAME {
                     // Clients never see this parameter.
                     login.hear_state(status.value);
+                    if login.asks_report && !state_report::is_sound(status.value) {
+                        let pool = self.server(id).pool;
+                        self.view(pool).note_bad_report(io);
+                    }
                     return Step::Continue;
                 }
                 login.welcome.learn(status.name, status.value, &names);

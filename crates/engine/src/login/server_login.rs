@@ -115,7 +115,9 @@ impl ServerLogin {
     /// Takes a state report.
     pub fn hear_state(&mut self, value: &[u8]) {
         match &mut self.state_report {
-            Some(report) => report.hear(value, false),
+            Some(report) => {
+                report.hear(value, false);
+            }
             None if self.asks_report => self.state_report = StateReport::at_login(value),
             None => {}
         }

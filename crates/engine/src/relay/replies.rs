@@ -147,6 +147,11 @@ impl<X: Exchange> Engine<X> {
         if let (Some(id), false) = (id, out.is_empty() || unheard) {
             io.send_client(id, out);
         }
+        if news.bad_report
+            && let Some(view) = self.pools.get_mut(server.pool)
+        {
+            view.note_bad_report(io);
+        }
         match stop {
             Stop::Incomplete => {
                 if used < input.len() {
@@ -184,6 +189,8 @@ struct News {
     schema_changed: bool,
     /// The server's node is no standby any more.
     left_recovery: bool,
+    /// A state report has not the form that Weir knows.
+    bad_report: bool,
 }
 
 /// Returns the client that gets the server's replies, or else the client that is held back. A client

@@ -4,8 +4,8 @@
 use crate::server::{Preparation, Server, ServerPhase};
 
 impl Server {
-    /// Takes a state report.
-    pub fn hear_state(&mut self, value: &[u8]) {
+    /// Takes a state report. Returns false if it has not the form that Weir knows.
+    pub fn hear_state(&mut self, value: &[u8]) -> bool {
         let is_clients = match self.phase {
             ServerPhase::Linked | ServerPhase::Finishing => true,
             ServerPhase::Preparing(ref step) => step.is_clients(),
@@ -19,9 +19,9 @@ impl Server {
         if is_clients {
             self.remember_vars();
         }
-        let Some(session) = self.session.get_mut() else { return };
-        let Some(report) = &mut session.state_report else { return };
-        report.hear(value, is_clients);
+        let Some(session) = self.session.get_mut() else { return true };
+        let Some(report) = &mut session.state_report else { return true };
+        let is_sound = report.hear(value, is_clients);
         let is_ahead = matches!(self.phase, ServerPhase::Preparing(Preparation::Ahead(_)));
         if is_clients {
             session.traces.note_report();
@@ -36,6 +36,7 @@ impl Server {
                 probe.doubt();
             }
         }
+        is_sound
     }
 
     /// Notes the tag of a command of the client's that is complete.

@@ -43,8 +43,11 @@ impl Pins {
     /// The client got the server in session mode. Since then the pool has changed to auto mode.
     pub const SESSION: Self = Self(1 << 12);
 
+    /// A backend of a direct pool keeps its client. Only the backend knows why.
+    pub const DIRECT: Self = Self(1 << 13);
+
     /// The words for the reasons, in the order of the bits.
-    const WORDS: [(Self, &str); 13] = [
+    const WORDS: [(Self, &str); 14] = [
         (Self::TEMPORARY, "temporary object"),
         (Self::LOCK, "advisory lock"),
         (Self::CURSOR, "cursor with hold"),
@@ -58,6 +61,7 @@ impl Pins {
         (Self::DRAWN, "drawn number"),
         (Self::SETTING, "setting"),
         (Self::SESSION, "session mode"),
+        (Self::DIRECT, "direct pool"),
     ];
 
     /// No probe shows whether these reasons still exist. They end with DISCARD ALL.

@@ -78,17 +78,18 @@ impl StateReport {
         report.is_known.then_some(report)
     }
 
-    /// Takes a report. `is_clients`: a client's statement caused it, not one of Weir's.
-    pub fn hear(&mut self, value: &[u8], is_clients: bool) {
-        let (value, number, events) = match read(value) {
-            Some(Read { left, number, events, version }) => {
+    /// Takes a report. `is_clients`: a client's statement caused it, not one of Weir's. Returns false
+    /// if the report has not the form that Weir knows.
+    pub fn hear(&mut self, value: &[u8], is_clients: bool) -> bool {
+        let (value, number, events, is_sound) = match read(value) {
+            Some(Read { left, number, events, version, is_sound }) => {
                 self.is_known = left.is_some();
                 self.version = version.unwrap_or(self.version);
-                (value, number, events)
+                (value, number, events, is_sound)
             }
             None => {
                 self.is_known = false;
-                (UNKNOWN, None, Events::default())
+                (UNKNOWN, None, Events::default(), false)
             }
         };
         if let Some(number) = number {
@@ -107,6 +108,7 @@ impl StateReport {
             self.before.get_or_insert(before);
             self.is_news = true;
         }
+        is_sound
     }
 
     fn add(&mut self, events: Events) {
@@ -183,6 +185,13 @@ struct Read {
     number: Option<u64>,
     events: Events,
     version: Option<(u32, u32)>,
+    /// Does it contain only what Weir knows?
+    is_sound: bool,
+}
+
+/// Has the report the form that Weir knows?
+pub fn is_sound(value: &[u8]) -> bool {
+    read(value).is_some_and(|read| read.is_sound)
 }
 
 /// None if the report is malformed or has another version.
@@ -195,7 +204,7 @@ fn read(value: &[u8]) -> Option<Read> {
         return None;
     }
     let (mut settings, mut prepared, mut channels) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut pins, mut is_known) = (Pins::NONE, true);
+    let (mut pins, mut is_known, mut is_sound) = (Pins::NONE, true, true);
     let (mut number, mut events, mut version) = (None, Events::default(), None);
     for item in items {
         match item {
@@ -215,18 +224,20 @@ fn read(value: &[u8]) -> Option<Read> {
             [b'l', b':', name @ ..] => channels.push(text(name)?),
             [b'w', b':', written @ ..] => {
                 version = version_of(written);
-                is_known &= version.is_some();
+                is_sound &= version.is_some();
             }
             [b'e', b':', numbered @ ..] => {
                 let (told, of_report) = numbered_events(numbered)?;
                 (number, events) = (Some(told), of_report);
             }
-            _ => is_known = false,
+            b"u" => is_known = false,
+            _ => is_sound = false,
         }
     }
-    is_known &= !events.pins.contains(Pins::UNVERIFIED);
+    is_sound &= !events.pins.contains(Pins::UNVERIFIED);
+    is_known &= is_sound;
     let left = is_known.then(|| Left::of_session(settings, prepared, channels, pins));
-    Some(Read { left, number, events, version })
+    Some(Read { left, number, events, version, is_sound })
 }
 
 fn numbered_events(numbered: &[u8]) -> Option<(u64, Events)> {

@@ -565,3 +565,24 @@ pub(crate) fn a_function_of_pin_functions_pins_until_discard_all() {
     server.send([done("DISCARD ALL")]);
     assert!(server.is_parked());
 }
+
+#[test]
+fn a_report_that_cannot_be_read_is_logged_once() {
+    let (rig, client, server) = reporting(|_| {});
+    runs(&client, &server, UNSEEN, Some("v1;u"));
+    assert!(!rig.logged("BadReport"), "the library cannot tell");
+    for report in ["v1;z", "v2", "v1;e:1:none", "v1;s:a"] {
+        runs(&client, &server, UNSEEN, Some(report));
+        assert!(pins(&rig).contains(Pins::UNVERIFIED), "{report}");
+    }
+    assert_eq!(rig.times_logged("BadReport"), 1);
+}
+
+#[test]
+fn a_report_at_the_login_that_cannot_be_read_is_logged() {
+    let rig = auto(|_| {}).manual();
+    let client = rig.connect();
+    client.say_hello(&[]);
+    let _server = log_in(&rig, 0, "v9;w:7.0");
+    assert_eq!(rig.times_logged("BadReport"), 1);
+}

@@ -21,6 +21,7 @@ use config::{Config, Proxied};
 use engine::{
     averages::Averages,
     ids::{Micros, PoolId},
+    pins::{Pinned, Pins},
     pool::Parked,
     recorder::Recorder,
     report::ServerState,
@@ -101,6 +102,8 @@ impl Snapshot {
             server.link = found.client;
             server.row.state =
                 if found.client == 0 { ServerState::Idle } else { ServerState::Active };
+            let pinned = |since| Pinned { pins: Pins::DIRECT, since, fingerprint: 0 };
+            server.row.pinned = found.kept_since.map(pinned);
         }
         for client in &mut clients {
             client.link = pointers.get(&client.row.server).copied().unwrap_or(0);
@@ -109,7 +112,14 @@ impl Snapshot {
         for (id, counted) in stats {
             let pools = self.pools.iter_mut().filter(|pool| pool.id == id);
             pools.for_each(|pool| pool.stats += counted);
+            // The clients are in its row, too.
+            self.workers.iter_mut().take(1).for_each(|first| first.stats += counted);
         }
+    }
+
+    /// Counts what each worker has.
+    fn count(&mut self) {
+        self.workers.iter_mut().for_each(|worker| worker.count(&self.clients, &self.servers));
     }
 }
 
@@ -229,6 +239,7 @@ impl Controller {
         };
         let mut all = self.assemble(reports);
         all.add(self.lobbies().await);
+        all.count();
         all
     }
 
@@ -324,9 +335,6 @@ impl Controller {
         // A server that was parked or moved between two answers is counted once.
         let mut seen = HashSet::new();
         all.servers.retain(|server| server.pointer == 0 || seen.insert(server.pointer));
-        for worker in &mut all.workers {
-            worker.count(&all.clients, &all.servers);
-        }
         all
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use engine::{
-    ids::{ClientId, PoolId, WorkerId},
+    ids::{ClientId, Micros, PoolId, WorkerId},
     shell::{Attending, Closing, Guest},
     stats::Stats,
 };
@@ -65,10 +65,12 @@ pub(crate) struct LobbyReport {
 }
 
 /// A server in a lobby.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LobbyServer {
     /// The pointer of the client that it serves or keeps; 0 = none.
     pub(crate) client: u64,
+    /// When the client that it keeps came to rest; `None` if it keeps none, or runs a transaction.
+    pub(crate) kept_since: Option<Micros>,
 }
 
 /// A client that is handed to a lobby.

@@ -338,6 +338,11 @@ impl Room {
         )
     }
 
+    /// Does the backend keep a client that is pinned to it, without a transaction?
+    pub(super) fn keeps(&self, line: u32) -> bool {
+        self.activity(line).load(Ordering::SeqCst) == activity::PINNED_IDLE
+    }
+
     /// Is the client pinned to its backend, without a transaction?
     pub(super) fn is_pinned_idle(&self, place: u32) -> bool {
         self.serving(place).is_some_and(|serving| serving.is_pinned_idle)

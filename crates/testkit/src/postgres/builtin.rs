@@ -27,9 +27,10 @@ impl Builtin {
     /// pooler may not serve yet.
     pub fn start(version: Version, settings: &str) -> Self {
         let pooler_port = scratch::free_port();
+        let path = if library::is_direct() { "weir.data_path = direct\n" } else { "" };
         let lines = format!(
             "shared_preload_libraries = '{}'\nweir.program = '{}'\nweir.proxy_port = \
-             {pooler_port}\nweir.create_extension = off\n{settings}\n",
+             {pooler_port}\nweir.create_extension = off\n{path}{settings}\n",
             library::file(version).display(),
             pooler_binary().display(),
         );
@@ -112,7 +113,8 @@ impl Builtin {
 
     /// Runs the statements of `CREATE EXTENSION weir` in this database.
     pub fn create_functions(&self, database: &str) {
-        self.postgres.sql(database, &library::statements(self.postgres.version));
+        let file = self.superuser(database).value("SHOW shared_preload_libraries");
+        self.postgres.sql(database, &library::statements(&file));
     }
 
     /// Returns the process of the pooler.

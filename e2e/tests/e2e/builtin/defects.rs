@@ -17,10 +17,10 @@ fn signal(pid: u32, name: &str) {
 }
 
 /// Continues a process at the end of a test, however that ends.
-struct Stopped(u32);
+pub(super) struct Stopped(u32);
 
 impl Stopped {
-    fn new(pid: u32) -> Self {
+    pub(super) fn new(pid: u32) -> Self {
         signal(pid, "STOP");
         Self(pid)
     }

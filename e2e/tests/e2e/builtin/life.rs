@@ -94,8 +94,8 @@ fn a_fast_stop_takes_no_time_with_many_clients() {
     if !support::only_weir() {
         return;
     }
-    let server = Builtin::serving("");
-    let mut clients: Vec<_> = (0..300).map(|_| server.client("postgres")).collect();
+    let server = Builtin::serving("weir.max_sessions = 2000");
+    let mut clients: Vec<_> = (0..1_000).map(|_| server.client("postgres")).collect();
     for client in clients.iter_mut().take(5) {
         client.rows("BEGIN");
     }

@@ -1,8 +1,10 @@
 //! `pg_pooler_state()` and the other functions and views of the extension.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use testkit::{Builtin, Postgres, eventually};
+use testkit::{Builtin, Postgres, Version, eventually};
 
 use super::set_heard;
 use crate::support;
@@ -44,7 +46,13 @@ fn the_counters_are_exact() {
     if !support::only_weir() {
         return;
     }
-    let server = server("weir.connection_proxies = 2");
+    for path in ["proxy", "direct"] {
+        the_counters_are_exact_on(path);
+    }
+}
+
+fn the_counters_are_exact_on(path: &str) {
+    let server = server(&format!("weir.connection_proxies = 2\nweir.data_path = {path}"));
     let database = server.database();
     // So the log shows what pgbench has asked.
     server.sql("postgres", "ALTER ROLE app SET log_statement = 'all'");
@@ -63,6 +71,8 @@ fn the_counters_are_exact() {
         (sum(&server, "n_clients") == 0).then_some(())
     });
     let after = sum(&server, "n_transactions");
+    let pool = format!("SELECT data_path FROM weir_pools WHERE database = '{database}'");
+    assert_eq!(server.superuser("postgres").value(&pool), path);
     let log = server.log();
     let asked = |text: &str| log.lines().filter(|line| line.contains(text)).count();
     assert_eq!(asked("statement: SELECT abalance FROM pgbench_accounts"), 10_000);
@@ -78,7 +88,16 @@ fn the_gauges_count_clients_and_servers() {
     if !support::only_weir() {
         return;
     }
-    let server = server("weir.connection_proxies = 2");
+    for (path, pin) in [("proxy", "temporary object"), ("direct", "direct pool")] {
+        the_gauges_count_on(path, pin);
+    }
+}
+
+fn the_gauges_count_on(path: &str, pin: &str) {
+    // While clients wait, a lobby may get more backends than they need, but not here.
+    let server = server(&format!(
+        "weir.connection_proxies = 2\nweir.session_pool_size = 1\nweir.data_path = {path}"
+    ));
     let mut clients: Vec<_> = (0..4).map(|_| server.client("postgres")).collect();
     clients[0].rows("CREATE TEMP TABLE t (a int)");
     clients[1].rows("BEGIN");
@@ -91,7 +110,7 @@ fn the_gauges_count_clients_and_servers() {
     // The view itself is a client of the console.
     let pooled = "SELECT count(*) FROM weir_clients WHERE database = 'postgres'";
     assert_eq!(superuser.value(pooled), "4");
-    assert_eq!(superuser.value("SELECT reason FROM weir_pins"), "temporary object");
+    assert_eq!(superuser.value("SELECT reason FROM weir_pins"), pin);
     let joined =
         "SELECT count(*) FROM weir_servers s JOIN pg_stat_activity a ON a.pid = s.remote_pid";
     assert_eq!(superuser.value(joined), "2");
@@ -204,4 +223,40 @@ fn without_a_pooler_the_functions_say_so() {
     // The socket of the console is open, so it waits; a timeout ends that.
     let error = superuser.query("SELECT * FROM pg_pooler_state()").error.expect("there is none");
     assert_eq!(error.code(), "57014");
+}
+
+/// PostgreSQL 18 finds extensions in other folders than its own.
+#[test]
+fn the_extension_is_created_in_the_database_postgres_unless_that_is_switched_off() {
+    if !support::only_weir() {
+        return;
+    }
+    let version = Version::Eighteen;
+    let folder = testkit::open_folder("extension");
+    let files = folder.join("extension");
+    fs::create_dir(&files).expect("our own folder");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../extension");
+    let control = fs::read_to_string(sources.join("weir.control")).expect("a source");
+    let library = testkit::library_file(version).with_extension("");
+    let control = control.replace("$libdir/weir", &library.display().to_string());
+    fs::write(files.join("weir.control"), control).expect("our own folder");
+    fs::copy(sources.join("weir--1.0.sql"), files.join("weir--1.0.sql")).expect("our own folder");
+    testkit::give_away(&folder);
+    let settings = |create: &str| {
+        let folder = folder.display();
+        format!("extension_control_path = '{folder}'\nweir.create_extension = {create}")
+    };
+    let server = Builtin::start(version, &settings("on"));
+    server.log_contains(&["weir: created the extension weir in the database postgres"]);
+    server.wait_until_serving();
+    let count = "SELECT count(*) FROM pg_extension WHERE extname = 'weir'";
+    let state = "SELECT count(*) > 0 FROM pg_pooler_state()";
+    assert_eq!(server.superuser("postgres").value(state), "t");
+    let other = server.database();
+    assert_eq!(server.superuser(&other).value(count), "0");
+    server.sql(&other, "CREATE EXTENSION weir");
+    assert_eq!(server.superuser(&other).value(state), "t");
+    let off = Builtin::start(version, &settings("off"));
+    off.wait_until_serving();
+    assert_eq!(off.superuser("postgres").value(count), "0");
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use testkit::{Builtin, Version, eventually, folder, give_away};
+use testkit::{Builtin, Version, altered_library, eventually, folder, give_away, library_file};
 
 use crate::support;
 
@@ -146,4 +146,28 @@ fn two_clusters_run_side_by_side() {
         let port = server.port().to_string();
         assert_eq!(server.client("postgres").value("SHOW port"), port);
     }
+}
+
+/// After a downgrade of one of them: a library and a program that do not fit.
+#[test]
+fn a_library_of_another_version_says_so_and_serves_when_it_fits_again() {
+    if !support::only_weir() {
+        return;
+    }
+    let other = altered_library(Version::Installed, "supervisor.h", |text| {
+        text.replace("#define WEIR_HELLO \"weir 2 \"", "#define WEIR_HELLO \"weir 1 \"")
+    });
+    let load =
+        |library: &std::path::Path| format!("shared_preload_libraries = '{}'", library.display());
+    let server = Builtin::start(Version::Installed, &load(&other));
+    let line = ["weir.program is not a pooler of this library's version", "it says \"weir 2 "];
+    server.log_contains(&line);
+    assert_eq!(server.superuser("postgres").value("SELECT 1"), "1");
+    some_tries(&server);
+    assert_eq!(count(&server, line[0]), 1);
+    assert!(!server.has_crashed());
+    server.stop_by("INT");
+    server.configure(&load(library_file(Version::Installed)));
+    server.launch();
+    assert_eq!(server.wait_until_serving().value("SELECT 1"), "1");
 }

@@ -26,7 +26,7 @@ impl Replies<'_, '_> {
         // The client is told, whatever the server is answering at the moment.
         let owner = Owner::Client;
         if status.name == state_report::NAME {
-            self.server.hear_state(status.value);
+            self.news.bad_report |= !self.server.hear_state(status.value);
             return Owner::Nobody;
         }
         let Some(slot) = self.names.slot(status.name) else {

@@ -50,6 +50,7 @@ impl Sockets {
             | Event::CancelOpening { .. }
             | Event::ReserveTaken { .. }
             | Event::ServerLoginWorks { .. }
+            | Event::BadReport { .. }
             | Event::ConnectQueryFailed { .. } => return,
         };
         lock(&self.shared.journal).note(kind, name, text, self.now);
@@ -122,6 +123,13 @@ impl Sockets {
                 log!(
                     "server login of {database}/{user} succeeds again, {seconds:.1} s and {refused} \
                      refused attempt{plural} after the first refusal"
+                );
+            }
+            Event::BadReport { name: (database, user) } => {
+                warning!(
+                    "{database}/{user}: the library weir in PostgreSQL reports a session's state in \
+                     a form that Weir cannot read, so the client keeps its server, or Weir asks the \
+                     server itself; install library and program of the same version"
                 );
             }
             // PgBouncer's text, with the key's old name.

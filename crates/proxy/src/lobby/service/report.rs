@@ -14,11 +14,16 @@ impl Service {
             let serials = self.serials(lobby);
             let serial_of = |line: u32| serials.get(&line).copied().unwrap_or(0);
             let rows = lobby.guests.rows(&lobby.room, &self.shared, &serial_of);
-            let of_server = |server: u64, client: u64| (server, LobbyServer { client });
-            all.servers.extend(serials.values().map(|serial| of_server(*serial, 0)));
+            all.servers.extend(serials.values().map(|serial| (*serial, LobbyServer::default())));
+            let keeps = |(line, _): &(&u32, &u64)| lobby.room.keeps(**line);
+            let keeping: Vec<u64> =
+                serials.iter().filter(keeps).map(|(_, serial)| *serial).collect();
             for client in rows {
-                if client.row.server != 0 {
-                    all.servers.extend([of_server(client.row.server, client.pointer)]);
+                let server = client.row.server;
+                if server != 0 {
+                    let kept_since = keeping.contains(&server).then_some(client.row.request_at);
+                    let found = LobbyServer { client: client.pointer, kept_since };
+                    all.servers.insert(server, found);
                 }
                 all.clients.push(client);
             }
