@@ -65,13 +65,6 @@ static uint32 generation;
 static bool owned = false; /* the place's state word says so */
 static bool pinned;
 
-/* The guest that this session served last, and its transactions then; generation 0: none. */
-static struct {
-    uint32 place;
-    uint32 generation;
-    uint64 transactions;
-} last;
-
 /* A ReadyForQuery with status I has been written and not been flushed yet. */
 static bool at_rest = false;
 
@@ -312,10 +305,8 @@ static bool
 restore(void *unused)
 {
     LobbyPlace *at = lobby_place(&lobby, place);
-    bool goes_on = last.generation == generation && last.place == place &&
-                   last.transactions == at->transactions;
+    bool goes_on = hold_goes_on(place, generation, at->transactions);
 
-    last.generation = 0;
     if (!guest_restore(goes_on, lobby_window(&lobby, place), at->window_len))
         elog(ERROR, "its data in the lobby cannot be read");
     attach_wait_set(lobby.base + (int) place, place, generation);
@@ -427,7 +418,7 @@ serve_interrupts(void)
 static bool
 clean(void *unused)
 {
-    last.generation = 0;
+    (void) hold_goes_on(0, 0, 0);
     return guest_restore(false, NULL, 0);
 }
 
@@ -531,9 +522,7 @@ transaction_over(void)
     next_transaction();
     at->transaction_us = attach_now_us();
     at->transactions++;
-    last.place = place;
-    last.generation = generation;
-    last.transactions = at->transactions;
+    hold_note_end(place, generation, at->transactions);
     tally_end(line, at->transaction_us - at->request_us);
     if (orders_pooler_is_gone())
         fail("the pooler has ended");

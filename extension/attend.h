@@ -117,11 +117,13 @@ extern void guest_note_parameter(void);
 extern void guest_tell(uint64 *told);
 extern void guest_tell_within(uint64 *told); /* a transaction is open */
 
-/* hold.c: stays with a guest that may ask for a number that it has drawn. */
+/* hold.c: numbers that a guest has drawn, and may ask for. */
 extern bool hold_note(Lobby *lobby, Numbers numbers); /* true: the guest has to be pinned */
 extern int hold_left_ms(Lobby *lobby);                /* -1: there is no hold */
 extern void hold_end(Lobby *lobby);
 extern void hold_forget(void);
+extern void hold_note_end(uint32 place, uint32 generation, uint64 transactions);
+extern bool hold_goes_on(uint32 place, uint32 generation, uint64 transactions);
 
 /* names.c: prepared statements. */
 extern void names_note_reply(char type);

@@ -6,6 +6,8 @@
  *                     └── another draw, too many other transactions, a pause, the end ──► over
  *
  * A load of INSERTs never asks. So no backend holds a guest after some holds without a question.
+ *
+ * At the end of the file: are the session's numbers still the guest's last?
  */
 #include "attend.h"
 
@@ -72,4 +74,34 @@ hold_left_ms(Lobby *lobby)
     if (left > 0 && now >= until)
         hold_end(lobby);
     return left > 0 ? (int) ((until - now + 999) / 1000) : -1;
+}
+
+/* The guest that this session served last, and its transactions then; generation 0: none. */
+static struct {
+    uint32 place;
+    uint32 generation;
+    uint64 transactions;
+} last;
+
+/* A transaction of the guest's is over. `transactions`: those of the guest, in all backends. */
+void
+hold_note_end(uint32 place, uint32 generation, uint64 transactions)
+{
+    last.place = place;
+    last.generation = generation;
+    last.transactions = transactions;
+}
+
+/*
+ * A guest is taken up. Are the session's numbers the last that it has drawn? Only if this session
+ * has served no other guest since, and no other session has served this one.
+ */
+bool
+hold_goes_on(uint32 place, uint32 generation, uint64 transactions)
+{
+    bool goes_on = generation != 0 && last.generation == generation && last.place == place &&
+                   last.transactions == transactions;
+
+    last.generation = 0;
+    return goes_on;
 }

@@ -62,6 +62,9 @@ answer(LobbyBackend *line)
     TimestampTz since = 0;
     LobbyDoing doing = look(&since);
 
+    /* It waits for the rest of a message, and serves no other guest meanwhile. */
+    if (doing == LOBBY_AT_REST && line->activity == LOBBY_SERVING)
+        doing = LOBBY_IDLES;
     if (doing != LOBBY_UNKNOWN)
         __atomic_store_n(&line->answer, attach_monotonic_us(since) << 2 | doing, __ATOMIC_SEQ_CST);
 }

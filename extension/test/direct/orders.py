@@ -93,6 +93,20 @@ def direct_an_answer_tells_what_the_client_does(run):
         ok(client.query("SELECT pg_advisory_unlock(7); DROP TABLE held"))
 
 
+def direct_a_client_that_has_begun_a_message_counts_as_idle_in_a_transaction(run):
+    for before in ("SELECT 1", "SELECT pg_advisory_lock(7)"):
+        with Lobby(run) as pooler:
+            client = pooler.client()
+            client.socket.sendall(query(before) + query("SELECT 2")[:1])
+            ok(client.take(client.until_ready()))
+            time.sleep(0.3)
+            doing, age = answer(pooler)
+            assert doing == IDLES and 250_000 < age < 5_000_000, (before, doing, age)
+            client.socket.sendall(query("SELECT 2")[1:])
+            assert ok(client.take(client.until_ready())).value() == "2"
+            ok(client.query("SELECT pg_advisory_unlock_all()"))
+
+
 def direct_an_order_to_end_brings_weirs_words(run):
     words = b"SFATAL\0VFATAL\0C57014\0Mquery timeout\0\0"
     with Lobby(run, backends=2, deaths=1) as pooler:

@@ -152,11 +152,11 @@ impl<X: Exchange> Engine<X> {
         {
             view.note_bad_report(io);
         }
+        if used < input.len() && matches!(stop, Stop::Incomplete | Stop::Ahead) {
+            server.stream.hold_rest(joined, bytes, used);
+        }
         match stop {
             Stop::Incomplete => {
-                if used < input.len() {
-                    server.stream.hold_rest(joined, bytes, used);
-                }
                 if refused {
                     self.hold_refused(on, io);
                 }
@@ -165,16 +165,9 @@ impl<X: Exchange> Engine<X> {
                 }
                 self.after_replies(on, io);
             }
-            Stop::Ahead => {
-                if used < input.len() {
-                    server.stream.hold_rest(joined, bytes, used);
-                }
-                return Passed::UpToRequest;
-            }
+            Stop::Ahead => return Passed::UpToRequest,
             Stop::Violation(why) => self.lose_server(on, CloseReason::Text(&why), io),
-            Stop::TransactionBlock => {
-                self.lose_server(on, CloseReason::TransactionBlock, io);
-            }
+            Stop::TransactionBlock => self.lose_server(on, CloseReason::TransactionBlock, io),
             Stop::Unheard => self.lose_server(on, CloseReason::Lost, io),
             Stop::Farewell => self.server_left(on, io),
         }

@@ -175,7 +175,9 @@ pub(crate) fn a_standby_that_another_client_has_used_may_refuse_a_write() {
     other.send([query(text)]);
     standby.expect([query(text)]);
     standby.send([error("25006", "cannot execute INSERT in a read-only transaction"), ready('I')]);
-    primary.answers(text);
+    // Only the primary may draw a number.
+    primary.expect([query("DISCARD SEQUENCES"), query(text)]);
+    primary.send([done("DISCARD SEQUENCES"), done("OK")]);
     other.expect([done("OK")]);
 }
 

@@ -21,7 +21,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "relay/replies/parameters.rs",
-            "«self.server.hear_state(status.value);» return Owner::Nobody;",
+            "«self.news.bad_report |= !self.server.hear_state(status.value);» return Owner::Nobody;",
             "",
         )],
     },

@@ -272,7 +272,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "relay/requests/numbers.rs",
-            "if «texts.history.asks_numbers || texts.is_watched(seen)» {",
+            "if «texts.history.asks_numbers || may_draw» {",
             "seen.signs.intersects(Signs::SEQUENCE)",
         )],
     },

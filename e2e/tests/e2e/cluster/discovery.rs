@@ -426,14 +426,14 @@ fn a_reload_may_come_in_the_middle_of_a_switchover() {
     }
     a.stop();
     b.promote();
-    let answers = console.read_to_ready();
-    assert_eq!(answers.iter().find_map(testkit::Message::error), None);
+    // Weir may see the stop before Patroni answers. It then gives the switchover up, and follows.
+    console.read_to_ready();
     let answers = client.read_to_ready();
     let row = answers.iter().find(|message| message.tag == b'D').expect("a row").row();
     assert_eq!(row[0].as_deref(), Some(&*b.port().to_string()));
     until_nodes_are(&pooler, &["down", "writable"]);
     eventually("the new weight counts", PATIENCE, || {
-        pooler.log().contains("b=127.0.0.1:").then_some(())
+        pooler.log().contains(&format!("b=127.0.0.1:{}*0", b.port())).then_some(())
     });
 }
 

@@ -115,6 +115,23 @@ fn a_limit_that_is_passed_ends_the_client_as_in_a_proxied_pool() {
 }
 
 #[test]
+fn a_client_that_sends_part_of_a_message_is_idle_in_a_transaction() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::start_with(1, |setup| setup.set("idle_transaction_timeout", 1));
+    let (mut client, mut other) = (direct.client(), direct.client());
+    let mut bytes = frontend::query("SELECT 1");
+    bytes.push(b'Q');
+    client.send(bytes);
+    client.read_to_ready();
+    assert_eq!(other.value("SELECT 2"), "2");
+    let told = client.read_to_end();
+    let error = told.iter().find_map(|message| message.error()).expect("an error");
+    assert_eq!(error.message(), "idle transaction timeout");
+}
+
+#[test]
 fn clients_within_the_limits_go_on() {
     if !support::only_weir() {
         return;

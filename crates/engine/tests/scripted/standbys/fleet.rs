@@ -170,7 +170,7 @@ impl Fleet {
             let Some(asked) = &application.asked else { continue };
             let is_sent = self.nodes.iter().any(|node| node.has(&asked.text));
             let waits = self.rig.now() - asked.at;
-            let limit = STALE_WAIT + 2 * TICK;
+            let limit = STALE_WAIT + 4 * TICK;
             // A pool with few servers has a queue.
             let may_wait = is_sent || self.nodes.iter().any(|node| !node.requests.is_empty());
             assert!(

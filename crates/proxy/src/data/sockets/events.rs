@@ -125,13 +125,7 @@ impl Sockets {
                      refused attempt{plural} after the first refusal"
                 );
             }
-            Event::BadReport { name: (database, user) } => {
-                warning!(
-                    "{database}/{user}: the library weir in PostgreSQL reports a session's state in \
-                     a form that Weir cannot read, so the client keeps its server, or Weir asks the \
-                     server itself; install library and program of the same version"
-                );
-            }
+            Event::BadReport { name } => log_bad_report(name),
             // PgBouncer's text, with the key's old name.
             Event::ConnectQueryFailed { message } => {
                 error!("S: error while executing exec_on_query: {message}");
@@ -243,4 +237,12 @@ pub(super) fn server_at(address: &Address) -> String {
         }
         other => other.to_string(),
     }
+}
+
+fn log_bad_report((database, user): (&str, &str)) {
+    warning!(
+        "{database}/{user}: the library weir in PostgreSQL reports a session's state in a form that \
+         Weir cannot read, so the client keeps its server, or Weir asks the server itself; install \
+         library and program of the same version"
+    );
 }
