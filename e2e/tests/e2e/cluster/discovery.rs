@@ -387,57 +387,6 @@ fn a_switchover_that_patroni_refuses_is_over_at_once() {
 }
 
 #[test]
-fn a_reload_may_come_in_the_middle_of_a_switchover() {
-    if !support::only_weir() {
-        return;
-    }
-    let nodes = cluster(1);
-    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
-    let members = list(&[("a", a.port()), ("b", b.port())]);
-    let api = Api::new(Reply::Members(members, system_of(a)));
-    let mut pooler = setup(a, &[&api], "sample_interval=0.2").start();
-    until_nodes_are(&pooler, &["writable", "readable"]);
-    let mut client = pooler.client("app");
-    write(&mut client, "before");
-    // Neither the order nor the question is answered.
-    api.answer(Reply::Silence);
-    let mut console = pooler.console();
-    console.send(frontend::query("SWITCHOVER app TO b"));
-    pooler.log_contains("switchover to node b begins");
-    client.send(frontend::query("SHOW port"));
-    for weight in [1, 0] {
-        let tag = if weight == 0 { r#", "tags": {"noloadbalance": true}"# } else { "" };
-        let other = format!(
-            "{{\"name\": \"b\", \"host\": \"127.0.0.1\", \"port\": {}{tag}}}, {}",
-            b.port(),
-            list(&[("a", a.port())])
-        );
-        let port = api.port;
-        pooler.reconfigure(|ini| {
-            let keys = format!(
-                "patroni=127.0.0.1:{port} password=weir-secret discovery_interval=0.1 \
-                 sample_interval=0.{}",
-                3 + weight
-            );
-            ini.cluster("main", &keys);
-        });
-        api.answer(Reply::Members(other, system_of(a)));
-        pooler.reload();
-    }
-    a.stop();
-    b.promote();
-    // Weir may see the stop before Patroni answers. It then gives the switchover up, and follows.
-    console.read_to_ready();
-    let answers = client.read_to_ready();
-    let row = answers.iter().find(|message| message.tag == b'D').expect("a row").row();
-    assert_eq!(row[0].as_deref(), Some(&*b.port().to_string()));
-    until_nodes_are(&pooler, &["down", "writable"]);
-    eventually("the new weight counts", PATIENCE, || {
-        pooler.log().contains(&format!("b=127.0.0.1:{}*0", b.port())).then_some(())
-    });
-}
-
-#[test]
 fn the_check_of_a_configuration_finds_the_nodes() {
     if !support::only_weir() {
         return;
