@@ -418,7 +418,7 @@ serve_interrupts(void)
 static bool
 clean(void *unused)
 {
-    (void) hold_goes_on(0, 0, 0);
+    hold_note_end(0, 0, 0);
     return guest_restore(false, NULL, 0);
 }
 

@@ -83,7 +83,7 @@ static struct {
     uint64 transactions;
 } last;
 
-/* A transaction of the guest's is over. `transactions`: those of the guest, in all backends. */
+/* A transaction of the guest's is over. `transactions`: all of its own. All 0: there is no guest. */
 void
 hold_note_end(uint32 place, uint32 generation, uint64 transactions)
 {
@@ -99,7 +99,7 @@ hold_note_end(uint32 place, uint32 generation, uint64 transactions)
 bool
 hold_goes_on(uint32 place, uint32 generation, uint64 transactions)
 {
-    bool goes_on = generation != 0 && last.generation == generation && last.place == place &&
+    bool goes_on = last.generation == generation && last.place == place &&
                    last.transactions == transactions;
 
     last.generation = 0;

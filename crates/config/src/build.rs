@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::bounds::{CONSOLE, PEER_ID_MAX, out_of_bounds};
 use crate::choice::{Balance, FailoverKind, PoolMode, ReadAfterWrite, ReadsGo, WhenStale};
-use crate::config::Config;
+use crate::config::{Config, some_user_reads};
 use crate::error::{ConfigError, Mistake};
 use crate::key::{Key, Keyed, Scope};
 use crate::peers;
@@ -325,7 +325,7 @@ impl Builder {
             ReadsGo::Standby if database.cluster.is_none() => Reason::ReadsWithoutCluster,
             ReadsGo::Standby if mode != PoolMode::Auto => Reason::ReadsWithoutAutoMode,
             ReadsGo::Standby => return self.check_lists(database, position),
-            ReadsGo::Primary if self.some_user_reads() => {
+            ReadsGo::Primary if some_user_reads(&self.users) => {
                 return self.check_lists(database, position);
             }
             ReadsGo::Primary => {
@@ -349,11 +349,6 @@ impl Builder {
                 self.report.warnings.push(position.mistake(key, why));
             }
         }
-    }
-
-    /// Do the reads of some user go to standbys, whatever the database says?
-    fn some_user_reads(&self) -> bool {
-        self.users.values().any(|user| user.reads == Some(ReadsGo::Standby))
     }
 
     fn assign_all<T: Keyed>(&mut self, target: &mut T, position: &Position, settings: &[Setting]) {

@@ -197,8 +197,7 @@ impl Config {
 
     /// Do reads of some pool of this database go to standbys?
     pub fn any_reads(&self, database: &Database) -> bool {
-        let by_user = self.users.values().any(|user| user.reads == Some(ReadsGo::Standby));
-        database.reads == ReadsGo::Standby || by_user
+        database.reads == ReadsGo::Standby || some_user_reads(&self.users)
     }
 
     /// Returns the maximal number of servers in the pool (`database`, `user`); 0 is no limit.
@@ -301,4 +300,9 @@ impl fmt::Debug for AccessPolicy {
             Self::ProvenByServer => f.write_str("ProvenByServer"),
         }
     }
+}
+
+/// Do the reads of some user go to standbys, whatever the database says?
+pub(crate) fn some_user_reads(users: &BTreeMap<String, UserSettings>) -> bool {
+    users.values().any(|user| user.reads == Some(ReadsGo::Standby))
 }

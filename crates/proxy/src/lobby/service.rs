@@ -471,15 +471,15 @@ impl Service {
         let Some(Role { server, room: at, line, came, .. }) = backend.role else { return };
         if !came {
             let Attending { server, serial, worker, .. } = server;
-            let why = Some(Proxied::TooFewDescriptors);
-            self.post(
-                worker,
-                // It may have come, served a client, and ended since the last look.
-                match self.lobbies[at].room.has_come(line) {
-                    true => Mail::BackendCame { server, serial },
-                    false => Mail::LeftLobby { server, serial, why },
-                },
-            );
+            // It may have come, served a client, and ended since the last look.
+            let mail = match self.lobbies[at].room.has_come(line) {
+                true => Mail::BackendCame { server, serial },
+                false => {
+                    let why = Some(Proxied::TooFewDescriptors);
+                    Mail::LeftLobby { server, serial, why }
+                }
+            };
+            self.post(worker, mail);
         }
         for place in 0..self.lobbies[at].room.places() {
             match self.lobbies[at].room.reclaim(line, place) {

@@ -206,7 +206,11 @@ async fn load(
         true => rows(&kept.client, CatalogPart::Tables.query()).await?,
         false => Vec::new(),
     };
-    tables.iter().filter_map(|row| row.get(1)).for_each(|name| digest.push_str(name));
+    for name in tables.iter().filter_map(|row| row.get(1)) {
+        // A name cannot contain a zero byte.
+        digest.push('\0');
+        digest.push_str(name);
+    }
     let has_serializable = value(&kept.client, SERIALIZABLE).await? == "t";
     if before == Some((&digest, has_serializable)) {
         return Ok(None);

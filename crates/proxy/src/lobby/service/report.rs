@@ -1,6 +1,6 @@
 //! The lobbies' part of a report for the console and the metrics.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use engine::{ids::PoolId, settings::PoolKey, stats::Stats};
 
@@ -16,7 +16,7 @@ impl Service {
             let rows = lobby.guests.rows(&lobby.room, &self.shared, &serial_of);
             all.servers.extend(serials.values().map(|serial| (*serial, LobbyServer::default())));
             let keeps = |(line, _): &(&u32, &u64)| lobby.room.keeps(**line);
-            let keeping: Vec<u64> =
+            let keeping: HashSet<u64> =
                 serials.iter().filter(keeps).map(|(_, serial)| *serial).collect();
             for client in rows {
                 let server = client.row.server;

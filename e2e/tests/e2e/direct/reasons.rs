@@ -1,0 +1,59 @@
+//! Pools that cannot be direct: they are proxied, and say why.
+
+use testkit::{Pooler, Postgres, eventually};
+
+use super::{Direct, PATIENCE};
+use crate::support;
+
+#[test]
+fn a_pool_that_cannot_be_direct_says_why_and_works() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::begin(2, |setup| setup.set("pool_mode", "session"));
+    assert_eq!(direct.client().value("SELECT 5"), "5");
+    assert_eq!(direct.column("why"), "session mode");
+    drop(direct);
+    let postgres = Postgres::start();
+    let (database, folder) = (postgres.database(), postgres.socket_folder().to_owned());
+    let pooler = Pooler::before(&postgres)
+        .set("pool_mode", "transaction")
+        .set("data_path", "direct")
+        .set("direct_socket", folder.join("direct").display())
+        .database(&database, "")
+        .start();
+    let direct = Direct { pooler, postgres, database };
+    assert_eq!(direct.client().value("SELECT 6"), "6");
+    assert_eq!(direct.column("why"), "no library");
+}
+
+#[test]
+fn a_pool_without_room_for_its_clients_is_named_and_proxied() {
+    if !support::only_weir() {
+        return;
+    }
+    // A lobby needs descriptors with numbers above this limit.
+    let direct = Direct::begin(1, |setup| setup.open_files_max(1_000));
+    assert_eq!(direct.client().value("SELECT 1"), "1");
+    assert_eq!(direct.column("data_path"), "proxy");
+    assert_eq!(direct.column("why"), "no room");
+    let pool = format!("the pool {}/app cannot be direct and is proxied", direct.database);
+    let line = format!("{pool}: the limit of open files must be at least ");
+    assert!(direct.pooler.log().contains(&line), "{}", direct.pooler.log());
+}
+
+#[test]
+fn a_pool_whose_backends_do_not_come_is_proxied() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::begin(2, |setup| setup);
+    direct.postgres.sql("postgres", "ALTER SYSTEM SET weir.control_socket = '/nowhere/direct'");
+    direct.postgres.sql("postgres", "SELECT pg_reload_conf()");
+    eventually("the server knows the other socket", PATIENCE, || {
+        let found = direct.postgres.superuser("postgres").value("SHOW weir.control_socket");
+        (found == "/nowhere/direct").then_some(())
+    });
+    assert_eq!(direct.client().value("SELECT 8"), "8");
+    assert_eq!(direct.column("why"), "no answer");
+}
