@@ -83,7 +83,7 @@ static struct {
     uint64 transactions;
 } last;
 
-/* A transaction of the guest's is over. `transactions`: all of its own. All 0: there is no guest. */
+/* A transaction of the guest's is over. All 0: this session serves no guest. */
 void
 hold_note_end(uint32 place, uint32 generation, uint64 transactions)
 {
