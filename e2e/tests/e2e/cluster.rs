@@ -43,6 +43,8 @@ fn setup_at(first: &Postgres, ports: &[u16], keys: &str) -> Setup {
 fn cluster(standbys: usize) -> Vec<Postgres> {
     let nodes = Postgres::start_cluster(standbys);
     nodes[0].sql("postgres", "CREATE TABLE acts (node int, act text); GRANT ALL ON acts TO app");
+    // A standby that is promoted earlier would never have the table.
+    until_replayed(&nodes[1..].iter().collect::<Vec<_>>(), "0");
     nodes
 }
 
