@@ -92,7 +92,7 @@ pub(super) struct Told {
 /// Has eight clients write until `work` is done. Half of them write in transactions.
 pub(super) fn write_during(pooler: &Pooler, work: impl FnOnce()) -> Vec<Told> {
     let is_over = AtomicBool::new(false);
-    let written = AtomicU64::new(0);
+    let written: [AtomicU64; 8] = Default::default();
     thread::scope(|scope| {
         let writer = |number: usize| {
             let (is_over, written) = (&is_over, &written);
@@ -108,7 +108,7 @@ pub(super) fn write_during(pooler: &Pooler, work: impl FnOnce()) -> Vec<Told> {
                     match write(&mut client, number.is_multiple_of(2), &row) {
                         Ok(()) => {
                             told.acknowledged.push(row);
-                            written.fetch_add(1, Ordering::Relaxed);
+                            written[number].fetch_add(1, Ordering::Relaxed);
                         }
                         Err((why, is_closed)) => {
                             told.errors.push((row, why));
@@ -123,13 +123,14 @@ pub(super) fn write_during(pooler: &Pooler, work: impl FnOnce()) -> Vec<Told> {
                 told
             })
         };
-        let writers: Vec<_> = (0..8).map(writer).collect();
+        let writers: Vec<_> = (0..written.len()).map(writer).collect();
         // Also if a check fails: the scope waits for its threads.
         let _end = End(&is_over);
         let all_write = || {
-            let before = written.load(Ordering::Relaxed);
-            testkit::eventually("clients write", Duration::from_secs(30), || {
-                (written.load(Ordering::Relaxed) > before + 100).then_some(())
+            let counts = || written.iter().map(|count| count.load(Ordering::Relaxed));
+            let before: Vec<_> = counts().collect();
+            testkit::eventually("each client writes", Duration::from_secs(30), || {
+                counts().zip(&before).all(|(now, before)| now > before + 12).then_some(())
             });
         };
         all_write();
