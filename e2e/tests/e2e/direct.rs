@@ -375,6 +375,32 @@ fn a_switch_to_the_proxy_takes_effect_at_once() {
     assert_eq!(direct.column("why"), "switched off");
 }
 
+/// Idle servers of the proxied pool make room, whichever worker has them.
+#[test]
+fn a_switch_to_direct_serves_clients_at_once() {
+    if !support::only_weir() {
+        return;
+    }
+    let mut direct = Direct::start_with(2, |setup| setup.workers(2));
+    for round in 0..8 {
+        direct.pooler.reconfigure(|ini| ini.set("data_path", "proxy"));
+        direct.pooler.reload();
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| {
+                    let mut client = direct.client();
+                    (0..10).for_each(|_| assert_eq!(client.value("SELECT 1"), "1"));
+                });
+            }
+        });
+        direct.pooler.reconfigure(|ini| ini.set("data_path", "direct"));
+        direct.pooler.reload();
+        let began = Instant::now();
+        assert_eq!(direct.client().value("SELECT 4"), "4");
+        assert!(began.elapsed() < PATIENCE, "{round}: {:?}", began.elapsed());
+    }
+}
+
 /// Weir's own connections may have TLS, also on this machine. The clients' have none.
 #[test]
 fn servers_whose_own_connection_has_tls_serve_clients() {

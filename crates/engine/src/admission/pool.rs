@@ -358,6 +358,12 @@ impl<T> Pool<T> {
         idle.or_else(|| self.take_condemned_one(worker, is_it))
     }
 
+    /// Takes a server that is parked at `worker`, or else at another worker.
+    pub fn take_one_parked(&mut self, worker: WorkerId) -> Option<Parked<T>> {
+        let own = self.take_parked(worker, |_| true);
+        own.or_else(|| self.idle.iter_mut().find_map(|idle| idle.take(|_| true)))
+    }
+
     /// Takes all parked servers of all workers.
     pub fn take_all_parked(&mut self) -> Vec<Parked<T>> {
         let condemned = self.condemned.iter_mut().flat_map(|all| all.drain(..));

@@ -95,7 +95,7 @@ impl<X: Exchange> Engine<X> {
         self.view(pool);
         if !self.exchange.pool(pool, |pool| pool.reserve_attending(now)) {
             // An ordinary server that nobody uses makes room.
-            let idle = self.exchange.pool(pool, |pool| pool.take_parked(worker, |_| true));
+            let idle = self.exchange.pool(pool, |pool| pool.take_one_parked(worker));
             let Some(idle) = idle else { return false };
             self.close_parked(vec![(idle, CloseReason::Evicted)], io);
             if !self.exchange.pool(pool, |pool| pool.reserve_attending(now)) {

@@ -236,6 +236,16 @@ fn a_parked_server_is_found_by_its_connection_at_its_home_only() {
 }
 
 #[test]
+fn any_parked_server_makes_room_and_first_an_own_one() {
+    let mut pool = pool_with_busy("", 2);
+    pool.park(B, server(1));
+    pool.park(A, server(2));
+    let taken = [A, A].map(|worker| pool.take_one_parked(worker).unwrap().server.serial);
+    assert_eq!(taken, [2, 1]);
+    assert!(pool.take_one_parked(A).is_none());
+}
+
+#[test]
 fn a_smaller_size_ends_servers_as_they_come_back() {
     let mut pool = pool_with_busy("pool_size=3", 3);
     pool.settings = self::pool("pool_size=1").settings;
