@@ -10,6 +10,7 @@ mod bus;
 mod client;
 mod exchange;
 mod net;
+mod noticed;
 mod reference;
 mod rng;
 mod router;
@@ -117,22 +118,24 @@ fn caught(name: &str, noticed_by: &str, run: impl Fn(u64) -> Option<String>) {
         "{name}: CHECKS has no {noticed_by:?}"
     );
     let mut seen = String::new();
-    let mut missing = SEEDS_MIN;
-    for seed in seeds() {
+    let mut noticed = Vec::new();
+    for seed in noticed::in_order(name, seeds()) {
         let Some(report) = run(seed) else { continue };
         let check = check_of(&report);
         let _ = writeln!(seen, "seed {seed}, {check}: {}", report.lines().next().unwrap_or(""));
-        missing -= usize::from(check == noticed_by);
-        if missing == 0 {
+        if check == noticed_by {
+            noticed.push(seed);
+        }
+        if noticed.len() == SEEDS_MIN {
             print!("{name} was noticed:\n{seen}");
-            return;
+            return noticed::note(name, &noticed);
         }
     }
     let some: Vec<&str> = seen.lines().take(20).collect();
     panic!(
         "{name}: {SEEDS_MIN} seeds must notice it by {noticed_by:?}, {} did. All {} reports, the \
          first of them:\n{}",
-        SEEDS_MIN - missing,
+        noticed.len(),
         seen.lines().count(),
         some.join("\n")
     );
