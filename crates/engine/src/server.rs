@@ -357,7 +357,7 @@ impl Server {
         self.session.ahead.as_ref().is_some_and(|ahead| ahead.is_pending())
     }
 
-    /// Notes that a transaction is over, and that the next one has begun before Weir could find out
+    /// Notes that a transaction is over, and that the next one may begin before Weir can find out
     /// what the first one has left.
     pub fn leave_unjudged(&mut self) {
         if let Some(session) = self.session.get_mut() {

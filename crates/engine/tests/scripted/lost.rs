@@ -141,13 +141,42 @@ pub(crate) fn a_pipeline_may_lose_settings() {
         server.send(answered.clone());
         client.expect(answered);
         server.die();
-        let told = client.take();
-        let text = show(&told).concat();
-        assert!(
-            text.contains(code) && text.contains("Lost with the session: unverified."),
-            "{text}"
-        );
-        assert!(told.ends_with(&ready(status)) && client.is_open());
+        is_unverified(&client, code, status);
+    }
+}
+
+/// The client is told that Weir had not found out what its session was.
+#[track_caller]
+fn is_unverified(client: &Client, code: &str, status: char) {
+    let told = client.take();
+    let text = show(&told).concat();
+    assert!(text.contains(code) && text.contains("Lost with the session: unverified."), "{text}");
+    assert!(told.ends_with(&ready(status)) && client.is_open());
+}
+
+/// Nor does Weir ask while a message is incomplete, of the server or of the client.
+#[test]
+fn settings_from_before_a_partial_message_may_be_lost() {
+    let notice = notice("to all").split_at(3).0.to_vec();
+    // Weir sends the beginning of a long text before it has all of it.
+    let long = query(&format!("RESET ROLE /* {} */", "x".repeat(200_000)));
+    let (head, rest) = long.split_at(100_000);
+    let halves = (head.to_vec(), rest.to_vec());
+    for (sent, partial, (head, rest)) in [
+        ("of the server", notice, (Vec::new(), query("RESET ROLE"))),
+        ("of the client", Vec::new(), halves),
+    ] {
+        let rig = rig(|config| config.global.pool_mode = PoolMode::Auto);
+        let client = rig.client();
+        let server = rig.server(0);
+        client.send([query("SET ROLE weak"), head]);
+        server.take();
+        server.send([complete("SET"), ready('I'), partial]);
+        client.expect([complete("SET"), ready('I')]);
+        client.send([rest.clone()]);
+        assert!(server.take().ends_with(&rest), "{sent}");
+        server.die();
+        is_unverified(&client, "08007", 'I');
     }
 }
 

@@ -109,6 +109,7 @@ impl<X: Exchange> Engine<X> {
             || server.replication.is_some()
             || server.ledger.is_ambiguous();
         if keeps || client.stream.is_mid_message() {
+            server.leave_unjudged();
             if awaits_answer {
                 self.go_on_kept(id, io);
             }

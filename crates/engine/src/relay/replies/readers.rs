@@ -32,7 +32,11 @@ impl<X: Exchange> Engine<X> {
     #[cold]
     pub(super) fn await_boundary(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let is_reader = self.is_reader(on);
-        let server = self.server(on);
+        let server = self.server_mut(on);
+        if server.status == b'I' {
+            // The client may begin its next transaction before that message ends.
+            server.leave_unjudged();
+        }
         let (status, last_end) = (server.status, server.ledger.last_end());
         match server.client {
             Some(id) if is_reader && status == b'I' && last_end != 0 => {
