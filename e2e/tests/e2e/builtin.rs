@@ -84,7 +84,7 @@ fn without_workers_the_server_starts_no_pooler() {
 
 #[test]
 fn the_parameters_have_their_names_and_defaults() {
-    if !support::only_weir() {
+    if !support::only_proxied("it is about the default of weir.data_path") {
         return;
     }
     let server = Builtin::start(Version::Installed, "weir.connection_proxies = 0");
