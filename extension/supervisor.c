@@ -244,9 +244,9 @@ publish_all(void)
 static char *
 find_binary(void)
 {
-    static const char *const folders[] = {"/usr/bin", "/usr/local/bin"};
     char *beside = pstrdup(my_exec_path);
     char *slash = strrchr(beside, '/');
+    const char *const folders[] = {beside, "/usr/bin", "/usr/local/bin"};
 
     if (weir_program[0] != '\0') {
         if (access(weir_program, X_OK) == 0)
@@ -256,14 +256,14 @@ find_binary(void)
     }
     if (slash != NULL)
         *slash = '\0';
-    for (int i = -1; i < lengthof(folders); i++) {
-        char *path = psprintf("%s/weir", i < 0 ? beside : folders[i]);
+    for (size_t i = 0; i < lengthof(folders); i++) {
+        char *path = psprintf("%s/weir", folders[i]);
 
         if (access(path, X_OK) == 0)
             return path;
     }
     complain("cannot start the pooler: there is no program weir in %s, %s or %s, and weir.program "
-             "is not set", beside, folders[0], folders[1]);
+             "is not set", folders[0], folders[1], folders[2]);
     return NULL;
 }
 

@@ -1,5 +1,6 @@
 """The library under AddressSanitizer or valgrind."""
 
+import collections
 import os
 import re
 import subprocess
@@ -35,15 +36,19 @@ OF_SERVER = re.compile(r"\bstandard_(ProcessUtility|Executor\w+)\b")
 
 
 class Valgrind(Tool):
-    """What is found counts if the library's own code is in the stack, and did not only pass the
-    statement on. PostgreSQL writes bytes that it has not set; that is none of ours."""
+    """Errors, and memory of malloc() that is lost. What is found counts if the library's own code is in
+    the stack, and did not only pass the statement on. PostgreSQL writes bytes that it has not set; that
+    is none of ours."""
 
     def findings(self, cluster):
         files = "|".join(path.stem for path in EXTENSION.glob("*.c"))
-        ours = re.compile(rf"weir\.so|\(({files})\.c:")
-        blocks = re.split(r"^==\d+== $", cluster.log.read_text(errors="replace"), flags=re.MULTILINE)
-        return [block.strip() for block in blocks
-                if "==" in block and ours.search(OF_SERVER.split(block)[0])]
+        ours = re.compile(rf"weir\.so\b|\(({files})\.c:")
+        texts = collections.defaultdict(str)
+        for pid, text in re.findall(r"^==(\d+)==(.*)$", cluster.log.read_text(errors="replace"),
+                                    re.MULTILINE):
+            texts[pid] += f"{text.rstrip()}\n"
+        blocks = [block for text in texts.values() for block in text.split("\n\n")]
+        return [block.strip("\n") for block in blocks if ours.search(OF_SERVER.split(block)[0])]
 
 
 def tool(options, work):
@@ -65,7 +70,9 @@ def tool(options, work):
         return Valgrind(
             words=" under valgrind",
             flags=["PG_CFLAGS=-g -O1"],
-            wrapper=["valgrind", "--quiet", "--trace-children=yes", "--leak-check=no",
-                     "--undef-value-errors=yes", "--error-exitcode=0"],
+            # The pooler is no process of the server, and none of its code.
+            wrapper=["valgrind", "--quiet", "--trace-children=yes", "--trace-children-skip=*/weir",
+                     "--leak-check=full", "--show-leak-kinds=definite", "--undef-value-errors=yes",
+                     "--error-exitcode=0"],
         )
     return Tool()

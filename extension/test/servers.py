@@ -15,6 +15,8 @@ from pathlib import Path
 EXTENSION = Path(__file__).resolve().parent.parent
 SCRIPTS = EXTENSION.parent / "scripts"
 PATIENCE_S = 60
+# Under valgrind a server is slow.
+SLOWNESS = 6
 CONFIGURATION = """
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
@@ -151,7 +153,7 @@ class Cluster:
     def wait_until_ready(self):
         """Also after a crash: then the line is in the log once more."""
         self.starts = getattr(self, "starts", 0) + 1
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S * (SLOWNESS if self.wrapper else 1)
         while time.monotonic() < deadline and self.child.poll() is None:
             lines = self.log.read_text(errors="replace")
             if lines.count("ready to accept connections") >= self.starts:

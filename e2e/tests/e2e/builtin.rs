@@ -42,6 +42,17 @@ fn set_heard(server: &Builtin, parameter: &str, value: &str) {
     });
 }
 
+/// Runs a test on both versions of PostgreSQL, each with a pooler that serves.
+fn on_both(settings: &str, test: impl Fn(Builtin)) {
+    if !support::only_weir() {
+        return;
+    }
+    for version in [Version::Installed, Version::Eighteen] {
+        eprintln!("on {version:?}");
+        test(Builtin::serving_on(version, settings));
+    }
+}
+
 #[test]
 fn one_line_gives_a_pooler() {
     if !support::only_weir() {
@@ -73,7 +84,7 @@ fn without_workers_the_server_starts_no_pooler() {
 
 #[test]
 fn the_parameters_have_their_names_and_defaults() {
-    if !support::only_weir() {
+    if !support::only_proxied("it is about the default of weir.data_path") {
         return;
     }
     let server = Builtin::start(Version::Installed, "weir.connection_proxies = 0");
@@ -105,6 +116,9 @@ fn the_parameters_have_their_names_and_defaults() {
     );
     let port = "SELECT boot_val FROM pg_settings WHERE name = 'weir.proxy_port'";
     assert_eq!(server.superuser("postgres").value(port), "6543");
+    let proxies = "SELECT boot_val FROM pg_settings WHERE name = 'weir.connection_proxies'";
+    let processors = std::thread::available_parallelism().expect("the number of processors");
+    assert_eq!(server.superuser("postgres").value(proxies), processors.get().min(2).to_string());
     for refused in [
         "weir.multitenant_proxy = on",
         "weir.pool_mode = 'all'",

@@ -60,18 +60,40 @@ fn the_configuration_that_is_installed_is_valid() {
     assert!(text.contains("Pool mode\n  auto\n"), "{text}");
 }
 
-/// Runs on a throw-away copy of this machine. It needs root and Debian.
-#[test]
-fn the_debian_package_is_installed_started_upgraded_and_removed() {
+/// Tries packages on a throw-away copy of this machine, and expects that it says these things. It
+/// needs root and Debian.
+fn tries(script: &str, done: &[&str]) {
     if !support::only_weir() || !is_root() || !Path::new("/usr/bin/dpkg-deb").exists() {
         return;
     }
-    let tried = Command::new(packaging("try")).arg(pooler_binary()).output().expect("bash");
+    // It ends with this test, and leaves nothing outside of the test's folder.
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(packaging(script)).arg(pooler_binary());
+    let tried = command.env("TMPDIR", open_folder("try")).output().expect("bash");
     let said = String::from_utf8_lossy(&tried.stdout);
     assert!(tried.status.success(), "{said}\n{}", String::from_utf8_lossy(&tried.stderr));
-    for done in ["installed and started", "upgraded and started again", "removed and purged"] {
-        assert!(said.contains(&format!("try: {done}")), "not {done}:\n{said}");
+    for step in done {
+        assert!(said.contains(&format!("try: {step}\n")), "not {step}:\n{said}");
     }
+}
+
+#[test]
+fn the_debian_package_is_installed_started_upgraded_and_removed() {
+    tries("try", &["installed and started", "upgraded and started again", "removed and purged"]);
+}
+
+/// A cluster of Debian's `pg_createcluster`, none of whose files is edited.
+#[test]
+fn one_line_gives_a_debian_cluster_a_pooler() {
+    tries(
+        "try-builtin",
+        &[
+            "started with one line",
+            "served a role with a password",
+            "served a role with peer",
+            "removed, and dropped the cluster",
+        ],
+    );
 }
 
 #[test]

@@ -102,6 +102,36 @@ fn forget_the_clock(replies: &mut [Reply]) {
     }
 }
 
+/// The SQL functions of the server take columns by their names. A name that the console does not have
+/// would be NULL in all rows.
+#[tokio::test]
+async fn the_views_of_the_extension_have_columns_of_the_console_only() {
+    let script = include_str!("../../../../extension/weir--1.0.sql");
+    let console = Arc::new(Console::new(Arc::new(Recorder::default())));
+    let mut peer = Peer::admin(&console).await;
+    let listed = |text: &str| -> Vec<String> {
+        let names = text.split(',').filter_map(|item| item.split_whitespace().next());
+        names.map(|name| name.trim_matches('"').to_owned()).collect()
+    };
+    let outs: String = script.lines().filter_map(|line| line.trim().strip_prefix("OUT ")).collect();
+    let mut shown = vec![("WORKERS", listed(&outs))];
+    for view in script.split("weir_show('").skip(1) {
+        let (word, rest) = view.split_once("') AS ").unwrap();
+        let (_, rest) = rest.split_once('(').unwrap();
+        shown.push((word, listed(rest.split_once(");").unwrap().0)));
+    }
+    assert_eq!(shown.len(), 5);
+    for (word, names) in shown {
+        let replies = peer.query(format!("show {word}")).await;
+        let Some(Reply::Columns(columns)) = replies.first() else { panic!("{word}: {replies:?}") };
+        let known: Vec<_> = columns.iter().filter_map(|column| column.split(':').next()).collect();
+        assert!(names.len() > 6, "{word}: {names:?}");
+        for name in names {
+            assert!(known.contains(&name.as_str()), "SHOW {word} has no column {name}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn show_config_lists_the_global_keys() {
     let console = Arc::new(Console::new(Arc::new(Recorder::default())));

@@ -39,7 +39,12 @@ impl Builtin {
 
     /// Does the same for the installed version, and waits until the pooler serves.
     pub fn serving(settings: &str) -> Self {
-        let own = Self::start(Version::Installed, settings);
+        Self::serving_on(Version::Installed, settings)
+    }
+
+    /// Does the same for a given version.
+    pub fn serving_on(version: Version, settings: &str) -> Self {
+        let own = Self::start(version, settings);
         own.wait_until_serving();
         own
     }

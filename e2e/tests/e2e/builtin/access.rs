@@ -1,6 +1,7 @@
 //! Logins are judged as the server does: by pg_hba.conf with the client's own address, and by the
 //! roles.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use testkit::{Authority, Builtin, Postgres, Role, eventually};
@@ -204,6 +205,52 @@ fn a_method_that_does_not_work_is_named_with_its_line() {
         let (_, text) = refusal(&server, Role::APP, Role::APP_PASSWORD);
         text.contains("line 2 of pg_hba.conf has a host name").then_some(())
     });
+}
+
+/// PostgreSQL has the verifiers in its tables and in their log, and no other file has one.
+#[test]
+fn no_file_holds_a_verifier() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("");
+    let kept = "SELECT rolpassword FROM pg_authid WHERE rolname = 'app'";
+    let verifier = server.sql("postgres", kept)[0][0].clone().expect("it has one");
+    let key = verifier.rsplit(':').next().expect("its last part").to_owned();
+    server.reload();
+    server.client("postgres").rows("SELECT 1");
+    // Files that the server removes meanwhile are errors of grep.
+    let mut grep = Command::new("grep");
+    grep.args(["-rlsF", "--devices=skip", &key]).arg(server.socket_folder());
+    let found = String::from_utf8_lossy(&support::run_any(&mut grep).stdout).into_owned();
+    let others: Vec<_> = found
+        .lines()
+        .filter(|file| !file.contains("/global/") && !file.contains("/pg_wal/"))
+        .collect();
+    assert_eq!(others, [""; 0]);
+    assert!(found.contains("/global/") || found.contains("/pg_wal/"), "{found}");
+}
+
+/// Each server connection is opened as its client's role.
+#[test]
+fn weir_never_logs_in_as_a_superuser() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("log_connections = on");
+    server.sql("postgres", "CREATE ROLE eve LOGIN PASSWORD 'one' IN ROLE app");
+    until(&server, "a new role", "eve", "one", true);
+    let as_superuser = || server.log().matches("connection authorized: user=postgres").count();
+    let as_eve = || server.log().matches("connection authorized: user=eve").count();
+    let before = as_superuser();
+    let mut eve = server.login("eve", "postgres", "one").expect("it is let in");
+    assert_eq!(eve.value("SELECT session_user || current_user"), "eveeve");
+    eve.rows("SET ROLE app");
+    assert_eq!(eve.value("SELECT session_user || current_user"), "eveapp");
+    assert!(eve.query("SET SESSION AUTHORIZATION postgres").error.is_some());
+    assert!(server.login("eve", "postgres", "wrong").is_err());
+    assert!(as_eve() > 0);
+    assert_eq!(as_superuser(), before);
 }
 
 #[test]

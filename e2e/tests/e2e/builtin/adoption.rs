@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use testkit::{Builtin, RawClient, Role, Version, eventually};
 
 use super::life::{has_ended, until_replaced};
+use super::on_both;
 use crate::support;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -51,7 +52,7 @@ fn local_client(server: &Builtin) -> RawClient {
 
 #[test]
 fn idle_clients_survive_a_crash_of_the_server() {
-    if !support::only_weir() {
+    if !support::only_proxied("SQL's PREPARE keeps a backend") {
         return;
     }
     for version in [Version::Installed, Version::Eighteen] {
@@ -79,18 +80,16 @@ fn idle_clients_survive_a_crash_of_the_server() {
 
 #[test]
 fn a_query_that_is_sent_while_the_server_recovers_is_answered() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    let mut client = server.client("postgres");
-    client.rows("SET work_mem = '7MB'");
-    let before = said(&server, "all server processes terminated");
-    let adopted = said(&server, ADOPTED);
-    crash(&server);
-    until_said(&server, "all server processes terminated", before);
-    assert_eq!(client.value("SHOW work_mem"), "7MB");
-    until_said(&server, ADOPTED, adopted);
+    on_both("", |server| {
+        let mut client = server.client("postgres");
+        client.rows("SET work_mem = '7MB'");
+        let before = said(&server, "all server processes terminated");
+        let adopted = said(&server, ADOPTED);
+        crash(&server);
+        until_said(&server, "all server processes terminated", before);
+        assert_eq!(client.value("SHOW work_mem"), "7MB");
+        until_said(&server, ADOPTED, adopted);
+    });
 }
 
 #[test]
@@ -113,56 +112,52 @@ fn a_pooler_is_adopted_again_and_again() {
 /// What the pooler reads is the next supervisor's, and so are its sockets.
 #[test]
 fn the_next_supervisor_does_all_that_the_first_one_did() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    until_adopted(&server, || crash(&server));
-    server.sql("postgres", "CREATE ROLE later LOGIN PASSWORD 'one'");
-    let login = |password| server.login("later", "postgres", password);
-    eventually("a new role", PATIENCE, || login("one").ok());
-    server.sql("postgres", "ALTER ROLE later PASSWORD 'two'");
-    eventually("a new password", PATIENCE, || login("one").err());
-    assert!(login("two").is_ok());
-    server.set("weir.pool_mode", "transaction");
-    server.create_functions("postgres");
-    let mode = "SELECT value FROM weir_show('CONFIG') AS t(key text, value text) \
-                WHERE key = 'pool_mode'";
-    let mut superuser = server.superuser("postgres");
-    eventually("a new setting", PATIENCE, || {
-        (superuser.value(mode) == "transaction").then_some(())
+    on_both("", |server| {
+        until_adopted(&server, || crash(&server));
+        server.sql("postgres", "CREATE ROLE later LOGIN PASSWORD 'one'");
+        let login = |password| server.login("later", "postgres", password);
+        eventually("a new role", PATIENCE, || login("one").ok());
+        server.sql("postgres", "ALTER ROLE later PASSWORD 'two'");
+        eventually("a new password", PATIENCE, || login("one").err());
+        assert!(login("two").is_ok());
+        server.set("weir.pool_mode", "transaction");
+        server.create_functions("postgres");
+        let mode = "SELECT value FROM weir_show('CONFIG') AS t(key text, value text) \
+                    WHERE key = 'pool_mode'";
+        let mut superuser = server.superuser("postgres");
+        eventually("a new setting", PATIENCE, || {
+            (superuser.value(mode) == "transaction").then_some(())
+        });
+        // The port stays open while the adopted pooler is replaced.
+        let before = server.pooler_pid();
+        let mut waiting = {
+            support::kill9(before);
+            RawClient::connect(server.pooler_port())
+        };
+        let began = Instant::now();
+        until_replaced(&server, before);
+        assert!(began.elapsed() < Duration::from_secs(1), "it took {:?}", began.elapsed());
+        waiting
+            .authenticate(&[("user", "later"), ("database", "postgres")], "two")
+            .expect("the next pooler lets it in");
+        server.log_contains(&["the pooler has ended", "its status is not known"]);
+        let took = server.stop_by("INT");
+        assert!(took < Duration::from_secs(2), "it took {took:?}");
+        assert!(RawClient::try_connect(server.pooler_port()).is_err(), "it listens still");
     });
-    // The port stays open while the adopted pooler is replaced.
-    let before = server.pooler_pid();
-    let mut waiting = {
-        support::kill9(before);
-        RawClient::connect(server.pooler_port())
-    };
-    let began = Instant::now();
-    until_replaced(&server, before);
-    assert!(began.elapsed() < Duration::from_secs(1), "it took {:?}", began.elapsed());
-    waiting
-        .authenticate(&[("user", "later"), ("database", "postgres")], "two")
-        .expect("the next pooler lets it in");
-    server.log_contains(&["the pooler has ended", "its status is not known"]);
-    let took = server.stop_by("INT");
-    assert!(took < Duration::from_secs(2), "it took {took:?}");
-    assert!(RawClient::try_connect(server.pooler_port()).is_err(), "it listens still");
 }
 
 #[test]
 fn a_smart_stop_ends_an_adopted_pooler() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    let mut client = server.client("postgres");
-    until_adopted(&server, || crash(&server));
-    client.rows("SELECT 1");
-    let pooler = server.pooler_pid();
-    let took = server.stop_by("TERM");
-    assert!(took < Duration::from_secs(5), "it took {took:?}");
-    eventually("the pooler has ended", PATIENCE, || has_ended(pooler).then_some(()));
+    on_both("", |server| {
+        let mut client = server.client("postgres");
+        until_adopted(&server, || crash(&server));
+        client.rows("SELECT 1");
+        let pooler = server.pooler_pid();
+        let took = server.stop_by("TERM");
+        assert!(took < Duration::from_secs(5), "it took {took:?}");
+        eventually("the pooler has ended", PATIENCE, || has_ended(pooler).then_some(()));
+    });
 }
 
 /// An error ends the supervisor as `ERROR` ends a statement. The server does not restart for it.
@@ -184,32 +179,33 @@ fn a_supervisor_that_fails_leaves_its_pooler_to_the_next_one() {
 
 #[test]
 fn a_pooler_that_does_not_answer_is_replaced() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    let before = server.pooler_pid();
-    let text = before.to_string();
-    support::run(std::process::Command::new("sh").args(["-c", "kill -STOP \"$1\"", "kill", &text]));
-    support::kill9(server.supervisor_pid().expect("it runs"));
-    assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
-    server.log_contains(&["does not answer the new supervisor and is ended"]);
-    assert!(has_ended(before), "the first pooler has not ended");
+    on_both("", |server| {
+        let before = server.pooler_pid();
+        let text = before.to_string();
+        support::run(std::process::Command::new("sh").args([
+            "-c",
+            "kill -STOP \"$1\"",
+            "kill",
+            &text,
+        ]));
+        support::kill9(server.supervisor_pid().expect("it runs"));
+        assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
+        server.log_contains(&["does not answer the new supervisor and is ended"]);
+        assert!(has_ended(before), "the first pooler has not ended");
+    });
 }
 
 #[test]
 fn a_pooler_that_is_killed_with_its_supervisor_is_replaced() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    let (pooler, supervisor) = (server.pooler_pid(), server.supervisor_pid().expect("it runs"));
-    support::run(
-        std::process::Command::new("sh")
-            .args(["-c", "kill -9 \"$1\" \"$2\"", "kill"])
-            .args([pooler.to_string(), supervisor.to_string()]),
-    );
-    assert_eq!(until_replaced(&server, pooler).value("SELECT 1"), "1");
+    on_both("", |server| {
+        let (pooler, supervisor) = (server.pooler_pid(), server.supervisor_pid().expect("it runs"));
+        support::run(
+            std::process::Command::new("sh")
+                .args(["-c", "kill -9 \"$1\" \"$2\"", "kill"])
+                .args([pooler.to_string(), supervisor.to_string()]),
+        );
+        assert_eq!(until_replaced(&server, pooler).value("SELECT 1"), "1");
+    });
 }
 
 /// Connects to the door and says something; prints what comes back.
@@ -222,37 +218,36 @@ const KNOCK: &str = "import socket, sys\n\
 
 #[test]
 fn only_a_supervisor_of_this_start_of_the_server_can_adopt() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    let mut client = server.client("postgres");
-    let door = server.data().join("pg_stat_tmp/weir.door");
-    for text in ["adopt ", "adopt 00000000000000000000000000000000", "cookie x", "files config"] {
-        let answer = support::run_any(
-            std::process::Command::new("python3").args(["-c", KNOCK]).arg(&door).arg(text),
-        );
-        let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
-        assert!(!answer.contains("weir"), "{text}: {answer}");
-    }
-    server.log_contains(&["a process at the door of the supervisor is sent away"]);
-    assert_eq!(client.value("SELECT 1"), "1");
-    // The supervisor is still heard.
-    server.sql("postgres", "CREATE ROLE later LOGIN PASSWORD 'one'");
-    eventually("a new role", PATIENCE, || server.login("later", "postgres", "one").ok());
+    on_both("", |server| {
+        let mut client = server.client("postgres");
+        let door = server.data().join("pg_stat_tmp/weir.door");
+        for text in ["adopt ", "adopt 00000000000000000000000000000000", "cookie x", "files config"]
+        {
+            let answer = support::run_any(
+                std::process::Command::new("python3").args(["-c", KNOCK]).arg(&door).arg(text),
+            );
+            let answer = String::from_utf8_lossy(&answer.stdout).into_owned();
+            assert!(!answer.contains("weir"), "{text}: {answer}");
+        }
+        server.log_contains(&["a process at the door of the supervisor is sent away"]);
+        assert_eq!(client.value("SELECT 1"), "1");
+        // The supervisor is still heard.
+        server.sql("postgres", "CREATE ROLE later LOGIN PASSWORD 'one'");
+        eventually("a new role", PATIENCE, || server.login("later", "postgres", "one").ok());
+    });
 }
 
 #[test]
 fn an_immediate_stop_ends_the_pooler() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    let pooler = server.pooler_pid();
-    server.stop_by("QUIT");
-    eventually("the pooler has ended", Duration::from_secs(2), || has_ended(pooler).then_some(()));
-    server.launch();
-    until_replaced(&server, pooler);
+    on_both("", |server| {
+        let pooler = server.pooler_pid();
+        server.stop_by("QUIT");
+        eventually("the pooler has ended", Duration::from_secs(2), || {
+            has_ended(pooler).then_some(())
+        });
+        server.launch();
+        until_replaced(&server, pooler);
+    });
 }
 
 /// A client works while one supervisor after another fails.

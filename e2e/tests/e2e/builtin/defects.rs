@@ -94,6 +94,8 @@ fn a_server_that_accepts_slowly_delays_only_clients_that_need_it() {
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
                             WHERE usename = 'other'",
     );
+    server.create_functions("postgres");
+    let mut superuser = server.superuser("postgres");
     let mut client = server.client("postgres");
     client.rows("SELECT 1");
     let (longest, late) = std::thread::scope(|threads| {
@@ -102,8 +104,10 @@ fn a_server_that_accepts_slowly_delays_only_clients_that_need_it() {
             let mut late = server.login("other", "postgres", "x").expect("it is let in");
             late.value("SELECT current_user")
         });
-        // Until the pooler waits for the server on its behalf.
-        std::thread::sleep(Duration::from_millis(300));
+        let connecting = "SELECT sum(sv_login) FROM weir_pools WHERE \"user\" = 'other'";
+        eventually("the pooler waits for the server on its behalf", PATIENCE, || {
+            (superuser.value(connecting) == "1").then_some(())
+        });
         let longest = (0..200).map(|_| {
             let began = Instant::now();
             client.rows("SELECT 1");
@@ -189,7 +193,7 @@ fn announced_lengths_take_no_memory() {
 /// D-07, R001-15: the time without use begins with the last use.
 #[test]
 fn the_idle_time_of_a_server_begins_with_its_last_use() {
-    if !support::only_weir() {
+    if !support::only_proxied("an idle backend stays in the lobby") {
         return;
     }
     let server = Builtin::serving("weir.idle_pool_worker_timeout = '1s'");

@@ -112,7 +112,7 @@ fn an_adopted_pooler_is_like_the_first_one() {
 
 #[test]
 fn in_a_transaction_the_client_is_lost_and_nothing_is_committed() {
-    if !support::only_weir() {
+    if !support::only_proxied("a transaction outlives the pooler") {
         return;
     }
     let server = Builtin::serving("");
@@ -252,7 +252,7 @@ fn while_the_server_recovers_the_pooler_is_kept_or_replaced() {
 
 #[test]
 fn a_smart_stop_ends_everything_whatever_is_killed() {
-    if !support::only_weir() {
+    if !support::only_proxied("a transaction outlives the pooler") {
         return;
     }
     let server = Builtin::serving("");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Builtin, RawClient, Version, eventually};
 
-use super::set_heard;
+use super::{on_both, set_heard};
 use crate::support;
 
 /// Waits until the pooler serves again, in another process than `before`.
@@ -22,23 +22,21 @@ pub(super) fn has_ended(pid: u32) -> bool {
 
 #[test]
 fn a_killed_pooler_is_back_within_a_second_and_no_session_notices() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    let mut direct = server.superuser("postgres");
-    let backend = direct.value("SELECT pg_backend_pid()");
-    for _ in 0..3 {
-        let before = server.pooler_pid();
-        support::kill9(before);
-        let began = Instant::now();
-        until_replaced(&server, before);
-        let took = began.elapsed();
-        assert!(took < Duration::from_secs(1), "it took {took:?}");
-    }
-    assert_eq!(direct.value("SELECT pg_backend_pid()"), backend);
-    assert!(!server.has_crashed());
-    server.log_contains(&["weir: the pooler has ended", "signal 9"]);
+    on_both("", |server| {
+        let mut direct = server.superuser("postgres");
+        let backend = direct.value("SELECT pg_backend_pid()");
+        for _ in 0..3 {
+            let before = server.pooler_pid();
+            support::kill9(before);
+            let began = Instant::now();
+            until_replaced(&server, before);
+            let took = began.elapsed();
+            assert!(took < Duration::from_secs(1), "it took {took:?}");
+        }
+        assert_eq!(direct.value("SELECT pg_backend_pid()"), backend);
+        assert!(!server.has_crashed());
+        server.log_contains(&["weir: the pooler has ended", "signal 9"]);
+    });
 }
 
 #[test]
@@ -78,15 +76,15 @@ fn a_terminated_supervisor_starts_again() {
 
 #[test]
 fn no_pooler_is_left_when_the_postmaster_is_killed() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    let before = server.pooler_pid();
-    server.kill9();
-    eventually("the pooler has ended", Duration::from_secs(10), || has_ended(before).then_some(()));
-    server.launch();
-    assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
+    on_both("", |server| {
+        let before = server.pooler_pid();
+        server.kill9();
+        eventually("the pooler has ended", Duration::from_secs(10), || {
+            has_ended(before).then_some(())
+        });
+        server.launch();
+        assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
+    });
 }
 
 #[test]
@@ -120,27 +118,23 @@ fn a_fast_stop_does_not_wait_for_a_stopped_pooler() {
 
 #[test]
 fn a_smart_stop_does_not_wait_for_idle_clients() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    let mut clients: Vec<_> = (0..50).map(|_| server.client("postgres")).collect();
-    clients.iter_mut().for_each(|client| drop(client.rows("SELECT 1")));
-    let took = server.stop_by("TERM");
-    assert!(took < Duration::from_secs(5), "it took {took:?}");
+    on_both("", |server| {
+        let mut clients: Vec<_> = (0..50).map(|_| server.client("postgres")).collect();
+        clients.iter_mut().for_each(|client| drop(client.rows("SELECT 1")));
+        let took = server.stop_by("TERM");
+        assert!(took < Duration::from_secs(5), "it took {took:?}");
+    });
 }
 
 #[test]
 fn the_server_starts_twice_with_the_same_port() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    let before = server.pooler_pid();
-    server.stop_by("INT");
-    assert!(RawClient::try_connect(server.pooler_port()).is_err(), "it listens still");
-    server.launch();
-    assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
+    on_both("", |server| {
+        let before = server.pooler_pid();
+        server.stop_by("INT");
+        assert!(RawClient::try_connect(server.pooler_port()).is_err(), "it listens still");
+        server.launch();
+        assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
+    });
 }
 
 #[test]
@@ -204,30 +198,28 @@ fn no_end_of_the_pooler_is_a_crash_of_the_server() {
 
 #[test]
 fn of_many_reloads_the_last_one_counts() {
-    if !support::only_weir() {
-        return;
-    }
-    let server = Builtin::serving("");
-    server.create_functions("postgres");
-    let mut client = server.client("postgres");
-    for size in 1..=50 {
-        server.sql("postgres", &format!("ALTER SYSTEM SET weir.session_pool_size = {size}"));
-        server.reload();
-    }
-    let proxies: u32 = server
-        .superuser("postgres")
-        .value("SHOW weir.connection_proxies")
-        .parse()
-        .expect("a number");
-    let size = "SELECT value FROM weir_show('CONFIG') AS t(key text, value text) \
-                WHERE key = 'default_pool_size'";
-    let mut superuser = server.superuser("postgres");
-    eventually("the last size", Duration::from_secs(10), || {
-        (superuser.value(size) == (50 * proxies).to_string()).then_some(())
+    on_both("", |server| {
+        server.create_functions("postgres");
+        let mut client = server.client("postgres");
+        for size in 1..=50 {
+            server.sql("postgres", &format!("ALTER SYSTEM SET weir.session_pool_size = {size}"));
+            server.reload();
+        }
+        let proxies: u32 = server
+            .superuser("postgres")
+            .value("SHOW weir.connection_proxies")
+            .parse()
+            .expect("a number");
+        let size = "SELECT value FROM weir_show('CONFIG') AS t(key text, value text) \
+                    WHERE key = 'default_pool_size'";
+        let mut superuser = server.superuser("postgres");
+        eventually("the last size", Duration::from_secs(10), || {
+            (superuser.value(size) == (50 * proxies).to_string()).then_some(())
+        });
+        assert_eq!(client.value("SELECT 1"), "1");
+        let took = server.stop_by("INT");
+        assert!(took < Duration::from_secs(2), "it took {took:?}");
     });
-    assert_eq!(client.value("SELECT 1"), "1");
-    let took = server.stop_by("INT");
-    assert!(took < Duration::from_secs(2), "it took {took:?}");
 }
 
 #[test]
@@ -235,10 +227,12 @@ fn a_parameter_without_the_prefix_is_unknown() {
     if !support::only_weir() {
         return;
     }
-    let server = Builtin::start(Version::Installed, "weir.connection_proxies = 0");
-    let error = server.superuser("postgres").query("ALTER SYSTEM SET proxy_port = 6543").error;
-    let error = error.expect("it is unknown");
-    assert_eq!(error.message(), "unrecognized configuration parameter \"proxy_port\"");
+    for version in [Version::Installed, Version::Eighteen] {
+        let server = Builtin::start(version, "weir.connection_proxies = 0");
+        let error = server.superuser("postgres").query("ALTER SYSTEM SET proxy_port = 6543").error;
+        let error = error.expect("it is unknown");
+        assert_eq!(error.message(), "unrecognized configuration parameter \"proxy_port\"");
+    }
 }
 
 #[test]

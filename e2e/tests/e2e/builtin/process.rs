@@ -95,3 +95,15 @@ fn the_pooler_has_no_memory_and_no_file_of_the_server() {
         assert_ne!(server_parts(&server, supervisor), [""; 0], "{version:?}");
     }
 }
+
+/// It runs in a process of the server, which is not made for threads.
+#[test]
+fn the_supervisor_has_one_thread() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = Builtin::serving("weir.connection_proxies = 4");
+    let threads = |pid: u32| fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").count();
+    assert_eq!(threads(server.supervisor_pid().expect("it runs")), 1);
+    assert!(threads(server.pooler_pid()) > 4);
+}

@@ -10,7 +10,11 @@ use super::set_heard;
 use crate::support;
 
 fn server(settings: &str) -> Builtin {
-    let server = Builtin::serving(settings);
+    server_on(Version::Installed, settings)
+}
+
+fn server_on(version: Version, settings: &str) -> Builtin {
+    let server = Builtin::serving_on(version, settings);
     server.create_functions("postgres");
     server
 }
@@ -46,13 +50,16 @@ fn the_counters_are_exact() {
     if !support::only_weir() {
         return;
     }
-    for path in ["proxy", "direct"] {
-        the_counters_are_exact_on(path);
+    for version in [Version::Installed, Version::Eighteen] {
+        for path in ["proxy", "direct"] {
+            the_counters_are_exact_on(version, path);
+        }
     }
 }
 
-fn the_counters_are_exact_on(path: &str) {
-    let server = server(&format!("weir.connection_proxies = 2\nweir.data_path = {path}"));
+fn the_counters_are_exact_on(version: Version, path: &str) {
+    let settings = format!("weir.connection_proxies = 2\nweir.data_path = {path}");
+    let server = server_on(version, &settings);
     let database = server.database();
     // So the log shows what pgbench has asked.
     server.sql("postgres", "ALTER ROLE app SET log_statement = 'all'");
@@ -88,16 +95,18 @@ fn the_gauges_count_clients_and_servers() {
     if !support::only_weir() {
         return;
     }
-    for (path, pin) in [("proxy", "temporary object"), ("direct", "direct pool")] {
-        the_gauges_count_on(path, pin);
+    for version in [Version::Installed, Version::Eighteen] {
+        for (path, pin) in [("proxy", "temporary object"), ("direct", "direct pool")] {
+            the_gauges_count_on(version, path, pin);
+        }
     }
 }
 
-fn the_gauges_count_on(path: &str, pin: &str) {
+fn the_gauges_count_on(version: Version, path: &str, pin: &str) {
     // While clients wait, a lobby may get more backends than they need, but not here.
-    let server = server(&format!(
-        "weir.connection_proxies = 2\nweir.session_pool_size = 1\nweir.data_path = {path}"
-    ));
+    let settings =
+        format!("weir.connection_proxies = 2\nweir.session_pool_size = 1\nweir.data_path = {path}");
+    let server = server_on(version, &settings);
     let mut clients: Vec<_> = (0..4).map(|_| server.client("postgres")).collect();
     clients[0].rows("CREATE TEMP TABLE t (a int)");
     clients[1].rows("BEGIN");

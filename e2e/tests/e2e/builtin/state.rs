@@ -166,7 +166,7 @@ fn kept(server: &Builtin) -> u32 {
 
 #[test]
 fn each_state_is_kept_for_its_client_and_hidden_from_others() {
-    if !support::only_weir() {
+    if !support::only_proxied("SET ROLE keeps a backend") {
         return;
     }
     for version in [Version::Installed, Version::Eighteen] {
@@ -202,7 +202,7 @@ fn each_state_is_kept_for_its_client_and_hidden_from_others() {
 /// All of them on one server: the pool has no other.
 #[test]
 fn carried_states_share_one_server() {
-    if !support::only_weir() {
+    if !support::only_proxied("SQL's PREPARE keeps a backend") {
         return;
     }
     let (server, database) = server(Version::Installed, 1);
@@ -253,7 +253,7 @@ fn statements_of_the_protocol_are_pooled() {
 
 #[test]
 fn numbers_of_a_sequence_are_each_clients_own() {
-    if !support::only_weir() {
+    if !support::only_proxied("currval may fail after another client") {
         return;
     }
     let (server, database) = server(Version::Installed, 2);
@@ -269,7 +269,7 @@ fn numbers_of_a_sequence_are_each_clients_own() {
 /// client's values are checked with that client's tables and rights all the same.
 #[test]
 fn cached_plans_of_triggers_are_no_state_of_a_client() {
-    if !support::only_weir() {
+    if !support::only_proxied("SET ROLE keeps a backend") {
         return;
     }
     for version in [Version::Installed, Version::Eighteen] {

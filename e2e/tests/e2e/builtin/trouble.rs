@@ -66,6 +66,35 @@ fn programs_that_are_no_pooler_get_one_line() {
     assert_eq!(server.wait_until_serving().value("SELECT 1"), "1");
 }
 
+/// The pause after a program that does not serve doubles, from 0.1 s on.
+#[test]
+fn a_program_that_ends_at_once_is_started_less_and_less_often() {
+    if !support::only_weir() {
+        return;
+    }
+    let scratch = folder("starts");
+    let (program, starts) = (scratch.join("program"), scratch.join("starts"));
+    let script = format!("#!/bin/sh\ndate +%s%N >>{}\n", starts.display());
+    fs::write(&program, script).expect("our own folder");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("our own file");
+    give_away(&program);
+    let settings = format!("weir.program = '{}'", program.display());
+    let server = Builtin::start(Version::Installed, &settings);
+    let times = eventually("it was started seven times", Duration::from_secs(60), || {
+        let text = fs::read_to_string(&starts).ok()?;
+        let times: Vec<u64> = text.lines().map(|line| line.parse().expect("a time")).collect();
+        (times.len() >= 7).then_some(times)
+    });
+    // The first pause is none. Each takes at least as long as it should, less the time of a start.
+    let pauses = times.windows(2).map(|pair| pair[1] - pair[0]).skip(1);
+    for (pause, least_ms) in pauses.zip([100, 200, 400, 800, 1600]) {
+        assert!(pause >= least_ms * 1_000_000 / 2, "{times:?}");
+    }
+    // A reload may bring the remedy, so there is no pause.
+    server.set("weir.program", &testkit::pooler_binary().display().to_string());
+    assert_eq!(server.wait_until_serving().value("SELECT 1"), "1");
+}
+
 #[test]
 fn a_busy_port_is_tried_again() {
     if !support::only_weir() {
@@ -96,6 +125,12 @@ fn a_file_of_settings_is_read_and_its_mistakes_are_named() {
         give_away(&file);
         server.reload();
     };
+    fs::write(&file, "query_wait_timeout = 7\n").expect("our own folder");
+    give_away(&file);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).expect("our own file");
+    server.reload();
+    server.log_contains(&["weir: cannot read weir.config_file", &path, "Permission denied"]);
+    fs::remove_file(&file).expect("our own file");
     // It would undo the settings before it, such as those of the authentication.
     write("[pgbouncer]\nquery_wait_timeout = 7\n");
     server.log_contains(&["weir.config_file", "must not have the header [pgbouncer]"]);
