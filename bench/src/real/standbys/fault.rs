@@ -32,6 +32,20 @@ for child in $children; do kill -s KILL $child 2>/dev/null; done
 exit 0
 "#;
 
+/// Promotes a node, if the one that is lost was the primary.
+const PROMOTE: &str = r#"
+[ "$1" = "$2" ] || exit 0
+sh "${0%/*}/fence"
+PSQL -h "$3" -p "$4" -c 'SELECT pg_promote()'
+"#;
+
+/// Has a standby follow the new primary.
+const FOLLOW: &str = r#"
+PSQL -h "$1" -p "$2" \
+    -c "ALTER SYSTEM SET primary_conninfo = 'host=$3 port=$4 user=copyist password=copyist-secret'" \
+    -c 'SELECT pg_reload_conf()'
+"#;
+
 /// Kills a standby with `kill -9`.
 pub(super) fn standby_killed(rig: &Rig<'_>, side: Side) -> Result<Facts> {
     let nodes = Nodes::start(rig.options)?;
@@ -67,28 +81,31 @@ fn until_served(crowd: &Crowd) -> Option<()> {
     poll_until(SERVED_MAX, || (crowd.served() >= before + ENOUGH).then_some(()))
 }
 
-/// Both poolers kill the primary before they promote a standby.
+/// Both poolers kill the primary before they promote a standby, and have the other standby follow
+/// the new primary: commits wait for a standby.
 fn fencing(primary: &Postgres) -> Result<OnLoss> {
     let folder = testkit::folder("fence");
-    let data = primary.socket_folder().join("data");
-    let fence = FENCE.replace("DATA", &data.display().to_string());
     let psql = testkit::postgres_program("psql");
-    let promote = format!(
-        "[ \"$1\" = \"$2\" ] || exit 0\nsh {folder}/fence\n\
-         PGPASSWORD=weir-secret {} -X -h \"$3\" -p \"$4\" -U weir -d postgres \
-         -c 'SELECT pg_promote()'\n",
-        psql.display(),
-        folder = folder.display(),
-    );
-    fs::write(folder.join("fence"), fence)?;
-    fs::write(folder.join("promote"), promote)?;
+    let psql = format!("PGPASSWORD=weir-secret {} -X -U weir -d postgres", psql.display());
+    let scripts = [
+        (
+            "fence",
+            FENCE.replace("DATA", &primary.socket_folder().join("data").display().to_string()),
+        ),
+        ("promote", PROMOTE.replace("PSQL", &psql)),
+        ("follow", FOLLOW.replace("PSQL", &psql)),
+    ];
+    for (name, text) in scripts {
+        fs::write(folder.join(name), text)?;
+    }
     let folder = folder.display();
     Ok(OnLoss {
         weir: format!("failover=own fence_command='sh {folder}/fence'"),
         // Pgpool-II does not look after its nodes by default.
         pgpool: format!(
             "health_check_period = 1\nhealth_check_timeout = 2\n\
-             failover_command = 'sh {folder}/promote %d %P %H %r'\n"
+             failover_command = 'sh {folder}/promote %d %P %H %r'\n\
+             follow_primary_command = 'sh {folder}/follow %h %p %H %r'\n"
         ),
     })
 }

@@ -18,13 +18,15 @@ const BALANCED_MAX: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Pgpool,
-    /// Weir with reads on standbys.
+    /// Weir with reads on standbys. A session stays with a standby.
     Weir,
+    /// The same, and a standby is chosen for each statement.
+    Statement,
     /// Weir with all reads on the primary.
     Unrouted,
 }
 
-pub(super) const SIDES: [Side; 3] = [Side::Pgpool, Side::Weir, Side::Unrouted];
+pub(super) const SIDES: [Side; 4] = [Side::Pgpool, Side::Weir, Side::Statement, Side::Unrouted];
 
 pub(super) enum Front {
     Pgpool(Pgpool),
@@ -50,6 +52,9 @@ impl Front {
         let front = match side {
             Side::Pgpool => Self::Pgpool(Pgpool::start(nodes, &loss.pgpool)?),
             Side::Weir => Self::Weir(weir(nodes, "reads=standby", &loss.weir)),
+            Side::Statement => {
+                Self::Weir(weir(nodes, "reads=standby balance=statement", &loss.weir))
+            }
             Side::Unrouted => Self::Weir(weir(nodes, "", &loss.weir)),
         };
         let primary = u32::from(nodes.primary().port());

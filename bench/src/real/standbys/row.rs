@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::Result;
 
-use super::front::Side;
+use super::front::{SIDES, Side};
 use super::{Rig, fault, own, select};
 use crate::named::{self, Named};
 use crate::real::scene::{Fact, Facts, Goal};
@@ -17,49 +17,53 @@ pub(in crate::real) struct Row {
     pub(super) ratios: &'static [Ratio],
 }
 
-/// A figure of Weir with reads on standbys, divided by the same of another side.
+/// A figure of one side, divided by the same of another side.
 pub(super) struct Ratio {
     pub(super) what: &'static str,
     pub(super) fact: &'static Fact,
+    pub(super) of: Side,
     pub(super) by: Side,
     pub(super) goal: Goal,
 }
 
 const POOLERS: &[Side] = &[Side::Pgpool, Side::Weir];
 
-static SELECT_RATIOS: [Ratio; 3] = [
+static SELECT_RATIOS: [Ratio; 4] = [
     Ratio {
         what: "the pooler's CPU, Weir's by Pgpool-II's",
         fact: &select::CPU,
+        of: Side::Weir,
         by: Side::Pgpool,
         goal: Goal::AtMost(0.25),
     },
     Ratio {
         what: "the pooler's CPU, Weir's by its own without standbys",
         fact: &select::CPU,
+        of: Side::Weir,
         by: Side::Unrouted,
         goal: Goal::AtMost(1.10),
     },
-    Ratio {
-        what: "reads per CPU second of the busiest node, with standbys by without",
-        fact: &select::PER_NODE_CPU,
-        by: Side::Unrouted,
-        goal: Goal::AtLeast(1.7),
-    },
+    capacity("selects per CPU second of the busiest node, by those without standbys", Side::Weir),
+    capacity("the same, with a standby for each statement", Side::Statement),
 ];
+
+const fn capacity(what: &'static str, of: Side) -> Ratio {
+    let goal = Goal::AtLeast(1.7);
+    Ratio { what, fact: &select::PER_NODE_CPU, of, by: Side::Unrouted, goal }
+}
 
 pub(in crate::real) static ROWS: [Row; 6] = [
     Row {
         name: "cluster-select",
         what: "8 clients, one select",
-        sides: &[Side::Pgpool, Side::Weir, Side::Unrouted],
+        sides: &SIDES,
         play: |rig, side| select::play(rig, side, &["-S"]),
         ratios: &SELECT_RATIOS,
     },
     Row {
         name: "cluster-select-prepared",
         what: "8 clients, one select, prepared",
-        sides: &[Side::Pgpool, Side::Weir, Side::Unrouted],
+        sides: &SIDES,
         play: |rig, side| select::play(rig, side, &["-S", "-M", "prepared"]),
         ratios: &SELECT_RATIOS,
     },

@@ -29,8 +29,9 @@ impl Table {
     pub(super) fn new(pgpool: String, rounds: usize, seconds: u32) -> Self {
         let head = format!("a primary and two standbys; median of {rounds} measurements");
         let head = format!("{head}, those of selects take {seconds} s");
-        let [weir, unrouted] = ["Weir", "no standbys"].map(str::to_owned);
-        Self { head, labels: [pgpool, weir, unrouted], lines: Vec::new() }
+        let [weir, statement, unrouted] =
+            ["Weir", "per statement", "no standbys"].map(str::to_owned);
+        Self { head, labels: [pgpool, weir, statement, unrouted], lines: Vec::new() }
     }
 
     /// Begins a row. Later calls of `add` add to this row.
@@ -83,10 +84,10 @@ impl Line {
         found.collect()
     }
 
-    /// Returns the ratios of Weir's figures to those of the other side, round by round.
+    /// Returns the ratios of one side's figures to those of the other, round by round.
     fn ratios(&self, ratio: &Ratio) -> Vec<f64> {
         let others = self.of(ratio.by, ratio.fact);
-        let own = self.of(Side::Weir, ratio.fact).into_iter();
+        let own = self.of(ratio.of, ratio.fact).into_iter();
         let pairs = own.filter_map(|(round, figure)| {
             let (_, other) = others.iter().find(|(of, _)| *of == round)?;
             Some(figure / other)
