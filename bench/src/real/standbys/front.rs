@@ -20,7 +20,7 @@ pub(super) enum Side {
     Pgpool,
     /// Weir with reads on standbys. A session stays with a standby.
     Weir,
-    /// The same, and a standby is chosen for each statement.
+    /// Weir with reads on standbys. A standby is chosen for each statement.
     Statement,
     /// Weir with all reads on the primary.
     Unrouted,

@@ -74,6 +74,9 @@ fn a_standby_that_has_paused_its_replay_is_promoted_with_all_that_it_has_receive
         eventually("a standby serves", Duration::from_secs(30), || {
             ["b", "c"].contains(&&*primary()).then_some(())
         });
+        // While it is paused, it cannot follow the new primary, and commits wait.
+        let other = if primary() == "b" { c } else { b };
+        other.sql("postgres", "SELECT pg_wal_replay_resume()");
     });
     let new = if primary() == "b" { b } else { c };
     check_rows(new, &told);
