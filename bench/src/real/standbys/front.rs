@@ -30,7 +30,7 @@ pub(super) const SIDES: [Side; 4] = [Side::Pgpool, Side::Weir, Side::Statement, 
 
 pub(super) enum Front {
     Pgpool(Pgpool),
-    Weir(Pooler),
+    Weir(Box<Pooler>),
 }
 
 /// The reaction of a front to the loss of a node.
@@ -86,18 +86,18 @@ impl Front {
 }
 
 /// Weir with one worker, as in the other rows.
-fn weir(nodes: &Nodes, of_database: &str, of_cluster: &str) -> Pooler {
+fn weir(nodes: &Nodes, of_database: &str, of_cluster: &str) -> Box<Pooler> {
     let list = ["a", "b", "c"].into_iter().zip(&nodes.0);
     let list = list.map(|(name, node)| format!("{name}=127.0.0.1:{}", node.port()));
     let list = list.collect::<Vec<_>>().join(", ");
     let database = Setting::DATABASE;
-    Pooler::before(nodes.primary())
+    let setup = Pooler::before(nodes.primary())
         .workers(1)
         .set("pool_mode", "auto")
         .set("log_connections", 0)
         .set("log_disconnections", 0)
         .secret(Setting::USER, "not asked for")
         .cluster("main", &format!("nodes='{list}' password=weir-secret {of_cluster}"))
-        .database_at(database, &format!("cluster=main dbname={database} {of_database}"))
-        .start()
+        .database_at(database, &format!("cluster=main dbname={database} {of_database}"));
+    Box::new(setup.start())
 }

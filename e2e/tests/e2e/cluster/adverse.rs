@@ -49,7 +49,7 @@ fn a_node_whose_connections_are_all_taken_is_no_failover() {
     }
     let primary = Postgres::start();
     primary.sql("postgres", "ALTER SYSTEM SET max_connections = 30");
-    primary.stop();
+    primary.shut_down();
     primary.launch();
     let nodes = furnished(primary.with_standbys(1));
     let [a, b] = &nodes[..] else { unreachable!("two nodes") };
