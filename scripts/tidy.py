@@ -5,7 +5,8 @@
 * no source file, of Rust or C, is longer than 1,000 lines (a warning from 600 on)
 * lines of C are at most 100 columns long, and have no tabs; what depends on PostgreSQL's version is in
   extension/compat.h
-* the pure crates contain no clock, thread, socket, lock or file access
+* the pure crates contain no clock, thread, socket, lock or file access; no decision of the pooler
+  depends on the wall clock, which may be set at any time
 * every test COMPAT.md, SECURITY.md, docs/performance.md and docs/testing.md name exists, and each
   row of COMPAT.md has one in its appendix
 * no tracked file names a path of somebody's machine, or holds the marks of an unfinished merge
@@ -66,6 +67,12 @@ IMPURE = re.compile(
 )
 # The one place where a pure crate touches the world: reading the configuration's files.
 IMPURE_ALLOWED = {"crates/config/src/load.rs": {"std::fs", "fs::read", "File::open"}}
+
+WALL_CLOCK = re.compile(r"\b(SystemTime|UNIX_EPOCH)\b")
+# The data path, the cold side and what they decide with. The log, the console and the command line show
+# the time of day. The dates of certificates are the only thing that is judged by it.
+WALL_CLOCKLESS = ("crates/cluster/src", "crates/engine/src", "crates/net/src", "crates/proxy/src")
+WALL_CLOCK_ALLOWED = "crates/proxy/src/log/line.rs"
 
 # Documents that say what works or holds, and by which test.
 PROVEN = ["COMPAT.md", "docs/performance.md"]
@@ -183,6 +190,16 @@ def check_purity(sources):
             for word in IMPURE.findall(line):
                 if word not in IMPURE_ALLOWED.get(name, set()):
                     yield f"{name}:{number}: {word} in a crate that does no I/O"
+
+
+def check_clocks(sources):
+    for path, text in sources.items():
+        name = name_of(path)
+        if name == WALL_CLOCK_ALLOWED or not name.startswith(WALL_CLOCKLESS):
+            continue
+        for number, line in product_lines(text):
+            for word in WALL_CLOCK.findall(line):
+                yield f"{name}:{number}: {word}: the wall clock may be set at any time; use a monotonic one"
 
 
 def cells(row):
@@ -508,6 +525,7 @@ def main():
         *check_length({**sources, **library}),
         *check_c(library),
         *check_purity(sources),
+        *check_clocks(sources),
         *check_named_tests(sources),
         *check_paths(paths),
         *check_scripts(paths),

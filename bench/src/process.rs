@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::sys;
+
 /// CPU time, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct CpuTime {
@@ -163,9 +165,62 @@ pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
     text.split_whitespace().map(|child| Ok(child.parse()?)).collect()
 }
 
+/// Returns a process and all that it has started, directly or through others.
+pub(crate) fn family(pid: u32) -> Vec<u32> {
+    let mut family = vec![pid];
+    let mut at = 0;
+    while let Some(pid) = family.get(at) {
+        // A process may have ended since it was listed.
+        family.extend(children(*pid).unwrap_or_default());
+        at += 1;
+    }
+    family
+}
+
+/// Returns the CPU time of a process and of all that it has started, in seconds. Processes that
+/// have ended are included if their parents have waited for them.
+pub(crate) fn family_cpu_s(pid: u32) -> Result<f64> {
+    let stats = family(pid).into_iter().filter_map(|pid| {
+        // A process may have ended since it was listed.
+        fs::read_to_string(format!("/proc/{pid}/stat")).ok()
+    });
+    let ticks = stats.map(|stat| parse_ticks(&stat).context("an unknown form of /proc/PID/stat"));
+    let ticks: u64 = ticks.sum::<Result<u64>>()?;
+    Ok(ticks as f64 / sys::clock_ticks_per_second()?)
+}
+
+/// Parses user and system time of a process and of its children that have ended.
+fn parse_ticks(stat: &str) -> Option<u64> {
+    // The name of the program may contain anything.
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    let fields: Vec<_> = behind_name.split_whitespace().skip(11).take(4).collect();
+    if fields.len() < 4 {
+        return None;
+    }
+    fields.into_iter().map(|field| field.parse::<u64>().ok()).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ticks_are_user_and_system_time_of_a_process_and_its_ended_children() {
+        let stat = "7 (a ) 1 2) S 1 7 7 0 -1 4194560 99 98 97 96 10 20 300 4000 20 0 1 0 5";
+        assert_eq!(parse_ticks(stat), Some(4_330));
+        assert_eq!(parse_ticks("7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn the_time_of_a_family_includes_a_child_that_has_ended() {
+        let pid = std::process::id();
+        let before = family_cpu_s(pid).unwrap();
+        let work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let busy = std::process::Command::new("sh").args(["-c", work]).status().unwrap();
+        assert!(busy.success());
+        assert!(family_cpu_s(pid).unwrap() > before);
+        assert_eq!(family(pid)[0], pid);
+    }
 
     #[test]
     fn schedstat_gives_run_and_wait() {

@@ -10,6 +10,7 @@ mod report;
 mod row;
 mod scene;
 mod stage;
+mod standbys;
 
 use std::path::PathBuf;
 
@@ -85,7 +86,13 @@ pub(crate) struct RealOptions {
 pub(crate) fn run(options: &RealOptions) -> Result<()> {
     if options.list {
         ROWS.iter().for_each(|row| println!("{row}"));
+        standbys::ROWS.iter().for_each(|row| println!("{row}"));
         return Ok(());
+    }
+    if options.rows.iter().any(|name| standbys::is_row(name)) {
+        let is_alone = options.rows.iter().all(|name| standbys::is_row(name));
+        ensure!(is_alone, "the rows cluster-* have other sides: measure them alone");
+        return standbys::run(options, &options.rows);
     }
     let rows = row::select(&options.rows)?;
     let is_plain = rows.iter().all(|row| row.scene.is_for_any_generator());

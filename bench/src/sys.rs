@@ -112,6 +112,13 @@ impl Epoll {
     }
 }
 
+/// Returns the unit of the times in `/proc/PID/stat`.
+pub(crate) fn clock_ticks_per_second() -> io::Result<f64> {
+    // SAFETY: no pointers are passed.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    if ticks > 0 { Ok(ticks as f64) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Returns the cores that this thread may run on.
 pub(crate) fn allowed_cores() -> io::Result<Vec<usize>> {
     // SAFETY: cpu_set_t is a plain bit array, for which all zeroes is the empty set.

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use self::line::Line;
+pub(super) use self::line::{digits, ratio_and_range};
 use super::generator::Figures;
 use super::row::Row;
 use super::scene::Facts;

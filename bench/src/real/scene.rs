@@ -5,6 +5,7 @@ mod copy;
 mod lone;
 mod server;
 
+use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 use std::thread;
@@ -35,13 +36,22 @@ pub(super) enum Goal {
     AtLeast(f64),
 }
 
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(most) => write!(f, "at most {most}"),
+            Self::AtLeast(least) => write!(f, "at least {least}"),
+        }
+    }
+}
+
 pub(super) type Facts = Vec<(&'static Fact, f64)>;
 
-const fn fact(key: &'static str, title: &'static str) -> Fact {
+pub(super) const fn fact(key: &'static str, title: &'static str) -> Fact {
     Fact { key, title, goal: None }
 }
 
-const fn bound(key: &'static str, title: &'static str, goal: Goal) -> Fact {
+pub(super) const fn bound(key: &'static str, title: &'static str, goal: Goal) -> Fact {
     Fact { key, title, goal: Some(goal) }
 }
 

@@ -68,14 +68,23 @@ fn eighteen() -> &'static Path {
     })
 }
 
-/// Returns the pooler under test: `WEIR_BIN`, else the `weir` that cargo built beside the test.
+static CHOSEN: OnceLock<PathBuf> = OnceLock::new();
+
+/// Makes this program the pooler under test, for callers that are no tests. It must be called
+/// before any other function that needs the program.
+pub fn use_pooler(program: &Path) {
+    CHOSEN.get_or_init(|| program.to_owned());
+}
+
+/// Returns the pooler under test: that of [`use_pooler`], else `WEIR_BIN`, else the `weir` that cargo built beside the test.
 ///
 /// Root gets a copy in the temporary folder, because the unprivileged user may have no access to
 /// the build folder.
 pub fn pooler_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        let original = std::env::var_os("WEIR_BIN").map_or_else(beside_test, PathBuf::from);
+        let named = || std::env::var_os("WEIR_BIN").map(PathBuf::from);
+        let original = CHOSEN.get().cloned().or_else(named).unwrap_or_else(beside_test);
         assert!(
             original.is_file(),
             "no pooler at {}: build it (cargo build -p weir-cli) or set WEIR_BIN",

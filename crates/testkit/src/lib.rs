@@ -21,7 +21,7 @@ mod relay;
 mod scratch;
 mod wait;
 
-pub use binaries::{Flavour, Version, flavour, pooler_binary, postgres_program};
+pub use binaries::{Flavour, Version, flavour, pooler_binary, postgres_program, use_pooler};
 pub use delivery::wait_until_read;
 pub use guest::{give_away, is_root, mortal_command};
 pub use library::{

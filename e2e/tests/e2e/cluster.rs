@@ -4,11 +4,13 @@ mod adverse;
 mod change;
 mod discovery;
 mod disk;
+mod ending;
 mod hooks;
 mod lost;
 mod names;
 mod partition;
 mod patroni;
+mod promoting;
 mod split;
 mod watching;
 
@@ -41,7 +43,11 @@ fn setup_at(first: &Postgres, ports: &[u16], keys: &str) -> Setup {
 }
 
 fn cluster(standbys: usize) -> Vec<Postgres> {
-    let nodes = Postgres::start_cluster(standbys);
+    furnished(Postgres::start_cluster(standbys))
+}
+
+/// Adds the table for writes.
+fn furnished(nodes: Vec<Postgres>) -> Vec<Postgres> {
     nodes[0].sql("postgres", "CREATE TABLE acts (node int, act text); GRANT ALL ON acts TO app");
     // A standby that is promoted earlier would never have the table.
     until_replayed(&nodes[1..].iter().collect::<Vec<_>>(), "0");

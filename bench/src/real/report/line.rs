@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Labels, Sample};
 use crate::real::SIDES;
 use crate::real::row::{Beside, Row};
-use crate::real::scene::{Fact, Goal};
+use crate::real::scene::Fact;
 use crate::stats::{median, range};
 
 /// The JSON keys, in the order of [`crate::real::SIDES`].
@@ -159,8 +159,7 @@ impl Line {
                 };
             }
             let _ = match fact.goal {
-                Some(Goal::AtMost(most)) => writeln!(text, "   at most {most}"),
-                Some(Goal::AtLeast(least)) => writeln!(text, "   at least {least}"),
+                Some(goal) => writeln!(text, "   {goal}"),
                 None => writeln!(text),
             };
         }
@@ -252,15 +251,20 @@ impl Line {
     }
 }
 
-/// Writes the median of the ratios, the smallest and the largest.
 fn write_range(text: &mut String, what: &str, ratios: &[f64]) {
-    if let (Some(ratio), Some((from, to))) = (median(ratios), range(ratios)) {
-        let _ = writeln!(text, "  {what}: {ratio:.2}, {from:.2}..{to:.2}");
+    if let Some(ratio) = ratio_and_range(ratios) {
+        let _ = writeln!(text, "  {what}: {ratio}");
     }
 }
 
+/// Formats the median of ratios, and behind it the smallest and the largest.
+pub(in crate::real) fn ratio_and_range(ratios: &[f64]) -> Option<String> {
+    let (ratio, (from, to)) = (median(ratios)?, range(ratios)?);
+    Some(format!("{ratio:.2}, {from:.2}..{to:.2}"))
+}
+
 /// Formats a figure with three significant digits, and with all digits before the point.
-fn digits(figure: f64) -> String {
+pub(in crate::real) fn digits(figure: f64) -> String {
     let before = figure.abs().max(0.1).log10().floor() as i32;
     let behind = usize::try_from(2 - before).unwrap_or(0);
     format!("{figure:.behind$}")
@@ -271,6 +275,7 @@ mod tests {
     use super::*;
     use crate::real::generator::Figures;
     use crate::real::row::select;
+    use crate::real::scene::Goal;
 
     static GOOD: Fact = Fact { key: "good", title: "how good", goal: Some(Goal::AtLeast(0.5)) };
 

@@ -49,7 +49,8 @@ impl Postgres {
         }
     }
 
-    pub(super) fn postmaster(&self) -> u32 {
+    /// Returns the process id of its postmaster.
+    pub fn postmaster(&self) -> u32 {
         let file = self.folder.join("data/postmaster.pid");
         let text = fs::read_to_string(file).expect("PostgreSQL runs");
         let line = text.lines().next().and_then(|line| line.parse().ok());

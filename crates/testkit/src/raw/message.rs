@@ -183,7 +183,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn collect(messages: &[Message]) -> Self {
+    /// Returns what these messages tell.
+    pub fn collect(messages: &[Message]) -> Self {
         let mut outcome = Self::default();
         for message in messages {
             match message.tag {

@@ -4,10 +4,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::{Pooler, eventually, frontend};
+use testkit::{Pooler, Postgres, RawClient, eventually, frontend};
 
 use super::hooks::{Hooks, write_during};
-use super::{PATIENCE, cluster, farewell, node_of, setup, until_nodes_are, write};
+use super::{PATIENCE, cluster, farewell, furnished, node_of, setup, until_nodes_are, write};
 use crate::support;
 
 const QUICK: &str = "sample_interval=0.2 health_timeout=0.5";
@@ -36,6 +36,38 @@ fn a_node_without_a_free_connection_is_no_failover() {
         });
         until_nodes_are(&pooler, &["writable", "readable"]);
         a.sql("postgres", "ALTER ROLE weir CONNECTION LIMIT -1");
+    });
+    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    only_a_was_primary(&pooler);
+}
+
+#[test]
+fn a_node_whose_connections_are_all_taken_is_no_failover() {
+    if !support::only_weir() {
+        return;
+    }
+    let primary = Postgres::start();
+    primary.sql("postgres", "ALTER SYSTEM SET max_connections = 30");
+    primary.shut_down();
+    primary.launch();
+    let nodes = furnished(primary.with_standbys(1));
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let pooler = setup(&[a, b], QUICK).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let told = write_during(&pooler, || {
+        let mut others = Vec::new();
+        eventually("Weir is refused again and again", PATIENCE, || {
+            while let Ok(other) = RawClient::login(a.port(), "app", "postgres", "app-secret") {
+                others.push(other);
+            }
+            let end =
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'weir'";
+            a.sql("postgres", end);
+            let refused = "weir@postgres FATAL:  remaining connection slots are reserved";
+            (a.log().matches(refused).count() >= 10).then_some(())
+        });
+        until_nodes_are(&pooler, &["writable", "readable"]);
     });
     let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
     assert!(errors.is_empty(), "{errors:?}");
@@ -110,7 +142,7 @@ fn nodes_that_start_after_weir_are_used() {
     let [a, b] = &nodes[..] else { unreachable!("two nodes") };
     nodes.iter().for_each(|node| node.stop());
     let pooler = setup(&[a, b], "failover_wait=1").start();
-    let mut early = testkit::RawClient::connect(pooler.port());
+    let mut early = RawClient::connect(pooler.port());
     early.send(frontend::startup(&[("user", "app"), ("database", "app")]));
     let error = farewell(&mut early);
     assert_eq!(

@@ -10,11 +10,11 @@ use super::hooks::{Hooks, check_rows, write_during};
 use super::{PATIENCE, cluster, node_of, setup, until_nodes_are, until_replayed, write};
 use crate::{routing, support};
 
-const ALL: [&str; 3] = ["stop", "start", "rejoin"];
+pub(super) const ALL: [&str; 3] = ["stop", "start", "rejoin"];
 
 /// Asserts that only this node accepts writes, and that the others follow it.
 #[track_caller]
-fn assert_primary(nodes: &[Postgres], primary: usize) {
+pub(super) fn assert_primary(nodes: &[Postgres], primary: usize) {
     for (at, node) in nodes.iter().enumerate() {
         let is_standby = node.sql("postgres", "SELECT pg_is_in_recovery()");
         assert_eq!(is_standby[0][0].as_deref() == Some("f"), at == primary, "node {at}");

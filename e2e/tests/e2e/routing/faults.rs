@@ -1,5 +1,6 @@
 //! Standbys that are frozen, far behind, or refuse a read in the middle of it.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use testkit::{Message, Pooler, Postgres, eventually, frontend};
@@ -142,4 +143,46 @@ fn a_standby_that_is_far_behind_is_neither_read_nor_promoted() {
     eventually("it is read again", PATIENCE, || {
         (here(&mut pooler.client("app")) == nodes[1].port()).then_some(())
     });
+}
+
+#[test]
+fn a_standby_that_receives_no_log_gets_no_stale_reads() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [primary, standby] = &nodes[..] else { unreachable!("two nodes") };
+    let pooler = setup(&nodes, QUICK, "max_staleness=0.6").start();
+    let mut client = until_routed(&pooler, primary);
+    // The process that receives it is stopped: the standby still says that it streams.
+    let receiver = standby.sql("postgres", "SELECT pid FROM pg_stat_wal_receiver");
+    let receiver = receiver[0][0].clone().expect("it streams");
+    support::run(Command::new("kill").args(["-STOP", &receiver]));
+    for id in 1..=50 {
+        client.rows(&format!("INSERT INTO acts VALUES ({id}, 'own')"));
+        assert_eq!(client.value("SELECT max(id) FROM acts"), id.to_string());
+    }
+    primary.sql("postgres", "INSERT INTO acts VALUES (51, 'direct')");
+    eventually("reads go to the primary", PATIENCE, || {
+        (here(&mut client) == primary.port()).then_some(())
+    });
+    assert_eq!(client.value("SELECT max(id) FROM acts"), "51");
+    support::run(Command::new("kill").args(["-CONT", &receiver]));
+    let routed = |client: &mut _| (here(client) == standby.port()).then_some(());
+    eventually("reads return", PATIENCE, || routed(&mut client));
+    // It has no primary any more, and the process ends.
+    standby.sql("postgres", "ALTER SYSTEM SET primary_conninfo = ''");
+    standby.sql("postgres", "SELECT pg_reload_conf()");
+    until_node_is(&pooler, "b", "unfit");
+    let node = pooler.admin("SHOW NODES").with("node", "b");
+    assert_eq!(node.only("reason"), "does not stream from a primary");
+    for id in 52..=80 {
+        client.rows(&format!("INSERT INTO acts VALUES ({id}, 'own')"));
+        assert_eq!(client.value("SELECT max(id) FROM acts"), id.to_string());
+        assert_eq!(here(&mut client), primary.port());
+    }
+    standby.follow(primary);
+    until_node_is(&pooler, "b", "readable");
+    eventually("reads return again", PATIENCE, || routed(&mut client));
+    assert_eq!(client.value("SELECT max(id) FROM acts"), "80");
 }
