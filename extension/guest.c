@@ -510,12 +510,15 @@ each_reported(Each each, void *argument)
             each(all[i]->name, GetConfigOptionByName(all[i]->name, NULL, false), argument);
 }
 
+/* In any order, as Weir does for what it has told a client at login (`Welcome::digest`). */
 static void
 add_to_digest(const char *name, const char *value, void *argument)
 {
-    uint64 *hash = argument;
+    uint64 hash = mix(mix(UINT64CONST(0xcbf29ce484222325), name), value);
 
-    *hash = mix(mix(*hash, name), value);
+    /* Spreads the bits: otherwise the changes of two parameters could cancel out in the sum. */
+    hash = (hash ^ (hash >> 32)) * UINT64CONST(0xd6e8feb86659fd93);
+    *(uint64 *) argument += hash ^ (hash >> 32);
 }
 
 static void
@@ -537,7 +540,7 @@ void
 guest_tell(uint64 *told)
 {
     if (stale) {
-        digest = UINT64CONST(0xcbf29ce484222325);
+        digest = 0;
         each_reported(add_to_digest, &digest);
         stale = false;
     }

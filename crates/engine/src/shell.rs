@@ -383,6 +383,8 @@ pub struct Guest {
     pub tag: Vec<u8>,
     /// The values of its startup packet, in the library's form.
     pub settings: Vec<u8>,
+    /// Digest of the parameters that its welcome has told it.
+    pub told: u64,
     pub application_name: Vec<u8>,
     pub connected_at: Micros,
     /// `client_idle_timeout` and `query_wait_timeout`; 0 = no limit.

@@ -320,6 +320,16 @@ impl Welcome {
         }
     }
 
+    /// Returns a digest of the parameters that `write` tells this client. The library makes the same
+    /// from the parameters of a backend (`extension/guest.c`).
+    pub fn digest(&self, vars: &Vars, names: &TrackedNames) -> u64 {
+        let fixed = self.fixed.iter().map(|(name, value)| digest(name, value));
+        let tracked = (0..names.len()).filter_map(|slot| {
+            vars.get(slot).map(|value| digest(names.name(slot).as_bytes(), value))
+        });
+        fixed.chain(tracked).fold(0, u64::wrapping_add)
+    }
+
     /// Records a parameter that a server has reported.
     pub fn learn(&mut self, name: &[u8], value: &[u8], names: &TrackedNames) {
         if let Some(slot) = names.slot(name) {
@@ -333,6 +343,21 @@ impl Welcome {
             *self = Self::new(fixed, self.vars.clone());
         }
     }
+}
+
+/// Returns the share of one parameter in `Welcome::digest`.
+fn digest(name: &[u8], value: &[u8]) -> u64 {
+    let hash = mix(mix(0xcbf2_9ce4_8422_2325, name), value);
+    // Spreads the bits: otherwise the changes of two parameters could cancel out in the sum.
+    let hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    hash ^ (hash >> 32)
+}
+
+/// Adds a text to a hash (FNV-1a).
+fn mix(hash: u64, text: &[u8]) -> u64 {
+    text.iter()
+        .chain(&[0xff])
+        .fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod console;
 mod kills;
 mod limits;
+mod parameters;
 mod reasons;
 
 use std::time::{Duration, Instant};

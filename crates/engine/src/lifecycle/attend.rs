@@ -292,9 +292,15 @@ impl<X: Exchange> Engine<X> {
         self.close_server(id, reason, io);
     }
 
-    /// Hands a client over to the lobby, if its pool is direct. The client has just got its welcome.
+    /// Hands a client over to the lobby, if its pool is direct. The client has just got this welcome.
     /// Returns whether it has left this worker.
-    pub(crate) fn hand_off(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) -> bool {
+    pub(crate) fn hand_off(
+        &mut self,
+        id: ClientId,
+        pool: PoolId,
+        welcome: &Welcome,
+        io: &mut impl Io<X>,
+    ) -> bool {
         if self.settings(pool).proxied.is_some()
             || self.exchange.pool(pool, |pool| pool.proxied().is_some())
         {
@@ -323,6 +329,7 @@ impl<X: Exchange> Engine<X> {
                 KeyForm::Short => Vec::new(),
             },
             settings: self.startup_settings(client),
+            told: welcome.digest(&client.vars, &self.names),
             connected_at: client.connected_at,
             application_name: self.application_name(client),
             idle_limit: self.idle_limit(client),

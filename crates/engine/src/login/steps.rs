@@ -460,7 +460,7 @@ impl<X: Exchange> Engine<X> {
         } else if let Some(welcome) = warm.filter(|_| !self.settings(pool).is_session()) {
             self.complete_vars(id, &welcome);
             self.welcome(id, None, &welcome, io);
-            if self.hand_off(id, pool, io) {
+            if self.hand_off(id, pool, &welcome, io) {
                 return;
             }
             if !self.client(id).stream.holds_message() {

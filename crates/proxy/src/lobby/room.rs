@@ -156,13 +156,15 @@ impl Room {
         settings.len() + HEADER <= layout::STATE
     }
 
-    /// FREE → TAKEN, with this socket and these settings of its startup packet. Returns false if the
-    /// place is not free, or the settings are too long.
+    /// FREE → TAKEN, with this socket, these settings of its startup packet, and the digest of the
+    /// parameters that it was told. Returns false if the place is not free, or the settings are too
+    /// long.
     pub(super) fn take(
         &self,
         place: u32,
         client: std::os::fd::OwnedFd,
         settings: &[u8],
+        told: u64,
     ) -> io::Result<bool> {
         let word = self.word(place);
         if word.0 & 0xff != State::Free as u64 || !Self::has_room_for(settings) {
@@ -173,9 +175,10 @@ impl Room {
             return Ok(false);
         }
         // Nothing of the client before may be left.
-        for field in [field::REQUEST_US, field::TRANSACTION_US, field::TRANSACTIONS, field::TOLD] {
+        for field in [field::REQUEST_US, field::TRANSACTION_US, field::TRANSACTIONS] {
             self.memory.word64(self.of_place(place, field)).store(0, Ordering::SeqCst);
         }
+        self.memory.word64(self.of_place(place, field::TOLD)).store(told, Ordering::SeqCst);
         self.memory.word32(self.of_place(place, field::STRAY)).store(0, Ordering::SeqCst);
         let window = layout::window(self.backends, self.places, place);
         // No statements follow the settings.
@@ -461,7 +464,7 @@ mod tests {
     fn a_pinned_client_is_idle_between_its_transactions() {
         let room = Room::new(2, 3).unwrap();
         let (near, _far) = UnixStream::pair().unwrap();
-        assert!(room.take(1, near.into(), b"").unwrap());
+        assert!(room.take(1, near.into(), b"", 0).unwrap());
         let owned = Word::new(State::Owned, Some(1), room.word(1).generation());
         room.place_word(1).store(owned.0, Ordering::SeqCst);
         let place = layout::backend_line(1) + backend::PLACE;
@@ -493,7 +496,7 @@ mod tests {
     fn an_order_and_its_answer_are_for_one_transaction() {
         let room = Room::new(2, 3).unwrap();
         let (near, _far) = UnixStream::pair().unwrap();
-        assert!(room.take(1, near.into(), b"").unwrap());
+        assert!(room.take(1, near.into(), b"", 0).unwrap());
         assert_eq!(room.serving(1), None);
         let owned = Word::new(State::Owned, Some(1), room.word(1).generation());
         room.place_word(1).store(owned.0, Ordering::SeqCst);
@@ -529,10 +532,10 @@ mod tests {
         let long = vec![b'x'; layout::WINDOW];
         assert!(!Room::has_room_for(&long));
         let (near, _far) = UnixStream::pair().unwrap();
-        assert!(!room.take(0, near.into(), &long).unwrap());
+        assert!(!room.take(0, near.into(), &long, 0).unwrap());
         assert!(room.untake(0));
         let (near, _far) = UnixStream::pair().unwrap();
-        assert!(room.take(0, near.into(), b"").unwrap());
+        assert!(room.take(0, near.into(), b"", 0).unwrap());
         assert!(room.untake(0));
         assert_eq!(room.word(0).state(), State::Free);
     }

@@ -54,7 +54,7 @@ impl Service {
         };
         let login = socket::traffic(fd.as_raw_fd()).unwrap_or_default();
         let _ = socket::raise_window(fd.as_raw_fd(), WINDOW_MIN);
-        if !matches!(lobby.room.take(place, fd, &guest.settings), Ok(true)) {
+        if !matches!(lobby.room.take(place, fd, &guest.settings, guest.told), Ok(true)) {
             if lobby.room.untake(place) {
                 lobby.guests.put_back(place);
             }
