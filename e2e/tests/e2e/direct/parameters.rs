@@ -44,3 +44,16 @@ fn a_client_is_not_told_again_what_its_login_has_told() {
     assert_eq!(near.value("SHOW timezone"), "Europe/Berlin");
     assert_eq!(far.value("SHOW timezone"), "Europe/Paris");
 }
+
+/// PostgreSQL may write a value in another way than the client has.
+#[test]
+fn a_client_is_told_a_value_that_differs_from_that_of_its_login() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::start(1);
+    let mut client = client(&direct, "UTC", &[("datestyle", "german")]);
+    let all = told(&mut client, "SELECT 1");
+    assert!(all.contains(&("DateStyle".to_owned(), "German, DMY".to_owned())), "{all:?}");
+    assert_eq!(told(&mut client, "SELECT 1"), []);
+}
