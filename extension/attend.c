@@ -212,10 +212,7 @@ capture(void *unused)
     Numbers numbers;
 
     pinned = !guest_capture(&numbers);
-    if (hold_note(&lobby, numbers)) {
-        guest_keep();
-        pinned = true;
-    }
+    hold_note(&lobby, numbers, &at->asks);
     if (names_await_bind())
         pinned = true;
     if (!guest_save(lobby_window(&lobby, place), &at->window_len))

@@ -110,7 +110,6 @@ extern void control_close(void);
 /* guest.c: settings, and what a guest was told. */
 extern bool guest_restore(bool goes_on, const unsigned char *window, uint32 len);
 extern bool guest_capture(Numbers *numbers); /* false: the guest is pinned */
-extern void guest_keep(void); /* pins it for good */
 extern bool guest_save(unsigned char *window, uint32 *len);
 extern bool guest_is_mixed(void);
 extern void guest_note_parameter(void);
@@ -118,8 +117,8 @@ extern void guest_tell(uint64 *told);
 extern void guest_tell_within(uint64 *told); /* a transaction is open */
 
 /* hold.c: numbers that a guest has drawn, and may ask for. */
-extern bool hold_note(Lobby *lobby, Numbers numbers); /* true: the guest has to be pinned */
-extern int hold_left_ms(Lobby *lobby);                /* -1: there is no hold */
+extern void hold_note(Lobby *lobby, Numbers numbers, uint32 *asks);
+extern int hold_left_ms(Lobby *lobby); /* -1: there is no hold */
 extern void hold_end(Lobby *lobby);
 extern void hold_forget(void);
 extern void hold_note_end(uint32 place, uint32 generation, uint64 transactions);

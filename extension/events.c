@@ -77,10 +77,12 @@ events_pending(void)
 bool
 events_take(Numbers *numbers)
 {
-    bool binds = (pending & ~(1 << EVENT_DISCARD)) != 0;
+    const uint32 questions = 1 << EVENT_CURRVAL | 1 << EVENT_LASTVAL;
+    bool binds = (pending & ~(questions | 1 << EVENT_DISCARD)) != 0;
 
-    if ((pending & (1 << EVENT_CURRVAL | 1 << EVENT_LASTVAL)) != 0)
-        *numbers = NUMBERS_ASKED;
+    /* The client has its answer about a number of the same transaction. */
+    if ((pending & questions) != 0)
+        *numbers = drawn ? NUMBERS_NONE : NUMBERS_ASKED;
     else
         *numbers = drawn ? NUMBERS_DRAWN : NUMBERS_NONE;
     drawn = false;

@@ -446,13 +446,6 @@ guest_capture(Numbers *numbers)
     return !pinned && !stuck && !has_forbidden;
 }
 
-/* The guest needs what only this session has. */
-void
-guest_keep(void)
-{
-    stuck = true;
-}
-
 /* Writes the changes into the window; false: they do not fit, so the guest is pinned. */
 bool
 guest_save(unsigned char *window, uint32 *len)

@@ -2,31 +2,40 @@
  * hold.c: a backend stays with a guest that has drawn a number from a sequence. Only this session
  * can tell the number (currval, lastval), and drivers ask for it some transactions later.
  *
- *   a draw ──► held ──┬── a question ──► pinned, as is every guest of the lobby that draws later
- *                     └── another draw, too many other transactions, a pause, the end ──► over
+ *   a draw ──► held ──► a question ──► held ──► other transactions, a pause, a second ──► over
+ *               └─────────────────────────────► the same, without a question ──► over, silent
  *
- * A load of INSERTs never asks. So no backend holds a guest after some holds without a question.
+ * Other guests may wait meanwhile, so each hold is short. A load of INSERTs never asks. So after
+ * some silent holds in a row, no backend holds a guest that did not ask about its last number.
  *
  * At the end of the file: are the session's numbers still the guest's last?
  */
 #include "attend.h"
 
-/* The question is one of so many transactions behind that of the draw. */
+/* A question is one of so many transactions behind that of the draw, or of another question. */
 #define TRANSACTIONS 5
-/* Other guests may wait for this backend. */
+/* The guest sends nothing for so long. The second is before the question of one that has asked
+ * about its last number. */
 #define PATIENCE_US 200000
+#define PATIENCE_ASKS_US 1000000
+/* A guest that sends without a pause is held for so long. */
+#define LONGEST_US 1000000
 
 /* Transactions that may still ask; 0: there is no hold. */
 static int left = 0;
 
+/* There was a question since the last draw. */
+static bool asked;
+
+static uint64 began;
+
 /* The hold ends then if the guest has sent nothing. */
 static uint64 until;
 
-/* Ends a hold without a question. */
 void
 hold_end(Lobby *lobby)
 {
-    if (left > 0)
+    if (left > 0 && !asked)
         lobby_note_silence(lobby);
     left = 0;
 }
@@ -38,31 +47,53 @@ hold_forget(void)
     left = 0;
 }
 
-/* A transaction of the guest's is over. */
-bool
-hold_note(Lobby *lobby, Numbers numbers)
+static void
+begin(bool by_question, uint64 now)
 {
+    if (left == 0)
+        began = now;
+    left = TRANSACTIONS;
+    asked = by_question;
+}
+
+/* A transaction of the guest's is over. `asks`: did the guest ask about its last number? */
+void
+hold_note(Lobby *lobby, Numbers numbers, uint32 *asks)
+{
+    uint64 now;
+    bool may_end = true;
+
+    if (left == 0 && numbers == NUMBERS_NONE)
+        return;
+    now = attach_now_us();
     switch (numbers) {
         case NUMBERS_ASKED:
-            left = 0;
-            lobby_note_asks(lobby);
-            return false; /* the question pins the guest by itself */
+            *asks = 1;
+            lobby_note_question(lobby);
+            if (left > 0)
+                begin(true, now);
+            break;
         case NUMBERS_DRAWN:
-            hold_end(lobby);
-            if (lobby_asks(lobby))
-                return true;
-            left = lobby_is_silent(lobby) ? 0 : TRANSACTIONS;
+            if (left > 0 && !asked) {
+                lobby_note_silence(lobby);
+                *asks = 0;
+            }
+            may_end = *asks == 0;
+            if (may_end && lobby_is_silent(lobby))
+                left = 0;
+            else
+                begin(false, now);
             break;
         case NUMBERS_NONE:
             if (left == 1)
                 hold_end(lobby);
-            else if (left > 0)
+            else
                 left--;
             break;
     }
-    if (left > 0)
-        until = attach_now_us() + PATIENCE_US;
-    return false;
+    if (may_end && now >= began + LONGEST_US)
+        hold_end(lobby);
+    until = now + (*asks != 0 && !asked ? PATIENCE_ASKS_US : PATIENCE_US);
 }
 
 /* How long the backend may wait for the guest. */

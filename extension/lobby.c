@@ -193,15 +193,13 @@ lobby_gate(const Lobby *lobby)
 }
 
 void
-lobby_note_asks(Lobby *lobby)
+lobby_note_question(Lobby *lobby)
 {
-    store32(&((LobbyHeader *) lobby->memory)->asks, 1);
-}
+    LobbyHeader *header = (LobbyHeader *) lobby->memory;
 
-bool
-lobby_asks(const Lobby *lobby)
-{
-    return load32(&((const LobbyHeader *) lobby->memory)->asks) != 0;
+    store32(&header->asks, 1);
+    if (load32(&header->silent) != 0)
+        store32(&header->silent, 0);
 }
 
 /* A count that is lost to another backend, which counts at the same time, does no harm. */
@@ -211,14 +209,17 @@ lobby_note_silence(Lobby *lobby)
     uint32_t *silent = &((LobbyHeader *) lobby->memory)->silent;
     uint32_t before = load32(silent);
 
-    if (before < LOBBY_SILENT_MAX)
+    if (before < LOBBY_SILENT_ASKS_MAX)
         store32(silent, before + 1);
 }
 
 bool
 lobby_is_silent(const Lobby *lobby)
 {
-    return load32(&((const LobbyHeader *) lobby->memory)->silent) >= LOBBY_SILENT_MAX;
+    const LobbyHeader *header = (const LobbyHeader *) lobby->memory;
+
+    return load32(&header->silent) >=
+           (load32(&header->asks) != 0 ? LOBBY_SILENT_ASKS_MAX : LOBBY_SILENT_MAX);
 }
 
 uint64_t
@@ -440,6 +441,7 @@ lobby_take(Lobby *lobby, uint32_t place)
     at->told = 0;
     at->window_len = 0;
     at->stray = 0;
+    at->asks = 0;
     return generation;
 }
 

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define LOBBY_MAGIC UINT64_C(0x79626f4c72696557) /* "WeirLoby" */
-#define LOBBY_LAYOUT 3
+#define LOBBY_LAYOUT 4
 #define LOBBY_LINE 64          /* of a place */
 #define LOBBY_BACKEND_LINE 128 /* its second half is written by the backend alone */
 #define LOBBY_WINDOW (256 * 1024)
@@ -33,7 +33,8 @@
 #define LOBBY_STATE (LOBBY_WINDOW - LOBBY_WORDS) /* the rest of it: the guest's state */
 #define LOBBY_BACKENDS_MAX 1024
 #define LOBBY_PLACES_MAX (128 * 1024)
-#define LOBBY_SILENT_MAX 16
+#define LOBBY_SILENT_MAX 16 /* the larger one where clients have asked */
+#define LOBBY_SILENT_ASKS_MAX 64
 
 typedef enum LobbyGate {
     LOBBY_OPEN,
@@ -49,7 +50,7 @@ typedef struct LobbyHeader {
     uint32_t gate;
     uint32_t asks; /* clients of this lobby ask which numbers they have drawn */
     uint32_t lines; /* of backends that have been in use; Weir writes it */
-    uint32_t silent; /* holds that ended without a question (hold.c), up to LOBBY_SILENT_MAX */
+    uint32_t silent; /* holds in a row that ended without a question (hold.c) */
 } LobbyHeader;
 
 /* What a backend does. Only that backend writes it, and Weir when the backend is dead. */
@@ -108,7 +109,8 @@ typedef struct LobbyPlace {
     uint64_t told;         /* digest of the parameters that the guest was told */
     uint32_t window_len;   /* bytes of the window that are in use */
     uint32_t stray;        /* bytes to skip: the rest of a message that is no request */
-    uint32_t unused[4];
+    uint32_t asks;         /* the guest has asked for the last number that it drew */
+    uint32_t unused[3];
 } LobbyPlace;
 
 /* One process's view. */
@@ -144,11 +146,10 @@ extern unsigned char *lobby_words(const Lobby *lobby, uint32_t place);
 
 extern LobbyGate lobby_gate(const Lobby *lobby);
 
-/* A client has asked for a number that it drew from a sequence: has one of this lobby ever? */
-extern void lobby_note_asks(Lobby *lobby);
-extern bool lobby_asks(const Lobby *lobby);
+/* A client has asked for a number that it drew from a sequence. */
+extern void lobby_note_question(Lobby *lobby);
 
-/* A hold has ended without such a question: have LOBBY_SILENT_MAX? */
+/* A hold has ended without such a question: have so many in a row that none is worthwhile? */
 extern void lobby_note_silence(Lobby *lobby);
 extern bool lobby_is_silent(const Lobby *lobby);
 

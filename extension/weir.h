@@ -72,7 +72,7 @@ extern bool events_pending(void);
 typedef enum Numbers {
     NUMBERS_NONE,
     NUMBERS_DRAWN,
-    NUMBERS_ASKED
+    NUMBERS_ASKED /* for a number of an earlier transaction */
 } Numbers;
 
 extern bool events_take(Numbers *numbers);

@@ -1,9 +1,11 @@
 """What keeps a client at its backend."""
 
+import select
 import time
 
 from direct.lobby import SYNC, Lobby, ask, execute, message, ok, parse, query, wait_for
 from pooler import HOLDING, PINNED_IDLE, RECALL_ASKED, RECALLED, SERVING, SLEEPING
+from servers import PATIENCE_S
 
 
 def direct_what_cannot_move_keeps_its_backend(run):
@@ -111,7 +113,7 @@ def direct_a_client_finds_its_numbers_if_no_other_was_served(run):
 def direct_others_wait_for_a_client_that_may_ask_for_its_number(run):
     ok(run.session().query(NUMBERS))
     for other in ("SELECT 1", "BEGIN; SELECT 1; COMMIT"):
-        with Lobby(run, backends=2, deaths=1) as pooler:
+        with Lobby(run, backends=2) as pooler:
             busy, draws, waits = (pooler.client() for _ in range(3))
             ok(busy.query("BEGIN"))
             ok(draws.query("INSERT INTO serials (b) VALUES (1)"))
@@ -122,8 +124,6 @@ def direct_others_wait_for_a_client_that_may_ask_for_its_number(run):
             assert ok(draws.query("SELECT lastval()")).value() == number
             ok(busy.query("COMMIT"))
             assert ok(waits.take(waits.until_ready())).value() == "served"
-            draws.close()
-            wait_for(lambda: pooler.alive() == 1)
 
 
 def direct_a_hold_ends_by_itself_and_is_tried_a_few_times_only(run):
@@ -138,8 +138,10 @@ def direct_a_hold_ends_by_itself_and_is_tried_a_few_times_only(run):
         for _ in range(5):
             ok(draws.query("SELECT 1"))
         assert pooler.silent() == 2
-        for _ in range(15):
-            ok(draws.query("SELECT nextval('drawn')"))
+        # On a slow machine, the longest time of a hold may pass meanwhile.
+        for _ in range(20):
+            if pooler.silent() < 16:
+                ok(draws.query("SELECT nextval('drawn')"))
         assert pooler.silent() == 16
         ok(draws.query("SELECT nextval('drawn')"))
         wait_for(lambda: pooler.activity(0) != SERVING)
@@ -202,24 +204,53 @@ def direct_numbers_end_with_their_client(run):
         ok(client.query("SELECT nextval('drawn')"))
         client.close()
         wait_for(lambda: pooler.returned and not pooler.generations)
-        # It stays: the question pins it, and its end would be that of the backend.
         other = pooler.client()
         assert [code for code, _ in other.query("SELECT lastval()").errors] == ["55000"]
 
 
-def direct_who_draws_stays_where_clients_ask(run):
+def direct_a_client_that_asks_lets_others_be_served(run):
+    """One backend serves all. The client that asks neither rests nor leaves."""
     ok(run.session().query(NUMBERS))
-    with Lobby(run, backends=2) as pooler:
-        clients = [pooler.client() for _ in range(4)]
-        for _ in range(3):
-            for client in clients:
-                ok(client.query("SELECT nextval('drawn')"))
-    with Lobby(run, backends=3) as pooler:
-        asks, draws, other = (pooler.client() for _ in range(3))
-        assert [code for code, _ in asks.query("SELECT lastval()").errors] == ["55000"]
-        ok(draws.query("INSERT INTO serials (b) VALUES (1)"))
-        pid = ok(draws.query("SELECT pg_backend_pid()")).value()
-        number = ok(draws.query("SELECT max(a) FROM serials")).value()
-        for _ in range(5):
-            assert ok(other.query("SELECT pg_backend_pid()")).value() != pid
-        assert ok(draws.query("SELECT lastval()")).value() == number
+    draw = "INSERT INTO serials (b) VALUES (1)"
+    for busy in ((draw, "SELECT lastval()"), ("BEGIN; INSERT INTO serials (b) VALUES (1)",
+                 "SELECT lastval(); COMMIT"), (draw,), ("SELECT 1",)):
+        with Lobby(run) as pooler:
+            asks, waits = pooler.client(), pooler.client()
+            ok(asks.query(draw))
+            ok(asks.query("SELECT lastval()"))
+            waits.socket.sendall(query("SELECT 'served'"))
+            deadline = time.monotonic() + PATIENCE_S
+            while not select.select([waits.socket], [], [], 0)[0]:
+                assert time.monotonic() < deadline, busy
+                for text in busy:
+                    ok(asks.query(text))
+            assert ok(waits.take(waits.until_ready())).value() == "served"
+            # It has drawn no number since.
+            assert [code for code, _ in asks.query("SELECT lastval()").errors] in (["55000"], [])
+            ok(asks.query(draw))
+            number = ok(asks.query("SELECT max(a) FROM serials")).value()
+            assert ok(asks.query("SELECT lastval()")).value() == number
+
+
+def direct_a_client_that_asks_may_pause_before_its_question(run):
+    ok(run.session().query(NUMBERS))
+    with Lobby(run) as pooler:
+        asks, waits = pooler.client(), pooler.client()
+        for pause in (0, 0.5):
+            ok(asks.query("INSERT INTO serials (b) VALUES (1)"))
+            waits.socket.sendall(query("SELECT 'served'"))
+            time.sleep(pause)
+            ok(asks.query("SELECT lastval()"))
+            assert ok(waits.take(waits.until_ready())).value() == "served"
+
+
+def direct_holds_are_worthwhile_again_when_a_client_asks(run):
+    ok(run.session().query(NUMBERS))
+    with Lobby(run) as pooler:
+        client = pooler.client()
+        while pooler.silent() < 16:
+            ok(client.query("SELECT nextval('drawn')"))
+        ok(client.query("SELECT lastval()"))
+        assert pooler.silent() == 0
+        ok(client.query("SELECT nextval('drawn')"))
+        wait_for(lambda: pooler.activity(0) == HOLDING)

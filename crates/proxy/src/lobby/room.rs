@@ -179,7 +179,9 @@ impl Room {
             self.memory.word64(self.of_place(place, field)).store(0, Ordering::SeqCst);
         }
         self.memory.word64(self.of_place(place, field::TOLD)).store(told, Ordering::SeqCst);
-        self.memory.word32(self.of_place(place, field::STRAY)).store(0, Ordering::SeqCst);
+        for field in [field::STRAY, field::ASKS] {
+            self.memory.word32(self.of_place(place, field)).store(0, Ordering::SeqCst);
+        }
         let window = layout::window(self.backends, self.places, place);
         // No statements follow the settings.
         self.memory.write(window, &[0; HEADER]);

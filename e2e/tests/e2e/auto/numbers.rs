@@ -6,8 +6,7 @@ use super::{backend, pooler, settle, switch};
 use crate::support;
 
 /// Why tests are left out in direct pools.
-const NO_NUMBER: &str = "a client that asks for its number keeps its backend until it leaves, and \
-                         one that is slow to ask gets an error";
+const NO_NUMBER: &str = "a client that is slow to ask for its number gets an error";
 
 #[test]
 fn nobody_is_told_a_strangers_number() {
