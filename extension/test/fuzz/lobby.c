@@ -231,10 +231,11 @@ look(Lobby *lobby, uint32_t backend, uint32_t place)
     check(lobby_gate(lobby) <= LOBBY_SHUT);
     lobby_note_held(lobby, place, draw(3));
     (void) lobby_holds(lobby, place, draw(3));
-    lobby_note_asks(lobby);
-    check(lobby_asks(lobby));
-    lobby_note_silence(lobby);
-    (void) lobby_is_silent(lobby);
+    for (int holds = 0; holds < LOBBY_SILENT_ASKS_MAX; holds++)
+        lobby_note_silence(lobby);
+    check(lobby_is_silent(lobby));
+    lobby_note_question(lobby);
+    check(!lobby_is_silent(lobby));
 }
 
 static void
