@@ -15,7 +15,7 @@ help:
 	@echo "             ARGS='--builtin --bench 5': its figures, proxied and direct, 5 s a row)"
 	@echo "             (ARGS='--bench 5': pgbench direct and through each pool mode, 5 s a row)"
 	@echo "make test    formatting, lints, unit and end-to-end tests"
-	@echo "make test-full  one part of the longer suites, another one each day (SHARD=2/16: that one)"
+	@echo "make test-full  one part of the longer suites, another one each day (SHARD=2/32: that one)"
 	@echo "make nightly all of the longer suites: some hours"
 	@echo "make sim     the engine with simulated clients, servers and faults (SEEDS=0..100000)"
 	@echo "make fuzz    the fuzz targets, a minute each (ARGS='ledger 600': one, ten minutes)"
