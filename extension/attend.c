@@ -209,11 +209,15 @@ static bool
 capture(void *unused)
 {
     LobbyPlace *at = lobby_place(&lobby, place);
+    bool is_known = !unnamed_is_doubtful(); /* the capture settles it */
     Numbers numbers;
+    Bind awaited;
 
     pinned = !guest_capture(&numbers);
     hold_note(&lobby, numbers, &at->asks);
-    if (names_await_bind())
+    awaited = names_await_bind(is_known);
+    hold_note_bind(awaited == BIND_LIKELY);
+    if (awaited == BIND_NEEDED)
         pinned = true;
     if (!guest_save(lobby_window(&lobby, place), &at->window_len))
         pinned = true;
@@ -332,7 +336,7 @@ static bool
 serve(bool is_new)
 {
     int guest = lobby.base + (int) place;
-    Peek peek;
+    static Peek peek; /* looked at until the transaction is over */
     Reason reason;
 
     /* Core would take them for the guest's. The guest stays in the lobby. */

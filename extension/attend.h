@@ -116,7 +116,8 @@ extern void guest_note_parameter(void);
 extern void guest_tell(uint64 *told);
 extern void guest_tell_within(uint64 *told); /* a transaction is open */
 
-/* hold.c: numbers that a guest has drawn, and may ask for. */
+/* hold.c: a guest that may need this very backend for its next transactions. */
+extern void hold_note_bind(bool is_likely);
 extern void hold_note(Lobby *lobby, Numbers numbers, uint32 *asks);
 extern int hold_left_ms(Lobby *lobby); /* -1: there is no hold */
 extern void hold_end(Lobby *lobby);
@@ -125,9 +126,17 @@ extern void hold_note_end(uint32 place, uint32 generation, uint64 transactions);
 extern bool hold_goes_on(uint32 place, uint32 generation, uint64 transactions);
 
 /* names.c: prepared statements. */
+
+/* What the guest's unnamed statement, which was not bound yet, asks of this backend. */
+typedef enum Bind {
+    BIND_NONE,
+    BIND_LIKELY, /* another backend can prepare the statement again */
+    BIND_NEEDED  /* no other backend can */
+} Bind;
+
 extern void names_note_reply(char type);
 extern void names_note_change(void);
-extern bool names_await_bind(void); /* asked behind names_capture */
+extern Bind names_await_bind(bool is_known); /* asked behind names_capture */
 extern bool names_has_unnamed(void); /* likewise: the unnamed statement was prepared */
 extern bool names_capture(uint64 parse_context); /* true: they have changed */
 extern void names_restore(const char *text, uint32 len);
@@ -145,11 +154,13 @@ extern bool unnamed_open(void);
 extern void unnamed_close(void);
 extern pgsocket unnamed_socket(void);
 extern void unnamed_note_request(const struct Peek *peek);
+extern void unnamed_note_query(void);
 extern void unnamed_note_error(void);
 extern Switch unnamed_switch(const struct Peek *peek, bool is_new);
 extern void unnamed_note_parse(void);
 extern void unnamed_note_bind(void);
-extern bool unnamed_settle(bool prepared);
+extern bool unnamed_settle(bool prepared); /* true: it is to be saved */
+extern bool unnamed_is_doubtful(void); /* core has prepared one that is not known */
 extern bool unnamed_is_foreign(void); /* core may have that of another guest */
 extern bool unnamed_restore(const char *from, uint32 len);
 extern const char *unnamed_body(uint32 *len);

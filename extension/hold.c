@@ -1,6 +1,11 @@
 /*
- * hold.c: a backend stays with a guest that has drawn a number from a sequence. Only this session
- * can tell the number (currval, lastval), and drivers ask for it some transactions later.
+ * hold.c: a backend stays with a guest that may need it for its next transactions.
+ *
+ * A guest has prepared the unnamed statement and not bound it. It will probably do so next, and
+ * another backend would have to prepare the statement again.
+ *
+ * A guest has drawn a number from a sequence. Only this session can tell the number (currval,
+ * lastval), and drivers ask for it some transactions later.
  *
  *   a draw ──► held ──► a question ──► held ──► other transactions, a pause, a second ──► over
  *               └─────────────────────────────► the same, without a question ──► over, silent
@@ -32,12 +37,16 @@ static uint64 began;
 /* The hold ends then if the guest has sent nothing. */
 static uint64 until;
 
+/* The guest is expected to bind its statement until then; 0: it is not. */
+static uint64 bind_until = 0;
+
 void
 hold_end(Lobby *lobby)
 {
     if (left > 0 && !asked)
         lobby_note_silence(lobby);
     left = 0;
+    bind_until = 0;
 }
 
 /* The guest is another one. */
@@ -45,6 +54,17 @@ void
 hold_forget(void)
 {
     left = 0;
+    bind_until = 0;
+}
+
+/*
+ * A transaction of the guest's is over. One that prepares again and again, and never binds, is held
+ * every second time only.
+ */
+void
+hold_note_bind(bool is_likely)
+{
+    bind_until = is_likely && bind_until == 0 ? attach_now_us() + PATIENCE_US : 0;
 }
 
 static void
@@ -100,11 +120,13 @@ hold_note(Lobby *lobby, Numbers numbers, uint32 *asks)
 int
 hold_left_ms(Lobby *lobby)
 {
-    uint64 now = left > 0 ? attach_now_us() : 0;
+    bool is_held = left > 0 || bind_until > 0;
+    uint64 now = is_held ? attach_now_us() : 0;
+    uint64 last = Max(left > 0 ? until : 0, bind_until);
 
-    if (left > 0 && now >= until)
+    if (is_held && now >= last)
         hold_end(lobby);
-    return left > 0 ? (int) ((until - now + 999) / 1000) : -1;
+    return is_held && now < last ? (int) ((last - now + 999) / 1000) : -1;
 }
 
 /* The guest that this session served last, and its transactions then; generation 0: none. */

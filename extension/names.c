@@ -59,12 +59,13 @@ static bool changed = false;
 
 /*
  * The unnamed statement. Many drivers prepare it, wait for its description, and run it with their
- * next message. Until then the guest needs this backend.
+ * next message. Until then the guest needs this backend, if the statement is not known (unnamed.c);
+ * else the backend waits for a while. After an error no Bind is awaited.
  */
 static uint32 parsed = 0; /* statements, since the names were read */
 static uint32 added = 0;  /* names, when they were read */
-static bool is_bound = true; /* something was bound behind the last Parse */
-static bool awaits_bind = false;
+static bool is_over = true; /* something was bound behind the last Parse, or has failed */
+static Bind awaited = BIND_NONE;
 static TimestampTz known_at = 0; /* names that were prepared later are new */
 
 /* A reply goes out. */
@@ -75,23 +76,26 @@ names_note_reply(char type)
         case '1':
             changed = true;
             parsed++;
-            is_bound = false;
+            is_over = false;
             unnamed_note_parse();
             break;
         case '3':
             changed = true;
             break;
         case '2':
-            is_bound = true;
+            is_over = true;
             unnamed_note_bind();
             break;
         case 'E':
+            is_over = true;
             unnamed_note_error();
             break;
         case 'C':
         case 'I':
             /* Without a Bind before, a simple query has ended, which drops the statement. */
-            is_bound = true;
+            if (!is_over)
+                unnamed_note_query();
+            is_over = true;
             break;
         default:
             break;
@@ -105,19 +109,21 @@ names_has_unnamed(void)
     return parsed > added;
 }
 
-/* Must the guest's next message come to this backend, for its unnamed statement? */
-bool
-names_await_bind(void)
+/* Is the guest's next message to come to this backend, for its unnamed statement? */
+Bind
+names_await_bind(bool is_known)
 {
     if (parsed > 0)
         known_at = GetCurrentTimestamp();
     if (names_has_unnamed())
-        awaits_bind = true;
-    if (is_bound)
-        awaits_bind = false;
+        awaited = is_known ? BIND_LIKELY : BIND_NEEDED;
+    else if (awaited == BIND_LIKELY)
+        awaited = BIND_NONE;
+    if (is_over)
+        awaited = BIND_NONE;
     parsed = 0;
     added = 0;
-    return awaits_bind;
+    return awaited;
 }
 
 /* DEALLOCATE, DISCARD or PREPARE has run. */

@@ -1,9 +1,10 @@
 /*
  * unnamed.c: the unnamed statement of the guest, which goes with it to other backends.
  *
- * Core keeps it where no library can look. Its text and its types are taken when it is bound, from
- * the portal. They are kept as the body of the Parse message that makes core prepare it again.
- * A guest that has not bound it yet keeps this backend (names.c).
+ * Core keeps it where no library can look. Its text and its types are taken from the guest's Parse
+ * message, or, if that was not seen before core read it, from the portal when it is bound. They are
+ * kept as the body of the Parse message that makes core prepare it again. A guest whose Parse was
+ * not seen, and that has not bound it yet, keeps this backend (names.c).
  */
 #include "attend.h"
 
@@ -29,6 +30,10 @@ static bool changed = false;
 
 /* Core has prepared something that may be the unnamed statement. */
 static bool doubtful = false;
+
+/* The request that core reads, and how many of its names were looked at; NULL: unknown. */
+static const Peek *request = NULL;
+static uint32 looked_at;
 
 /* Core's unnamed statement is the one of `body`. */
 static bool is_current = false;
@@ -74,13 +79,29 @@ forget(void)
     body_len = 0;
 }
 
+/* All messages are known, and only the last one is a Sync. */
+static bool
+is_one_batch(const Peek *peek)
+{
+    return peek->names == PEEK_NAMES_ALL && peek->syncs == 1 && peek->last == 'S';
+}
+
 /* The guest's first messages. A simple query drops the statement; so does a Parse that fails. */
 void
 unnamed_note_request(const Peek *peek)
 {
+    request = is_one_batch(peek) ? peek : NULL;
+    looked_at = 0;
     is_parsing = attach_forgets_unnamed(peek) && peek->parses > 0;
     if (attach_forgets_unnamed(peek) && !is_parsing)
         forget();
+}
+
+/* A simple query has ended. */
+void
+unnamed_note_query(void)
+{
+    forget();
 }
 
 void
@@ -89,6 +110,8 @@ unnamed_note_error(void)
     if (is_parsing)
         forget();
     is_parsing = false;
+    /* Core skips what follows, up to a Sync. */
+    request = NULL;
     /* A text that is not valid in the guest's encoding does not come to that. */
     if (is_foreign && debug_query_string == NULL)
         outlives = true;
@@ -100,13 +123,84 @@ unnamed_is_foreign(void)
     return is_foreign;
 }
 
+/* The Parse of the request that core has just run; NULL: unknown. */
+static const PeekName *
+next_parse(void)
+{
+    while (request != NULL && looked_at < request->count) {
+        const PeekName *found = &request->found[looked_at++];
+
+        if (found->verb == PEEK_PARSE)
+            return found;
+    }
+    request = NULL;
+    return NULL;
+}
+
+/* The body of a Parse message begins with the name, and its length stands before it. */
+static uint32
+message_len(const PeekName *found)
+{
+    uint32 len;
+
+    memcpy(&len, found->name - sizeof(len), sizeof(len));
+    return ntohl(len) - sizeof(len);
+}
+
+/* Keeps the statement. Core has its text in the server's encoding. 0 bytes: there is no room. */
+static void
+keep(const char *fresh, uint32 len)
+{
+    doubtful = false;
+    is_current = true;
+    if (len == body_len && memcmp(fresh, body, len) == 0)
+        return;
+    memcpy(body, fresh, len);
+    body_len = len;
+    changed = true;
+}
+
+/* False: the types are not found, or the statement is too long. */
+static bool
+keep_parsed(const PeekName *found)
+{
+    static char fresh[BODY_MAX];
+    const unsigned char *end = found->name + message_len(found);
+    const unsigned char *text = found->name + 1;
+    const unsigned char *nul = text < end ? memchr(text, '\0', end - text) : NULL;
+    size_t types_len = nul != NULL ? end - nul - 1 : 0;
+    size_t text_len = debug_query_string != NULL ? strlen(debug_query_string) + 1 : 0;
+
+    if (types_len < sizeof(uint16) || text_len == 0 || 1 + text_len + types_len > BODY_MAX)
+        return false;
+    fresh[0] = '\0';
+    memcpy(fresh + 1, debug_query_string, text_len);
+    memcpy(fresh + 1 + text_len, nul + 1, types_len);
+    keep(fresh, 1 + text_len + types_len);
+    return true;
+}
+
+/* A Parse is done. */
 void
 unnamed_note_parse(void)
 {
+    const PeekName *found = next_parse();
+
     is_parsing = false;
-    doubtful = true;
+    if (found != NULL && found->len > 0)
+        return;
     is_left = true;
+    if (found != NULL && keep_parsed(found))
+        return;
+    doubtful = true;
     is_current = false;
+}
+
+/* Core has prepared an unnamed statement, and it is not known. */
+bool
+unnamed_is_doubtful(void)
+{
+    return doubtful;
 }
 
 /* The unnamed portal, if the Bind that has just run has made it out of the unnamed statement. */
@@ -158,15 +252,9 @@ unnamed_note_bind(void)
 
     if (portal == NULL)
         return;
-    doubtful = false;
-    is_current = true;
     if (!write_body(portal, fresh, &len))
         len = 0;
-    if (len == body_len && memcmp(fresh, body, len) == 0)
-        return;
-    memcpy(body, fresh, len);
-    body_len = len;
-    changed = true;
+    keep(fresh, len);
 }
 
 /* A transaction is over. `prepared`: it has prepared an unnamed statement. True: save the body. */
@@ -175,6 +263,7 @@ unnamed_settle(bool prepared)
 {
     bool saves;
 
+    request = NULL;
     if (doubtful && prepared && body_len > 0) {
         body_len = 0;
         changed = true;

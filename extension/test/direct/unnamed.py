@@ -99,3 +99,66 @@ def direct_an_unnamed_statement_keeps_its_encoding(run):
         for _ in range(2):
             ok(ask(two, parse("", "SELECT 'of two'") + execute("") + SYNC))
             assert ok(ask(one, execute("") + SYNC)).rows == [[b"\xe9"]]
+
+
+TYPED = message(b"P", b"\0SELECT $1::int\0" + struct.pack("!HI", 1, 25))
+
+
+def bind_and_run(value):
+    bound = struct.pack("!HHI", 0, 1, len(value)) + value + b"\0\0"
+    return message(b"B", b"\0\0" + bound) + message(b"E", b"\0\0\0\0\0")
+
+
+def direct_a_client_whose_bind_has_failed_keeps_no_backend(run):
+    """It may be idle from then on."""
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        two.socket.settimeout(5)
+        earlier = parse("", "SELECT 'earlier'") + execute("")
+        for before in (b"", earlier):
+            assert [code for code, _ in ask(one, before + TYPED + bind_and_run(b"x") + SYNC).errors] == ["22P02"]
+            ok(ask(two, parse("", "SELECT 'of two'") + execute("") + SYNC))
+            # It can still be bound.
+            assert ok(ask(one, bind_and_run(b"7") + SYNC)).value() == "7"
+        # A statement that is too long to be carried is lost, which is less than a backend.
+        long = parse("", f"SELECT 1 / length(repeat('x', $1::int)), '{'x' * 9000}'")
+        assert ask(one, long + bind_and_run(b"x") + SYNC).errors
+        ok(two.query("SELECT 2"))
+        assert [code for code, _ in ask(one, bind_and_run(b"7") + SYNC).errors] == ["26000"]
+
+
+def direct_a_client_that_only_prepares_keeps_its_backend_for_a_moment(run):
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        two.socket.settimeout(5)
+        ok(one.query("SET client_encoding = 'LATIN1'"))
+        text = message(b"P", b"\0SELECT '\xe4' || $1\0" + struct.pack("!HI", 1, 25))
+        for _ in range(3):
+            ok(ask(one, text + describe("")))
+            ok(two.query("SELECT 2"))
+            answer = ask(one, message(b"B", b"\0\0\0\0\0\1\0\0\0\1!\0\0") + message(b"E", b"\0\0\0\0\0") + SYNC)
+            assert ok(answer).rows == [[b"\xe4!"]]
+        # Also among named ones, and behind another one.
+        batch = parse("", "SELECT 'first'") + parse("a", "SELECT 'a'") + parse("", "SELECT 'second'")
+        ok(ask(one, batch + parse("b", "SELECT 'b'") + SYNC))
+        ok(ask(two, parse("", "SELECT 'of two'") + execute("") + SYNC))
+        for name, value in (("a", "a"), ("", "second"), ("b", "b")):
+            assert ok(ask(one, execute(name) + SYNC)).value() == value
+
+
+def direct_a_query_drops_what_was_only_prepared(run):
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        for end in (query("COMMIT"), query("ROLLBACK")):
+            ok(ask(one, parse("", "BEGIN") + execute("") + SYNC))
+            ok(ask(one, parse("", "SELECT 'dropped'") + SYNC))
+            ok(ask(one, end))
+            ok(ask(two, parse("", "SELECT 'of two'") + execute("") + SYNC))
+            assert [code for code, _ in ask(one, execute("") + SYNC).errors] == ["26000"]
+        for rest in (query("SELECT 1"), SYNC + query("SELECT 1")):
+            one.socket.sendall(parse("", "SELECT 'dropped'") + rest)
+            one.take(one.until_ready())
+            if rest.startswith(SYNC):
+                one.take(one.until_ready())
+            ok(ask(two, parse("", "SELECT 'of two'") + execute("") + SYNC))
+            assert [code for code, _ in ask(one, execute("") + SYNC).errors] == ["26000"]
