@@ -141,9 +141,24 @@ fn a_configuration_that_never_ends_is_refused_at_once() {
         assert!(stderr(&output).contains(why), "{output:?}");
         assert!(stderr(&output).contains(&*path.to_string_lossy()), "{output:?}");
     }
+    let keys = ["auth_file", "auth_hba_file", "auth_ident_file"];
     let (mut pooler, database) = support::pooler("transaction");
+    for key in keys {
+        for path in [&*pipe, zero] {
+            let named = folder.join("named.ini");
+            let of_key = format!("{key} = {}\n", path.display());
+            std::fs::write(&named, format!("[pgbouncer]\nauth_type = hba\n{of_key}"))
+                .expect("ours");
+            let output = weir(&["check-config", &named.to_string_lossy()]);
+            let path = path.to_string_lossy();
+            let told = stderr(&output);
+            let said = told.lines().find(|line| line.contains(&format!("could not open {key}")));
+            let says = |word: &str| said.is_some_and(|line| line.contains(word));
+            assert!(says(irregular) && says(&path), "{output:?}");
+        }
+    }
     let mut console = pooler.console();
-    for key in ["auth_file", "auth_hba_file", "auth_ident_file"] {
+    for key in keys {
         for path in [&*pipe, zero] {
             console.query(&format!("SET {key} = '{}'", path.display()));
             assert_eq!(pooler.client(&database).value("SELECT 1"), "1", "{key} {path:?}");

@@ -1,7 +1,7 @@
 //! The first bytes of a connection: refused, ignored and answered ones.
 
 use crate::support;
-use testkit::{Message, Pooler, RawClient, Role, frontend};
+use testkit::{Message, Pooler, Postgres, RawClient, Role, frontend};
 
 /// Returns the error that the pooler sends before it closes the connection.
 #[track_caller]
@@ -98,6 +98,39 @@ fn settings_within_options_are_taken_or_refused_one_by_one() {
         refused.message(),
         "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed"
     );
+}
+
+/// Each of PostgreSQL's names and aliases of encodings, in another spelling, is reported as by
+/// PostgreSQL itself.
+#[test]
+fn an_encoding_in_another_spelling_is_reported_as_by_postgresql() {
+    if !support::only_weir() {
+        return;
+    }
+    let spellings = "eucjp euc-jp unicode UNICODE utf-8 Utf_8 latin1 ISO-8859-1 iso885915 koi8 \
+        win1252 windows-1251 sjis shift_jis mskanji gb18030 win_936 alt tcvn5712 win949 sql_ascii \
+        eucjis2004 iso88595 johab windows950";
+    let reported = |mut client: RawClient, database: &str, startup: &[(&str, &str)]| {
+        let both = [("user", Role::APP), ("database", database)];
+        let login = client.authenticate(&[&both, startup].concat(), Role::APP_PASSWORD);
+        let messages = login.unwrap_or_else(|error| panic!("{startup:?}: {}", error.message()));
+        let prefix = b"client_encoding\0";
+        let told = messages.iter().filter(|message| message.tag == b'S');
+        let told = told.filter_map(|message| message.body.strip_prefix(prefix)).next_back();
+        String::from_utf8(told.expect("it is reported").to_vec()).expect("ASCII")
+    };
+    for mode in ["session", "transaction", "statement", "auto"] {
+        let (pooler, database) = support::pooler(mode);
+        for spelling in spellings.split_whitespace() {
+            let option = format!("-cclient_encoding={spelling}");
+            for startup in [("client_encoding", spelling), ("options", &option)] {
+                let direct = RawClient::connect(Postgres::shared().port());
+                let direct = reported(direct, &database, &[startup]);
+                let through = reported(RawClient::connect(pooler.port()), &database, &[startup]);
+                assert_eq!(through, direct, "{mode}: {startup:?}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -216,10 +249,7 @@ fn connect_query_runs_once_on_each_new_server_and_its_errors_are_told_to_the_log
     pooler.reconfigure(|ini| {
         ini.database(
             &database,
-            &format!(
-                "host=127.0.0.1 port={} connect_query='wrong'",
-                testkit::Postgres::shared().port()
-            ),
+            &format!("host=127.0.0.1 port={} connect_query='wrong'", Postgres::shared().port()),
         );
     });
     pooler.reload();

@@ -4,6 +4,7 @@
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
 
 use testkit::{Postgres, RawClient, Role};
 
@@ -11,6 +12,9 @@ use crate::support;
 
 const NEWCOMERS: usize = 500;
 const AT_WORK: usize = 10;
+/// The longest wait of a client at work, although the newcomers' handshakes and other tests take the
+/// machine.
+const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Sends a query with a unique value and checks its answer.
 fn gets_its_own(client: &mut RawClient, who: usize, turn: usize) {
@@ -32,23 +36,30 @@ fn a_connection_storm_on_a_cold_pool_logs_in_all_and_delays_no_work() {
     };
     let works = |who: usize, client: &mut RawClient| {
         begins.wait();
+        let mut longest = Duration::ZERO;
         for turn in 0.. {
+            let asked = Instant::now();
             gets_its_own(client, who, turn);
+            longest = longest.max(asked.elapsed());
             if is_over.load(Ordering::Relaxed) {
                 break;
             }
         }
+        longest
     };
-    let came: Vec<_> = thread::scope(|scope| {
-        for (who, client) in at_work.iter_mut().enumerate() {
+    let (came, longest): (Vec<_>, _) = thread::scope(|scope| {
+        let working = at_work.iter_mut().enumerate().map(|(who, client)| {
             let works = &works;
-            scope.spawn(move || works(who, client));
-        }
+            scope.spawn(move || works(who, client))
+        });
+        let working: Vec<_> = working.collect();
         let coming: Vec<_> = (0..NEWCOMERS).map(|_| scope.spawn(comes)).collect();
         let came = coming.into_iter().map(ScopedJoinHandle::join).collect();
         is_over.store(true, Ordering::Relaxed);
-        came
+        let waits = working.into_iter().map(|one| one.join().expect("it is served"));
+        (came, waits.max().expect("some work"))
     });
+    assert!(longest < WAIT_MAX, "a client at work waited {longest:?}");
     for (who, client) in came.into_iter().enumerate() {
         let client = client.expect("it finds somebody who listens");
         gets_its_own(&mut client.expect("it is let in"), who, 0);

@@ -30,7 +30,7 @@ keys! {
     auth_ident_file: Option<String> = unset, reload, acts;
     /// Options for `auth_type = ldap`, written as in PostgreSQL's HBA file.
     auth_ldap_options: Option<String> = unset, reload, acts, secret;
-    /// Query that returns a user's name and password; `$1` is the user name.
+    /// Query that returns a user's name and password; `$1` is the user name. It runs in `auth_dbname`.
     auth_query: String = "SELECT rolname, CASE WHEN rolvaliduntil < pg_catalog.now() THEN NULL ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname=$1 AND rolcanlogin", reload, acts;
     /// How clients are authenticated (docs/authentication.md).
     auth_type: AuthType = "md5", reload, acts;

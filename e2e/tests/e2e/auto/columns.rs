@@ -151,23 +151,51 @@ fn a_server_on_which_nobody_has_described_it() {
     for setting in
         ["timezone = 'Asia/Tokyo'", "search_path = pg_catalog", "datestyle = german", &role]
     {
-        for begin in ["", "BEGIN; "] {
-            let (pooler, database) = pooler(2);
+        for (mode, set) in [
+            ("auto", "SET"),
+            ("auto", "BEGIN; SET"),
+            ("auto", "BEGIN; SET LOCAL"),
+            ("transaction", "BEGIN; SET LOCAL"),
+        ] {
+            let (setup, database) = support::setup(mode);
+            let pooler = setup.workers(1).set("default_pool_size", 2).start();
             let [mut client, mut other] = [(); 2].map(|()| pooler.client(&database));
-            let text = "select 1 where 1=$1";
-            assert_eq!(answer(&mut client, &[frontend::parse("s1", text)]), "1Z");
+            let parse = frontend::parse("s1", "select 1 where 1=$1");
+            assert_eq!(answer(&mut client, &[parse]), "1Z");
             other.rows("BEGIN");
-            let run = [
-                frontend::bind("", "s1", &[Some("1")]),
-                frontend::describe_portal(""),
-                frontend::execute("", 0),
-            ];
+            let run = run_described("s1");
             assert_eq!(answer(&mut client, &run), "2TDCZ", "{setting}");
             other.rows("ROLLBACK");
-            client.rows(&format!("{begin}SET {setting}"));
+            client.rows(&format!("{set} {setting}"));
             for _ in 0..2 {
-                assert_eq!(answer(&mut client, &run), "2TDCZ", "{begin}{setting}");
+                assert_eq!(answer(&mut client, &run), "2TDCZ", "{mode}: {set} {setting}");
             }
         }
     }
+}
+
+/// The servers are replaced, another client prepares the text on the new one, and then the name of
+/// a temporary table can change the meaning of any text.
+#[test]
+fn a_new_server_on_which_another_client_has_prepared_it() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = pooler(1);
+    let [mut client, mut other] = [(); 2].map(|()| pooler.client(&database));
+    let parse = frontend::parse("s1", "select 1 where 1=$1");
+    let run = run_described("s1");
+    assert_eq!(answer(&mut client, std::slice::from_ref(&parse)), "1Z");
+    assert_eq!(answer(&mut client, &run), "2TDCZ");
+    pooler.admin("RECONNECT");
+    assert_eq!(answer(&mut other, &[parse]), "1Z");
+    client.rows("CREATE TEMP TABLE mine (a int)");
+    for _ in 0..2 {
+        assert_eq!(answer(&mut client, &run), "2TDCZ");
+    }
+}
+
+fn run_described(name: &str) -> [Vec<u8>; 3] {
+    let bind = frontend::bind("", name, &[Some("1")]);
+    [bind, frontend::describe_portal(""), frontend::execute("", 0)]
 }

@@ -94,9 +94,40 @@ fn crowd() -> usize {
     if std::env::var("WEIR_TESTS").is_ok_and(|which| which == "full") { 10_000 } else { 1_000 }
 }
 
+/// How a client inserts its row.
+enum Insert {
+    Plain,
+    /// BEGIN before it, and COMMIT when the number is known.
+    InTransaction,
+    /// As PHP's PDO does: by a named statement, which SQL's DEALLOCATE removes.
+    Prepared,
+}
+
+impl Insert {
+    fn run(&self, client: &mut RawClient, who: usize) {
+        let text = format!("INSERT INTO crowd (who) VALUES ({who})");
+        match self {
+            Self::Plain => drop(client.rows(&text)),
+            Self::InTransaction => {
+                client.rows("BEGIN");
+                client.rows(&text);
+            }
+            Self::Prepared => {
+                let name = "pdo_stmt_00000001";
+                client.send([frontend::parse(name, &text), frontend::sync()].concat());
+                client.read_to_ready();
+                let run = [frontend::bind("", name, &[]), frontend::execute("", 0)].concat();
+                client.send([run, frontend::sync()].concat());
+                client.read_to_ready();
+                client.rows(&format!("DEALLOCATE {name}"));
+            }
+        }
+    }
+}
+
 /// New clients, fifty at a time, in a fresh pool of eight: each inserts a row with its own number and
 /// name, asks for that number, and leaves. The table has to say the same.
-fn everybody_is_told_its_own(begin: &str, end: &str, round_robin: u8) {
+fn everybody_is_told_its_own(insert: &Insert, round_robin: u8) {
     if !support::only_proxied(NO_NUMBER) {
         return;
     }
@@ -117,17 +148,14 @@ fn everybody_is_told_its_own(begin: &str, end: &str, round_robin: u8) {
                         return;
                     }
                     let mut client = pooler.client(&database);
-                    let orders = [begin, &format!("INSERT INTO crowd (who) VALUES ({who})")];
-                    for order in orders.into_iter().filter(|order| !order.is_empty()) {
-                        client.rows(order);
-                    }
+                    insert.run(&mut client, who);
                     let answer = client.query("SELECT lastval()");
                     let number = match answer.error {
                         Some(error) => format!("refused: {}", error.code()),
                         None => answer.rows[0][0].clone().expect("a number"),
                     };
-                    if !end.is_empty() && !number.starts_with("refused") {
-                        client.rows(end);
+                    if matches!(insert, Insert::InTransaction) {
+                        client.query("COMMIT");
                     }
                     told.lock().expect("no thread has failed").push((who, number));
                 }
@@ -153,15 +181,20 @@ fn everybody_is_told_its_own(begin: &str, end: &str, round_robin: u8) {
 
 #[test]
 fn every_new_client_is_told_its_own_number_within_a_transaction() {
-    everybody_is_told_its_own("BEGIN", "COMMIT", 0);
+    everybody_is_told_its_own(&Insert::InTransaction, 0);
 }
 
 #[test]
 fn every_new_client_is_told_its_own_number_in_autocommit() {
-    everybody_is_told_its_own("", "", 0);
+    everybody_is_told_its_own(&Insert::Plain, 0);
 }
 
 #[test]
 fn every_new_client_is_told_its_own_number_where_servers_are_given_out_in_turn() {
-    everybody_is_told_its_own("", "", 1);
+    everybody_is_told_its_own(&Insert::Plain, 1);
+}
+
+#[test]
+fn every_new_client_of_pdo_is_told_its_own_number_where_servers_are_given_out_in_turn() {
+    everybody_is_told_its_own(&Insert::Prepared, 1);
 }

@@ -212,23 +212,56 @@ fn statements() -> Vec<Script> {
 
 /// Scripts that use one text under two names.
 fn names() -> Vec<Script> {
-    vec![script(
-        "a failing use of one name of two",
-        Statement,
-        &[
-            parse("named", "SELECT $1::int + 1"),
-            parse("another", "SELECT $1::int + 1"),
-            sync(),
-            bind("", "another", &[]),
-            sync(),
-            bind("", "named", &[]),
-            sync(),
-            close_statement("named"),
-            sync(),
-            close_statement("another"),
-            sync(),
-        ],
-    )]
+    let used = |name| [bind("", name, &[]), execute("", 0)].concat();
+    let failing = [parse("", "SELECT 1 / 0"), used("")].concat();
+    // A batch fails before it changes a name; then the name is used.
+    let after_a_failure = |name, skipped: &[Vec<u8>]| {
+        let prepared = [parse("a", "SELECT 'first'"), sync()].concat();
+        let batches = [failing.clone(), skipped.concat(), sync(), used("a"), sync()].concat();
+        script(name, Statement, &[prepared, batches, close_statement("a"), sync()])
+    };
+    let insert = parse("b", "INSERT INTO sink VALUES (7, 'skipped')");
+    vec![
+        script(
+            "a failing use of one name of two",
+            Statement,
+            &[
+                parse("named", "SELECT $1::int + 1"),
+                parse("another", "SELECT $1::int + 1"),
+                sync(),
+                bind("", "another", &[]),
+                sync(),
+                bind("", "named", &[]),
+                sync(),
+                close_statement("named"),
+                sync(),
+                close_statement("another"),
+                sync(),
+            ],
+        ),
+        after_a_failure(
+            "a name of which a failed batch skipped the Close",
+            &[close_statement("a")],
+        ),
+        after_a_failure(
+            "a name that a failed batch did not give to another text",
+            &[close_statement("a"), parse("a", "SELECT 'second'")],
+        ),
+        script(
+            "a name that a failed batch did not prepare",
+            Statement,
+            &[[failing, insert, sync(), used("b"), sync()].concat()],
+        ),
+        script(
+            "a name closed behind a text that cannot be parsed",
+            Statement,
+            &[
+                [parse("a", "SELECT 'first'"), sync()].concat(),
+                [query("SELECT nosuch"), parse("", "SELECT nosuch"), close_statement("a")].concat(),
+                [sync(), used("a"), sync(), close_statement("a"), sync()].concat(),
+            ],
+        ),
+    ]
 }
 
 fn copies() -> Vec<Script> {

@@ -29,7 +29,7 @@ pub(super) const NAMED_PARSE: Kind =
 pub(super) const DIFFERENT_QUERY: Kind =
     kind("Query (another text each)", 20_000, |n| query(&format!("select 1 as c{n}")));
 
-pub(super) const KINDS: [Kind; 23] = [
+pub(super) const KINDS: [Kind; 24] = [
     kind("Query (empty)", 5_000, |_| query("")),
     kind("Query (fails)", 5_000, |_| query("x")),
     PARSE,
@@ -51,6 +51,7 @@ pub(super) const KINDS: [Kind; 23] = [
     kind("CopyData", 50_000, |_| copy_data(b"x\n")),
     kind("CopyDone", 50_000, |_| copy_done()),
     kind("CopyFail", 50_000, |_| copy_fail("no")),
+    kind("PasswordMessage", 50_000, |_| message(b'p', b"secret\0")),
     kind("Terminate", 50_000, |_| terminate()),
     kind("an unknown type", 50_000, |_| message(b'?', &[])),
 ];

@@ -12,7 +12,7 @@ use testkit::{Postgres, RawClient, folder, free_port, give_away, mortal_command,
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The path of Debian's package.
-const PGBOUNCER: &str = "/usr/sbin/pgbouncer";
+pub(super) const PGBOUNCER: &str = "/usr/sbin/pgbouncer";
 
 const SECRETS: &str = "\
 \"app\" \"app-secret\"
