@@ -208,6 +208,8 @@ fn no_connection_has_the_id_of_another_one() {
         let sockets = ids(&pooler, "SHOW SOCKETS");
         assert_eq!(BTreeSet::from_iter(&sockets).len(), sockets.len(), "{sockets:?}");
         assert!(seen.insert(id.clone()), "{id} was another client's");
+        let server = pooler.admin("SHOW SERVERS").with("database", &database).only("id").to_owned();
+        assert!(seen.insert(server.clone()), "{server} was another connection's");
         drop(client);
         pooler.wait_until_quiet(&database, 1);
         assert_eq!(error(&pooler.try_admin(&format!("KILL_CLIENT {id}"))).2, "client not found");

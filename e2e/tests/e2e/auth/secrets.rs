@@ -1,15 +1,25 @@
 //! The stored secret does not work for PostgreSQL's method, or no longer. The client gets an error
 //! at once. If it had to wait, it would get `client_login_timeout` after a minute.
 
+use std::time::{Duration, Instant};
+
 use crate::support;
 use testkit::{Message, Pooler, Postgres, RawClient, Role, ServerAuth, frontend, open_folder};
 
-/// Returns the message with which a login is refused.
+/// Far less than `client_login_timeout`, although other tests load the machine.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// Returns the message with which a login is refused, at once.
 #[track_caller]
 fn refusal(pooler: &Pooler, role: &Role, database: &str) -> String {
     let Role { name, password, .. } = role;
+    let asked = Instant::now();
     let refused = RawClient::login(pooler.port(), name, database, password);
-    refused.expect_err("it is refused").message().to_owned()
+    let error = refused.expect_err("it is refused");
+    assert!(asked.elapsed() < AT_ONCE, "the client waited {:?}", asked.elapsed());
+    let is_ours = error.message().starts_with("server login failed");
+    assert!(!is_ours || error.code() == "08P01", "{error:?}");
+    error.message().to_owned()
 }
 
 /// A role has moved from MD5 to SCRAM, and `auth_file` still contains the old hash.
