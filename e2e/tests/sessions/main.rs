@@ -32,6 +32,8 @@ use testkit::{Flavour, Postgres, flavour};
 
 /// Scripts of `make test`.
 const SEEDS: u64 = 100;
+/// The maximum share of scripts that a stated limit ends: usually it is 3 %.
+const LIMITS_MAX_PERCENT: u64 = 10;
 /// Scripts that are played at the same time.
 const STAGES: usize = 2;
 /// The maximum number of failures that are reduced and printed.
@@ -124,4 +126,10 @@ fn sessions_are_answered_as_on_connections_of_their_own() {
     println!("{equal} scripts equal; ended by a stated limit: {limits:?}");
     println!("ended by a crash of PostgreSQL: {crashes:?}");
     assert!(failures.is_empty(), "{} scripts differ:\n{}", failures.len(), failures.join("\n"));
+    // A limit that explains much more than it used to may hide a fault.
+    let (ended, all) = (limits.values().sum::<usize>() as u64, seeds.end - seeds.start);
+    assert!(
+        all < SEEDS || ended * 100 <= all * LIMITS_MAX_PERCENT,
+        "{ended} of {all} scripts are ended by a stated limit"
+    );
 }
