@@ -177,10 +177,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "standbys::a_session_sees_its_own_writes",
         changes: &[change(
-            "routing/choose.rs",
-            "&& «routing.node(*node, need, now).is_ok()» };",
+            "routing/rules.rs",
+            "&& «self.node(*node, need, now).is_ok()» };",
             "true",
         )],
+    },
+    Mutant {
+        name: "GoesBackInTime",
+        wrong: "A session moves to a standby that lacks what the session has read",
+        seen_in: "",
+        noticed_by: "balance::a_session_does_not_go_back_in_time_for_the_balance",
+        changes: &[change("routing/rules.rs", "&& «reader.fresh_as_of() > Some(read_at)»", "true")],
+    },
+    Mutant {
+        name: "CountsSessionsThatLeft",
+        wrong: "A session that has ended counts at its standby",
+        seen_in: "",
+        noticed_by: "balance::a_session_that_left_does_not_count",
+        changes: &[change("lifecycle/leave.rs", "«self.sessions.leave(id);»", "")],
     },
     Mutant {
         name: "LeavesFullStandbyBlindly",
