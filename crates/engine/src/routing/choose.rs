@@ -304,10 +304,7 @@ impl<X: Exchange> Engine<X> {
         };
         let session = self.sessions.of(id, client.serial);
         let stay = (session.node(&routing.stays), session.read_at);
-        let mut need = Need { wrote: session.wrote, token: 0 };
-        if routing.rules.are_strict() {
-            need.wrote.note(since);
-        }
+        let mut need = routing.need(session.wrote, since);
         let (wish, token) = match wish.and_then(|wish| Ok((wish, token_of(client)?))) {
             Ok(found) => found,
             Err(why) => return Choice::primary(why, is_read),
@@ -350,6 +347,21 @@ impl<X: Exchange> Engine<X> {
         }
         self.routing_of(id)?.counts.add(Why::Full);
         Some(writer)
+    }
+
+    /// Must a client that has waited for a server of a reader be routed again? While it waited, the
+    /// node may have been lost, or may have fallen too far behind.
+    pub(crate) fn is_overtaken(&self, id: ClientId, on: ServerId, now: Micros) -> bool {
+        let Some(client) = self.clients.get(id.0 as usize) else { return false };
+        let pool = self.server(on).pool;
+        if client.pool == Some(pool) {
+            return false;
+        }
+        let Some(Place::Reader(node)) = self.pools.get(pool).map(|view| view.place) else {
+            return false;
+        };
+        let need = self.sessions.need(id, client.serial);
+        self.routing_of(id).is_some_and(|routing| routing.node(node, need, now).is_err())
     }
 
     /// Routes the requests again that have waited too long for a full pool of a reader.

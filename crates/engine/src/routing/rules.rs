@@ -154,6 +154,12 @@ impl Routing {
         self.readers.want_as_of(now);
     }
 
+    /// Returns the need of a read that has arrived at `since`, after this write of its session.
+    pub(crate) fn need(&self, session: Wrote, since: Micros) -> Need {
+        let user = Wrote::at(self.wrote_at.load(Ordering::Acquire));
+        Need::of(self.rules.read_after_write, [session, user], since)
+    }
+
     /// Returns whether the node may run a read with this need.
     fn allows(&self, node: NodeId, reader: &Reader, need: Need, now: Micros) -> Result<(), Why> {
         let Some(fresh_as_of) = reader.fresh_as_of() else { return Err(Why::NoStandby) };
@@ -167,18 +173,16 @@ impl Routing {
         if !may {
             return Err(Why::Stale);
         }
-        let user = Wrote::at(self.wrote_at.load(Ordering::Acquire));
-        let state = (Some(fresh_as_of), reader.reached());
-        match need.is_met(self.rules.read_after_write, state, user) {
+        match need.is_met(Some(fresh_as_of), reader.reached()) {
             true => Ok(()),
             false => Err(Why::OwnWrite),
         }
     }
 
-    /// Returns each node with its name, and whether it may run a read that needs no writes.
+    /// Returns each node with its name, and whether it may run a read of a new session.
     pub fn nodes(&self, now: Micros) -> impl Iterator<Item = (NodeId, &str, Why)> {
         self.readers.all().map(move |(node, reader)| {
-            let allowed = self.allows(node, reader, Need::default(), now);
+            let allowed = self.allows(node, reader, self.need(Wrote::default(), now), now);
             (node, &*reader.name, allowed.err().unwrap_or(Why::Read))
         })
     }
@@ -429,16 +433,20 @@ mod tests {
         let mut routing = routing(&[1]);
         set(&routing, 0, 4_900);
         routing.note_write(4_950);
-        assert_eq!(routing.draw(Need::default(), 5_000, 0), Ok([NodeId(0); 2]));
+        let draw = |routing: &Routing| {
+            let need = routing.need(Wrote::default(), 5_000);
+            routing.draw(need, 5_000, 0)
+        };
+        assert_eq!(draw(&routing), Ok([NodeId(0); 2]));
         routing.rules.read_after_write = ReadAfterWrite::User;
-        assert_eq!(routing.draw(Need::default(), 5_000, 0), Err(Why::OwnWrite));
+        assert_eq!(draw(&routing), Err(Why::OwnWrite));
         let next = Routing::new(
             routing.rules.clone(),
             routing.readers.clone(),
             Arc::default(),
             Some(&routing),
         );
-        assert_eq!(next.draw(Need::default(), 5_000, 0), Err(Why::OwnWrite), "it is not forgotten");
+        assert_eq!(draw(&next), Err(Why::OwnWrite), "it is not forgotten");
     }
 
     #[test]

@@ -73,6 +73,12 @@ impl Sessions {
         session.is_some_and(|own| own.serial == serial && own.is_judged_read)
     }
 
+    /// Returns the need of the client's last request.
+    pub(crate) fn need(&self, client: ClientId, serial: u64) -> Need {
+        let own = self.all.get(client.0 as usize).filter(|own| own.serial == serial);
+        own.map_or_else(Need::default, |own| own.need)
+    }
+
     /// Holds the client's read, which has arrived at this moment.
     pub(crate) fn hold(&mut self, client: ClientId, serial: u64, since: Micros) {
         self.of(client, serial).held_since = Some(since);

@@ -129,7 +129,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A strict read runs on a standby that lacks earlier commits",
         seen_in: "",
         noticed_by: "reads::a_strict_read_waits_for_a_sample_behind_its_arrival",
-        changes: &[change("routing/choose.rs", "«need.wrote.note(since);»", "")],
+        changes: &[change(
+            "routing/freshness.rs",
+            "ReadAfterWrite::Strict => «session.max(Wrote(Some(since)))»,",
+            "session",
+        )],
     },
     Mutant {
         name: "WaitsForStandbysForever",
@@ -205,6 +209,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "routing/choose.rs",
             "self.routing_of(id)?.others(node, «need», now).collect();",
             "Need::default()",
+        )],
+    },
+    Mutant {
+        name: "JoinsLateStandby",
+        wrong: "A read that has waited runs on a standby that has fallen too far behind",
+        seen_in: "Weir",
+        noticed_by: "reads::a_read_that_has_waited_is_judged_again",
+        changes: &[change(
+            "routing/choose.rs",
+            "|routing| «routing.node(node, need, now).is_err()»)",
+            "false",
         )],
     },
     Mutant {
