@@ -5,9 +5,10 @@
 //!
 //! `first_request` finds the end of a request in a client's bytes. `wish` judges its texts, and
 //! `rules` draws one of the standbys that are fresh enough: `freshness` knows which commits a standby
-//! has, `readers` is what the workers read of it, `sessions` knows who has written. `choose` puts
-//! these together and links the client. `hold` keeps the reads that wait for a fresher standby. `why` counts the reasons. `refusal` reads what a reader says
-//! first, and `refused` asks the writer if the reader refuses.
+//! has, `readers` is what the workers read of it, `sessions` knows who has written, and `stays`
+//! counts the sessions of each standby. `choose` puts these together and links the client. `hold`
+//! keeps the reads that wait for a fresher standby. `why` counts the reasons. `refusal` reads what a
+//! reader says first, and `refused` asks the writer if the reader refuses.
 //!
 //! A client with a server is not routed: a transaction or a pinned session stays on its server. On
 //! a reader, the next request waits for the replies to the one before, because it may need another
@@ -26,6 +27,7 @@ mod refusal;
 mod refused;
 pub mod rules;
 mod sessions;
+mod stays;
 pub mod why;
 mod wish;
 

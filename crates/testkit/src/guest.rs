@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::network::Host;
+
 /// The account that Debian's packages create for PostgreSQL.
 pub(crate) const ACCOUNT: &str = "postgres";
 
@@ -17,6 +19,15 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     }
     let mut command = setpriv();
     command.args(["--reuid", ACCOUNT, "--regid", ACCOUNT, "--init-groups"]).arg(program);
+    command
+}
+
+/// Returns such a command at a host of a network, if there is one. Only root has networks.
+pub(crate) fn command_at(host: Option<&Host>, program: impl AsRef<OsStr>) -> Command {
+    let Some(host) = host else { return command(program) };
+    let mut command = host.enter();
+    command.args(["setpriv", "--reuid", ACCOUNT, "--regid", ACCOUNT, "--init-groups"]);
+    command.arg(program);
     command
 }
 

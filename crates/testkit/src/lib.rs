@@ -12,6 +12,7 @@ mod binaries;
 mod delivery;
 mod guest;
 mod library;
+mod network;
 mod patroni;
 mod pki;
 mod pooler;
@@ -28,6 +29,7 @@ pub use library::{
     altered as altered_library, file as library_file, is_direct as pools_are_direct,
     is_everywhere as library_is_everywhere,
 };
+pub use network::{Host, Network};
 pub use patroni::{Member, Patroni};
 pub use pki::{Authority, Identity, ManualAuthority, Signature, Wanted};
 pub use pooler::{Ini, Pooler, Setup, Table};

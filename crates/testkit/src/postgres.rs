@@ -10,6 +10,7 @@ mod role;
 mod standby;
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,6 +19,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::binaries::Version;
+use crate::network::Host;
 use crate::pki::Identity;
 use crate::pooler::send_signal;
 use crate::wait::eventually;
@@ -52,6 +54,8 @@ pub struct Postgres {
     version: Version,
     folder: PathBuf,
     port: u16,
+    /// Its host, if it is not this machine.
+    host: Option<Host>,
     supervisor: Mutex<Option<Child>>,
     names: AtomicU32,
     /// SIGSTOP was sent to all its processes.
@@ -99,6 +103,10 @@ impl Postgres {
     }
 
     fn start_as(version: Version, settings: &str) -> Self {
+        Self::start_at(version, settings, None)
+    }
+
+    fn start_at(version: Version, settings: &str, host: Option<Host>) -> Self {
         let folder = scratch::folder("pg");
         let data = folder.join("data");
         let output = guest::command(version.program("initdb"))
@@ -120,7 +128,9 @@ impl Postgres {
         }
         fs::write(data.join("pg_hba.conf"), role::HBA).expect("cannot write pg_hba.conf");
 
-        let postgres = Self::at(version, folder, port);
+        let mut postgres = Self::at(version, folder, port);
+        postgres.host = host;
+        postgres.listen_at_its_host();
         postgres.launch();
         postgres.sql("postgres", role::GROUPS);
         postgres
@@ -139,7 +149,21 @@ impl Postgres {
 
     fn at(version: Version, folder: PathBuf, port: u16) -> Self {
         let (supervisor, names) = (Mutex::new(None), AtomicU32::new(0));
-        Self { version, folder, port, supervisor, names, is_frozen: AtomicBool::new(false) }
+        let (host, is_frozen) = (None, AtomicBool::new(false));
+        Self { version, folder, port, host, supervisor, names, is_frozen }
+    }
+
+    /// Lets it be reached from all hosts of its network, if it has one.
+    fn listen_at_its_host(&self) {
+        if let Some(host) = &self.host {
+            let line = format!("listen_addresses = '{}'\n", host.address());
+            append(&self.folder.join("data/postgresql.conf"), &line);
+        }
+    }
+
+    /// Returns the address at which it listens.
+    pub fn address(&self) -> Ipv4Addr {
+        self.host.as_ref().map_or(Ipv4Addr::LOCALHOST, Host::address)
     }
 
     /// Returns its TCP port on 127.0.0.1.
@@ -245,7 +269,7 @@ impl Postgres {
             .append(true)
             .open(self.log_path())
             .expect("cannot open the log");
-        let mut command = guest::command("sh");
+        let mut command = guest::command_at(self.host.as_ref(), "sh");
         command
             .args(["-c", SUPERVISOR, "supervisor"])
             .arg(self.version.program("postgres"))

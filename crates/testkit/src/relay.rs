@@ -64,6 +64,14 @@ impl Relay {
         *self.cuts.lock() = ways.to_vec();
     }
 
+    /// Passes nothing on in this direction either.
+    pub fn cut_more(&self, way: Way) {
+        let mut cut = self.cuts.lock();
+        if !cut.contains(&way) {
+            cut.push(way);
+        }
+    }
+
     /// Passes on everything again.
     pub fn heal(&self) {
         self.cuts.lock().clear();

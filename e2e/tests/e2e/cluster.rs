@@ -2,6 +2,7 @@
 
 mod adverse;
 mod change;
+mod checker;
 mod discovery;
 mod disk;
 mod ending;
@@ -11,6 +12,7 @@ mod names;
 mod partition;
 mod patroni;
 mod promoting;
+mod restored;
 mod split;
 mod watching;
 

@@ -561,8 +561,8 @@ impl<T> Pool<T> {
     }
 
     /// Returns how busy the pool is: its servers in use, and the clients that wait.
-    pub fn load(&self) -> usize {
-        self.busy_servers() as usize + self.waiting_total() as usize
+    pub fn load(&self) -> u32 {
+        self.busy_servers() + self.waiting_total()
     }
 
     /// Servers that are being opened or are with a client; without the one that listens.

@@ -312,6 +312,7 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         let client = self.clients.remove(id.0 as usize);
+        self.sessions.leave(id);
         exported.server = client.server;
         self.keys.remove(&client.key);
         self.end_listening(id, &client);

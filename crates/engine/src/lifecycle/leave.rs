@@ -169,6 +169,7 @@ impl<X: Exchange> Engine<X> {
             self.cut_transaction(id, on, io.now());
         }
         let client = self.clients.remove(id.0 as usize);
+        self.sessions.leave(id);
         if client.key != 0 {
             self.keys.remove(&client.key);
         }

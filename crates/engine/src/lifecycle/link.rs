@@ -101,6 +101,10 @@ impl<X: Exchange> Engine<X> {
             self.ask_on(id, on, io);
         } else if self.proves(id) {
             self.prove_by(id, on, io);
+        } else if self.is_overtaken(id, on, io.now()) {
+            let pool = self.server(on).pool;
+            self.leave_reader(id, pool);
+            self.place(on, io);
         } else if self.join(id, on, io) == Readable::Now {
             self.go_on(id, io);
         }

@@ -94,7 +94,8 @@ impl<X: Exchange> Engine<X> {
         let client = id.and_then(|id| self.clients.get_mut(id.0 as usize));
         let Some(view) = self.pools.get_mut(server.pool) else { return Passed::All };
         let mut news = News::default();
-        if view.place != Place::Writer {
+        let is_reader = view.place != Place::Writer;
+        if is_reader {
             if server.may_refuse() {
                 return Passed::UntilJudged;
             }
@@ -135,12 +136,17 @@ impl<X: Exchange> Engine<X> {
         if let (Some(routing), Some(id)) = (routing, id) {
             replies.note_routed_end(id, &mut self.sessions, routing, io.clock());
         }
+        let is_read = is_reader && replies.transaction_ended;
         let out = replies.out.finish();
-        if news.left_recovery
+        if (is_read || news.left_recovery)
             && let Some(id) = id
             && let Some(client) = self.clients.get(id.0 as usize)
         {
-            note_write_on_reader(&mut self.sessions, &self.pools, (id, client), io.clock());
+            let now = io.clock();
+            self.sessions.of(id, client.serial).read_at = now;
+            if news.left_recovery {
+                note_write_on_reader(&mut self.sessions, &self.pools, (id, client), now);
+            }
         }
         // Statement mode forbids transactions. So the client is not told that one has begun.
         let unheard = whole && matches!(stop, Stop::TransactionBlock);

@@ -14,6 +14,7 @@ use crate::routing::Place;
 use crate::routing::first_request::{FirstRequest, first_request};
 use crate::routing::freshness::Need;
 use crate::routing::rules::Routing;
+use crate::routing::stays::share;
 use crate::routing::why::Why;
 use crate::routing::wish::{Wish, token_of, wish_of};
 use crate::settings::PoolKey;
@@ -238,8 +239,10 @@ impl<X: Exchange> Engine<X> {
             ReaderPlace::Fixed | ReaderPlace::Open => ReaderPlace::Open,
         };
         let pool = node.map_or(writer, |node| self.pool_at(writer, Place::Reader(node)));
+        if let Some(node) = node.filter(|_| !is_fixed) {
+            self.stay_with(id, node);
+        }
         let session = self.sessions.of(id, serial);
-        session.node = node.or(session.node);
         (session.need, session.is_judged_read) = (need, is_read);
         session.expect((is_read && pool == writer).then_some(request.len()));
         Some(pool)
@@ -299,11 +302,9 @@ impl<X: Exchange> Engine<X> {
             Ok(Wish::Standby) if !catalog.is_of(schema) => Err(Why::Catalogs),
             place => place,
         };
-        let session = *self.sessions.of(id, client.serial);
-        let mut need = Need { wrote: session.wrote, token: 0 };
-        if routing.rules.are_strict() {
-            need.wrote.note(since);
-        }
+        let session = self.sessions.of(id, client.serial);
+        let stay = (session.node(&routing.stays), session.read_at);
+        let mut need = routing.need(session.wrote, since);
         let (wish, token) = match wish.and_then(|wish| Ok((wish, token_of(client)?))) {
             Ok(found) => found,
             Err(why) => return Choice::primary(why, is_read),
@@ -314,17 +315,12 @@ impl<X: Exchange> Engine<X> {
                 Some(node) => routing.node(node, need, now).map(|()| [node; 2]),
                 None => Err(Why::Hint),
             },
-            Wish::Standby | Wish::Hinted => {
-                let stays = |node: &NodeId| {
-                    routing.rules.balance == Balance::Session
-                        && routing.readers.get(*node).is_some_and(|reader| reader.weight > 0)
-                        && routing.node(*node, need, now).is_ok()
-                };
-                match session.node.filter(stays) {
-                    Some(node) => Ok([node; 2]),
-                    None => routing.draw(need, now, random),
+            Wish::Standby | Wish::Hinted => match routing.rules.balance {
+                Balance::Session => {
+                    routing.node_of_session(stay, need, now, random).map(|node| [node; 2])
                 }
-            }
+                Balance::Statement => routing.draw(need, now, random),
+            },
         };
         if token > 0 && nodes.is_err() {
             // Weir does not know when it was written.
@@ -345,12 +341,27 @@ impl<X: Exchange> Engine<X> {
         for other in others {
             let pool = self.pool_at(writer, Place::Reader(other));
             if pool != writer && !self.exchange.pool(pool, |pool| pool.is_used_up()) {
-                self.sessions.of(id, serial).node = Some(other);
+                self.stay_with(id, other);
                 return Some(pool);
             }
         }
         self.routing_of(id)?.counts.add(Why::Full);
         Some(writer)
+    }
+
+    /// Must a client that has waited for a server of a reader be routed again? While it waited, the
+    /// node may have been lost, or may have fallen too far behind.
+    pub(crate) fn is_overtaken(&self, id: ClientId, on: ServerId, now: Micros) -> bool {
+        let Some(client) = self.clients.get(id.0 as usize) else { return false };
+        let pool = self.server(on).pool;
+        if client.pool == Some(pool) {
+            return false;
+        }
+        let Some(Place::Reader(node)) = self.pools.get(pool).map(|view| view.place) else {
+            return false;
+        };
+        let need = self.sessions.need(id, client.serial);
+        self.routing_of(id).is_some_and(|routing| routing.node(node, need, now).is_err())
     }
 
     /// Routes the requests again that have waited too long for a full pool of a reader.
@@ -372,17 +383,28 @@ impl<X: Exchange> Engine<X> {
         self.finish(io);
     }
 
-    /// Returns the less busy one of two nodes.
+    /// Has the client's session stay with this standby, if sessions do.
+    fn stay_with(&mut self, id: ClientId, node: NodeId) {
+        let client = &self.clients[id.0 as usize];
+        let view = client.pool.and_then(|pool| self.pools.get(pool));
+        let routing = view.and_then(|view| view.settings.routing.as_deref());
+        if let Some(routing) = routing.filter(|own| own.rules.balance == Balance::Session) {
+            self.sessions.of(id, client.serial).stay_with(node, &routing.stays);
+        }
+    }
+
+    /// Returns the less busy one of two nodes, by their weights.
     fn less_busy(&mut self, writer: PoolId, [one, other]: [NodeId; 2]) -> NodeId {
         if one == other {
             return one;
         }
+        let Some(view) = self.pools.get(writer) else { return one };
         let [first, second] = [one, other].map(|node| {
-            let readers = self.pools.get(writer).map(|view| &view.readers);
-            let known = readers.and_then(|all| {
-                all.iter().find(|(place, _)| *place == Place::Reader(node)).map(|(_, pool)| *pool)
-            });
-            known.map_or(0, |pool| self.exchange.pool(pool, |pool| pool.load()))
+            let known = view.readers.iter().find(|(place, _)| *place == Place::Reader(node));
+            let load = known.map_or(0, |(_, pool)| self.exchange.pool(*pool, |pool| pool.load()));
+            let routing = view.settings.routing.as_deref();
+            let weight = routing.and_then(|own| own.readers.get(node)).map_or(1, |own| own.weight);
+            share(load, weight)
         });
         if second < first { other } else { one }
     }

@@ -93,7 +93,7 @@ impl PrimaryLog {
 }
 
 /// The moment of the last write of a session, or of all sessions of a user.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wrote(Option<Micros>);
 
 impl Wrote {
@@ -110,29 +110,32 @@ impl Wrote {
     }
 }
 
-/// The writes that a read must see.
+/// The writes that a read must see. They are those before its arrival, however long it then waits for a
+/// server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
-    /// The last write of its session. With `read_after_write = strict`, the arrival of the read, before
-    /// which others may have written.
+    /// The last write that counts for the read.
     pub wrote: Wrote,
     /// The position that the session has from another one (`weir.token`); 0 = none.
     pub token: Position,
 }
 
 impl Need {
-    /// Has a standby these writes, which is fresh as of this moment and has everything up to `reached`?
-    pub fn is_met(
-        self,
-        which: ReadAfterWrite,
-        (fresh_as_of, reached): (Option<Micros>, Position),
-        user: Wrote,
-    ) -> bool {
-        let needed = match which {
-            ReadAfterWrite::Session | ReadAfterWrite::Strict => self.wrote.0,
-            ReadAfterWrite::User => user.0.max(self.wrote.0),
-            ReadAfterWrite::Off => None,
+    /// Returns the need of a read that has arrived at `since`, after these writes of its session and
+    /// of its user.
+    pub fn of(which: ReadAfterWrite, [session, user]: [Wrote; 2], since: Micros) -> Self {
+        let wrote = match which {
+            ReadAfterWrite::Session => session,
+            ReadAfterWrite::User => session.max(user),
+            ReadAfterWrite::Strict => session.max(Wrote(Some(since))),
+            ReadAfterWrite::Off => Wrote::default(),
         };
+        Self { wrote, token: 0 }
+    }
+
+    /// Has a standby these writes, which is fresh as of this moment and has everything up to `reached`?
+    pub fn is_met(self, fresh_as_of: Option<Micros>, reached: Position) -> bool {
+        let needed = self.wrote.0;
         // Equal moments are not enough: the write may have been later in the same microsecond.
         self.token <= reached && (needed.is_none() || fresh_as_of > needed)
     }
@@ -255,11 +258,12 @@ mod tests {
             (User, Some(12), Wrote::at(5), Wrote::at(11), true),
             (User, Some(12), Wrote::at(13), Wrote::at(11), false),
             (Off, None, Wrote::at(5), Wrote::at(5), true),
-            (Strict, Some(10), Wrote::at(10), never, false),
-            (Strict, Some(11), Wrote::at(10), Wrote::at(12), true),
+            (Strict, Some(21), Wrote::at(10), Wrote::at(22), true),
+            (Strict, Some(20), Wrote::at(10), never, false),
+            (Strict, Some(21), Wrote::at(21), never, false),
         ] {
-            let need = Need { wrote: session, token: 0 };
-            let found = need.is_met(setting, (fresh_as_of, 0), user);
+            let need = Need::of(setting, [session, user], 20);
+            let found = need.is_met(fresh_as_of, 0);
             assert_eq!(found, expected, "{setting:?} {fresh_as_of:?} {session:?} {user:?}");
         }
         let mut wrote = Wrote::at(0);
@@ -272,9 +276,9 @@ mod tests {
     #[test]
     fn a_position_from_another_session_counts_always() {
         let need = Need { wrote: Wrote::default(), token: 900 };
-        for which in [ReadAfterWrite::Off, ReadAfterWrite::Session] {
-            assert!(!need.is_met(which, (Some(10), 899), Wrote::default()));
-            assert!(need.is_met(which, (Some(10), 900), Wrote::default()));
+        for fresh_as_of in [None, Some(10)] {
+            assert!(!need.is_met(fresh_as_of, 899));
+            assert!(need.is_met(fresh_as_of, 900));
         }
         // As measured after pg_switch_wal().
         let log = log(&[(10, 0x0d00_0028)]);
@@ -381,13 +385,11 @@ mod tests {
                 let position = replayed.checked_sub(1).map_or(16 * page, |last| commits[last].1);
                 let fresh_as_of = log.fresh_as_of(position);
                 for (at, (wrote, _)) in commits.iter().enumerate() {
-                    let (session, never) = (Wrote::at(*wrote), Wrote::default());
-                    let need = Need { wrote: session, token: 0 };
-                    let allowed = need.is_met(ReadAfterWrite::Session, (fresh_as_of, 0), never);
+                    let need = Need { wrote: Wrote::at(*wrote), token: 0 };
+                    let allowed = need.is_met(fresh_as_of, 0);
                     prop_assert!(!allowed || at < replayed, "commit {at} of {wrote} is not there");
-                    let need = Need { wrote: never, token: commits[at].1 };
-                    let reached = log.reached(position);
-                    let allowed = need.is_met(ReadAfterWrite::Off, (fresh_as_of, reached), never);
+                    let need = Need { wrote: Wrote::default(), token: commits[at].1 };
+                    let allowed = need.is_met(fresh_as_of, log.reached(position));
                     prop_assert!(allowed == (at < replayed), "commit {at} is at {}", need.token);
                 }
                 // A standby that has replayed everything is as fresh as the last sample.

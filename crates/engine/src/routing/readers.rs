@@ -1,7 +1,7 @@
 //! The nodes of a cluster as all workers read them. The cold side writes its samples here. Each
 //! value is read by itself, so no lock is needed.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::ids::{Micros, NodeId};
 use crate::routing::freshness::Position;
@@ -28,6 +28,8 @@ pub struct Reader {
     lag_bytes: AtomicU64,
     /// See [`PrimaryLog::reached`](super::freshness::PrimaryLog::reached).
     reached: AtomicU64,
+    /// Sessions of all pools that stay with it.
+    pub(super) sessions: AtomicU32,
 }
 
 impl Readers {
@@ -39,6 +41,7 @@ impl Readers {
             fresh_as_of: AtomicU64::new(0),
             lag_bytes: AtomicU64::new(0),
             reached: AtomicU64::new(0),
+            sessions: AtomicU32::new(0),
         };
         Self { nodes: nodes.into_iter().map(reader).collect(), ..Self::default() }
     }

@@ -10,6 +10,7 @@ use sql::CatalogView;
 use crate::ids::{Micros, NodeId};
 use crate::routing::freshness::{Limits, Need, Wrote};
 use crate::routing::readers::{Reader, Readers};
+use crate::routing::stays::{Stays, share};
 use crate::routing::why::{Counts, Why};
 
 /// The keys of a database that concern routing.
@@ -116,6 +117,8 @@ pub struct Routing {
     wrote_at: Arc<AtomicU64>,
     /// For each node: was it too old for a read of this pool?
     is_too_old: Box<[AtomicBool]>,
+    /// The sessions that stay with each node.
+    pub(crate) stays: Arc<Stays>,
 }
 
 impl Routing {
@@ -126,7 +129,9 @@ impl Routing {
         catalog: Arc<Catalog>,
         before: Option<&Self>,
     ) -> Self {
+        let stays = before.map(|before| &before.stays).filter(|stays| stays.are_with(&readers));
         Self {
+            stays: stays.cloned().unwrap_or_else(|| Arc::new(Stays::new(readers.clone()))),
             rules,
             is_too_old: readers.all().map(|_| AtomicBool::new(false)).collect(),
             readers,
@@ -149,6 +154,12 @@ impl Routing {
         self.readers.want_as_of(now);
     }
 
+    /// Returns the need of a read that has arrived at `since`, after this write of its session.
+    pub(crate) fn need(&self, session: Wrote, since: Micros) -> Need {
+        let user = Wrote::at(self.wrote_at.load(Ordering::Acquire));
+        Need::of(self.rules.read_after_write, [session, user], since)
+    }
+
     /// Returns whether the node may run a read with this need.
     fn allows(&self, node: NodeId, reader: &Reader, need: Need, now: Micros) -> Result<(), Why> {
         let Some(fresh_as_of) = reader.fresh_as_of() else { return Err(Why::NoStandby) };
@@ -162,18 +173,16 @@ impl Routing {
         if !may {
             return Err(Why::Stale);
         }
-        let user = Wrote::at(self.wrote_at.load(Ordering::Acquire));
-        let state = (Some(fresh_as_of), reader.reached());
-        match need.is_met(self.rules.read_after_write, state, user) {
+        match need.is_met(Some(fresh_as_of), reader.reached()) {
             true => Ok(()),
             false => Err(Why::OwnWrite),
         }
     }
 
-    /// Returns each node with its name, and whether it may run a read that needs no writes.
+    /// Returns each node with its name, and whether it may run a read of a new session.
     pub fn nodes(&self, now: Micros) -> impl Iterator<Item = (NodeId, &str, Why)> {
         self.readers.all().map(move |(node, reader)| {
-            let allowed = self.allows(node, reader, Need::default(), now);
+            let allowed = self.allows(node, reader, self.need(Wrote::default(), now), now);
             (node, &*reader.name, allowed.err().unwrap_or(Why::Read))
         })
     }
@@ -197,34 +206,93 @@ impl Routing {
             .map(|(other, _)| other)
     }
 
-    /// Draws two of the nodes that may run a read, by weight; they may be the same. If there is
-    /// none, returns why the best one may not.
-    pub(crate) fn draw(&self, need: Need, now: Micros, random: u64) -> Result<[NodeId; 2], Why> {
+    /// Returns the nodes that may run a read. If there is none, returns why the best one may not.
+    fn fit(&self, need: Need, now: Micros) -> Result<Vec<(NodeId, &Reader)>, Why> {
         let mut why = Why::NoStandby;
         let mut fit = Vec::new();
-        let mut total = 0;
         for (node, reader) in self.readers.all().filter(|(_, reader)| reader.weight > 0) {
             match self.allows(node, reader, need, now) {
-                Ok(()) => {
-                    total += u64::from(reader.weight);
-                    fit.push((node, total));
-                }
+                Ok(()) => fit.push((node, reader)),
                 Err(Why::OwnWrite) => why = Why::OwnWrite,
                 Err(Why::Stale) if why == Why::NoStandby => why = Why::Stale,
                 Err(_) => {}
             }
         }
-        let draw = |random: u64| {
-            let at = random % total.max(1);
-            fit.iter().find(|(_, until)| at < *until).map(|(node, _)| *node).ok_or(why)
-        };
-        Ok([draw(random >> 32)?, draw(random & 0xffff_ffff)?])
+        if fit.is_empty() { Err(why) } else { Ok(fit) }
     }
+
+    /// Draws two different nodes of those that may run a read, by weight. If there is only one,
+    /// returns it twice.
+    pub(crate) fn draw(&self, need: Need, now: Micros, random: u64) -> Result<[NodeId; 2], Why> {
+        let mut fit = self.fit(need, now)?;
+        let one = draw_from(&mut fit, random >> 32).ok_or(Why::NoStandby)?;
+        Ok([one, draw_from(&mut fit, random & 0xffff_ffff).unwrap_or(one)])
+    }
+
+    /// Returns the node for a read of a session that stays with `own`, and whose last read on a
+    /// standby ended at `read_at`. The session keeps its node while that may run the read and has no
+    /// more than its share of the sessions. Otherwise the node with the smallest share gets it.
+    pub(crate) fn node_of_session(
+        &self,
+        (own, read_at): (Option<NodeId>, Micros),
+        need: Need,
+        now: Micros,
+        random: u64,
+    ) -> Result<NodeId, Why> {
+        let stays = |node: &NodeId| {
+            self.readers.get(*node).is_some_and(|reader| reader.weight > 0)
+                && self.node(*node, need, now).is_ok()
+        };
+        if let Some(own) = own.filter(stays) {
+            return Ok(self.lighter(own, read_at, need, now).unwrap_or(own));
+        }
+        let mut fit = self.fit(need, now)?;
+        // Of nodes that have the same shares, any may be the first.
+        let first = random as usize % fit.len().max(1);
+        fit.rotate_left(first);
+        self.least_of(fit.into_iter()).ok_or(Why::NoStandby)
+    }
+
+    /// Returns another node for a session, if that makes the shares more even and the session's
+    /// reads do not go back in time.
+    fn lighter(&self, own: NodeId, read_at: Micros, need: Need, now: Micros) -> Option<NodeId> {
+        let here = share(self.stays.at(own), self.readers.get(own)?.weight);
+        let gains = |(node, reader): &(NodeId, &Reader)| {
+            *node != own
+                && reader.weight > 0
+                && self.stays.with_one_more(*node, reader)[0] < here
+                && reader.fresh_as_of() > Some(read_at)
+                && self.allows(*node, reader, need, now).is_ok()
+        };
+        self.least_of(self.readers.all().filter(gains))
+    }
+
+    /// Returns the node that has the smallest share of the sessions after one more.
+    fn least_of<'a>(&self, nodes: impl Iterator<Item = (NodeId, &'a Reader)>) -> Option<NodeId> {
+        let shares = nodes.map(|(node, reader)| (self.stays.with_one_more(node, reader), node));
+        let least = shares.min_by(|([own, all], _), ([other_own, other_all], _)| {
+            own.total_cmp(other_own).then(all.total_cmp(other_all))
+        });
+        least.map(|(_, node)| node)
+    }
+}
+
+/// Takes one of these nodes, by weight.
+fn draw_from(fit: &mut Vec<(NodeId, &Reader)>, random: u64) -> Option<NodeId> {
+    let total: u64 = fit.iter().map(|(_, reader)| u64::from(reader.weight)).sum();
+    let mut at = random.checked_rem(total)?;
+    let drawn = fit.iter().position(|(_, reader)| {
+        let is_it = at < u64::from(reader.weight);
+        at = at.saturating_sub(u64::from(reader.weight));
+        is_it
+    });
+    drawn.map(|drawn| fit.remove(drawn).0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routing::stays::Stay;
 
     fn routing(weights: &[u32]) -> Routing {
         let nodes = weights.iter().enumerate().map(|(at, weight)| (at.to_string(), *weight));
@@ -255,13 +323,97 @@ mod tests {
         let mut drawn = [0; 4];
         for at in 0..400 {
             let [one, other] = routing.draw(never, 5_000, at << 32 | at).expect("a node");
-            assert_eq!(one, other);
+            assert_ne!(one, other, "the busier one could not be told");
             drawn[usize::from(one.0)] += 1;
         }
         assert_eq!(drawn, [100, 300, 0, 0]);
         assert_eq!(routing.node(NodeId(2), never, 5_000), Ok(()), "by its name");
         assert_eq!(routing.node(NodeId(3), never, 5_000), Err(Why::Stale));
         assert_eq!(routing.node(NodeId(9), never, 5_000), Err(Why::NoStandby));
+    }
+
+    /// Has a session of this pool read, which stays with a node or with none yet.
+    fn reads(routing: &Routing, session: &mut Option<Stay>, read_at: Micros) -> u16 {
+        let own = session.as_ref().and_then(|stay| stay.node_in(&routing.stays));
+        let node = routing.node_of_session((own, read_at), Need::default(), 5_000, 7);
+        let node = node.expect("a node");
+        if own != Some(node) {
+            *session = Some(Stays::begin(&routing.stays, node));
+        }
+        node.0
+    }
+
+    fn number_at(routing: &Routing, nodes: u16) -> Vec<u32> {
+        (0..nodes).map(|node| routing.stays.at(NodeId(node))).collect()
+    }
+
+    #[test]
+    fn sessions_are_spread_evenly_by_weight() {
+        let routing = routing(&[1, 3, 0, 1]);
+        (0..4).for_each(|node| set(&routing, node, 4_900));
+        let mut sessions: Vec<_> = (0..20).map(|_| None).collect();
+        for session in &mut sessions {
+            reads(&routing, session, 0);
+            // No node has more than another one would have with one session more.
+            for (one, other) in
+                [0, 1, 3].into_iter().flat_map(|one| [0, 1, 3].map(|other| (one, other)))
+            {
+                let has = share(routing.stays.at(NodeId(one)), [1, 3, 0, 1][usize::from(one)]);
+                let other = NodeId(other);
+                let reader = routing.readers.get(other).expect("a node");
+                assert!(has <= routing.stays.with_one_more(other, reader)[0], "{one}, {other:?}");
+            }
+        }
+        assert_eq!(number_at(&routing, 4), [4, 12, 0, 4]);
+        // They stay, and are counted until they end.
+        sessions.iter_mut().for_each(|session| assert!(reads(&routing, session, 0) != 2));
+        assert_eq!(number_at(&routing, 4), [4, 12, 0, 4]);
+        sessions.clear();
+        assert_eq!(number_at(&routing, 4), [0; 4]);
+    }
+
+    #[test]
+    fn a_session_returns_to_a_standby_that_is_back_without_going_back_in_time() {
+        let routing = routing(&[1, 1]);
+        set(&routing, 0, 4_900);
+        let mut sessions: Vec<_> = (0..8).map(|_| None).collect();
+        sessions.iter_mut().for_each(|session| assert_eq!(reads(&routing, session, 0), 0));
+        // It has everything before 4,800, and the sessions have read later.
+        set(&routing, 1, 4_800);
+        sessions.iter_mut().for_each(|session| assert_eq!(reads(&routing, session, 4_800), 0));
+        sessions.iter_mut().for_each(|session| _ = reads(&routing, session, 4_799));
+        assert_eq!(number_at(&routing, 2), [4, 4]);
+        // Nobody moves for nothing.
+        let before: Vec<_> = sessions.iter_mut().map(|one| reads(&routing, one, 0)).collect();
+        let after: Vec<_> = sessions.iter_mut().map(|one| reads(&routing, one, 0)).collect();
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn pools_with_one_session_each_share_the_nodes() {
+        let first = routing(&[1, 1]);
+        (0..2).for_each(|node| set(&first, node, 4_900));
+        let pool =
+            || Routing::new(first.rules.clone(), first.readers.clone(), Arc::default(), None);
+        let pools: Vec<_> = (0..8).map(|_| pool()).collect();
+        let mut sessions: Vec<_> = (0..8).map(|_| None).collect();
+        let all = pools.iter().zip(&mut sessions);
+        let at_first =
+            all.map(|(pool, session)| reads(pool, session, 0)).filter(|at| *at == 0).count();
+        assert_eq!(at_first, 4);
+    }
+
+    #[test]
+    fn other_nodes_have_no_sessions_and_other_catalogs_have_the_same() {
+        let routing = routing(&[1, 1]);
+        (0..2).for_each(|node| set(&routing, node, 4_900));
+        let mut session = None;
+        let node = NodeId(reads(&routing, &mut session, 0));
+        let renewed =
+            |readers| Routing::new(routing.rules.clone(), readers, Arc::default(), Some(&routing));
+        assert_eq!(renewed(routing.readers.clone()).stays.at(node), 1);
+        let others = renewed(Arc::new(Readers::new([("x".to_owned(), 1)])));
+        assert_eq!(session.expect("a stay").node_in(&others.stays), None);
     }
 
     #[test]
@@ -281,16 +433,20 @@ mod tests {
         let mut routing = routing(&[1]);
         set(&routing, 0, 4_900);
         routing.note_write(4_950);
-        assert_eq!(routing.draw(Need::default(), 5_000, 0), Ok([NodeId(0); 2]));
+        let draw = |routing: &Routing| {
+            let need = routing.need(Wrote::default(), 5_000);
+            routing.draw(need, 5_000, 0)
+        };
+        assert_eq!(draw(&routing), Ok([NodeId(0); 2]));
         routing.rules.read_after_write = ReadAfterWrite::User;
-        assert_eq!(routing.draw(Need::default(), 5_000, 0), Err(Why::OwnWrite));
+        assert_eq!(draw(&routing), Err(Why::OwnWrite));
         let next = Routing::new(
             routing.rules.clone(),
             routing.readers.clone(),
             Arc::default(),
             Some(&routing),
         );
-        assert_eq!(next.draw(Need::default(), 5_000, 0), Err(Why::OwnWrite), "it is not forgotten");
+        assert_eq!(draw(&next), Err(Why::OwnWrite), "it is not forgotten");
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! The last write of each client's session, and the standby with which the session stays.
 //! It is a table beside the clients, so a client of another pool is no larger.
 
+use std::sync::Arc;
+
 use crate::ids::{ClientId, Micros, NodeId};
 use crate::routing::freshness::{Need, Wrote};
 use crate::routing::rules::Routing;
+use crate::routing::stays::{Stay, Stays};
 
 /// The routed sessions of a worker.
 #[derive(Debug, Default)]
@@ -15,13 +18,15 @@ pub(crate) struct Sessions {
     held: Vec<(ClientId, u64)>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Session {
     /// The client's serial number. A later client of the slot begins anew.
     serial: u64,
     pub(crate) wrote: Wrote,
-    /// The standby of its last read.
-    pub(crate) node: Option<NodeId>,
+    /// The standby with which it stays.
+    stay: Option<Stay>,
+    /// When the last answer of a standby ended. It has seen no later commit; 0 = there was none.
+    pub(crate) read_at: Micros,
     /// Do the judges say that its last request only reads?
     pub(crate) is_judged_read: bool,
     /// The need of its last request.
@@ -46,7 +51,7 @@ impl Sessions {
     pub(crate) fn of(&mut self, client: ClientId, serial: u64) -> &mut Session {
         let at = client.0 as usize;
         if self.all.len() <= at {
-            self.all.resize(at + 1, Session::default());
+            self.all.resize_with(at + 1, Session::default);
         }
         let session = &mut self.all[at];
         if session.serial != serial {
@@ -55,10 +60,23 @@ impl Sessions {
         session
     }
 
+    /// Ends the stay of a client that leaves.
+    pub(crate) fn leave(&mut self, client: ClientId) {
+        if let Some(session) = self.all.get_mut(client.0 as usize) {
+            session.stay = None;
+        }
+    }
+
     /// Do the judges say that the client's last request only reads?
     pub(crate) fn is_judged_read(&self, client: ClientId, serial: u64) -> bool {
         let session = self.all.get(client.0 as usize);
         session.is_some_and(|own| own.serial == serial && own.is_judged_read)
+    }
+
+    /// Returns the need of the client's last request.
+    pub(crate) fn need(&self, client: ClientId, serial: u64) -> Need {
+        let own = self.all.get(client.0 as usize).filter(|own| own.serial == serial);
+        own.map_or_else(Need::default, |own| own.need)
     }
 
     /// Holds the client's read, which has arrived at this moment.
@@ -104,6 +122,18 @@ impl Sessions {
 }
 
 impl Session {
+    /// Returns the standby with which it stays, if that is one of these nodes.
+    pub(crate) fn node(&self, stays: &Arc<Stays>) -> Option<NodeId> {
+        self.stay.as_ref().and_then(|stay| stay.node_in(stays))
+    }
+
+    /// Has it stay with this standby.
+    pub(crate) fn stay_with(&mut self, node: NodeId, stays: &Arc<Stays>) {
+        if self.node(stays) != Some(node) {
+            self.stay = Some(Stays::begin(stays, node));
+        }
+    }
+
     /// Notes the next request at the primary: a read of so many bytes, or another request (None).
     pub(crate) fn expect(&mut self, read: Option<usize>) {
         self.read = read.map_or(OnPrimary::None, OnPrimary::Due);

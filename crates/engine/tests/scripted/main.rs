@@ -6,6 +6,7 @@ extern crate weir_engine as engine;
 mod ahead;
 mod asking;
 mod backslashes;
+mod balance;
 mod cancel;
 mod carried;
 mod channel_binding;

@@ -6,6 +6,7 @@
 #![allow(dead_code, unused_imports, reason = "the other tests need the rest")]
 
 mod ahead;
+mod balance;
 mod cancel;
 mod carried;
 mod clusters;

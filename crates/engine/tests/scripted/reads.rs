@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use config::{PoolMode, ReadAfterWrite, WhenStale};
 use engine::ids::{Micros, NodeId};
-use engine::routing::freshness::Position;
+use engine::routing::freshness::{Limits, Position};
 use engine::routing::readers::Readers;
 use engine::routing::rules::{Catalog, ReadRules, Routing};
 
@@ -15,6 +15,8 @@ use crate::rig::{Client, Rig, Server};
 /// An application's write. An INSERT could draw a number, for which Weir would keep the server.
 const WRITE: &str = "update t set a = 1";
 const READ: &str = "select 1";
+/// A read older than this is not allowed, in tests with such a limit.
+const AGE_MAX: Micros = 5_000_000;
 
 /// A rig with a primary and one standby, which has everything up to a moment.
 struct Cluster {
@@ -28,10 +30,19 @@ impl Cluster {
     }
 
     fn with(rules: ReadRules) -> Self {
+        Self::of_size(20, rules)
+    }
+
+    /// Each node has at most so many servers.
+    fn of_size(size: u32, rules: ReadRules) -> Self {
         let readers = Arc::new(Readers::new(["a", "b"].map(|name| (name.to_owned(), 1))));
         let catalog = Arc::new(Catalog::new(Default::default(), 1, false, 0));
         let routing = Routing::new(rules, readers.clone(), catalog, None);
-        let rig = Rig::new(|config| config.global.pool_mode = PoolMode::Auto).routed_by(routing);
+        let auto = |config: &mut config::Config| {
+            config.global.pool_mode = PoolMode::Auto;
+            config.global.default_pool_size = size;
+        };
+        let rig = Rig::new(auto).routed_by(routing);
         Self { rig, readers }
     }
 
@@ -301,4 +312,56 @@ pub(crate) fn a_position_of_another_session_must_be_there() {
     client.expect([done("OK")]);
     sets(&client, &primary, "weir.token", "nonsense");
     asks(&client, &primary, READ);
+}
+
+#[test]
+pub(crate) fn a_read_that_has_waited_is_judged_again() {
+    for fall_behind in [
+        // It is too old, it lacks a write of the session, or it is lost.
+        |cluster: &Cluster| cluster.rig.later(2 * AGE_MAX),
+        |cluster: &Cluster| cluster.standby_has_all_before(1),
+        |cluster: &Cluster| cluster.readers.get(NodeId(1)).expect("the standby").set(None, 0, 0),
+    ] {
+        let rules = ReadRules {
+            limits: Limits { age_max: AGE_MAX, lag_bytes_max: 0 },
+            ..ReadRules::default()
+        };
+        let cluster = Cluster::of_size(1, rules);
+        let (client, primary, standby) = cluster.opened();
+        cluster.standby_has_all_before(cluster.rig.now());
+        let others = [(); 3].map(|()| cluster.rig.client());
+        asks(&client, &primary, WRITE);
+        cluster.rig.later(1_000);
+        cluster.standby_has_all_before(cluster.rig.now());
+        others[0].send([query(READ)]);
+        standby.expect([query(READ)]);
+        // Both wait for the only server of the standby.
+        client.send([query(READ)]);
+        others[1].send([query(READ)]);
+        client.expect([]);
+        fall_behind(&cluster);
+        standby.send([done("OK")]);
+        others[0].expect([done("OK")]);
+        primary.answers(READ);
+        client.expect([done("OK")]);
+    }
+}
+
+#[test]
+pub(crate) fn writes_of_others_behind_its_arrival_do_not_concern_a_waiting_read() {
+    let rules = ReadRules { read_after_write: ReadAfterWrite::User, ..ReadRules::default() };
+    let cluster = Cluster::of_size(1, rules);
+    let (client, primary, standby) = cluster.opened();
+    let other = cluster.rig.client();
+    cluster.rig.later(1_000);
+    cluster.standby_has_all_before(cluster.rig.now());
+    other.send([query(READ)]);
+    standby.expect([query(READ)]);
+    client.send([query(READ)]);
+    cluster.rig.later(1_000);
+    asks(&cluster.rig.client(), &primary, WRITE);
+    standby.send([done("OK")]);
+    other.expect([done("OK")]);
+    standby.answers(READ);
+    client.expect([done("OK")]);
 }

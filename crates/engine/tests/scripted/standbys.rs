@@ -63,6 +63,9 @@ fn run(seed: u64, which: ReadAfterWrite, sums: &mut Sums) {
         fleet.step(&mut dice);
     }
     fleet.settle();
+    if which != ReadAfterWrite::Strict {
+        fleet.check_balance();
+    }
     sums.reads += fleet.reads;
     sums.on_standbys += fleet.on_standbys;
     sums.waited += fleet.waited;

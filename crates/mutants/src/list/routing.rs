@@ -129,7 +129,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A strict read runs on a standby that lacks earlier commits",
         seen_in: "",
         noticed_by: "reads::a_strict_read_waits_for_a_sample_behind_its_arrival",
-        changes: &[change("routing/choose.rs", "«need.wrote.note(since);»", "")],
+        changes: &[change(
+            "routing/freshness.rs",
+            "ReadAfterWrite::Strict => «session.max(Wrote(Some(since)))»,",
+            "session",
+        )],
     },
     Mutant {
         name: "WaitsForStandbysForever",
@@ -177,10 +181,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "standbys::a_session_sees_its_own_writes",
         changes: &[change(
-            "routing/choose.rs",
-            "&& «routing.node(*node, need, now).is_ok()» };",
+            "routing/rules.rs",
+            "&& «self.node(*node, need, now).is_ok()» };",
             "true",
         )],
+    },
+    Mutant {
+        name: "GoesBackInTime",
+        wrong: "A session moves to a standby that lacks what the session has read",
+        seen_in: "",
+        noticed_by: "balance::a_session_does_not_go_back_in_time_for_the_balance",
+        changes: &[change("routing/rules.rs", "&& «reader.fresh_as_of() > Some(read_at)»", "true")],
+    },
+    Mutant {
+        name: "CountsSessionsThatLeft",
+        wrong: "A session that has ended counts at its standby",
+        seen_in: "",
+        noticed_by: "balance::a_session_that_left_does_not_count",
+        changes: &[change("lifecycle/leave.rs", "«self.sessions.leave(id);»", "")],
     },
     Mutant {
         name: "LeavesFullStandbyBlindly",
@@ -191,6 +209,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "routing/choose.rs",
             "self.routing_of(id)?.others(node, «need», now).collect();",
             "Need::default()",
+        )],
+    },
+    Mutant {
+        name: "JoinsLateStandby",
+        wrong: "A read that has waited runs on a standby that has fallen too far behind",
+        seen_in: "Weir",
+        noticed_by: "reads::a_read_that_has_waited_is_judged_again",
+        changes: &[change(
+            "routing/choose.rs",
+            "|routing| «routing.node(node, need, now).is_err()»)",
+            "false",
         )],
     },
     Mutant {

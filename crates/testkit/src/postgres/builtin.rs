@@ -78,6 +78,7 @@ impl Builtin {
             port,
             supervisor: Mutex::new(None),
             names: AtomicU32::new(0),
+            host: None,
             is_frozen: AtomicBool::new(false),
         };
         postgres.launch();

@@ -9,6 +9,7 @@ host all +auth_trust 127.0.0.1/32 trust
 host all +auth_password 127.0.0.1/32 password
 host all +auth_md5 127.0.0.1/32 md5
 host all,replication all 127.0.0.1/32 scram-sha-256
+host all,replication all 198.18.0.0/16 scram-sha-256
 ";
 
 /// The groups, and the role that most tests use.

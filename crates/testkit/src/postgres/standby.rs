@@ -5,6 +5,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use super::{Postgres, append};
+use crate::binaries::Version;
+use crate::network::Host;
 use crate::wait::eventually;
 use crate::{guest, scratch};
 
@@ -25,11 +27,22 @@ impl Postgres {
         Self::start().with_standbys(standbys)
     }
 
+    /// Makes and starts a primary and standbys, one at each of these hosts.
+    pub fn start_cluster_at(hosts: &[Host]) -> Vec<Self> {
+        let mut hosts = hosts.iter().cloned().map(Some);
+        let primary = Self::start_at(Version::Installed, "", hosts.next().flatten());
+        primary.with_standbys_at(hosts)
+    }
+
     /// Makes and starts so many standbys that stream from this server. Returns all, itself first.
     pub fn with_standbys(self, standbys: usize) -> Vec<Self> {
+        self.with_standbys_at((0..standbys).map(|_| None))
+    }
+
+    fn with_standbys_at(self, hosts: impl Iterator<Item = Option<Host>>) -> Vec<Self> {
         self.sql("postgres", COPYIST);
         self.sql("postgres", WEIR);
-        let standbys: Vec<_> = (0..standbys).map(|_| self.standby()).collect();
+        let standbys: Vec<_> = hosts.map(|host| self.standby(host)).collect();
         eventually("all standbys stream", PATIENCE, || {
             let count = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
             let wanted = standbys.len().to_string();
@@ -39,29 +52,60 @@ impl Postgres {
     }
 
     /// Makes and starts a copy that follows this server.
-    fn standby(&self) -> Self {
+    fn standby(&self, host: Option<Host>) -> Self {
         let folder = scratch::folder("pg");
-        let data = folder.join("data");
-        let output = guest::command(self.version.program("pg_basebackup"))
-            .arg("-D")
-            .arg(&data)
-            .args(["-d", &self.source(), "-R", "-X", "stream", "-c", "fast", "--no-sync"])
-            .current_dir(&folder)
-            .output()
-            .expect("cannot run pg_basebackup");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let port = scratch::free_port();
-        let place = format!("port = {port}\nunix_socket_directories = '{}'\n", folder.display());
-        append(&data.join("postgresql.conf"), &place);
-        let standby = Self::at(self.version, folder, port);
+        let mut standby = Self::at(self.version, folder, scratch::free_port());
+        standby.host = host;
+        standby.copy(self);
         standby.launch();
         standby
     }
 
+    /// Makes its data a copy of another server's, which it follows from its start on.
+    fn copy(&self, primary: &Self) {
+        let (folder, port) = (&self.folder, self.port);
+        let data = folder.join("data");
+        let output = guest::command(self.version.program("pg_basebackup"))
+            .arg("-D")
+            .arg(&data)
+            .args(["-d", &primary.source(), "-R", "-X", "stream", "-c", "fast", "--no-sync"])
+            .current_dir(folder)
+            .output()
+            .expect("cannot run pg_basebackup");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let place = format!("port = {port}\nunix_socket_directories = '{}'\n", folder.display());
+        append(&data.join("postgresql.conf"), &place);
+        self.listen_at_its_host();
+    }
+
+    /// Starts this server, which has stopped or was killed, as a new copy of another one.
+    pub fn remake(&self, primary: &Self) {
+        fs::remove_dir_all(self.folder.join("data")).expect("our own folder");
+        self.copy(primary);
+        self.launch();
+    }
+
+    /// Copies the data of this server, which does not run, to a folder beside it.
+    pub fn back_up(&self) {
+        self.replace("backup", "data");
+    }
+
+    /// Gives this server, which does not run, the data of its backup.
+    pub fn restore(&self) {
+        self.replace("data", "backup");
+    }
+
+    fn replace(&self, old: &str, new: &str) {
+        let (old, new) = (self.folder.join(old), self.folder.join(new));
+        let _ = fs::remove_dir_all(&old);
+        let status = guest::command("cp").arg("-a").arg(new).arg(old).status();
+        assert!(status.expect("cannot run cp").success(), "cp has failed");
+    }
+
     /// Returns the connection string for standbys of this server.
     fn source(&self) -> String {
-        let port = self.port;
-        format!("host=127.0.0.1 port={port} user=copyist password=copyist-secret")
+        let (host, port) = (self.address(), self.port);
+        format!("host={host} port={port} user=copyist password=copyist-secret")
     }
 
     /// Makes this standby a primary, and waits until it is one.
@@ -95,6 +139,13 @@ impl Postgres {
         let source = primary.source();
         let line = format!("primary_conninfo = '{source}'\n");
         append(&data.join("postgresql.auto.conf"), &line);
+        self.launch();
+    }
+
+    /// Starts this standby, which was stopped, so that it finds no primary.
+    pub fn start_away(&self) {
+        let line = format!("primary_conninfo = 'host=127.0.0.1 port={}'\n", scratch::free_port());
+        append(&self.folder.join("data/postgresql.auto.conf"), &line);
         self.launch();
     }
 

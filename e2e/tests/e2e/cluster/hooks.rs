@@ -53,6 +53,17 @@ impl Hooks {
         self.answer(&asked, status);
     }
 
+    /// Returns a command that waits: its kind, its node, and its question.
+    pub(super) fn next(&self) -> Option<(String, String, String)> {
+        let files = fs::read_dir(&self.folder).expect("our own folder").flatten();
+        files.filter_map(|file| file.file_name().into_string().ok()).find_map(|name| {
+            let parts: Vec<_> = name.split('.').collect();
+            let ["hook", kind, node, _, "asked"] = parts[..] else { return None };
+            let asked = (kind.to_owned(), node.to_owned(), name.clone());
+            (!self.is_answered(&name)).then_some(asked)
+        })
+    }
+
     /// Returns the question of a command that waits.
     fn asked(&self, kind: &str, node: &str) -> Option<String> {
         let prefix = format!("hook.{kind}.{node}.");
@@ -64,7 +75,8 @@ impl Hooks {
         })
     }
 
-    fn answer(&self, asked: &str, status: u32) {
+    /// Has the command end with this status.
+    pub(super) fn answer(&self, asked: &str, status: u32) {
         let answer = asked.replace(".asked", ".answered");
         // Renamed, so that the script never reads half of it.
         let draft = self.folder.join("draft");
@@ -151,8 +163,13 @@ impl Drop for End<'_> {
 }
 
 fn connect(pooler: &Pooler) -> RawClient {
+    connect_to(pooler, "app")
+}
+
+/// Logs in when the pooler lets clients in.
+pub(super) fn connect_to(pooler: &Pooler, database: &str) -> RawClient {
     testkit::eventually("a client is let in", Duration::from_secs(60), || {
-        pooler.login("app", "app", "app-secret").ok()
+        pooler.login("app", database, "app-secret").ok()
     })
 }
 

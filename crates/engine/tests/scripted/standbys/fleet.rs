@@ -22,6 +22,8 @@ const CLIENTS: usize = 6;
 const HOSTS: [&str; 3] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
 const MAX_STALENESS: Micros = 400_000;
 const STALE_WAIT: Micros = 200_000;
+/// The reads of each session after which the sessions are spread evenly.
+const ROUNDS: usize = 4;
 /// The engines are told of the time at least so often.
 const TICK: Micros = 100_000;
 
@@ -31,6 +33,8 @@ struct Application {
     /// The number of commits behind its last write that was acknowledged.
     wrote: usize,
     asked: Option<Asked>,
+    /// The node that has answered its last read.
+    read_at: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +53,7 @@ struct Asked {
 pub(super) struct Fleet {
     rig: Rig,
     which: ReadAfterWrite,
+    balance: Balance,
     switches: Switches,
     readers: Arc<Readers>,
     log: PrimaryLog,
@@ -71,7 +76,7 @@ pub(super) struct Fleet {
     pub(super) promotions: usize,
 }
 
-fn configure(config: &mut Config, which: ReadAfterWrite, dice: &mut Dice) {
+fn configure(config: &mut Config, which: ReadAfterWrite, balance: Balance, dice: &mut Dice) {
     let node = |(name, host): (&str, &str)| Configured {
         name: name.to_owned(),
         host: Host::Tcp(host.to_owned()),
@@ -90,13 +95,14 @@ fn configure(config: &mut Config, which: ReadAfterWrite, dice: &mut Dice) {
     app.max_staleness = std::time::Duration::from_micros(MAX_STALENESS);
     app.stale_wait = std::time::Duration::from_micros(STALE_WAIT);
     app.when_stale = if dice.once_in(2) { WhenStale::Wait } else { WhenStale::Primary };
-    app.balance = if dice.once_in(2) { Balance::Statement } else { Balance::Session };
+    app.balance = balance;
 }
 
 impl Fleet {
     pub(super) fn new(which: ReadAfterWrite, dice: &mut Dice) -> Self {
         let workers = 1 + dice.below(2);
-        let rig = Rig::with_workers(workers, |config| configure(config, which, dice));
+        let balance = if dice.once_in(2) { Balance::Statement } else { Balance::Session };
+        let rig = Rig::with_workers(workers, |config| configure(config, which, balance, dice));
         // The pool is made by its first client.
         rig.client().leave();
         let readers = Arc::new(Readers::new(["a", "b", "c"].map(|name| (name.to_owned(), 1))));
@@ -107,6 +113,7 @@ impl Fleet {
         nodes[1..].iter_mut().for_each(|node| node.follows = true);
         let mut fleet = Self {
             which,
+            balance,
             switches,
             readers,
             log: PrimaryLog::new(8_192),
@@ -129,7 +136,7 @@ impl Fleet {
         fleet.publish();
         for number in 0..CLIENTS {
             let client = fleet.rig.client_at(number % workers);
-            fleet.applications.push(Application { client, wrote: 0, asked: None });
+            fleet.applications.push(Application { client, wrote: 0, asked: None, read_at: 0 });
         }
         fleet
     }
@@ -183,11 +190,13 @@ impl Fleet {
 
     /// A client writes or reads.
     fn ask(&mut self, at: usize, dice: &mut Dice) {
-        if self.applications[at].asked.is_some() {
-            return;
+        if self.applications[at].asked.is_none() {
+            self.send(at, dice.once_in(3));
         }
+    }
+
+    fn send(&mut self, at: usize, writes: bool) {
         self.texts += 1;
-        let writes = dice.once_in(3);
         let text = match writes {
             true => format!("update t set a = {}", self.texts),
             false => format!("select {}", self.texts),
@@ -232,6 +241,12 @@ impl Fleet {
         let answer = if request.text.starts_with("select") {
             self.reads += 1;
             self.on_standbys += usize::from(!is_primary);
+            let is_its = |own: &&mut Application| {
+                own.asked.as_ref().is_some_and(|asked| asked.text == request.text)
+            };
+            if let Some(own) = self.applications.iter_mut().find(is_its) {
+                own.read_at = node;
+            }
             let seen = request.seen.to_string();
             vec![columns("seen"), row(&seen), complete("SELECT 1"), ready('I')]
         } else if request.text.starts_with("update") {
@@ -437,15 +452,46 @@ impl Fleet {
         }
     }
 
+    /// Both standbys are well. With reads now and then, the sessions are spread evenly.
+    pub(super) fn check_balance(&mut self) {
+        let commits = self.nodes[self.primary].commits;
+        for at in [1, 2].map(|more| (self.primary + more) % 3) {
+            let node = &mut self.nodes[at];
+            (node.is_silent, node.is_lost, node.follows) = (false, false, true);
+            (node.commits, node.sampled) = (commits, Some(position(commits)));
+        }
+        for _ in 0..ROUNDS {
+            self.rig.later(1_000);
+            self.log.sample(self.rig.now(), position(commits));
+            self.publish();
+            self.rig.sample();
+            for at in 0..CLIENTS {
+                self.rig.later(1_000);
+                self.send(at, false);
+                self.answer_all();
+            }
+        }
+        let number = |node| self.applications.iter().filter(|own| own.read_at == node).count();
+        let [one, other] = [1, 2].map(|more| number((self.primary + more) % 3));
+        assert_eq!(one + other, CLIENTS, "some read elsewhere");
+        let is_even = one.abs_diff(other) <= 1;
+        assert!(is_even || self.balance != Balance::Session, "{one} sessions and {other}");
+    }
+
+    /// Answers everything but silent nodes.
+    fn answer_all(&mut self) {
+        for node in (0..3).filter(|node| !self.nodes[*node].is_silent).collect::<Vec<_>>() {
+            for server in self.nodes[node].requests.keys().copied().collect::<Vec<_>>() {
+                self.answer_at(node, server);
+                self.look();
+            }
+        }
+    }
+
     /// Answers everything but silent nodes. Each client must get an answer then.
     pub(super) fn settle(&mut self) {
         for _ in 0..200 {
-            for node in (0..3).filter(|node| !self.nodes[*node].is_silent).collect::<Vec<_>>() {
-                for server in self.nodes[node].requests.keys().copied().collect::<Vec<_>>() {
-                    self.answer_at(node, server);
-                    self.look();
-                }
-            }
+            self.answer_all();
             self.rig.wait_ms(100);
             self.deliver();
             self.look();

@@ -111,11 +111,16 @@ async fn planned(controller: &Controller, watched: &Watched, to: NodeId) -> Resu
         let user = &watched.configured.user;
         return Err(format!("user {user} may not execute pg_promote on node {}", node.name));
     }
-    let promotion =
-        Promotion::planned(&lock(&watched.cluster), to, limits(watched), controller.now());
-    let mut promotion = promotion.map_err(|refusal| refusal.to_string())?;
-    let old = promotion.source();
+    let planned = || {
+        Promotion::planned(&lock(&watched.cluster), to, limits(watched), controller.now())
+            .map_err(|refusal| refusal.to_string())
+    };
+    let old = planned()?.source();
     log!("cluster {}: switchover to node {} begins", watched.name, node.name);
+    if by == By::Weir {
+        checkpoint(controller, watched, old).await;
+    }
+    let mut promotion = planned()?;
     hold.shut(format!("switchover to node {}", node.name), OutageKind::Planned);
     let end = carry_out(controller, watched, &mut promotion).await;
     let _running = Arc::clone(&hold.running);
@@ -133,6 +138,17 @@ async fn planned(controller: &Controller, watched: &Watched, to: NodeId) -> Resu
         return Ok(());
     }
     Err(format!("node {} is the primary now, but {}", node.name, troubles.join("; ")))
+}
+
+/// Has the old primary write out what it has changed, while clients are still served. The shutdown then
+/// has less to write, so clients wait for a shorter time.
+async fn checkpoint(controller: &Controller, watched: &Watched, old: NodeId) {
+    let limit = watched.configured.command_timeout;
+    let done =
+        async { Orders::to(controller, watched, old).await?.within(limit).checkpoint().await };
+    if let Err(why) = done.await {
+        log!("cluster {}: no checkpoint before the switchover: {why}", watched.name);
+    }
 }
 
 /// Promotes a standby whenever the primary is lost, forever (`failover = own`).
@@ -284,7 +300,13 @@ async fn obey(
         Order::Start(from) => run(watched, configured.start_command.as_ref(), from, to).await,
         Order::Fence(from) => run(watched, configured.fence_command.as_ref(), from, to).await,
         Order::Promote(to) => match Orders::to(controller, watched, to).await {
-            Ok(orders) => orders.promote().await,
+            Ok(orders) => {
+                let done = orders.promote().await;
+                if done.is_ok() {
+                    follow_early(controller, watched, promotion.source(), to).await;
+                }
+                done
+            }
             Err(why) => return Outcome::Unsent(why),
         },
         Order::Request(to) => {
@@ -334,8 +356,18 @@ async fn run(
     command::run(command, &watched.name, node(watched, about), new, limit).await
 }
 
-/// Makes the other nodes follow the new primary. Returns the failures.
-async fn follow_new_primary(
+/// Makes the other standbys follow a node that is being promoted. Commits there may have to wait for
+/// them. Ends when the node is the primary: clients do not wait for a standby that does not answer.
+async fn follow_early(controller: &Controller, watched: &Watched, old: NodeId, new: NodeId) {
+    tokio::select! {
+        // `follow_new_primary` tries again, and tells the failures.
+        _ = others_follow(controller, watched, old, new) => {}
+        () = until_primary(watched, new) => {}
+    }
+}
+
+/// Makes the standbys but the old primary follow the new one. Returns the failures.
+async fn others_follow(
     controller: &Controller,
     watched: &Watched,
     old: NodeId,
@@ -353,6 +385,17 @@ async fn follow_new_primary(
             troubles.push(format!("node {} does not follow it: {why}", node(watched, other).name));
         }
     }
+    troubles
+}
+
+/// Makes the other nodes follow the new primary. Returns the failures.
+async fn follow_new_primary(
+    controller: &Controller,
+    watched: &Watched,
+    old: NodeId,
+    new: NodeId,
+) -> Vec<String> {
+    let mut troubles = others_follow(controller, watched, old, new).await;
     if let Some(command) = &watched.configured.rejoin_command
         && let Err(why) = run(watched, Some(command), old, Some(new)).await
     {

@@ -38,6 +38,16 @@ impl Orders {
         Ok(Self { kept, limit })
     }
 
+    /// Gives each answer this time.
+    pub(super) fn within(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// Writes out all that the node has changed.
+    pub(super) async fn checkpoint(&self) -> Result<(), String> {
+        self.run("CHECKPOINT").await.map(drop)
+    }
+
     /// May the user promote this node?
     pub(super) async fn may_promote(&self) -> Result<bool, String> {
         Ok(self.value(RIGHTS).await? == "t")
