@@ -8,6 +8,7 @@
 //! * `state.rs`: what a session holds is its client's alone
 //! * `direct.rs`: pools of port 6543 that are direct
 //! * `defects.rs`: faults of the proposed built-in pooler
+//! * `stuck.rs`: programs that never serve, and a pooler that does not answer any more
 //! * `trouble.rs`: what keeps the pooler from starting gets one line in the server's log
 //! * `access.rs`: logins are judged as the server does
 //! * `methods.rs`: methods beside passwords, maps of names, the right to connect
@@ -24,6 +25,7 @@ mod methods;
 mod process;
 mod sql;
 mod state;
+mod stuck;
 mod trouble;
 
 use std::time::Duration;
