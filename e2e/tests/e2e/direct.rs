@@ -1,6 +1,7 @@
 //! Direct pools: PostgreSQL's backends serve the clients' sockets (docs/direct.md).
 
 mod console;
+mod crash;
 mod idle;
 mod kills;
 mod limits;
