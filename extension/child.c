@@ -218,6 +218,15 @@ child_give(Child *child, const int *files)
     return child->control >= 0 && sendmsg(child->control, &message, MSG_NOSIGNAL) > 0;
 }
 
+/* A text for the log, which a terminal may show. */
+static void
+make_printable(char *text)
+{
+    for (; *text != '\0'; text++)
+        if (*text < ' ' || *text > '~')
+            *text = '?';
+}
+
 /* Reads what the child says about itself. */
 void
 child_listen(Child *child)
@@ -240,6 +249,7 @@ child_listen(Child *child)
     }
     text[len] = '\0';
     text[strcspn(text, "\r\n")] = '\0';
+    make_printable(text);
     if (child->ready)
         return;
     if (strncmp(text, WEIR_HELLO, strlen(WEIR_HELLO)) == 0) {

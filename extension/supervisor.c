@@ -404,6 +404,11 @@ look_around(void)
                  READY_PATIENCE_MS / 1000);
         child_signal(&child, SIGKILL);
     }
+    if (watchdog_expires(&child)) {
+        child.failed = true;
+        complain("the pooler has not answered for %d s and is ended", WATCHDOG_MS / 1000);
+        child_signal(&child, SIGKILL);
+    }
     if (!is_stopping && server_is_stopping()) {
         is_stopping = true;
         ereport(LOG, (errmsg("weir: the pooler closes its idle connections"),

@@ -156,6 +156,11 @@ extern bool child_reap(Child *child, int *status);
 extern void child_end(Child *child);
 extern void close_from(int fd);
 
+/* watchdog.c: a pooler that serves, but does not answer. */
+#define WATCHDOG_MS 10000
+
+extern bool watchdog_expires(const Child *child);
+
 /* keeper.c: the parent of the pooler in a container. */
 extern bool keeper_is_needed(void);
 extern pid_t keeper_fork(int door, pid_t *keeper);

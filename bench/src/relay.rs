@@ -2,14 +2,16 @@
 //! looks only for the end of an answer. Its cost is that of the system calls alone, so it is the
 //! lower bound for poolers of this kind.
 //!
-//! [`ring`] does the same job with io_uring.
+//! [`ring`] does the same job with io_uring. [`bridge`] passes bytes between TLS and plain sockets.
 //!
 //! It serves only clients that send one small select at a time and make no mistakes.
 
+mod bridge;
 mod ring;
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -37,6 +39,12 @@ pub(crate) struct RelayOptions {
     /// Use io_uring instead of epoll
     #[arg(long)]
     ring: bool,
+    /// Bridge clients with TLS to a server each: the file of the certificate
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// The file of its key
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
     #[arg(long, default_value = "bench")]
     user: String,
     #[arg(long, default_value = "bench")]
@@ -92,6 +100,9 @@ pub(crate) fn run(options: &RelayOptions) -> Result<()> {
         .with_context(|| format!("cannot listen on {}", options.listen))?;
     if options.ring {
         return ring::run(options, listener);
+    }
+    if let (Some(certificate), Some(key)) = (&options.certificate, &options.key) {
+        return bridge::run(options, listener, (certificate, key));
     }
     let mut relay = Relay {
         options,

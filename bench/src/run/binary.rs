@@ -8,7 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::pooler::{Setting, Workplace};
+use super::pooler::{Identity, Setting, Workplace};
+use super::row::Tls;
 use crate::socket::Address;
 
 /// The kind of a pooler's program.
@@ -113,7 +114,13 @@ impl Binary {
         let listen = format!("127.0.0.1:{port}");
         let (server, servers) = (server.to_string(), setting.servers.to_string());
         let words = ["relay", "--listen", &listen, "--connect", &server, "--servers", &servers];
-        words.into_iter().chain(ring).map(OsString::from).collect()
+        let mut all: Vec<_> = words.into_iter().chain(ring).map(OsString::from).collect();
+        if setting.tls != Tls::None {
+            let Identity { certificate, key } = Identity::beside(configuration);
+            all.extend(["--certificate".into(), certificate.into()]);
+            all.extend(["--key".into(), key.into()]);
+        }
+        all
     }
 }
 

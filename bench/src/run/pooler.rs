@@ -103,18 +103,19 @@ impl Workplace {
     /// Writes the pooler's self-signed certificate and its key. A process that has read earlier
     /// ones keeps them.
     pub(crate) fn certify(&self, tls: Tls) -> Result<Identity> {
-        let [certificate, key] = [CERTIFICATE, KEY].map(|name| self.folder.join(name));
+        let identity = Identity::beside(&self.folder.join("pgbouncer.ini"));
+        let Identity { certificate, key } = &identity;
         match tls {
-            Tls::None => return Ok(Identity { certificate, key }),
+            Tls::None => return Ok(identity),
             Tls::Fresh(Key::Rsa) => {
                 // The library that makes the other keys cannot generate RSA keys.
                 let output = Command::new("openssl")
                     .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj"])
                     .args(["/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
                     .arg("-keyout")
-                    .arg(&key)
+                    .arg(key)
                     .arg("-out")
-                    .arg(&certificate)
+                    .arg(certificate)
                     .output()
                     .context("cannot run openssl")?;
                 let said = String::from_utf8_lossy(&output.stderr);
@@ -122,15 +123,15 @@ impl Workplace {
             }
             Tls::Fresh(Key::P256) | Tls::Resumed => {
                 let own = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
-                fs::write(&certificate, own.cert.pem())?;
-                fs::write(&key, own.signing_key.serialize_pem())?;
+                fs::write(certificate, own.cert.pem())?;
+                fs::write(key, own.signing_key.serialize_pem())?;
             }
         }
         if let Some((user, group)) = self.user {
-            chown(&key, Some(user), Some(group))?;
+            chown(key, Some(user), Some(group))?;
         }
-        fs::set_permissions(&key, Permissions::from_mode(0o600))?;
-        Ok(Identity { certificate, key })
+        fs::set_permissions(key, Permissions::from_mode(0o600))?;
+        Ok(identity)
     }
 }
 
@@ -139,6 +140,14 @@ impl Workplace {
 pub(crate) struct Identity {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
+}
+
+impl Identity {
+    /// Returns the names of the files that belong to this configuration.
+    pub(super) fn beside(configuration: &Path) -> Self {
+        let [certificate, key] = [CERTIFICATE, KEY].map(|name| configuration.with_file_name(name));
+        Self { certificate, key }
+    }
 }
 
 impl Drop for Workplace {

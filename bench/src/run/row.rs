@@ -123,6 +123,11 @@ const fn floor(name: &'static str, clients: usize, unix: bool) -> Row {
     Row { contest: Contest::Floor, extra: true, ..row(name, job) }
 }
 
+/// A row that compares a mere bridge for TLS with Weir's proxied path for TLS.
+const fn bridge(name: &'static str, clients: usize) -> Row {
+    secured(floor(name, clients, true), Tls::Fresh(Key::P256))
+}
+
 /// A row that compares PgBouncer with the relay with io_uring.
 const fn ring(name: &'static str, clients: usize, unix: bool) -> Row {
     Row { contest: Contest::Ring, ..floor(name, clients, unix) }
@@ -141,7 +146,7 @@ const fn secured(row: Row, tls: Tls) -> Row {
 /// Clients at work during a connection storm.
 pub(super) const AT_WORK: usize = 200;
 
-pub(super) static ROWS: [Row; 62] = [
+pub(super) static ROWS: [Row; 65] = [
     query("cpu-10", 10, Protocol::Simple),
     query("cpu-200", 200, Protocol::Simple),
     query("cpu-1000", 1_000, Protocol::Simple),
@@ -173,6 +178,9 @@ pub(super) static ROWS: [Row; 62] = [
     floor("floor-10-unix", 10, true),
     floor("floor-200-unix", 200, true),
     floor("floor-1000-unix", 1_000, true),
+    bridge("bridge-10", 10),
+    bridge("bridge-200", 200),
+    bridge("bridge-1000", 1_000),
     ring("floor-ring-10", 10, false),
     ring("floor-ring-200", 200, false),
     ring("floor-ring-1000", 1_000, false),
@@ -262,7 +270,10 @@ impl Row {
         match self.job {
             Job::Query { .. } => match self.contest {
                 Contest::Poolers => "CPU µs per transaction",
-                Contest::Floor => "CPU µs per transaction, A a mere relay, B Weir",
+                Contest::Floor if self.tls == Tls::None => {
+                    "CPU µs per transaction, A a mere relay, B Weir"
+                }
+                Contest::Floor => "CPU µs per transaction, A a mere bridge for TLS, B Weir",
                 Contest::Ring => "CPU µs per transaction, A PgBouncer, B a mere relay on io_uring",
                 Contest::Modes(_) => {
                     "CPU µs per transaction, A in transaction mode, B in auto mode"
@@ -315,7 +326,8 @@ impl fmt::Display for Row {
         }
         match self.contest {
             Contest::Poolers => {}
-            Contest::Floor => write!(f, ", Weir beside a mere relay")?,
+            Contest::Floor if self.tls == Tls::None => write!(f, ", Weir beside a mere relay")?,
+            Contest::Floor => write!(f, ", Weir beside a mere bridge for TLS")?,
             Contest::Ring => write!(f, ", a mere relay on io_uring beside PgBouncer")?,
             Contest::Modes(Sessions { groups: 0, .. }) => {
                 write!(f, ", auto beside transaction mode")?;

@@ -347,6 +347,11 @@ pub enum Mail<T> {
         serial: u64,
         why: Option<Proxied>,
     },
+    /// The backend of your server has been idle in the lobby for `server_idle_timeout`.
+    IdledInLobby {
+        server: ServerId,
+        serial: u64,
+    },
     /// A client was refused because of a limit: disconnect stalled logins.
     FreePlaces,
 }

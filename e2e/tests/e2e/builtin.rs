@@ -8,9 +8,11 @@
 //! * `state.rs`: what a session holds is its client's alone
 //! * `direct.rs`: pools of port 6543 that are direct
 //! * `defects.rs`: faults of the proposed built-in pooler
+//! * `stuck.rs`: programs that never serve, and a pooler that does not answer any more
 //! * `trouble.rs`: what keeps the pooler from starting gets one line in the server's log
 //! * `access.rs`: logins are judged as the server does
 //! * `methods.rs`: methods beside passwords, maps of names, the right to connect
+//! * `parameters.rs`: what the parameters do
 //! * `sql.rs`: `pg_pooler_state()` and the other functions and views
 
 mod access;
@@ -21,9 +23,11 @@ mod direct;
 mod kills;
 mod life;
 mod methods;
+mod parameters;
 mod process;
 mod sql;
 mod state;
+mod stuck;
 mod trouble;
 
 use std::time::Duration;
@@ -152,42 +156,6 @@ fn the_size_of_a_pool_is_that_of_all_workers_together() {
     clients[0].rows("COMMIT");
     assert!(clients[2].read_to_ready().iter().all(|message| message.error().is_none()));
     assert_eq!(server.backends("postgres").len(), 2);
-}
-
-/// The share of each worker of 40 new clients. R001-06.
-fn dealt(server: &Builtin, clients: &mut Vec<testkit::RawClient>) -> Vec<u32> {
-    let sql = "SELECT n_clients FROM pg_pooler_state()";
-    let shares = || -> Vec<u32> {
-        let rows = server.sql("postgres", sql);
-        rows.iter().map(|row| row[0].as_deref().unwrap_or("").parse().expect("a number")).collect()
-    };
-    eventually("no client is left", Duration::from_secs(10), || {
-        (shares().iter().sum::<u32>() == 0).then_some(())
-    });
-    clients.extend((0..40).map(|_| server.client("postgres")));
-    shares()
-}
-
-#[test]
-fn clients_are_dealt_out_to_the_workers_by_the_schedule() {
-    if !support::only_weir() {
-        return;
-    }
-    for schedule in ["round-robin", "random", "load-balancing"] {
-        let server = Builtin::serving(&format!(
-            "weir.connection_proxies = 2\nweir.session_schedule = '{schedule}'\n\
-             weir.data_path = proxy"
-        ));
-        server.create_functions("postgres");
-        let mut clients = Vec::new();
-        let shares = dealt(&server, &mut clients);
-        let least = match schedule {
-            // A worker has fewer of 40 with a probability of 1 to 700,000.
-            "random" => 6,
-            _ => 19,
-        };
-        assert!(shares.iter().all(|share| *share >= least), "{schedule}: {shares:?}");
-    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Direct pools: PostgreSQL's backends serve the clients' sockets (docs/direct.md).
 
 mod console;
+mod crash;
+mod idle;
 mod kills;
 mod limits;
 mod parameters;
@@ -42,10 +44,9 @@ impl Direct {
         let set = format!("ALTER SYSTEM SET weir.control_socket = '{}'", socket.display());
         postgres.sql("postgres", &set);
         postgres.sql("postgres", "SELECT pg_reload_conf()");
-        let shown = format!("{}", socket.display());
         eventually("the server knows the socket", PATIENCE, || {
             let found = postgres.superuser("postgres").value("SHOW weir.control_socket");
-            (found == shown).then_some(())
+            (found == socket.to_string_lossy()).then_some(())
         });
         let database = postgres.database();
         let setup = Pooler::before(&postgres)

@@ -86,6 +86,7 @@ impl<X: Exchange> Engine<X> {
             Mail::BackendCame { server, serial } => self.backend_came(server, serial, io),
             Mail::LobbyTried { pool } => self.trial_over(pool),
             Mail::LeftLobby { server, serial, why } => self.left_lobby(server, serial, why, io),
+            Mail::IdledInLobby { server, serial } => self.idled_in_lobby(server, serial, io),
             Mail::FreePlaces => self.places_wanted = true,
         }
     }

@@ -255,6 +255,17 @@ impl<X: Exchange> Engine<X> {
         self.tell_trial(pool);
     }
 
+    /// A backend has been idle for too long. After an online restart it stays, since no other could
+    /// come to this process's lobby.
+    pub(crate) fn idled_in_lobby(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
+        let Some(server) = self.servers.get(id.0 as usize) else { return };
+        let attends = matches!(server.phase, ServerPhase::Attending { .. });
+        let is_taken_over = matches!(self.drain, Some(Drain::TakenOver));
+        if server.serial == serial && attends && !is_taken_over {
+            self.send_off(id, io);
+        }
+    }
+
     /// Asks a server to leave the lobby. It does so when it has no client.
     fn send_off(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let server = self.server_mut(id);

@@ -282,10 +282,37 @@ fn servers_end_of_age_one_by_one() {
 }
 
 #[test]
+fn an_idle_server_is_asked_to_leave() {
+    let (rig, backends) = working(3, 2);
+    let idles = |rig: &Rig| {
+        let Attending { server, serial, .. } = backends[1];
+        rig.mail(0, Mail::IdledInLobby { server, serial });
+    };
+    idles(&rig);
+    assert_eq!(asked(&rig), [backends[1].serial]);
+    leaves(&rig, &backends[1], None);
+    assert!(!rig.server(1).is_open());
+    // It is gone.
+    idles(&rig);
+    assert_eq!(asked(&rig), []);
+    assert_eq!(why(&rig), None);
+}
+
+#[test]
+fn servers_beyond_the_smallest_size_are_spare() {
+    let (rig, _backends) = working(3, 3);
+    assert_eq!(rig.pool(|pool| pool.spare_servers()), 3);
+    rig.reload(|config| config.global.min_pool_size = 2);
+    assert_eq!(rig.pool(|pool| pool.spare_servers()), 1);
+}
+
+#[test]
 fn a_process_that_was_taken_over_keeps_its_servers() {
     let (rig, backends) = working(2, 1);
     rig.begin_drain(Drain::TakenOver);
     rig.wait(3_700);
+    let Attending { server, serial, .. } = backends[0];
+    rig.mail(0, Mail::IdledInLobby { server, serial });
     assert_eq!(asked(&rig), []);
     let before = rig.servers();
     wants(&rig);

@@ -10,7 +10,7 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd as _, RawFd},
+    os::fd::{AsRawFd as _, OwnedFd, RawFd},
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
@@ -121,6 +121,16 @@ impl Room {
         [self.memory.file().as_raw_fd(), self.set.fd().as_raw_fd()]
     }
 
+    /// Returns the epoll set.
+    pub(super) fn set(&self) -> &OwnedFd {
+        self.set.fd()
+    }
+
+    /// Returns the number of the backend's transaction: the running one or the last one.
+    pub(super) fn transaction(&self, line: u32) -> u64 {
+        self.of_line(line, backend::TRANSACTION).load(Ordering::SeqCst)
+    }
+
     pub(super) fn base(&self) -> u32 {
         self.numbers.base() as u32
     }
@@ -162,7 +172,7 @@ impl Room {
     pub(super) fn take(
         &self,
         place: u32,
-        client: std::os::fd::OwnedFd,
+        client: OwnedFd,
         settings: &[u8],
         told: u64,
     ) -> io::Result<bool> {

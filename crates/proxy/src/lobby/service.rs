@@ -2,6 +2,7 @@
 //! servers opened while all are busy. While backends serve clients, it only wakes up at intervals.
 
 mod clients;
+mod idle;
 mod report;
 mod suspend;
 
@@ -35,6 +36,7 @@ use crate::{
     exchange::{hub::lock, lobby_door::LobbyRequest, shared::Shared, transport::Transport},
     warning,
 };
+use idle::{Idle, UNATTENDED};
 
 /// The pause between two looks at the lobbies in milliseconds: usually, while all backends are busy,
 /// and while a backend is coming.
@@ -81,6 +83,7 @@ struct Lobby {
     guests: Guests,
     /// The backend of each line. A backend that ends keeps its line for a while.
     lines: Vec<Option<usize>>,
+    idle: Idle,
     /// The counters of backends that have ended.
     past: Stats,
     busy_looks: u32,
@@ -178,6 +181,7 @@ impl Service {
                 match token {
                     WAKE => {}
                     LISTENER => self.accept(),
+                    _ if token & UNATTENDED != 0 => self.unwatch((token & !UNATTENDED) as usize),
                     _ if token & PARTIAL != 0 => self.partial_event(token, flags),
                     _ => self.backend_event((token & !BACKEND) as usize),
                 }
@@ -236,6 +240,7 @@ impl Service {
             worker: WorkerId(0),
             guests: Guests::new(room.places()),
             lines: Vec::new(),
+            idle: Idle::default(),
             past: Stats::default(),
             room,
             busy_looks: 0,
@@ -277,6 +282,7 @@ impl Service {
         let is_used =
             self.pool(lobby.pool, |pool| pool.key == lobby.key && pool.proxied().is_none());
         if is_used != Some(true) {
+            self.unwatch(at);
             let lobby = self.lobbies.remove(at);
             self.bequeath(&lobby);
         }
@@ -493,6 +499,7 @@ impl Service {
         lobby.past += lobby.room.sums(line);
         lobby.room.clear_line(line);
         lobby.lines[line as usize] = None;
+        lobby.idle.forget(line);
         for place in lobby.guests.take_refused(number) {
             self.admit(at, place);
         }
@@ -530,6 +537,7 @@ impl Service {
         }
         for at in self.all() {
             let limits = self.limits(at);
+            self.release_idle(at, now);
             let lobby = &mut self.lobbies[at];
             if lobby.guests.count() == 0 {
                 lobby.busy_looks = 0;
@@ -540,7 +548,8 @@ impl Service {
             let has_sleeper = lines.into_iter().any(|line| lobby.room.sleeps(line));
             let is_starved = !has_sleeper && lobby.room.is_waited_for();
             lobby.busy_looks = if is_starved { lobby.busy_looks + 1 } else { 0 };
-            if !has_sleeper {
+            let is_unattended = lobby.lines.iter().all(Option::is_none);
+            if !has_sleeper && (is_starved || !is_unattended) {
                 pause = BUSY_LOOK_MS;
             }
             let is_late = lobby.busy_looks % (LOOK_MS / BUSY_LOOK_MS) as u32 == 1;
@@ -555,8 +564,11 @@ impl Service {
                 lobby.guests.keep_limits(&limits, &around);
             }
             let may_ask = now.saturating_sub(lobby.asked_at) > 1000 * BUSY_LOOK_MS as Micros;
-            if lobby.busy_looks >= BUSY_LOOKS && may_ask {
+            if is_starved && (is_unattended || lobby.busy_looks >= BUSY_LOOKS) && may_ask {
                 self.ask_for_server(at);
+            }
+            if is_unattended && !is_starved {
+                self.watch(at);
             }
             self.wake_recalled(at);
         }

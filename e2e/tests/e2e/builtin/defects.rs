@@ -193,10 +193,17 @@ fn announced_lengths_take_no_memory() {
 /// D-07, R001-15: the time without use begins with the last use.
 #[test]
 fn the_idle_time_of_a_server_begins_with_its_last_use() {
-    if !support::only_proxied("an idle backend stays in the lobby") {
+    if !support::only_weir() {
         return;
     }
-    let server = Builtin::serving("weir.idle_pool_worker_timeout = '1s'");
+    for path in ["proxy", "direct"] {
+        the_idle_time_begins_with_the_last_use_on(path);
+    }
+}
+
+fn the_idle_time_begins_with_the_last_use_on(path: &str) {
+    let settings = format!("weir.data_path = {path}\nweir.idle_pool_worker_timeout = '1s'");
+    let server = Builtin::serving(&settings);
     let mut client = server.client("postgres");
     let backend = client.value("SELECT pg_backend_pid()");
     let began = Instant::now();

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
-use testkit::{Builtin, Postgres, Version, eventually};
+use testkit::{Authority, Builtin, Postgres, Version, eventually, frontend};
 
 use super::set_heard;
 use crate::support;
@@ -90,6 +91,68 @@ fn the_counters_are_exact_on(version: Version, path: &str) {
     assert!(sum(&server, "tx_bytes") > 0 && sum(&server, "rx_bytes") > 0);
 }
 
+/// R001-17: the bytes that a relay between the client and the port would count.
+#[test]
+fn the_bytes_are_those_of_the_clients() {
+    if !support::only_weir() {
+        return;
+    }
+    for version in [Version::Installed, Version::Eighteen] {
+        for path in ["proxy", "direct"] {
+            let server = server_on(version, &format!("weir.data_path = {path}"));
+            let mut client = server.client("postgres");
+            client.rows("SELECT 1");
+            let read = || [sum(&server, "tx_bytes"), sum(&server, "rx_bytes")];
+            // Counters of the first request may still be on their way.
+            let before = eventually("two equal readings", Duration::from_secs(10), || {
+                let first = read();
+                server.superuser("postgres").rows("SELECT pg_sleep(0.3)");
+                (read() == first).then_some(first)
+            });
+            let (mut told, mut asked) = (0, 0);
+            for count in [1, 1_000, 100_000] {
+                let query = frontend::query(&format!("SELECT repeat('x', {count})"));
+                asked += query.len() as u64;
+                client.send(query);
+                let answer = client.read_to_ready();
+                told += answer.iter().map(|message| 5 + message.body.len() as u64).sum::<u64>();
+            }
+            let expected = [before[0] + told, before[1] + asked];
+            eventually(
+                &format!("{version:?} {path}: {expected:?}"),
+                Duration::from_secs(10),
+                || (read() == expected).then_some(()),
+            );
+        }
+    }
+}
+
+#[test]
+fn clients_with_tls_are_counted() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = server("weir.connection_proxies = 2");
+    server.offer_tls(&Authority::new("weir test").server());
+    let psql = |sql: &str| {
+        let mut psql = Postgres::client_program("psql", server.pooler_port(), "postgres");
+        psql.env("PGSSLMODE", "require").args(["-XAtc", sql]).stderr(Stdio::null());
+        psql
+    };
+    eventually("a client with TLS is let in", Duration::from_secs(10), || {
+        psql("SELECT 1").output().expect("psql runs").status.success().then_some(())
+    });
+    let mut secured = psql("SELECT pg_sleep(60)").spawn().expect("psql runs");
+    let figures = || ["n_clients", "n_ssl_clients"].map(|column| sum(&server, column));
+    let plain = server.client("postgres");
+    eventually("both", Duration::from_secs(10), || (figures() == [2, 1]).then_some(()));
+    secured.kill().expect("our own child");
+    secured.wait().expect("our own child");
+    eventually("one", Duration::from_secs(10), || (figures() == [1, 0]).then_some(()));
+    drop(plain);
+    eventually("none", Duration::from_secs(10), || (figures() == [0, 0]).then_some(()));
+}
+
 #[test]
 fn the_gauges_count_clients_and_servers() {
     if !support::only_weir() {
@@ -144,7 +207,7 @@ fn orders_reach_the_pooler() {
     assert_eq!(refused.code(), "22004");
     superuser.rows(&format!("SELECT weir_pause('{database}')"));
     assert!(server.backends(&database).is_empty());
-    client.send(testkit::frontend::query("SELECT pg_backend_pid()"));
+    client.send(frontend::query("SELECT pg_backend_pid()"));
     superuser.rows(&format!("SELECT weir_resume('{database}')"));
     let rows: Vec<_> = client.read_to_ready();
     let answer = rows.iter().find(|message| message.tag == b'D').expect("a row").row();

@@ -106,6 +106,12 @@ impl<T> Pool<T> {
         self.waiting_total() == 0 && self.has_room() && self.take_place(now)
     }
 
+    /// Returns how many servers the pool may lose for having been idle.
+    pub fn spare_servers(&self) -> u32 {
+        let open = self.places() - self.places_opening();
+        open.saturating_sub(self.settings.min_size)
+    }
+
     /// Must the lobby wait before another server is opened?
     pub fn pauses_attending(&self, now: Micros) -> bool {
         now < self.attendance.open_at
