@@ -21,14 +21,22 @@ impl Direct {
         assert_eq!(self.column("data_path"), "direct", "{}", self.pooler.log());
     }
 
-    fn shown_clients(&self) -> BTreeMap<String, (String, String)> {
+    /// Returns the number and the port of each client by its application_name.
+    fn shown_clients(&self) -> BTreeMap<String, String> {
         let shown = self.pooler.admin("SHOW CLIENTS").with("database", &self.database);
         let [names, ids, ports] = ["application_name", "id", "port"].map(|name| shown.column(name));
-        let rest = ids.into_iter().zip(ports);
-        let owned = |(name, (id, port)): (&str, (&str, &str))| {
-            (name.to_owned(), (id.to_owned(), port.to_owned()))
+        let rest = ids.into_iter().zip(ports).map(|(id, port)| format!("{id} {port}"));
+        names.into_iter().map(str::to_owned).zip(rest).collect()
+    }
+
+    /// Returns the time of the last login, in seconds of the day.
+    fn last_login(&self) -> u64 {
+        let shown = self.pooler.admin("SHOW CLIENTS").with("database", &self.database);
+        let seconds = |text: &str| {
+            let time = text.split(' ').nth(1).expect("a date and a time");
+            time.split(':').fold(0, |all, part| all * 60 + part.parse::<u64>().expect("a number"))
         };
-        names.into_iter().zip(rest).map(owned).collect()
+        shown.column("connect_time").into_iter().map(seconds).max().expect("a client")
     }
 }
 
@@ -73,6 +81,8 @@ impl Phases {
             partial: named(direct, "partial"),
             waits: named(direct, "waits"),
         };
+        // Their age tells them from clients that have come just now.
+        phases.resting.rows("SELECT pg_sleep(3)");
         phases.resting.rows("CREATE TABLE IF NOT EXISTS copied (a int); SET work_mem = '5MB'");
         let prepare = frontend::parse("s", "SELECT 'prepared'");
         assert_eq!(ask(&mut phases.resting, &[prepare, frontend::sync()]), "");
@@ -122,9 +132,12 @@ fn clients_in_all_phases_go_on_in_the_new_process() {
     for restarts in [1, 2] {
         let mut phases = Phases::reach(&direct);
         let (clients, mut backends) = (direct.shown_clients(), direct.backends());
+        let login = direct.last_login();
         assert_eq!((clients.len(), backends.len()), (8, SIZE as usize));
         (0..restarts).for_each(|_| direct.take_over());
         assert_eq!(direct.shown_clients(), clients);
+        // SHOW reckons in whole seconds.
+        assert!(direct.last_login().abs_diff(login) <= 1);
         let mut now = direct.backends();
         backends.sort_unstable();
         now.sort_unstable();

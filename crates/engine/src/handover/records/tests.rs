@@ -303,6 +303,24 @@ fn a_failure() -> FailedRecord {
     FailedRecord { error: vec![(b'S', b"ERROR".to_vec())], skips: true, status: b'E' }
 }
 
+fn a_server() -> ServerRecord {
+    ServerRecord {
+        pool: 1,
+        mode: "auto".into(),
+        status: b'T',
+        secret: b"secret".to_vec(),
+        lent: vec![b"mine".to_vec()],
+        signs: 15,
+        values_before: Some(6),
+        pins_by_name: true,
+        state_report: StateReport::at_login(b"v1;w:1.0"),
+        pinned: Some(Pinned { pins: Pins::LISTEN, since: 12, fingerprint: 13 }),
+        statements: vec![(2, true)],
+        connected_at: 3,
+        ..ServerRecord::default()
+    }
+}
+
 fn a_lobby() -> LobbyRecord {
     let line = LineRecord { line: 1, server: 15, came: true, ..LineRecord::default() };
     let guest = GuestRecord {
@@ -332,21 +350,7 @@ fn a_lobby() -> LobbyRecord {
 /// Otherwise two processes would read the same bytes differently.
 #[test]
 fn the_format_is_that_of_its_number() {
-    let server = ServerRecord {
-        pool: 1,
-        mode: "auto".into(),
-        status: b'T',
-        secret: b"secret".to_vec(),
-        lent: vec![b"mine".to_vec()],
-        signs: 15,
-        values_before: Some(6),
-        pins_by_name: true,
-        state_report: StateReport::at_login(b"v1;w:1.0"),
-        pinned: Some(Pinned { pins: Pins::LISTEN, since: 12, fingerprint: 13 }),
-        statements: vec![(2, true)],
-        connected_at: 3,
-        ..ServerRecord::default()
-    };
+    let server = a_server();
     let named = NamedRecord { name: b"s".to_vec(), statement: 2, since: 4, shape: Some(5) };
     let client = ClientRecord {
         address: Some("192.0.2.1:5".into()),
