@@ -104,7 +104,6 @@ extern ControlCommand control_read(void);
 extern bool control_fetch(Lobby *lobby, uint32 place, uint32 generation);
 extern void control_returned(uint32 place, uint32 generation, Reason reason);
 extern void control_left(void);
-extern bool control_is_pooler(pid_t process);
 extern void control_close(void);
 
 /* guest.c: settings, and what a guest was told. */

@@ -54,8 +54,6 @@ typedef struct Hello {
 
 static int control = -1;
 
-/* Weir's process; 0: it is in another PID namespace, and so is the sender of its signals. */
-static pid_t pooler = -1;
 static ControlCommand command = CONTROL_NONE;
 
 static void
@@ -120,17 +118,7 @@ is_our_user(void)
     struct ucred peer;
     socklen_t len = sizeof(peer);
 
-    if (getsockopt(control, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0 || peer.uid != geteuid())
-        return false;
-    pooler = peer.pid;
-    return true;
-}
-
-/* Called in a signal handler. */
-bool
-control_is_pooler(pid_t process)
-{
-    return process == pooler;
+    return getsockopt(control, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid();
 }
 
 /* The socket of the Weir that has opened this backend's connection. */

@@ -25,7 +25,8 @@
 #include <stdint.h>
 
 #define LOBBY_MAGIC UINT64_C(0x79626f4c72696557) /* "WeirLoby" */
-#define LOBBY_LAYOUT 4
+#define LOBBY_LAYOUT 5
+#define LOBBY_SIGNAL 0x52696557 /* the value of SIGINT that announces an order */
 #define LOBBY_LINE 64          /* of a place */
 #define LOBBY_BACKEND_LINE 128 /* its second half is written by the backend alone */
 #define LOBBY_WINDOW (256 * 1024)
@@ -74,7 +75,10 @@ typedef enum LobbyDoing {
     LOBBY_IDLES /* in a transaction */
 } LobbyDoing;
 
-/* Weir writes an order and sends SIGINT. The order is the number of the transaction it is for. */
+/*
+ * Weir writes an order and sends SIGINT with the value LOBBY_SIGNAL. The order is the number of the
+ * transaction it is for.
+ */
 typedef struct LobbyBackend {
     uint32_t process;
     uint32_t activity;

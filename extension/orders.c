@@ -2,9 +2,11 @@
  * orders.c: Weir's orders while a guest is attached: to cancel its query, to end it, to tell what
  * it does. So Weir keeps time limits, and a transaction that stays within them costs no more.
  *
- * An order is a transaction's number in this backend's line, followed by SIGINT. A late order finds
- * another number and has no effect. Of several orders, the first signal takes all. Any other sender
- * of SIGINT, such as pg_cancel_backend or a timeout of this process, means whatever runs.
+ * An order is a transaction's number in this backend's line, followed by SIGINT with a value
+ * (LOBBY_SIGNAL). A late order finds another number and has no effect. Of several orders, the first
+ * signal takes all. SIGINT without the value, as of pg_cancel_backend or a timeout of this process,
+ * means whatever runs. The value tells them apart, and not the sender's process: in an online
+ * restart another process takes over.
  */
 #include "attend.h"
 #include "compat.h"
@@ -78,13 +80,19 @@ is_meant(uint64 *order)
     return wanted != 0 && wanted == attend_transaction();
 }
 
+static bool
+is_order(const siginfo_t *about)
+{
+    return about->si_code == SI_QUEUE && about->si_value.sival_int == LOBBY_SIGNAL;
+}
+
 static void
 obey(int signal, siginfo_t *about, void *context)
 {
     LobbyBackend *line = attend_line();
     int error = errno;
 
-    if (line == NULL || !control_is_pooler(about->si_pid)) {
+    if (line == NULL || !is_order(about)) {
         StatementCancelHandler(signal);
     } else {
         if (is_meant(&line->ask))

@@ -26,7 +26,9 @@ BACKENDS = 32
 HELLO, NEED, RETURNED, LEFT = 1, 2, 3, 4
 WELCOME, DESCRIPTOR, ENLIST, LEAVE, WAKE = 16, 17, 18, 19, 20
 NONE, ENDED, PARTIAL, BAD, STATE, RECALLED = range(6)
-LAYOUT = 4
+LAYOUT = 5
+# The value of SIGINT that announces an order.
+SIGNAL = 0x52696557
 ARMED = 2
 SERVING, SLEEPING, LINGERING, PINNED_IDLE, HOLDING = 1, 2, 3, 4, 5
 # Offset in the header: holds without a question.
@@ -243,7 +245,11 @@ class Pooler:
         if offset == ASK:
             struct.pack_into("=Q", self.map, self.line(number) + ANSWER, 0)
         struct.pack_into("=Q", self.map, self.line(number) + offset, transaction)
-        os.kill(self.backends[number].process, signal.SIGINT)
+        self.interrupt(number)
+
+    def interrupt(self, number):
+        process, value = self.backends[number].process, ctypes.c_void_p(SIGNAL)
+        assert ctypes.CDLL(None).sigqueue(process, signal.SIGINT, value) == 0
 
     def leave_words(self, place, body):
         words = struct.pack("=I", len(body)) + body

@@ -9,12 +9,14 @@
 //! * `control`: messages between Weir and a backend
 //! * `guests`: the clients of a lobby
 //! * `limits`: their time limits
+//! * `arrival`: a lobby that comes from another process
 //! * `service`: the thread
 //!
 //! Invariant: the state word of a place says which process may use its client's socket. An event of
 //! the epoll set is only a hint. `extension/test/model` checks these rules for `lobby.c`, which `room`
 //! repeats.
 
+mod arrival;
 mod control;
 mod guests;
 mod layout;
@@ -23,5 +25,6 @@ mod numbers;
 mod room;
 mod service;
 
+pub(crate) use arrival::{Arrival, Reserved};
 pub(crate) use control::Unnamed;
-pub(crate) use service::open;
+pub(crate) use service::{Service, open};

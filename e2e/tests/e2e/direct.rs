@@ -7,6 +7,7 @@ mod kills;
 mod limits;
 mod parameters;
 mod reasons;
+mod restart;
 
 use std::time::{Duration, Instant};
 
@@ -575,27 +576,4 @@ fn a_lobby_reserves_descriptors_only_while_the_pool_is_direct() {
     direct.pooler.reload();
     assert_eq!(direct.client().value("SELECT 3"), "3");
     assert_eq!(direct.column("data_path"), "direct");
-}
-
-#[test]
-fn direct_clients_stay_with_the_old_process_in_an_online_restart() {
-    if !support::only_weir() {
-        return;
-    }
-    let mut direct = Direct::start(2);
-    let mut old = direct.client();
-    old.rows("SET work_mem = '8MB'");
-    let mut process = direct.pooler.begin_take_over();
-    eventually("the new process serves", PATIENCE, || {
-        // The console itself is the only client there.
-        let shown = direct.pooler.console().query("SHOW CLIENTS").rows.len();
-        (shown == 1).then_some(())
-    });
-    let mut new = direct.client();
-    assert_eq!(new.value("SELECT 4"), "4");
-    assert_eq!(direct.column("data_path"), "direct", "{}", direct.pooler.log());
-    assert_eq!(old.value("SHOW work_mem"), "8MB");
-    drop(old);
-    assert!(process.wait().expect("the old process ends").success());
-    assert_eq!(new.value("SELECT 5"), "5");
 }

@@ -301,7 +301,7 @@ print(got)
 "#;
 
 /// A program that acts as a new process and confirms that it has everything.
-const SUCCESSOR: &str = r#"
+pub(crate) const SUCCESSOR: &str = r#"
 import socket, struct, sys
 path, request = sys.argv[1], sys.argv[2]
 s = socket.socket(socket.AF_UNIX)
@@ -329,7 +329,7 @@ print(answer)
 "#;
 
 /// Returns a command for a program of the pooler's user that connects to the clients' socket.
-fn stranger(pooler: &Pooler, program: &str, args: &[&str]) -> Command {
+pub(crate) fn stranger(pooler: &Pooler, program: &str, args: &[&str]) -> Command {
     let path = pooler.socket_folder().join(format!(".s.PGSQL.{}", pooler.port()));
     let mut command = pooler.command_of_its_user("/usr/bin/python3");
     command.args(["-c", program]).arg(&path).args(args).stdin(Stdio::null());
@@ -338,7 +338,7 @@ fn stranger(pooler: &Pooler, program: &str, args: &[&str]) -> Command {
 
 /// Returns the query with which a new process requests the take-over.
 #[track_caller]
-fn request(pooler: &Pooler) -> String {
+pub(crate) fn request(pooler: &Pooler) -> String {
     let refusal =
         support::run(&mut stranger(pooler, IMPOSTOR, &["weir: take over 999.999", "200"]));
     assert!(refusal.contains("the versions differ"), "{refusal}");

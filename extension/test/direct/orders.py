@@ -1,7 +1,5 @@
 """Weir's orders to a backend: to cancel, to end its client, to tell what that does."""
 
-import os
-import signal
 import time
 from contextlib import contextmanager
 
@@ -51,7 +49,7 @@ def direct_a_second_signal_cancels_no_other_transaction(run):
         assert [code for code, _ in one.take(one.until_ready()).errors] == ["57014"]
         # The second of two orders: its number went with the first signal.
         with running(run, two):
-            os.kill(pooler.backends[0].process, signal.SIGINT)
+            pooler.interrupt(0)
         # Other senders need no number.
         two.socket.sendall(query("SELECT pg_sleep(62)"))
         wait_for(lambda: is_running(run, "SELECT pg_sleep(62)"))

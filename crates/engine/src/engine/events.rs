@@ -215,11 +215,12 @@ impl<X: Exchange> Engine<X> {
     /// Begins to serve what was imported. Servers without a client are parked, and waiting clients
     /// wait again. A client whose database is no longer configured is disconnected.
     pub fn begin_imported(&mut self, imported: Imported, io: &mut impl Io<X>) {
-        let Imported { clients, parked } = imported;
+        let Imported { clients, parked, attending } = imported;
         self.suppose_writes(&clients, io);
         for id in parked {
             self.place(id, io);
         }
+        attending.into_iter().for_each(|id| self.begin_attending(id, io));
         self.finish(io);
         self.begin_imported_clients(clients, io);
         self.finish(io);

@@ -16,8 +16,8 @@ use crate::admission::pool::Parked;
 use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::handover::records::{
-    ClientRecord, ExtendedRecord, FailedRecord, NamedRecord, ReplicationRecord, ServerRecord,
-    StatementRecord, VarsRecord, WelcomeRecord, WorkerRecords,
+    AttendingRecord, ClientRecord, ExtendedRecord, FailedRecord, NamedRecord, ReplicationRecord,
+    ServerRecord, StatementRecord, VarsRecord, WelcomeRecord, WorkerRecords,
 };
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::relay::prepared::Statement;
@@ -35,6 +35,8 @@ pub struct Exported {
     pub clients: Vec<ExportedClient>,
     /// Parked servers by pool and serial number.
     pub parked: Vec<(PoolId, u64)>,
+    /// Servers of direct pools, with their serial numbers.
+    pub attending: Vec<(ServerId, u64)>,
 }
 
 /// The exported connections, which another process has taken over.
@@ -42,6 +44,7 @@ pub struct Exported {
 pub struct Ceded<T> {
     pub clients: Vec<ExportedClient>,
     pub parked: Vec<T>,
+    pub attending: Vec<ServerId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -245,7 +248,8 @@ impl<X: Exchange> Engine<X> {
 
     /// Writes the records of all clients that may move, except those that `stays` selects. It also
     /// writes the parked servers of this worker that `takes_parked` selects, which is called in the
-    /// order of the records.
+    /// order of the records. Servers of direct pools are all written: the caller knows which of
+    /// them another process can take.
     pub fn export(
         &mut self,
         stays: impl Fn(ClientId, Option<ServerId>) -> bool,
@@ -286,6 +290,14 @@ impl<X: Exchange> Engine<X> {
                 }
             });
         }
+        for (slot, server) in &self.servers {
+            let ServerPhase::Attending { asked: is_asked, .. } = server.phase else { continue };
+            let epoch = self.exchange.pool(server.pool, |pool| pool.epoch());
+            let record = writer.server(server, epoch, None);
+            let serial = server.serial;
+            writer.records.attending.push(AttendingRecord { serial, is_asked, server: record });
+            exported.attending.push((ServerId(slot as u32), serial));
+        }
         writer.records.serial = self.serial;
         let customs = self.pools.iter().map(|(id, view)| view.history.customs_record(id.0));
         let is_empty = |record: &CustomsRecord| {
@@ -299,11 +311,14 @@ impl<X: Exchange> Engine<X> {
     /// now. Returns the connections. Clients that have left meanwhile are omitted, since their
     /// slots may be in use again.
     pub fn cede(&mut self, exported: Exported, now: Micros) -> Ceded<X::Transport> {
-        let Exported { mut clients, parked } = exported;
+        let Exported { mut clients, parked, mut attending } = exported;
         clients.retain_mut(|client| self.cede_client(client, now));
         let parked = parked.into_iter();
         let parked = parked.filter_map(|(pool, serial)| self.cede_parked(pool, serial, now));
-        Ceded { clients, parked: parked.collect() }
+        let parked = parked.collect();
+        attending.retain(|(id, serial)| self.cede_attending(*id, *serial, now));
+        let attending = attending.into_iter().map(|(id, _)| id).collect();
+        Ceded { clients, parked, attending }
     }
 
     fn cede_client(&mut self, exported: &mut ExportedClient, now: Micros) -> bool {
@@ -342,6 +357,18 @@ impl<X: Exchange> Engine<X> {
         self.view(id);
         self.forget_server(&parked.server, now);
         Some(parked.transport)
+    }
+
+    fn cede_attending(&mut self, id: ServerId, serial: u64, now: Micros) -> bool {
+        if self.servers.get(id.0 as usize).is_none_or(|server| server.serial != serial) {
+            return false;
+        }
+        let server = self.servers.remove(id.0 as usize);
+        if let ServerPhase::Attending { came: true, .. } = server.phase {
+            self.exchange.pool(server.pool, |pool| pool.attending_gone(server.epoch));
+        }
+        self.forget_server(&server, now);
+        true
     }
 
     fn forget_server(&mut self, server: &Server, now: Micros) {

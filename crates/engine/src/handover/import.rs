@@ -16,10 +16,10 @@ use wire::messages::Parse;
 use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::handover::records::{
-    ClientRecord, ExtendedRecord, PoolRecord, ServerRecord, VarsRecord, WelcomeRecord,
-    WorkerRecords,
+    AttendingRecord, ClientRecord, ExtendedRecord, PoolRecord, ServerRecord, VarsRecord,
+    WelcomeRecord, WorkerRecords,
 };
-use crate::ids::{ClientId, Identity, ServerId};
+use crate::ids::{ClientId, Identity, PoolId, ServerId};
 use crate::login::auth::{Login, Peer};
 use crate::notify::listening::{Listening, News};
 use crate::relay::changes::Changes;
@@ -55,6 +55,7 @@ pub struct ImportTables {
 pub struct Imported {
     pub clients: Vec<ClientId>,
     pub parked: Vec<ServerId>,
+    pub attending: Vec<ServerId>,
 }
 
 /// A pool of the other process.
@@ -263,6 +264,34 @@ impl<X: Exchange> Engine<X> {
         tables: &ImportTables,
     ) -> Option<ServerId> {
         self.import_server(record, 0, tables)
+    }
+
+    /// Returns the pool here for the direct pool of another process with this number, if its lobby
+    /// can be taken over.
+    pub fn pool_for_lobby(&mut self, number: u32, tables: &ImportTables) -> Option<PoolId> {
+        let destination = tables.pools.get(number as usize)?.as_ref()?;
+        let Destination { database, user, place, is_same } = destination;
+        let pool = self.find_pool_at(database, user, *place).filter(|_| *is_same)?;
+        self.exchange.pool(pool, |pool| pool.settings.proxied.is_none()).then_some(pool)
+    }
+
+    /// Adds a server whose backend is in a lobby. `came`: the engine has been told so. Returns the
+    /// server's serial number here. [`Engine::begin_imported`] looks after it.
+    pub fn import_attending(
+        &mut self,
+        record: AttendingRecord,
+        came: bool,
+        tables: &ImportTables,
+    ) -> Option<(ServerId, u64)> {
+        let AttendingRecord { is_asked, server, .. } = record;
+        let id = self.import_server(server, 0, tables)?;
+        let server = self.server_mut(id);
+        server.enter(ServerPhase::Attending { came, asked: is_asked });
+        let (pool, epoch, serial) = (server.pool, server.epoch, server.serial);
+        if came {
+            self.exchange.pool(pool, |pool| pool.lobby_works(epoch));
+        }
+        Some((id, serial))
     }
 
     /// `unnamed`: the serial number here of its client's unnamed statement.

@@ -33,7 +33,7 @@ use wire::error_fields::ErrorFields;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 19;
+pub const FORMAT: u32 = 20;
 
 /// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +46,8 @@ pub struct WorkerRecords {
     pub clients: Vec<ClientRecord>,
     /// Servers without a client.
     pub parked: Vec<ServerRecord>,
+    /// Servers whose backends serve the clients of a direct pool.
+    pub attending: Vec<AttendingRecord>,
     pub customs: Vec<CustomsRecord>,
 }
 
@@ -71,6 +73,7 @@ pub struct HandoverState {
     /// The listening sockets belong to a service manager.
     pub managed_sockets: bool,
     pub worker_records: Vec<WorkerRecords>,
+    pub lobbies: Vec<LobbyRecord>,
 }
 
 /// The primary of a cluster.
@@ -310,6 +313,15 @@ pub struct ServerRecord {
     pub replied_at: Micros,
 }
 
+/// A server whose backend serves the clients of a direct pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttendingRecord {
+    pub serial: u64,
+    /// Was it asked to leave the lobby?
+    pub is_asked: bool,
+    pub server: ServerRecord,
+}
+
 impl VarsRecord {
     pub(crate) fn of(vars: &Vars) -> Self {
         let pair = |setting: &Setting| (setting.name.to_vec(), setting.value.to_vec());
@@ -447,6 +459,7 @@ impl Usage {
 impl HandoverState {
     /// Limits all times in the records to `now`, whatever the other process's clock shows.
     pub fn date_back_to(&mut self, now: Micros) {
+        self.lobbies.iter_mut().for_each(|lobby| lobby.date_back_to(now));
         let clamp = |time: &mut Micros| *time = (*time).min(now);
         for records in &mut self.worker_records {
             for client in &mut records.clients {
@@ -455,7 +468,8 @@ impl HandoverState {
                 clamp(&mut client.transaction_at);
             }
             let used = records.clients.iter_mut().filter_map(|client| client.server.as_mut());
-            for server in used.chain(&mut records.parked) {
+            let attending = records.attending.iter_mut().map(|record| &mut record.server);
+            for server in used.chain(&mut records.parked).chain(attending) {
                 clamp(&mut server.connected_at);
                 clamp(&mut server.released_at);
                 clamp(&mut server.asked_at);
@@ -480,6 +494,10 @@ impl HandoverState {
         }
     }
 }
+
+mod lobbies;
+
+pub use lobbies::{DismissalRecord, GuestRecord, LineRecord, LobbyRecord};
 
 #[cfg(test)]
 mod tests;

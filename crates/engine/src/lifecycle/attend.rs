@@ -247,7 +247,7 @@ impl<X: Exchange> Engine<X> {
         }
         let may_stay = self.exchange.pool(pool, |pool| {
             pool.lobby_works(epoch);
-            pool.settings.proxied.is_none() && unfit(pool, epoch).is_none()
+            pool.proxied().is_none() && unfit(pool, epoch).is_none()
         });
         if !may_stay {
             self.send_off(id, io);
@@ -262,6 +262,16 @@ impl<X: Exchange> Engine<X> {
         let attends = matches!(server.phase, ServerPhase::Attending { .. });
         let is_taken_over = matches!(self.drain, Some(Drain::TakenOver));
         if server.serial == serial && attends && !is_taken_over {
+            self.send_off(id, io);
+        }
+    }
+
+    /// Looks after a server that another process has handed over with its lobby.
+    pub(crate) fn begin_attending(&mut self, id: ServerId, io: &mut impl Io<X>) {
+        let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
+        server.times.opened_at = io.now();
+        let (pool, epoch) = (server.pool, server.epoch);
+        if self.exchange.pool(pool, |pool| unfit(pool, epoch)).is_some() {
             self.send_off(id, io);
         }
     }
@@ -395,6 +405,10 @@ impl<X: Exchange> Engine<X> {
         let server = self.server(id);
         let (pool, times) = (server.pool, server.times);
         let ServerPhase::Attending { came, asked } = server.phase else { return };
+        if !came && self.exchange.pool(pool, |pool| pool.is_lobby_ceded()) {
+            // Its backend looks for the lobby in the other process.
+            return self.close_server(id, CloseReason::LeftLobby, io);
+        }
         if !came && over(ANSWER_PATIENCE, times.opened_at, now) {
             let why = match io.foreign_backend_came() {
                 true => Proxied::OtherUser,

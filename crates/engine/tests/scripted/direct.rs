@@ -323,3 +323,23 @@ fn a_process_that_was_taken_over_keeps_its_servers() {
     wants(&rig);
     assert_eq!(rig.lobby(|lobby| lobby.closings.len()), 1);
 }
+
+#[test]
+fn a_lobby_that_another_process_has_is_not_tried_again() {
+    let (rig, backends) = working(3, 2);
+    let exported = rig.export();
+    assert_eq!(exported[0].attending.len(), 2);
+    let ceded = rig.cede(exported);
+    let servers: Vec<_> = backends.iter().map(|backend| backend.server).collect();
+    assert_eq!(ceded[0].attending, servers);
+    assert_eq!(rig.pool(|pool| (pool.is_attended(), pool.counts().0)), (false, 0));
+    rig.pool(|pool| pool.cede_lobby());
+    // Late news of a server are forgotten.
+    comes(&rig, &backends[0]);
+    let client = newcomer(&rig);
+    assert_eq!(why(&rig), Some(Proxied::NotTried));
+    rig.set_automatic(true);
+    rig.wait_ms(400);
+    client.expect_welcome(&[]);
+    assert_eq!(rig.lobby(|lobby| lobby.guests), 1, "it is no guest here");
+}

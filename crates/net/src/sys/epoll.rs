@@ -41,6 +41,11 @@ impl Epoll {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
+    /// Returns the set of a descriptor that another process has opened.
+    pub fn of(descriptor: OwnedFd) -> Self {
+        Self(descriptor)
+    }
+
     /// Returns the descriptor, for another process.
     pub fn fd(&self) -> &OwnedFd {
         &self.0

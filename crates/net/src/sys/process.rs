@@ -107,15 +107,48 @@ impl Process {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Interrupts it (SIGINT). A process that has ended gets nothing.
-    pub fn interrupt(&self) {
-        let none = ptr::null::<libc::siginfo_t>();
-        // SAFETY: no information is given, which the call allows.
-        unsafe {
-            libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), libc::SIGINT, none, 0)
+    /// Returns the process of a descriptor that another process has opened.
+    pub fn of(descriptor: OwnedFd) -> Self {
+        Self(descriptor)
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Interrupts it (SIGINT) with this value. A process that has ended gets nothing.
+    pub fn interrupt(&self, value: u32) {
+        let about = SignalInfo {
+            number: libc::SIGINT,
+            error: 0,
+            code: libc::SI_QUEUE,
+            // SAFETY: takes no arguments.
+            process: unsafe { libc::getpid() },
+            user: effective_uid(),
+            value: value.into(),
+            ..SignalInfo::default()
         };
+        let (fd, about) = (self.fd(), &raw const about);
+        // SAFETY: the structure is alive, and has the size and the layout of `siginfo_t`.
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGINT, about, 0) };
     }
 }
+
+/// `siginfo_t` of a signal with a value, on 64-bit systems.
+#[repr(C)]
+#[derive(Default)]
+struct SignalInfo {
+    number: libc::c_int,
+    error: libc::c_int,
+    code: libc::c_int,
+    padding: libc::c_int,
+    process: libc::pid_t,
+    user: libc::uid_t,
+    value: u64,
+    rest: [u64; 12],
+}
+
+const _: () = assert!(size_of::<SignalInfo>() == size_of::<libc::siginfo_t>());
 
 /// From now on the kernel does not end this process when its parent ends (prctl(2),
 /// `PR_SET_PDEATHSIG`). Call it in the first thread, to which that belongs.

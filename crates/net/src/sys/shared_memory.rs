@@ -46,6 +46,29 @@ impl SharedMemory {
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         // SAFETY: takes no pointers.
         checked(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) })?;
+        Self::map(file, size)
+    }
+
+    /// Opens a file that another process has made by [`SharedMemory::new`] with this size.
+    ///
+    /// # Errors
+    /// When the file has another size, or can be shrunk, or the system refuses.
+    pub fn open(file: OwnedFd, size: usize) -> io::Result<Self> {
+        // SAFETY: takes no pointers.
+        let seals = checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) })?;
+        // SAFETY: all fields are integers, for which zero is valid.
+        let mut facts: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: writes into the live structure.
+        checked(unsafe { libc::fstat(file.as_raw_fd(), &raw mut facts) })?;
+        let fits = usize::try_from(facts.st_size) == Ok(size);
+        if !fits || seals & libc::F_SEAL_SHRINK == 0 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Self::map(file, size)
+    }
+
+    fn map(file: OwnedFd, size: usize) -> io::Result<Self> {
+        let fd = file.as_raw_fd();
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice; the file has this size.
         let start = unsafe { libc::mmap(ptr::null_mut(), size, access, libc::MAP_SHARED, fd, 0) };
@@ -129,6 +152,18 @@ mod tests {
         assert_eq!(memory.word32(4096).load(Ordering::SeqCst), u32::from_le_bytes(*b"\0abc"));
         punch(&memory, 4096, 4096).unwrap();
         assert_eq!(memory.word32(4096).load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn another_process_opens_the_same_file() {
+        let memory = SharedMemory::new(c"test", 8192).unwrap();
+        let copy = || memory.file().try_clone().unwrap();
+        let other = SharedMemory::open(copy(), 8192).unwrap();
+        memory.word32(4).store(5, Ordering::SeqCst);
+        assert_eq!(other.word32(4).load(Ordering::SeqCst), 5);
+        assert!(SharedMemory::open(copy(), 4096).is_err());
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(SharedMemory::open(file.into(), 0).is_err());
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //!                           ◄──  'X' text: refused; that is all
 //!                           ◄──  'W': it will be done        (short queries end, exports)
 //!                           ◄──  'S' state, then descriptors (keeps still)
-//!  'A' process id           ──►                              (forgets what it gave)
+//!  'A' process id, and for
+//!  each lobby 1 if taken    ──►                              (forgets what it gave)
 //!                           ◄──  'G': go
 //!
 //!  then, while the old process has clients that were busy, for at most `suspend_timeout`:
@@ -31,6 +32,7 @@
 //! * `adopt.rs`: gives the sockets and the state to the workers
 //! * `late.rs`: the same in a process that serves clients already
 //! * `line.rs`: the connection, after the first 'G'
+//! * `lobbies.rs`: the clients of direct pools, with their lobbies
 //! * `frame.rs`, `state.rs`: the format of the messages
 
 pub(crate) mod adopt;
@@ -38,5 +40,6 @@ mod frame;
 pub(crate) mod give;
 pub(crate) mod late;
 mod line;
+mod lobbies;
 pub(crate) mod receive;
 pub(crate) mod state;

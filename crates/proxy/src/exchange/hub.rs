@@ -196,6 +196,11 @@ impl<M, W: Wake, T> Hub<M, W, T> {
         self.schema.store(interner.schema(), Ordering::Release);
     }
 
+    /// Counts another client that no worker has.
+    pub(crate) fn client_came(&self, identity: &Identity) {
+        lock(&self.limits).client_came(identity);
+    }
+
     /// Counts a client less that no worker has.
     pub(crate) fn client_left(&self, identity: &Identity) {
         lock(&self.limits).client_left(identity);

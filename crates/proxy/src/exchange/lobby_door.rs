@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     io,
-    os::fd::OwnedFd,
+    os::fd::{OwnedFd, RawFd},
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -13,6 +13,7 @@ use std::{
 
 use engine::{
     ids::{ClientId, Micros, PoolId, WorkerId},
+    records::LobbyRecord,
     shell::{Attending, Closing, Guest},
     stats::Stats,
 };
@@ -50,8 +51,28 @@ pub(crate) enum LobbyRequest {
     Resume,
     /// Tell of all clients.
     Report(UnboundedSender<LobbyReport>),
+    /// Open no more servers: another process will take over. `settled` tells when none is coming.
+    Settle,
+    /// Keep still, and tell what can be handed over. `Cede` or `Thaw` follows.
+    Export(UnboundedSender<Vec<LobbyExport>>),
+    /// The other process has these pools' lobbies. Drop the sender after forgetting them.
+    Cede {
+        pools: Vec<PoolId>,
+        done: UnboundedSender<()>,
+    },
+    /// The take-over has failed, or no lobby was handed over.
+    Thaw,
     /// Weir ends.
     End,
+}
+
+/// A lobby that another process can take over.
+#[derive(Debug)]
+pub(crate) struct LobbyExport {
+    pub(crate) pool: PoolId,
+    pub(crate) record: LobbyRecord,
+    /// The descriptors that the record names, and then the sockets of its guests in their order.
+    pub(crate) fds: Vec<RawFd>,
 }
 
 /// All lobbies at one moment.
@@ -96,6 +117,8 @@ pub(crate) struct LobbyDoor {
     pub(crate) foreign: AtomicBool,
     /// During SUSPEND: does no transaction run any more?
     pub(crate) quiet: AtomicBool,
+    /// Before a take-over: is no server on its way to a lobby?
+    pub(crate) settled: AtomicBool,
 }
 
 impl LobbyDoor {
@@ -109,6 +132,7 @@ impl LobbyDoor {
             guests: AtomicU32::new(0),
             foreign: AtomicBool::new(false),
             quiet: AtomicBool::new(true),
+            settled: AtomicBool::new(true),
         })
     }
 
@@ -137,6 +161,17 @@ impl LobbyDoor {
     pub(crate) fn suspend(&self) {
         self.quiet.store(!self.is_open(), Ordering::Release);
         self.send(LobbyRequest::Suspend);
+    }
+
+    /// Prepares a take-over. It can begin when `settled` is true.
+    pub(crate) fn settle(&self) {
+        self.settled.store(!self.is_open(), Ordering::Release);
+        self.send(LobbyRequest::Settle);
+    }
+
+    /// Counts a client of another process.
+    pub(crate) fn guest_came(&self) {
+        self.guests.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn guest_left(&self) {

@@ -1,6 +1,7 @@
 //! Mail to a worker, from another worker or from the cold side, and the exchange that carries it.
 
 use std::{
+    collections::HashSet,
     net::{IpAddr, SocketAddr},
     os::fd::OwnedFd,
     sync::Arc,
@@ -124,8 +125,9 @@ pub(crate) enum ShellMail {
     Adopt(Box<WorkerArrivals>),
     /// Keep still, and tell what can be handed over.
     Export(mpsc::UnboundedSender<WorkerExport>),
-    /// The other process has the exported connections. Drop the sender after forgetting them.
-    Cede(mpsc::UnboundedSender<()>),
+    /// The other process has the exported connections; of the servers of direct pools, those with
+    /// these serial numbers. Drop the sender after forgetting them.
+    Cede(Arc<HashSet<u64>>, mpsc::UnboundedSender<()>),
     /// The take-over has ended, in success or failure.
     Thaw,
     /// These pools were removed. Drop the sender after forgetting them.
@@ -137,7 +139,7 @@ pub(crate) enum ShellMail {
 impl ShellMail {
     /// Does this mail decide about the exported connections? All other mail is postponed, in order.
     pub(crate) fn ends_stillness(&self) -> bool {
-        matches!(self, Self::Cede(_) | Self::Thaw | Self::Stop)
+        matches!(self, Self::Cede(..) | Self::Thaw | Self::Stop)
     }
 }
 

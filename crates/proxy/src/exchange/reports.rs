@@ -118,6 +118,8 @@ pub(crate) struct WorkerExport {
     /// In the order of the records: each client's, followed by its server's; then those of parked
     /// servers.
     pub(crate) fds: Vec<RawFd>,
+    /// The sockets of servers of direct pools, in the order of the records.
+    pub(crate) attending_fds: Vec<RawFd>,
 }
 
 /// A descriptor identifies its connection as long as it lasts, on every worker.

@@ -1,6 +1,8 @@
 //! The clients of one lobby, on Weir's side: their identities and limits, and how they are
 //! disconnected.
 
+mod records;
+
 use std::{collections::HashMap, os::fd::RawFd};
 
 use config::ErrorCodes;

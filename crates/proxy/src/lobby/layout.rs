@@ -1,7 +1,9 @@
 //! The layout of the file in memory, as `extension/lobby.h` defines it. The test compares the two.
 
 pub(super) const MAGIC: u64 = 0x7962_6f4c_7269_6557;
-pub(super) const LAYOUT: u32 = 4;
+pub(super) const LAYOUT: u32 = 5;
+/// The value of SIGINT that announces an order.
+pub(super) const SIGNAL: u32 = 0x5269_6557;
 pub(super) const PAGE: usize = 4096;
 /// Length of a place's line.
 pub(super) const LINE: usize = 64;
@@ -152,7 +154,7 @@ mod tests {
 #define SHOW(value) printf("%llu\n", (unsigned long long) (value))
 int main(void)
 {
-    SHOW(LOBBY_MAGIC); SHOW(LOBBY_LAYOUT); SHOW(LOBBY_LINE); SHOW(LOBBY_WINDOW);
+    SHOW(LOBBY_MAGIC); SHOW(LOBBY_LAYOUT); SHOW(LOBBY_SIGNAL); SHOW(LOBBY_LINE); SHOW(LOBBY_WINDOW);
     SHOW(LOBBY_BACKEND_LINE); SHOW(LOBBY_WORDS); SHOW(LOBBY_STATE);
     SHOW(LOBBY_BACKENDS_MAX); SHOW(LOBBY_PLACES_MAX);
     SHOW(offsetof(LobbyHeader, magic)); SHOW(offsetof(LobbyHeader, layout));
@@ -215,7 +217,7 @@ int main(void)
             place::STRAY,
             place::ASKS,
         ];
-        let mut all = vec![MAGIC, LAYOUT.into(), LINE as u64, WINDOW as u64];
+        let mut all = vec![MAGIC, LAYOUT.into(), SIGNAL.into(), LINE as u64, WINDOW as u64];
         all.extend([BACKEND_LINE, WORDS, STATE].map(|size| size as u64));
         all.extend([u64::from(BACKENDS_MAX), u64::from(PLACES_MAX)]);
         all.extend(offsets.map(|offset| offset as u64));

@@ -28,29 +28,38 @@ impl Numbers {
     /// # Errors
     /// When the limit of open files leaves no room.
     pub(super) fn reserve(count: u32) -> io::Result<Self> {
-        let blank = OwnedFd::from(std::fs::File::open("/dev/null")?);
-        let count = RawFd::try_from(count).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut base = FIRST;
         loop {
-            let mut reserved = Vec::with_capacity(count as usize);
-            let taken = (base..base + count).try_for_each(|number| {
-                process::reserve(number, &blank)
-                    .map(|fd| reserved.push(fd))
-                    .map_err(|error| (number, error))
-            });
-            match taken {
-                Ok(()) => return Ok(Self { blank, base, reserved }),
+            match Self::reserve_at(base, count) {
+                Ok(numbers) => return Ok(numbers),
                 Err((number, error)) if error.kind() == io::ErrorKind::AlreadyExists => {
                     base = number + 1;
                 }
                 // Higher numbers are beyond the limit.
                 Err(_) => {
-                    let least = base + count;
+                    let least = i64::from(base) + i64::from(count);
                     let why = format!("the limit of open files must be at least {least}");
                     return Err(io::Error::other(why));
                 }
             }
         }
+    }
+
+    /// Reserves `count` numbers from `base` on.
+    ///
+    /// # Errors
+    /// When one of them is in use, or beyond the limit of open files. The number is told.
+    pub(super) fn reserve_at(base: RawFd, count: u32) -> Result<Self, (RawFd, io::Error)> {
+        let first = |error: io::Error| (base, error);
+        let blank = OwnedFd::from(std::fs::File::open("/dev/null").map_err(first)?);
+        let end = RawFd::try_from(count).ok().and_then(|count| base.checked_add(count));
+        let end = end.ok_or((base, io::ErrorKind::InvalidInput.into()))?;
+        let mut reserved = Vec::with_capacity(count as usize);
+        for number in base..end {
+            let fd = process::reserve(number, &blank).map_err(|error| (number, error))?;
+            reserved.push(fd);
+        }
+        Ok(Self { blank, base, reserved })
     }
 
     pub(super) fn base(&self) -> RawFd {

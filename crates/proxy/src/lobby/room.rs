@@ -108,6 +108,38 @@ impl Room {
         Ok(Self { memory, set, numbers, backends, places })
     }
 
+    /// Opens a lobby of another process, with its file and its epoll set. The clients' sockets are
+    /// to be put into their places.
+    ///
+    /// # Errors
+    /// When this is no lobby of this size and layout, or the system refuses.
+    pub(super) fn open(
+        [memory, set]: [OwnedFd; 2],
+        numbers: Numbers,
+        backends: u32,
+        places: u32,
+    ) -> io::Result<Self> {
+        let size = layout::size(backends, places).ok_or(io::ErrorKind::InvalidInput)?;
+        let memory = SharedMemory::open(memory, size)?;
+        let has = |at, value| memory.word32(at).load(Ordering::SeqCst) == value;
+        let fits = memory.word64(header::MAGIC).load(Ordering::SeqCst) == layout::MAGIC
+            && has(header::LAYOUT, layout::LAYOUT)
+            && has(header::BACKENDS, backends)
+            && has(header::PLACES, places);
+        if !fits {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(Self { memory, set: Epoll::of(set), numbers, backends, places })
+    }
+
+    /// Puts the socket of another process's client into its place.
+    pub(super) fn put(&self, place: u32, client: OwnedFd) -> io::Result<()> {
+        if place >= self.places {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.numbers.put(place, client)
+    }
+
     pub(super) fn backends(&self) -> u32 {
         self.backends
     }

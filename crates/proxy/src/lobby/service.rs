@@ -2,16 +2,18 @@
 //! servers opened while all are busy. While backends serve clients, it only wakes up at intervals.
 
 mod clients;
+mod coming;
+mod handover;
 mod idle;
 mod report;
 mod suspend;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     io,
     os::fd::{AsRawFd as _, OwnedFd, RawFd},
     path::Path,
-    sync::{Arc, atomic::Ordering, mpsc::Receiver},
+    sync::{Arc, mpsc::Receiver},
 };
 
 use config::{Config, Proxied};
@@ -22,7 +24,7 @@ use engine::{
     shell::{Attending, Mail},
     stats::Stats,
 };
-use net::sys::{Epoll, Events, epoll, process, process::Process, socket};
+use net::sys::{Epoll, Events, epoll, process::Process, socket};
 use slab::Slab;
 
 use super::{
@@ -70,6 +72,17 @@ struct Role {
     came: bool,
     /// It could not be told yet that it is to leave.
     leaves: bool,
+    /// It has left the lobby, and the engine was told so.
+    has_left: bool,
+    /// The engine has closed its server.
+    is_closed: bool,
+}
+
+impl Role {
+    fn new(server: Attending, room: usize, line: u32) -> Self {
+        let (came, leaves, has_left, is_closed) = (false, false, false, false);
+        Self { server, room, line, came, leaves, has_left, is_closed }
+    }
 }
 
 #[derive(Debug)]
@@ -86,6 +99,8 @@ struct Lobby {
     idle: Idle,
     /// The counters of backends that have ended.
     past: Stats,
+    /// The counters at the beginning, if another process had the lobby before.
+    before: Stats,
     busy_looks: u32,
     /// When it was last asked for a server.
     asked_at: Micros,
@@ -114,6 +129,8 @@ pub(crate) struct Service {
     shared: Arc<Shared>,
     port: u16,
     requests: Receiver<LobbyRequest>,
+    /// Requests that came while nothing was to change.
+    deferred: VecDeque<LobbyRequest>,
     own: Epoll,
     listener: OwnedFd,
     /// Does the thread wait for connections? It pauses when none can be accepted.
@@ -126,6 +143,8 @@ pub(crate) struct Service {
     past: Vec<(PoolId, PoolKey, Stats)>,
     places_wanted: u32,
     is_suspended: bool,
+    /// Another process will take over.
+    is_settling: bool,
 }
 
 /// Opens the socket for backends, if the configuration has one. Backends find it when its name is
@@ -152,6 +171,7 @@ pub(crate) fn open(
         shared: Arc::clone(shared),
         port: config.global.listen_port,
         requests,
+        deferred: VecDeque::new(),
         own,
         listener,
         backends: Slab::new(),
@@ -159,6 +179,7 @@ pub(crate) fn open(
         lobbies: Slab::new(),
         past: Vec::new(),
         is_suspended: false,
+        is_settling: false,
         is_listening: true,
         places_wanted: config.global.max_client_conn.clamp(1, layout::PLACES_MAX),
     };
@@ -172,6 +193,7 @@ impl Service {
         let mut looked_at = 0;
         let mut pause = LOOK_MS;
         while self.serve_requests() {
+            pause = pause.min(self.note_settled());
             if let Err(error) = self.own.wait(&mut events, pause) {
                 warning!("the lobbies cannot wait for events: {error}");
                 return;
@@ -197,7 +219,7 @@ impl Service {
 
     /// Returns false when Weir ends.
     fn serve_requests(&mut self) -> bool {
-        while let Ok(request) = self.requests.try_recv() {
+        while let Some(request) = self.next_request() {
             match request {
                 LobbyRequest::Expect(server) => self.expect(server),
                 LobbyRequest::AskToLeave(serial) => self.ask_to_leave(serial),
@@ -211,6 +233,13 @@ impl Service {
                 LobbyRequest::Cancel { key, requester } => self.cancel(&key, requester),
                 // The asking task may have stopped waiting.
                 LobbyRequest::Report(reply) => drop(reply.send(self.report())),
+                LobbyRequest::Settle => self.is_settling = true,
+                LobbyRequest::Export(reply) => {
+                    // The asking task may have stopped waiting.
+                    drop(reply.send(self.export()));
+                    self.keep_still();
+                }
+                LobbyRequest::Cede { .. } | LobbyRequest::Thaw => self.is_settling = false,
                 LobbyRequest::End => return false,
             }
         }
@@ -242,6 +271,7 @@ impl Service {
             lines: Vec::new(),
             idle: Idle::default(),
             past: Stats::default(),
+            before: Stats::default(),
             room,
             busy_looks: 0,
             asked_at: 0,
@@ -292,44 +322,6 @@ impl Service {
         self.shared.hub.mailbox(worker).post(mail.into());
     }
 
-    fn accept(&mut self) {
-        loop {
-            let fd = match socket::accept(self.listener.as_raw_fd()) {
-                Ok((fd, _)) => fd,
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return,
-                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => continue,
-                    _ => return self.pause_listening(&error),
-                },
-            };
-            let Ok((process, user)) = socket::peer_credentials(fd.as_raw_fd()) else { continue };
-            if user != process::effective_uid() {
-                self.shared.lobby.foreign.store(true, Ordering::Release);
-                continue;
-            }
-            let raw = fd.as_raw_fd();
-            let process = Process::open(process).ok();
-            let number = self.backends.insert(Backend { fd, process, role: None });
-            if self.own.add(raw, epoll::READABLE, BACKEND | number as u64).is_err() {
-                self.backends.remove(number);
-            }
-        }
-    }
-
-    /// Stops accepting until the next look, because the event would come again and again.
-    fn pause_listening(&mut self, error: &io::Error) {
-        warning!("direct_socket: a backend's connection cannot be accepted: {error}");
-        let _ = self.own.delete(self.listener.as_raw_fd());
-        self.is_listening = false;
-    }
-
-    fn listen_again(&mut self) {
-        let listener = self.listener.as_raw_fd();
-        if !self.is_listening {
-            self.is_listening = self.own.add(listener, epoll::READABLE, LISTENER).is_ok();
-        }
-    }
-
     fn backend_event(&mut self, number: usize) {
         while let Some(backend) = self.backends.get(number) {
             match control::read(backend.fd.as_raw_fd()) {
@@ -368,10 +360,10 @@ impl Service {
                 has_returned
             }
             (FromBackend::Left, Some(_)) => {
-                let role = self.backends[number].role.as_ref();
-                if let Some(Role { server: Attending { server, serial, worker, .. }, .. }) = role {
-                    let mail = Mail::LeftLobby { server: *server, serial: *serial, why: None };
-                    self.post(*worker, mail);
+                if let Some(role) = &mut self.backends[number].role {
+                    role.has_left = true;
+                    let Attending { server, serial, worker, .. } = role.server;
+                    self.post(worker, Mail::LeftLobby { server, serial, why: None });
                 }
                 true
             }
@@ -382,60 +374,12 @@ impl Service {
         }
     }
 
-    /// Gives a backend its lobby. Returns false if it cannot serve there; the engine learns why.
-    fn greet(&mut self, number: usize, ticket: &str, layout: u32) -> bool {
-        let Some(server) = self.expected.remove(ticket) else { return false };
-        if layout != layout::LAYOUT {
-            self.turn_away(&server, Proxied::NoLibrary);
-            return false;
-        }
-        let Some(at) = self.lobby_of(server.pool) else {
-            self.turn_away(&server, Proxied::NoRoom);
-            return false;
-        };
-        let lobby = &mut self.lobbies[at];
-        let Some(line) = lobby.assign_line(number) else {
-            self.turn_away(&server, Proxied::NoRoom);
-            return false;
-        };
-        lobby.worker = server.worker;
-        let descriptors = lobby.room.descriptors();
-        let welcome = ToBackend::Welcome { line, base: lobby.room.base() };
-        self.backends[number].role =
-            Some(Role { server, room: at, line, came: false, leaves: false });
-        self.send(number, welcome, &descriptors)
-    }
-
-    fn turn_away(&self, server: &Attending, why: Proxied) {
-        let Attending { server, serial, worker, .. } = *server;
-        self.post(worker, Mail::LeftLobby { server, serial, why: Some(why) });
-    }
-
     fn send(&self, number: usize, message: ToBackend, descriptors: &[RawFd]) -> bool {
         let backend = &self.backends[number];
         if let Some(role) = &backend.role {
             self.lobbies[role.room].room.call(role.line);
         }
         control::send(backend.fd.as_raw_fd(), message, descriptors)
-    }
-
-    /// Looks for backends that have entered their lobby. Returns the pause until the next look.
-    fn welcome_coming(&mut self) -> i32 {
-        let mut pause = LOOK_MS;
-        let mut came = Vec::new();
-        for (_, backend) in &mut self.backends {
-            let Some(role) = backend.role.as_mut().filter(|role| !role.came) else { continue };
-            if self.lobbies[role.room].room.has_come(role.line) {
-                role.came = true;
-                came.push((role.server.worker, role.server.server, role.server.serial));
-            } else {
-                pause = COMING_LOOK_MS;
-            }
-        }
-        for (worker, server, serial) in came {
-            self.post(worker, Mail::BackendCame { server, serial });
-        }
-        pause
     }
 
     fn by_serial(&self, serial: u64) -> Option<usize> {
@@ -457,6 +401,9 @@ impl Service {
     fn server_closed(&mut self, serial: u64) {
         self.expected.retain(|_, server| server.serial != serial);
         if let Some(number) = self.by_serial(serial) {
+            if let Some(role) = &mut self.backends[number].role {
+                role.is_closed = true;
+            }
             self.dismiss(number);
         }
     }
@@ -519,6 +466,9 @@ impl Service {
     }
 
     fn ask_for_server(&mut self, at: usize) {
+        if self.is_settling {
+            return;
+        }
         let lobby = &mut self.lobbies[at];
         lobby.asked_at = self.shared.clock.now();
         let (worker, pool) = (lobby.worker, lobby.pool);

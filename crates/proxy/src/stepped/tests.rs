@@ -8,6 +8,7 @@ use std::{
         unix::net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use config::Config;
@@ -222,7 +223,7 @@ fn orders_do_not_touch_exported_connections() {
     assert_eq!(theirs.len(), 2);
     rig.tell(kill());
     let (done, _) = mpsc::unbounded_channel();
-    rig.tell(ShellMail::Cede(done));
+    rig.tell(ShellMail::Cede(Arc::default(), done));
     rig.tell(ShellMail::Thaw);
     assert_eq!((received(&mut rig.client), received(&mut rig.server)), (0, 0));
     assert_eq!(rig.clients(), 0);

@@ -6,6 +6,8 @@
 //!     ▲               └─► Failed ◄┘
 //!     │                     │
 //!     └─ RECONNECT, RELOAD ─┘   (or another trial, some time later)
+//!
+//!  any ─► Ceded: an online restart has handed the lobby over
 //! ```
 
 use config::Proxied;
@@ -25,7 +27,7 @@ impl<T> Pool<T> {
     /// Returns why the pool is proxied; `None` if it is direct.
     pub fn proxied(&self) -> Option<Proxied> {
         self.settings.proxied.or(match self.lobby {
-            Lobby::Untried | Lobby::Trying { .. } => Some(Proxied::NotTried),
+            Lobby::Untried | Lobby::Trying { .. } | Lobby::Ceded => Some(Proxied::NotTried),
             Lobby::Works => None,
             Lobby::Failed { why, .. } => Some(why),
         })
@@ -45,8 +47,17 @@ impl<T> Pool<T> {
                 self.attendance.open_at = 0;
                 Entrance::Trial { open: true }
             }
-            Lobby::Untried | Lobby::Failed { .. } => Entrance::Proxied,
+            Lobby::Untried | Lobby::Failed { .. } | Lobby::Ceded => Entrance::Proxied,
         }
+    }
+
+    /// Another process has taken the lobby over. Clients that log in later are proxied here.
+    pub fn cede_lobby(&mut self) {
+        self.lobby = Lobby::Ceded;
+    }
+
+    pub fn is_lobby_ceded(&self) -> bool {
+        self.lobby == Lobby::Ceded
     }
 
     /// Is a trial under way?
@@ -66,7 +77,9 @@ impl<T> Pool<T> {
 
     /// The backend of a server of this epoch has come to the lobby.
     pub fn lobby_works(&mut self, epoch: u64) {
-        self.lobby = Lobby::Works;
+        if self.lobby != Lobby::Ceded {
+            self.lobby = Lobby::Works;
+        }
         self.attendance.present += u32::from(epoch == self.epoch);
     }
 
@@ -83,6 +96,9 @@ impl<T> Pool<T> {
     /// Notes that a server could not serve clients. A lobby goes on if another backend serves it, or
     /// if nothing is known against the server: only the next opening waits.
     pub fn lobby_failed(&mut self, why: Proxied, now: Micros, pause: Micros) {
+        if self.lobby == Lobby::Ceded {
+            return;
+        }
         let goes_on = self.is_attended() || why == Proxied::NotTried;
         if self.lobby == Lobby::Works && goes_on {
             self.attendance.open_at = now + pause.min(GROWTH_PAUSE);

@@ -18,6 +18,8 @@ pub(super) enum Lobby {
         why: Proxied,
         retry_at: Micros,
     },
+    /// Another process has taken it over.
+    Ceded,
 }
 
 /// The way of a client that has logged in.

@@ -167,32 +167,73 @@ fn records() -> impl Strategy<Value = WorkerRecords> {
     let welcomes = prop::collection::vec(welcome(), 0..3);
     let clients = prop::collection::vec(client(), 0..4);
     let parked = prop::collection::vec(server(), 0..4);
+    let attending = (any::<(u64, bool)>(), server())
+        .prop_map(|((serial, is_asked), server)| AttendingRecord { serial, is_asked, server });
+    let attending = prop::collection::vec(attending, 0..3);
     let names = || prop::collection::vec(bytes(), 0..3);
     let customs = (any::<u32>(), names(), names(), names())
         .prop_map(|(pool, known, likely, others)| CustomsRecord { pool, known, likely, others });
     let customs = prop::collection::vec(customs, 0..3);
-    (any::<u64>(), statements, vars, welcomes, clients, parked, customs).prop_map(
-        |(serial, statements, vars, welcomes, clients, parked, customs)| WorkerRecords {
-            serial,
-            statements,
-            vars,
-            welcomes,
-            clients,
-            parked,
-            customs,
+    (any::<u64>(), statements, vars, welcomes, clients, (parked, attending), customs).prop_map(
+        |(serial, statements, vars, welcomes, clients, (parked, attending), customs)| {
+            WorkerRecords {
+                serial,
+                statements,
+                vars,
+                welcomes,
+                clients,
+                parked,
+                attending,
+                customs,
+            }
         },
     )
+}
+
+fn lobby() -> impl Strategy<Value = LobbyRecord> {
+    let line = any::<(u32, u64, bool)>().prop_map(|(line, server, came)| LineRecord {
+        line,
+        server,
+        came,
+        ..LineRecord::default()
+    });
+    let ending = any::<(u32, bool)>().prop_map(|(cause, at_once)| DismissalRecord {
+        cause,
+        at_once,
+        ..DismissalRecord::default()
+    });
+    let guest =
+        (any::<(u32, u64, Option<(Option<u32>, u64)>)>(), bytes(), prop::option::of(ending));
+    let guest = guest.prop_map(|((place, key, refusal), tag, ending)| GuestRecord {
+        place,
+        key,
+        refusal,
+        tag,
+        ending,
+        ..GuestRecord::default()
+    });
+    let lines = prop::collection::vec(line, 0..3);
+    let guests = prop::collection::vec(guest, 0..3);
+    (any::<(u32, u32)>(), lines, guests).prop_map(|((pool, base), lines, guests)| LobbyRecord {
+        pool,
+        base,
+        lines,
+        guests,
+        ..LobbyRecord::default()
+    })
 }
 
 fn handover_state() -> impl Strategy<Value = HandoverState> {
     let names = prop::collection::vec(".{0,9}", 0..4);
     let pools = prop::collection::vec(prop::option::of(pool()), 0..4);
     let worker_records = prop::collection::vec(records(), 0..3);
+    let records = (worker_records, prop::collection::vec(lobby(), 0..3));
     let statements =
         any::<(u64, u64)>().prop_map(|(last_id, schema)| Numbering { last_id, schema });
     let numbers = (any::<u64>(), statements, any::<u64>());
-    (numbers, any::<[u8; 32]>(), names.clone(), pools, names, worker_records).prop_map(
-        |((now, statements, connections), seed, names, pools, disabled, worker_records)| {
+    (numbers, any::<[u8; 32]>(), names.clone(), pools, names, records).prop_map(
+        |((now, statements, connections), seed, names, pools, disabled, records)| {
+            let (worker_records, lobbies) = records;
             HandoverState {
                 now,
                 seed,
@@ -205,6 +246,7 @@ fn handover_state() -> impl Strategy<Value = HandoverState> {
                 clusters: Vec::new(),
                 managed_sockets: false,
                 worker_records,
+                lobbies,
             }
         },
     )
@@ -261,11 +303,8 @@ fn a_failure() -> FailedRecord {
     FailedRecord { error: vec![(b'S', b"ERROR".to_vec())], skips: true, status: b'E' }
 }
 
-/// If this test fails, a record has changed: increase [`FORMAT`] and update the digest here.
-/// Otherwise two processes would read the same bytes differently.
-#[test]
-fn the_format_is_that_of_its_number() {
-    let server = ServerRecord {
+fn a_server() -> ServerRecord {
+    ServerRecord {
         pool: 1,
         mode: "auto".into(),
         status: b'T',
@@ -279,7 +318,39 @@ fn the_format_is_that_of_its_number() {
         statements: vec![(2, true)],
         connected_at: 3,
         ..ServerRecord::default()
+    }
+}
+
+fn a_lobby() -> LobbyRecord {
+    let line = LineRecord { line: 1, server: 15, came: true, ..LineRecord::default() };
+    let guest = GuestRecord {
+        place: 2,
+        serial: 16,
+        database: "app".into(),
+        user: "alice".into(),
+        key: 17,
+        tag: b"tag".to_vec(),
+        codes: "weir".into(),
+        refusal: Some((Some(1), 18)),
+        ending: Some(DismissalRecord { cause: 15, reason: "why".into(), ..Default::default() }),
+        ..GuestRecord::default()
     };
+    LobbyRecord {
+        pool: 1,
+        layout: 5,
+        base: 4096,
+        backends: 4,
+        places: 8,
+        lines: vec![line],
+        guests: vec![guest],
+    }
+}
+
+/// If this test fails, a record has changed: increase [`FORMAT`] and update the digest here.
+/// Otherwise two processes would read the same bytes differently.
+#[test]
+fn the_format_is_that_of_its_number() {
+    let server = a_server();
     let named = NamedRecord { name: b"s".to_vec(), statement: 2, since: 4, shape: Some(5) };
     let client = ClientRecord {
         address: Some("192.0.2.1:5".into()),
@@ -319,7 +390,8 @@ fn the_format_is_that_of_its_number() {
         }],
         welcomes: vec![welcome],
         clients: vec![client],
-        parked: vec![server],
+        parked: vec![server.clone()],
+        attending: vec![AttendingRecord { serial: 15, is_asked: true, server }],
         customs: vec![CustomsRecord {
             pool: 1,
             known: vec![b"app.x".to_vec()],
@@ -341,9 +413,10 @@ fn the_format_is_that_of_its_number() {
         )],
         managed_sockets: true,
         worker_records: vec![records],
+        lobbies: vec![a_lobby()],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (19, 561, 4_029_694_320_445_517_252));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (20, 687, 18_002_249_502_110_507_844));
 }
 
 /// FNV-1a.

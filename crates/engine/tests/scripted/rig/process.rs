@@ -48,6 +48,7 @@ impl World {
             clusters: Vec::new(),
             managed_sockets: false,
             worker_records,
+            lobbies: Vec::new(),
         };
         let bytes = handover_state.to_bytes().expect("plain data");
         self.cede(exported);

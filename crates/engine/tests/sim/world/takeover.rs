@@ -87,6 +87,7 @@ impl World {
             clusters: Vec::new(),
             managed_sockets: false,
             worker_records,
+            lobbies: Vec::new(),
         };
         let bytes = handover_state.to_bytes().expect("plain data");
         for (engine, exported) in self.engines.iter_mut().zip(all_exported) {

@@ -127,7 +127,7 @@ pub(super) fn start(
         let ended = controller.0.ended.subscribe();
         handshake::start(at, queue, Arc::clone(&shared), ended)?;
     }
-    let lobbies = start_lobbies(&config, &shared)?;
+    let (lobby_place, mut lobbies) = prepare_lobbies(&config, &shared)?;
     let mut workers = make_workers(&shared, &config)?;
     // Everything that may fail is done before the take-over, which cannot be undone.
     let (places, threads) =
@@ -142,14 +142,14 @@ pub(super) fn start(
     })?;
     let succeeds = handover.is_some();
     if let Some(handover) = handover {
-        let stream =
-            inherit(handover, &shared, &config, &mut workers).map_err(StartError::TakeOver)?;
+        let heirs = (&mut workers[..], lobbies.as_mut().map(|(lobbies, _)| lobbies));
+        let stream = inherit(handover, &shared, &config, heirs).map_err(StartError::TakeOver)?;
         // Before the workers serve: a cancel request may be their first mail.
         if let Err(error) = late::follow(stream, &shared) {
             warning!("the old process keeps its busy clients: {error}");
         }
     }
-    publish(lobbies);
+    begin_lobbies(&lobby_place, lobbies);
     for (at, (place, worker)) in places.into_iter().zip(workers).enumerate() {
         // The thread waits for nothing else.
         let _ = place.send(worker);
@@ -197,11 +197,11 @@ fn inherit(
     handover: Handover,
     shared: &Shared,
     config: &Config,
-    workers: &mut [Worker],
+    heirs: (&mut [Worker], Option<&mut lobby::Service>),
 ) -> io::Result<UnixStream> {
-    let (stream, handover_state, fds) = handover.into_parts();
-    adopt::adopt(workers, shared, config, handover_state, fds)?;
-    Handover::accept(&stream)?;
+    let (stream, handover_state, fds, lobbies) = handover.into_parts();
+    let taken = adopt::adopt(heirs, shared, config, handover_state, (fds, lobbies))?;
+    Handover::accept(&stream, &taken)?;
     shared.listeners.iter().for_each(Listener::own);
     Ok(stream)
 }
@@ -215,22 +215,36 @@ fn make_workers(shared: &Arc<Shared>, config: &Arc<Config>) -> io::Result<Vec<Wo
     .collect()
 }
 
-/// Starts the thread of the lobbies, if the configuration has a socket for it. The socket gets its
-/// name when the predecessor's pools are taken over.
-fn start_lobbies(config: &Config, shared: &Arc<Shared>) -> io::Result<Option<Unnamed>> {
-    let Some((lobbies, unnamed)) = lobby::open(config, shared)? else { return Ok(None) };
-    let thread = thread::Builder::new().name("weir-lobby".to_owned());
-    // It ends with the process.
-    drop(thread.spawn(move || {
-        let _guard = AbortOnPanic;
-        lobbies.run();
-    })?);
-    Ok(Some(unnamed))
+/// The lobbies, and the socket to which backends connect.
+type Lobbies = (lobby::Service, Unnamed);
+
+/// Opens the lobbies, if the configuration has a socket for them, and starts their thread, which
+/// waits for them. It ends with the process.
+fn prepare_lobbies(
+    config: &Config,
+    shared: &Arc<Shared>,
+) -> io::Result<(mpsc_blocking::Sender<lobby::Service>, Option<Lobbies>)> {
+    let (place, lobbies) = mpsc_blocking::channel::<lobby::Service>();
+    let opened = lobby::open(config, shared)?;
+    if opened.is_some() {
+        let thread = thread::Builder::new().name("weir-lobby".to_owned());
+        drop(thread.spawn(move || {
+            let _guard = AbortOnPanic;
+            if let Ok(lobbies) = lobbies.recv() {
+                lobbies.run();
+            }
+        })?);
+    }
+    Ok((place, opened))
 }
 
-/// Gives the socket of the lobbies its name.
-fn publish(socket: Option<Unnamed>) {
-    if let Some(Err(error)) = socket.as_ref().map(Unnamed::publish) {
+/// Gives the lobbies to their thread, and their socket its name: the predecessor's pools are taken
+/// over.
+fn begin_lobbies(place: &mpsc_blocking::Sender<lobby::Service>, lobbies: Option<Lobbies>) {
+    let Some((lobbies, unnamed)) = lobbies else { return };
+    // The thread waits for nothing else.
+    let _ = place.send(lobbies);
+    if let Err(error) = unnamed.publish() {
         warning!("direct_socket: PostgreSQL's backends cannot connect: {error}");
     }
 }

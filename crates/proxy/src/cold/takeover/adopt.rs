@@ -10,17 +10,20 @@ use std::{
 use config::Config;
 use engine::{ImportTables, records::HandoverState};
 
-use crate::{data::worker::Worker, exchange::shared::Shared};
+use super::lobbies::Lobbies;
+use crate::{data::worker::Worker, exchange::shared::Shared, lobby, lobby::Arrival};
 
+/// Returns whether each lobby was taken. `service`: the thread of the lobbies, if there is one.
+///
 /// # Errors
 /// When descriptors are missing.
 pub(crate) fn adopt(
-    workers: &mut [Worker],
+    (workers, service): (&mut [Worker], Option<&mut lobby::Service>),
     shared: &Shared,
     config: &Config,
     handover_state: HandoverState,
-    mut fds: VecDeque<OwnedFd>,
-) -> io::Result<()> {
+    (mut fds, lobbies): (VecDeque<OwnedFd>, Vec<Arrival>),
+) -> io::Result<Vec<bool>> {
     let HandoverState { names, statements, connections, pools, disabled, .. } = handover_state;
     let HandoverState { primaries, worker_records, .. } = handover_state;
     let now = shared.clock.now();
@@ -43,6 +46,8 @@ pub(crate) fn adopt(
     for records in &worker_records {
         workers.iter_mut().for_each(|worker| worker.expect_records(records, &tables));
     }
+    let mut lobbies =
+        Lobbies::new(lobbies, service, |number| workers[0].pool_for_lobby(number, &tables));
     let mut turns = (0..workers.len()).cycle();
     let mut next = || fds.pop_front().ok_or(io::ErrorKind::UnexpectedEof);
     for (records, statements) in worker_records.into_iter().zip(statements) {
@@ -57,6 +62,10 @@ pub(crate) fn adopt(
             let at = turns.next().unwrap_or_default();
             workers[at].import_parked(record, &tables, next()?);
         }
+        for record in records.attending {
+            let at = turns.next().unwrap_or_default();
+            lobbies.import_server(record, &mut workers[at], &tables, next()?);
+        }
     }
-    Ok(())
+    Ok(lobbies.import())
 }

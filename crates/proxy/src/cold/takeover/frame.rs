@@ -15,7 +15,7 @@ use net::sys::rights;
 /// records. Both processes must have the same.
 pub(super) const REQUEST: &str = "weir: take over";
 /// The version of the protocol above.
-const PROTOCOL: u32 = 2;
+const PROTOCOL: u32 = 3;
 /// The letter of a refusal. No server begins a login with it, so PgBouncer is recognised.
 pub(super) const REFUSAL: u8 = b'X';
 /// The time that one side waits for a message that the other side can send at once.

@@ -9,7 +9,7 @@
 //! ```
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt, io,
     os::{
         fd::{AsRawFd as _, RawFd},
@@ -33,7 +33,7 @@ use tokio::{
 
 use super::{
     frame::{PATIENCE, REFUSAL, REQUEST, read_frame, request, write_fds, write_frame},
-    line,
+    line, lobbies,
     state::head,
 };
 use crate::{
@@ -42,6 +42,7 @@ use crate::{
     exchange::{
         hub::lock,
         lines::{Letter, Line},
+        lobby_door::LobbyExport,
         mail::ShellMail,
         reports::{Rest, WorkerExport},
         requests::ConsoleConnection,
@@ -53,6 +54,8 @@ use net::{random, sys::process};
 
 /// The time that short queries have to end before the first hand-over: all clients wait meanwhile.
 const QUIESCE_MAX: Duration = Duration::from_millis(50);
+/// The time that servers have to come to their lobbies. Clients are served meanwhile.
+const SETTLE_MAX: Duration = Duration::from_secs(2);
 const QUIESCE_LOOK: Duration = Duration::from_millis(2);
 /// The interval at which the other process is told the number of servers in use here, if it has
 /// changed.
@@ -96,7 +99,7 @@ pub(crate) async fn give(controller: Controller, connection: ConsoleConnection) 
     let began = Instant::now();
     let stream = UnixStream::from(connection.fd);
     let failure = match open(&stream, &connection.login.unread) {
-        Ok(()) => match hold(&controller) {
+        Ok(()) => match settle_and_hold(&controller).await {
             Ok(()) => match hand_over(&controller, &stream).await {
                 Ok((successor, handed)) => {
                     let took = began.elapsed().as_millis();
@@ -111,6 +114,7 @@ pub(crate) async fn give(controller: Controller, connection: ConsoleConnection) 
                 }
             },
             Err(error) => {
+                lobbies::thaw(&controller.0.shared);
                 controller.0.clusters.take_back();
                 error
             }
@@ -135,6 +139,18 @@ fn open(stream: &UnixStream, said: &[u8]) -> Result<(), Failure> {
     }
     let said = String::from_utf8_lossy(said);
     Err(Failure::Refused(format!("the versions differ: \"{said}\" is not \"{}\"", request())))
+}
+
+/// Waits until no server is on its way to a lobby, and holds the pools. The clients of a lobby whose
+/// server takes too long stay with this process.
+async fn settle_and_hold(controller: &Controller) -> Result<(), Failure> {
+    let lobby = &controller.0.shared.lobby;
+    let end = Instant::now() + SETTLE_MAX;
+    lobby.settle();
+    while !lobby.settled.load(Ordering::Acquire) && Instant::now() < end {
+        sleep(QUIESCE_LOOK).await;
+    }
+    hold(controller)
 }
 
 /// Holds the pools: no server is linked from now on. No primary of a cluster is changed either.
@@ -162,6 +178,13 @@ struct Handed {
 }
 
 impl Handed {
+    /// `lobbies`: those that the other process has taken.
+    fn with(mut self, lobbies: &[LobbyExport]) -> Self {
+        self.clients += lobbies.iter().map(|lobby| lobby.record.guests.len()).sum::<usize>();
+        self.servers += lobbies::servers(lobbies).len();
+        self
+    }
+
     fn count(exports: &[WorkerExport]) -> Self {
         let records = || exports.iter().map(|export| &export.records);
         let linked = |client: &&ClientRecord| client.server.is_some();
@@ -185,25 +208,22 @@ async fn hand_over(controller: &Controller, stream: &UnixStream) -> Result<(u32,
     write_frame(stream, b'W', b"")?;
     quiesce(controller).await;
     let epochs = epochs(controller);
-    let exports = export(controller).await;
-    let handed = Handed::count(&exports);
-    let Package { body, fds } = pack(controller, exports, true)?;
-    let their = stream.try_clone()?;
-    let sent = tokio::task::spawn_blocking(move || {
-        write_frame(&their, b'S', &body)?;
-        write_fds(&their, &fds)?;
-        match read_frame(&their)? {
-            (b'A', pid) => {
-                let pid = <[u8; 4]>::try_from(&pid[..]).map_err(io::Error::other)?;
-                Ok(u32::from_be_bytes(pid))
-            }
-            _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
-        }
-    });
-    let successor = sent.await.map_err(io::Error::other)??;
-    refuse_if_changed(controller, &epochs)?;
-    cede(controller).await;
+    let mut exports = export(controller).await;
     let control = &controller.0;
+    // The workers keep still: no client is on its way to a lobby.
+    let mut lobbies = lobbies::export(&control.shared).await;
+    lobbies = lobbies::match_servers(lobbies, &mut exports);
+    let handed = Handed::count(&exports);
+    let package = pack(controller, exports, Some(&lobbies))?;
+    let their = stream.try_clone()?;
+    let sent = tokio::task::spawn_blocking(move || send(&their, &package));
+    let (successor, taken) = sent.await.map_err(io::Error::other)??;
+    refuse_if_changed(controller, &epochs)?;
+    let mut taken = taken.into_iter();
+    lobbies.retain(|_| taken.next().is_some_and(|is_taken| is_taken != 0));
+    cede(controller, lobbies::servers(&lobbies)).await;
+    lobbies::cede(&control.shared, lobbies.iter().map(|lobby| lobby.pool).collect()).await;
+    let handed = handed.with(&lobbies);
     // Statements prepared here from now on must not be confused with those of the other process.
     let mut range = [0; 4];
     random::fill(&mut range);
@@ -217,6 +237,20 @@ async fn hand_over(controller: &Controller, stream: &UnixStream) -> Result<(u32,
     let _ = write_frame(stream, b'G', b"");
     leave(controller);
     Ok((successor, handed))
+}
+
+/// Sends everything. Returns the process id of the other process, and for each lobby whether that
+/// process takes it.
+fn send(stream: &UnixStream, package: &Package) -> io::Result<(u32, Vec<u8>)> {
+    write_frame(stream, b'S', &package.body)?;
+    package.fds.iter().try_for_each(|part| write_fds(stream, part))?;
+    let (letter, answer) = read_frame(stream)?;
+    let pid = answer.split_first_chunk().filter(|_| letter == b'A');
+    let (pid, taken) = pid.ok_or(io::ErrorKind::InvalidData)?;
+    if taken.len() != package.lobbies {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok((u32::from_be_bytes(*pid), taken.to_vec()))
 }
 
 /// Refuses to hand over if an order came after the export, which the other process does not know.
@@ -236,10 +270,12 @@ fn refuse_if_changed(
     Ok(())
 }
 
-/// Has the workers forget everything that they exported.
-async fn cede(controller: &Controller) {
+/// Has the workers forget everything that they exported; of the servers of direct pools, those with
+/// these serial numbers.
+async fn cede(controller: &Controller, servers: HashSet<u64>) {
     let (done, mut all_done) = mpsc::unbounded_channel();
-    controller.0.shared.tell_all(|| ShellMail::Cede(done.clone()));
+    let servers = Arc::new(servers);
+    controller.0.shared.tell_all(|| ShellMail::Cede(Arc::clone(&servers), done.clone()));
     drop(done);
     while all_done.recv().await.is_some() {}
 }
@@ -264,7 +300,10 @@ async fn quiesce(controller: &Controller) {
     let shared = &controller.0.shared;
     shared.gauges.iter().for_each(|gauge| gauge.quiet.store(false, Ordering::Release));
     shared.tell_all(|| ShellMail::Freeze);
-    let is_quiet = || shared.gauges.iter().all(|gauge| gauge.quiet.load(Ordering::Acquire));
+    let is_quiet = || {
+        let are_quiet = shared.gauges.iter().all(|gauge| gauge.quiet.load(Ordering::Acquire));
+        are_quiet && shared.lobby.settled.load(Ordering::Acquire)
+    };
     while !is_quiet() && Instant::now() < end {
         sleep(QUIESCE_LOOK).await;
     }
@@ -314,7 +353,9 @@ async fn hand_over_more(
 ) -> Result<(), Failure> {
     hold(controller)?;
     let epochs = epochs(controller);
-    let exports = export(controller).await;
+    let mut exports = export(controller).await;
+    // Lobbies that were not taken stay here.
+    lobbies::match_servers(Vec::new(), &mut exports);
     let handed = Handed::count(&exports);
     let result = match offer(controller, exports, line, answers).await {
         Ok(()) => refuse_if_changed(controller, &epochs),
@@ -322,7 +363,7 @@ async fn hand_over_more(
     };
     match result {
         Ok(()) => {
-            cede(controller).await;
+            cede(controller, HashSet::new()).await;
             line.send(Letter::Frame(b'G', Vec::new()));
             log!("handed {handed} to {successor} that had been busy");
         }
@@ -339,8 +380,8 @@ async fn offer(
     line: &Line,
     answers: &mut Answers,
 ) -> Result<(), Failure> {
-    let Package { body, fds } = pack(controller, exports, false)?;
-    line.send(Letter::State(body, fds));
+    let Package { body, fds, .. } = pack(controller, exports, None)?;
+    line.send(Letter::State(body, fds.concat()));
     match timeout(PATIENCE, answers.recv()).await {
         Ok(Some((b'A', _))) => Ok(()),
         Ok(Some((_, why))) => Err(Failure::Refused(String::from_utf8_lossy(&why).into_owned())),
@@ -420,13 +461,17 @@ async fn export(controller: &Controller) -> Vec<WorkerExport> {
 struct Package {
     /// The counts of descriptors, and the state.
     body: Vec<u8>,
-    fds: Vec<RawFd>,
+    /// Parts that are sent one by one: listening sockets and those of the workers, and two parts
+    /// for each lobby.
+    fds: Vec<Vec<RawFd>>,
+    lobbies: usize,
 }
 
+/// `lobbies`: of the first hand-over, to which the listening sockets belong, too.
 fn pack(
     controller: &Controller,
     exports: Vec<WorkerExport>,
-    with_listeners: bool,
+    lobbies: Option<&[LobbyExport]>,
 ) -> Result<Package, Failure> {
     let shared = &controller.0.shared;
     let slots = shared.hub.slots();
@@ -444,17 +489,27 @@ fn pack(
         clusters: found_nodes(&controller.config()),
         managed_sockets: shared.listeners.iter().any(|listener| listener.is_managed()),
         worker_records: Vec::new(),
+        lobbies: lobbies.unwrap_or_default().iter().map(|lobby| lobby.record.clone()).collect(),
     };
-    let open = shared.listeners.iter().filter(|listener| with_listeners && listener.is_open());
+    let open = shared.listeners.iter();
+    let open = open.filter(|listener| lobbies.is_some() && listener.is_open());
     let mut fds: Vec<_> = open.map(|listener| listener.fd()).collect();
     let listeners = fds.len();
     for export in exports {
         handover_state.worker_records.push(export.records);
         fds.extend(export.fds);
+        fds.extend(export.attending_fds);
     }
     let head = head(listeners, fds.len() - listeners);
     let state = handover_state.to_bytes().map_err(io::Error::other)?;
-    Ok(Package { body: [&head, &state[..]].concat(), fds })
+    let lobbies = lobbies.unwrap_or_default();
+    let mut parts = vec![fds];
+    for LobbyExport { record, fds, .. } in lobbies {
+        let (head, guests) = fds.split_at(record.head_len());
+        parts.extend([head.to_vec(), guests.to_vec()]);
+    }
+    let body = [&head, &state[..]].concat();
+    Ok(Package { body, fds: parts, lobbies: lobbies.len() })
 }
 
 /// Returns the clusters whose nodes were found, with these nodes.
@@ -467,6 +522,7 @@ fn found_nodes(config: &Config) -> Vec<(String, Vec<NodeRecord>)> {
 /// Continues as before, after nothing was handed over.
 fn go_on(controller: &Controller) {
     let shared = &controller.0.shared;
+    lobbies::thaw(shared);
     controller.0.clusters.take_back();
     let _ = shared.hub.switch(|switches| {
         switches.held = false;

@@ -17,7 +17,7 @@ use super::{
     frame::{PATIENCE, REFUSAL, read_frame, request, write_frame},
     state::{Received, TakeOverError, read_state},
 };
-use crate::cold::listen;
+use crate::{cold::listen, lobby::Arrival};
 use net::sys::{process, socket};
 
 /// The time for the first answer, which a running process gives at once. If a service manager has
@@ -34,6 +34,7 @@ pub struct Handover {
     pub(crate) listeners: Vec<OwnedFd>,
     /// The sockets of the records, in their order.
     pub(crate) fds: VecDeque<OwnedFd>,
+    lobbies: Vec<Arrival>,
 }
 
 /// Requests everything from the running process. Returns `None` if none runs.
@@ -83,18 +84,21 @@ pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
     if letter != b'S' {
         return Err(TakeOverError::Refused(String::from_utf8_lossy(&state).into_owned()));
     }
-    let Received { handover_state, listeners, fds } = read_state(&stream, &state)?;
-    Ok(Some(Handover { stream, handover_state, listeners, fds }))
+    let Received { handover_state, listeners, fds, lobbies } = read_state(&stream, &state)?;
+    Ok(Some(Handover { stream, handover_state, listeners, fds, lobbies }))
 }
 
 impl Handover {
-    /// Confirms that everything was taken; it belongs to this process from now on.
+    /// Confirms that everything was taken; it belongs to this process from now on. `lobbies`: was
+    /// each of them taken, too?
     ///
     /// # Errors
     /// When the old process is lost, has stopped waiting, or has got an operator's order meanwhile:
     /// then it does not.
-    pub(crate) fn accept(stream: &UnixStream) -> io::Result<()> {
-        write_frame(stream, b'A', &std::process::id().to_be_bytes())?;
+    pub(crate) fn accept(stream: &UnixStream, lobbies: &[bool]) -> io::Result<()> {
+        let mut answer = std::process::id().to_be_bytes().to_vec();
+        answer.extend(lobbies.iter().map(|is_taken| u8::from(*is_taken)));
+        write_frame(stream, b'A', &answer)?;
         match read_frame(stream)? {
             (b'G', _) => Ok(()),
             (REFUSAL, text) => Err(io::Error::other(String::from_utf8_lossy(&text).into_owned())),
@@ -102,7 +106,7 @@ impl Handover {
         }
     }
 
-    pub(crate) fn into_parts(self) -> (UnixStream, HandoverState, VecDeque<OwnedFd>) {
-        (self.stream, self.handover_state, self.fds)
+    pub(crate) fn into_parts(self) -> (UnixStream, HandoverState, VecDeque<OwnedFd>, Vec<Arrival>) {
+        (self.stream, self.handover_state, self.fds, self.lobbies)
     }
 }

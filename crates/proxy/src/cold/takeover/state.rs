@@ -2,13 +2,18 @@
 
 use std::{
     collections::VecDeque,
-    io,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    io, mem,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
 };
 
 use engine::records::{HandoverState, Malformed, WorkerRecords};
+use net::sys::rights;
 
 use super::frame::read_fds;
+use crate::lobby::{Arrival, Reserved};
 
 /// Why nothing was taken over.
 #[derive(Debug, thiserror::Error)]
@@ -50,17 +55,22 @@ pub(super) fn read_state(from: &UnixStream, body: &[u8]) -> Result<Received, Tak
         counts[at..at + 4].iter().fold(0_usize, |all, byte| all << 8 | usize::from(*byte))
     };
     let (listeners, sockets) = (count(0), count(4));
-    let handover_state = HandoverState::from_bytes(state)?;
+    let mut handover_state = HandoverState::from_bytes(state)?;
     let expected: usize = handover_state.worker_records.iter().map(sockets_of).sum();
     if expected != sockets {
         return Err(TakeOverError::Descriptors(expected.abs_diff(sockets)));
     }
+    let lobbies = mem::take(&mut handover_state.lobbies).into_iter();
+    let lobbies: Vec<_> = lobbies.map(Reserved::new).collect();
     let mut fds = VecDeque::from(read_fds(from, listeners + sockets)?);
     if fds.len() != listeners + sockets {
         return Err(TakeOverError::Descriptors(fds.len().abs_diff(listeners + sockets)));
     }
     let listeners = fds.drain(..listeners).collect();
-    Ok(Received { handover_state, listeners, fds })
+    let lobbies = lobbies.into_iter();
+    let lobbies = lobbies.map(|lobby| lobby.fill(|| rights::receive(from.as_raw_fd())));
+    let lobbies = lobbies.collect::<io::Result<_>>()?;
+    Ok(Received { handover_state, listeners, fds, lobbies })
 }
 
 /// A state and the descriptors that follow it.
@@ -68,10 +78,11 @@ pub(super) struct Received {
     pub(super) handover_state: HandoverState,
     pub(super) listeners: Vec<OwnedFd>,
     pub(super) fds: VecDeque<OwnedFd>,
+    pub(super) lobbies: Vec<Arrival>,
 }
 
 /// Returns how many descriptors belong to the records of one worker.
 fn sockets_of(records: &WorkerRecords) -> usize {
     let servers = records.clients.iter().filter(|client| client.server.is_some()).count();
-    records.clients.len() + servers + records.parked.len()
+    records.clients.len() + servers + records.parked.len() + records.attending.len()
 }

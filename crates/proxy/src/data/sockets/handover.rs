@@ -19,6 +19,10 @@ impl Sockets {
         client.into_iter().chain(server).any(|conn| conn.tls.is_some())
     }
 
+    pub(crate) fn server_has_tls(&self, server: ServerId) -> bool {
+        self.servers.get(server.0 as usize).is_some_and(|conn| conn.tls.is_some())
+    }
+
     /// Forgets a client that another process has taken over, without sending anything or shutting
     /// the socket down.
     pub(crate) fn cede_client(&mut self, client: ClientId) {

@@ -2,12 +2,15 @@
 //! connections, and keeps still until it is known which process owns them. Then it forgets them or
 //! goes on. In the new process it takes the connections.
 
-use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
+use std::{
+    collections::HashSet,
+    os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd, RawFd},
+};
 
 use engine::{
     Ceded, Exported, ImportTables,
-    ids::{ClientId, ServerId},
-    records::{ClientRecord, PoolRecord, ServerRecord, WorkerRecords},
+    ids::{ClientId, PoolId, ServerId, WorkerId},
+    records::{AttendingRecord, ClientRecord, PoolRecord, ServerRecord, WorkerRecords},
     vars::TrackedNames,
 };
 
@@ -54,7 +57,7 @@ impl Worker {
         self.hold = Hold::Still;
         let sockets = &self.sockets;
         let mut parked_fds = Vec::new();
-        let (mut records, exported) = self.engine.export(
+        let (mut records, mut exported) = self.engine.export(
             |client, server| {
                 let has_stuck = sockets.client_has_pending(client)
                     || server.is_some_and(|server| sockets.server_has_pending(server));
@@ -73,9 +76,21 @@ impl Worker {
             fds.extend(client.server.map(|server| self.sockets.server_fd(server)));
         }
         fds.extend(parked_fds);
+        let attending_fds = self.keep_movable(&mut records, &mut exported);
         self.exported = exported;
         let names = self.engine.tracked_names().all().to_vec();
-        WorkerExport { worker: self.id, records, names, fds }
+        WorkerExport { worker: self.id, records, names, fds, attending_fds }
+    }
+
+    /// Removes servers of direct pools that cannot be handed over. Returns the sockets of the others.
+    fn keep_movable(&self, records: &mut WorkerRecords, exported: &mut Exported) -> Vec<RawFd> {
+        let moves = |server| {
+            !self.sockets.server_has_pending(server) && !self.sockets.server_has_tls(server)
+        };
+        let mut all = exported.attending.iter();
+        records.attending.retain(|_| all.next().is_some_and(|(server, _)| moves(*server)));
+        exported.attending.retain(|(server, _)| moves(*server));
+        exported.attending.iter().map(|(server, _)| self.sockets.server_fd(*server)).collect()
     }
 
     /// Is it already certain that this client cannot move? The keys of TLS connections cannot be
@@ -84,16 +99,19 @@ impl Worker {
         self.sockets.has_tls(client, server)
     }
 
-    /// Forgets what was exported: the other process has it.
-    pub(super) fn cede(&mut self) {
-        let exported = std::mem::take(&mut self.exported);
-        let Ceded { clients, parked } = self.engine.cede(exported, self.sockets.now);
+    /// Forgets what was exported: the other process has it. `servers`: of those of direct pools, it
+    /// has these.
+    pub(super) fn cede(&mut self, servers: &HashSet<u64>) {
+        let mut exported = std::mem::take(&mut self.exported);
+        exported.attending.retain(|(_, serial)| servers.contains(serial));
+        let Ceded { clients, parked, attending } = self.engine.cede(exported, self.sockets.now);
         for client in clients {
             self.sockets.cede_client(client.id);
             if let Some(server) = client.server {
                 self.sockets.cede_server(server);
             }
         }
+        attending.into_iter().for_each(|server| self.sockets.cede_server(server));
         for transport in parked {
             self.sockets.cede_socket(transport.fd.into_raw_fd());
         }
@@ -112,6 +130,10 @@ impl Worker {
         for token in std::mem::take(&mut self.missed) {
             self.handle_event(token, epoll::READABLE);
         }
+    }
+
+    pub(crate) fn id(&self) -> WorkerId {
+        self.id
     }
 
     pub(crate) fn tracked_names(&self) -> &TrackedNames {
@@ -163,6 +185,26 @@ impl Worker {
             self.sockets.import_server(server, fd.into_raw_fd());
             self.imported.parked.push(server);
         }
+    }
+
+    /// Returns the pool here for another process's pool of this number, if its lobby can be taken
+    /// over.
+    pub(crate) fn pool_for_lobby(&mut self, number: u32, tables: &ImportTables) -> Option<PoolId> {
+        self.engine.pool_for_lobby(number, tables)
+    }
+
+    /// Takes a server whose backend is in a lobby. Returns it with its serial number here.
+    pub(crate) fn import_attending(
+        &mut self,
+        record: AttendingRecord,
+        came: bool,
+        tables: &ImportTables,
+        fd: OwnedFd,
+    ) -> Option<(ServerId, u64)> {
+        let (server, serial) = self.engine.import_attending(record, came, tables)?;
+        self.sockets.import_server(server, fd.into_raw_fd());
+        self.imported.attending.push(server);
+        Some((server, serial))
     }
 
     /// Begins to serve what was imported.

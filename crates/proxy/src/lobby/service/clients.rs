@@ -18,6 +18,7 @@ use super::{
     super::{
         control::Reason,
         guests::{Around, Ending, Seated, refuse},
+        layout,
         room::{Order, Room},
     },
     Lobby, PARTIAL, Service,
@@ -165,7 +166,7 @@ impl Service {
         let backend = self.lobbies[at].lines[line as usize];
         let process = backend.and_then(|number| self.backends[number].process.as_ref());
         process.is_some_and(|process| {
-            process.interrupt();
+            process.interrupt(layout::SIGNAL);
             true
         })
     }

@@ -46,7 +46,7 @@ impl Service {
         for line in (0..lobby.lines.len()).map(|line| line as u32) {
             all += lobby.room.sums(line);
         }
-        all
+        all - lobby.before
     }
 
     /// Returns the counters of the lobbies that have ended, of the pools that are there still.
