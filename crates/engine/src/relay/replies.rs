@@ -33,7 +33,7 @@ mod parameters;
 mod readers;
 mod statements;
 
-use readers::note_write_on_reader;
+use readers::note_read;
 
 /// Messages that Weir reads as a whole are gathered up to this length. A longer ErrorResponse is
 /// passed on without being read.
@@ -138,15 +138,9 @@ impl<X: Exchange> Engine<X> {
         }
         let is_read = is_reader && replies.transaction_ended;
         let out = replies.out.finish();
-        if (is_read || news.left_recovery)
-            && let Some(id) = id
-            && let Some(client) = self.clients.get(id.0 as usize)
-        {
-            let now = io.clock();
-            self.sessions.of(id, client.serial).read_at = now;
-            if news.left_recovery {
-                note_write_on_reader(&mut self.sessions, &self.pools, (id, client), now);
-            }
+        if is_read || news.left_recovery {
+            let reader = id.and_then(|id| Some((id, self.clients.get(id.0 as usize)?)));
+            note_read(&mut self.sessions, &self.pools, reader, news.left_recovery, io.clock());
         }
         // Statement mode forbids transactions. So the client is not told that one has begun.
         let unheard = whole && matches!(stop, Stop::TransactionBlock);

@@ -9,15 +9,20 @@ use crate::routing::Sessions;
 use crate::routing::rules::Routing;
 use crate::shell::{Exchange, Io};
 
-/// A reader's node was promoted, so a text with a hint may have written there. This counts for the pool
-/// of the client, not for that of the reader.
-#[cold]
-pub(super) fn note_write_on_reader(
+/// A client has read on a reader. `left_recovery`: the reader's node was promoted, so a text with a
+/// hint may have written there. This counts for the pool of the client, not for that of the reader.
+pub(super) fn note_read(
     sessions: &mut Sessions,
     pools: &PoolViews,
-    (id, client): (ClientId, &Client),
+    reader: Option<(ClientId, &Client)>,
+    left_recovery: bool,
     now: Micros,
 ) {
+    let Some((id, client)) = reader else { return };
+    sessions.of(id, client.serial).read_at = now;
+    if !left_recovery {
+        return;
+    }
     let view = client.pool.and_then(|pool| pools.get(pool));
     if let Some(routing) = view.and_then(|view| view.settings.routing.as_ref()) {
         sessions.of(id, client.serial).wrote.note(now);
