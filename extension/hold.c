@@ -58,8 +58,8 @@ hold_forget(void)
 }
 
 /*
- * A transaction of the guest's is over. One that prepares again and again, and never binds, is held
- * every second time only.
+ * A transaction of the guest's is over. A guest that prepares again and again without a Bind is not
+ * held twice in a row.
  */
 void
 hold_note_bind(bool is_likely)

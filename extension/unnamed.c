@@ -97,11 +97,13 @@ unnamed_note_request(const Peek *peek)
         forget();
 }
 
-/* A simple query has ended. */
+/* A simple query has ended. Or an older portal has run; then the next Bind tells the statement. */
 void
 unnamed_note_query(void)
 {
     forget();
+    doubtful = true;
+    is_current = false;
 }
 
 void

@@ -4,8 +4,8 @@
  * Every few seconds the supervisor repeats the cookie, and the kernel tells whether it was read. A
  * pooler that is stopped or hangs is noticed in this way. It costs the pooler one short message.
  *
- * The time is counted in steps of the supervisor: a clock that was set, or a machine that was
- * suspended, ends no pooler.
+ * The time is counted in steps of the supervisor. So neither a change of the clock nor a suspended
+ * machine makes the supervisor end a pooler.
  */
 #include "weir.h"
 #include "supervisor.h"
@@ -17,7 +17,7 @@
 
 /* The pause between two questions. */
 #define ASK_MS 3000
-/* A longer step was none of the pooler's. */
+/* A longer step counts as this: the supervisor itself did not run. */
 #define STEP_MAX_MS 600
 
 static pid_t watched = 0; /* the pooler; 0: none */

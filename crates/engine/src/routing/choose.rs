@@ -26,6 +26,10 @@ const VERDICTS_MAX: usize = 4096;
 /// The time that a read waits for a reader's pool in which all servers are in use.
 const FULL_PATIENCE: Micros = 10_000;
 
+/// A request waits for servers of readers so many times, if each comes too late. Then the writer runs
+/// it.
+pub(crate) const OVERTAKEN_MAX: u8 = 2;
+
 /// The decision about a request.
 struct Choice {
     /// Two nodes, or why the primary runs it.
@@ -210,20 +214,30 @@ impl<X: Exchange> Engine<X> {
         request: &[u8],
         io: &impl Io<X>,
     ) -> Option<PoolId> {
+        let overtaken = &mut self.client_mut(id).while_waiting.overtaken;
+        let is_late = *overtaken >= OVERTAKEN_MAX;
+        if is_late {
+            *overtaken = 0;
+        }
         if let Some(place) = self.exchange.route(writer, request) {
             let serial = self.client(id).serial;
             self.sessions.of(id, serial).is_judged_read = place != Place::Writer;
             return Some(match place {
                 Place::Writer => writer,
+                Place::Reader(_) if is_late => writer,
                 reader @ Place::Reader(_) => self.pool_at(writer, reader),
             });
         }
         let serial = self.client(id).serial;
         let held_since = self.sessions.release(id, serial);
         let since = held_since.unwrap_or_else(|| self.arrival(writer, io));
-        let Choice { nodes, is_read, is_fixed, need } =
+        let Choice { mut nodes, is_read, is_fixed, need } =
             self.choose(id, writer, request, (since, io.now()));
+        if is_late && nodes.is_ok() {
+            nodes = Err(Why::Full);
+        }
         if let Err(why) = nodes
+            && !is_late
             && self.hold_read(id, writer, why, (since, io.now()))
         {
             return None;
@@ -361,7 +375,7 @@ impl<X: Exchange> Engine<X> {
             return false;
         };
         let need = self.sessions.need(id, client.serial);
-        self.routing_of(id).is_some_and(|routing| routing.node(node, need, now).is_err())
+        self.routing_of(id).is_none_or(|routing| routing.node(node, need, now).is_err())
     }
 
     /// Routes the requests again that have waited too long for a full pool of a reader.

@@ -229,9 +229,9 @@ impl Routing {
         Ok([one, draw_from(&mut fit, random & 0xffff_ffff).unwrap_or(one)])
     }
 
-    /// Returns the node for a read of a session that stays with `own`, and whose last read on a
-    /// standby ended at `read_at`. The session keeps its node while that may run the read and has no
-    /// more than its share of the sessions. Otherwise the node with the smallest share gets it.
+    /// Returns the node for a read of a session. A session that stays with `own` keeps it while that
+    /// node may run the read and has no more than its share of the sessions. Otherwise the node with
+    /// the smallest share gets the session. `read_at`: when its last answer ended.
     pub(crate) fn node_of_session(
         &self,
         (own, read_at): (Option<NodeId>, Micros),

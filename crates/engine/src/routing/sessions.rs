@@ -25,7 +25,7 @@ pub(crate) struct Session {
     pub(crate) wrote: Wrote,
     /// The standby with which it stays.
     stay: Option<Stay>,
-    /// When the last answer of a standby ended. It has seen no later commit; 0 = there was none.
+    /// When its last answer ended. The session has seen no later commit; 0 = there was none.
     pub(crate) read_at: Micros,
     /// Do the judges say that its last request only reads?
     pub(crate) is_judged_read: bool,
@@ -114,6 +114,7 @@ impl Sessions {
         now: Micros,
     ) {
         let session = self.of(client, serial);
+        session.read_at = now;
         if std::mem::take(&mut session.read) != OnPrimary::Sent(last) {
             session.wrote.note(now);
             routing.note_write(now);

@@ -92,6 +92,8 @@ pub(crate) struct Shared {
     pub(crate) seed: [u8; 32],
     /// A shutdown of any kind has begun.
     pub(crate) draining: AtomicBool,
+    /// Another process takes over, or has taken over.
+    pub(crate) is_giving: AtomicBool,
     pub(crate) cold: mpsc::UnboundedSender<ColdRequest>,
     pub(crate) handshakes: Handshakes,
     /// Events for the flight recorder, which are rare. The lock is held for some dozen instructions, and
@@ -128,6 +130,7 @@ impl Shared {
             clock: origin.clock,
             seed: origin.seed,
             draining: AtomicBool::new(false),
+            is_giving: AtomicBool::new(false),
             cold,
             handshakes,
             journal: Mutex::default(),

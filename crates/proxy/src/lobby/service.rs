@@ -239,7 +239,11 @@ impl Service {
                     drop(reply.send(self.export()));
                     self.keep_still();
                 }
-                LobbyRequest::Cede { .. } | LobbyRequest::Thaw => self.is_settling = false,
+                LobbyRequest::Cede { pools, .. } => {
+                    self.is_settling = false;
+                    pools.into_iter().for_each(|pool| self.cede(pool));
+                }
+                LobbyRequest::Thaw => self.is_settling = false,
                 LobbyRequest::End => return false,
             }
         }

@@ -120,7 +120,11 @@ async fn planned(controller: &Controller, watched: &Watched, to: NodeId) -> Resu
     if by == By::Weir {
         checkpoint(controller, watched, old).await;
     }
-    let mut promotion = planned()?;
+    let mut promotion = match planned() {
+        Ok(promotion) if promotion.source() == old => promotion,
+        Ok(_) => return refused(watched, node, "another node has become the primary"),
+        Err(why) => return refused(watched, node, &why),
+    };
     hold.shut(format!("switchover to node {}", node.name), OutageKind::Planned);
     let end = carry_out(controller, watched, &mut promotion).await;
     let _running = Arc::clone(&hold.running);
@@ -140,13 +144,30 @@ async fn planned(controller: &Controller, watched: &Watched, to: NodeId) -> Resu
     Err(format!("node {} is the primary now, but {}", node.name, troubles.join("; ")))
 }
 
+/// The switchover has begun, and no client has noticed yet.
+fn refused(watched: &Watched, to: &Node, why: &str) -> Result<(), String> {
+    warning!("cluster {}: no switchover to node {}: {why}", watched.name, to.name);
+    Err(why.to_owned())
+}
+
 /// Has the old primary write out what it has changed, while clients are still served. The shutdown then
-/// has less to write, so clients wait for a shorter time.
+/// has less to write, so clients wait for a shorter time. If the primary is lost meanwhile, nothing may
+/// delay its successor.
 async fn checkpoint(controller: &Controller, watched: &Watched, old: NodeId) {
     let limit = watched.configured.command_timeout;
     let done =
         async { Orders::to(controller, watched, old).await?.within(limit).checkpoint().await };
-    if let Err(why) = done.await {
+    let lost = async {
+        while lock(&watched.cluster).primary() == Ok(old) {
+            sleep(LOOK).await;
+        }
+        Err("the primary is lost".to_owned())
+    };
+    let end = tokio::select! {
+        end = done => end,
+        end = lost => end,
+    };
+    if let Err(why) = end {
         log!("cluster {}: no checkpoint before the switchover: {why}", watched.name);
     }
 }

@@ -98,33 +98,48 @@ pub(crate) async fn give(controller: Controller, connection: ConsoleConnection) 
     log!("another process asks to take over");
     let began = Instant::now();
     let stream = UnixStream::from(connection.fd);
-    let failure = match open(&stream, &connection.login.unread) {
-        Ok(()) => match settle_and_hold(&controller).await {
-            Ok(()) => match hand_over(&controller, &stream).await {
-                Ok((successor, handed)) => {
-                    let took = began.elapsed().as_millis();
-                    log!("process {successor} has taken over");
-                    let stay = controller.totals().await.clients.logged_in();
-                    log!("handed {handed} to {successor} in {took} ms; {stay} stay");
-                    return give_rest(&controller, stream, successor).await;
-                }
-                Err(error) => {
-                    go_on(&controller);
-                    error
-                }
-            },
+    let asked = open(&stream, &connection.login.unread).and_then(|()| claim(&controller));
+    if let Err(failure) = asked {
+        return tell(&stream, &failure);
+    }
+    let failure = match settle_and_hold(&controller).await {
+        Ok(()) => match hand_over(&controller, &stream).await {
+            Ok((successor, handed)) => {
+                let took = began.elapsed().as_millis();
+                log!("process {successor} has taken over");
+                let stay = controller.totals().await.clients.logged_in();
+                log!("handed {handed} to {successor} in {took} ms; {stay} stay");
+                return give_rest(&controller, stream, successor).await;
+            }
             Err(error) => {
-                lobbies::thaw(&controller.0.shared);
-                controller.0.clusters.take_back();
+                go_on(&controller);
                 error
             }
         },
-        Err(error) => error,
+        Err(error) => {
+            lobbies::thaw(&controller.0.shared);
+            controller.0.clusters.take_back();
+            error
+        }
     };
+    controller.0.shared.is_giving.store(false, Ordering::Release);
+    tell(&stream, &failure);
+}
+
+/// Only one process at a time may take over, and nobody after it: then this process has nothing left
+/// to give.
+fn claim(controller: &Controller) -> Result<(), Failure> {
+    match controller.0.shared.is_giving.swap(true, Ordering::AcqRel) {
+        false => Ok(()),
+        true => Err(Failure::Refused("another process takes over".to_owned())),
+    }
+}
+
+fn tell(stream: &UnixStream, failure: &Failure) {
     match failure {
         Failure::Refused(why) => {
             warning!("take-over refused: {why}");
-            let _ = write_frame(&stream, REFUSAL, why.as_bytes());
+            let _ = write_frame(stream, REFUSAL, why.as_bytes());
         }
         Failure::Lost(error) => warning!("take-over failed, this process continues: {error}"),
     }

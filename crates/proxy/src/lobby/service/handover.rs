@@ -117,7 +117,7 @@ impl Service {
     }
 
     /// Forgets a lobby that another process has. Nothing is sent and no socket is shut down.
-    fn cede(&mut self, pool: PoolId) {
+    pub(super) fn cede(&mut self, pool: PoolId) {
         let Some(at) = self.find(pool) else { return };
         self.unwatch(at);
         let lobby = self.lobbies.remove(at);
