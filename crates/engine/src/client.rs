@@ -94,9 +94,6 @@ pub struct WhileWaiting {
     pub looked_at: bool,
     /// Its place in a reader's pool.
     pub reader: ReaderPlace,
-    /// The number of times that a reader's server came too late: its node was lost, or too far
-    /// behind (`routing/choose.rs`).
-    pub overtaken: u8,
     /// The server is put into a failed transaction before the client gets it: the client's own was
     /// lost (`lifecycle/failed.rs`).
     pub fails: bool,

@@ -103,7 +103,6 @@ impl<X: Exchange> Engine<X> {
             self.prove_by(id, on, io);
         } else if self.is_overtaken(id, on, io.now()) {
             let pool = self.server(on).pool;
-            self.client_mut(id).while_waiting.overtaken += 1;
             self.leave_reader(id, pool);
             self.place(on, io);
         } else if self.join(id, on, io) == Readable::Now {

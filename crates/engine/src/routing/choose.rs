@@ -26,10 +26,6 @@ const VERDICTS_MAX: usize = 4096;
 /// The time that a read waits for a reader's pool in which all servers are in use.
 const FULL_PATIENCE: Micros = 10_000;
 
-/// A request waits for servers of readers so many times, if each comes too late. Then the writer runs
-/// it.
-pub(crate) const OVERTAKEN_MAX: u8 = 2;
-
 /// The decision about a request.
 struct Choice {
     /// Two nodes, or why the primary runs it.
@@ -171,6 +167,7 @@ impl<X: Exchange> Engine<X> {
         }
         let last = client.server.map(|on| self.servers[on.0 as usize].ledger.last_end());
         let session = self.sessions.of(id, client.serial);
+        session.note_server(false);
         if session.is_due()
             && let Some(last) = last
         {
@@ -214,13 +211,9 @@ impl<X: Exchange> Engine<X> {
         request: &[u8],
         io: &impl Io<X>,
     ) -> Option<PoolId> {
-        let overtaken = &mut self.client_mut(id).while_waiting.overtaken;
-        let is_late = *overtaken >= OVERTAKEN_MAX;
-        if is_late {
-            *overtaken = 0;
-        }
+        let serial = self.client(id).serial;
+        let is_late = self.sessions.of(id, serial).is_late();
         if let Some(place) = self.exchange.route(writer, request) {
-            let serial = self.client(id).serial;
             self.sessions.of(id, serial).is_judged_read = place != Place::Writer;
             return Some(match place {
                 Place::Writer => writer,
@@ -228,7 +221,6 @@ impl<X: Exchange> Engine<X> {
                 reader @ Place::Reader(_) => self.pool_at(writer, reader),
             });
         }
-        let serial = self.client(id).serial;
         let held_since = self.sessions.release(id, serial);
         let since = held_since.unwrap_or_else(|| self.arrival(writer, io));
         let Choice { mut nodes, is_read, is_fixed, need } =
@@ -365,7 +357,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Must a client that has waited for a server of a reader be routed again? While it waited, the
     /// node may have been lost, or may have fallen too far behind.
-    pub(crate) fn is_overtaken(&self, id: ClientId, on: ServerId, now: Micros) -> bool {
+    pub(crate) fn is_overtaken(&mut self, id: ClientId, on: ServerId, now: Micros) -> bool {
         let Some(client) = self.clients.get(id.0 as usize) else { return false };
         let pool = self.server(on).pool;
         if client.pool == Some(pool) {
@@ -374,8 +366,12 @@ impl<X: Exchange> Engine<X> {
         let Some(Place::Reader(node)) = self.pools.get(pool).map(|view| view.place) else {
             return false;
         };
-        let need = self.sessions.need(id, client.serial);
-        self.routing_of(id).is_none_or(|routing| routing.node(node, need, now).is_err())
+        let serial = client.serial;
+        let need = self.sessions.need(id, serial);
+        let routing = self.routing_of(id);
+        let is_overtaken = routing.is_some_and(|routing| routing.node(node, need, now).is_err());
+        self.sessions.of(id, serial).note_server(is_overtaken);
+        is_overtaken
     }
 
     /// Routes the requests again that have waited too long for a full pool of a reader.

@@ -8,6 +8,10 @@ use crate::routing::freshness::{Need, Wrote};
 use crate::routing::rules::Routing;
 use crate::routing::stays::{Stay, Stays};
 
+/// A request waits for servers of readers so many times, if each comes too late. Then the writer runs
+/// it.
+const OVERTAKEN_MAX: u8 = 2;
+
 /// The routed sessions of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
@@ -27,6 +31,8 @@ pub(crate) struct Session {
     stay: Option<Stay>,
     /// When its last answer ended. The session has seen no later commit; 0 = there was none.
     pub(crate) read_at: Micros,
+    /// The number of times that a reader's server came too late: its node was lost, or too far behind.
+    overtaken: u8,
     /// Do the judges say that its last request only reads?
     pub(crate) is_judged_read: bool,
     /// The need of its last request.
@@ -126,6 +132,20 @@ impl Session {
     /// Returns the standby with which it stays, if that is one of these nodes.
     pub(crate) fn node(&self, stays: &Arc<Stays>) -> Option<NodeId> {
         self.stay.as_ref().and_then(|stay| stay.node_in(stays))
+    }
+
+    /// Its request has got a server. `too_late`: a reader's, whose node it must not read any more.
+    pub(crate) fn note_server(&mut self, too_late: bool) {
+        self.overtaken = if too_late { self.overtaken.saturating_add(1) } else { 0 };
+    }
+
+    /// Have readers' servers come too late so often that the writer runs its request?
+    pub(crate) fn is_late(&mut self) -> bool {
+        let is_late = self.overtaken >= OVERTAKEN_MAX;
+        if is_late {
+            self.overtaken = 0;
+        }
+        is_late
     }
 
     /// Has it stay with this standby.
