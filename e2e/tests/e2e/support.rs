@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::Read;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use testkit::{Flavour, Pooler, Postgres, RawClient, Role, Setup, eventually, flavour, poll_until};
@@ -158,6 +158,18 @@ pub(crate) fn run(command: &mut Command) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}\n{text}\n{errors}", output.status);
     text
+}
+
+/// Waits for a pgbench that still runs, and had no error.
+#[track_caller]
+pub(crate) fn pgbench_ends_well(mut bench: Child) {
+    assert!(matches!(bench.try_wait(), Ok(None)), "it was over too early");
+    let output = bench.wait_with_output().expect("pgbench ends");
+    let words = String::from_utf8_lossy(&output.stdout);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}\n{complaints}");
+    assert!(words.contains("number of failed transactions: 0 (0.000%)"), "{words}");
+    assert!(!complaints.contains("error"), "{complaints}");
 }
 
 /// Runs a program, which must end within a minute.

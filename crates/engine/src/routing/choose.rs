@@ -212,7 +212,7 @@ impl<X: Exchange> Engine<X> {
         io: &impl Io<X>,
     ) -> Option<PoolId> {
         let serial = self.client(id).serial;
-        let is_late = self.sessions.of(id, serial).is_late();
+        let is_late = self.sessions.of(id, serial).take_late();
         if let Some(place) = self.exchange.route(writer, request) {
             self.sessions.of(id, serial).is_judged_read = place != Place::Writer;
             return Some(match place {
@@ -223,11 +223,9 @@ impl<X: Exchange> Engine<X> {
         }
         let held_since = self.sessions.release(id, serial);
         let since = held_since.unwrap_or_else(|| self.arrival(writer, io));
-        let Choice { mut nodes, is_read, is_fixed, need } =
+        let Choice { nodes, is_read, is_fixed, need } =
             self.choose(id, writer, request, (since, io.now()));
-        if is_late && nodes.is_ok() {
-            nodes = Err(Why::Full);
-        }
+        let nodes = if is_late { nodes.and(Err(Why::Full)) } else { nodes };
         if let Err(why) = nodes
             && !is_late
             && self.hold_read(id, writer, why, (since, io.now()))

@@ -139,8 +139,9 @@ impl Session {
         self.overtaken = if too_late { self.overtaken.saturating_add(1) } else { 0 };
     }
 
-    /// Have readers' servers come too late so often that the writer runs its request?
-    pub(crate) fn is_late(&mut self) -> bool {
+    /// Have readers' servers come too late so often that the writer runs its request? Then they are
+    /// counted anew.
+    pub(crate) fn take_late(&mut self) -> bool {
         let is_late = self.overtaken >= OVERTAKEN_MAX;
         if is_late {
             self.overtaken = 0;

@@ -107,6 +107,22 @@ struct Lobby {
 }
 
 impl Lobby {
+    fn new(pool: PoolId, key: PoolKey, room: Room) -> Self {
+        Self {
+            pool,
+            key,
+            worker: WorkerId(0),
+            guests: Guests::new(room.places()),
+            lines: Vec::new(),
+            idle: Idle::default(),
+            past: Stats::default(),
+            before: Stats::default(),
+            room,
+            busy_looks: 0,
+            asked_at: 0,
+        }
+    }
+
     /// Returns a line for this backend; `None` if there are too many backends.
     fn assign_line(&mut self, number: usize) -> Option<u32> {
         let free = self.lines.iter().position(Option::is_none);
@@ -267,19 +283,7 @@ impl Service {
             warning!("the pool {database}/{user} cannot be direct and is proxied: {error}");
         });
         let room = room.ok()?;
-        Some(self.lobbies.insert(Lobby {
-            pool,
-            key,
-            worker: WorkerId(0),
-            guests: Guests::new(room.places()),
-            lines: Vec::new(),
-            idle: Idle::default(),
-            past: Stats::default(),
-            before: Stats::default(),
-            room,
-            busy_looks: 0,
-            asked_at: 0,
-        }))
+        Some(self.lobbies.insert(Lobby::new(pool, key, room)))
     }
 
     /// Calls `f` with the pool that has this number now.

@@ -374,7 +374,7 @@ fn pgbench_runs_through_three_restarts() {
         let mut command = direct.pooler.client_program("pgbench", &database);
         // Each client has a thread, since pgbench blocks a thread until a statement is prepared.
         command.args(["-n", "-c", "50", "-j", "50", "-T", "12", "-M", protocol]);
-        let mut bench =
+        let bench =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("pgbench starts");
         let served = |pooler: &Pooler| {
             let shown = pooler.admin("SHOW STATS_TOTALS").with("database", &database);
@@ -389,12 +389,6 @@ fn pgbench_runs_through_three_restarts() {
                 Some(true)
             );
         }
-        assert!(matches!(bench.try_wait(), Ok(None)), "it was over before the restarts were");
-        let output = bench.wait_with_output().expect("pgbench ends");
-        let words = String::from_utf8_lossy(&output.stdout);
-        let complaints = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{words}\n{complaints}");
-        assert!(words.contains("number of failed transactions: 0 (0.000%)"), "{words}");
-        assert!(!complaints.contains("error"), "{complaints}");
+        support::pgbench_ends_well(bench);
     }
 }

@@ -62,7 +62,7 @@ fn pgbench_goes_on(mode: &str, over_unix: bool, protocol: &str) {
     if over_unix {
         command.env("PGHOST", pooler.socket_folder());
     }
-    let mut bench = command
+    let bench = command
         .args(["-n", "-c", "6", "-j", "2", "-T", "12", "-M", protocol])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -78,13 +78,7 @@ fn pgbench_goes_on(mode: &str, over_unix: bool, protocol: &str) {
         });
         assert_eq!(pooler.take_over().code(), Some(0));
     }
-    assert!(matches!(bench.try_wait(), Ok(None)), "it was over before the restarts were");
-    let output = bench.wait_with_output().expect("pgbench ends");
-    let words = String::from_utf8_lossy(&output.stdout);
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words}\n{complaints}");
-    assert!(words.contains("number of failed transactions: 0 (0.000%)"), "{words}");
-    assert!(!complaints.contains("error"), "{complaints}");
+    support::pgbench_ends_well(bench);
 }
 
 #[test]

@@ -46,6 +46,7 @@ use crate::{
         mail::ShellMail,
         reports::{Rest, WorkerExport},
         requests::ConsoleConnection,
+        shared::Shared,
         transport::Transport,
     },
     log, warning,
@@ -159,13 +160,16 @@ fn open(stream: &UnixStream, said: &[u8]) -> Result<(), Failure> {
 /// Waits until no server is on its way to a lobby, and holds the pools. The clients of a lobby whose
 /// server takes too long stay with this process.
 async fn settle_and_hold(controller: &Controller) -> Result<(), Failure> {
-    let lobby = &controller.0.shared.lobby;
-    let end = Instant::now() + SETTLE_MAX;
-    lobby.settle();
-    while !lobby.settled.load(Ordering::Acquire) && Instant::now() < end {
+    until_settled(&controller.0.shared, Instant::now() + SETTLE_MAX).await;
+    hold(controller)
+}
+
+/// Waits until no server is on its way to a lobby, as far as the workers have told the lobbies now.
+async fn until_settled(shared: &Shared, end: Instant) {
+    shared.lobby.settle();
+    while !shared.lobby.settled.load(Ordering::Acquire) && Instant::now() < end {
         sleep(QUIESCE_LOOK).await;
     }
-    hold(controller)
 }
 
 /// Holds the pools: no server is linked from now on. No primary of a cluster is changed either.
@@ -315,13 +319,12 @@ async fn quiesce(controller: &Controller) {
     let shared = &controller.0.shared;
     shared.gauges.iter().for_each(|gauge| gauge.quiet.store(false, Ordering::Release));
     shared.tell_all(|| ShellMail::Freeze);
-    let is_quiet = || {
-        let are_quiet = shared.gauges.iter().all(|gauge| gauge.quiet.load(Ordering::Acquire));
-        are_quiet && shared.lobby.settled.load(Ordering::Acquire)
-    };
+    let is_quiet = || shared.gauges.iter().all(|gauge| gauge.quiet.load(Ordering::Acquire));
     while !is_quiet() && Instant::now() < end {
         sleep(QUIESCE_LOOK).await;
     }
+    // A worker may have opened another server for a lobby before it was quiet.
+    until_settled(shared, Instant::now() + QUIESCE_MAX).await;
 }
 
 /// Gives away the clients that were busy, as they come to rest. Then this process drains.

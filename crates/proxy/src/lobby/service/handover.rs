@@ -14,14 +14,12 @@ use engine::{
     pool::Pool,
     records::{LineRecord, LobbyRecord},
     shell::{Attending, Mail},
-    stats::Stats,
 };
-use net::sys::epoll;
+use net::sys::{epoll, process::Process};
 
 use super::{
-    super::{arrival::Arrival, guests::Guests, layout, layout::State},
+    super::{arrival::Arrival, layout, layout::State},
     Backend, COMING_LOOK_MS, LOOK_MS, Lobby, PARTIAL, Role, Service,
-    idle::Idle,
 };
 use crate::{
     exchange::{
@@ -68,7 +66,7 @@ impl Service {
             };
             let Some(role) = &backend.role else { continue };
             fds.push(backend.fd.as_raw_fd());
-            fds.extend(backend.process.as_ref().map(net::sys::process::Process::fd));
+            fds.extend(backend.process.as_ref().map(Process::fd));
             lines.push(LineRecord {
                 line: line as u32,
                 server: if role.is_closed { 0 } else { role.server.serial },
@@ -149,20 +147,7 @@ impl Service {
         let Arrival { record, room, lines } = arrival;
         let Some(room) = room else { return };
         let Some(key) = self.pool(pool, |pool: &Pool<_>| pool.key.clone()) else { return };
-        let guests = Guests::new(room.places());
-        let at = self.lobbies.insert(Lobby {
-            pool,
-            key,
-            worker: WorkerId(0),
-            guests,
-            lines: Vec::new(),
-            idle: Idle::default(),
-            past: Stats::default(),
-            before: Stats::default(),
-            room,
-            busy_looks: 0,
-            asked_at: 0,
-        });
+        let at = self.lobbies.insert(Lobby::new(pool, key, room));
         for (line, (fd, process)) in record.lines.into_iter().zip(lines) {
             let server = servers.get(&line.server).cloned().unwrap_or_else(|| closed(pool));
             let number = self.backends.insert(Backend { fd, process, role: None });
