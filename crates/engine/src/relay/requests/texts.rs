@@ -201,7 +201,7 @@ impl<X: Exchange> Requests<'_, X> {
         if names_others && self.awaits_names_in(text) {
             return TextCheck::Hold;
         }
-        self.leaves(seen, text, sent);
+        self.leaves(seen, || text, sent);
         if names_others {
             self.lend(text);
         }
@@ -246,7 +246,7 @@ impl<X: Exchange> Requests<'_, X> {
         if found.hidden && seen.signs.intersects(Signs::SETTINGS) {
             seen.signs |= Signs::LOAD;
         }
-        self.leaves(seen, &head, if parse == 0 { Sent::Query } else { Sent::Parse });
+        self.leaves(seen, || &head, if parse == 0 { Sent::Query } else { Sent::Parse });
         if found.pinned && !self.server.session.traces.named {
             self.client.session_mut();
             self.server.suspect(Signs::OPAQUE, Called::default(), Some(&head));
@@ -278,7 +278,7 @@ impl<X: Exchange> Requests<'_, X> {
     /// A function is called by its number, or an unknown statement is used.
     pub(super) fn see_unknown(&mut self, sent: Sent<'_>) -> Signs {
         let seen = Seen { signs: Signs::OPAQUE, ..Seen::default() };
-        self.leaves(seen, &[], sent);
+        self.leaves(seen, || &[], sent);
         seen.signs
     }
 
@@ -305,7 +305,7 @@ impl<X: Exchange> Requests<'_, X> {
             && let Some(own) = self.client.extended.take()
         {
             let seen = own.unnamed_seen;
-            self.leaves(seen, text_of(&own.unnamed_parse), Sent::Bind(bind));
+            self.leaves(seen, || text_of(&own.unnamed_parse), Sent::Bind(bind));
             let names_others = seen.signs.contains(Signs::PREPARED);
             let parse = names_others.then(|| own.unnamed_parse.clone());
             self.client.extended = Some(own);
@@ -324,7 +324,7 @@ impl<X: Exchange> Requests<'_, X> {
             return Signs::NONE;
         }
         let seen = statement.seen();
-        self.leaves(seen, &statement.sql, Sent::Bind(bind));
+        self.leaves(seen, || &statement.sql, Sent::Bind(bind));
         self.lend_for(statement);
         seen.signs
     }
@@ -355,10 +355,11 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
+    /// Most texts leave nothing, and then nobody asks for theirs.
     #[inline]
-    fn leaves(&mut self, seen: Seen, text: &[u8], sent: Sent<'_>) {
+    fn leaves<'t>(&mut self, seen: Seen, text: impl FnOnce() -> &'t [u8], sent: Sent<'_>) {
         if self.looks_at(seen) {
-            self.leave_traces(seen, text, sent);
+            self.leave_traces(seen, text(), sent);
         } else if seen.draws != 0 {
             self.server.session.own().last_draw = seen.draws;
         }
