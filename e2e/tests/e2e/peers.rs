@@ -3,6 +3,7 @@
 
 use std::io::Read as _;
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -122,8 +123,9 @@ fn one_process_after_the_other_is_replaced_without_an_error() {
 
     // The new process replaces the old one with the same peer id.
     first.restart();
+    // The socket is there a little before it can be connected to.
     eventually("the new process serves its socket", Duration::from_secs(20), || {
-        socket(&peers.folders[0], peers.port).exists().then_some(())
+        UnixStream::connect(socket(&peers.folders[0], peers.port)).ok()
     });
     let mut new = peers.busy(0);
     new.cancel_over(peers.unix(1));
