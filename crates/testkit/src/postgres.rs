@@ -211,11 +211,11 @@ impl Postgres {
         self.superuser(database).rows(sql)
     }
 
-    /// Returns the process ids of the backends that serve `database`, except the asking one.
+    /// Returns the process ids of the backends that serve `database`, except the asking one, in order.
     pub fn backends(&self, database: &str) -> Vec<u32> {
         let sql = format!(
             "SELECT pid FROM pg_stat_activity WHERE datname = '{database}' \
-             AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+             AND backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY pid"
         );
         let rows = self.sql("postgres", &sql);
         rows.iter().filter_map(|row| row[0].as_ref()?.parse().ok()).collect()
