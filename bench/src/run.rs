@@ -7,6 +7,7 @@ mod report;
 mod row;
 mod sample;
 
+use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -51,6 +52,10 @@ pub(crate) struct RunOptions {
     /// PgBouncer's program; searched for in the usual places if not given
     #[arg(long, value_name = "PATH")]
     pgbouncer: Option<PathBuf>,
+    /// Weir's pool mode in the rows that compare it with PgBouncer, which stays in transaction mode
+    #[arg(long, value_name = "MODE", default_value = "transaction")]
+    #[arg(value_parser = ["session", "transaction", "auto"])]
+    pool_mode: String,
     /// File for the JSON with every measurement
     #[arg(long, value_name = "FILE", default_value = "bench/out/bench.json")]
     json: PathBuf,
@@ -71,11 +76,20 @@ pub(crate) fn run(options: &RunOptions) -> Result<()> {
     let cores = sys::allowed_cores()?;
     ensure!(!cores.is_empty(), "no core to run on");
     let workplace = Workplace::create()?;
-    let programs = Programs::find(&workplace, &options.weir, options.pgbouncer.as_deref())?;
+    let mut programs = Programs::find(&workplace, &options.weir, options.pgbouncer.as_deref())?;
+    if options.pool_mode != "transaction" {
+        let _ = write!(programs.weir.label, " in {} mode", options.pool_mode);
+    }
     let seconds = options.seconds.unwrap_or(if options.quick { SECONDS_QUICK } else { SECONDS });
     let pairs = options.pairs.unwrap_or(if options.quick { PAIRS_QUICK } else { PAIRS });
     let interval = Duration::from_secs_f64(seconds);
-    let bench = Bench { workplace: &workplace, cores, interval, recorder: None };
+    let bench = Bench {
+        workplace: &workplace,
+        cores,
+        interval,
+        pool_mode: &options.pool_mode,
+        recorder: None,
+    };
     let mut report = Report::new(&programs, &bench.cores, seconds, pairs);
     let mut failed = Vec::new();
     for row in rows {

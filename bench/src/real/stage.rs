@@ -48,7 +48,7 @@ impl Stage {
             scram: false,
             prepared: row.is_prepared(),
             tls: row.tls,
-            pool_mode: "transaction",
+            pool_mode: "transaction".to_owned(),
             other: true,
             reports: false,
             servers,

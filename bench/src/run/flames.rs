@@ -60,6 +60,7 @@ pub(crate) fn run(options: &FlameOptions) -> Result<()> {
             workplace: &workplace,
             cores: cores.clone(),
             interval: duration + BESIDES,
+            pool_mode: "transaction",
             recorder: Some(&recorder),
         };
         bench.sample(row, pooler, side)?;

@@ -174,7 +174,7 @@ pub(crate) struct Setting {
     pub(crate) scram: bool,
     pub(crate) prepared: bool,
     pub(crate) tls: Tls,
-    pub(crate) pool_mode: &'static str,
+    pub(crate) pool_mode: String,
     /// True if there is a second database, with a user of its own.
     pub(crate) other: bool,
     /// True if the servers report the state of their sessions.
@@ -421,7 +421,7 @@ mod tests {
             scram: true,
             prepared: false,
             tls: Tls::None,
-            pool_mode: "transaction",
+            pool_mode: "transaction".to_owned(),
             other: true,
             reports: false,
             direct_socket: None,

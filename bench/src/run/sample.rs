@@ -33,6 +33,8 @@ pub(super) struct Bench<'a> {
     /// The cores that may be used, at least one.
     pub(super) cores: Vec<usize>,
     pub(super) interval: Duration,
+    /// Weir's pool mode in the rows that compare it with PgBouncer.
+    pub(super) pool_mode: &'a str,
     /// Takes samples of the pooler's stacks during the measurement, if set.
     pub(super) recorder: Option<&'a Recorder>,
 }
@@ -127,8 +129,10 @@ impl Bench<'_> {
             tls: row.tls,
             pool_mode: match row.contest {
                 Contest::Modes(_) if side == 1 => "auto",
+                Contest::Poolers if side == 1 => self.pool_mode,
                 _ => "transaction",
-            },
+            }
+            .to_owned(),
             other: false,
             reports: row.reports,
             direct_socket: None,
