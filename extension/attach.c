@@ -164,6 +164,17 @@ attach_close(const Lobby *lobby, uint32 from, uint32 to)
             (void) close(lobby->base + (int) place);
 }
 
+/* Wakes a backend that lingers; -1: none. */
+void
+attach_wake(const Lobby *lobby, int backend)
+{
+    LobbyBackend *other = backend < 0 ? NULL : lobby_backend(lobby, (uint32) backend);
+    Latch *latch = other == NULL ? NULL : compat_latch_of(other->latch);
+
+    if (latch != NULL)
+        SetLatch(latch);
+}
+
 /* Weir reads the same clock. */
 uint64
 attach_now_us(void)

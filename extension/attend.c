@@ -65,7 +65,7 @@ static uint32 generation;
 static bool owned = false; /* the place's state word says so */
 static bool pinned;
 
-/* A ReadyForQuery with status I has been written and not been flushed yet. */
+/* A ReadyForQuery with status I has been written, not flushed. Core flushes each notice, too. */
 static bool at_rest = false;
 
 /* The line says that the pinned guest runs nothing. */
@@ -128,7 +128,11 @@ begin(void *unused)
 static int
 flush(void)
 {
-    int result = report_flush();
+    int result;
+
+    if (guard_is_up())
+        return 0;
+    result = report_flush();
 
     if (at_rest) {
         at_rest = false;
@@ -225,18 +229,19 @@ capture(void *unused)
     return true;
 }
 
-/* Looks at a message before it goes out; at_rest: ReadyForQuery with status I. */
+/* Looks at a message before it goes out; ends_transaction: ReadyForQuery with status I. */
 Put
 attend_put(char type, bool ends_transaction)
 {
-    if (phase == PHASE_OFF) {
-        at_rest = ends_transaction;
+    if (phase == PHASE_OFF)
         return PUT_PASS;
-    }
     if (phase == PHASE_CLEARING) {
         at_rest = at_rest || ends_transaction;
         return PUT_SWALLOW;
     }
+    /* Notices that no guest has caused. An error goes to Weir. */
+    if (phase == PHASE_WAITING && type == 'N')
+        return PUT_SWALLOW;
     attend_note_work();
     names_note_reply(type);
     if (phase == PHASE_SERVING)
@@ -247,13 +252,17 @@ attend_put(char type, bool ends_transaction)
     }
     if (type == 'Z' && !ends_transaction && phase == PHASE_SERVING)
         guest_tell_within(&lobby_place(&lobby, place)->told);
-    if (ends_transaction) {
-        at_rest = true;
-        if (phase == PHASE_SERVING &&
-            !guarded(capture, NULL, "the state of a direct pool's client cannot be saved"))
-            pinned = true;
-    }
+    if (ends_transaction && phase == PHASE_SERVING &&
+        !guarded(capture, NULL, "the state of a direct pool's client cannot be saved"))
+        pinned = true;
     return PUT_PASS;
+}
+
+/* The message has been written. */
+void
+attend_note_put(bool ends_transaction)
+{
+    at_rest = ends_transaction;
 }
 
 /* Detaches the guest: core has the backend's own connection again. */
@@ -320,17 +329,6 @@ fetch(void *unused)
     return control_fetch(&lobby, place, generation);
 }
 
-/* Wakes a backend that lingers. */
-static void
-wake(int backend)
-{
-    LobbyBackend *other = backend < 0 ? NULL : lobby_backend(&lobby, (uint32) backend);
-    Latch *latch = other == NULL ? NULL : compat_latch_of(other->latch);
-
-    if (latch != NULL)
-        SetLatch(latch);
-}
-
 /* Gives the guest's first message to core, or the guest to Weir; false: there is none to serve. */
 static bool
 serve(bool is_new)
@@ -356,7 +354,7 @@ serve(bool is_new)
             fail("the settings of a direct pool's client were restored only in part");
         return false;
     }
-    wake(lobby_serve(&lobby, me));
+    attach_wake(&lobby, lobby_serve(&lobby, me));
     lobby_place(&lobby, place)->request_us = attach_now_us();
     tally_begin();
     QueryCancelPending = false;

@@ -44,6 +44,7 @@ typedef enum Put {
 extern void attend_begin(void);
 extern bool attend_has_guest(void);
 extern Put attend_put(char type, bool ends_transaction);
+extern void attend_note_put(bool ends_transaction);
 extern void attend_flushed(void);
 extern void attend_note_work(void);
 extern LobbyBackend *attend_line(void);
@@ -73,6 +74,7 @@ extern bool attach_forgets_unnamed(const struct Peek *peek);
 extern bool attach_uses_unnamed(const struct Peek *peek);
 extern bool attach_has_ended(void);
 extern void attach_discard_input(void);
+extern void attach_wake(const Lobby *lobby, int backend);
 extern void attach_close(const Lobby *lobby, uint32 from, uint32 to);
 extern uint64 attach_now_us(void);
 extern uint64 attach_monotonic_us(TimestampTz at);
@@ -183,6 +185,8 @@ extern struct CachedPlanSource *remake(const Wanted *wanted, int *patience_ms, b
 
 /* guard.c: runs something that may raise an ERROR. */
 extern bool guarded(bool (*work)(void *argument), void *argument, const char *what);
+extern void guard_raise(bool up);
+extern bool guard_is_up(void);
 extern void own_transaction_begin(void);
 extern void own_transaction_end(void);
 

@@ -11,6 +11,21 @@
 
 static MemoryContext memory = NULL;
 
+/* Work of the library's own is being done. */
+static bool is_up = false;
+
+bool
+guard_is_up(void)
+{
+    return is_up;
+}
+
+void
+guard_raise(bool up)
+{
+    is_up = up;
+}
+
 static void
 log_failure(MemoryContext context, const char *what)
 {
@@ -32,8 +47,10 @@ log_failure(MemoryContext context, const char *what)
 }
 
 /*
- * False: `work` has returned it, or has failed. No transaction is open before and after, and memory
- * that `work` allocates is freed. A cancel request does not end it.
+ * False: `work` has returned it, or has failed. No transaction is open before and after, and the
+ * memory that `work` allocates is freed. A cancel request does not end it. Nothing that core says
+ * meanwhile is sent: a client that asks for debug messages would get those of transactions that are
+ * not its own, and core's flush of each message would look like the end of the client's.
  */
 bool
 guarded(bool (*work)(void *argument), void *argument, const char *what)
@@ -44,6 +61,7 @@ guarded(bool (*work)(void *argument), void *argument, const char *what)
     uint32 cancel_holdoff = QueryCancelHoldoffCount;
     volatile bool done = false;
 
+    guard_raise(true);
     HOLD_INTERRUPTS();
     PG_TRY();
     {
@@ -66,6 +84,7 @@ guarded(bool (*work)(void *argument), void *argument, const char *what)
     QueryCancelHoldoffCount = cancel_holdoff;
     CurrentResourceOwner = owner;
     MemoryContextSwitchTo(before);
+    guard_raise(false);
     return done;
 }
 

@@ -89,7 +89,11 @@ static int
 put_message(char type, const char *body, size_t len)
 {
     bool at_rest = type == 'Z' && len == 1 && body[0] == 'I';
+    int result;
 
+    /* A client gets no messages about what the library does. */
+    if (guard_is_up())
+        return 0;
     if (type == 'E') {
         apply_note_error();
         if (orders_put_last_words(body, len))
@@ -102,7 +106,9 @@ put_message(char type, const char *body, size_t len)
     if (at_rest && !attend_has_guest())
         for (int i = 0; i < WEIR_REPEAT; i++)
             report_send();
-    return core->putmessage(type, body, len);
+    result = core->putmessage(type, body, len);
+    attend_note_put(at_rest);
+    return result;
 }
 
 static bool
@@ -143,6 +149,7 @@ try_to_write_state(Text *out)
     uint32 cancel_holdoff = QueryCancelHoldoffCount;
     volatile bool told = false;
 
+    guard_raise(true);
     /* A cancel request that comes too late for the transaction must not end this. */
     HOLD_INTERRUPTS();
     PG_TRY();
@@ -169,6 +176,7 @@ try_to_write_state(Text *out)
     QueryCancelHoldoffCount = cancel_holdoff;
     CurrentResourceOwner = owner;
     MemoryContextSwitchTo(before);
+    guard_raise(false);
     if (told)
         failed_before = false;
     return told && !out->full;

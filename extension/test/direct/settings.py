@@ -122,3 +122,31 @@ def direct_a_setting_that_its_client_may_not_set_keeps_the_backend(run):
         for _ in range(2):
             assert ok(two.query(shown)).value() == "warning"
             assert ok(one.query(shown)).value() == "error"
+
+
+def direct_a_client_that_is_told_everything_harms_nobody(run):
+    """Each transaction writes messages then, those of the library among them, and each message is
+    sent at once."""
+    for text in ("DROP ROLE IF EXISTS plain", "CREATE ROLE plain LOGIN"):
+        ok(run.session().query(text))
+    for user in ("postgres", "plain"):
+        with Lobby(run, backends=2, user=user) as pooler:
+            told, other = pooler.client(), pooler.client()
+            ok(other.query("SET work_mem = '5MB'"))
+            ok(told.query("SET client_min_messages = 'debug5'"))
+            for number in range(5):
+                ok(told.query(f"CREATE TEMP TABLE own{number} (a int)"))
+                ok(told.query(f"DROP TABLE own{number}"))
+                ok(ask(told, parse("", f"SELECT {number}") + execute("") + SYNC))
+                ok(ask(told, parse(f"s{number}", f"SELECT {number}") + SYNC))
+                assert ok(other.query("SHOW work_mem")).value() == "5MB"
+                assert ok(ask(told, execute(f"s{number}") + SYNC)).value() == str(number)
+            assert ok(told.query("SHOW client_min_messages")).value() == "debug5"
+            assert ok(other.query("SHOW client_min_messages")).value() == "notice"
+    # The backends' own sessions are told as much.
+    ok(run.session().query("ALTER ROLE plain SET client_min_messages = 'debug5'"))
+    with Lobby(run, backends=2, user="plain") as pooler:
+        one, two = pooler.client(), pooler.client()
+        for _ in range(5):
+            ok(one.query("CREATE TEMP TABLE IF NOT EXISTS own (a int); DROP TABLE own"))
+            assert ok(two.query("SHOW client_min_messages")).value() == "debug5"
