@@ -236,6 +236,8 @@ attend_put(char type, bool ends_transaction)
     if (phase == PHASE_OFF)
         return PUT_PASS;
     if (phase == PHASE_CLEARING) {
+        if (type == 'S')
+            (void) guest_note_parameter(NULL);
         at_rest = at_rest || ends_transaction;
         return PUT_SWALLOW;
     }
@@ -246,10 +248,10 @@ attend_put(char type, bool ends_transaction)
     names_note_reply(type);
     if (phase == PHASE_SERVING)
         tally_note(line, type);
-    if (type == 'S') {
-        guest_note_parameter();
-        return phase == PHASE_SERVING ? PUT_SWALLOW : PUT_PASS;
-    }
+    if (type == 'S' && phase == PHASE_SERVING)
+        return guest_note_parameter(&lobby_place(&lobby, place)->told) ? PUT_PASS : PUT_SWALLOW;
+    if (type == 'S')
+        (void) guest_note_parameter(NULL);
     if (type == 'Z' && !ends_transaction && phase == PHASE_SERVING)
         guest_tell_within(&lobby_place(&lobby, place)->told);
     if (ends_transaction && phase == PHASE_SERVING &&

@@ -113,7 +113,7 @@ extern bool guest_restore(bool goes_on, const unsigned char *window, uint32 len)
 extern bool guest_capture(Numbers *numbers); /* false: the guest is pinned */
 extern bool guest_save(unsigned char *window, uint32 *len);
 extern bool guest_is_mixed(void);
-extern void guest_note_parameter(void);
+extern bool guest_note_parameter(const uint64 *told);
 extern void guest_tell(uint64 *told);
 extern void guest_tell_within(uint64 *told); /* a transaction is open */
 

@@ -63,6 +63,11 @@ static bool unsaved_unnamed = false;
 static bool stale = true;
 static uint64 digest;
 
+/* Core itself tells the guest what has changed. */
+static bool core_tells = false;
+
+static void digest_values(void);
+
 /* Reads the item at `*at`; false: there is none, or the text is not valid. */
 static bool
 next_item(const char **at, const char *end, Setting *item)
@@ -319,6 +324,11 @@ guest_restore(bool goes_on, const unsigned char *window, uint32 len)
     if (!goes_on)
         ResetSequenceCaches();
     restore_settings(copy, header.settings_len);
+    if (stale) {
+        /* Nobody gets these reports. What core reports from now on, the guest has changed. */
+        ReportChangedGUCOptions();
+        digest_values();
+    }
     names_restore(copy + header.settings_len, header.names_len);
     unsaved = false;
     unsaved_unnamed = false;
@@ -475,11 +485,17 @@ guest_save(unsigned char *window, uint32 *len)
     return true;
 }
 
-/* Core reports a parameter to the guest. */
-void
-guest_note_parameter(void)
+/*
+ * Core reports a parameter that has changed. True: the guest is to get this message, because it
+ * knows all other values. Otherwise it is told all of them. `told` is NULL while no guest is served.
+ */
+bool
+guest_note_parameter(const uint64 *told)
 {
+    if (!stale || told == NULL)
+        core_tells = told != NULL && *told == digest;
     stale = true;
+    return core_tells;
 }
 
 static uint64
@@ -528,18 +544,29 @@ send_one(const char *name, const char *value, void *argument)
     pfree(body);
 }
 
+static void
+digest_values(void)
+{
+    uint64 fresh = 0;
+
+    each_reported(add_to_digest, &fresh);
+    digest = fresh;
+    stale = false;
+    core_tells = false;
+}
+
 /* Sends the reported parameters, if the guest was told other values. */
 void
 guest_tell(uint64 *told)
 {
-    if (stale) {
-        digest = 0;
-        each_reported(add_to_digest, &digest);
-        stale = false;
-    }
+    bool is_told = core_tells;
+
+    if (stale)
+        digest_values();
     if (*told == digest)
         return;
-    each_reported(send_one, NULL);
+    if (!is_told)
+        each_reported(send_one, NULL);
     *told = digest;
 }
 

@@ -5,7 +5,7 @@ import struct
 import threading
 import time
 
-from direct.lobby import SYNC, Lobby, ask, execute, message, ok, parse, query, wait_for
+from direct.lobby import SYNC, Lobby, ask, execute, message, move, ok, parse, query, wait_for
 from pooler import BAD, ENDED, PARTIAL, RECALLED
 
 
@@ -221,3 +221,30 @@ def direct_parameters_are_told_within_a_transaction(run):
             assert answer.parameters["client_encoding"] == "LATIN1", answer.parameters
             answer = ok(one.query(f"SET client_encoding = 'UTF8'; {end}"))
             assert answer.parameters["client_encoding"] == "UTF8", answer.parameters
+
+
+def direct_a_client_is_told_what_it_has_changed_and_no_more(run):
+    """Other clients have used the backend meanwhile, with other settings."""
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        ok(two.query("SET TimeZone = 'Africa/Cairo'; SET IntervalStyle = 'iso_8601'"))
+        ok(one.query("SELECT 1"))
+        for zone in ("Asia/Tokyo", "Europe/Rome"):
+            ok(two.query("SELECT 1"))
+            assert ok(one.query(f"SET TimeZone = '{zone}'")).parameters == {"TimeZone": zone}
+            ok(two.query("SELECT 1"))
+            assert not ok(one.query("SELECT 1")).parameters
+            ok(two.query("SELECT 1"))
+            ok(one.query("BEGIN"))
+            answer = ok(one.query("SET IntervalStyle = 'sql_standard'"))
+            assert answer.parameters == {"IntervalStyle": "sql_standard"}, answer.parameters
+            answer = ok(one.query("ROLLBACK"))
+            assert answer.parameters == {"IntervalStyle": "postgres"}, answer.parameters
+            assert not ok(two.query("SHOW IntervalStyle")).parameters
+    # A new backend has told nobody anything.
+    with Lobby(run, backends=2, deaths=1) as pooler:
+        client = pooler.client()
+        ok(client.query("SELECT 1"))
+        move(run, pooler, client)
+        answer = ok(client.query("SET TimeZone = 'Asia/Tokyo'"))
+        assert answer.parameters == {"TimeZone": "Asia/Tokyo"}, answer.parameters

@@ -120,6 +120,10 @@ fn scripts_are_answered_as_on_a_connection_of_ones_own() {
     }
     let mut stage = Stage::ordinary();
     for (name, keeps, _) in scripts::ALL.iter().filter(|(name, ..)| is_wanted(name)) {
+        // A direct pool keeps a backend only for a moment for who may ask for a number.
+        if testkit::pools_are_direct() && *name == "numbers of one's own" {
+            continue;
+        }
         let number = stage.number();
         let scripts = (0..VICTIMS).map(|victim| scripts::read(name, victim, number)).collect();
         stage.play(name, Cast { scripts, keeps: *keeps });

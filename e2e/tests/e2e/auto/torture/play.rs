@@ -126,7 +126,9 @@ impl Stage {
                     return self.clear(name, victims);
                 }
                 let (is_inside, others) = (victim.is_inside, self.holding(&victims, index));
-                let holding = self.wait_for_rest(victims.iter().all(Victim::may_share_listener));
+                let inside = victims.iter().filter(|victim| victim.is_inside).count();
+                let passes = victims.iter().all(Victim::may_share_listener);
+                let holding = self.wait_for_rest(passes, inside);
                 let next = (index + 1) % victims.len();
                 let avoid = victims[next].last;
                 let victim = &mut victims[index];
@@ -134,7 +136,7 @@ impl Stage {
                 if is_inside {
                     continue;
                 }
-                if victim.holds && cast.keeps == Keeps::Never {
+                if victim.holds && cast.keeps == Keeps::Never && !more_is_kept() {
                     let pins = self.pins();
                     self.note(
                         name,
@@ -170,7 +172,7 @@ impl Stage {
             self.note(name, index, "the end", &what);
         }
         let pinned = victims.iter().any(|victim| victim.holds && !victim.is_inside);
-        if pinned && cast.keeps != Keeps::ForGood {
+        if pinned && cast.keeps != Keeps::ForGood && !more_is_kept() {
             // Behind a number that was drawn a server is kept for a few transactions.
             for victim in &mut victims {
                 (0..5).for_each(|_| drop(say(&mut victim.client, &Step::query(""))));
@@ -222,6 +224,11 @@ impl Stage {
             self.note(name, 0, "all have left", &what);
         }
     }
+}
+
+/// In a direct pool, a role and channels keep the server, too (`docs/direct.md`).
+fn more_is_kept() -> bool {
+    testkit::pools_are_direct()
 }
 
 /// Who has been told other parameters than a direct connection.
