@@ -2,6 +2,7 @@
 
     [[session]]                       # at most SESSION_MAX tests in all
     reason = "why it cannot pass"
+    states = "A sentence of COMPAT.md, word by word."
     tests = ["id", "id"]
     flaky = true                      # may also pass
 
@@ -11,23 +12,31 @@
 
     [[auto]]
     reason = "why it cannot pass"
+    states = "A sentence of docs/auto-mode.md, word by word."
     tests = ["id", "prefix*"]
 
     [[direct]]                        # in direct pools only; those of auto count there, too
     reason = "why it cannot pass"
+    states = "A sentence of docs/direct.md, word by word."
     tests = ["id", "prefix*"]
+
+Instead of `states`, a flaky group may have `race`: what the direct run can lose, too.
 """
 
 import fnmatch
 import tomllib
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parent.parent / "expected"
+ROOT = Path(__file__).resolve().parent.parent.parent
+FOLDER = ROOT / "drivers/expected"
 SESSION_MAX = 5
 
 # List -> the keys of a group of which it has exactly one.
 WHY = {"session": ["reason"], "transaction": ["feature", "reason"], "auto": ["reason"],
        "direct": ["reason"]}
+
+# List -> the document that states each of its differences.
+STATED = {"session": "COMPAT.md", "auto": "docs/auto-mode.md", "direct": "docs/direct.md"}
 
 
 class Expected:
@@ -44,6 +53,8 @@ class Expected:
             whys = [group[key] for key in WHY[name] if key in group]
             if len(whys) != 1:
                 raise ValueError(f"{path}: each [[{name}]] has one of: {', '.join(WHY[name])}")
+            if problem := unstated(name, group):
+                raise ValueError(f"{path}: [[{name}]] {whys[0]!r}: {problem}")
             for test in group["tests"]:
                 self.why[test] = whys[0]
                 if group.get("flaky"):
@@ -67,6 +78,18 @@ class Expected:
         """Entries that no failure needed."""
         used = {self._entry(test) for test in failed}
         return sorted(set(self.why) - used - self.flaky)
+
+
+def unstated(name, group):
+    """The problem of a group whose difference is not in its document; nothing if it is."""
+    if name not in STATED or "race" in group and group.get("flaky"):
+        return None
+    sentence = group.get("states", "")
+    if not sentence.endswith("."):
+        return f"`states` is to be a sentence of {STATED[name]}"
+    if sentence not in " ".join((ROOT / STATED[name]).read_text().split()):
+        return f"{STATED[name]} does not state: {sentence}"
+    return None
 
 
 def matches(test, pattern):

@@ -6,5 +6,3 @@ from harness.go import GoScenarioSuite
 class Gorm(GoScenarioSuite):
     name = "gorm"
     version = "v1.31.2"
-    # Each scenario has a schema of its own, named at login.
-    keys = {"track_extra_parameters": "IntervalStyle, search_path"}

@@ -32,9 +32,7 @@ class PgJdbc(MavenSuite):
     )
     # A test makes the last one; PostgreSQL is to have the say on its login.
     users = {"test": "test", "postgres": "", "nobody": ""}
-    # The driver's schema is a startup parameter, which PostgreSQL reports from version 18 on.
-    keys = {"ignore_startup_parameters": "extra_float_digits, synchronous_commit",
-            "track_extra_parameters": "IntervalStyle, search_path"}
+    keys = {"ignore_startup_parameters": "extra_float_digits, synchronous_commit"}
     pool_size = {"session": 30}
 
     # The first kills its backend and writes until that is noticed; the pid it knows is Weir's. The

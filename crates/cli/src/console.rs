@@ -155,10 +155,13 @@ impl Control for Pooler {
             // A reload reads files, and this thread must answer other requests meanwhile.
             let reloaded = tokio::task::spawn_blocking(move || controller.reload()).await;
             self.0.barrier().await;
+            let unserved = self.0.metrics_trouble().await;
             match reloaded {
-                Ok(Ok(changes)) => Ok(changes),
-                Ok(Err(ReloadError::Partly(kept))) => {
-                    Err(NotReloaded { kept, ..NotReloaded::default() })
+                Ok(Ok(changes)) if unserved.is_none() => Ok(changes),
+                Ok(Ok(_)) => Err(kept(unserved.into_iter().collect())),
+                Ok(Err(ReloadError::Partly(mut lines))) => {
+                    lines.extend(unserved);
+                    Err(kept(lines))
                 }
                 Ok(Err(ReloadError::Mistakes(error))) => {
                     let mistakes = error.mistakes.iter().map(ToString::to_string).collect();
@@ -203,7 +206,8 @@ impl Control for Pooler {
             // Like a reload, this may read files.
             let done = tokio::task::spawn_blocking(move || controller.set(&key, &value)).await;
             self.0.barrier().await;
-            done.unwrap_or_else(|error| Err(error.to_string()))
+            let unserved = self.0.metrics_trouble().await;
+            done.unwrap_or_else(|error| Err(error.to_string())).map(|notice| notice.or(unserved))
         })
     }
 
@@ -229,6 +233,11 @@ impl Control for Pooler {
             Shutdown::WaitForClients => proxy::Shutdown::WaitForClients,
         });
     }
+}
+
+/// A reload that applied everything except these parts.
+fn kept(kept: Vec<String>) -> NotReloaded {
+    NotReloaded { kept, ..NotReloaded::default() }
 }
 
 fn translated(order: Order) -> proxy::Order {

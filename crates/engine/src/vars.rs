@@ -9,12 +9,17 @@ use serde::{Deserialize, Serialize};
 use crate::session::carried::{Carried, Order, Setting};
 use crate::values::Values;
 
-/// The names of the tracked parameters, in the order of their slots. The first six are always
-/// tracked, as in PgBouncer. The sixth is tracked since PgBouncer 1.26: otherwise a client that
-/// makes itself read-only leaves that to the next client.
+/// The names of the tracked parameters, in the order of their slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrackedNames(Vec<String>);
+pub struct TrackedNames {
+    names: Vec<String>,
+    /// The first slot of the parameters that are tracked without being asked for, and that PgBouncer
+    /// 1.25.2 does not track.
+    newer: usize,
+}
 
+/// Always tracked. PgBouncer tracks the sixth since 1.26: otherwise a client that makes itself
+/// read-only leaves that to the next client.
 const ALWAYS: [&str; 6] = [
     "client_encoding",
     "DateStyle",
@@ -24,38 +29,54 @@ const ALWAYS: [&str; 6] = [
     "default_transaction_read_only",
 ];
 
+/// Always tracked, too, as in PgBouncer since 1.26. PostgreSQL reports the second from version 16
+/// on, the third from version 18 on.
+const NEWER: [&str; 3] = ["IntervalStyle", "scram_iterations", "search_path"];
+
 impl TrackedNames {
-    /// Returns the fixed six and those of `track_extra_parameters`.
+    /// Returns the fixed ones and those of `track_extra_parameters`.
     pub fn new(extra: &[String]) -> Self {
-        let mut names: Vec<String> = ALWAYS.iter().map(|name| (*name).to_owned()).collect();
-        for name in extra {
-            if !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
-                names.push(name.clone());
+        let mut all = Self { names: Vec::new(), newer: 0 };
+        all.add(ALWAYS);
+        all.add(extra.iter().map(String::as_str));
+        all.newer = all.len();
+        all.add(NEWER);
+        all
+    }
+
+    fn add<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        for name in names {
+            if self.slot(name.as_bytes()).is_none() {
+                self.names.push(name.to_owned());
             }
         }
-        Self(names)
+    }
+
+    /// May `ignore_startup_parameters` drop this parameter of a startup packet?
+    pub fn may_be_ignored(&self, slot: usize) -> bool {
+        slot >= self.newer
     }
 
     /// Returns the slot of a parameter. As in PostgreSQL, the case of names is ignored.
     pub fn slot(&self, name: &[u8]) -> Option<usize> {
-        self.0.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name))
+        self.names.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name))
     }
 
     pub fn name(&self, slot: usize) -> &str {
-        &self.0[slot]
+        &self.names[slot]
     }
 
     /// Returns the names in the order of the slots.
     pub fn all(&self) -> &[String] {
-        &self.0
+        &self.names
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.names.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.names.is_empty()
     }
 }
 
@@ -370,9 +391,12 @@ mod tests {
 
     #[test]
     fn extra_names_are_added_once() {
-        assert_eq!(names().len(), 7);
+        assert_eq!(names().len(), 9);
         assert_eq!(names().slot(b"TIMEZONE"), Some(2));
-        assert_eq!(names().slot(b"search_path"), None);
+        let slot = |name: &[u8]| names().slot(name).expect("it is tracked");
+        assert!(!names().may_be_ignored(slot(b"intervalstyle")));
+        assert!(names().may_be_ignored(slot(b"search_path")));
+        assert_eq!(names().slot(b"work_mem"), None);
     }
 
     #[test]

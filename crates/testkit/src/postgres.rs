@@ -234,6 +234,16 @@ impl Postgres {
         });
     }
 
+    /// Starts it again with OpenSSL's security level 0, at which short keys can be used.
+    pub fn permit_short_keys(&self) {
+        let lines = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = short\n\
+                     [short]\nCipherString = DEFAULT@SECLEVEL=0\n";
+        fs::write(self.folder.join("openssl.cnf"), lines).expect("our own folder");
+        self.sql("postgres", "CHECKPOINT");
+        self.kill9();
+        self.launch();
+    }
+
     /// Kills its postmaster with SIGKILL, and waits until all its processes have ended.
     /// [`Self::launch`] starts it again.
     pub fn kill9(&self) {
@@ -280,6 +290,10 @@ impl Postgres {
             .stdout(log.try_clone().expect("a second handle of the log"))
             .stderr(log)
             .process_group(0);
+        let openssl = self.folder.join("openssl.cnf");
+        if openssl.exists() {
+            command.env("OPENSSL_CONF", openssl);
+        }
         *self.lock() = Some(command.spawn().expect("cannot start PostgreSQL"));
         eventually("PostgreSQL is up", Duration::from_secs(60), || self.is_ready());
     }

@@ -11,6 +11,7 @@ use aws_lc_rs::{
 };
 use x509_parser::{
     der_parser::{Oid, oid},
+    prelude::FromDer as _,
     public_key,
     signature_algorithm::RsaSsaPssParams,
     x509::{AlgorithmIdentifier, SubjectPublicKeyInfo},
@@ -26,6 +27,8 @@ pub enum Key {
     Ed25519(Vec<u8>),
     /// An `RSAPublicKey` in DER, and the modulus' length in bits.
     Rsa(Vec<u8>, usize),
+    /// An RSA key for signatures by PSS only.
+    RsaPss(Vec<u8>, usize),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,12 @@ impl Key {
             let Ok(public_key::PublicKey::RSA(rsa)) = info.parsed() else { return None };
             return Some(Self::Rsa(bits, rsa.key_size()));
         }
+        // Without parameters, any hash is allowed.
+        if *kind == oid!(1.2.840.113549.1.1.10) && info.algorithm.parameters().is_none() {
+            let (_, rsa) = public_key::RSAPublicKey::from_der(&bits).ok()?;
+            let len = rsa.key_size();
+            return Some(Self::RsaPss(bits, len));
+        }
         if *kind == oid!(1.3.101.112) {
             return Some(Self::Ed25519(bits));
         }
@@ -81,8 +90,8 @@ impl Key {
     }
 
     /// Is the key long enough for OpenSSL's security level 2?
-    pub(crate) fn is_strong(&self) -> bool {
-        !matches!(self, Self::Rsa(_, bits) if *bits < RSA_BITS_MIN)
+    pub fn is_strong(&self) -> bool {
+        !matches!(self, Self::Rsa(_, bits) | Self::RsaPss(_, bits) if *bits < RSA_BITS_MIN)
     }
 
     /// Can this kind of key have made a signature of this scheme?
@@ -92,6 +101,7 @@ impl Key {
             (Self::Ecdsa(..), Scheme::Ecdsa(_))
                 | (Self::Ed25519(_), Scheme::Ed25519)
                 | (Self::Rsa(..), Scheme::RsaPkcs1(_) | Scheme::RsaPss(_))
+                | (Self::RsaPss(..), Scheme::RsaPss(_))
         )
     }
 
@@ -115,13 +125,13 @@ impl Key {
             (Self::Rsa(key, _), Scheme::RsaPkcs1(Hash::Sha512)) => {
                 plain(&RSA_PKCS1_2048_8192_SHA512, key)
             }
-            (Self::Rsa(key, _), Scheme::RsaPss(Hash::Sha256)) => {
+            (Self::Rsa(key, _) | Self::RsaPss(key, _), Scheme::RsaPss(Hash::Sha256)) => {
                 plain(&RSA_PSS_2048_8192_SHA256, key)
             }
-            (Self::Rsa(key, _), Scheme::RsaPss(Hash::Sha384)) => {
+            (Self::Rsa(key, _) | Self::RsaPss(key, _), Scheme::RsaPss(Hash::Sha384)) => {
                 plain(&RSA_PSS_2048_8192_SHA384, key)
             }
-            (Self::Rsa(key, _), Scheme::RsaPss(Hash::Sha512)) => {
+            (Self::Rsa(key, _) | Self::RsaPss(key, _), Scheme::RsaPss(Hash::Sha512)) => {
                 plain(&RSA_PSS_2048_8192_SHA512, key)
             }
             _ => false,

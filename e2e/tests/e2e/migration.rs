@@ -24,6 +24,30 @@ const INHERIT: &str = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"
 const TRANSACTION: &str = "\\set number random(1, 1000000)\n\
     BEGIN;\nSELECT :number + 1;\nSELECT current_user;\nCOMMIT;\n";
 
+/// The beginnings of lines that Debian's PgBouncer, 1.18, does not know.
+const NEWER_LINES: [&str; 16] = [
+    "alice = pool_size=6",
+    "auth_dbname",
+    "auth_ldap_options",
+    "bob = reserve_pool_size=2",
+    "client_tls13_ciphers",
+    "max_db_client_connections",
+    "max_prepared_statements",
+    "max_user_client_connections",
+    "peer_id",
+    "query_wait_notify",
+    "scram_iterations",
+    "track_extra_parameters",
+    "transaction_timeout",
+    "[peers]",
+    "1 = ",
+    "2 = ",
+];
+/// Words that it does not know.
+const NEWER_WORDS: [&str; 2] = [" load_balance_hosts=round-robin", " query_wait_timeout=5"];
+/// Its method of login instead of LDAP.
+const OLDER_LOGIN: &str = "auth_type = scram-sha-256\nauth_file = {dir}/userlist.txt";
+
 /// A host with PostgreSQL, and the configuration of a pooler.
 struct Site {
     postgres: Postgres,
@@ -113,8 +137,28 @@ impl Site {
         self.socket = Some(TcpListener::bind(("127.0.0.1", self.port)).expect("a free port"));
     }
 
+    /// Writes what Debian's PgBouncer knows of the configuration.
+    fn write_older(&self) -> PathBuf {
+        let whole = fs::read_to_string(self.configuration()).expect("our own file");
+        let is_known = |line: &&str| !NEWER_LINES.iter().any(|newer| line.starts_with(newer));
+        let mut older = whole.lines().filter(is_known).collect::<Vec<_>>().join("\n");
+        for word in NEWER_WORDS {
+            older = older.replace(word, "");
+        }
+        let login = OLDER_LOGIN.replace("{dir}", &self.folder.display().to_string());
+        let older = older.replace("auth_type = ldap", &login);
+        let path = self.folder.join("older.ini");
+        fs::write(&path, older + "\n").expect("our own folder");
+        give_away(&path);
+        path
+    }
+
     /// Starts a pooler and waits until it listens.
     fn start(&self, program: &Path) -> Running {
+        self.start_with(program, &self.configuration())
+    }
+
+    fn start_with(&self, program: &Path, configuration: &Path) -> Running {
         let (mut command, stdin) = match &self.socket {
             None => (mortal_command(program), Stdio::null()),
             Some(socket) => {
@@ -124,7 +168,7 @@ impl Site {
                 (command, OwnedFd::from(socket).into())
             }
         };
-        let child = command.current_dir(&self.folder).arg("-q").arg(self.configuration());
+        let child = command.current_dir(&self.folder).arg("-q").arg(configuration);
         child.env("LDAPTLS_CACERT", self.authority.file());
         let child = child.stdin(stdin).spawn().expect("the package pgbouncer is installed");
         let mut running = Running { child };
@@ -154,7 +198,7 @@ impl Site {
         pgbench.env("PGUSER", user).env("PGPASSWORD", format!("{user}pw"));
         pgbench.args(["-n", "-c", "4", "-j", "2", "-t", "50", "-M", protocol, "-f"]);
         pgbench.arg(self.folder.join("pgbench.sql"));
-        Load { child, answers, pgbench }
+        Load { user: user.to_owned(), child, answers, pgbench }
     }
 }
 
@@ -185,6 +229,7 @@ impl Drop for Running {
 
 /// Clients at work: `migrating.py`, and pgbench in each phase in which no pooler is replaced.
 struct Load {
+    user: String,
     child: Child,
     answers: BufReader<ChildStdout>,
     pgbench: Command,
@@ -219,16 +264,19 @@ impl Drop for Load {
     }
 }
 
-/// Replaces a running PgBouncer by Weir, and Weir by PgBouncer.
+/// Replaces a running PgBouncer by Weir, and Weir by PgBouncer, whose configuration is `older`.
 #[track_caller]
-fn move_and_return(site: &Site, old: Running, mut load: Load) {
+fn move_and_return(site: &Site, older: &Path, old: Running, mut load: Load) {
     load.phase("moving");
     old.stop();
     let new = site.start(testkit::pooler_binary());
     load.phase("Weir");
+    let mut others = site.start_load(&load.user, "named");
+    others.phase("Weir, named statements");
+    assert_eq!(others.end(), "");
     load.phase("moving");
     assert!(new.stop().success());
-    let old = site.start(Path::new("/usr/sbin/pgbouncer"));
+    let old = site.start_with(Path::new("/usr/sbin/pgbouncer"), older);
     load.phase("PgBouncer again");
     assert_eq!(load.end(), "");
     old.stop();
@@ -252,7 +300,7 @@ fn there_and_back(configuration: &str, user: &str) {
     assert!(log.contains("FATAL the running process is not Weir"), "{log}");
     load.phase("PgBouncer goes on");
 
-    move_and_return(&site, old, load);
+    move_and_return(&site, &site.configuration(), old, load);
     assert!(!site.folder.join("pgbouncer.pid").exists());
 }
 
@@ -265,22 +313,24 @@ fn there_and_back_by_socket(configuration: &str, user: &str) {
     let old = site.start(Path::new("/usr/sbin/pgbouncer"));
     let mut load = site.start_load(user, "unnamed");
     load.phase("PgBouncer");
-    move_and_return(&site, old, load);
+    move_and_return(&site, &site.configuration(), old, load);
 }
 
-/// Runs Weir with a file that Debian's PgBouncer is too old for.
+/// Runs PgBouncer, Weir and PgBouncer in turn. Debian's PgBouncer is too old for the file, and runs
+/// with what it knows of it.
 #[track_caller]
-fn by_weir(configuration: &str, user: &str) {
+fn there_and_back_from_an_older_one(configuration: &str, user: &str) {
     let site = Site::new(configuration);
-    let mut too_old = mortal_command("/usr/sbin/pgbouncer");
+    let pgbouncer = "/usr/sbin/pgbouncer";
+    let mut too_old = mortal_command(pgbouncer);
     too_old.current_dir(&site.folder).arg("-q").arg(site.configuration());
     assert_ne!(support::run_any(&mut too_old).status.code(), Some(0), "it reads the file");
     check_config(&site);
-    let pooler = site.start(testkit::pooler_binary());
-    let mut load = site.start_load(user, "named");
-    load.phase("Weir");
-    assert_eq!(load.end(), "");
-    assert!(pooler.stop().success());
+    let older = site.write_older();
+    let old = site.start_with(Path::new(pgbouncer), &older);
+    let mut load = site.start_load(user, "unnamed");
+    load.phase("PgBouncer");
+    move_and_return(&site, &older, old, load);
 }
 
 #[track_caller]
@@ -316,20 +366,20 @@ fn a_socket_that_systemd_listens_on() {
 #[test]
 fn a_file_of_pgbouncer_1_19_with_peers_and_an_included_file() {
     if support::only_weir() {
-        by_weir(include_str!("migration/1.19.ini"), "alice");
+        there_and_back_from_an_older_one(include_str!("migration/1.19.ini"), "alice");
     }
 }
 
 #[test]
 fn a_file_of_pgbouncer_1_23_with_auth_query_and_tls_from_end_to_end() {
     if support::only_weir() {
-        by_weir(include_str!("migration/1.23.ini"), "alice");
+        there_and_back_from_an_older_one(include_str!("migration/1.23.ini"), "alice");
     }
 }
 
 #[test]
 fn a_file_of_the_newest_pgbouncer_with_ldap() {
     if support::only_weir() {
-        by_weir(include_str!("migration/newest.ini"), "alice");
+        there_and_back_from_an_older_one(include_str!("migration/newest.ini"), "alice");
     }
 }

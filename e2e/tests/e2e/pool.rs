@@ -245,8 +245,7 @@ fn values_that_differ_by_case_alone_are_not_taken_for_each_other() {
         return;
     }
     let (setup, database) = support::setup("transaction");
-    let setup = setup.set("default_pool_size", 1);
-    let pooler = setup.set("track_extra_parameters", "search_path").start();
+    let pooler = setup.set("default_pool_size", 1).start();
     let mut clients = ["\"Ab\"", "\"aB\""].map(|schema| {
         let table = format!("CREATE TABLE {schema}.whose AS SELECT '{schema}' AS name");
         support::direct(&database).rows(&format!("CREATE SCHEMA {schema}; {table}"));

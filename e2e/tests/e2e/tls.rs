@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::support;
-use testkit::{Authority, Flavour, Identity, Pooler, Setup, Wanted, eventually, flavour};
+use testkit::{Authority, Flavour, Identity, Pooler, Postgres, Setup, Wanted, eventually, flavour};
 
 /// Returns a pooler with this certificate for clients.
 fn setup(sslmode: &str, own: &Identity) -> (Setup, String) {
@@ -251,30 +251,88 @@ fn tls_settings_of_the_console_apply_at_once() {
     assert_eq!(value(&mut shown(), "SELECT 2"), "2");
 }
 
-/// The key and the certificate are set one after the other. The old pair is used until both are
-/// set.
+/// The files for servers, and the authorities of clients, are judged like Weir's own certificate.
+#[test]
+fn a_reload_that_cannot_use_another_file_of_tls_fails_and_keeps_the_old_ones() {
+    if !support::only_weir() {
+        return;
+    }
+    let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
+    let (own, user) = (authority.server(), authority.user("app"));
+    let postgres = Postgres::start();
+    postgres.offer_tls(&own);
+    let database = postgres.database();
+    let setup = Pooler::before(&postgres)
+        .database(&database, "")
+        .set("client_tls_sslmode", "allow")
+        .set("client_tls_cert_file", own.certificate())
+        .set("client_tls_key_file", own.key())
+        .set("client_tls_ca_file", authority.file())
+        .set("server_tls_sslmode", "verify-ca")
+        .set("server_tls_ca_file", authority.file())
+        .set("server_tls_cert_file", own.certificate())
+        .set("server_tls_key_file", own.key());
+    let mut pooler = setup.start();
+    let nonsense = testkit::open_folder("nonsense").join("file");
+    std::fs::write(&nonsense, "nonsense").expect("our own folder");
+    let is_let_in = |pooler: &Pooler, own: &Identity| {
+        let shown = [("PGSSLMODE", "require"), ("PGSSLCERT", own.certificate())];
+        let mut command = psql(pooler, &database, &shown);
+        run(command.env("PGSSLKEY", own.key()), "SELECT 2").status.success()
+    };
+    let files =
+        ["client_tls_ca_file", "server_tls_ca_file", "server_tls_cert_file", "server_tls_key_file"];
+    for key in files {
+        let mut before = None;
+        pooler.reconfigure(|ini| {
+            before = Some(ini.clone());
+            ini.set(key, nonsense.display());
+        });
+        let outcome = pooler.try_admin("RELOAD");
+        assert!(outcome.error.is_some(), "{key}");
+        let kept = "TLS configuration could not be reloaded, keeping old configuration";
+        assert!(outcome.notices.iter().any(|notice| notice.contains(kept)), "{outcome:?}");
+        pooler.log_contains(&format!("ERROR TLS setup failed: {key}: "));
+        assert!(is_let_in(&pooler, &user) && !is_let_in(&pooler, &stranger.user("app")), "{key}");
+        pooler.reconfigure(|ini| *ini = before.expect("it was kept"));
+        pooler.reload();
+    }
+    pooler.log_contains("certificate verify failed: self-signed certificate");
+}
+
+/// The key and the certificate are set one after the other, in either order. The old pair is used
+/// until both are set.
 #[test]
 fn a_key_and_its_certificate_can_be_set() {
     if !support::only_weir() {
         return;
     }
-    let (old, new) = (Authority::new("old"), Authority::new("new"));
-    let (setup, database) = setup("allow", &old.server());
-    let pooler = setup.start();
-    let trusting = |authority: &Authority| {
-        let verified = [("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", authority.file())];
-        run(&mut psql(&pooler, &database, &verified), "SELECT 2").status.success()
-    };
-    let mut console = pooler.console();
-    let own = new.server();
-    let key = console.query(&format!("SET client_tls_key_file = '{}'", own.key()));
-    assert!(key.error.is_none() && key.notices[0].contains("still using old"), "{key:?}");
-    assert!(trusting(&old));
-    // Other keys do not wait for a second half.
-    assert!(console.query("SET client_tls_sslmode = 'require'").error.is_some());
-    let cert = console.query(&format!("SET client_tls_cert_file = '{}'", own.certificate()));
-    assert!(cert.error.is_none() && cert.notices.is_empty(), "{cert:?}");
-    assert!(trusting(&new) && !trusting(&old));
+    for key_first in [true, false] {
+        let (old, new) = (Authority::new("old"), Authority::new("new"));
+        let (setup, database) = setup("allow", &old.server());
+        let pooler = setup.start();
+        let trusting = |authority: &Authority| {
+            let verified = [("PGSSLMODE", "verify-full"), ("PGSSLROOTCERT", authority.file())];
+            run(&mut psql(&pooler, &database, &verified), "SELECT 2").status.success()
+        };
+        let mut console = pooler.console();
+        let own = new.server();
+        let mut halves = [
+            format!("SET client_tls_key_file = '{}'", own.key()),
+            format!("SET client_tls_cert_file = '{}'", own.certificate()),
+        ];
+        if !key_first {
+            halves.reverse();
+        }
+        let first = console.query(&halves[0]);
+        assert!(first.error.is_none() && first.notices[0].contains("still using old"), "{first:?}");
+        assert!(trusting(&old));
+        // Other keys do not wait for a second half.
+        assert!(console.query("SET client_tls_sslmode = 'require'").error.is_some());
+        let second = console.query(&halves[1]);
+        assert!(second.error.is_none() && second.notices.is_empty(), "{second:?}");
+        assert!(trusting(&new) && !trusting(&old));
+    }
 }
 
 #[test]

@@ -247,7 +247,7 @@ impl<X: Exchange> Engine<X> {
                     named = true;
                 }
                 _ if name.starts_with(b"_pq_.") => {}
-                _ => match self.names.slot(name) {
+                _ => match self.kept_slot(name) {
                     Some(slot) => take(&mut vars, slot, value),
                     None => {
                         let text = String::from_utf8_lossy(name);
@@ -286,7 +286,7 @@ impl<X: Exchange> Engine<X> {
             Err(error) => return Err(error.to_string().into()),
         };
         for (name, value) in settings {
-            if let Some(slot) = self.names.slot(name.as_bytes()) {
+            if let Some(slot) = self.kept_slot(name.as_bytes()) {
                 take(vars, slot, value.as_bytes());
                 continue;
             }
@@ -317,6 +317,14 @@ impl<X: Exchange> Engine<X> {
         let message = format!("{why}={}", String::from_utf8_lossy(value));
         self.remark(id, Weight::Warning, &message, io);
         why
+    }
+
+    /// Returns the slot of a tracked parameter. `ignore_startup_parameters` drops what it drops with
+    /// PgBouncer 1.25.2, `search_path` among others.
+    fn kept_slot(&self, name: &[u8]) -> Option<usize> {
+        let slot = self.names.slot(name)?;
+        let drops = || self.ignores(&String::from_utf8_lossy(name));
+        (!(self.names.may_be_ignored(slot) && drops())).then_some(slot)
     }
 
     fn ignores(&self, name: &str) -> bool {

@@ -185,7 +185,7 @@ fn a_parameter_that_is_tracked_from_now_on_is_asked_of_new_servers() {
     client.send([query("one")]);
     rig.server(0).answers("one");
     client.expect([done("OK")]);
-    rig.hand_over_to(|config| config.global.track_extra_parameters.push("search_path".into()));
+    rig.hand_over_to(|config| config.global.track_extra_parameters.push("geqo".into()));
     client.send([query("two")]);
     rig.server(1).answers("two");
     client.expect([done("OK")]);

@@ -36,6 +36,59 @@ fn reported(name: &str, value: &str) -> (Rig, Client, Server) {
     (rig, client, server)
 }
 
+/// As in PgBouncer since 1.26, no key has to name them.
+#[test]
+fn reported_settings_are_each_clients_own_by_default() {
+    let names = ["search_path", "scram_iterations", "IntervalStyle"];
+    for name in names {
+        let rig = Rig::new(|config| {
+            config.global.pool_mode = PoolMode::Transaction;
+            config.global.default_pool_size = 1;
+            config.global.track_extra_parameters = Vec::new();
+        });
+        let rig = rig.manual();
+        let [owner, other] = [(); 2].map(|()| rig.connect());
+        owner.say_hello(&[]);
+        let server = rig.server(0);
+        server.connect();
+        server.send([server_welcome_with(0, &[(name, "1")])]);
+        other.say_hello(&[]);
+        server.take();
+        owner.send([query("SET it")]);
+        server.expect([query("SET it")]);
+        server.send([status(name, "2"), done("SET")]);
+        other.send([query("select 1")]);
+        let sent = String::from_utf8_lossy(&server.take()).into_owned();
+        assert!(sent.contains(name) && sent.contains("'1'"), "{sent}");
+        server.send([status(name, "1"), done("SET")]);
+        server.answers("select 1");
+    }
+}
+
+/// PgBouncer 1.25.2 does not track them. Many files have it drop `search_path`.
+#[test]
+fn a_setting_that_shall_be_ignored_is_dropped_unless_a_key_tracks_it() {
+    for (extra, sql) in [(vec![], None), (vec!["search_path".into()], Some(SETS))] {
+        let rig = unreported(PoolMode::Transaction, |config| {
+            config.global.track_extra_parameters = extra;
+            config.global.ignore_startup_parameters = vec!["search_path".into()];
+        });
+        let (_, server) = (rig.client(), rig.server(0));
+        for parameter in [("search_path", "a"), ("options", "-c search_path=a")] {
+            let client = rig.connect();
+            client.say_hello(&[parameter]);
+            client.send([query("select 1")]);
+            sql.into_iter().for_each(|sql| server.answers(sql));
+            server.answers("select 1");
+            client.leave();
+            let other = rig.client();
+            other.send([query("select 2")]);
+            sql.into_iter().for_each(|_| server.answers(RESETS));
+            server.answers("select 2");
+        }
+    }
+}
+
 /// A client with `search_path = a` in its startup packet.
 fn of_path_a(rig: &Rig) -> Client {
     let client = rig.connect();

@@ -65,7 +65,9 @@ pub(crate) async fn keep(controller: Controller, page: MetricsPage) {
     let server = Arc::new(Server { controller, connections: Connections::default(), pages });
     let controller = &server.controller;
     loop {
+        let changes = controller.0.doors.changes();
         let wanted = Wanted::of(&controller.config().global);
+        let wanted = (wanted, changes);
         controller.0.doors.open(wanted, |listener| accept(listener, Arc::clone(&server))).await;
         controller.0.doors.changed().await;
     }

@@ -84,9 +84,12 @@ impl Controller {
                 tls_kept = Some(what.to_owned());
             }
         }
-        for name in config.keep_forced_users(&running) {
-            warning!("{name}: losing forced user not supported, keeping old setting");
-        }
+        let users_kept = config.keep_forced_users(&running);
+        kept.extend(
+            users_kept.iter().map(|name| {
+                format!("{name}: losing forced user not supported, keeping old setting")
+            }),
+        );
         for key in config.global.keep_boot_only(&running.global) {
             warning!("{key} was changed; the change takes effect at the next start");
         }
@@ -98,6 +101,18 @@ impl Controller {
         kept.extend(put_in_force(control, Arc::new(config)));
         kept.extend(tls_kept);
         if kept.is_empty() { Ok(changes) } else { Err(ReloadError::Partly(kept)) }
+    }
+
+    /// Returns a text if the last reload or SET gave metrics other addresses, and one of them cannot
+    /// be served. It then counts as failed. Waits until the addresses have been tried.
+    pub async fn metrics_trouble(&self) -> Option<String> {
+        if !self.0.doors.have_failed().await {
+            return None;
+        }
+        let what = "metrics are not served at all addresses of metrics_addr and metrics_port";
+        self.0.reload.lock().unwrap_or_else(PoisonError::into_inner).succeeded = false;
+        self.note(EventKind::ReloadFailed, what);
+        Some(what.to_owned())
     }
 
     /// Puts the nodes of a cluster in force that Weir has found. Without effect if the cluster is not

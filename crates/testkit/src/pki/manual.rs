@@ -47,7 +47,8 @@ impl ManualAuthority {
         self.issue_for(name, &["-newkey", "ec", "-pkeyopt", &curve])
     }
 
-    fn issue_for(&self, name: &str, new_key: &[&str]) -> Identity {
+    /// Signs a certificate with a new key, which these arguments of `openssl req` describe.
+    pub fn issue_for(&self, name: &str, new_key: &[&str]) -> Identity {
         let file = |ending: &str| format!("{name}.{ending}");
         let (request, key, own) = (file("csr"), file("key"), file("crt"));
         let subject = format!("/CN={name}");

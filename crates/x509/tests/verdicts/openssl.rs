@@ -173,6 +173,8 @@ impl Workshop {
                 "ed25519" => vec!["ED25519"],
                 "rsa1024" => vec!["RSA", "-pkeyopt", "rsa_keygen_bits:1024"],
                 "rsa2048" => vec!["RSA", "-pkeyopt", "rsa_keygen_bits:2048"],
+                "pss2048" => vec!["RSA-PSS", "-pkeyopt", "rsa_keygen_bits:2048"],
+                "pss1024" => vec!["RSA-PSS", "-pkeyopt", "rsa_keygen_bits:1024"],
                 _ => panic!("no kind of key: {kind}"),
             });
             self.run(&args);
@@ -200,6 +202,21 @@ impl Drop for Workshop {
 }
 
 impl Made {
+    /// Returns the file of the peer's private key.
+    pub(crate) fn key(&self) -> PathBuf {
+        self.own.with_extension("key")
+    }
+
+    /// Returns the file of the trusted certificates.
+    pub(crate) fn trusted_file(&self) -> PathBuf {
+        self.folder.join("trusted.pem")
+    }
+
+    /// Returns the file of the peer's certificate.
+    pub(crate) fn own_file(&self) -> &Path {
+        &self.own
+    }
+
     /// Asks OpenSSL whether the peer's certificate is valid, with PgBouncer's options. Returns its
     /// reason if not.
     pub(crate) fn verify(&self, purpose: Purpose, more: &[&str]) -> Result<(), String> {

@@ -58,6 +58,27 @@ fn a_user_that_only_postgresql_knows_logs_in_to_pooler_and_server() {
     }
 }
 
+/// Neither client shows a key, so the verifier makes no proof for PostgreSQL. A wrong proof would be a
+/// failed login in its log, and tools that lock users count those.
+#[test]
+fn a_verifier_makes_no_login_fail_in_postgresql() {
+    let postgres = Postgres::shared();
+    for auth_type in ["trust", "plain"] {
+        let (setup, database) = setup(auth_type);
+        let pooler = setup.start();
+        let role = postgres.role(ServerAuth::Scram);
+        let refused = pooler.login(&role.name, &database, &role.password);
+        let error = refused.expect_err("there is nothing to log in with");
+        assert_eq!(error.message(), "server login failed: wrong password type", "{auth_type}");
+        assert_eq!(error.code(), "08P01");
+        let failure = format!("password authentication failed for user \"{}\"", role.name);
+        assert!(!postgres.log().contains(&failure), "{auth_type}");
+        // The log would have it.
+        let wrong = RawClient::login(postgres.port(), &role.name, &database, "wrong");
+        assert!(wrong.is_err() && postgres.log().contains(&failure));
+    }
+}
+
 #[test]
 fn a_password_changed_in_postgresql_counts_at_the_next_login() {
     let postgres = Postgres::shared();

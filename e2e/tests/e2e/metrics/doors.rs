@@ -50,6 +50,31 @@ fn a_port_in_use_is_logged_and_tried_again_at_a_reload() {
 }
 
 #[test]
+fn a_reload_that_cannot_use_the_new_port_fails() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, _, first) = pooler(|setup| setup);
+    let other = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let taken = other.local_addr().expect("a bound socket").port();
+    pooler.reconfigure(|ini| ini.set("metrics_port", taken));
+    let outcome = pooler.try_admin("RELOAD");
+    let what = "metrics are not served at all addresses of metrics_addr and metrics_port";
+    assert!(outcome.error.is_some(), "{outcome:?}");
+    assert!(outcome.notices.iter().any(|notice| notice.contains(what)), "{outcome:?}");
+    until_closed(first);
+    // Nothing is new about it.
+    assert!(pooler.try_admin("RELOAD").error.is_none());
+    assert!(pooler.try_admin(&format!("SET metrics_port = {first}")).notices.is_empty());
+    until_served(first);
+    let outcome = pooler.try_admin(&format!("SET metrics_port = {taken}"));
+    assert!(outcome.error.is_none() && outcome.notices[0].contains(what), "{outcome:?}");
+    drop(other);
+    pooler.admin("RELOAD");
+    until_served(taken);
+}
+
+#[test]
 fn a_reload_changes_the_metrics_port_and_switches_it_off() {
     if !support::only_weir() {
         return;

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::{psql, refusal, setup, value};
 use crate::support;
 use testkit::{
-    Authority, Identity, ManualAuthority, Pooler, Postgres, RawClient, Setup, open_folder,
+    Authority, Identity, ManualAuthority, Pooler, Postgres, RawClient, Setup, Wanted, open_folder,
 };
 
 const IN_USE: &str = "SELECT ssl::text FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
@@ -77,12 +77,71 @@ fn without_a_ca_file_the_systems_authorities_count_for_servers() {
     }
     let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
     let postgres = Postgres::start();
-    postgres.offer_tls(&authority.server());
+    let own = Wanted { name: "localhost", hosts: &["localhost"], expired: false };
+    postgres.offer_tls(&authority.issue(&own));
     for (system, served) in [(&authority, true), (&stranger, false)] {
-        let (setup, database) = before(&postgres, "localhost", "verify-full");
-        let pooler = setup.environment("SSL_CERT_FILE", system.file()).start();
-        assert_eq!(is_served(&pooler, &database), served);
+        // Only verify-full looks at the name.
+        for (mode, host, served) in [
+            ("verify-full", "localhost", served),
+            ("verify-full", "127.0.0.1", false),
+            ("verify-ca", "localhost", served),
+            ("verify-ca", "127.0.0.1", served),
+        ] {
+            let (setup, database) = before(&postgres, host, mode);
+            let pooler = setup.environment("SSL_CERT_FILE", system.file()).start();
+            assert_eq!(is_served(&pooler, &database), served, "{mode}, {host}");
+        }
     }
+}
+
+/// As for libpq: these certificates could not be verified, or only by OpenSSL.
+#[test]
+fn prefer_and_require_judge_no_certificate() {
+    if !support::only_weir() {
+        return;
+    }
+    let (manual, authority) = (ManualAuthority::new("root"), Authority::new("weir test"));
+    let postgres = Postgres::start();
+    postgres.permit_short_keys();
+    let pss = ["-newkey", "rsa-pss", "-pkeyopt", "rsa_keygen_bits:2048"];
+    let expired = Wanted { name: "localhost", hosts: &["localhost"], expired: true };
+    let both = &["tlsv1.2", "tlsv1.3"][..];
+    for (kind, own, ca, versions, is_good) in [
+        (
+            "RSA 1024",
+            manual.issue_for("short", &["-newkey", "rsa:1024"]),
+            manual.file(),
+            both,
+            false,
+        ),
+        ("RSA-PSS", manual.issue_for("localhost", &pss), manual.file(), &["tlsv1.3"], true),
+        ("expired", authority.issue(&expired), authority.file(), both, false),
+    ] {
+        postgres.offer_tls(&own);
+        for version in versions {
+            for mode in ["prefer", "require"] {
+                let (setup, database) = before(&postgres, "localhost", mode);
+                let pooler = setup.set("server_tls_protocols", version).start();
+                assert!(is_served(&pooler, &database), "{kind}, {version}, {mode}");
+                assert_eq!(pooler.client(&database).value(IN_USE), "true", "{kind}, {mode}");
+            }
+            let (setup, database) = before(&postgres, "localhost", "verify-full");
+            let setup = setup.set("server_tls_protocols", version).set("server_tls_ca_file", ca);
+            assert_eq!(is_served(&setup.start(), &database), is_good, "{kind}, {version}");
+        }
+    }
+}
+
+/// No client offers this curve, libpq neither.
+#[test]
+fn a_server_with_a_key_on_a_curve_of_bitcoin_is_out_of_reach() {
+    let authority = ManualAuthority::new("root");
+    let postgres = Postgres::start();
+    postgres.offer_tls(&authority.issue_on("localhost", "secp256k1"));
+    let (setup, database) = before(&postgres, "localhost", "require");
+    let mut command = Postgres::client_program("psql", postgres.port(), &database);
+    refusal(command.env("PGSSLMODE", "require"));
+    assert!(!is_served(&setup.start(), &database));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The changes of PgBouncer itself between 1.18 and 1.25.2.
+//! The changes of PgBouncer itself between 1.18 and 1.25.2, and those of 1.26 that only add.
 
 use super::Difference;
 
@@ -26,6 +26,10 @@ pub(in super::super) const GAP: &[Difference] = &[
                 "- log ERROR C-N: (nodb)/* password authentication failed => + log ERROR C-N: %/* password authentication failed",
             ),
         ],
+    },
+    Difference {
+        why: "search_path is tracked since 1.26.",
+        lines: &[("startup: search_path", "- *"), ("startup: search_path", "+ *")],
     },
     Difference {
         why: "A refused login's closing line has PostgreSQL's text.",

@@ -206,10 +206,6 @@ pub(in super::super) const INTENDED: &[Difference] = &[
         ],
     },
     Difference {
-        why: "The console is beside max_client_conn, so that an operator can always come in.",
-        lines: &[("few clients: one too many", "- *"), ("few clients: one too many", "+ *")],
-    },
-    Difference {
         why: "Free connections are not kept in lists, and a client has no buffer that could be looked into while it is answered.",
         lines: &[
             ("*", "- row list=free_clients items=% => + row list=free_clients items=%"),
