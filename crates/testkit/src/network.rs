@@ -1,18 +1,28 @@
 //! A network of hosts, each in a network namespace of its own with an address of its own, and a router
 //! between them. The router can drop all packets from one host to another, in one direction alone.
-//! Senders notice nothing, as with a broken line.
+//! Senders notice nothing, as with a broken line. Each cut is proven by datagrams in both directions.
 //!
 //! It takes root. Namespaces end with this process, whatever ends it.
 
+use std::fs;
 use std::io::Read;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::wait::poll_until;
 
 /// Networks of this range are for tests of networks (RFC 2544). Each test has 256 addresses of it.
 const RANGE: [u8; 2] = [198, 18];
 /// Addresses of one line: the router's and the host's are in the middle.
 const LINE: u8 = 4;
+
+/// No process of a host listens here (discard). The kernel counts the datagrams that arrive.
+const PROBED_PORT: u16 = 9;
+/// A datagram arrives within this time, unless it is dropped.
+const PROBE_PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A network namespace. It exists as long as a process is in it.
 #[derive(Debug)]
@@ -32,7 +42,7 @@ pub struct Network {
     router: Namespace,
     /// The third byte of all addresses.
     number: u8,
-    hosts: u8,
+    hosts: Vec<Host>,
     /// The directions that the router drops: from, to.
     cuts: Mutex<Vec<(Ipv4Addr, Ipv4Addr)>>,
 }
@@ -61,6 +71,21 @@ impl Namespace {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.pid())).arg("--");
         command
+    }
+
+    /// Returns the number of datagrams that have arrived for no socket.
+    fn unclaimed_datagrams(&self) -> Option<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/net/snmp", self.pid())).ok()?;
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
+        let (names, counts) = (lines.next()?, lines.next()?);
+        let mut columns = names.split(' ').zip(counts.split(' '));
+        columns.find(|(name, _)| *name == "NoPorts")?.1.parse().ok()
+    }
+
+    fn shell(&self, script: &str) -> Result<(), String> {
+        let mut command = self.enter();
+        command.args(["sh", "-c", script]);
+        run(command, "")
     }
 
     fn ip(&self, words: &str) -> Result<(), String> {
@@ -112,10 +137,11 @@ impl Network {
             }
             router.ip(&format!("addr add {}/30 dev line0", Self::address(number, 1)))?;
             router.ip("link set line0 up")?;
-            let mut forward = router.enter();
-            forward.args(["sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"]);
-            run(forward, "")?;
-            return Ok(Self { router, number, hosts: 0, cuts: Mutex::default() });
+            // A router that checks the way back would drop both directions for a cut of one.
+            let script = "cd /proc/sys/net/ipv4 && echo 1 >ip_forward && \
+                for own in conf/*/rp_filter; do echo 0 >$own; done";
+            router.shell(script)?;
+            return Ok(Self { router, number, hosts: Vec::new(), cuts: Mutex::default() });
         }
         Err(why)
     }
@@ -136,8 +162,7 @@ impl Network {
     /// If it cannot.
     #[must_use]
     pub fn host(&mut self) -> Host {
-        self.hosts += 1;
-        let number = self.hosts;
+        let number = u8::try_from(self.hosts.len() + 1).expect("few hosts");
         let at = |more| Self::address(self.number, number * LINE + more);
         let (router, address) = (at(1), at(2));
         let made = || {
@@ -154,26 +179,75 @@ impl Network {
             Ok::<_, String>(namespace)
         };
         let namespace = made().unwrap_or_else(|why| panic!("no host: {why}"));
-        Host { address, namespace: Arc::new(namespace) }
+        let host = Host { address, namespace: Arc::new(namespace) };
+        self.hosts.push(host.clone());
+        host
     }
 
     /// Drops all packets in this direction, until [`Self::heal`].
     ///
     /// # Panics
-    /// If the router cannot.
+    /// If the router cannot, or if it drops another direction than it should.
     pub fn cut(&self, from: Ipv4Addr, to: Ipv4Addr) {
         self.rule("add", from, to);
         self.cuts().push((from, to));
+        assert!(!self.passes(from, to), "packets from {from} to {to} still arrive");
+        if !self.cuts().contains(&(to, from)) {
+            self.until_passes(to, from);
+        }
     }
 
     /// Drops nothing any more.
     ///
     /// # Panics
-    /// If the router cannot.
+    /// If the router cannot, or still drops packets.
     pub fn heal(&self) {
-        for (from, to) in self.cuts().drain(..) {
-            self.rule("del", from, to);
+        let cuts = std::mem::take(&mut *self.cuts());
+        for (from, to) in &cuts {
+            self.rule("del", *from, *to);
         }
+        for (from, to) in cuts {
+            self.until_passes(from, to);
+        }
+    }
+
+    fn until_passes(&self, from: Ipv4Addr, to: Ipv4Addr) {
+        let passes = poll_until(PATIENCE, || self.passes(from, to).then_some(()));
+        assert!(passes.is_some(), "no packet from {from} arrives at {to}");
+    }
+
+    /// Does a datagram arrive?
+    fn passes(&self, from: Ipv4Addr, to: Ipv4Addr) -> bool {
+        if to == self.own_address() {
+            let socket = UdpSocket::bind((to, 0)).expect("our own address");
+            socket.set_read_timeout(Some(PROBE_PATIENCE)).expect("a time");
+            let port = socket.local_addr().expect("it is bound").port();
+            self.send(from, to, port);
+            return socket.recv(&mut [0]).is_ok();
+        }
+        let count = || self.host_at(to).namespace.unclaimed_datagrams().expect("a count");
+        let before = count();
+        self.send(from, to, PROBED_PORT);
+        poll_until(PROBE_PATIENCE, || (count() > before).then_some(())).is_some()
+    }
+
+    /// Sends a datagram.
+    fn send(&self, from: Ipv4Addr, to: Ipv4Addr, port: u16) {
+        if from == self.own_address() {
+            let socket = UdpSocket::bind((from, 0)).expect("our own address");
+            // An earlier datagram was refused.
+            let _ = socket.send_to(b"x", (to, port));
+            return;
+        }
+        let mut command = self.host_at(from).enter();
+        // The redirection is the shell's own: no other program is needed.
+        command.args(["bash", "-c", &format!("echo x >/dev/udp/{to}/{port}")]);
+        run(command, "").unwrap_or_else(|why| panic!("no datagram from {from}: {why}"));
+    }
+
+    fn host_at(&self, address: Ipv4Addr) -> &Host {
+        let host = self.hosts.iter().find(|host| host.address == address);
+        host.unwrap_or_else(|| panic!("no host has {address}"))
     }
 
     fn rule(&self, what: &str, from: Ipv4Addr, to: Ipv4Addr) {
@@ -241,5 +315,22 @@ mod tests {
         }
         network.cut(one.address(), other.address());
         assert!(answers(&one) && answers(&other), "both still answer others");
+        network.cut(other.address(), one.address());
+        assert!(answers(&one) && answers(&other), "both still answer others");
+    }
+
+    #[test]
+    fn the_probe_notices_a_router_that_checks_the_way_back() {
+        let mut network = match Network::start() {
+            Ok(network) => network,
+            Err(why) => return eprintln!("left out: {why}"),
+        };
+        let host = network.host();
+        let (own, other) = (network.own_address(), host.address());
+        network.cut(own, other);
+        assert!(!network.passes(own, other) && network.passes(other, own));
+        let script = "for own in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 1 >$own; done";
+        network.router.shell(script).expect("root may");
+        assert!(!network.passes(other, own), "the router finds no way back");
     }
 }

@@ -3,6 +3,8 @@
 mod adverse;
 mod change;
 mod checker;
+mod checkpoint;
+mod clocks;
 mod discovery;
 mod disk;
 mod ending;

@@ -70,6 +70,8 @@ pub(crate) struct Promotions {
     is_fenced: bool,
     is_promoted: bool,
     was_started: bool,
+    /// The ticks so far.
+    pub(crate) steps: u64,
 }
 
 impl Promotions {
@@ -118,6 +120,7 @@ impl Promotions {
             is_fenced: false,
             is_promoted: false,
             was_started: false,
+            steps: 0,
             rng,
         }
     }
@@ -125,6 +128,7 @@ impl Promotions {
     pub(crate) fn run(&mut self) -> Result<(), String> {
         while self.now < START + BOUND {
             self.now += TICK;
+            self.steps += 1;
             self.live();
             self.ask();
             self.finish_command();

@@ -15,10 +15,11 @@ pub(crate) fn seeds() -> Range<u64> {
     number(from)..number(to)
 }
 
-/// Plays one seed. Returns how many primaries were found, or what a check says.
-pub(crate) fn run(seed: u64, trace: bool) -> Result<u64, String> {
+/// Plays one seed. Returns how many primaries were found, and in how many steps, or what a check says.
+pub(crate) fn run(seed: u64, trace: bool) -> Result<(u64, u64), String> {
     let mut world = World::new(seed, trace);
     world.run()?;
-    Promotions::new(seed, trace).run()?;
-    Ok(world.failovers)
+    let mut promotions = Promotions::new(seed, trace);
+    promotions.run()?;
+    Ok((world.failovers, world.steps + promotions.steps))
 }

@@ -55,6 +55,8 @@ pub(crate) struct World {
     is_calm: bool,
     trace: bool,
     pub(crate) failovers: u64,
+    /// The events so far.
+    pub(crate) steps: u64,
 }
 
 impl World {
@@ -77,6 +79,7 @@ impl World {
             trace,
             rng,
             failovers: 0,
+            steps: 0,
         }
     }
 
@@ -90,6 +93,7 @@ impl World {
         let mut disturb_at = self.rng.below(8_000_000);
         let (mut settled_at, mut write_at) = (None, 0);
         loop {
+            self.steps += 1;
             let ask = self.ask_at.iter().copied().min().expect("there is a node");
             let next = self.mail.keys().next().map_or(ask, |(at, _)| ask.min(*at));
             self.now = next.min(disturb_at).min(write_at).max(self.now);

@@ -7,13 +7,13 @@ use crate::admission::pool::Grant;
 use crate::client::{Client, ClientPhase, ReaderPlace};
 use crate::engine::Engine;
 use crate::engine::work::Work;
-use crate::ids::{ClientId, Micros, NodeId, PoolId, ServerId};
+use crate::ids::{ClientId, Micros, NodeId, PoolId, ServerId, Waiter};
 use crate::lifecycle::leave::Leaving;
 use crate::lifecycle::link::Readable;
 use crate::routing::Place;
 use crate::routing::first_request::{FirstRequest, first_request};
 use crate::routing::freshness::Need;
-use crate::routing::rules::Routing;
+use crate::routing::rules::{Drawn, Routing};
 use crate::routing::stays::share;
 use crate::routing::why::Why;
 use crate::routing::wish::{Wish, token_of, wish_of};
@@ -28,8 +28,8 @@ const FULL_PATIENCE: Micros = 10_000;
 
 /// The decision about a request.
 struct Choice {
-    /// Two nodes, or why the primary runs it.
-    nodes: Result<[NodeId; 2], Why>,
+    /// The nodes that may run it, or why the primary runs it.
+    nodes: Result<Drawn, Why>,
     /// Do the judges say that it changes no data?
     is_read: bool,
     /// Does it name the node?
@@ -71,17 +71,20 @@ impl<X: Exchange> Engine<X> {
         let bytes = &bytes[client.stream.take_body(bytes)..];
         let joined = client.stream.take_joined(bytes);
         let input = joined.as_deref().unwrap_or(bytes);
-        let pool = match first_request(input) {
+        let (pool, since) = match first_request(input) {
             FirstRequest::Whole(len) => match self.route(id, writer, &input[..len], io) {
-                Some(pool) => pool,
+                Some((pool, since)) => (pool, since.min(now)),
                 None => return self.client_mut(id).stream.hold_rest(joined, bytes, 0),
             },
-            FirstRequest::Unjudged => self.not_routed(id, writer),
+            FirstRequest::Unjudged => (self.not_routed(id, writer), now),
             FirstRequest::Partial => return client.stream.hold_rest(joined, bytes, 0),
             FirstRequest::Terminate => return self.drop_client(id, Leaving::Goodbye, io),
         };
-        self.client_mut(id).request_at = now;
+        self.client_mut(id).request_at = since;
         let readable = self.link_routed(id, pool, io);
+        if since < now {
+            self.count_wait_from(id, since);
+        }
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
         let len = input_len(joined.as_deref(), bytes);
         match (readable, joined) {
@@ -111,7 +114,11 @@ impl<X: Exchange> Engine<X> {
         let Some(client) = self.clients.get(id.0 as usize) else { return };
         match client.phase {
             ClientPhase::Idle => {}
-            ClientPhase::Failed(_) => return self.failed_bytes(id, &[], io),
+            ClientPhase::Failed(_) => {
+                let serial = client.serial;
+                self.sessions.release(id, serial);
+                return self.failed_bytes(id, &[], io);
+            }
             ClientPhase::Login(_)
             | ClientPhase::Waiting(_)
             | ClientPhase::Preparing(_)
@@ -125,11 +132,23 @@ impl<X: Exchange> Engine<X> {
             // Its pool has stopped routing.
             false => {
                 let (serial, has_request) = (client.serial, client.stream.holds_message());
-                self.sessions.release(id, serial);
+                let first = self.sessions.release(id, serial);
                 if has_request {
                     self.send_again(id, io);
                 }
+                if let Some((since, _)) = first {
+                    self.count_wait_from(id, since);
+                }
             }
+        }
+    }
+
+    /// The client has waited since this moment, in whatever queue it is now.
+    fn count_wait_from(&mut self, id: ClientId, since: Micros) {
+        if let Some(client) = self.clients.get_mut(id.0 as usize)
+            && let ClientPhase::Waiting(waiter) = client.phase
+        {
+            client.enter(ClientPhase::Waiting(Waiter { since, ..waiter }));
         }
     }
 
@@ -149,11 +168,14 @@ impl<X: Exchange> Engine<X> {
         if client.pool.is_none_or(|own| own == pool) {
             return false;
         }
-        if let Some(waiter) = client.wait() {
+        let (serial, waiter) = (client.serial, client.wait());
+        let since = waiter.map_or(client.request_at, |waiter| waiter.since);
+        self.sessions.judge_again(id, serial, since);
+        if let Some(waiter) = waiter {
             let worker = self.worker;
             self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
         }
-        client.enter(ClientPhase::Idle);
+        self.client_mut(id).enter(ClientPhase::Idle);
         self.work.push_back(Work::Route(id));
         true
     }
@@ -203,28 +225,32 @@ impl<X: Exchange> Engine<X> {
         view.settings.routing.as_deref()
     }
 
-    /// Returns the pool for a request of a client of `writer`. None: it waits for a fresher standby.
+    /// Returns the pool for a request of a client of `writer`, and when the request has arrived. None:
+    /// it waits for a fresher standby.
     fn route(
         &mut self,
         id: ClientId,
         writer: PoolId,
         request: &[u8],
         io: &impl Io<X>,
-    ) -> Option<PoolId> {
+    ) -> Option<(PoolId, Micros)> {
         let serial = self.client(id).serial;
+        let first = self.sessions.release(id, serial);
+        let since = first.map_or_else(|| self.arrival(writer, io), |(since, _)| since);
         let is_late = self.sessions.of(id, serial).take_late();
         if let Some(place) = self.exchange.route(writer, request) {
             self.sessions.of(id, serial).is_judged_read = place != Place::Writer;
-            return Some(match place {
+            let pool = match place {
                 Place::Writer => writer,
                 Place::Reader(_) if is_late => writer,
                 reader @ Place::Reader(_) => self.pool_at(writer, reader),
-            });
+            };
+            return Some((pool, since));
         }
-        let held_since = self.sessions.release(id, serial);
-        let since = held_since.unwrap_or_else(|| self.arrival(writer, io));
+        let first = first.map(|(_, need)| need);
         let Choice { nodes, is_read, is_fixed, need } =
-            self.choose(id, writer, request, (since, io.now()));
+            self.choose(id, writer, request, (since, io.now()), first);
+        self.sessions.of(id, serial).need = need;
         let nodes = if is_late { nodes.and(Err(Why::Full)) } else { nodes };
         if let Err(why) = nodes
             && !is_late
@@ -235,7 +261,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(routing) = self.routing_of(id) {
             routing.counts.add(nodes.err().unwrap_or(Why::Read));
         }
-        let node = nodes.ok().map(|drawn| self.less_busy(writer, drawn));
+        let node = nodes.ok().map(|drawn| self.pick(writer, drawn));
         let place = &mut self.client_mut(id).while_waiting.reader;
         *place = match *place {
             _ if is_fixed => ReaderPlace::Fixed,
@@ -247,9 +273,9 @@ impl<X: Exchange> Engine<X> {
             self.stay_with(id, node);
         }
         let session = self.sessions.of(id, serial);
-        (session.need, session.is_judged_read) = (need, is_read);
+        session.is_judged_read = is_read;
         session.expect((is_read && pool == writer).then_some(request.len()));
-        Some(pool)
+        Some((pool, since))
     }
 
     /// Returns the moment at which a request has arrived. The worker's `now` may be earlier than a
@@ -273,12 +299,14 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Chooses nodes for a request that has arrived at `since`, or says why the primary runs it.
+    /// `first`: the need of a request that was judged before.
     fn choose(
         &mut self,
         id: ClientId,
         writer: PoolId,
         request: &[u8],
         (since, now): (Micros, Micros),
+        first: Option<Need>,
     ) -> Choice {
         let schema = self.exchange.schema();
         let random = scatter(self.next_serial());
@@ -308,7 +336,7 @@ impl<X: Exchange> Engine<X> {
         };
         let session = self.sessions.of(id, client.serial);
         let stay = (session.node(&routing.stays), session.read_at);
-        let mut need = routing.need(session.wrote, since);
+        let mut need = first.unwrap_or_else(|| routing.need(session.wrote, since));
         let (wish, token) = match wish.and_then(|wish| Ok((wish, token_of(client)?))) {
             Ok(found) => found,
             Err(why) => return Choice::primary(why, is_read),
@@ -316,13 +344,11 @@ impl<X: Exchange> Engine<X> {
         need.token = token;
         let nodes = match wish {
             Wish::Node(name) => match routing.readers.named(name) {
-                Some(node) => routing.node(node, need, now).map(|()| [node; 2]),
+                Some(node) => routing.node(node, need, now).map(|()| Drawn::One(node)),
                 None => Err(Why::Hint),
             },
             Wish::Standby | Wish::Hinted => match routing.rules.balance {
-                Balance::Session => {
-                    routing.node_of_session(stay, need, now, random).map(|node| [node; 2])
-                }
+                Balance::Session => routing.node_of_session(stay, need, now, random),
                 Balance::Statement => routing.draw(need, now, random),
             },
         };
@@ -367,7 +393,8 @@ impl<X: Exchange> Engine<X> {
         let serial = client.serial;
         let need = self.sessions.need(id, serial);
         let routing = self.routing_of(id);
-        let is_overtaken = routing.is_some_and(|routing| routing.node(node, need, now).is_err());
+        // A pool that has stopped routing has no reads on standbys.
+        let is_overtaken = routing.is_none_or(|routing| routing.node(node, need, now).is_err());
         self.sessions.of(id, serial).note_server(is_overtaken);
         is_overtaken
     }
@@ -401,20 +428,39 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Returns the less busy one of two nodes, by their weights.
-    fn less_busy(&mut self, writer: PoolId, [one, other]: [NodeId; 2]) -> NodeId {
-        if one == other {
-            return one;
+    /// Returns the node that runs the read.
+    fn pick(&mut self, writer: PoolId, drawn: Drawn) -> NodeId {
+        match drawn {
+            Drawn::One(node) => node,
+            Drawn::Two(two) => self.less_busy(writer, two),
+            Drawn::Move { from, to } => {
+                let pool = self.known_pool(writer, to);
+                match pool.is_some_and(|pool| self.exchange.pool(pool, |pool| pool.is_used_up())) {
+                    true => from,
+                    false => to,
+                }
+            }
         }
-        let Some(view) = self.pools.get(writer) else { return one };
-        let [first, second] = [one, other].map(|node| {
-            let known = view.readers.iter().find(|(place, _)| *place == Place::Reader(node));
-            let load = known.map_or(0, |(_, pool)| self.exchange.pool(*pool, |pool| pool.load()));
-            let routing = view.settings.routing.as_deref();
+    }
+
+    /// Returns the less busy one of two nodes, by their weights.
+    fn less_busy(&mut self, writer: PoolId, two: [NodeId; 2]) -> NodeId {
+        let [first, second] = two.map(|node| {
+            let pool = self.known_pool(writer, node);
+            let load = pool.map_or(0, |pool| self.exchange.pool(pool, |pool| pool.load()));
+            let view = self.pools.get(writer);
+            let routing = view.and_then(|view| view.settings.routing.as_deref());
             let weight = routing.and_then(|own| own.readers.get(node)).map_or(1, |own| own.weight);
             share(load, weight)
         });
-        if second < first { other } else { one }
+        if second < first { two[1] } else { two[0] }
+    }
+
+    /// Returns the pool at a node, if this worker has used it.
+    fn known_pool(&self, writer: PoolId, node: NodeId) -> Option<PoolId> {
+        let readers = &self.pools.get(writer)?.readers;
+        let known = readers.iter().find(|(place, _)| *place == Place::Reader(node));
+        known.map(|(_, pool)| *pool)
     }
 
     /// Returns the pool of the same database and user at another place.

@@ -106,6 +106,19 @@ impl Catalog {
     }
 }
 
+/// The standbys that may run a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drawn {
+    One(NodeId),
+    /// The less busy one of two runs it.
+    Two([NodeId; 2]),
+    /// The session moves to a standby with a smaller share of the sessions, if a server is free there.
+    Move {
+        from: NodeId,
+        to: NodeId,
+    },
+}
+
 /// The routing of a pool's requests.
 #[derive(Debug, Default)]
 pub struct Routing {
@@ -221,12 +234,12 @@ impl Routing {
         if fit.is_empty() { Err(why) } else { Ok(fit) }
     }
 
-    /// Draws two different nodes of those that may run a read, by weight. If there is only one,
-    /// returns it twice.
-    pub(crate) fn draw(&self, need: Need, now: Micros, random: u64) -> Result<[NodeId; 2], Why> {
+    /// Draws two different nodes of those that may run a read, by weight.
+    pub(crate) fn draw(&self, need: Need, now: Micros, random: u64) -> Result<Drawn, Why> {
         let mut fit = self.fit(need, now)?;
         let one = draw_from(&mut fit, random >> 32).ok_or(Why::NoStandby)?;
-        Ok([one, draw_from(&mut fit, random & 0xffff_ffff).unwrap_or(one)])
+        let other = draw_from(&mut fit, random & 0xffff_ffff);
+        Ok(other.map_or(Drawn::One(one), |other| Drawn::Two([one, other])))
     }
 
     /// Returns the node for a read of a session. A session that stays with `own` keeps it while that
@@ -238,19 +251,20 @@ impl Routing {
         need: Need,
         now: Micros,
         random: u64,
-    ) -> Result<NodeId, Why> {
+    ) -> Result<Drawn, Why> {
         let stays = |node: &NodeId| {
             self.readers.get(*node).is_some_and(|reader| reader.weight > 0)
                 && self.node(*node, need, now).is_ok()
         };
         if let Some(own) = own.filter(stays) {
-            return Ok(self.lighter(own, read_at, need, now).unwrap_or(own));
+            let lighter = self.lighter(own, read_at, need, now);
+            return Ok(lighter.map_or(Drawn::One(own), |to| Drawn::Move { from: own, to }));
         }
         let mut fit = self.fit(need, now)?;
         // Of nodes that have the same shares, any may be the first.
         let first = random as usize % fit.len().max(1);
         fit.rotate_left(first);
-        self.least_of(fit.into_iter()).ok_or(Why::NoStandby)
+        self.least_of(fit.into_iter()).map(Drawn::One).ok_or(Why::NoStandby)
     }
 
     /// Returns another node for a session, if that makes the shares more even and the session's
@@ -322,7 +336,8 @@ mod tests {
         set(&routing, 3, 100);
         let mut drawn = [0; 4];
         for at in 0..400 {
-            let [one, other] = routing.draw(never, 5_000, at << 32 | at).expect("a node");
+            let two = routing.draw(never, 5_000, at << 32 | at);
+            let Ok(Drawn::Two([one, other])) = two else { panic!("{two:?}") };
             assert_ne!(one, other, "the busier one could not be told");
             drawn[usize::from(one.0)] += 1;
         }
@@ -336,7 +351,10 @@ mod tests {
     fn reads(routing: &Routing, session: &mut Option<Stay>, read_at: Micros) -> u16 {
         let own = session.as_ref().and_then(|stay| stay.node_in(&routing.stays));
         let node = routing.node_of_session((own, read_at), Need::default(), 5_000, 7);
-        let node = node.expect("a node");
+        let node = match node.expect("a node") {
+            Drawn::One(node) | Drawn::Move { to: node, .. } => node,
+            two @ Drawn::Two(_) => panic!("{two:?}"),
+        };
         if own != Some(node) {
             *session = Some(Stays::begin(&routing.stays, node));
         }
@@ -422,7 +440,7 @@ mod tests {
         set(&routing, 0, 4_900);
         set(&routing, 1, 100);
         assert_eq!(routing.draw(wrote(4_900), 5_000, 0), Err(Why::OwnWrite));
-        assert_eq!(routing.draw(wrote(4_899), 5_000, 0), Ok([NodeId(0); 2]));
+        assert_eq!(routing.draw(wrote(4_899), 5_000, 0), Ok(Drawn::One(NodeId(0))));
         assert_eq!(routing.draw(Need::default(), 9_000, 0), Err(Why::Stale));
         routing.readers.get(NodeId(0)).expect("a node").set(None, 0, 0);
         assert_eq!(routing.draw(Need::default(), 1_100, 0), Err(Why::Stale), "it was too old");
@@ -437,7 +455,7 @@ mod tests {
             let need = routing.need(Wrote::default(), 5_000);
             routing.draw(need, 5_000, 0)
         };
-        assert_eq!(draw(&routing), Ok([NodeId(0); 2]));
+        assert_eq!(draw(&routing), Ok(Drawn::One(NodeId(0))));
         routing.rules.read_after_write = ReadAfterWrite::User;
         assert_eq!(draw(&routing), Err(Why::OwnWrite));
         let next = Routing::new(

@@ -37,8 +37,10 @@ pub(crate) struct Session {
     pub(crate) is_judged_read: bool,
     /// The need of its last request.
     pub(crate) need: Need,
-    /// The arrival of its read, if that waits for a fresher standby.
-    held_since: Option<Micros>,
+    /// The arrival of a read that is judged again, and the need that it had at first.
+    first: Option<(Micros, Need)>,
+    /// Does its read wait for a fresher standby?
+    is_held: bool,
     /// The read that the primary runs, because no standby may run it.
     read: OnPrimary,
 }
@@ -87,19 +89,29 @@ impl Sessions {
 
     /// Holds the client's read, which has arrived at this moment.
     pub(crate) fn hold(&mut self, client: ClientId, serial: u64, since: Micros) {
-        self.of(client, serial).held_since = Some(since);
+        self.judge_again(client, serial, since);
+        self.of(client, serial).is_held = true;
         self.held.push((client, serial));
     }
 
-    /// Ends the wait of the client's read, if it waits. Returns its arrival.
-    pub(crate) fn release(&mut self, client: ClientId, serial: u64) -> Option<Micros> {
-        self.of(client, serial).held_since.take()
+    /// Has the client's read, which has arrived at this moment, judged again.
+    pub(crate) fn judge_again(&mut self, client: ClientId, serial: u64, since: Micros) {
+        let session = self.of(client, serial);
+        session.first = Some((since, session.need));
+    }
+
+    /// Ends the wait of the client's read, if it waits. Returns the arrival of a read that is judged
+    /// again, and its need then: later writes of others do not concern it.
+    pub(crate) fn release(&mut self, client: ClientId, serial: u64) -> Option<(Micros, Need)> {
+        let session = self.of(client, serial);
+        session.is_held = false;
+        session.first.take()
     }
 
     /// Does the client's read wait for a fresher standby?
     pub(crate) fn holds(&self, client: ClientId, serial: u64) -> bool {
         let session = self.all.get(client.0 as usize);
-        session.is_some_and(|own| own.serial == serial && own.held_since.is_some())
+        session.is_some_and(|own| own.serial == serial && own.is_held)
     }
 
     /// Returns all clients whose reads wait.
@@ -211,11 +223,14 @@ mod tests {
         sessions.hold(ClientId(1), 5, 70);
         sessions.hold(ClientId(2), 6, 80);
         assert!(sessions.holds(ClientId(1), 5) && !sessions.holds(ClientId(1), 4));
-        assert_eq!(sessions.release(ClientId(2), 6), Some(80));
+        assert_eq!(sessions.release(ClientId(2), 6), Some((80, Need::default())));
         assert_eq!(sessions.take_held(), [(ClientId(1), 5)]);
         assert_eq!(sessions.take_held(), []);
-        assert_eq!(sessions.release(ClientId(1), 5), Some(70));
+        assert_eq!(sessions.release(ClientId(1), 5), Some((70, Need::default())));
         assert_eq!(sessions.release(ClientId(1), 5), None);
+        sessions.judge_again(ClientId(1), 5, 90);
+        assert!(!sessions.holds(ClientId(1), 5));
+        assert_eq!(sessions.release(ClientId(1), 5), Some((90, Need::default())));
     }
 
     #[test]

@@ -21,11 +21,19 @@ struct Cluster {
 
 impl Cluster {
     fn new(balance: Balance, workers: usize) -> Self {
+        Self::of_size(20, balance, workers)
+    }
+
+    /// Each node has at most so many servers.
+    fn of_size(size: u32, balance: Balance, workers: usize) -> Self {
         let readers = Arc::new(Readers::new(["a", "b", "c"].map(|name| (name.to_owned(), 1))));
         let catalog = Arc::new(Catalog::new(Default::default(), 1, false, 0));
         let rules = ReadRules { balance, ..ReadRules::default() };
         let routing = Routing::new(rules, readers.clone(), catalog, None);
-        let auto = |config: &mut config::Config| config.global.pool_mode = PoolMode::Auto;
+        let auto = |config: &mut config::Config| {
+            config.global.pool_mode = PoolMode::Auto;
+            config.global.default_pool_size = size;
+        };
         let rig = Rig::with_workers(workers, auto).routed_by(routing);
         rig.later(1_000);
         Self { rig, readers }
@@ -108,6 +116,32 @@ pub(crate) fn a_session_does_not_go_back_in_time_for_the_balance() {
     }
     assert_eq!(cluster.reads(&first), places[1]);
     assert_eq!(cluster.reads(&third), places[2]);
+}
+
+#[test]
+pub(crate) fn a_session_does_not_move_to_a_full_standby_for_the_balance() {
+    let cluster = Cluster::of_size(1, Balance::Session, 1);
+    let ([first, second, third], places) = three(&cluster);
+    second.leave();
+    // Another client has the only server there. Its hint makes it no session of that standby.
+    let busy = cluster.rig.client();
+    let hinted = ["b", "c"].map(|name| format!("/* weir: node={name} */ select 1"));
+    let full = (0..2).find(|node| {
+        busy.send([query(&hinted[*node])]);
+        let has_it = !cluster.rig.server(places[1]).take().is_empty();
+        if !has_it {
+            cluster.rig.server(places[0]).answers(&hinted[*node]);
+            busy.expect([done("OK")]);
+        }
+        has_it
+    });
+    assert!(full.is_some(), "the hint names the standby of the session that left");
+    for client in [&first, &third] {
+        assert_eq!(cluster.reads(client), places[0], "it would have to wait at the other one");
+    }
+    cluster.rig.server(places[1]).send([done("OK")]);
+    busy.expect([done("OK")]);
+    assert_eq!(cluster.reads(&first), places[1], "now it can move");
 }
 
 #[test]

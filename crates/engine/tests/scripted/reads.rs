@@ -1,6 +1,7 @@
 //! Reads on standbys, by the product's own rules: freshness, own writes, and the age of the catalogs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::{PoolMode, ReadAfterWrite, WhenStale};
 use engine::ids::{Micros, NodeId};
@@ -35,12 +36,16 @@ impl Cluster {
 
     /// Each node has at most so many servers.
     fn of_size(size: u32, rules: ReadRules) -> Self {
+        Self::configured(rules, |config| config.global.default_pool_size = size)
+    }
+
+    fn configured(rules: ReadRules, change: impl FnOnce(&mut config::Config)) -> Self {
         let readers = Arc::new(Readers::new(["a", "b"].map(|name| (name.to_owned(), 1))));
         let catalog = Arc::new(Catalog::new(Default::default(), 1, false, 0));
         let routing = Routing::new(rules, readers.clone(), catalog, None);
         let auto = |config: &mut config::Config| {
             config.global.pool_mode = PoolMode::Auto;
-            config.global.default_pool_size = size;
+            change(config);
         };
         let rig = Rig::new(auto).routed_by(routing);
         Self { rig, readers }
@@ -364,6 +369,73 @@ pub(crate) fn writes_of_others_behind_its_arrival_do_not_concern_a_waiting_read(
     asks(&cluster.rig.client(), &primary, WRITE);
     standby.send([done("OK")]);
     other.expect([done("OK")]);
+    standby.answers(READ);
+    client.expect([done("OK")]);
+}
+
+/// A cluster whose nodes have one server each, and a client whose read waits for that of the standby.
+/// The other client has it.
+fn one_that_waits(rules: ReadRules, query_wait: Duration) -> (Cluster, [Client; 2], [Server; 2]) {
+    let cluster = Cluster::configured(rules, |config| {
+        config.global.default_pool_size = 1;
+        config.global.query_wait_timeout = query_wait;
+    });
+    let (client, primary, standby) = cluster.opened();
+    cluster.rig.later(1_000);
+    cluster.standby_has_all_before(cluster.rig.now());
+    let other = cluster.rig.client();
+    other.send([query(READ)]);
+    standby.expect([query(READ)]);
+    client.send([query(READ)]);
+    client.expect([]);
+    (cluster, [client, other], [primary, standby])
+}
+
+#[test]
+pub(crate) fn a_read_that_is_judged_again_has_waited_since_its_arrival() {
+    let limit = Duration::from_secs(5);
+    let rules = ReadRules {
+        limits: Limits { age_max: AGE_MAX / 2, lag_bytes_max: 0 },
+        ..ReadRules::default()
+    };
+    let (cluster, [client, other], [primary, standby]) = one_that_waits(rules, limit);
+    // The only server of the primary is in use, too.
+    let busy = cluster.rig.client();
+    busy.send([query(WRITE)]);
+    primary.expect([query(WRITE)]);
+    cluster.rig.wait(3);
+    standby.send([done("OK")]);
+    other.expect([done("OK")]);
+    client.expect([]);
+    cluster.rig.wait(3);
+    client.expect_fatal("query_wait_timeout");
+}
+
+#[test]
+pub(crate) fn a_read_does_not_wait_for_the_standby_of_a_pool_that_stopped_routing() {
+    let (cluster, [client, other], [primary, standby]) =
+        one_that_waits(ReadRules::default(), Duration::ZERO);
+    cluster.rig.reload(|_| {});
+    standby.send([done("OK")]);
+    other.expect([done("OK")]);
+    primary.answers(READ);
+    client.expect([done("OK")]);
+}
+
+#[test]
+pub(crate) fn writes_of_others_behind_its_arrival_do_not_concern_a_held_read() {
+    let cluster = waiting(ReadAfterWrite::User, WhenStale::Wait);
+    let (client, primary, standby) = cluster.opened();
+    asks(&client, &primary, WRITE);
+    cluster.standby_has_all_before(1);
+    client.send([query(READ)]);
+    client.expect([]);
+    cluster.rig.later(1_000);
+    let sampled = cluster.rig.now();
+    cluster.rig.later(1_000);
+    asks(&cluster.rig.client(), &primary, WRITE);
+    cluster.standby_has_all_before(sampled);
+    cluster.rig.sample();
     standby.answers(READ);
     client.expect([done("OK")]);
 }

@@ -223,6 +223,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "MovesToFullStandby",
+        wrong: "A session moves to a standby without a free server, to make the shares even",
+        seen_in: "Weir",
+        noticed_by: "balance::a_session_does_not_move_to_a_full_standby_for_the_balance",
+        changes: &[change(
+            "routing/choose.rs",
+            "|pool| «self.exchange.pool(pool, |pool| pool.is_used_up())») { true => from,",
+            "{ let _ = pool; false }",
+        )],
+    },
+    Mutant {
+        name: "WaitsAnew",
+        wrong: "The limits of a read begin anew when it is judged again",
+        seen_in: "Weir",
+        noticed_by: "reads::a_read_that_is_judged_again_has_waited_since_its_arrival",
+        changes: &[change(
+            "routing/choose.rs",
+            "if «since < now» { self.count_wait_from(id, since); }",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "NeedsLaterWrites",
+        wrong: "A read that waits must see writes of others behind its arrival",
+        seen_in: "Weir",
+        noticed_by: "reads::writes_of_others_behind_its_arrival_do_not_concern_a_held_read",
+        changes: &[change(
+            "routing/choose.rs",
+            "let mut need = «first.unwrap_or_else(|| routing.need(session.wrote, since))»;",
+            "{ let _ = first; routing.need(session.wrote, since) }",
+        )],
+    },
+    Mutant {
         name: "ForgetsWritesOfOthers",
         wrong: "With read_after_write = user, writes of other sessions do not count",
         seen_in: "",

@@ -15,7 +15,7 @@ const COPYIST: &str = "CREATE ROLE copyist LOGIN REPLICATION PASSWORD 'copyist-s
 /// The role of the pooler.
 pub(super) const WEIR: &str = "\
 CREATE ROLE weir LOGIN PASSWORD 'weir-secret';
-GRANT pg_monitor TO weir;
+GRANT pg_monitor, pg_checkpoint TO weir;
 GRANT EXECUTE ON FUNCTION pg_promote, pg_reload_conf TO weir;
 GRANT ALTER SYSTEM ON PARAMETER primary_conninfo TO weir";
 

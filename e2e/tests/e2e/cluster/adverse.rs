@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use testkit::{Pooler, Postgres, RawClient, eventually, frontend};
 
-use super::hooks::{Hooks, write_during};
+use super::change::synchronous;
+use super::hooks::{Hooks, check_rows, write_during};
 use super::{PATIENCE, cluster, farewell, furnished, node_of, setup, until_nodes_are, write};
 use crate::support;
 
@@ -131,6 +132,58 @@ fn a_command_that_does_not_end_ends_the_switchover() {
     let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!(node_of(&mut pooler.client("app")), a.port());
+}
+
+#[test]
+fn a_fence_that_does_not_end_promotes_nobody_and_is_tried_again() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = synchronous(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let keys = format!("{QUICK} failover=own command_timeout=1 {}", hooks.keys(&["fence"]));
+    let pooler = setup(&[a, b], &keys).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    a.kill9();
+    let hung = "fence_command failed: it did not end within 1 s";
+    pooler.log_contains(hung);
+    assert_eq!(b.sql("postgres", "SELECT pg_is_in_recovery()")[0][0].as_deref(), Some("t"));
+    eventually("the standby is promoted", PATIENCE, || {
+        while let Some((_, _, question)) = hooks.next() {
+            hooks.answer(&question, 0);
+        }
+        (pooler.admin("SHOW CLUSTERS").only("primary") == "b").then_some(())
+    });
+    assert_eq!(node_of(&mut pooler.client("app")), b.port());
+}
+
+#[test]
+fn a_rejoin_that_does_not_end_is_told_and_harms_nobody() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let keys = format!("{} command_timeout=8", hooks.keys(&["stop", "start", "rejoin"]));
+    let pooler = setup(&[a, b], &keys).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let told = write_during(&pooler, || {
+        thread::scope(|scope| {
+            let order = scope.spawn(|| pooler.try_admin("SWITCHOVER app TO b").error);
+            hooks.serve("stop", "a", 0, || a.shut_down());
+            let error = order.join().expect("the console answers").expect("it is not complete");
+            let why = "rejoin_command failed for node a: it did not end within 8 s";
+            let message = error.message();
+            let begins = message.starts_with("node b is the primary now, but ");
+            assert!(begins && message.contains(why), "{message}");
+        });
+    });
+    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    check_rows(b, &told);
+    until_nodes_are(&pooler, &["down", "writable"]);
 }
 
 #[test]

@@ -4,7 +4,9 @@
 use testkit::{Pooler, Postgres, RawClient, eventually, frontend};
 
 use super::change::{ALL, assert_primary, synchronous};
+use super::checkpoint::Checkpointer;
 use super::hooks::Hooks;
+use super::promoting::{signal_replay, until_all_is_replayed, until_ordered};
 use super::{PATIENCE, cluster, setup, until_nodes_are, write};
 use crate::support;
 
@@ -59,6 +61,63 @@ fn while_transactions_run() {
         assert_primary(nodes, 1);
         let count = "SELECT count(*) FROM acts";
         assert_eq!(nodes[1].sql("postgres", count)[0][0].as_deref(), Some("1"));
+    });
+}
+
+#[test]
+fn while_the_primary_writes_out_its_changes() {
+    with_each_signal("", |signal, pooler, nodes, hooks| {
+        let checkpointer = Checkpointer::of(&nodes[0]);
+        checkpointer.signal("STOP");
+        let console = order(pooler);
+        let runs = "SELECT count(*) FROM pg_stat_activity WHERE query = 'CHECKPOINT' \
+                    AND state = 'active'";
+        eventually("the checkpoint is ordered", PATIENCE, || {
+            (nodes[0].sql("postgres", runs)[0][0].as_deref() == Some("1")).then_some(())
+        });
+        tell(pooler, signal);
+        drop(console);
+        checkpointer.signal("CONT");
+        hooks.serve("stop", "a", 0, || nodes[0].shut_down());
+        hooks.serve("rejoin", "a", 0, || nodes[0].rejoin(&nodes[1]));
+        assert!(pooler.wait_for_exit().success());
+        assert_primary(nodes, 1);
+    });
+}
+
+#[test]
+fn while_the_standby_replays() {
+    with_each_signal("", |signal, pooler, nodes, hooks| {
+        nodes[1].sql("postgres", "SELECT pg_wal_replay_pause()");
+        let console = order(pooler);
+        hooks.serve("stop", "a", 0, || nodes[0].shut_down());
+        tell(pooler, signal);
+        drop(console);
+        let is_standby = nodes[1].sql("postgres", "SELECT pg_is_in_recovery()");
+        assert_eq!(is_standby[0][0].as_deref(), Some("t"), "it replays first");
+        nodes[1].sql("postgres", "SELECT pg_wal_replay_resume()");
+        hooks.serve("rejoin", "a", 0, || nodes[0].rejoin(&nodes[1]));
+        assert!(pooler.wait_for_exit().success());
+        assert_primary(nodes, 1);
+    });
+}
+
+#[test]
+fn while_the_standby_promotes_itself() {
+    with_each_signal("", |signal, pooler, nodes, hooks| {
+        let console = order(pooler);
+        hooks.serve("stop", "a", 0, || {
+            nodes[0].shut_down();
+            until_all_is_replayed(&nodes[1]);
+            signal_replay(&nodes[1], "STOP");
+        });
+        until_ordered(&nodes[1]);
+        tell(pooler, signal);
+        drop(console);
+        signal_replay(&nodes[1], "CONT");
+        hooks.serve("rejoin", "a", 0, || nodes[0].rejoin(&nodes[1]));
+        assert!(pooler.wait_for_exit().success());
+        assert_primary(nodes, 1);
     });
 }
 

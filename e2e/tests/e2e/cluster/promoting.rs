@@ -12,7 +12,7 @@ use super::{PATIENCE, cluster, node_of, setup, until_nodes_are, write};
 use crate::support;
 
 /// Sends a signal to the process of a standby that replays the log.
-fn signal_replay(standby: &Postgres, signal: &str) {
+pub(super) fn signal_replay(standby: &Postgres, signal: &str) {
     let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'startup'";
     let pid = standby.sql("postgres", sql)[0][0].clone().expect("it replays");
     support::run(Command::new("kill").args(["-s", signal, &pid]));
@@ -34,11 +34,7 @@ fn a_promotion_that_hangs_is_waited_for() {
         let order = scope.spawn(|| pooler.try_admin("SWITCHOVER app TO b").error);
         hooks.serve("stop", "a", 0, || {
             a.shut_down();
-            let is_done = "SELECT pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn()
-                           AND NOT EXISTS (SELECT FROM pg_stat_wal_receiver)";
-            eventually("all is replayed", PATIENCE, || {
-                (b.sql("postgres", is_done)[0][0].as_deref() == Some("t")).then_some(())
-            });
+            until_all_is_replayed(b);
             signal_replay(b, "STOP");
         });
         client.send(frontend::query("INSERT INTO acts VALUES (inet_server_port(), 'meanwhile')"));
@@ -51,6 +47,52 @@ fn a_promotion_that_hangs_is_waited_for() {
     assert!(told.iter().all(|message| message.tag != b'E'), "{told:?}");
     assert_eq!(node_of(&mut client), b.port());
     until_nodes_are(&pooler, &["down", "writable"]);
+}
+
+/// Waits until this standby, whose primary has stopped, has replayed everything.
+pub(super) fn until_all_is_replayed(standby: &Postgres) {
+    let is_done = "SELECT pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn()
+                   AND NOT EXISTS (SELECT FROM pg_stat_wal_receiver)";
+    eventually("all is replayed", PATIENCE, || {
+        (standby.sql("postgres", is_done)[0][0].as_deref() == Some("t")).then_some(())
+    });
+}
+
+/// Waits until this standby, whose process that replays is stopped, was ordered to promote itself.
+pub(super) fn until_ordered(standby: &Postgres) {
+    eventually("the promotion is ordered", PATIENCE, || {
+        let file = "SELECT (pg_stat_file('promote', true)).size IS NOT NULL";
+        (standby.sql("postgres", file)[0][0].as_deref() == Some("t")).then_some(())
+    });
+}
+
+#[test]
+fn a_standby_that_dies_while_it_promotes_itself_is_ordered_again() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = synchronous(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let keys = format!("failover=own failover_wait=60 {}", hooks.keys(&["fence"]));
+    let pooler = setup(&[a, b], &keys).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let mut client = pooler.client("app");
+    write(&mut client, "before");
+    a.kill9();
+    hooks.serve("fence", "a", 0, || signal_replay(b, "STOP"));
+    until_ordered(b);
+    // The server ends with this process.
+    signal_replay(b, "KILL");
+    b.wait_until_gone();
+    b.stop();
+    client.send(frontend::query("SELECT count(*) FROM acts"));
+    b.launch();
+    until_nodes_are(&pooler, &["down", "writable"]);
+    let told = client.read_to_ready();
+    assert!(told.iter().all(|message| message.tag != b'E'), "{told:?}");
+    assert_eq!(client.value("SELECT count(*) FROM acts"), "1");
+    assert_eq!(node_of(&mut client), b.port());
 }
 
 #[test]
