@@ -487,7 +487,7 @@ guest_save(unsigned char *window, uint32 *len)
 
 /*
  * Core reports a parameter that has changed. True: the guest is to get this message, because it
- * knows all other values. Otherwise it is told all of them. `told` is NULL while no guest is served.
+ * knows all other values. Otherwise it is told all of them. `told`: NULL while no guest is served.
  */
 bool
 guest_note_parameter(const uint64 *told)
