@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use config::{ErrorCodes, Proxied};
 use wire::error_fields::ErrorFields;
+use wire::scram::ChannelEnd;
 use wire::startup::CancelKey;
 
 use crate::admission::limits::Limits;
@@ -151,9 +152,8 @@ pub trait Io<X: Exchange> {
     /// number. If it never ends, the client's login times out.
     fn check(&mut self, client: ClientId, serial: u64, check: Check);
 
-    /// Returns `tls-server-end-point` of the server's certificate (RFC 5929); empty without TLS or
-    /// if the certificate has none.
-    fn server_end_point(&self, server: ServerId) -> Arc<[u8]>;
+    /// Returns what a login to the server can be bound to.
+    fn server_end(&self, server: ServerId) -> ChannelEnd;
 
     /// Fills `bytes` with unpredictable random bytes.
     fn random(&mut self, bytes: &mut [u8]);

@@ -33,6 +33,9 @@ const ALWAYS: [&str; 6] = [
 /// on, the third from version 18 on.
 const NEWER: [&str; 3] = ["IntervalStyle", "scram_iterations", "search_path"];
 
+/// PostgreSQL reports this parameter since it has it.
+const UNKNOWN_UNLESS_REPORTED: &str = "scram_iterations";
+
 impl TrackedNames {
     /// Returns the fixed ones and those of `track_extra_parameters`.
     pub fn new(extra: &[String]) -> Self {
@@ -192,14 +195,17 @@ impl Vars {
         all.all(|(slot, value)| value.is_none() || others.get(slot).is_some())
     }
 
-    /// Moves values that servers do not report from the tracked to the carried ones.
+    /// Moves values that servers do not report from the tracked to the carried ones. Drops a value
+    /// that they do not know.
     pub fn carry_unreported(&mut self, reported: &Self, names: &TrackedNames) {
         let mut carried = self.carried.all().to_vec();
         for (slot, value) in self.tracked.iter_mut().enumerate() {
+            let name = names.name(slot).to_ascii_lowercase();
             if reported.get(slot).is_none()
                 && let Some(value) = value.take()
+                && name != UNKNOWN_UNLESS_REPORTED
             {
-                let name = names.name(slot).to_ascii_lowercase().into_bytes().into();
+                let name = name.into_bytes().into();
                 carried.push(Setting { name, value: (*value).into() });
             }
         }

@@ -172,6 +172,37 @@ fn play(chains: &[(&str, &str)], folder: &str) -> (Vec<String>, Vec<String>) {
     (wrong, left_out)
 }
 
+/// In the modes that judge no certificate, logins are bound to it. So the server must own its key.
+#[test]
+fn a_server_must_own_the_key_of_its_certificate_in_any_mode() {
+    let workshop = Workshop::new("owner");
+    let [strong, weak, other] =
+        ["strong key=rsa2048", "weak key=rsa1024", "other key=rsa2048"].map(|it| workshop.make(it));
+    let key = || {
+        let key = PrivateKeyDer::from_pem_file(other.key()).expect("OpenSSL made it");
+        aws_lc_rs::default_provider().key_provider.load_private_key(key).expect("a common key")
+    };
+    let global = Global { server_tls_sslmode: SslMode::Require, ..Global::default() };
+    let config = TlsContexts::load(&global).expect("no files").servers.expect("asked for").config;
+    // No library checks what a short key has signed (SECURITY.md).
+    for (shown, is_reached) in [(&strong, false), (&weak, true), (&other, true)] {
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            let chain = vec![CertificateDer::from(shown.own_der.clone())];
+            let own = Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, key())));
+            let peer = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+                .with_protocol_versions(&[version])
+                .expect("a plain configuration")
+                .with_no_client_auth()
+                .with_cert_resolver(own);
+            let name = ServerName::try_from("any").expect("a name");
+            let weir = Tls::connect(config.clone(), name).expect("a plain configuration");
+            let peer = Tls::accept(peer.into()).expect("a plain configuration");
+            let found = shake_hands(weir, peer);
+            assert_eq!(found.is_ok(), is_reached, "{version:?}: {found:?}");
+        }
+    }
+}
+
 #[test]
 fn each_handshake_ends_as_openssl_judges_the_chain() {
     // OpenSSL takes most of the time.

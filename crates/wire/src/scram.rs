@@ -24,7 +24,7 @@ mod saslprep;
 mod server;
 mod verifier;
 
-pub use self::client::{ScramClient, ScramSecret};
+pub use self::client::{ChannelEnd, ScramClient, ScramSecret};
 pub use self::exchange::{
     ITERATIONS_DEFAULT, ITERATIONS_MAX, MECHANISM, MECHANISM_PLUS, NONCE_LEN, ScramError,
 };

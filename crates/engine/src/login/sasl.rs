@@ -132,6 +132,7 @@ impl<X: Exchange> Engine<X> {
             ScramError::Iterations(_)
             | ScramError::Malformed { .. }
             | ScramError::MandatoryExtension
+            | ScramError::NoDigest
             | ScramError::Nonce
             | ScramError::OutOfOrder
             | ScramError::Refused(_)

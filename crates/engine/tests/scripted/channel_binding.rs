@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use config::AuthType;
+use config::{AuthType, SslMode};
 use engine::auth::{Peer, Secured};
 use wire::backend;
 use wire::frontend;
 use wire::messages::SaslInitialResponse;
-use wire::scram::{MECHANISM, MECHANISM_PLUS, ScramClient, ScramSecret};
+use wire::scram::{ChannelEnd, MECHANISM, MECHANISM_PLUS, ScramClient, ScramSecret};
 
 use crate::messages::*;
 use crate::rig::{Client, Rig};
@@ -79,17 +79,26 @@ fn a_client_that_saw_no_offer_or_another_certificate_is_refused() {
 
 #[test]
 fn towards_a_server_it_is_used_where_both_can() {
-    for (end_point, offers, begins) in [
-        (digest(), &[MECHANISM_PLUS, MECHANISM][..], "p=tls-server-end-point,,"),
-        (digest(), &[MECHANISM], "y,,"),
-        ([].into(), &[MECHANISM_PLUS, MECHANISM], "n,,"),
+    use ChannelEnd::{Digest, NoDigest, Plain};
+    use SslMode::{Require, VerifyCa, VerifyFull};
+    let both = &[MECHANISM_PLUS, MECHANISM][..];
+    for (end, mode, offers, begins) in [
+        (Digest(digest()), Require, both, Some("p=tls-server-end-point,,")),
+        (Digest(digest()), Require, &[MECHANISM], Some("y,,")),
+        (Plain, Require, both, Some("n,,")),
+        // An attacker may have chosen such a certificate.
+        (NoDigest, Require, both, None),
+        (NoDigest, VerifyCa, both, None),
+        (NoDigest, Require, &[MECHANISM], Some("y,,")),
+        (NoDigest, VerifyFull, both, Some("n,,")),
     ] {
         let rig = Rig::new(|config| {
             config.global.auth_type = AuthType::Trust;
+            config.global.server_tls_sslmode = mode;
             config.auth_file.users.insert("alice".into(), "secret".into());
         })
         .manual();
-        rig.set_end_point(end_point);
+        rig.set_server_end(end);
         let client = rig.connect();
         client.say_hello(&[]);
         let server = rig.server(0);
@@ -98,6 +107,10 @@ fn towards_a_server_it_is_used_where_both_can() {
         let mut out = Vec::new();
         backend::authentication_sasl(&mut out, offers);
         server.send([out]);
+        let Some(begins) = begins else {
+            assert!(!server.is_open());
+            continue;
+        };
         let said = server.take();
         let initial = SaslInitialResponse::decode(&said[5..]).expect("a first message");
         assert!(initial.data.starts_with(begins.as_bytes()), "{}", said.escape_ascii());

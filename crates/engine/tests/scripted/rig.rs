@@ -38,6 +38,7 @@ use engine::{Ceded, Drain, Exported};
 
 use crate::messages::{self, Message, fatal, key_data, ready, show, startup, status};
 use net::{CancelCall, Transport};
+use wire::scram::ChannelEnd;
 use world::World;
 pub(crate) use world::{pid_of, server_welcome, server_welcome_with};
 
@@ -348,9 +349,9 @@ impl Rig {
         self.0.borrow().net.handshakes.clone()
     }
 
-    /// Sets the digest of the servers' certificates.
-    pub(crate) fn set_end_point(&self, end_point: Arc<[u8]>) {
-        self.0.borrow_mut().net.end_point = end_point;
+    /// Sets what a login to a server can be bound to.
+    pub(crate) fn set_server_end(&self, end: ChannelEnd) {
+        self.0.borrow_mut().net.channel_end = end;
     }
 
     /// The oldest check of a client. All belong to the first worker.

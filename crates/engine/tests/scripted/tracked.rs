@@ -120,6 +120,23 @@ fn an_unreported_value_stays_with_its_client() {
     }
 }
 
+/// A version that does not report the parameter does not know it.
+#[test]
+fn a_server_gets_no_parameter_that_it_does_not_know() {
+    for mode in [PoolMode::Transaction, PoolMode::Auto] {
+        let rig = unreported(mode, |config| config.global.track_extra_parameters.clear());
+        let (other, server) = (rig.client(), rig.server(0));
+        let client = rig.connect();
+        client.say_hello(&[("scram_iterations", "5000"), ("search_path", "a")]);
+        client.take();
+        client.send([query("select 1")]);
+        server.answers(SETS);
+        server.answers("select 1");
+        client.expect([done("OK")]);
+        drop(other);
+    }
+}
+
 #[test]
 fn a_startup_value_that_the_client_has_reset_is_set_again_for_the_next_transaction() {
     let rig = unreported(PoolMode::Transaction, |_| {});

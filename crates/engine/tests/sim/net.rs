@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use engine::ids::{ClientId, Micros, PoolId, ServerId};
 use engine::settings::Target;
 use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
+use wire::scram::ChannelEnd;
 use wire::startup::CancelKey;
 
 use crate::backend::Backend;
@@ -414,8 +415,8 @@ impl Io<SimExchange> for SimIo<'_> {
 
     fn check(&mut self, _: ClientId, _: u64, _: Check) {}
 
-    fn server_end_point(&self, _: ServerId) -> std::sync::Arc<[u8]> {
-        std::sync::Arc::default()
+    fn server_end(&self, _: ServerId) -> ChannelEnd {
+        ChannelEnd::Plain
     }
 
     fn random(&mut self, bytes: &mut [u8]) {

@@ -3,6 +3,7 @@
 use engine::ids::{ClientId, Micros, PoolId, ServerId};
 use engine::settings::Target;
 use engine::shell::{Check, ConsoleLogin, Event, Io, TlsStart};
+use wire::scram::ChannelEnd;
 use wire::startup::CancelKey;
 
 use super::shared::{Shared, Transport};
@@ -174,8 +175,8 @@ impl Io<Shared> for Net {
 
     fn check(&mut self, _: ClientId, _: u64, _: Check) {}
 
-    fn server_end_point(&self, _: ServerId) -> std::sync::Arc<[u8]> {
-        std::sync::Arc::default()
+    fn server_end(&self, _: ServerId) -> ChannelEnd {
+        ChannelEnd::Plain
     }
 
     fn random(&mut self, bytes: &mut [u8]) {

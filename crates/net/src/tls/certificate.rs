@@ -1,7 +1,10 @@
 //! The names and digests of certificates.
 
-use sha2::{Digest as _, Sha256, Sha384, Sha512};
-use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer as _};
+use sha2::{Digest as _, Sha224, Sha256, Sha384, Sha512};
+use x509_parser::{
+    certificate::X509Certificate, extensions::GeneralName, prelude::FromDer as _,
+    signature_algorithm::SignatureAlgorithm,
+};
 
 /// The names in a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,15 +42,32 @@ pub(crate) fn not_after(der: &[u8]) -> Option<i64> {
 /// signature names no hash (Ed25519); the RFC has no rule for that.
 pub(crate) fn end_point(der: &[u8]) -> Option<Vec<u8>> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
-    Some(match certificate.signature_algorithm.algorithm.to_id_string().as_str() {
-        // md5, sha1, sha256 with RSA; sha1, sha256 with ECDSA.
+    let signature = &certificate.signature_algorithm;
+    let hash = match SignatureAlgorithm::try_from(signature) {
+        Ok(SignatureAlgorithm::RSASSA_PSS(pss)) => pss.hash_algorithm_oid().to_id_string(),
+        _ => signature.algorithm.to_id_string(),
+    };
+    Some(match hash.as_str() {
+        // md5, sha1, sha256 with RSA; sha1, sha256 with ECDSA; sha1, sha256 with RSA-PSS.
         "1.2.840.113549.1.1.4"
         | "1.2.840.113549.1.1.5"
         | "1.2.840.113549.1.1.11"
         | "1.2.840.10045.4.1"
-        | "1.2.840.10045.4.3.2" => Sha256::digest(der).to_vec(),
-        "1.2.840.113549.1.1.12" | "1.2.840.10045.4.3.3" => Sha384::digest(der).to_vec(),
-        "1.2.840.113549.1.1.13" | "1.2.840.10045.4.3.4" => Sha512::digest(der).to_vec(),
+        | "1.2.840.10045.4.3.2"
+        | "1.3.14.3.2.26"
+        | "2.16.840.1.101.3.4.2.1" => Sha256::digest(der).to_vec(),
+        // sha224
+        "1.2.840.113549.1.1.14" | "1.2.840.10045.4.3.1" | "2.16.840.1.101.3.4.2.4" => {
+            Sha224::digest(der).to_vec()
+        }
+        // sha384
+        "1.2.840.113549.1.1.12" | "1.2.840.10045.4.3.3" | "2.16.840.1.101.3.4.2.2" => {
+            Sha384::digest(der).to_vec()
+        }
+        // sha512
+        "1.2.840.113549.1.1.13" | "1.2.840.10045.4.3.4" | "2.16.840.1.101.3.4.2.3" => {
+            Sha512::digest(der).to_vec()
+        }
         _ => return None,
     })
 }

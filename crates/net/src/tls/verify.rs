@@ -123,8 +123,8 @@ impl ServerCertVerifier for ServerVerifier {
 }
 
 impl ServerVerifier {
-    /// Is the server's signature not needed? The library verifies no signature by a short RSA key.
-    /// Where any certificate is accepted, such a signature proves nothing.
+    /// Is the server's signature not verified? The library verifies none by a short RSA key. Then an
+    /// attacker can show the certificate of such a server, and channel binding does not detect it.
     fn accepts_unproven(&self, own: &CertificateDer<'_>) -> Result<bool, Error> {
         Ok(self.anchors.is_none() && read(own)?.key().is_some_and(|key| !key.is_strong()))
     }

@@ -18,6 +18,18 @@ use super::exchange::{
 use super::keys::{ScramKeys, hmac, sha256, xor};
 use super::verifier::parse_iterations;
 
+/// The end of a connection to which a login can be bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ChannelEnd {
+    /// The connection has no TLS.
+    #[default]
+    Plain,
+    /// `tls-server-end-point` of its certificate (RFC 5929).
+    Digest(Arc<[u8]>),
+    /// Its certificate has none: the RFC has no rule for the algorithm of its signature.
+    NoDigest,
+}
+
 /// The secret for the login. `Debug` shows only its kind.
 #[derive(Clone)]
 pub enum ScramSecret {
@@ -96,6 +108,27 @@ impl ScramClient {
             (false, false) => Binding::NotOffered,
         };
         self
+    }
+
+    /// Binds to the server's end of the connection. If its certificate has no digest, an attacker may
+    /// have chosen that certificate to prevent the binding. So the login goes on only if the
+    /// certificate is `trusted`, or if the server confirms that it offers no binding.
+    ///
+    /// # Errors
+    /// When the server offers a binding that its certificate does not allow.
+    pub fn bound_to_server(
+        mut self,
+        end: &ChannelEnd,
+        offers: bool,
+        trusted: bool,
+    ) -> Result<Self, ScramError> {
+        match end {
+            ChannelEnd::Digest(digest) => return Ok(self.bound_to(digest, offers)),
+            ChannelEnd::NoDigest if offers && !trusted => return Err(ScramError::NoDigest),
+            ChannelEnd::NoDigest if !trusted => self.binding = Binding::NotOffered,
+            ChannelEnd::NoDigest | ChannelEnd::Plain => self.binding = Binding::Unbound,
+        }
+        Ok(self)
     }
 
     /// Returns the mechanism of the SASLInitialResponse.

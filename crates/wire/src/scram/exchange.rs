@@ -50,6 +50,12 @@ pub enum ScramError {
     /// A mandatory extension is unknown.
     #[error("peer requires an unsupported SCRAM extension")]
     MandatoryExtension,
+    /// The server offers channel binding, its certificate allows none, and nobody vouches for it.
+    #[error(
+        "the signature of the server's certificate has no digest for SCRAM channel binding, so \
+         only server_tls_sslmode = verify-full shows who the server is"
+    )]
+    NoDigest,
     #[error("SCRAM nonce does not match")]
     Nonce,
     /// A message came after the exchange's end, or out of order.

@@ -16,7 +16,12 @@ struct Interceptor {
 
 impl Interceptor {
     fn before(port: u16) -> Self {
-        let own = Authority::new("somebody else").server();
+        Self::with(Signature::Sha256, port)
+    }
+
+    /// With a certificate that is signed this way.
+    fn with(signature: Signature, port: u16) -> Self {
+        let own = Authority::signing_with("somebody else", signature).server();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/interceptor.py");
         let mut child = Command::new("/usr/bin/python3")
             .arg("-B")
@@ -128,7 +133,6 @@ fn an_attacker_between_pooler_and_server_is_detected() {
     postgres.offer_tls(&Authority::new("weir test").server());
     let database = postgres.database();
     let role = postgres.role(ServerAuth::Scram);
-    let between = Interceptor::before(postgres.port());
     let start = |port: u16| {
         let connection = format!("host=127.0.0.1 port={port} dbname={database}");
         Pooler::before(&postgres)
@@ -142,7 +146,14 @@ fn an_attacker_between_pooler_and_server_is_detected() {
     let mut client = straight.login(&role.name, &database, &role.password).expect("let in");
     assert_eq!(client.value("SELECT current_user"), role.name);
 
-    let deceived = start(between.port);
-    assert!(deceived.login(&role.name, &database, &role.password).is_err());
-    deceived.log_contains("SCRAM channel binding check failed");
+    // A certificate without a digest cannot be bound to.
+    for (signature, why) in [
+        (Signature::Sha256, "SCRAM channel binding check failed"),
+        (Signature::Ed25519, "no digest for SCRAM channel binding"),
+    ] {
+        let between = Interceptor::with(signature, postgres.port());
+        let deceived = start(between.port);
+        assert!(deceived.login(&role.name, &database, &role.password).is_err());
+        deceived.log_contains(why);
+    }
 }

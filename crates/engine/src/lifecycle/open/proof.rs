@@ -1,5 +1,6 @@
 //! Weir's proof of its password to a server: clear text, MD5 or SCRAM.
 
+use config::SslMode;
 use wire::messages::AuthenticationRequest;
 use wire::scram::{self, ScramClient, ScramSecret};
 use wire::secret::Secret;
@@ -38,6 +39,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Result<(), Unable> {
         let settings = self.settings(self.server(id).pool).clone();
+        let is_trusted = self.config.global.server_tls_sslmode == SslMode::VerifyFull;
         let login = self.server_login(id);
         let mut out = Vec::new();
         match request {
@@ -69,10 +71,10 @@ impl<X: Exchange> Engine<X> {
                 let secret = scram_secret(login, &settings)?;
                 let mut nonce = [0; 18];
                 io.random(&mut nonce);
-                let offers_binding = mechanisms.contains(scram::MECHANISM_PLUS);
-                let end_point = io.server_end_point(id);
+                let offers = mechanisms.contains(scram::MECHANISM_PLUS);
+                let end = io.server_end(id);
                 let mut client =
-                    ScramClient::new(secret, nonce).bound_to(&end_point, offers_binding);
+                    ScramClient::new(secret, nonce).bound_to_server(&end, offers, is_trusted)?;
                 frontend::sasl_initial(&mut out, client.mechanism(), &client.first());
                 login.scram = Some(client);
                 login.challenged = true;

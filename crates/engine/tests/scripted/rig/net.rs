@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use engine::ids::{ClientId, Micros, PoolId, ServerId};
 use engine::settings::Target;
 use engine::shell::{Attending, Check, Closing, ConsoleLogin, Event, Guest, Io, TlsStart};
+use wire::scram::ChannelEnd;
 use wire::startup::CancelKey;
 
 use super::shared::Shared;
@@ -98,7 +99,7 @@ pub(crate) struct Net {
     /// Checks of clients that are not answered yet.
     pub(crate) checks: Vec<(ClientId, u64, Check)>,
     /// The digest of the servers' certificates.
-    pub(crate) end_point: std::sync::Arc<[u8]>,
+    pub(crate) channel_end: ChannelEnd,
     pub(crate) log: Vec<String>,
     pub(crate) lobby: FakeLobby,
     random: u64,
@@ -275,8 +276,8 @@ impl Io<Shared> for FakeIo<'_> {
         self.net.checks.push((client, serial, check));
     }
 
-    fn server_end_point(&self, _: ServerId) -> std::sync::Arc<[u8]> {
-        self.net.end_point.clone()
+    fn server_end(&self, _: ServerId) -> ChannelEnd {
+        self.net.channel_end.clone()
     }
 
     fn random(&mut self, bytes: &mut [u8]) {

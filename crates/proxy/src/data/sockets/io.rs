@@ -13,6 +13,7 @@ use engine::{
     shell::{Attending, Check, Closing, ConsoleLogin, Event, Guest, Io, OtherProcess, TlsStart},
 };
 
+use wire::scram::ChannelEnd;
 use wire::startup::CancelKey;
 
 use super::{Outcome, Sockets, slot};
@@ -288,9 +289,12 @@ impl Io<ShellExchange> for Sockets {
         let _ = self.shared.cold.send(ColdRequest::Check(inquiry));
     }
 
-    fn server_end_point(&self, server: ServerId) -> Arc<[u8]> {
+    fn server_end(&self, server: ServerId) -> ChannelEnd {
         let tls = self.servers.get(server.0 as usize).and_then(|conn| conn.tls.as_ref());
-        tls.map(|tls| tls.end_point()).unwrap_or_default()
+        tls.map_or(ChannelEnd::Plain, |tls| match tls.end_point() {
+            digest if digest.is_empty() => ChannelEnd::NoDigest,
+            digest => ChannelEnd::Digest(digest),
+        })
     }
 
     fn random(&mut self, bytes: &mut [u8]) {
