@@ -13,7 +13,7 @@ use std::{
 use admin::{
     Boxed, Console, Control, Incident, Login, NotReloaded, Order, Recording, Shutdown, Snapshot,
 };
-use config::ErrorCodes;
+use config::{ErrorCodes, Global};
 use proxy::{
     ConsoleConnection, ConsoleHandler, ConsoleRequest, Controller, Peer, ReloadError, TlsStream,
     error, log, log::About, warning,
@@ -155,25 +155,20 @@ impl Control for Pooler {
             // A reload reads files, and this thread must answer other requests meanwhile.
             let reloaded = tokio::task::spawn_blocking(move || controller.reload()).await;
             self.0.barrier().await;
-            let unserved = self.0.metrics_trouble().await;
-            match reloaded {
-                Ok(Ok(changes)) if unserved.is_none() => Ok(changes),
-                Ok(Ok(_)) => Err(kept(unserved.into_iter().collect())),
-                Ok(Err(ReloadError::Partly(mut lines))) => {
-                    lines.extend(unserved);
-                    Err(kept(lines))
-                }
-                Ok(Err(ReloadError::Mistakes(error))) => {
-                    let mistakes = error.mistakes.iter().map(ToString::to_string).collect();
-                    Err(NotReloaded { mistakes, ..NotReloaded::default() })
-                }
-                Ok(Err(error @ ReloadError::NoFile)) => {
-                    Err(NotReloaded { mistakes: vec![error.to_string()], ..NotReloaded::default() })
-                }
-                Err(error) => {
-                    Err(NotReloaded { mistakes: vec![error.to_string()], ..NotReloaded::default() })
-                }
-            }
+            let mistakes = match reloaded {
+                Err(error) => vec![error.to_string()],
+                Ok(reloaded) => match self.0.conclude_reload(reloaded).await {
+                    Ok(changes) => return Ok(changes),
+                    Err(ReloadError::Partly(kept)) => {
+                        return Err(NotReloaded { kept, ..NotReloaded::default() });
+                    }
+                    Err(ReloadError::Mistakes(error)) => {
+                        error.mistakes.iter().map(ToString::to_string).collect()
+                    }
+                    Err(error @ ReloadError::NoFile) => vec![error.to_string()],
+                },
+            };
+            Err(NotReloaded { mistakes, ..NotReloaded::default() })
         })
     }
 
@@ -202,12 +197,18 @@ impl Control for Pooler {
 
     fn set(&self, key: String, value: String) -> Boxed<'_, Result<Option<String>, String>> {
         let controller = self.0.clone();
+        let concerns_metrics = Global::concerns_metrics_address(&key);
         Box::pin(async move {
             // Like a reload, this may read files.
             let done = tokio::task::spawn_blocking(move || controller.set(&key, &value)).await;
             self.0.barrier().await;
-            let unserved = self.0.metrics_trouble().await;
-            done.unwrap_or_else(|error| Err(error.to_string())).map(|notice| notice.or(unserved))
+            match done.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(None) if concerns_metrics => {
+                    let faults = self.0.metrics_faults().await;
+                    Ok((!faults.is_empty()).then(|| faults.join("; ")))
+                }
+                done => done,
+            }
         })
     }
 
@@ -233,11 +234,6 @@ impl Control for Pooler {
             Shutdown::WaitForClients => proxy::Shutdown::WaitForClients,
         });
     }
-}
-
-/// A reload that applied everything except these parts.
-fn kept(kept: Vec<String>) -> NotReloaded {
-    NotReloaded { kept, ..NotReloaded::default() }
 }
 
 fn translated(order: Order) -> proxy::Order {

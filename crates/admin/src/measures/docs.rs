@@ -50,8 +50,9 @@ scrape_configs:
 ## Port 9127
 
 PgBouncer's exporter has the same port. If the port is taken, Weir logs a warning and serves its
-clients without metrics. The next RELOAD tries again. Set `metrics_port` to run both. A RELOAD that
-sets an address or a port that is taken returns an error.
+clients without metrics. The next RELOAD tries again. Set `metrics_port` to run both. If the
+configuration is changed to an address or a port that cannot be used, each RELOAD returns an error
+until metrics are served there.
 
 In an online restart the old process closes the port, and the new process opens it. Counters begin
 again at 0 there, as after each start; `rate()` and `increase()` allow for that. The old process has

@@ -333,6 +333,12 @@ impl Global {
         key.starts_with("client_tls") || key.starts_with("server_tls")
     }
 
+    /// Does the key concern the addresses at which metrics are served?
+    #[must_use]
+    pub fn concerns_metrics_address(key: &str) -> bool {
+        matches!(key, "metrics_addr" | "metrics_port")
+    }
+
     /// Does the key name Weir's own certificate or private key?
     #[must_use]
     pub fn is_tls_identity(key: &str) -> bool {

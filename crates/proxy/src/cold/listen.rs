@@ -107,7 +107,7 @@ fn open_tcp(global: &Global) -> Result<Vec<Listener>, ListenError> {
 }
 
 /// Returns the same as [`addresses`]; a name that is not found is logged.
-pub(crate) fn addresses_or_warn(name: &str, port: u16) -> Vec<SocketAddr> {
+fn addresses_or_warn(name: &str, port: u16) -> Vec<SocketAddr> {
     addresses(name, port).unwrap_or_else(|error| {
         warning!("getaddrinfo('{name}', '{port}') = {}", in_words(&error));
         Vec::new()

@@ -23,14 +23,15 @@ pub enum ReloadError {
     NoFile,
     #[error("config file loading failed")]
     Mistakes(ConfigError),
-    /// Everything was applied except these parts, whose files cannot be used.
+    /// Everything was applied except these parts, whose files or addresses cannot be used.
     #[error("{}", .0.join(", "))]
     Partly(Vec<String>),
 }
 
 impl Controller {
     /// Reads the configuration again and puts it in force. Reads files, so it is not for a
-    /// thread that must not wait for the disk. Returns what has changed, a line for each.
+    /// thread that must not wait for the disk. Returns what has changed, a line for each. The caller
+    /// passes the result to [`Controller::conclude_reload`].
     ///
     /// # Errors
     /// When there is no file or it has mistakes, the old configuration stays in force, but users and
@@ -38,20 +39,6 @@ impl Controller {
     /// additional file cannot be used, its old content stays in force, and everything else is
     /// applied. The reasons have been logged.
     pub fn reload(&self) -> Result<Vec<String>, ReloadError> {
-        let reloaded = self.try_reload();
-        let mut last = self.0.reload.lock().unwrap_or_else(PoisonError::into_inner);
-        last.succeeded = reloaded.is_ok();
-        if last.succeeded {
-            last.success_at = self.now();
-        }
-        match &reloaded {
-            Ok(changes) => self.note(EventKind::Reload, &changes.join("; ")),
-            Err(error) => self.note(EventKind::ReloadFailed, &error.to_string()),
-        }
-        reloaded
-    }
-
-    fn try_reload(&self) -> Result<Vec<String>, ReloadError> {
         let control = &self.0;
         // SIGHUP may come during a RELOAD: one after the other, so the last one counts.
         let _one_at_a_time = control.reloading.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,16 +90,37 @@ impl Controller {
         if kept.is_empty() { Ok(changes) } else { Err(ReloadError::Partly(kept)) }
     }
 
-    /// Returns a text if the last reload or SET gave metrics other addresses, and one of them cannot
-    /// be served. It then counts as failed. Waits until the addresses have been tried.
-    pub async fn metrics_trouble(&self) -> Option<String> {
-        if !self.0.doors.have_failed().await {
-            return None;
+    /// Waits until the addresses for metrics have been tried, and records the result of a reload.
+    ///
+    /// # Errors
+    /// Those of the reload, and when metrics are not served at all their addresses.
+    pub async fn conclude_reload(
+        &self,
+        reloaded: Result<Vec<String>, ReloadError>,
+    ) -> Result<Vec<String>, ReloadError> {
+        let faults = self.metrics_faults().await;
+        let reloaded = match reloaded {
+            Ok(_) if !faults.is_empty() => Err(ReloadError::Partly(faults)),
+            Err(ReloadError::Partly(kept)) => {
+                Err(ReloadError::Partly(kept.into_iter().chain(faults).collect()))
+            }
+            other => other,
+        };
+        let mut last = self.0.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        last.succeeded = reloaded.is_ok();
+        if last.succeeded {
+            last.success_at = self.now();
         }
-        let what = "metrics are not served at all addresses of metrics_addr and metrics_port";
-        self.0.reload.lock().unwrap_or_else(PoisonError::into_inner).succeeded = false;
-        self.note(EventKind::ReloadFailed, what);
-        Some(what.to_owned())
+        match &reloaded {
+            Ok(changes) => self.note(EventKind::Reload, &changes.join("; ")),
+            Err(error) => self.note(EventKind::ReloadFailed, &error.to_string()),
+        }
+        reloaded
+    }
+
+    /// Waits until the addresses for metrics have been tried. Returns why some cannot be served.
+    pub async fn metrics_faults(&self) -> Vec<String> {
+        self.0.doors.faults().await
     }
 
     /// Puts the nodes of a cluster in force that Weir has found. Without effect if the cluster is not

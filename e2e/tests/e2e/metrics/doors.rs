@@ -44,13 +44,15 @@ fn a_port_in_use_is_logged_and_tried_again_at_a_reload() {
     );
     eventually("it is logged", PATIENCE, || pooler.log().contains(&warning).then_some(()));
     assert_eq!(pooler.client(&database).value("SELECT 1"), "1", "service goes on");
+    // It was so at the start, so a reload does not fail for it.
+    pooler.admin("RELOAD");
     drop(other);
     pooler.admin("RELOAD");
     until_served(port);
 }
 
 #[test]
-fn a_reload_that_cannot_use_the_new_port_fails() {
+fn a_reload_fails_as_long_as_the_new_port_is_not_served() {
     if !support::only_weir() {
         return;
     }
@@ -58,20 +60,69 @@ fn a_reload_that_cannot_use_the_new_port_fails() {
     let other = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let taken = other.local_addr().expect("a bound socket").port();
     pooler.reconfigure(|ini| ini.set("metrics_port", taken));
-    let outcome = pooler.try_admin("RELOAD");
-    let what = "metrics are not served at all addresses of metrics_addr and metrics_port";
-    assert!(outcome.error.is_some(), "{outcome:?}");
-    assert!(outcome.notices.iter().any(|notice| notice.contains(what)), "{outcome:?}");
-    until_closed(first);
-    // Nothing is new about it.
-    assert!(pooler.try_admin("RELOAD").error.is_none());
-    assert!(pooler.try_admin(&format!("SET metrics_port = {first}")).notices.is_empty());
-    until_served(first);
-    let outcome = pooler.try_admin(&format!("SET metrics_port = {taken}"));
-    assert!(outcome.error.is_none() && outcome.notices[0].contains(what), "{outcome:?}");
+    let what = format!("cannot serve metrics on 127.0.0.1:{taken}: bind(): Address already in use");
+    for _ in 0..2 {
+        let outcome = pooler.try_admin("RELOAD");
+        assert!(outcome.error.is_some(), "{outcome:?}");
+        assert!(outcome.notices.iter().any(|notice| notice.contains(&what)), "{outcome:?}");
+        until_closed(first);
+    }
     drop(other);
     pooler.admin("RELOAD");
     until_served(taken);
+    until(taken, "weir_config_reload_success", "", 1.0);
+}
+
+#[test]
+fn a_set_fails_for_its_own_key_only_and_is_no_reload() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, _, first) = pooler(|setup| setup);
+    let other = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let taken = other.local_addr().expect("a bound socket").port();
+    let outcome = pooler.try_admin(&format!("SET metrics_port = {taken}"));
+    assert!(outcome.error.is_none(), "{outcome:?}");
+    let what = format!("cannot serve metrics on 127.0.0.1:{taken}: bind(): Address already in use");
+    assert!(outcome.notices.iter().any(|notice| notice.contains(&what)), "{outcome:?}");
+    assert!(pooler.try_admin("SET nonsense = 1").error.is_some());
+    let outcome = pooler.try_admin("SET stats_period = 61");
+    assert!(outcome.error.is_none() && outcome.notices.is_empty(), "{outcome:?}");
+    let outcome = pooler.try_admin(&format!("SET metrics_port = {first}"));
+    assert!(outcome.error.is_none() && outcome.notices.is_empty(), "{outcome:?}");
+    until_served(first);
+    until(first, "weir_config_reload_success", "", 1.0);
+    assert!(!pooler.admin("SHOW EVENTS").column("event").contains(&"reload failed"));
+}
+
+#[test]
+fn a_reload_fails_for_a_name_without_an_address() {
+    if !support::only_weir() {
+        return;
+    }
+    let (mut pooler, _, port) = pooler(|setup| setup);
+    // Longer than a label may be: no name server is asked.
+    let name = "a".repeat(64);
+    pooler.reconfigure(|ini| ini.set("metrics_addr", &format!("127.0.0.1, {name}")));
+    let what = format!("cannot serve metrics on {name}: getaddrinfo(): ");
+    let logged = |pooler: &Pooler| pooler.log().matches(&what).count();
+    for tries in 1..=2 {
+        let outcome = pooler.try_admin("RELOAD");
+        assert!(outcome.error.is_some(), "{outcome:?}");
+        assert!(outcome.notices.iter().any(|notice| notice.contains(&what)), "{outcome:?}");
+        assert_eq!(logged(&pooler), tries, "each RELOAD tries again");
+    }
+    until(port, "weir_config_reload_success", "", 0.0);
+    reconfigure(&mut pooler, |ini| ini.set("metrics_addr", "127.0.0.1"));
+    until(port, "weir_config_reload_success", "", 1.0);
+
+    // A SIGHUP has the same result.
+    pooler.reconfigure(|ini| ini.set("metrics_addr", &format!("127.0.0.1, {name}")));
+    pooler.signal("HUP");
+    until(port, "weir_config_reload_success", "", 0.0);
+    assert_eq!(logged(&pooler), 3);
+    let failed = pooler.admin("SHOW EVENTS").with("event", "reload failed");
+    assert_eq!(failed.column("event").len(), 3);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! port of another program while that program is restarted.
 
 use std::{
+    fmt::Display,
     io,
     net::SocketAddr,
     sync::atomic::{AtomicU64, Ordering},
@@ -39,46 +40,46 @@ impl Wanted {
         Self { addresses: global.metrics_addr.clone(), port: global.metrics_port }
     }
 
-    fn resolved(&self) -> Vec<SocketAddr> {
+    /// Returns all addresses. A name without an address is a fault.
+    fn resolved(&self) -> Vec<Result<SocketAddr, String>> {
         if self.port == 0 {
             return Vec::new();
         }
-        self.addresses.iter().flat_map(|name| listen::addresses_or_warn(name, self.port)).collect()
+        let resolve = |name: &String| match listen::addresses(name, self.port) {
+            Ok(addresses) => addresses.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(fault(name, "getaddrinfo", &error))],
+        };
+        self.addresses.iter().flat_map(resolve).collect()
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Doors {
     open: Mutex<Open>,
     changed: Notify,
     /// The number of changes.
     changes: AtomicU64,
-    tried: watch::Sender<Trial>,
+    /// The last attempt to open what is wanted; `None` if this process does not serve metrics.
+    tried: watch::Sender<Option<Trial>>,
 }
 
-/// The outcome of the last attempt to open what is wanted.
-#[derive(Clone, Copy, Debug)]
+/// The outcome of an attempt.
+#[derive(Debug, Default)]
 struct Trial {
-    /// The changes before it. All of them as long as nobody serves metrics.
+    /// The number of changes before it.
     changes: u64,
-    /// Were there new addresses that could not be opened?
-    failed: bool,
-}
-
-impl Default for Doors {
-    fn default() -> Self {
-        let tried = watch::Sender::new(Trial { changes: u64::MAX, failed: false });
-        let changes = AtomicU64::default();
-        Self { open: Mutex::default(), changed: Notify::default(), changes, tried }
-    }
+    /// Why metrics are not served at some addresses. Empty if that was already so at the start.
+    faults: Vec<String>,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     /// As it is opened now; `None` if not all of it could be.
     wanted: Option<Wanted>,
-    /// The addresses that were to be opened the last time.
+    /// The addresses of the last attempt.
     asked: Option<Wanted>,
+    /// Could `asked` not be opened at the start, and since then neither?
+    failed_at_start: bool,
     /// The tasks, one for each address. Each has its listener.
     tasks: JoinSet<()>,
     /// True once it is closed for good: the next process serves there.
@@ -96,13 +97,22 @@ impl Doors {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// Could the addresses of the last change not be opened? Waits until they have been tried. An
-    /// address that could not be opened before the change is no news.
-    pub(crate) async fn have_failed(&self) -> bool {
+    /// Returns why metrics are not served at some addresses of the last change, a text for each.
+    /// Waits until they have been tried. Addresses that could not be opened at the start are not
+    /// reported until the configuration asks for others.
+    pub(crate) async fn faults(&self) -> Vec<String> {
+        self.faults_within(TRIAL_TIME).await
+    }
+
+    async fn faults_within(&self, limit: Duration) -> Vec<String> {
         let changes = self.changes();
+        let is_known =
+            |trial: &Option<Trial>| trial.as_ref().is_none_or(|trial| trial.changes >= changes);
         let mut tried = self.tried.subscribe();
-        let trial = timeout(TRIAL_TIME, tried.wait_for(|trial| trial.changes >= changes)).await;
-        trial.is_ok_and(|trial| trial.is_ok_and(|trial| trial.failed))
+        let Ok(Ok(trial)) = timeout(limit, tried.wait_for(is_known)).await else {
+            return vec![format!("not known yet if metrics can be served: no result in {limit:?}")];
+        };
+        trial.as_ref().map_or_else(Vec::new, |trial| trial.faults.clone())
     }
 
     /// Returns when [`Doors::change`] has been called since the last time.
@@ -118,43 +128,48 @@ impl Doors {
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        let failed = self.open_only(wanted, accept).await;
-        self.tried.send_replace(Trial { changes, failed });
+        self.tried.send_if_modified(|trial| {
+            trial.get_or_insert_default();
+            false
+        });
+        let faults = self.open_only(wanted, accept).await;
+        self.tried.send_replace(Some(Trial { changes, faults }));
     }
 
-    /// Opens what is wanted and closes all else. Returns whether new addresses cannot be opened.
-    async fn open_only<F>(&self, wanted: Wanted, accept: impl Fn(TcpListener) -> F) -> bool
+    /// Opens what is wanted and closes all else. Returns the faults to report.
+    async fn open_only<F>(&self, wanted: Wanted, accept: impl Fn(TcpListener) -> F) -> Vec<String>
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        if self.open.lock().await.is_settled(&wanted) {
+            return Vec::new();
+        }
         let resolving = wanted.clone();
         // A host name may have to be looked up. An online restart does not wait for that.
-        let addresses = tokio::task::spawn_blocking(move || resolving.resolved()).await;
+        let resolved = tokio::task::spawn_blocking(move || resolving.resolved()).await;
         let mut open = self.open.lock().await;
-        if open.is_shut || open.wanted.as_ref() == Some(&wanted) {
-            return false;
+        if open.is_settled(&wanted) {
+            return Vec::new();
         }
         open.close().await;
-        let is_new = open.asked.replace(wanted.clone()).is_some_and(|before| before != wanted);
-        let mut is_complete = true;
-        for address in addresses.unwrap_or_default() {
-            match bind(address) {
-                Ok(listener) => {
+        let resolved = resolved
+            .unwrap_or_else(|error| vec![Err(format!("cannot look up metrics_addr: {error}"))]);
+        let mut faults = Vec::new();
+        for address in resolved {
+            match address.and_then(|address| Ok((address, bind(address)?))) {
+                Ok((address, listener)) => {
                     log!("serving metrics on http://{address}/metrics");
                     open.tasks.spawn(accept(listener));
                 }
-                Err((step, error)) => {
-                    is_complete = false;
-                    let why = in_words(&error);
+                Err(fault) => {
                     warning!(
-                        "cannot serve metrics on {address}: {step}(): {why}; Weir goes on \
-                         without metrics, and tries again at the next RELOAD"
+                        "{fault}; Weir goes on without metrics, and tries again at the next RELOAD"
                     );
+                    faults.push(fault);
                 }
             }
         }
-        open.wanted = is_complete.then_some(wanted);
-        is_new && !is_complete
+        open.tried(wanted, faults)
     }
 
     /// Closes all for good. When it returns, another process can open the same.
@@ -166,13 +181,75 @@ impl Doors {
 }
 
 impl Open {
+    /// Is there nothing to open?
+    fn is_settled(&self, wanted: &Wanted) -> bool {
+        self.is_shut || self.wanted.as_ref() == Some(wanted)
+    }
+
+    /// Remembers an attempt. Returns those of its faults that are to be reported.
+    fn tried(&mut self, wanted: Wanted, faults: Vec<String>) -> Vec<String> {
+        self.wanted = faults.is_empty().then(|| wanted.clone());
+        let is_same = self.asked.as_ref().is_none_or(|asked| *asked == wanted);
+        let is_first = self.asked.is_none();
+        self.asked = Some(wanted);
+        self.failed_at_start = !faults.is_empty() && is_same && (is_first || self.failed_at_start);
+        if self.failed_at_start { Vec::new() } else { faults }
+    }
+
     async fn close(&mut self) {
         self.wanted = None;
         self.tasks.shutdown().await;
     }
 }
 
-fn bind(address: SocketAddr) -> Result<TcpListener, (&'static str, io::Error)> {
-    let (socket, _) = listen::bind_inet(address, false, BACKLOG)?;
-    TcpListener::from_std(socket.into()).map_err(|error| ("epoll_ctl", error))
+fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+    let listener = listen::bind_inet(address, false, BACKLOG).and_then(|(socket, _)| {
+        TcpListener::from_std(socket.into()).map_err(|error| ("epoll_ctl", error))
+    });
+    listener.map_err(|(step, error)| fault(&address, step, &error))
+}
+
+/// Returns the text for the log, the console and the journal.
+fn fault(address: &impl Display, step: &str, error: &io::Error) -> String {
+    format!("cannot serve metrics on {address}: {step}(): {}", in_words(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::pending, sync::mpsc};
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn without_a_result_in_time_it_is_not_known() {
+        let doors = Doors::default();
+        doors.change();
+        assert!(doors.faults().await.is_empty(), "this process does not serve metrics");
+        doors.open((Wanted::default(), doors.changes()), |_| pending()).await;
+        assert!(doors.faults().await.is_empty());
+        doors.change();
+        let faults = doors.faults_within(Duration::from_millis(1)).await;
+        assert_eq!(faults, ["not known yet if metrics can be served: no result in 1ms"]);
+        doors.open((Wanted::default(), doors.changes()), |_| pending()).await;
+        assert!(doors.faults().await.is_empty());
+    }
+
+    #[test]
+    fn settings_that_are_served_are_not_looked_up_again() {
+        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+        runtime.unwrap().block_on(async {
+            let doors = Doors::default();
+            doors.open((Wanted::default(), 0), |_| pending()).await;
+            // A look-up would wait for the only thread.
+            let (end, is_ended) = mpsc::channel::<()>();
+            let busy = tokio::task::spawn_blocking(move || is_ended.recv());
+            let again = doors.open((Wanted::default(), 1), |_| pending());
+            let opened = timeout(Duration::from_secs(5), again).await;
+            drop(end);
+            busy.await.unwrap().unwrap_err();
+            opened.expect("the settings are compared first");
+        });
+    }
 }

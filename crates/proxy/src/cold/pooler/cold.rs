@@ -151,9 +151,11 @@ impl Cold {
                 log!("got SIGHUP, re-reading config");
                 let notifier = &self.controller.0.notifier;
                 notifier.reloading();
-                // The mistakes were logged.
-                let _ = self.controller.reload();
+                let reloaded = self.controller.reload();
                 notifier.ready();
+                let controller = self.controller.clone();
+                // The faults were logged.
+                tokio::spawn(async move { controller.conclude_reload(reloaded).await });
                 return None;
             }
             libc::SIGUSR1 => {
