@@ -103,7 +103,7 @@ fn a_reload_fails_for_a_name_without_an_address() {
     let (mut pooler, _, port) = pooler(|setup| setup);
     // Longer than a label may be: no name server is asked.
     let name = "a".repeat(64);
-    pooler.reconfigure(|ini| ini.set("metrics_addr", &format!("127.0.0.1, {name}")));
+    pooler.reconfigure(|ini| ini.set("metrics_addr", format!("127.0.0.1, {name}")));
     let what = format!("cannot serve metrics on {name}: getaddrinfo(): ");
     let logged = |pooler: &Pooler| pooler.log().matches(&what).count();
     for tries in 1..=2 {
@@ -117,7 +117,7 @@ fn a_reload_fails_for_a_name_without_an_address() {
     until(port, "weir_config_reload_success", "", 1.0);
 
     // A SIGHUP has the same result.
-    pooler.reconfigure(|ini| ini.set("metrics_addr", &format!("127.0.0.1, {name}")));
+    pooler.reconfigure(|ini| ini.set("metrics_addr", format!("127.0.0.1, {name}")));
     pooler.signal("HUP");
     until(port, "weir_config_reload_success", "", 0.0);
     assert_eq!(logged(&pooler), 3);
