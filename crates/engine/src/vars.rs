@@ -200,13 +200,13 @@ impl Vars {
     pub fn carry_unreported(&mut self, reported: &Self, names: &TrackedNames) {
         let mut carried = self.carried.all().to_vec();
         for (slot, value) in self.tracked.iter_mut().enumerate() {
+            if reported.get(slot).is_some() {
+                continue;
+            }
+            let Some(value) = value.take() else { continue };
             let name = names.name(slot).to_ascii_lowercase();
-            if reported.get(slot).is_none()
-                && let Some(value) = value.take()
-                && name != UNKNOWN_UNLESS_REPORTED
-            {
-                let name = name.into_bytes().into();
-                carried.push(Setting { name, value: (*value).into() });
+            if name != UNKNOWN_UNLESS_REPORTED {
+                carried.push(Setting { name: name.into_bytes().into(), value: (*value).into() });
             }
         }
         self.carried = Carried::new(carried);
