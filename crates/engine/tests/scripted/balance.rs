@@ -119,7 +119,7 @@ pub(crate) fn a_session_does_not_go_back_in_time_for_the_balance() {
 }
 
 #[test]
-pub(crate) fn a_session_does_not_move_to_a_full_standby_for_the_balance() {
+pub(crate) fn balance_moves_no_session_to_a_full_standby() {
     let cluster = Cluster::of_size(1, Balance::Session, 1);
     let ([first, second, third], places) = three(&cluster);
     second.leave();

@@ -423,7 +423,7 @@ pub(crate) fn a_read_does_not_wait_for_the_standby_of_a_pool_that_stopped_routin
 }
 
 #[test]
-pub(crate) fn writes_of_others_behind_its_arrival_do_not_concern_a_held_read() {
+pub(crate) fn later_writes_do_not_concern_a_held_read() {
     let cluster = waiting(ReadAfterWrite::User, WhenStale::Wait);
     let (client, primary, standby) = cluster.opened();
     asks(&client, &primary, WRITE);

@@ -224,9 +224,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "MovesToFullStandby",
-        wrong: "A session moves to a standby without a free server, to make the shares even",
+        wrong: "To make the shares even, a session moves to a full standby",
         seen_in: "Weir",
-        noticed_by: "balance::a_session_does_not_move_to_a_full_standby_for_the_balance",
+        noticed_by: "balance::balance_moves_no_session_to_a_full_standby",
         changes: &[change(
             "routing/choose.rs",
             "|pool| «self.exchange.pool(pool, |pool| pool.is_used_up())») { true => from,",
@@ -248,7 +248,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "NeedsLaterWrites",
         wrong: "A read that waits must see writes of others behind its arrival",
         seen_in: "Weir",
-        noticed_by: "reads::writes_of_others_behind_its_arrival_do_not_concern_a_held_read",
+        noticed_by: "reads::later_writes_do_not_concern_a_held_read",
         changes: &[change(
             "routing/choose.rs",
             "let mut need = «first.unwrap_or_else(|| routing.need(session.wrote, since))»;",
