@@ -185,7 +185,6 @@ extern struct CachedPlanSource *remake(const Wanted *wanted, int *patience_ms, b
 
 /* guard.c: runs something that may raise an ERROR. */
 extern bool guarded(bool (*work)(void *argument), void *argument, const char *what);
-extern void guard_raise(bool up);
 extern bool guard_is_up(void);
 extern void own_transaction_begin(void);
 extern void own_transaction_end(void);

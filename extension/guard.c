@@ -20,12 +20,6 @@ guard_is_up(void)
     return is_up;
 }
 
-void
-guard_raise(bool up)
-{
-    is_up = up;
-}
-
 static void
 log_failure(MemoryContext context, const char *what)
 {
@@ -50,7 +44,8 @@ log_failure(MemoryContext context, const char *what)
  * False: `work` has returned it, or has failed. No transaction is open before and after, and the
  * memory that `work` allocates is freed. A cancel request does not end it. Nothing that core says
  * meanwhile is sent: a client that asks for debug messages would get those of transactions that are
- * not its own, and core's flush of each message would look like the end of the client's.
+ * not its own, and core's flush of each message would look like the end of the client's. The
+ * server's log says `what` has failed and why; NULL: it says nothing.
  */
 bool
 guarded(bool (*work)(void *argument), void *argument, const char *what)
@@ -61,7 +56,7 @@ guarded(bool (*work)(void *argument), void *argument, const char *what)
     uint32 cancel_holdoff = QueryCancelHoldoffCount;
     volatile bool done = false;
 
-    guard_raise(true);
+    is_up = true;
     HOLD_INTERRUPTS();
     PG_TRY();
     {
@@ -75,7 +70,10 @@ guarded(bool (*work)(void *argument), void *argument, const char *what)
     PG_CATCH();
     {
         done = false;
-        log_failure(before, what);
+        if (what != NULL)
+            log_failure(before, what);
+        else
+            FlushErrorState();
         LWLockReleaseAll();
         AbortOutOfAnyTransaction();
     }
@@ -84,7 +82,7 @@ guarded(bool (*work)(void *argument), void *argument, const char *what)
     QueryCancelHoldoffCount = cancel_holdoff;
     CurrentResourceOwner = owner;
     MemoryContextSwitchTo(before);
-    guard_raise(false);
+    is_up = false;
     return done;
 }
 

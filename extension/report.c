@@ -10,12 +10,8 @@
 #include "attend.h"
 #include "compat.h"
 
-#include "access/xact.h"
 #include "libpq/libpq.h"
 #include "miscadmin.h"
-#include "storage/lwlock.h"
-#include "utils/memutils.h"
-#include "utils/resowner.h"
 
 /* More than once only where test/cost measures what one takes. */
 #ifndef WEIR_REPEAT
@@ -39,7 +35,6 @@ static int last = 0;
 
 static const PQcommMethods *core = NULL;
 static PQcommMethods ours;
-static MemoryContext memory = NULL;
 static bool failed_before = false;
 
 static int put_message(char type, const char *body, size_t len);
@@ -111,75 +106,31 @@ put_message(char type, const char *body, size_t len)
     return result;
 }
 
+/* Could all of the state be written? */
+static bool complete;
+
 static bool
-write_state(Text *out)
+write_state(void *argument)
 {
-    return settings_write(out) && statements_write(out) && objects_write(out);
+    Text *out = argument;
+
+    complete = settings_write(out) && statements_write(out) && objects_write(out);
+    return true;
 }
 
-/* Tells the server's log, and not the client, why there is no report. */
-static void
-log_failure(MemoryContext context)
-{
-    PG_TRY();
-    {
-        ErrorData *error;
-
-        MemoryContextSwitchTo(context);
-        error = CopyErrorData();
-        FlushErrorState();
-        ereport(LOG_SERVER_ONLY,
-                (errmsg("weir: the session's state cannot be reported: %s",
-                        error->message ? error->message : "no message")));
-    }
-    PG_CATCH();
-    {
-        FlushErrorState();
-    }
-    PG_END_TRY();
-}
-
-/* Writes the state, or tells that it cannot be told. */
+/* Writes the state, or tells that it cannot be told. The server's log has the first reason only. */
 static bool
 try_to_write_state(Text *out)
 {
-    MemoryContext before = CurrentMemoryContext;
-    ResourceOwner owner = CurrentResourceOwner;
-    uint32 holdoff = InterruptHoldoffCount;
-    uint32 cancel_holdoff = QueryCancelHoldoffCount;
-    volatile bool told = false;
+    const char *what = failed_before ? NULL : "the session's state cannot be reported";
 
-    guard_raise(true);
-    /* A cancel request that comes too late for the transaction must not end this. */
-    HOLD_INTERRUPTS();
-    PG_TRY();
-    {
-        if (memory == NULL)
-            memory = AllocSetContextCreate(TopMemoryContext, "weir", ALLOCSET_DEFAULT_SIZES);
-        MemoryContextSwitchTo(memory);
-        told = write_state(out);
-        MemoryContextReset(memory);
-    }
-    PG_CATCH();
-    {
-        told = false;
-        if (!failed_before)
-            log_failure(before);
-        else
-            FlushErrorState();
-        LWLockReleaseAll();
-        AbortOutOfAnyTransaction();
+    if (!guarded(write_state, out, what)) {
         failed_before = true;
+        return false;
     }
-    PG_END_TRY();
-    InterruptHoldoffCount = holdoff;
-    QueryCancelHoldoffCount = cancel_holdoff;
-    CurrentResourceOwner = owner;
-    MemoryContextSwitchTo(before);
-    guard_raise(false);
-    if (told)
+    if (complete)
         failed_before = false;
-    return told && !out->full;
+    return complete && !out->full;
 }
 
 static void
