@@ -40,14 +40,18 @@ adopt_make_cookie(void)
         (void) hex_encode((char *) bytes, sizeof(bytes), cookie);
 }
 
-/* For a pooler that is being started. What is sent here is read before all else. */
+/*
+ * For a pooler that is being started. What is sent here is read before all else. If the other end is
+ * closed, the program has ended already, and its end says more than this error.
+ */
 void
 adopt_tell_cookie(int control)
 {
     char text[64];
 
     snprintf(text, sizeof(text), "cookie %s", cookie);
-    if (send(control, text, strlen(text), MSG_NOSIGNAL) < 0)
+    if (send(control, text, strlen(text), MSG_NOSIGNAL) < 0 && errno != EPIPE &&
+        errno != ECONNRESET)
         complain("the pooler cannot be told the cookie: %s", strerror(errno));
 }
 
