@@ -41,8 +41,8 @@ adopt_make_cookie(void)
 }
 
 /*
- * For a pooler that is being started. What is sent here is read before all else. If the other end is
- * closed, the program has ended already, and its end says more than this error.
+ * For a pooler that is being started. What is sent here is read before all else. If the other end
+ * is closed, the program has ended already, and its end says more than this error.
  */
 void
 adopt_tell_cookie(int control)

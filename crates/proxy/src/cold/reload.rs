@@ -71,12 +71,9 @@ impl Controller {
                 tls_kept = Some(what.to_owned());
             }
         }
-        let users_kept = config.keep_forced_users(&running);
-        kept.extend(
-            users_kept.iter().map(|name| {
-                format!("{name}: losing forced user not supported, keeping old setting")
-            }),
-        );
+        for name in config.keep_forced_users(&running) {
+            warning!("{name}: losing forced user not supported, keeping old setting");
+        }
         for key in config.global.keep_boot_only(&running.global) {
             warning!("{key} was changed; the change takes effect at the next start");
         }
