@@ -12,7 +12,7 @@
 //! A pool may find two limits full, its database's and its user's. Only its own servers count in
 //! both. It then starves for one limit at a time. When that limit has room, the room is held for
 //! the pool, for at most [`HOLD_MAX`], while the pool starves for the other. Otherwise the pool
-//! that gave it up would take it back.
+//! that gave it up would take it back. Pools that have had less can take it.
 //!
 //! With a seat, a server also takes one of [`OPENINGS_MAX`] turns until it is logged in. A pool
 //! that finds a seat but no turn is queued as well, but takes no server from other pools.
@@ -471,6 +471,13 @@ impl Limits {
         SCOPES.into_iter().find(|scope| !self.has_room(claim, *scope))
     }
 
+    /// Is the room that is held for the first pool taken from the second one's view? The order is
+    /// total. So pools cannot take room from each other for ever: the first of them gets its seat.
+    fn comes_before(&self, holder: PoolId, other: PoolId) -> bool {
+        let rank = |pool| (self.shares.service(pool), pool);
+        rank(holder) < rank(other)
+    }
+
     fn limit_of(&self, claim: &Claim, scope: Scope) -> (u32, Tally) {
         let Claim { identity, limits, .. } = claim;
         match scope {
@@ -485,7 +492,7 @@ impl Limits {
         let (limit, tally) = self.limit_of(claim, scope);
         let of_others = self.held.iter().filter(|held| {
             let is_same = scope.spans(&held.identity, &identity.database, &identity.user);
-            held.scope == scope && is_same && held.pool != *pool
+            held.scope == scope && is_same && self.comes_before(held.pool, *pool)
         });
         limit == 0 || u64::from(tally.servers) + (of_others.count() as u64) < u64::from(limit)
     }

@@ -280,3 +280,30 @@ fn room_is_held_briefly_and_only_while_it_is_needed() {
     all.forget(both.pool, since);
     assert!(all.seat(&by_database, 0).is_ok());
 }
+
+/// Two pools of one database and user, such as those of two nodes, may each hold room that the
+/// other needs. The one that comes first must get its seat, and each may be asked a few times only.
+#[test]
+fn pools_do_not_take_room_from_each_other_for_ever() {
+    let pools = [0, 1].map(|pool| claim(pool, "d", "u", [1, 1, 1]));
+    for [first, second] in [[0, 1], [1, 0]] {
+        let mut all = Limits::default();
+        all.hold(&pools[first], Scope::User, 0);
+        all.hold(&pools[second], Scope::Process, 0);
+        for (pool, scope) in [(first, Scope::Process), (second, Scope::Database)] {
+            all.serial += 1;
+            let starving = Starving { claim: pools[pool].clone(), scope, serial: all.serial };
+            all.starving.push_back(starving);
+        }
+        let mut asked = 0;
+        let mut seated = Vec::new();
+        while let Some(PoolId(pool)) = all.next_fed(0) {
+            asked += 1;
+            assert!(asked < 8, "{all:?}");
+            if all.seat(&pools[pool as usize], 0).is_ok() {
+                seated.push(pool);
+            }
+        }
+        assert_eq!(seated, [0], "neither has had anything, and the first has the smaller number");
+    }
+}
