@@ -6,7 +6,8 @@
 //!   back is not there, and no read has shown it. A write without an answer is there at most once.
 //! * A write that began after another one was acknowledged is behind it.
 //! * No request ran on a primary after a later one had answered another request.
-//! * A read shows the values up to a place, and at least those that its level promises.
+//! * A read shows the values up to a place, and at least those that its level promises. A strict read
+//!   also shows what any earlier read has shown, whoever wrote it.
 //!
 //! A read may also show values that are not there at the end. A commit waits for a standby before others
 //! see it. If the wait is interrupted (postmaster killed), the other sessions of this primary see the
@@ -205,6 +206,7 @@ impl<'a> Judge<'a> {
                 writes.entry(*key).or_default().push(act);
             }
         }
+        let mut shown: HashMap<Key, Vec<(&Act, u64)>> = HashMap::new();
         for read in self.acts {
             let What::Read { key, seen, place } = &read.what else { continue };
             let kept = match seen {
@@ -216,6 +218,31 @@ impl<'a> Judge<'a> {
                 if must_show(read, write) && self.places[value.as_str()].1 > kept {
                     self.fault(format!("stale: {read:?} lacks {write:?}"));
                 }
+            }
+            shown.entry(*key).or_default().push((read, kept));
+        }
+        shown.into_values().for_each(|reads| self.check_strict(reads));
+    }
+
+    /// A strict read shows at least as many values as each read of the same key that ended before it
+    /// began. `reads`: those of one key, each with the number of its values.
+    fn check_strict(&mut self, mut reads: Vec<(&Act, u64)>) {
+        reads.sort_by_key(|(read, _)| read.end);
+        // The read that shows most of those up to this place.
+        let most: Vec<(&Act, u64)> = reads
+            .iter()
+            .scan((reads[0].0, 0), |most, &(read, kept)| {
+                if kept > most.1 {
+                    *most = (read, kept);
+                }
+                Some(*most)
+            })
+            .collect();
+        for (read, kept) in &reads {
+            let earlier = reads.partition_point(|(other, _)| other.end < read.begin);
+            let Some((other, before)) = earlier.checked_sub(1).map(|at| most[at]) else { continue };
+            if read.level == Level::Strict && *kept < before {
+                self.fault(format!("back in time: {read:?} after {other:?}"));
             }
         }
     }

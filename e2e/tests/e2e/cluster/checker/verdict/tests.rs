@@ -309,3 +309,19 @@ fn reads_are_counted_by_their_place() {
     assert!(counts.contains("Session 1 of 2, SessionWaits 0 of 0"), "{counts}");
     assert!(counts.ends_with("Strict 1 of 1"), "{counts}");
 }
+
+/// Clients 6 and 7 are strict. Nobody was told that `u` and `v` were written, but somebody has read them.
+#[test]
+fn a_strict_read_does_not_go_back_in_time() {
+    let unknown = [act(0, 0, unknown(LIST, "u")), act(1, 0, unknown(REGISTER, "v"))];
+    let last = last("u", "v");
+    let with = |acts: &[Act]| [unknown.to_vec(), acts.to_vec()].concat();
+    let shown = [act(2, 2, read("u")), act(3, 2, register(1, "v"))];
+    passes(&with(&[shown[0].clone(), act(6, 4, read("u"))]), &last);
+    // The requests overlap, or the later read is not strict.
+    passes(&with(&[shown[0].clone(), act(6, 2, read(""))]), &last);
+    passes(&with(&[shown[0].clone(), act(1, 4, read(""))]), &last);
+    fails(&with(&[shown[0].clone(), act(6, 4, read(""))]), &last, "back in time");
+    let nothing = What::Read { key: REGISTER, seen: Seen::All(Vec::new()), place: standby() };
+    fails(&with(&[shown[1].clone(), act(7, 4, nothing)]), &last, "back in time");
+}
