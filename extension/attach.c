@@ -17,12 +17,15 @@
 
 #include "peek.h"
 
+#include "commands/async.h"
 #include "libpq/libpq-be.h"
 #include "libpq/libpq.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "storage/ipc.h"
 #include "storage/pmsignal.h"
+#include "storage/sinval.h"
 #include "utils/backend_status.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -222,6 +225,23 @@ attach_map(const Welcome *welcome, Lobby *lobby)
         munmap(memory, facts.st_size);
     }
     return why;
+}
+
+/* Handles interrupts as core does while it waits. Drops those that are meant for a guest. */
+void
+attach_serve_interrupts(void)
+{
+    QueryCancelPending = false;
+    IdleSessionTimeoutPending = false;
+    if (IdleStatsUpdateTimeoutPending) {
+        IdleStatsUpdateTimeoutPending = false;
+        pgstat_report_stat(true);
+    }
+    if (catchupInterruptPending)
+        ProcessCatchupInterrupt();
+    if (notifyInterruptPending)
+        ProcessNotifyInterrupt(false);
+    CHECK_FOR_INTERRUPTS();
 }
 
 /*

@@ -28,14 +28,11 @@
 #include "peek.h"
 
 #include "access/xact.h"
-#include "commands/async.h"
 #include "libpq/libpq-be.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "storage/ipc.h"
 #include "storage/pmsignal.h"
-#include "storage/sinval.h"
 #include "tcop/tcopprot.h"
 #include "utils/backend_status.h"
 #include "utils/timeout.h"
@@ -179,10 +176,12 @@ attend_close_others(void)
     return idles;
 }
 
-const unsigned char *
-attend_last_words(void)
+/* The lobby, and the place of the guest that is served; NULL: there is none. */
+const Lobby *
+attend_lobby(uint32 *at)
 {
-    return phase == PHASE_SERVING ? lobby_words(&lobby, place) : NULL;
+    *at = place;
+    return phase == PHASE_SERVING ? &lobby : NULL;
 }
 
 /* A signal handler may look at the number at any time. */
@@ -244,7 +243,8 @@ attend_put(char type, bool ends_transaction)
     /* Notices that no guest has caused. An error goes to Weir. */
     if (phase == PHASE_WAITING && type == 'N')
         return PUT_SWALLOW;
-    attend_note_work();
+    if (type != 'A')
+        attend_note_work();
     names_note_reply(type);
     if (phase == PHASE_SERVING)
         tally_note(line, type);
@@ -399,23 +399,6 @@ attach(uint64 event)
     return serve(true);
 }
 
-/* Handles interrupts as core does while it waits. Drops those that are meant for a guest. */
-static void
-serve_interrupts(void)
-{
-    QueryCancelPending = false;
-    IdleSessionTimeoutPending = false;
-    if (IdleStatsUpdateTimeoutPending) {
-        IdleStatsUpdateTimeoutPending = false;
-        pgstat_report_stat(true);
-    }
-    if (catchupInterruptPending)
-        ProcessCatchupInterrupt();
-    if (notifyInterruptPending)
-        ProcessNotifyInterrupt(false);
-    CHECK_FOR_INTERRUPTS();
-}
-
 static bool
 clean(void *unused)
 {
@@ -467,7 +450,7 @@ attend(void)
             leave_lobby();
             return;
         }
-        serve_interrupts();
+        attach_serve_interrupts();
         got = epoll_wait(lobby.set, &event, 1, 0);
         if (got == 0 && idle) {
             got = attach_sleep(&lobby, place, &event, -1);
@@ -506,7 +489,7 @@ linger(void)
         if (lobby_linger(&lobby, me, place, timeout_ms >= 0) == LINGER_RELEASE)
             return false;
         if (InterruptPending)
-            serve_interrupts();
+            attach_serve_interrupts();
         if (attach_sleep(&lobby, place, NULL, timeout_ms) == 1)
             return true;
         if (!is_wanted())

@@ -50,12 +50,15 @@ extern void attend_note_work(void);
 extern LobbyBackend *attend_line(void);
 extern uint64 attend_transaction(void); /* 0: no guest's runs */
 extern bool attend_close_others(void); /* true: the guest is pinned and runs nothing */
-extern const unsigned char *attend_last_words(void); /* NULL: no guest is attached */
+extern const Lobby *attend_lobby(uint32 *at); /* NULL: no guest is attached */
 
 /* orders.c: what Weir orders by SIGINT. */
 extern bool orders_install(void);
 extern bool orders_pooler_is_gone(void);
 extern bool orders_put_last_words(const char *body, size_t len);
+
+/* notify.c: a guest's own notifications. */
+extern bool notify_put(const char *body, size_t len);
 
 /* tally.c */
 extern void tally_begin(void);
@@ -76,6 +79,7 @@ extern bool attach_has_ended(void);
 extern void attach_discard_input(void);
 extern void attach_wake(const Lobby *lobby, int backend);
 extern void attach_close(const Lobby *lobby, uint32 from, uint32 to);
+extern void attach_serve_interrupts(void);
 extern uint64 attach_now_us(void);
 extern uint64 attach_monotonic_us(TimestampTz at);
 extern int attach_sleep(const Lobby *lobby, uint32 place, struct epoll_event *event,
@@ -172,6 +176,7 @@ extern const char *unnamed_body(uint32 *len);
 typedef struct Wanted {
     char name[NAMEDATALEN];
     uint64 parse_context;
+    uint64 columns;
     int types_count;
     Oid *types;
     char *query;
@@ -181,6 +186,8 @@ typedef struct Wanted {
 #define REMAKE_PATIENCE_MS 50
 
 struct CachedPlanSource;
+struct TupleDescData;
+extern uint64 remake_columns(struct TupleDescData *columns); /* a number for them */
 extern struct CachedPlanSource *remake(const Wanted *wanted, int *patience_ms, bool *is_postponed);
 
 /* guard.c: runs something that may raise an ERROR. */

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define LOBBY_MAGIC UINT64_C(0x79626f4c72696557) /* "WeirLoby" */
-#define LOBBY_LAYOUT 5
+#define LOBBY_LAYOUT 6
 #define LOBBY_SIGNAL 0x52696557 /* the value of SIGINT that announces an order */
 #define LOBBY_LINE 64          /* of a place */
 #define LOBBY_BACKEND_LINE 128 /* its second half is written by the backend alone */
@@ -114,7 +114,8 @@ typedef struct LobbyPlace {
     uint32_t window_len;   /* bytes of the window that are in use */
     uint32_t stray;        /* bytes to skip: the rest of a message that is no request */
     uint32_t asks;         /* the guest has asked for the last number that it drew */
-    uint32_t unused[3];
+    uint32_t process;      /* the process id that its login has told it; 0: unknown */
+    uint32_t unused[2];
 } LobbyPlace;
 
 /* One process's view. */

@@ -4,7 +4,7 @@
  * The server has one table of names for a session. A statement is in that table, as one of the
  * attached guest's, or it is parked here; never both. So Close, DEALLOCATE and DISCARD free what is
  * the guest's own. A parked statement serves the next guest that has prepared the same text, with
- * the same types and under the same settings.
+ * the same types and columns and under the same settings.
  *
  * When a transaction may have changed the table, its names are read with the function behind
  * pg_prepared_statements. What the messages said does not matter.
@@ -33,12 +33,14 @@ typedef struct Named {
     char name[NAMEDATALEN];
     CachedPlanSource *source;
     uint64 parse_context; /* a number for the settings under which it was prepared */
+    uint64 columns;       /* a number for the columns that it had then */
     bool is_postponed;
 } Named;
 
 typedef struct Parked {
     CachedPlanSource *source;
     uint64 parse_context;
+    uint64 columns;
     uint64 used; /* the greatest one was used last */
 } Parked;
 
@@ -188,12 +190,14 @@ drop_oldest(void)
 }
 
 static void
-park(CachedPlanSource *source, uint64 parse_context)
+park(const Named *statement)
 {
     if (parked_count == PARKED_MAX)
         drop_oldest();
-    parked[parked_count++] =
-        (Parked){.source = source, .parse_context = parse_context, .used = ++uses};
+    parked[parked_count++] = (Parked){.source = statement->source,
+                                      .parse_context = statement->parse_context,
+                                      .columns = statement->columns,
+                                      .used = ++uses};
 }
 
 static void
@@ -210,7 +214,7 @@ park_all(void)
         if (last->is_postponed)
             DropCachedPlan(last->source);
         else
-            park(last->source, last->parse_context);
+            park(last);
     }
 }
 
@@ -221,7 +225,7 @@ take_parked(const Wanted *wanted)
         CachedPlanSource *source = parked[i].source;
 
         if (parked[i].parse_context != wanted->parse_context ||
-            source->num_params != wanted->types_count ||
+            parked[i].columns != wanted->columns || source->num_params != wanted->types_count ||
             strcmp(source->query_string, wanted->query) != 0)
             continue;
         if (wanted->types_count > 0 &&
@@ -246,7 +250,7 @@ read_number(const char **at, const char *end, char stop)
     return value;
 }
 
-/* `;n:NAME=PARSE_CONTEXT,COUNT,TYPE,…:TEXT` */
+/* `;n:NAME=PARSE_CONTEXT,COLUMNS,COUNT,TYPE,…TEXT` */
 static void
 read_wanted(const char **at, const char *end, Wanted *wanted)
 {
@@ -264,6 +268,7 @@ read_wanted(const char **at, const char *end, Wanted *wanted)
         elog(ERROR, "the name of a statement cannot be read");
     *at = equals + 1;
     wanted->parse_context = read_number(at, stop, ',');
+    wanted->columns = read_number(at, stop, ',');
     wanted->types_count = (int) read_number(at, stop, ',');
     if (wanted->types_count < 0 || wanted->types_count > 65535)
         elog(ERROR, "the types of a statement cannot be read");
@@ -310,6 +315,7 @@ names_restore(const char *wanted_text, uint32 len)
             strlcpy(named[named_count].name, wanted.name, NAMEDATALEN);
             named[named_count].source = source;
             named[named_count].parse_context = wanted.parse_context;
+            named[named_count].columns = wanted.columns;
             named_count++;
         }
         own_transaction_end();
@@ -367,15 +373,15 @@ static void
 write_text(void)
 {
     Text out = {.start = kept, .end = kept, .limit = kept + TEXT_MAX};
-    char digits[32];
+    char digits[64];
 
     for (int i = 0; i < named_count && !out.full; i++) {
         CachedPlanSource *source = named[i].source;
 
         text_item(&out, "n:");
         text_escaped(&out, named[i].name, strlen(named[i].name));
-        snprintf(digits, sizeof(digits), "=" UINT64_FORMAT ",%d,", named[i].parse_context,
-                 source->num_params);
+        snprintf(digits, sizeof(digits), "=" UINT64_FORMAT "," UINT64_FORMAT ",%d,",
+                 named[i].parse_context, named[i].columns, source->num_params);
         text_literal(&out, digits);
         for (int type = 0; type < source->num_params; type++) {
             snprintf(digits, sizeof(digits), "%u,", source->param_types[type]);
@@ -421,6 +427,8 @@ names_capture(uint64 parse_context)
         fresh[fresh_count].source = entry->plansource;
         before = find_named(entry->plansource);
         fresh[fresh_count].parse_context = before != NULL ? before->parse_context : parse_context;
+        fresh[fresh_count].columns =
+            before != NULL ? before->columns : remake_columns(entry->plansource->resultDesc);
         fresh[fresh_count].is_postponed = before != NULL && before->is_postponed;
         fresh_count++;
     }

@@ -163,11 +163,14 @@ bool
 orders_put_last_words(const char *body, size_t len)
 {
     static char words[WORDS_MAX];
-    const unsigned char *left = ends && is_fatal(body, len) ? attend_last_words() : NULL;
+    uint32 place;
+    const Lobby *lobby = ends && is_fatal(body, len) ? attend_lobby(&place) : NULL;
+    const unsigned char *left;
     uint32 words_len;
 
-    if (left == NULL)
+    if (lobby == NULL)
         return false;
+    left = lobby_words(lobby, place);
     memcpy(&words_len, left, sizeof(words_len));
     if (words_len == 0 || words_len > WORDS_MAX)
         return false;

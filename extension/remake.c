@@ -2,12 +2,15 @@
  * remake.c: prepares a guest's statement again, in a backend that has no copy of it.
  *
  * A statement that cannot be prepared now is postponed: the server analyzes it when the guest uses
- * it, and then the guest gets the error.
+ * it, and then the guest gets the error. So is one whose columns are not those that the guest may
+ * have been told: a session of its own would raise an error, too.
  */
 #include "attend.h"
 #include "compat.h"
 
+#include "access/tupdesc.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/analyze.h"
@@ -20,6 +23,36 @@
 #include "utils/snapmgr.h"
 
 #define SHORT_PATIENCE_MS 1
+
+static uint64
+mix(uint64 hash, uint64 value)
+{
+    return (hash ^ value) * UINT64CONST(0x100000001b3);
+}
+
+/*
+ * A number for what the server compares when it refuses a statement whose columns have changed.
+ * The modifier of a record's type is a number of this session.
+ */
+uint64
+remake_columns(TupleDesc columns)
+{
+    uint64 hash = UINT64CONST(0xcbf29ce484222325);
+
+    if (columns == NULL)
+        return 0;
+    for (int i = 0; i < columns->natts; i++) {
+        Form_pg_attribute column = TupleDescAttr(columns, i);
+        bool is_record = column->atttypid == RECORDOID;
+
+        for (const char *byte = NameStr(column->attname); *byte != '\0'; byte++)
+            hash = mix(hash, (unsigned char) *byte);
+        hash = mix(hash, column->atttypid);
+        hash = mix(hash, is_record ? 0 : (uint32) column->atttypmod);
+        hash = mix(hash, column->attcollation);
+    }
+    return hash;
+}
 
 /* As exec_parse_message does. The transaction is ours, and has the mildest isolation. */
 static CachedPlanSource *
@@ -96,14 +129,24 @@ make_stand_in(void)
     return tree;
 }
 
+/* A column that no statement has. */
+static TupleDesc
+no_columns(void)
+{
+    TupleDesc columns = CreateTemplateTupleDesc(1);
+
+    TupleDescInitEntry(columns, 1, "", INT4OID, -1, 0);
+    return columns;
+}
+
 /*
  * A statement without its analysis. The server believes that a change of a table has made it
  * invalid, so it analyzes it before use. Columns have to be there for Describe to do so, too. They
  * may become others only for a SELECT, which always has columns: for the rest, the server raises an
- * error instead.
+ * error instead. `is_other`: for a SELECT, too.
  */
 static CachedPlanSource *
-postpone(const Wanted *wanted, const List *trees)
+postpone(const Wanted *wanted, const List *trees, bool is_other)
 {
     RawStmt *tree = list_length(trees) == 1 ? linitial_node(RawStmt, trees) : NULL;
     ParserSetupHook setup = NULL;
@@ -117,10 +160,10 @@ postpone(const Wanted *wanted, const List *trees)
     }
     source = CreateCachedPlan(tree, wanted->query, CreateCommandTag(tree->stmt));
     CompleteCachedPlan(source, NIL, NULL, wanted->types, wanted->types_count, setup, NULL,
-                       CURSOR_OPT_PARALLEL_OK, !is_select(tree->stmt));
+                       CURSOR_OPT_PARALLEL_OK, is_other || !is_select(tree->stmt));
     before = MemoryContextSwitchTo(source->context);
     if (!returns_nothing(tree->stmt))
-        source->resultDesc = CreateTemplateTupleDesc(0);
+        source->resultDesc = no_columns();
     MemoryContextSwitchTo(before);
     source->is_valid = false;
     SaveCachedPlan(source);
@@ -170,13 +213,27 @@ try_to_make(const Wanted *wanted, int *patience_ms, List **trees)
     return source;
 }
 
+/* A table has changed. The server analyzes other commands than these once only. */
+static bool
+has_other_columns(const CachedPlanSource *source, const Wanted *wanted)
+{
+    return remake_columns(source->resultDesc) != wanted->columns &&
+           source->raw_parse_tree != NULL && analyze_requires_snapshot(source->raw_parse_tree);
+}
+
 /* Prepares it, or postpones that. The transaction is ours. */
 CachedPlanSource *
 remake(const Wanted *wanted, int *patience_ms, bool *is_postponed)
 {
     List *trees = NIL;
     CachedPlanSource *source = try_to_make(wanted, patience_ms, &trees);
+    bool is_other = source != NULL && has_other_columns(source, wanted);
 
-    *is_postponed = source == NULL;
-    return source != NULL ? source : postpone(wanted, trees);
+    *is_postponed = source == NULL || is_other;
+    if (is_other) {
+        /* The analysis may have changed the tree that it was given. */
+        trees = list_make1(copyObject(source->raw_parse_tree));
+        DropCachedPlan(source);
+    }
+    return *is_postponed ? postpone(wanted, trees, is_other) : source;
 }

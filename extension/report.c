@@ -94,6 +94,8 @@ put_message(char type, const char *body, size_t len)
         if (orders_put_last_words(body, len))
             return 0;
     }
+    if (type == 'A' && notify_put(body, len))
+        return 0;
     if (at_rest && last_len == 0)
         attend_begin();
     if (attend_put(type, at_rest) == PUT_SWALLOW)

@@ -1,6 +1,8 @@
 """What keeps a client at its backend."""
 
 import select
+import socket
+import struct
 import time
 
 from direct.lobby import SYNC, Lobby, ask, execute, message, ok, parse, query, wait_for
@@ -63,6 +65,19 @@ def direct_the_line_tells_when_a_pinned_client_runs_nothing(run):
         wait_for(lambda: pooler.activity(0) == PINNED_IDLE)
         ok(client.query("SELECT pg_advisory_unlock(5)"))
         wait_for(lambda: pooler.activity(0) not in (PINNED_IDLE, SERVING))
+
+
+def direct_a_notification_is_no_work_of_a_pinned_client(run):
+    with Lobby(run) as pooler:
+        client = pooler.client()
+        ok(client.query("LISTEN news"))
+        wait_for(lambda: pooler.activity(0) == PINNED_IDLE)
+        ok(run.session().query("NOTIFY news, 'one'"))
+        kind, length = struct.unpack("!cI", client.socket.recv(5, socket.MSG_WAITALL))
+        body = client.socket.recv(length - 4, socket.MSG_WAITALL)
+        assert kind == b"A" and body.endswith(b"news\0one\0"), (kind, body)
+        assert pooler.activity(0) == PINNED_IDLE
+        ok(client.query("UNLISTEN news"))
 
 
 NUMBERS = """

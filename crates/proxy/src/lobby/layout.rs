@@ -1,7 +1,7 @@
 //! The layout of the file in memory, as `extension/lobby.h` defines it. The test compares the two.
 
 pub(super) const MAGIC: u64 = 0x7962_6f4c_7269_6557;
-pub(super) const LAYOUT: u32 = 5;
+pub(super) const LAYOUT: u32 = 6;
 /// The value of SIGINT that announces an order.
 pub(super) const SIGNAL: u32 = 0x5269_6557;
 pub(super) const PAGE: usize = 4096;
@@ -53,6 +53,7 @@ pub(super) mod place {
     pub(crate) const WINDOW_LEN: usize = 40;
     pub(crate) const STRAY: usize = 44;
     pub(crate) const ASKS: usize = 48;
+    pub(crate) const PROCESS: usize = 52;
 }
 
 /// The lowest bits of an answer.
@@ -172,6 +173,7 @@ int main(void)
     SHOW(offsetof(LobbyPlace, transaction_us)); SHOW(offsetof(LobbyPlace, transactions));
     SHOW(offsetof(LobbyPlace, told)); SHOW(offsetof(LobbyPlace, window_len));
     SHOW(offsetof(LobbyPlace, stray)); SHOW(offsetof(LobbyPlace, asks));
+    SHOW(offsetof(LobbyPlace, process));
     SHOW(LOBBY_AT_REST); SHOW(LOBBY_RUNS); SHOW(LOBBY_IDLES);
     SHOW(LOBBY_ABSENT); SHOW(LOBBY_SLEEPING); SHOW(LOBBY_LINGERING);
     SHOW(LOBBY_PINNED_IDLE); SHOW(LOBBY_HOLDING);
@@ -216,6 +218,7 @@ int main(void)
             place::WINDOW_LEN,
             place::STRAY,
             place::ASKS,
+            place::PROCESS,
         ];
         let mut all = vec![MAGIC, LAYOUT.into(), SIGNAL.into(), LINE as u64, WINDOW as u64];
         all.extend([BACKEND_LINE, WORDS, STATE].map(|size| size as u64));

@@ -198,15 +198,15 @@ impl Room {
         settings.len() + HEADER <= layout::STATE
     }
 
-    /// FREE → TAKEN, with this socket, these settings of its startup packet, and the digest of the
-    /// parameters that it was told. Returns false if the place is not free, or the settings are too
-    /// long.
+    /// FREE → TAKEN, with this socket, these settings of its startup packet, and what it was told: the
+    /// digest of its parameters and a process id. Returns false if the place is not free, or the
+    /// settings are too long.
     pub(super) fn take(
         &self,
         place: u32,
         client: OwnedFd,
         settings: &[u8],
-        told: u64,
+        (told, process): (u64, u32),
     ) -> io::Result<bool> {
         let word = self.word(place);
         if word.0 & 0xff != State::Free as u64 || !Self::has_room_for(settings) {
@@ -224,6 +224,8 @@ impl Room {
         for field in [field::STRAY, field::ASKS] {
             self.memory.word32(self.of_place(place, field)).store(0, Ordering::SeqCst);
         }
+        let at = self.of_place(place, field::PROCESS);
+        self.memory.word32(at).store(process, Ordering::SeqCst);
         let window = layout::window(self.backends, self.places, place);
         // No statements follow the settings.
         self.memory.write(window, &[0; HEADER]);
@@ -508,7 +510,7 @@ mod tests {
     fn a_pinned_client_is_idle_between_its_transactions() {
         let room = Room::new(2, 3).unwrap();
         let (near, _far) = UnixStream::pair().unwrap();
-        assert!(room.take(1, near.into(), b"", 0).unwrap());
+        assert!(room.take(1, near.into(), b"", (0, 0)).unwrap());
         let owned = Word::new(State::Owned, Some(1), room.word(1).generation());
         room.place_word(1).store(owned.0, Ordering::SeqCst);
         let place = layout::backend_line(1) + backend::PLACE;
@@ -540,7 +542,7 @@ mod tests {
     fn an_order_and_its_answer_are_for_one_transaction() {
         let room = Room::new(2, 3).unwrap();
         let (near, _far) = UnixStream::pair().unwrap();
-        assert!(room.take(1, near.into(), b"", 0).unwrap());
+        assert!(room.take(1, near.into(), b"", (0, 0)).unwrap());
         assert_eq!(room.serving(1), None);
         let owned = Word::new(State::Owned, Some(1), room.word(1).generation());
         room.place_word(1).store(owned.0, Ordering::SeqCst);
@@ -576,10 +578,10 @@ mod tests {
         let long = vec![b'x'; layout::WINDOW];
         assert!(!Room::has_room_for(&long));
         let (near, _far) = UnixStream::pair().unwrap();
-        assert!(!room.take(0, near.into(), &long, 0).unwrap());
+        assert!(!room.take(0, near.into(), &long, (0, 0)).unwrap());
         assert!(room.untake(0));
         let (near, _far) = UnixStream::pair().unwrap();
-        assert!(room.take(0, near.into(), b"", 0).unwrap());
+        assert!(room.take(0, near.into(), b"", (0, 0)).unwrap());
         assert!(room.untake(0));
         assert_eq!(room.word(0).state(), State::Free);
     }

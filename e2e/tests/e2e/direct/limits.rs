@@ -144,9 +144,12 @@ fn clients_within_the_limits_go_on() {
     };
     let direct = Direct::start_with(3, limits);
     let mut pinned = direct.client();
-    pinned.rows("SELECT pg_advisory_lock(1)");
+    pinned.rows("SELECT pg_advisory_lock(1); LISTEN news");
     let mut client = direct.client();
     client.rows("CREATE TABLE copied (a int)");
+    // A notification begins no transaction.
+    client.rows("NOTIFY news");
+    pinned.read_until(|message| message.tag == b'A');
     client.rows("BEGIN");
     let backend = pid(&mut client);
     let end = Instant::now() + Duration::from_secs(5);

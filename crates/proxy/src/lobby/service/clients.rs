@@ -55,7 +55,8 @@ impl Service {
         };
         let login = socket::traffic(fd.as_raw_fd()).unwrap_or_default();
         let _ = socket::raise_window(fd.as_raw_fd(), WINDOW_MIN);
-        if !matches!(lobby.room.take(place, fd, &guest.settings, guest.told), Ok(true)) {
+        let told = (guest.told, (guest.key >> 32) as u32);
+        if !matches!(lobby.room.take(place, fd, &guest.settings, told), Ok(true)) {
             if lobby.room.untake(place) {
                 lobby.guests.put_back(place);
             }
