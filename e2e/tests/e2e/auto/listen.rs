@@ -20,14 +20,20 @@ fn pooler(workers: u32, size: u32) -> (Pooler, String) {
     (setup.workers(workers).set("default_pool_size", size).start(), database)
 }
 
-/// Waits until nobody has a server, be it for a question of the pooler's own.
+/// Waits until nobody has a server, be it for a question of the pooler's own. A client of a direct
+/// pool that listens keeps its backend.
 fn until_free(pooler: &Pooler) {
     eventually("nobody has a server", PATIENCE, || {
+        let is_direct = testkit::pools_are_direct();
+        let kept = if is_direct { pooler.admin("SHOW PINS").rows.len() } else { 0 };
         let servers = pooler.admin("SHOW SERVERS");
-        let is_free = |state: &&str| ["idle", "used", "listening"].contains(state);
-        servers.column("state").iter().all(is_free).then_some(())
+        let is_free = |state: &&&str| ["idle", "used", "listening"].contains(state);
+        let states = servers.column("state");
+        (states.iter().filter(is_free).count() + kept == states.len()).then_some(())
     });
 }
+
+const NO_LISTENER: &str = "there is no listener: a client that listens keeps its backend";
 
 fn listeners(servers: &Table) -> usize {
     servers.column("state").iter().filter(|state| **state == "listening").count()
@@ -63,7 +69,7 @@ fn told_by(client: &mut RawClient, sql: &str) -> Vec<String> {
 
 #[test]
 fn many_listen_and_one_server_serves_them_all() {
-    if !support::only_weir() {
+    if !support::only_proxied(NO_LISTENER) {
         return;
     }
     let (pooler, database) = pooler(3, 1);
@@ -98,8 +104,7 @@ fn a_client_with_an_encoding_of_its_own_hears_on_a_server_that_it_keeps() {
     let mut client = pooler.client(&database);
     client.rows("SET client_encoding = 'LATIN1'");
     client.rows("LISTEN letters");
-    super::settle(&pooler);
-    assert_eq!(pooler.admin("SHOW PINS").column("reason"), ["listen"]);
+    super::assert_pinned(&pooler, &["listen"]);
     assert_eq!(listeners(&pooler.admin("SHOW SERVERS")), 0);
     let mut stranger = pooler.client(&database);
     assert_eq!(told_by(&mut stranger, "SELECT pg_notify('letters', U&'\\00e4')"), [""; 0]);
@@ -108,7 +113,7 @@ fn a_client_with_an_encoding_of_its_own_hears_on_a_server_that_it_keeps() {
     assert_eq!(told_by(&mut stranger, "SELECT 1"), [""; 0]);
     client.rows("UNLISTEN letters");
     until_free(&pooler);
-    assert!(pooler.admin("SHOW PINS").rows.is_empty());
+    super::assert_pinned(&pooler, &[]);
 }
 
 #[test]
@@ -190,7 +195,7 @@ fn nothing_is_told_within_a_transaction() {
     if !support::only_weir() {
         return;
     }
-    let (pooler, database) = pooler(1, 2);
+    let (pooler, database) = pooler(1, 3);
     let mut client = pooler.client(&database);
     client.rows("LISTEN news");
     until_free(&pooler);
@@ -298,7 +303,7 @@ fn a_listening_client_at_work_misses_nothing() {
 
 #[test]
 fn the_last_to_leave_ends_the_listening() {
-    if !support::only_weir() {
+    if !support::only_proxied(NO_LISTENER) {
         return;
     }
     let (setup, database) = support::setup("auto");
@@ -326,7 +331,7 @@ fn the_last_to_leave_ends_the_listening() {
 
 #[test]
 fn a_client_that_never_reads_is_closed_in_the_end() {
-    if !support::only_weir() {
+    if !support::only_proxied("PostgreSQL keeps unread notifications itself") {
         return;
     }
     let (pooler, database) = pooler(1, 2);

@@ -7,6 +7,8 @@ use testkit::{Message, Pooler, Postgres, RawClient, Role, ServerAuth, eventually
 
 use crate::support;
 
+const NO_PROCESS: &str = "PostgreSQL does not know the process id that a client was told at login";
+
 const CANCEL: &str = "pg_cancel_backend";
 const TERMINATE: &str = "pg_terminate_backend";
 
@@ -143,7 +145,7 @@ fn signal_busy(
 
 #[test]
 fn a_busy_client_is_cancelled_or_terminated_in_every_way() {
-    if !support::only_weir() {
+    if !support::only_proxied(NO_PROCESS) {
         return;
     }
     for postgres in [Postgres::shared(), Postgres::shared_v18()] {
@@ -171,7 +173,7 @@ fn a_busy_client_is_cancelled_or_terminated_in_every_way() {
 /// A worker that decides one while it deals with the other once went round in circles.
 #[test]
 fn two_calls_in_one_write_are_answered_one_by_one() {
-    if !support::only_weir() {
+    if !support::only_proxied(NO_PROCESS) {
         return;
     }
     let (pooler, database) = stage(Postgres::shared(), 1, 4);
@@ -186,7 +188,7 @@ fn two_calls_in_one_write_are_answered_one_by_one() {
 
 #[test]
 fn a_client_that_signals_itself_gets_the_error() {
-    if !support::only_weir() {
+    if !support::only_proxied(NO_PROCESS) {
         return;
     }
     for postgres in [Postgres::shared(), Postgres::shared_v18()] {
@@ -208,7 +210,7 @@ fn a_client_that_signals_itself_gets_the_error() {
 /// rolled back by the client's end.
 #[test]
 fn clients_at_rest_in_every_state() {
-    if !support::only_weir() {
+    if !support::only_proxied(NO_PROCESS) {
         return;
     }
     let postgres = Postgres::shared();
@@ -240,7 +242,7 @@ fn clients_at_rest_in_every_state() {
 
 #[test]
 fn a_pool_of_one_server_answers_a_signal_to_an_idle_client() {
-    if !support::only_weir() {
+    if !support::only_proxied(NO_PROCESS) {
         return;
     }
     let postgres = Postgres::shared();
@@ -259,7 +261,7 @@ fn a_pool_of_one_server_answers_a_signal_to_an_idle_client() {
 /// The client that asks waits for the very server whose query is to be ended.
 #[test]
 fn a_pool_of_one_server_answers_a_signal_to_a_busy_client() {
-    if !support::only_weir() {
+    if !support::only_proxied(NO_PROCESS) {
         return;
     }
     let postgres = Postgres::shared();
@@ -308,7 +310,7 @@ fn cast(postgres: &Postgres) -> Cast {
 
 #[test]
 fn signals_follow_postgresqls_privileges() {
-    if !support::only_weir() {
+    if !support::only_proxied(NO_PROCESS) {
         return;
     }
     for postgres in [Postgres::shared(), Postgres::shared_v18()] {

@@ -11,7 +11,7 @@ use crate::support;
 /// The client is on another server afterwards, and keeps none.
 #[track_caller]
 fn moves(stage: &Stage, client: &mut RawClient) -> Vec<RawClient> {
-    assert_eq!(stage.pins(), [""; 0]);
+    stage.assert_pinned(&[]);
     let before = backend(client);
     let held = switch(&stage.pooler, &stage.database);
     assert_ne!(backend(client), before);
@@ -121,14 +121,14 @@ fn a_setting_that_postgresql_hides_is_carried() {
 
 #[test]
 fn with_warn_nothing_pins_that_a_function_does() {
-    if !support::only_weir() {
+    if !support::only_proxied("auto_unsupported = warn is as pin") {
         return;
     }
     let stage = Stage::new(4, "warn");
     let mut client = stage.client();
     for text in ["TABLE seeding", "TABLE loading", "DO 'BEGIN PERFORM setseed(0.5); END'"] {
         client.rows(text);
-        assert_eq!(stage.pins(), [""; 0], "{text}");
+        stage.assert_pinned(&[]);
     }
     stage.nothing_was_asked();
 }
@@ -167,7 +167,7 @@ fn every_client_begins_with_the_settings_of_a_login_trigger() {
 
 #[test]
 fn in_a_pool_with_and_without_the_library_each_server_is_checked_in_its_way() {
-    if !support::only_weir() {
+    if !support::only_proxied("a direct pool has only servers with the library") {
         return;
     }
     let stage = Stage::of_database(PROBED, 2, "pin");
@@ -228,8 +228,10 @@ fn the_temporary_schema_and_the_statements_of_other_clients_stay_on_a_server() {
     client.send(frontend::parse("named", "SELECT 1"));
     client.send(frontend::sync());
     client.read_to_ready();
-    assert_eq!(stage.pins(), [""; 0]);
+    stage.assert_pinned(&[]);
     assert_eq!(other.value("SELECT pg_my_temp_schema() <> 0"), "t");
     let shared = "SELECT count(*) FROM pg_prepared_statements WHERE statement = 'SELECT 1'";
-    assert_eq!(other.value(shared), "1");
+    // A backend of a direct pool shows a client its own statements only.
+    let count = if testkit::pools_are_direct() { "0" } else { "1" };
+    assert_eq!(other.value(shared), count);
 }

@@ -17,7 +17,8 @@ fn pythons_drivers_hear_what_they_listen_to() {
     if !support::only_weir() {
         return;
     }
-    let (pooler, database) = pooler(2, 2);
+    // A client of a direct pool that listens keeps its backend.
+    let (pooler, database) = pooler(2, if testkit::pools_are_direct() { 20 } else { 2 });
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/listening.py");
     let url = pooler.url(&database);
     let output = support::run(Command::new(PYTHON).arg("-B").arg(&script).arg(&url));
