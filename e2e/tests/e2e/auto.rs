@@ -60,8 +60,10 @@ fn switch(pooler: &Pooler, database: &str) -> Vec<RawClient> {
 }
 
 /// Does the same in a direct pool, whose backends note a little later that they are free. On a busy
-/// machine, a stranger may be given a new one although another is free.
+/// machine, a stranger may be given a new one although another is free. So the pool may be full
+/// already, and is enlarged.
 fn occupy(pooler: &Pooler, database: &str) -> Vec<RawClient> {
+    pooler.admin("SET default_pool_size = 50");
     let servers = || pooler.admin("SHOW SERVERS").with("database", database);
     let before = servers();
     let before = before.column("remote_pid");
