@@ -142,6 +142,10 @@ fn start_and_wait(
     let console = Some(console::handler());
     let service = Service::from_environment()?;
     let supervisor = options.supervised.map(Supervisor::adopt).transpose()?;
+    let (holder, held_clients) = supervisor.as_ref().map_or((None, None), Supervisor::hold_clients);
+    // If this process ends by itself, nothing is held for another one.
+    let (holder, held) = holder.unzip();
+    let handover = handover.or(held_clients);
     let options = StartOptions {
         config_path,
         console,
@@ -149,6 +153,7 @@ fn start_and_wait(
         tls: Some(tls),
         service,
         handover,
+        held,
         ..StartOptions::default()
     };
     let global = config.global.clone();
@@ -166,6 +171,7 @@ fn start_and_wait(
         supervisor.follow(pooler.controller())?;
     }
     pooler.wait();
+    drop(holder);
     drop(own_pidfile);
     Ok(())
 }

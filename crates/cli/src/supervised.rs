@@ -21,9 +21,10 @@
 use std::{
     io,
     os::{
-        fd::{AsRawFd as _, OwnedFd, RawFd},
+        fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd},
         unix::net::{UnixListener, UnixStream},
     },
+    path::Path,
     process::id,
     thread,
     time::Duration,
@@ -31,7 +32,7 @@ use std::{
 
 use anyhow::Context as _;
 use net::sys::{Epoll, Events, epoll::READABLE, process, rights, socket};
-use proxy::{Controller, Shutdown, log, warning};
+use proxy::{Controller, Handover, Held, Holder, Shutdown, log, warning};
 
 use crate::sys;
 
@@ -43,6 +44,8 @@ const FIRST_FD: RawFd = 3;
 /// The files of Weir's configuration. They are in memory and have no names in a folder. A message
 /// brings new ones by these names; they then take the places of the old ones.
 const FILES: [&str; 4] = ["config", "users", "rules", "maps"];
+/// The name of the holder's socket, in the data folder (`extension/supervisor.h`).
+const HOLDER: &str = "pg_stat_tmp/weir.held";
 /// Time limit for a process that connects to the socket to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(1);
 const BACKLOG: u32 = 8;
@@ -92,6 +95,24 @@ impl Supervisor {
             listeners: (FIRST_FD..fd).map(process::duplicate).collect::<io::Result<_>>()?,
             cookie: Vec::new(),
         })
+    }
+
+    /// Starts the process that has the clients of direct pools if this one is killed, and takes those
+    /// of a process that was killed. Call it before the first thread is started.
+    pub(crate) fn hold_clients(&self) -> (Option<(Holder, Held)>, Option<Handover>) {
+        let path = Path::new(HOLDER);
+        let holder = match Holder::start(path, self.server.as_fd()) {
+            Ok(holder) => holder,
+            Err(error) => {
+                warning!("clients of direct pools would be lost with this process: {error}");
+                return (None, None);
+            }
+        };
+        let handover = proxy::take_over_held(path).unwrap_or_else(|error| {
+            warning!("clients of direct pools are lost: {error}");
+            None
+        });
+        (Some(holder), handover)
     }
 
     /// Tells the supervisor that clients are served. From then on Weir does not end with it, but

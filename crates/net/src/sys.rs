@@ -13,6 +13,7 @@ pub mod rights;
 pub mod shared_memory;
 pub mod signal;
 pub mod socket;
+pub mod twin;
 
 use std::io;
 

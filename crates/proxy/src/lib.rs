@@ -7,6 +7,7 @@
 //! * `cold`: everything that may block, on tokio: names, TLS handshakes, passwords, the console,
 //!   reload, online restart. It reaches the workers by mail only.
 //! * `lobby`: the clients whose sockets PostgreSQL's backends serve (docs/direct.md)
+//! * `holder`: a second process with these clients, if this one is killed
 //! * `log`: log lines in PgBouncer's format
 
 #![cfg_attr(
@@ -17,6 +18,7 @@
 mod cold;
 mod data;
 mod exchange;
+mod holder;
 mod lobby;
 pub mod log;
 #[cfg(feature = "stepped")]
@@ -47,7 +49,7 @@ pub use crate::{
         reload::ReloadError,
         service::Service,
         takeover::{
-            receive::{Handover, receive as take_over},
+            receive::{Handover, receive as take_over, receive_held as take_over_held},
             state::TakeOverError,
         },
     },
@@ -56,4 +58,5 @@ pub use crate::{
         reports::{CancelInfo, ClientInfo, ServerInfo},
         requests::{ConsoleConnection, ConsoleRequest},
     },
+    holder::{Held, Holder},
 };

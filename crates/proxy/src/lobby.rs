@@ -9,6 +9,8 @@
 //! * `control`: messages between Weir and a backend
 //! * `guests`: the clients of a lobby
 //! * `limits`: their time limits
+//! * `held`: the list of what the next process needs if this one is killed
+//! * `stranded`: the end of a lobby that no process can take over
 //! * `arrival`: a lobby that comes from another process
 //! * `service`: the thread
 //!
@@ -19,12 +21,16 @@
 mod arrival;
 mod control;
 mod guests;
+mod held;
 mod layout;
 mod limits;
 mod numbers;
 mod room;
 mod service;
+mod stranded;
 
 pub(crate) use arrival::{Arrival, Reserved};
-pub(crate) use control::Unnamed;
-pub(crate) use service::{Service, open};
+pub(crate) use control::{Unnamed, listen_for_streams};
+pub(crate) use held::{Entry, HeldList, Key};
+pub(crate) use service::{Service, Succession, open};
+pub(crate) use stranded::disconnect;

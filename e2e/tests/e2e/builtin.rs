@@ -7,6 +7,7 @@
 //! * `process.rs`: the pooler's process has nothing of the server's
 //! * `state.rs`: what a session holds is its client's alone
 //! * `direct.rs`: pools of port 6543 that are direct
+//! * `held.rs`: clients of direct pools outlive `kill -9` of the pooler
 //! * `defects.rs`: faults of the proposed built-in pooler
 //! * `stuck.rs`: programs that never serve, and a pooler that does not answer any more
 //! * `trouble.rs`: what keeps the pooler from starting gets one line in the server's log
@@ -20,6 +21,7 @@ mod adoption;
 mod container;
 mod defects;
 mod direct;
+mod held;
 mod kills;
 mod life;
 mod methods;

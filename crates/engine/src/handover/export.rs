@@ -291,12 +291,10 @@ impl<X: Exchange> Engine<X> {
             });
         }
         for (slot, server) in &self.servers {
-            let ServerPhase::Attending { asked: is_asked, .. } = server.phase else { continue };
-            let epoch = self.exchange.pool(server.pool, |pool| pool.epoch());
-            let record = writer.server(server, epoch, None);
-            let serial = server.serial;
-            writer.records.attending.push(AttendingRecord { serial, is_asked, server: record });
-            exported.attending.push((ServerId(slot as u32), serial));
+            if let Some(record) = Self::attending_record(&mut self.exchange, server, &mut writer) {
+                exported.attending.push((ServerId(slot as u32), record.serial));
+                writer.records.attending.push(record);
+            }
         }
         writer.records.serial = self.serial;
         let customs = self.pools.iter().map(|(id, view)| view.history.customs_record(id.0));
@@ -305,6 +303,29 @@ impl<X: Exchange> Engine<X> {
         };
         writer.records.customs = customs.filter(|record| !is_empty(record)).collect();
         (writer.records, exported)
+    }
+
+    /// Returns the record of a server whose backend is in a lobby.
+    fn attending_record(
+        exchange: &mut X,
+        server: &Server,
+        writer: &mut RecordWriter,
+    ) -> Option<AttendingRecord> {
+        let ServerPhase::Attending { asked: is_asked, .. } = server.phase else { return None };
+        let epoch = exchange.pool(server.pool, |pool| pool.epoch());
+        let record = writer.server(server, epoch, None);
+        Some(AttendingRecord { serial: server.serial, is_asked, server: record })
+    }
+
+    /// Writes the record of one server whose backend is in a lobby, or is about to come there.
+    /// Returns `None` if it is gone, or has not logged in yet.
+    pub fn export_attending(&mut self, id: ServerId, serial: u64) -> Option<WorkerRecords> {
+        let server = self.servers.get(id.0 as usize).filter(|server| server.serial == serial)?;
+        let mut writer = RecordWriter::default();
+        let record = Self::attending_record(&mut self.exchange, server, &mut writer)?;
+        writer.records.attending.push(record);
+        writer.records.serial = self.serial;
+        Some(writer.records)
     }
 
     /// Forgets everything that was exported, without sending a message: another process owns it

@@ -495,8 +495,10 @@ impl HandoverState {
     }
 }
 
+mod held;
 mod lobbies;
 
+pub use held::HeldRecord;
 pub use lobbies::{DismissalRecord, GuestRecord, LineRecord, LobbyRecord};
 
 #[cfg(test)]

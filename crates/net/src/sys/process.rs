@@ -7,7 +7,7 @@ use std::{
     io,
     mem::MaybeUninit,
     os::{
-        fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+        fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
         unix::ffi::OsStrExt as _,
     },
     path::Path,
@@ -131,6 +131,12 @@ impl Process {
         let (fd, about) = (self.fd(), &raw const about);
         // SAFETY: the structure is alive, and has the size and the layout of `siginfo_t`.
         unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGINT, about, 0) };
+    }
+}
+
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

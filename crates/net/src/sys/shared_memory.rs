@@ -127,6 +127,17 @@ impl Drop for SharedMemory {
     }
 }
 
+/// Makes a file in memory that is read and written, and not mapped.
+///
+/// # Errors
+/// When the system refuses.
+pub fn plain_file(name: &CStr) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a live C string.
+    let fd = checked(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Punches a hole: the pages become zeros and take no memory.
 ///
 /// # Errors

@@ -28,6 +28,7 @@ use crate::{
         takeover::receive::Handover,
     },
     exchange::requests::ConsoleRequest,
+    holder::Held,
 };
 use net::{
     sys::Address,
@@ -55,6 +56,8 @@ pub struct StartOptions {
     pub service: Service,
     /// Connections from another process.
     pub handover: Option<Handover>,
+    /// The holder, which has the clients of direct pools if this process is killed.
+    pub held: Option<Held>,
 }
 
 impl Default for StartOptions {
@@ -67,6 +70,7 @@ impl Default for StartOptions {
             tls: None,
             service: Service::default(),
             handover: None,
+            held: None,
         }
     }
 }

@@ -36,7 +36,7 @@
 //! * `frame.rs`, `state.rs`: the format of the messages
 
 pub(crate) mod adopt;
-mod frame;
+pub(crate) mod frame;
 pub(crate) mod give;
 pub(crate) mod late;
 mod line;

@@ -13,7 +13,7 @@ use std::{
 
 use engine::{
     ids::{ClientId, Micros, PoolId, WorkerId},
-    records::LobbyRecord,
+    records::{LobbyRecord, WorkerRecords},
     shell::{Attending, Closing, Guest},
     stats::Stats,
 };
@@ -27,6 +27,12 @@ use net::sys::EventFd;
 pub(crate) enum LobbyRequest {
     /// This server's backend will come.
     Expect(Attending),
+    /// The records of the server with this serial number, and a copy of its socket. `None`: it cannot
+    /// be held for another process.
+    Home {
+        serial: u64,
+        home: Option<Box<Home>>,
+    },
     /// The backend of the server with this serial number is to leave.
     AskToLeave(u64),
     /// The server with this serial number is closed.
@@ -64,6 +70,15 @@ pub(crate) enum LobbyRequest {
     Thaw,
     /// Weir ends.
     End,
+}
+
+/// A server for a lobby, as another process gets it.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) socket: OwnedFd,
+    pub(crate) records: WorkerRecords,
+    /// The names of the tracked parameters.
+    pub(crate) names: Vec<String>,
 }
 
 /// A lobby that another process can take over.

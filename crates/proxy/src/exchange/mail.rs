@@ -123,6 +123,11 @@ pub(crate) enum ShellMail {
     Expect(Arc<PredecessorState>),
     /// They have come.
     Adopt(Box<WorkerArrivals>),
+    /// Tell the lobbies the records of this server, if it has logged in.
+    TellHome {
+        server: ServerId,
+        serial: u64,
+    },
     /// Keep still, and tell what can be handed over.
     Export(mpsc::UnboundedSender<WorkerExport>),
     /// The other process has the exported connections; of the servers of direct pools, those with

@@ -45,7 +45,7 @@ impl Reserved {
         self,
         mut read: impl FnMut() -> io::Result<Vec<OwnedFd>>,
     ) -> io::Result<Arrival> {
-        let Self { record, numbers } = self;
+        let Self { mut record, numbers } = self;
         let mut head = Vec::new();
         while head.len() < record.head_len() {
             head.extend(read()?);
@@ -66,6 +66,10 @@ impl Reserved {
         let mut room = numbers.and_then(open);
         if record.lines.iter().any(|line| line.line >= record.backends) {
             room = None;
+        }
+        for line in record.lines.iter_mut().filter(|line| line.server != 0) {
+            // A process that was killed may not have noticed it.
+            line.came |= room.as_ref().is_some_and(|room| room.has_come(line.line));
         }
         let mut seated = 0;
         while seated < record.guests.len() {

@@ -5,7 +5,7 @@ use std::{
     fs, io,
     os::{
         fd::{AsRawFd as _, OwnedFd, RawFd},
-        unix::fs::{FileTypeExt as _, PermissionsExt as _},
+        unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
     },
     path::{Path, PathBuf},
 };
@@ -161,6 +161,16 @@ impl Unnamed {
     }
 }
 
+impl Unnamed {
+    /// Returns the number of its file, which a new name does not change.
+    ///
+    /// # Errors
+    /// When there is no such file any more.
+    pub(crate) fn inode(&self) -> io::Result<u64> {
+        fs::symlink_metadata(&self.temporary).map(|found| found.ino())
+    }
+}
+
 impl Drop for Unnamed {
     /// A socket that was not published is of no use.
     fn drop(&mut self) {
@@ -186,6 +196,18 @@ fn check_replaceable(path: &Path) -> io::Result<()> {
 /// # Errors
 /// When the path cannot be used.
 pub(super) fn listen(path: &Path) -> io::Result<(OwnedFd, Unnamed)> {
+    listen_by(socket::open_packets()?, path)
+}
+
+/// Opens a socket for streams. Only this user's processes may connect.
+///
+/// # Errors
+/// When the path cannot be used.
+pub(crate) fn listen_for_streams(path: &Path) -> io::Result<(OwnedFd, Unnamed)> {
+    listen_by(socket::open(&Address::Unix(path.to_owned()))?, path)
+}
+
+fn listen_by(listener: OwnedFd, path: &Path) -> io::Result<(OwnedFd, Unnamed)> {
     check_replaceable(path)?;
     // Paths of sockets are short (107 bytes).
     let mut temporary = path.as_os_str().to_owned();
@@ -197,7 +219,6 @@ pub(super) fn listen(path: &Path) -> io::Result<(OwnedFd, Unnamed)> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let listener = socket::open_packets()?;
     socket::bind(listener.as_raw_fd(), &Address::Unix(temporary.clone()))?;
     let unnamed = Unnamed { temporary, path: path.to_owned() };
     fs::set_permissions(&unnamed.temporary, fs::Permissions::from_mode(0o700))?;

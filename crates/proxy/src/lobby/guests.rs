@@ -18,6 +18,7 @@ use engine::{
 use net::sys::{Epoll, socket, socket::Traffic};
 
 use super::{
+    held::{HeldList, Key},
     layout::State,
     limits::{Doing, Limits, Look, Verdict},
     room::{Answer, Order, Recall, Room, Serving},
@@ -42,6 +43,9 @@ pub(super) struct Around<'a> {
     pub(super) port: u16,
     /// The thread's own epoll set.
     pub(super) own: &'a Epoll,
+    pub(super) held: &'a HeldList,
+    /// The number of the lobby.
+    pub(super) at: usize,
 }
 
 /// A client in a place.
@@ -240,7 +244,7 @@ impl Guests {
 
     /// Disconnects a client that is Weir's, with an error if there is one to tell.
     pub(super) fn end(&mut self, place: u32, why: Ending<'_>, around: &Around<'_>) {
-        let Around { room, shared, port, own } = *around;
+        let Around { room, shared, port, own, held, at } = *around;
         // Weir may be waiting for the rest of a message.
         let _ = own.delete(room.socket(place));
         let Some(seated) = self.seated[place as usize].take() else { return };
@@ -273,6 +277,8 @@ impl Guests {
         log!(of about, "closing because: {reason} (age={age}s)");
         if room.vacate(place) {
             self.free.push(place);
+            // Not before: another process would not know that the place is to be vacated.
+            held.remove(Key::Guest(at, place));
         }
         leave(&guest, shared);
     }
@@ -508,7 +514,7 @@ pub(super) fn refuse(guest: &Guest, fd: RawFd, why: &str, shared: &Shared) {
     leave(guest, shared);
 }
 
-fn tell(fd: RawFd, cause: Cause, why: &str, codes: ErrorCodes) {
+pub(super) fn tell(fd: RawFd, cause: Cause, why: &str, codes: ErrorCodes) {
     // A client that does not read does not get it.
     let _ = socket::send(fd, &error(cause, why, codes));
 }

@@ -8,6 +8,8 @@
 //!                       └─acknowledge── TAKEN(b) ◄──(return)───┘
 //! ```
 
+mod repair;
+
 use std::{
     io,
     os::fd::{AsRawFd as _, OwnedFd, RawFd},

@@ -4,7 +4,9 @@
 mod clients;
 mod coming;
 mod handover;
+mod holding;
 mod idle;
+mod repair;
 mod report;
 mod suspend;
 
@@ -30,6 +32,7 @@ use slab::Slab;
 use super::{
     control::{self, FromBackend, Reason, Received, ToBackend, Unnamed},
     guests::{Around, Ending, Guests},
+    held::{HeldList, Key},
     layout,
     limits::Limits,
     room::{Loss, Room},
@@ -38,7 +41,10 @@ use crate::{
     exchange::{hub::lock, lobby_door::LobbyRequest, shared::Shared, transport::Transport},
     warning,
 };
+use holding::Home;
+pub(crate) use holding::Succession;
 use idle::{Idle, UNATTENDED};
+use repair::Returning;
 
 /// The pause between two looks at the lobbies in milliseconds: usually, while all backends are busy,
 /// and while a backend is coming.
@@ -76,12 +82,27 @@ struct Role {
     has_left: bool,
     /// The engine has closed its server.
     is_closed: bool,
+    /// It has got the lobby.
+    is_welcome: bool,
+    /// It may have got an answer before its question was read.
+    was_answered: bool,
+    home: Home,
 }
 
 impl Role {
     fn new(server: Attending, room: usize, line: u32) -> Self {
-        let (came, leaves, has_left, is_closed) = (false, false, false, false);
-        Self { server, room, line, came, leaves, has_left, is_closed }
+        Self {
+            server,
+            room,
+            line,
+            came: false,
+            leaves: false,
+            has_left: false,
+            is_closed: false,
+            is_welcome: false,
+            was_answered: false,
+            home: Home::Unknown,
+        }
     }
 }
 
@@ -161,6 +182,12 @@ pub(crate) struct Service {
     is_suspended: bool,
     /// Another process will take over.
     is_settling: bool,
+    /// What the next process needs if this one is killed.
+    held: HeldList,
+    succession: Option<Succession>,
+    /// The holder has no name.
+    unpublished: Option<Succession>,
+    returning: Vec<Returning>,
 }
 
 /// Opens the socket for backends, if the configuration has one. Backends find it when its name is
@@ -171,6 +198,7 @@ pub(crate) struct Service {
 pub(crate) fn open(
     config: &Config,
     shared: &Arc<Shared>,
+    succession: Option<Succession>,
 ) -> io::Result<Option<(Service, Unnamed)>> {
     let path = &config.global.direct_socket;
     if path.is_empty() {
@@ -183,7 +211,7 @@ pub(crate) fn open(
     let own = Epoll::new()?;
     own.add(shared.lobby.wake.fd(), epoll::READABLE | epoll::EDGE, WAKE)?;
     own.add(listener.as_raw_fd(), epoll::READABLE, LISTENER)?;
-    let service = Service {
+    let mut service = Service {
         shared: Arc::clone(shared),
         port: config.global.listen_port,
         requests,
@@ -196,20 +224,26 @@ pub(crate) fn open(
         past: Vec::new(),
         is_suspended: false,
         is_settling: false,
+        held: HeldList::default(),
+        succession,
+        unpublished: None,
+        returning: Vec::new(),
         is_listening: true,
         places_wanted: config.global.max_client_conn.clamp(1, layout::PLACES_MAX),
     };
+    service.begin_list();
     Ok(Some((service, unnamed)))
 }
 
 impl Service {
     /// Works until Weir ends.
     pub(crate) fn run(mut self) {
+        self.succeed();
         let mut events = Events::with_room(64);
         let mut looked_at = 0;
         let mut pause = LOOK_MS;
         while self.serve_requests() {
-            pause = pause.min(self.note_settled());
+            pause = pause.min(self.note_settled()).min(self.hold_servers());
             if let Err(error) = self.own.wait(&mut events, pause) {
                 warning!("the lobbies cannot wait for events: {error}");
                 return;
@@ -240,6 +274,7 @@ impl Service {
                 LobbyRequest::Expect(server) => self.expect(server),
                 LobbyRequest::AskToLeave(serial) => self.ask_to_leave(serial),
                 LobbyRequest::BackendClosed(serial) => self.server_closed(serial),
+                LobbyRequest::Home { serial, home } => self.home_found(serial, home),
                 LobbyRequest::Guest(arriving) => self.take_in(arriving),
                 LobbyRequest::Close { pool, when, why } => self.close_pool(pool, when, &why),
                 LobbyRequest::KillClient(serial) => self.kill_client(serial),
@@ -283,7 +318,9 @@ impl Service {
             warning!("the pool {database}/{user} cannot be direct and is proxied: {error}");
         });
         let room = room.ok()?;
-        Some(self.lobbies.insert(Lobby::new(pool, key, room)))
+        let at = self.lobbies.insert(Lobby::new(pool, key, room));
+        self.hold_lobby(at, &[]);
+        Some(at)
     }
 
     /// Calls `f` with the pool that has this number now.
@@ -322,6 +359,7 @@ impl Service {
         if is_used != Some(true) {
             self.unwatch(at);
             let lobby = self.lobbies.remove(at);
+            self.held.remove(Key::Lobby(at));
             self.bequeath(&lobby);
         }
     }
@@ -355,7 +393,8 @@ impl Service {
             (FromBackend::Need { place, generation }, Some((room, line))) => {
                 let lobby = &self.lobbies[room];
                 if !lobby.room.is_owner(place, line, generation) {
-                    return false;
+                    let role = self.backends[number].role.as_ref();
+                    return role.is_some_and(|role| role.was_answered);
                 }
                 let message = ToBackend::Descriptor { place, generation };
                 self.send(number, message, &[lobby.room.socket(place)])
@@ -370,6 +409,8 @@ impl Service {
             (FromBackend::Left, Some(_)) => {
                 if let Some(role) = &mut self.backends[number].role {
                     role.has_left = true;
+                    role.home = Home::None;
+                    self.held.remove(Key::Line(role.room, role.line));
                     let Attending { server, serial, worker, .. } = role.server;
                     self.post(worker, Mail::LeftLobby { server, serial, why: None });
                 }
@@ -411,7 +452,9 @@ impl Service {
         if let Some(number) = self.by_serial(serial) {
             if let Some(role) = &mut self.backends[number].role {
                 role.is_closed = true;
+                role.home = Home::None;
             }
+            self.hold_line(number, None);
             self.dismiss(number);
         }
     }
@@ -458,6 +501,8 @@ impl Service {
         for place in lobby.guests.take_refused(number) {
             self.admit(at, place);
         }
+        // Not before: the next process must know that the line's backend has ended.
+        self.held.remove(Key::Line(at, line));
         self.wake_lingerers(at);
     }
 
@@ -488,6 +533,7 @@ impl Service {
     fn look(&mut self, now: Micros) -> i32 {
         let mut pause = LOOK_MS;
         self.listen_again();
+        self.take_returned(now);
         if self.is_suspended {
             self.note_quiet();
             self.all().into_iter().for_each(|at| self.wake_recalled(at));
@@ -517,6 +563,8 @@ impl Service {
                     shared: &self.shared,
                     port: self.port,
                     own: &self.own,
+                    held: &self.held,
+                    at,
                 };
                 lobby.guests.expire(is_starved, &limits, &around);
                 lobby.guests.keep_limits(&limits, &around);
@@ -546,8 +594,14 @@ impl Service {
     fn wake_recalled(&mut self, at: usize) {
         let lobby = &mut self.lobbies[at];
         if lobby.guests.has_ending() {
-            let around =
-                Around { room: &lobby.room, shared: &self.shared, port: self.port, own: &self.own };
+            let around = Around {
+                room: &lobby.room,
+                shared: &self.shared,
+                port: self.port,
+                own: &self.own,
+                held: &self.held,
+                at,
+            };
             lobby.guests.press_all(&around);
             self.wake_lingerers(at);
         }

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const DIRECT: &str = "weir.data_path = direct\nweir.connection_proxies = 1\n";
 
 /// A server whose pool of the role `app` in the database `postgres` is direct.
-fn server(version: Version, settings: &str) -> Builtin {
+pub(super) fn server(version: Version, settings: &str) -> Builtin {
     let server = Builtin::start(version, &format!("{DIRECT}{settings}"));
     server.wait_until_serving();
     server.create_functions("postgres");
@@ -44,12 +44,12 @@ fn until_direct(server: &Builtin) {
     });
 }
 
-fn pid(client: &mut RawClient) -> u32 {
+pub(super) fn pid(client: &mut RawClient) -> u32 {
     client.value("SELECT pg_backend_pid()").parse().expect("a number")
 }
 
 /// Has the client's connection ended, with an error or without?
-fn is_lost(client: &mut RawClient) -> bool {
+pub(super) fn is_lost(client: &mut RawClient) -> bool {
     client.read_to_end().iter().all(|message| message.tag != b'Z')
 }
 
@@ -104,7 +104,7 @@ fn a_reload_switches_pools_to_direct_and_back() {
 }
 
 #[test]
-fn a_killed_pooler_takes_the_clients_at_rest_and_is_back_within_a_second() {
+fn a_killed_pooler_is_back_within_a_second_and_has_its_clients() {
     if !support::only_weir() {
         return;
     }
@@ -113,7 +113,7 @@ fn a_killed_pooler_takes_the_clients_at_rest_and_is_back_within_a_second() {
     for _ in 0..3 {
         let mut at_rest = server.client("postgres");
         let mut busy = server.client("postgres");
-        at_rest.rows("SELECT 1");
+        at_rest.rows("SET work_mem = '7MB'");
         busy.rows("BEGIN; TRUNCATE facts; INSERT INTO facts VALUES (1)");
         let before = server.pooler_pid();
         support::kill9(before);
@@ -121,12 +121,10 @@ fn a_killed_pooler_takes_the_clients_at_rest_and_is_back_within_a_second() {
         until_replaced(&server, before);
         let took = began.elapsed();
         assert!(took < Duration::from_secs(1), "it took {took:?}");
-        assert!(is_lost(&mut at_rest));
-        // A transaction goes on to its end.
+        assert_eq!(at_rest.value("SHOW work_mem"), "7MB");
         assert_eq!(busy.value("SELECT count(*) FROM facts"), "1");
         busy.rows("COMMIT");
-        assert!(is_lost(&mut busy));
-        until_direct(&server);
+        assert_eq!(busy.value("SELECT 2"), "2");
         assert_eq!(server.client("postgres").value("SELECT count(*) FROM facts"), "1");
     }
     assert!(!server.has_crashed());

@@ -31,7 +31,7 @@ use crate::{
         shared::{Origin, Shared},
     },
     lobby,
-    lobby::Unnamed,
+    lobby::{Succession, Unnamed},
     log, warning,
 };
 use net::{
@@ -127,7 +127,13 @@ pub(super) fn start(
         let ended = controller.0.ended.subscribe();
         handshake::start(at, queue, Arc::clone(&shared), ended)?;
     }
-    let (lobby_place, mut lobbies) = prepare_lobbies(&config, &shared)?;
+    let succeeds = handover.as_ref().is_some_and(|handover| !handover.is_held);
+    let before = match &handover {
+        Some(handover) if handover.is_held => Some(handover.connection()?),
+        _ => None,
+    };
+    let succession = options.held.map(|held| Succession::new(held, before));
+    let (lobby_place, mut lobbies) = prepare_lobbies(&config, &shared, succession)?;
     let mut workers = make_workers(&shared, &config)?;
     // Everything that may fail is done before the take-over, which cannot be undone.
     let (places, threads) =
@@ -140,12 +146,11 @@ pub(super) fn start(
             Err(_) => Exit::Immediate,
         }
     })?;
-    let succeeds = handover.is_some();
     if let Some(handover) = handover {
         let heirs = (&mut workers[..], lobbies.as_mut().map(|(lobbies, _)| lobbies));
         let stream = inherit(handover, &shared, &config, heirs).map_err(StartError::TakeOver)?;
         // Before the workers serve: a cancel request may be their first mail.
-        if let Err(error) = late::follow(stream, &shared) {
+        if succeeds && let Err(error) = late::follow(stream, &shared) {
             warning!("the old process keeps its busy clients: {error}");
         }
     }
@@ -167,7 +172,9 @@ fn listen_on(
     inherited: Vec<OwnedFd>,
     handover: Option<&mut Handover>,
 ) -> Result<Vec<Listener>, ListenError> {
-    let Some(own) = handover else { return listen::open_all(&config.global, inherited) };
+    let Some(own) = handover.filter(|handover| !handover.is_held) else {
+        return listen::open_all(&config.global, inherited);
+    };
     let managed = own.handover_state.managed_sockets;
     Ok(listen::take_over(&config.global, mem::take(&mut own.listeners), managed))
 }
@@ -223,9 +230,10 @@ type Lobbies = (lobby::Service, Unnamed);
 fn prepare_lobbies(
     config: &Config,
     shared: &Arc<Shared>,
+    succession: Option<Succession>,
 ) -> io::Result<(mpsc_blocking::Sender<lobby::Service>, Option<Lobbies>)> {
     let (place, lobbies) = mpsc_blocking::channel::<lobby::Service>();
-    let opened = lobby::open(config, shared)?;
+    let opened = lobby::open(config, shared, succession)?;
     if opened.is_some() {
         let thread = thread::Builder::new().name("weir-lobby".to_owned());
         drop(thread.spawn(move || {

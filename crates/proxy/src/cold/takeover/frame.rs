@@ -13,21 +13,21 @@ use net::sys::rights;
 
 /// The text after the startup packet: these words, and the versions of the protocol and of the
 /// records. Both processes must have the same.
-pub(super) const REQUEST: &str = "weir: take over";
+pub(crate) const REQUEST: &str = "weir: take over";
 /// The version of the protocol above.
 const PROTOCOL: u32 = 3;
 /// The letter of a refusal. No server begins a login with it, so PgBouncer is recognised.
-pub(super) const REFUSAL: u8 = b'X';
+pub(crate) const REFUSAL: u8 = b'X';
 /// The time that one side waits for a message that the other side can send at once.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest frame.
 const FRAME_LEN_MAX: usize = 1 << 30;
 
-pub(super) fn request() -> String {
+pub(crate) fn request() -> String {
     format!("{REQUEST} {PROTOCOL}.{}", engine::records::FORMAT)
 }
 
-pub(super) fn write_frame(mut to: &UnixStream, letter: u8, body: &[u8]) -> io::Result<()> {
+pub(crate) fn write_frame(mut to: &UnixStream, letter: u8, body: &[u8]) -> io::Result<()> {
     let mut head = [letter, 0, 0, 0, 0];
     let len = u32::try_from(body.len()).map_err(io::Error::other)?;
     head[1..].copy_from_slice(&len.to_be_bytes());
@@ -35,7 +35,7 @@ pub(super) fn write_frame(mut to: &UnixStream, letter: u8, body: &[u8]) -> io::R
     to.write_all(body)
 }
 
-pub(super) fn read_frame(mut from: &UnixStream) -> io::Result<(u8, Vec<u8>)> {
+pub(crate) fn read_frame(mut from: &UnixStream) -> io::Result<(u8, Vec<u8>)> {
     let mut head = [0; 5];
     from.read_exact(&mut head)?;
     let [letter, len @ ..] = head;
@@ -51,11 +51,11 @@ pub(super) fn read_frame(mut from: &UnixStream) -> io::Result<(u8, Vec<u8>)> {
     Ok((letter, body))
 }
 
-pub(super) fn write_fds(to: &UnixStream, fds: &[RawFd]) -> io::Result<()> {
+pub(crate) fn write_fds(to: &UnixStream, fds: &[RawFd]) -> io::Result<()> {
     fds.chunks(rights::FDS_MAX).try_for_each(|some| rights::send(to.as_raw_fd(), some))
 }
 
-pub(super) fn read_fds(from: &UnixStream, count: usize) -> io::Result<Vec<OwnedFd>> {
+pub(crate) fn read_fds(from: &UnixStream, count: usize) -> io::Result<Vec<OwnedFd>> {
     let mut fds = Vec::new();
     while fds.len() < count {
         fds.extend(rights::receive(from.as_raw_fd())?);

@@ -7,6 +7,7 @@ use std::{
         fd::{AsRawFd as _, OwnedFd},
         unix::net::UnixStream,
     },
+    path::Path,
     time::Duration,
 };
 
@@ -18,11 +19,15 @@ use super::{
     state::{Received, TakeOverError, read_state},
 };
 use crate::{cold::listen, lobby::Arrival};
-use net::sys::{process, socket};
+use net::sys::{Address, process, socket};
 
 /// The time for the first answer, which a running process gives at once. If a service manager has
 /// opened the socket, there may be no process that reads from it.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
+
+/// The errors of a connection that the other side has closed.
+const ENDS: [io::ErrorKind; 3] =
+    [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
 
 /// The connections that the old process has handed over. If this is dropped before
 /// [`Handover::accept`], they stay with the old process.
@@ -35,6 +40,8 @@ pub struct Handover {
     /// The sockets of the records, in their order.
     pub(crate) fds: VecDeque<OwnedFd>,
     lobbies: Vec<Arrival>,
+    /// It comes from the holder of a process that was killed.
+    pub(crate) is_held: bool,
 }
 
 /// Requests everything from the running process. Returns `None` if none runs.
@@ -59,15 +66,41 @@ pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
         }
         Err(error) => return Err(error.into()),
     }
-    let stream = UnixStream::from(socket);
-    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-
     // Sent in one piece: the old process reads what came with the startup packet.
     let mut hello = Vec::new();
     wire::frontend::startup(&mut hello, 0, &[("user", "pgbouncer"), ("database", "pgbouncer")]);
     hello.extend_from_slice(request().as_bytes());
-    (&stream).write_all(&hello)?;
+    request_all(UnixStream::from(socket), &hello, &address).map(Some)
+}
+
+/// Requests the lobbies from the holder of a process that was killed (`crate::holder`). Returns `None`
+/// if there is none, or it has nothing.
+///
+/// # Errors
+/// When something fails. The holder then keeps them for the next process.
+pub fn receive_held(path: &Path) -> Result<Option<Handover>, TakeOverError> {
+    let _ = process::raise_file_limit();
+    let address = Address::Unix(path.to_owned());
+    let socket = socket::open(&address)?;
+    process::set_blocking(socket.as_raw_fd())?;
+    if socket::connect(socket.as_raw_fd(), &address).is_err() {
+        return Ok(None);
+    }
+    match request_all(UnixStream::from(socket), request().as_bytes(), &address) {
+        Ok(handover) => Ok(Some(Handover { is_held: true, ..handover })),
+        Err(TakeOverError::Lost(error)) if ENDS.contains(&error.kind()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn request_all(
+    stream: UnixStream,
+    hello: &[u8],
+    address: &Address,
+) -> Result<Handover, TakeOverError> {
+    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    (&stream).write_all(hello)?;
     let answer = read_frame(&stream).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => TakeOverError::NoAnswer(address.to_string()),
         _ => error.into(),
@@ -85,10 +118,15 @@ pub fn receive(global: &Global) -> Result<Option<Handover>, TakeOverError> {
         return Err(TakeOverError::Refused(String::from_utf8_lossy(&state).into_owned()));
     }
     let Received { handover_state, listeners, fds, lobbies } = read_state(&stream, &state)?;
-    Ok(Some(Handover { stream, handover_state, listeners, fds, lobbies }))
+    Ok(Handover { stream, handover_state, listeners, fds, lobbies, is_held: false })
 }
 
 impl Handover {
+    /// Returns a copy of the connection, which ends when all copies are dropped.
+    pub(crate) fn connection(&self) -> io::Result<UnixStream> {
+        self.stream.try_clone()
+    }
+
     /// Confirms that everything was taken; it belongs to this process from now on. `lobbies`: was
     /// each of them taken, too?
     ///

@@ -41,7 +41,7 @@ pub enum TakeOverError {
 }
 
 /// Returns the head of a state: the numbers of listening sockets and of other descriptors after it.
-pub(super) fn head(listeners: usize, sockets: usize) -> [u8; 8] {
+pub(crate) fn head(listeners: usize, sockets: usize) -> [u8; 8] {
     let mut head = [0; 8];
     head[..4].copy_from_slice(&(listeners as u32).to_be_bytes());
     head[4..].copy_from_slice(&(sockets as u32).to_be_bytes());

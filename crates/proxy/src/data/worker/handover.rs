@@ -17,10 +17,11 @@ use engine::{
 use super::{Hold, Worker};
 use crate::exchange::{
     late_arrivals::{Arrivals, PredecessorState, WorkerArrivals},
+    lobby_door::{Home, LobbyRequest},
     peer::Peer,
     reports::{Rest, WorkerExport},
 };
-use net::sys::{Address, epoll, socket};
+use net::sys::{Address, epoll, process, socket};
 
 impl Worker {
     /// Admits no new clients and queries; running queries end.
@@ -91,6 +92,18 @@ impl Worker {
         records.attending.retain(|_| all.next().is_some_and(|(server, _)| moves(*server)));
         exported.attending.retain(|(server, _)| moves(*server));
         exported.attending.iter().map(|(server, _)| self.sockets.server_fd(*server)).collect()
+    }
+
+    /// Tells the lobbies the records of a server that is to be held for the next process. Nothing is
+    /// told if it has not logged in yet, or is gone.
+    pub(super) fn tell_home(&mut self, server: ServerId, serial: u64) {
+        let Some(records) = self.engine.export_attending(server, serial) else { return };
+        let socket = (!self.sockets.server_has_tls(server))
+            .then(|| process::duplicate(self.sockets.server_fd(server)).ok())
+            .flatten();
+        let names = self.engine.tracked_names().all().to_vec();
+        let home = socket.map(|socket| Box::new(Home { socket, records, names }));
+        self.shared.lobby.send(LobbyRequest::Home { serial, home });
     }
 
     /// Is it already certain that this client cannot move? The keys of TLS connections cannot be

@@ -24,6 +24,11 @@ impl Guests {
         self.places().filter_map(record).collect()
     }
 
+    /// Returns the record of one client. Orders that are under way are no part of it.
+    pub(in crate::lobby) fn record_of(&self, place: u32) -> Option<GuestRecord> {
+        Some(record(place, self.at(place)?, &|_| None))
+    }
+
     /// Seats a client of another process, whose socket is in its place. `number_of` returns the
     /// number of a line's backend. Returns false if the place is not free. After all clients, the
     /// caller calls [`Guests::find_free_places`].
@@ -55,6 +60,14 @@ impl Guests {
         self.endings += u32::from(seated.is_ending());
         self.seated[place as usize] = Some(Box::new(seated));
         true
+    }
+
+    /// Forgets a client whose connection has ended already.
+    pub(in crate::lobby) fn forget(&mut self, place: u32, shared: &Shared) {
+        let Some(seated) = self.seated[place as usize].take() else { return };
+        self.by_key.remove(&seated.guest.key);
+        self.endings -= u32::from(seated.is_ending());
+        leave(&seated.guest, shared);
     }
 
     /// Notes the places without a client.

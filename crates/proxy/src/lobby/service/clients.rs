@@ -35,8 +35,14 @@ const WINDOW_MIN: i32 = 256 * 1024;
 impl Service {
     pub(super) fn end(&mut self, at: usize, place: u32, why: Ending<'_>) {
         let lobby = &mut self.lobbies[at];
-        let around =
-            Around { room: &lobby.room, shared: &self.shared, port: self.port, own: &self.own };
+        let around = Around {
+            room: &lobby.room,
+            shared: &self.shared,
+            port: self.port,
+            own: &self.own,
+            held: &self.held,
+            at,
+        };
         lobby.guests.end(place, why, &around);
     }
 
@@ -64,6 +70,8 @@ impl Service {
             return refused("the lobby cannot take the client", -1);
         }
         lobby.guests.seat(place, (guest, peer), login, self.shared.clock.now());
+        // Before a backend can take it.
+        self.hold_guest(at, place);
         self.admit(at, place);
         let lobby = &self.lobbies[at];
         if lobby.lines.iter().all(Option::is_none) {
@@ -133,8 +141,14 @@ impl Service {
     pub(super) fn close_pool(&mut self, pool: PoolId, when: Closing, why: &str) {
         let Some(at) = self.find(pool) else { return };
         let lobby = &mut self.lobbies[at];
-        let around =
-            Around { room: &lobby.room, shared: &self.shared, port: self.port, own: &self.own };
+        let around = Around {
+            room: &lobby.room,
+            shared: &self.shared,
+            port: self.port,
+            own: &self.own,
+            held: &self.held,
+            at,
+        };
         for place in lobby.guests.places() {
             lobby.guests.disconnect(place, Cause::Operator, why, when, &around);
         }
@@ -146,8 +160,14 @@ impl Service {
         for at in self.all() {
             let lobby = &mut self.lobbies[at];
             let Some(place) = lobby.guests.of_serial(serial) else { continue };
-            let around =
-                Around { room: &lobby.room, shared: &self.shared, port: self.port, own: &self.own };
+            let around = Around {
+                room: &lobby.room,
+                shared: &self.shared,
+                port: self.port,
+                own: &self.own,
+                held: &self.held,
+                at,
+            };
             let (cause, why) = (Cause::Operator, "admin forced disconnect");
             lobby.guests.disconnect(place, cause, why, Closing::AtOnce, &around);
             self.wake_lingerers(at);

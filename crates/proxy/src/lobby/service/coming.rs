@@ -75,10 +75,18 @@ impl Service {
             return false;
         };
         lobby.worker = server.worker;
-        let descriptors = lobby.room.descriptors();
-        let welcome = ToBackend::Welcome { line, base: lobby.room.base() };
         self.backends[number].role = Some(Role::new(server, at, line));
-        self.send(number, welcome, &descriptors)
+        // Otherwise it is welcome when its server is held.
+        self.held.is_on() || self.welcome(number)
+    }
+
+    /// Gives a backend its lobby.
+    pub(super) fn welcome(&mut self, number: usize) -> bool {
+        let Some(role) = &mut self.backends[number].role else { return false };
+        role.is_welcome = true;
+        let (room, line) = (&self.lobbies[role.room].room, role.line);
+        let (descriptors, base) = (room.descriptors(), room.base());
+        self.send(number, ToBackend::Welcome { line, base }, &descriptors)
     }
 
     fn turn_away(&self, server: &Attending, why: Proxied) {

@@ -18,8 +18,8 @@ use engine::{
 use net::sys::{epoll, process::Process};
 
 use super::{
-    super::{arrival::Arrival, layout, layout::State},
-    Backend, COMING_LOOK_MS, LOOK_MS, Lobby, PARTIAL, Role, Service,
+    super::{arrival::Arrival, held::Key, layout, layout::State},
+    Backend, COMING_LOOK_MS, LOOK_MS, Lobby, PARTIAL, Role, Service, Succession,
 };
 use crate::{
     exchange::{
@@ -119,6 +119,7 @@ impl Service {
         let Some(at) = self.find(pool) else { return };
         self.unwatch(at);
         let lobby = self.lobbies.remove(at);
+        self.held.remove(Key::Lobby(at));
         for number in lobby.lines.iter().flatten() {
             let backend = self.backends.remove(*number);
             let _ = self.own.delete(backend.fd.as_raw_fd());
@@ -160,6 +161,15 @@ impl Service {
             lobby.guests.import(guest, pool, &lobby.room, &number_of, &self.shared);
         }
         lobby.guests.find_free_places();
+        self.hold_lobby(at, &[]);
+        if self.succession.as_ref().is_some_and(Succession::follows_a_crash) {
+            self.repair(at);
+        }
+        let lobby = &self.lobbies[at];
+        for place in lobby.guests.places() {
+            self.hold_guest(at, place);
+        }
+        let lobby = &self.lobbies[at];
         for place in lobby.guests.places() {
             self.watch_taken(at, place);
         }
@@ -185,6 +195,7 @@ impl Service {
             leaves: record.leaves,
             has_left: record.has_left,
             is_closed: record.server == 0,
+            is_welcome: true,
             ..Role::new(server, at, record.line)
         });
         let fd = backend.fd.as_raw_fd();

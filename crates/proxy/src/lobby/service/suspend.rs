@@ -40,8 +40,14 @@ impl Service {
         let why = CloseReason::SuspendTimeout;
         for at in self.all() {
             let lobby = &mut self.lobbies[at];
-            let around =
-                Around { room: &lobby.room, shared: &self.shared, port: self.port, own: &self.own };
+            let around = Around {
+                room: &lobby.room,
+                shared: &self.shared,
+                port: self.port,
+                own: &self.own,
+                held: &self.held,
+                at,
+            };
             for place in lobby.guests.places() {
                 if lobby.room.is_owned(place) && !lobby.room.is_pinned_idle(place) {
                     let when = Closing::AtOnce;

@@ -1,0 +1,224 @@
+//! The holder: a second process with the same descriptors as Weir (`net::sys::twin`). When Weir is
+//! killed, it has the lobbies of direct pools still, and hands them to the next Weir as in an online
+//! restart (`cold/takeover`). It costs a client nothing but an entry in a list (`lobby::HeldList`).
+//!
+//! ```text
+//!  Weir ── clone ──► holder: waits
+//!  killed            closes all but the lobbies, reads the list
+//!  next Weir ──────► hands over, waits
+//!  publishes the name of its own holder, closes the connection
+//!                    ends
+//! ```
+//!
+//! The name of a socket in the data folder tells which holder has the lobbies. A Weir that dies
+//! before it has published its own leaves them to the holder before, which waits for the next one.
+//! A Weir that ends by itself ends its holder first.
+//!
+//! * `package`: the state for the next process, made from the list
+
+mod package;
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    mem,
+    os::{
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd},
+        unix::{fs::MetadataExt as _, net::UnixStream},
+    },
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    process::id,
+    time::{Duration, Instant},
+};
+
+use net::sys::{process, process::Process, socket, twin};
+
+use crate::{
+    cold::takeover::frame::{PATIENCE, REFUSAL, read_frame, request, write_fds, write_frame},
+    lobby::{HeldList, Unnamed, disconnect, listen_for_streams},
+    log, warning,
+};
+use package::Package;
+
+const BACKLOG: u32 = 8;
+/// The time for which clients wait for the next Weir.
+const NEXT_PATIENCE: Duration = Duration::from_secs(60);
+/// The interval at which the holder looks whether another one has its name.
+const LOOK_MS: i32 = 500;
+
+/// The holder as Weir sees it. If this is dropped, the holder ends, and nothing is held.
+#[derive(Debug)]
+pub struct Holder {
+    process: u32,
+    path: PathBuf,
+    /// The number of the file of the holder's socket.
+    inode: u64,
+}
+
+/// What the thread of the lobbies needs of the holder.
+#[derive(Debug)]
+pub struct Held {
+    pub(crate) list: HeldList,
+    pub(crate) name: Unnamed,
+}
+
+impl Holder {
+    /// Starts a holder, which the next process will find at `path`. It ends when the other end of
+    /// the pipe `server` is closed. Call it before the first thread is started.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn start(path: &Path, server: BorrowedFd<'_>) -> io::Result<(Self, Held)> {
+        let (listener, name) = listen_for_streams(path)?;
+        socket::listen(listener.as_raw_fd(), BACKLOG)?;
+        let (list, inode) = (HeldList::new()?, name.inode()?);
+        let weir = Process::open(id())?;
+        match twin::start()? {
+            Some(process) => {
+                // The descriptors are the holder's. It has the same numbers.
+                let _ = (listener.into_raw_fd(), mem::ManuallyDrop::new(weir));
+                Ok((Self { process, path: path.to_owned(), inode }, Held { list, name }))
+            }
+            None => {
+                let own = Own { listener, list, inode, path: path.to_owned(), weir };
+                // Nothing of Weir's may be cleaned up here, whatever happens. The postmaster may be
+                // the parent, and would take another status for a crash.
+                let _name = mem::ManuallyDrop::new(name);
+                let _ = catch_unwind(AssertUnwindSafe(|| own.run(server)));
+                twin::end()
+            }
+        }
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        twin::end_and_wait(self.process);
+        if is_at(&self.path, self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn is_at(path: &Path, inode: u64) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.ino() == inode)
+}
+
+/// The holder's own state.
+struct Own {
+    listener: OwnedFd,
+    list: HeldList,
+    /// The number of the file of its socket.
+    inode: u64,
+    path: PathBuf,
+    weir: Process,
+}
+
+/// The result of a hand-over.
+enum Given {
+    /// The next process has the lobbies, and its own holder has them, too.
+    Done,
+    /// The next process cannot read them.
+    Never,
+}
+
+impl Own {
+    fn run(&self, server: BorrowedFd<'_>) {
+        twin::stand_alone(c"weir-holder");
+        loop {
+            let Ok([has_ended, weir_has_ended]) = twin::wait([server, self.weir.as_fd()], -1)
+            else {
+                return;
+            };
+            if has_ended {
+                return;
+            }
+            if weir_has_ended {
+                break;
+            }
+        }
+        if self.has_name()
+            && let Err(error) = self.serve(server)
+        {
+            warning!("the clients of direct pools are lost: {error}");
+        }
+    }
+
+    /// Would the next process find this holder?
+    fn has_name(&self) -> bool {
+        is_at(&self.path, self.inode)
+    }
+
+    /// Weir has been killed.
+    fn serve(&self, server: BorrowedFd<'_>) -> io::Result<()> {
+        let package = Package::of(self.list.read()?);
+        let mut kept = vec![0, 1, 2, self.listener.as_raw_fd(), server.as_raw_fd()];
+        kept.extend(package.fds());
+        // Proxied clients and servers see the end of Weir now.
+        twin::close_all_but(kept)?;
+        if package.is_empty() {
+            return Ok(());
+        }
+        let clients = package.clients();
+        log!("Weir was killed; {clients} clients of direct pools wait for the next one");
+        let end = Instant::now() + NEXT_PATIENCE;
+        loop {
+            let [has_ended, is_asked] = twin::wait([server, self.listener.as_fd()], LOOK_MS)?;
+            if has_ended {
+                return Ok(());
+            }
+            let given = if is_asked { self.give(&package, server) } else { Ok(Given::Never) };
+            match given {
+                Ok(Given::Done) => return Ok(()),
+                Ok(Given::Never) if is_asked => break,
+                Ok(Given::Never) => {}
+                Err(error) => warning!("the clients of direct pools wait longer: {error}"),
+            }
+            if !self.has_name() || Instant::now() > end {
+                break;
+            }
+        }
+        warning!("no process takes the {clients} clients of direct pools");
+        package.lobbies().for_each(|(lobby, memory)| disconnect(lobby, memory));
+        Ok(())
+    }
+
+    /// Hands everything to the process that has connected.
+    fn give(&self, package: &Package, server: BorrowedFd<'_>) -> io::Result<Given> {
+        let (fd, _) = socket::accept(self.listener.as_raw_fd())?;
+        let (_, user) = socket::peer_credentials(fd.as_raw_fd())?;
+        if user != process::effective_uid() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        process::set_blocking(fd.as_raw_fd())?;
+        let mut stream = UnixStream::from(fd);
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut said = vec![0; 2 * request().len()];
+        let len = stream.read(&mut said)?;
+        if said[..len] != *request().as_bytes() {
+            let said = String::from_utf8_lossy(&said[..len]).into_owned();
+            let why = format!("the versions differ: \"{said}\" is not \"{}\"", request());
+            write_frame(&stream, REFUSAL, why.as_bytes())?;
+            return Ok(Given::Never);
+        }
+        write_frame(&stream, b'W', b"")?;
+        write_frame(&stream, b'S', &package.body()?)?;
+        package.parts().try_for_each(|part| write_fds(&stream, part))?;
+        let (letter, answer) = read_frame(&stream)?;
+        let taken = answer.get(4..).filter(|_| letter == b'A').ok_or(io::ErrorKind::InvalidData)?;
+        write_frame(&stream, b'G', b"")?;
+        for ((lobby, memory), is_taken) in package.lobbies().zip(taken) {
+            if *is_taken == 0 {
+                disconnect(lobby, memory);
+            }
+        }
+        // The other process has its own holder now, or has died.
+        let [has_ended, _] = twin::wait([server, stream.as_fd()], -1)?;
+        match has_ended || !self.has_name() {
+            true => Ok(Given::Done),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
