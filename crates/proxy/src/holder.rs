@@ -56,7 +56,7 @@ pub struct Holder {
     inode: u64,
 }
 
-/// What the thread of the lobbies needs of the holder.
+/// The parts of the holder that the thread of the lobbies has.
 #[derive(Debug)]
 pub struct Held {
     pub(crate) list: HeldList,
@@ -132,7 +132,7 @@ impl Own {
                 return;
             };
             if has_ended {
-                return;
+                return self.leave();
             }
             if weir_has_ended {
                 break;
@@ -148,6 +148,13 @@ impl Own {
     /// Would the next process find this holder?
     fn has_name(&self) -> bool {
         is_at(&self.path, self.inode)
+    }
+
+    /// PostgreSQL has ended, and Weir with it.
+    fn leave(&self) {
+        if self.has_name() {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 
     /// Weir has been killed.
@@ -166,6 +173,7 @@ impl Own {
         loop {
             let [has_ended, is_asked] = twin::wait([server, self.listener.as_fd()], LOOK_MS)?;
             if has_ended {
+                self.leave();
                 return Ok(());
             }
             let given = if is_asked { self.give(&package, server) } else { Ok(Given::Never) };

@@ -9,7 +9,7 @@
 //! * `control`: messages between Weir and a backend
 //! * `guests`: the clients of a lobby
 //! * `limits`: their time limits
-//! * `held`: the list of what the next process needs if this one is killed
+//! * `held`: the list for the next process, if this one is killed
 //! * `stranded`: the end of a lobby that no process can take over
 //! * `arrival`: a lobby that comes from another process
 //! * `service`: the thread

@@ -14,6 +14,7 @@ use std::{
 use engine::{
     ids::{ClientId, Micros, PoolId, WorkerId},
     records::{LobbyRecord, WorkerRecords},
+    settings::PoolKey,
     shell::{Attending, Closing, Guest},
     stats::Stats,
 };
@@ -85,6 +86,7 @@ pub(crate) struct Home {
 #[derive(Debug)]
 pub(crate) struct LobbyExport {
     pub(crate) pool: PoolId,
+    pub(crate) key: PoolKey,
     pub(crate) record: LobbyRecord,
     /// The descriptors that the record names, and then the sockets of its guests in their order.
     pub(crate) fds: Vec<RawFd>,

@@ -1,5 +1,5 @@
-//! The list of what the next process needs of the lobbies if this one is killed: descriptors, each
-//! with a record. It is a file in memory. The holder (`crate::holder`) has the same descriptors, and
+//! The list for the next process, if this one is killed: the descriptors of the lobbies, each with a
+//! record. It is a file in memory. The holder (`crate::holder`) has the same descriptors, and
 //! reads the file when this process has ended.
 //!
 //! The file is a sequence of entries; a later entry of the same key replaces the earlier one. An
@@ -30,7 +30,7 @@ const REMOVED: u32 = u32::MAX;
 /// least this one.
 const COMPACT_MIN: u64 = 256 * 1024;
 
-/// What an entry is about. `at`: the number of a lobby.
+/// The subject of an entry. `at`: the number of a lobby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Process,

@@ -8,6 +8,7 @@ mod holding;
 mod idle;
 mod repair;
 mod report;
+mod role;
 mod suspend;
 
 use std::{
@@ -26,7 +27,7 @@ use engine::{
     shell::{Attending, Mail},
     stats::Stats,
 };
-use net::sys::{Epoll, Events, epoll, process::Process, socket};
+use net::sys::{Epoll, Events, epoll, socket};
 use slab::Slab;
 
 use super::{
@@ -45,6 +46,7 @@ use holding::Home;
 pub(crate) use holding::Succession;
 use idle::{Idle, UNATTENDED};
 use repair::Returning;
+use role::{Backend, Role};
 
 /// The pause between two looks at the lobbies in milliseconds: usually, while all backends are busy,
 /// and while a backend is coming.
@@ -59,52 +61,6 @@ const WAKE: u64 = 0;
 const LISTENER: u64 = 1;
 const BACKEND: u64 = 1 << 62;
 const PARTIAL: u64 = 1 << 63;
-
-/// A connection of a backend.
-#[derive(Debug)]
-struct Backend {
-    fd: OwnedFd,
-    process: Option<Process>,
-    /// Set when it has shown its ticket.
-    role: Option<Role>,
-}
-
-#[derive(Debug)]
-struct Role {
-    server: Attending,
-    room: usize,
-    line: u32,
-    /// It is in the lobby, and the engine knows it.
-    came: bool,
-    /// It could not be told yet that it is to leave.
-    leaves: bool,
-    /// It has left the lobby, and the engine was told so.
-    has_left: bool,
-    /// The engine has closed its server.
-    is_closed: bool,
-    /// It has got the lobby.
-    is_welcome: bool,
-    /// It may have got an answer before its question was read.
-    was_answered: bool,
-    home: Home,
-}
-
-impl Role {
-    fn new(server: Attending, room: usize, line: u32) -> Self {
-        Self {
-            server,
-            room,
-            line,
-            came: false,
-            leaves: false,
-            has_left: false,
-            is_closed: false,
-            is_welcome: false,
-            was_answered: false,
-            home: Home::Unknown,
-        }
-    }
-}
 
 #[derive(Debug)]
 struct Lobby {
@@ -182,11 +138,9 @@ pub(crate) struct Service {
     is_suspended: bool,
     /// Another process will take over.
     is_settling: bool,
-    /// What the next process needs if this one is killed.
+    /// For the next process, if this one is killed.
     held: HeldList,
     succession: Option<Succession>,
-    /// The holder has no name.
-    unpublished: Option<Succession>,
     returning: Vec<Returning>,
 }
 
@@ -226,7 +180,6 @@ pub(crate) fn open(
         is_settling: false,
         held: HeldList::default(),
         succession,
-        unpublished: None,
         returning: Vec::new(),
         is_listening: true,
         places_wanted: config.global.max_client_conn.clamp(1, layout::PLACES_MAX),

@@ -1,5 +1,5 @@
-//! What a process notes while it serves, so that the next process can take the clients of direct
-//! pools over if this one is killed. These are the records of an online restart, one by one.
+//! The records that a process notes while it serves, so that the next process can take the clients of
+//! direct pools over if this one is killed. These are the records of an online restart, one by one.
 
 use serde::{Deserialize, Serialize};
 

@@ -30,6 +30,7 @@ use crate::{
         listener::Listener,
         shared::{Origin, Shared},
     },
+    holder::Held,
     lobby,
     lobby::{Succession, Unnamed},
     log, warning,
@@ -128,11 +129,7 @@ pub(super) fn start(
         handshake::start(at, queue, Arc::clone(&shared), ended)?;
     }
     let succeeds = handover.as_ref().is_some_and(|handover| !handover.is_held);
-    let before = match &handover {
-        Some(handover) if handover.is_held => Some(handover.connection()?),
-        _ => None,
-    };
-    let succession = options.held.map(|held| Succession::new(held, before));
+    let succession = succession(options.held, handover.as_ref())?;
     let (lobby_place, mut lobbies) = prepare_lobbies(&config, &shared, succession)?;
     let mut workers = make_workers(&shared, &config)?;
     // Everything that may fail is done before the take-over, which cannot be undone.
@@ -150,8 +147,8 @@ pub(super) fn start(
         let heirs = (&mut workers[..], lobbies.as_mut().map(|(lobbies, _)| lobbies));
         let stream = inherit(handover, &shared, &config, heirs).map_err(StartError::TakeOver)?;
         // Before the workers serve: a cancel request may be their first mail.
-        if succeeds && let Err(error) = late::follow(stream, &shared) {
-            warning!("the old process keeps its busy clients: {error}");
+        if succeeds {
+            follow(stream, &shared);
         }
     }
     begin_lobbies(&lobby_place, lobbies);
@@ -164,6 +161,19 @@ pub(super) fn start(
     announce(&controller, succeeds);
     let _ = go.send(());
     Ok((controller, cold))
+}
+
+fn follow(stream: UnixStream, shared: &Arc<Shared>) {
+    if let Err(error) = late::follow(stream, shared) {
+        warning!("the old process keeps its busy clients: {error}");
+    }
+}
+
+/// Returns the change from the holder of a process that was killed, if there was one, to our own.
+fn succession(held: Option<Held>, handover: Option<&Handover>) -> io::Result<Option<Succession>> {
+    let killed = handover.filter(|handover| handover.is_held);
+    let before = killed.map(Handover::connection).transpose()?;
+    Ok(held.map(|held| Succession::new(held, before)))
 }
 
 /// Takes the sockets of the process before, or of the service manager, or opens its own.

@@ -10,6 +10,7 @@ use engine::{
     ImportTables,
     ids::PoolId,
     records::{AttendingRecord, LobbyRecord},
+    settings::PoolKey,
     shell::Attending,
 };
 use tokio::sync::mpsc;
@@ -58,10 +59,10 @@ pub(super) fn match_servers(
 ) -> Vec<LobbyExport> {
     let records = exports.iter().flat_map(|export| &export.records.attending);
     let there: HashSet<u64> = records.map(|record| record.serial).collect();
-    lobbies.retain(|LobbyExport { pool, record, .. }| {
+    lobbies.retain(|LobbyExport { key: PoolKey { database, user, .. }, record, .. }| {
         let is_complete = record.servers().all(|serial| there.contains(&serial));
         if !is_complete {
-            warning!("the clients of the direct pool {} stay with this process", pool.0);
+            warning!("the clients of the direct pool {database}/{user} stay with this process");
         }
         is_complete
     });

@@ -91,7 +91,7 @@ impl Service {
             lines,
             guests,
         };
-        LobbyExport { pool: lobby.pool, record, fds }
+        LobbyExport { pool: lobby.pool, key: lobby.key.clone(), record, fds }
     }
 
     /// Waits until it is known which process has the lobbies. Other requests are handled later.

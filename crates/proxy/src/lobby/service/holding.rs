@@ -1,4 +1,4 @@
-//! What the holder has of the lobbies (`crate::holder`): the next process takes the lobbies over if
+//! The holder's part of the lobbies (`crate::holder`): the next process takes the lobbies over if
 //! this one is killed.
 //!
 //! * A client is on the list before a backend can take it, until its place is free again.
@@ -180,7 +180,7 @@ impl Service {
         if let Err(error) = succession.name.publish() {
             warning!("clients of direct pools would be lost with this process: {error}");
             // It keeps the same descriptors as this process, and its name.
-            self.unpublished = Some(succession);
+            self.succession = Some(succession);
         }
     }
 

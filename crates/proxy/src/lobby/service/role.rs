@@ -1,0 +1,54 @@
+//! The connections of backends, and their parts in the lobbies.
+
+use std::os::fd::OwnedFd;
+
+use engine::shell::Attending;
+use net::sys::process::Process;
+
+use super::holding::Home;
+
+/// A connection of a backend.
+#[derive(Debug)]
+pub(super) struct Backend {
+    pub(super) fd: OwnedFd,
+    pub(super) process: Option<Process>,
+    /// Set when it has shown its ticket.
+    pub(super) role: Option<Role>,
+}
+
+#[derive(Debug)]
+pub(super) struct Role {
+    pub(super) server: Attending,
+    pub(super) room: usize,
+    pub(super) line: u32,
+    /// It is in the lobby, and the engine knows it.
+    pub(super) came: bool,
+    /// It could not be told yet that it is to leave.
+    pub(super) leaves: bool,
+    /// It has left the lobby, and the engine was told so.
+    pub(super) has_left: bool,
+    /// The engine has closed its server.
+    pub(super) is_closed: bool,
+    /// It has got the lobby.
+    pub(super) is_welcome: bool,
+    /// It may have got an answer before its question was read.
+    pub(super) was_answered: bool,
+    pub(super) home: Home,
+}
+
+impl Role {
+    pub(super) fn new(server: Attending, room: usize, line: u32) -> Self {
+        Self {
+            server,
+            room,
+            line,
+            came: false,
+            leaves: false,
+            has_left: false,
+            is_closed: false,
+            is_welcome: false,
+            was_answered: false,
+            home: Home::Unknown,
+        }
+    }
+}
