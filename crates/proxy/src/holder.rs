@@ -6,7 +6,7 @@
 //!  Weir ── clone ──► holder: waits
 //!  killed            closes all but the lobbies, reads the list
 //!  next Weir ──────► hands over, waits
-//!  publishes the name of its own holder, closes the connection
+//!  publishes the name of its own holder, then "D"
 //!                    ends
 //! ```
 //!
@@ -26,7 +26,7 @@ use std::{
         fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd},
         unix::{fs::MetadataExt as _, net::UnixStream},
     },
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic,
     path::{Path, PathBuf},
     process::id,
     time::{Duration, Instant},
@@ -35,7 +35,7 @@ use std::{
 use net::sys::{process, process::Process, socket, twin};
 
 use crate::{
-    cold::takeover::frame::{PATIENCE, REFUSAL, read_frame, request, write_fds, write_frame},
+    cold::takeover::frame::{DONE, PATIENCE, REFUSAL, read_frame, request, write_fds, write_frame},
     lobby::{HeldList, Unnamed, disconnect, listen_for_streams},
     log, warning,
 };
@@ -46,11 +46,15 @@ const BACKLOG: u32 = 8;
 const NEXT_PATIENCE: Duration = Duration::from_secs(60);
 /// The interval at which the holder looks whether another one has its name.
 const LOOK_MS: i32 = 500;
+/// A Weir that has lived for a shorter time may have died of the lobbies that it took over.
+const LIFE_MIN: Duration = Duration::from_secs(10);
+/// The number of such processes in a row after which the lobbies are given to no other one.
+const DEATHS_MAX: u32 = 20;
 
 /// The holder as Weir sees it. If this is dropped, the holder ends, and nothing is held.
 #[derive(Debug)]
 pub struct Holder {
-    process: u32,
+    process: Process,
     path: PathBuf,
     /// The number of the file of the holder's socket.
     inode: u64,
@@ -61,6 +65,7 @@ pub struct Holder {
 pub struct Held {
     pub(crate) list: HeldList,
     pub(crate) name: Unnamed,
+    pub(crate) holder: Process,
 }
 
 impl Holder {
@@ -70,6 +75,8 @@ impl Holder {
     /// # Errors
     /// When the system refuses.
     pub fn start(path: &Path, server: BorrowedFd<'_>) -> io::Result<(Self, Held)> {
+        // The holder keeps this limit, and so many descriptors may be on their way to the next Weir.
+        let _ = process::raise_file_limit();
         let (listener, name) = listen_for_streams(path)?;
         socket::listen(listener.as_raw_fd(), BACKLOG)?;
         let (list, inode) = (HeldList::new()?, name.inode()?);
@@ -78,23 +85,38 @@ impl Holder {
             Some(process) => {
                 // The descriptors are the holder's. It has the same numbers.
                 let _ = (listener.into_raw_fd(), mem::ManuallyDrop::new(weir));
-                Ok((Self { process, path: path.to_owned(), inode }, Held { list, name }))
+                let holder = Process::of(process::duplicate(process.fd())?);
+                Ok((Self { process, path: path.to_owned(), inode }, Held { list, name, holder }))
             }
             None => {
-                let own = Own { listener, list, inode, path: path.to_owned(), weir };
-                // Nothing of Weir's may be cleaned up here, whatever happens. The postmaster may be
-                // the parent, and would take another status for a crash.
+                // Nothing of Weir's may be cleaned up here.
                 let _name = mem::ManuallyDrop::new(name);
-                let _ = catch_unwind(AssertUnwindSafe(|| own.run(server)));
+                end_well();
+                let (path, began) = (path.to_owned(), Instant::now());
+                Own { listener, list, inode, path, weir, began }.run(server);
                 twin::end()
             }
         }
     }
 }
 
+/// Makes the holder end with status 0, whatever happens. The postmaster may be its parent, and would
+/// take another status for a crash.
+fn end_well() {
+    twin::end_well();
+    // Their numbers may get another meaning in Weir.
+    log::forget_files();
+    panic::set_hook(Box::new(|about| {
+        warning!("the holder of the clients of direct pools has failed: {about}");
+        twin::end()
+    }));
+}
+
 impl Drop for Holder {
     fn drop(&mut self) {
-        twin::end_and_wait(self.process);
+        self.process.kill();
+        // The thread of the lobbies may have waited for its end already.
+        let _ = self.process.wait();
         if is_at(&self.path, self.inode) {
             let _ = fs::remove_file(&self.path);
         }
@@ -113,12 +135,15 @@ struct Own {
     inode: u64,
     path: PathBuf,
     weir: Process,
+    began: Instant,
 }
 
 /// The result of a hand-over.
 enum Given {
-    /// The next process has the lobbies, and its own holder has them, too.
+    /// The next process needs this holder no longer.
     Done,
+    /// The next process has ended before its own holder had the lobbies.
+    Unfinished,
     /// The next process cannot read them.
     Never,
 }
@@ -159,7 +184,7 @@ impl Own {
 
     /// Weir has been killed.
     fn serve(&self, server: BorrowedFd<'_>) -> io::Result<()> {
-        let package = Package::of(self.list.read()?);
+        let mut package = Package::of(self.list.read()?);
         let mut kept = vec![0, 1, 2, self.listener.as_raw_fd(), server.as_raw_fd()];
         kept.extend(package.fds());
         // Proxied clients and servers see the end of Weir now.
@@ -168,32 +193,47 @@ impl Own {
             return Ok(());
         }
         let clients = package.clients();
+        let deaths = package.note_death(self.began.elapsed() < LIFE_MIN);
+        if deaths >= DEATHS_MAX {
+            warning!(
+                "{deaths} poolers in a row were killed soon after their start, so the next one does \
+                 not get the {clients} clients of direct pools"
+            );
+            disconnect_all(&package);
+            return Ok(());
+        }
         log!("Weir was killed; {clients} clients of direct pools wait for the next one");
+        self.hand_over(&mut package, server)
+    }
+
+    fn hand_over(&self, package: &mut Package, server: BorrowedFd<'_>) -> io::Result<()> {
         let end = Instant::now() + NEXT_PATIENCE;
-        loop {
+        while self.has_name() && Instant::now() < end {
             let [has_ended, is_asked] = twin::wait([server, self.listener.as_fd()], LOOK_MS)?;
             if has_ended {
                 self.leave();
                 return Ok(());
             }
-            let given = if is_asked { self.give(&package, server) } else { Ok(Given::Never) };
-            match given {
+            if !is_asked {
+                continue;
+            }
+            match self.give(package, server) {
                 Ok(Given::Done) => return Ok(()),
-                Ok(Given::Never) if is_asked => break,
-                Ok(Given::Never) => {}
+                Ok(Given::Never) => break,
+                Ok(Given::Unfinished) => {
+                    let clients = package.clients();
+                    log!("the next Weir has ended, too; {clients} clients of direct pools wait");
+                }
                 Err(error) => warning!("the clients of direct pools wait longer: {error}"),
             }
-            if !self.has_name() || Instant::now() > end {
-                break;
-            }
         }
-        warning!("no process takes the {clients} clients of direct pools");
-        package.lobbies().for_each(|(lobby, memory)| disconnect(lobby, memory));
+        warning!("no process takes the {} clients of direct pools", package.clients());
+        disconnect_all(package);
         Ok(())
     }
 
     /// Hands everything to the process that has connected.
-    fn give(&self, package: &Package, server: BorrowedFd<'_>) -> io::Result<Given> {
+    fn give(&self, package: &mut Package, server: BorrowedFd<'_>) -> io::Result<Given> {
         let (fd, _) = socket::accept(self.listener.as_raw_fd())?;
         let (_, user) = socket::peer_credentials(fd.as_raw_fd())?;
         if user != process::effective_uid() {
@@ -213,20 +253,27 @@ impl Own {
         }
         write_frame(&stream, b'W', b"")?;
         write_frame(&stream, b'S', &package.body()?)?;
-        package.parts().try_for_each(|part| write_fds(&stream, part))?;
+        package.parts().iter().try_for_each(|part| write_fds(&stream, part))?;
         let (letter, answer) = read_frame(&stream)?;
         let taken = answer.get(4..).filter(|_| letter == b'A').ok_or(io::ErrorKind::InvalidData)?;
         write_frame(&stream, b'G', b"")?;
-        for ((lobby, memory), is_taken) in package.lobbies().zip(taken) {
-            if *is_taken == 0 {
-                disconnect(lobby, memory);
-            }
+        let taken: Vec<_> = taken.iter().map(|is_taken| *is_taken != 0).collect();
+        disconnect_all(&package.keep(&taken));
+        if package.is_empty() {
+            return Ok(Given::Done);
         }
-        // The other process has its own holder now, or has died.
         let [has_ended, _] = twin::wait([server, stream.as_fd()], -1)?;
-        match has_ended || !self.has_name() {
-            true => Ok(Given::Done),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        if has_ended {
+            self.leave();
+            return Ok(Given::Done);
         }
+        let is_done = read_frame(&stream).is_ok_and(|(letter, _)| letter == DONE);
+        // It may have died behind the publication.
+        Ok(if is_done || !self.has_name() { Given::Done } else { Given::Unfinished })
     }
+}
+
+/// Tells the clients of these lobbies that no process takes them.
+fn disconnect_all(package: &Package) {
+    package.lobbies().for_each(|(lobby, memory)| disconnect(lobby, memory));
 }

@@ -32,5 +32,5 @@ mod stranded;
 pub(crate) use arrival::{Arrival, Reserved};
 pub(crate) use control::{Unnamed, listen_for_streams};
 pub(crate) use held::{Entry, HeldList, Key};
-pub(crate) use service::{Service, Succession, open};
+pub(crate) use service::{Predecessor, Service, Succession, open};
 pub(crate) use stranded::disconnect;

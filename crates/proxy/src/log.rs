@@ -148,6 +148,14 @@ pub fn configure(global: &Global) -> Result<(), LogFileError> {
     opened
 }
 
+/// Leaves only standard error. The descriptors of the other sinks stay open: they belong to a process
+/// with which this one shares them, and their numbers may get another meaning there.
+pub(crate) fn forget_files() {
+    let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
+    mem::forget((sinks.file.take(), sinks.syslog.take()));
+    sinks.configured = true;
+}
+
 /// Opens the log file; None if none is configured.
 fn open(path: &str) -> Result<Option<Stream<LogFile>>, LogFileError> {
     if path.is_empty() {

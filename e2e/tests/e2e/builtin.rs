@@ -22,6 +22,7 @@ mod container;
 mod defects;
 mod direct;
 mod held;
+mod holder;
 mod kills;
 mod life;
 mod methods;

@@ -33,7 +33,7 @@ use wire::error_fields::ErrorFields;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 20;
+pub const FORMAT: u32 = 21;
 
 /// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +72,8 @@ pub struct HandoverState {
     pub clusters: Vec<(String, Vec<NodeRecord>)>,
     /// The listening sockets belong to a service manager.
     pub managed_sockets: bool,
+    /// The number of processes in a row that were killed soon after their start.
+    pub deaths: u32,
     pub worker_records: Vec<WorkerRecords>,
     pub lobbies: Vec<LobbyRecord>,
 }
@@ -498,7 +500,7 @@ impl HandoverState {
 mod held;
 mod lobbies;
 
-pub use held::HeldRecord;
+pub use held::{HeldRecord, ProcessRecord};
 pub use lobbies::{DismissalRecord, GuestRecord, LineRecord, LobbyRecord};
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::{
     ffi::{CStr, CString},
-    io,
+    fmt, io, mem,
     mem::MaybeUninit,
     os::{
         fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
@@ -131,6 +131,57 @@ impl Process {
         let (fd, about) = (self.fd(), &raw const about);
         // SAFETY: the structure is alive, and has the size and the layout of `siginfo_t`.
         unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGINT, about, 0) };
+    }
+}
+
+impl Process {
+    /// Kills it. A process that has ended gets nothing.
+    pub fn kill(&self) {
+        let about = ptr::null::<libc::siginfo_t>();
+        // SAFETY: takes no structure, and the descriptor is open.
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.fd(), libc::SIGKILL, about, 0) };
+    }
+
+    /// Waits for the end of a child of this process. Returns how it has ended.
+    ///
+    /// # Errors
+    /// When it is no child, or another call has returned its end.
+    pub fn wait(&self) -> io::Result<Ended> {
+        let number = libc::id_t::try_from(self.fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: all-zero is a valid value of this structure of integers.
+        let mut about: libc::siginfo_t = unsafe { mem::zeroed() };
+        loop {
+            // SAFETY: the structure is alive and of the right type.
+            let done =
+                unsafe { libc::waitid(libc::P_PIDFD, number, &raw mut about, libc::WEXITED) };
+            match checked(done) {
+                Ok(_) => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // SAFETY: `waitid` has filled in these fields.
+        let status = unsafe { about.si_status() };
+        Ok(match about.si_code {
+            libc::CLD_EXITED => Ended::Status(status),
+            _ => Ended::Signal(status),
+        })
+    }
+}
+
+/// The end of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Status(i32),
+    Signal(i32),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "status {status}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+        }
     }
 }
 

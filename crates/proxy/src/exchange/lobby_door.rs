@@ -78,8 +78,6 @@ pub(crate) enum LobbyRequest {
 pub(crate) struct Home {
     pub(crate) socket: OwnedFd,
     pub(crate) records: WorkerRecords,
-    /// The names of the tracked parameters.
-    pub(crate) names: Vec<String>,
 }
 
 /// A lobby that another process can take over.

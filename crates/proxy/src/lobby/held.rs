@@ -131,7 +131,12 @@ impl HeldList {
 
 impl List {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, self.len.get())?;
+        let written = self.file.write_all_at(bytes, self.len.get());
+        if written.is_err() {
+            // A part of it would be read with the next entry.
+            let _ = self.file.set_len(self.len.get());
+        }
+        written?;
         self.len.set(self.len.get() + bytes.len() as u64);
         Ok(())
     }
@@ -208,10 +213,12 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 
 #[cfg(test)]
 mod tests {
+    use engine::records::ProcessRecord;
+
     use super::*;
 
     fn record(ahead: i64) -> HeldRecord {
-        HeldRecord::Process { seed: [7; 32], ahead }
+        HeldRecord::Process(ProcessRecord { ahead, ..ProcessRecord::default() })
     }
 
     fn keys(list: &HeldList) -> Vec<Key> {

@@ -27,7 +27,7 @@ use engine::{
     shell::{Attending, Mail},
     stats::Stats,
 };
-use net::sys::{Epoll, Events, epoll, socket};
+use net::sys::{Epoll, Events, epoll, process::Process, socket};
 use slab::Slab;
 
 use super::{
@@ -43,7 +43,7 @@ use crate::{
     warning,
 };
 use holding::Home;
-pub(crate) use holding::Succession;
+pub(crate) use holding::{Predecessor, Succession};
 use idle::{Idle, UNATTENDED};
 use repair::Returning;
 use role::{Backend, Role};
@@ -59,6 +59,7 @@ const BUSY_LOOKS: u32 = 2;
 
 const WAKE: u64 = 0;
 const LISTENER: u64 = 1;
+const HOLDER: u64 = 2;
 const BACKEND: u64 = 1 << 62;
 const PARTIAL: u64 = 1 << 63;
 
@@ -140,6 +141,8 @@ pub(crate) struct Service {
     is_settling: bool,
     /// For the next process, if this one is killed.
     held: HeldList,
+    /// The process that has the list, too.
+    holder: Option<Process>,
     succession: Option<Succession>,
     returning: Vec<Returning>,
 }
@@ -179,12 +182,13 @@ pub(crate) fn open(
         is_suspended: false,
         is_settling: false,
         held: HeldList::default(),
+        holder: None,
         succession,
         returning: Vec::new(),
         is_listening: true,
         places_wanted: config.global.max_client_conn.clamp(1, layout::PLACES_MAX),
     };
-    service.begin_list();
+    service.begin_list(&config.global)?;
     Ok(Some((service, unnamed)))
 }
 
@@ -206,6 +210,7 @@ impl Service {
                 match token {
                     WAKE => {}
                     LISTENER => self.accept(),
+                    HOLDER => self.holder_ended(),
                     _ if token & UNATTENDED != 0 => self.unwatch((token & !UNATTENDED) as usize),
                     _ if token & PARTIAL != 0 => self.partial_event(token, flags),
                     _ => self.backend_event((token & !BACKEND) as usize),
@@ -272,7 +277,7 @@ impl Service {
         });
         let room = room.ok()?;
         let at = self.lobbies.insert(Lobby::new(pool, key, room));
-        self.hold_lobby(at, &[]);
+        self.hold_lobby(at);
         Some(at)
     }
 
@@ -361,9 +366,9 @@ impl Service {
             }
             (FromBackend::Left, Some(_)) => {
                 if let Some(role) = &mut self.backends[number].role {
+                    self.held.remove(Key::Line(role.room, role.line));
                     role.has_left = true;
                     role.home = Home::None;
-                    self.held.remove(Key::Line(role.room, role.line));
                     let Attending { server, serial, worker, .. } = role.server;
                     self.post(worker, Mail::LeftLobby { server, serial, why: None });
                 }
@@ -403,11 +408,11 @@ impl Service {
     fn server_closed(&mut self, serial: u64) {
         self.expected.retain(|_, server| server.serial != serial);
         if let Some(number) = self.by_serial(serial) {
+            self.hold_line(number, None);
             if let Some(role) = &mut self.backends[number].role {
                 role.is_closed = true;
                 role.home = Home::None;
             }
-            self.hold_line(number, None);
             self.dismiss(number);
         }
     }

@@ -101,6 +101,12 @@ fn configure_for(file: &Path, verbose: u32) -> Result<(), LogFileError> {
     configure(&Global { logfile: file.display().to_string(), verbose, ..Global::default() })
 }
 
+/// Returns how many descriptors this process has of the file.
+fn files_at(path: &Path) -> usize {
+    let all = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    all.filter(|fd| fs::read_link(fd.path()).is_ok_and(|found| found == path)).count()
+}
+
 /// One test for all global state: early lines, the level, the file, its reopening.
 #[test]
 fn the_file_is_reopened_and_the_level_obeyed() {
@@ -139,6 +145,10 @@ fn the_file_is_reopened_and_the_level_obeyed() {
     assert!(new.contains("ERROR the log goes on\n"), "{new}");
     assert!(new.contains("NOISE and says what it is to say\n"), "{new}");
 
+    let open = files_at(&path);
+    forget_files();
+    crate::error!("for standard error only");
+    assert_eq!((fs::read_to_string(&path).unwrap(), files_at(&path)), (new, open));
     init(false, 1);
     configure(&Global { verbose: 0, ..Global::default() }).unwrap();
     assert!(enabled(Level::Debug) && !enabled(Level::Noise));

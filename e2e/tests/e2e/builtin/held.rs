@@ -14,14 +14,14 @@ use super::direct::{is_lost, pid, server};
 use super::life::{has_ended, until_replaced};
 use crate::support;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 const ROWS: usize = 200_000;
 /// The number of clients that keep a backend.
 const SIZE: usize = 4;
 
 /// Kills the pooler, and waits until the next one serves.
 #[track_caller]
-fn kill(server: &Builtin) {
+pub(super) fn kill(server: &Builtin) {
     let before = server.pooler_pid();
     support::kill9(before);
     drop(until_replaced(server, before));
@@ -201,7 +201,7 @@ fn visit(server: &Builtin, number: usize, stop: &AtomicBool) {
     assert!(visits > 0);
 }
 
-fn child_of(process: u32) -> Option<u32> {
+pub(super) fn child_of(process: u32) -> Option<u32> {
     let list = format!("/proc/{process}/task/{process}/children");
     fs::read_to_string(list).ok()?.split_whitespace().last()?.parse().ok()
 }
@@ -211,7 +211,7 @@ fn open_files(process: u32) -> usize {
 }
 
 /// The holders of poolers of this server that have not ended.
-fn holders(server: &Builtin) -> usize {
+pub(super) fn holders(server: &Builtin) -> usize {
     let folder = fs::canonicalize(server.data()).expect("the data folder");
     let processes = fs::read_dir("/proc").expect("the kernel's table").flatten();
     let is_holder = |process: &Path| {

@@ -7,25 +7,31 @@ use super::{GuestRecord, LineRecord, LobbyRecord, Malformed, PoolRecord, WorkerR
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum HeldRecord {
-    /// The seed of the process, and its clock minus the system's monotonic clock.
-    Process {
-        seed: [u8; 32],
-        ahead: i64,
-    },
-    /// A lobby without its lines and guests. `names`: those of the tracked parameters; none if they
-    /// are not known.
+    Process(ProcessRecord),
+    /// A lobby without its lines and guests.
     Lobby {
         lobby: LobbyRecord,
         pool: Box<PoolRecord>,
-        names: Vec<String>,
     },
-    /// A backend, with the only server of `server`. None if Weir has closed the server.
+    /// A backend, with the only server of `server`. None if the next process cannot have the server:
+    /// Weir has closed it, or its connection is encrypted.
     Line {
         line: LineRecord,
         server: Option<Box<WorkerRecords>>,
-        names: Vec<String>,
     },
     Guest(Box<GuestRecord>),
+}
+
+/// The process itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessRecord {
+    pub seed: [u8; 32],
+    /// Its clock minus the system's monotonic clock.
+    pub ahead: i64,
+    /// The names of the tracked parameters.
+    pub names: Vec<String>,
+    /// See [`super::HandoverState::deaths`].
+    pub deaths: u32,
 }
 
 impl HeldRecord {

@@ -245,6 +245,7 @@ fn handover_state() -> impl Strategy<Value = HandoverState> {
                 primaries: Vec::new(),
                 clusters: Vec::new(),
                 managed_sockets: false,
+                deaths: statements.last_id as u32,
                 worker_records,
                 lobbies,
             }
@@ -412,11 +413,12 @@ fn the_format_is_that_of_its_number() {
             vec![NodeRecord { name: "a".into(), host: "h".into(), port: 5432, weight: 1 }],
         )],
         managed_sockets: true,
+        deaths: 3,
         worker_records: vec![records],
         lobbies: vec![a_lobby()],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (20, 687, 18_002_249_502_110_507_844));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (21, 688, 17_265_763_688_261_947_783));
 }
 
 /// FNV-1a.

@@ -47,6 +47,7 @@ impl World {
             primaries: Vec::new(),
             clusters: Vec::new(),
             managed_sockets: false,
+            deaths: 0,
             worker_records,
             lobbies: Vec::new(),
         };

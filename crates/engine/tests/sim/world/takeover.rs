@@ -86,6 +86,7 @@ impl World {
             primaries: Vec::new(),
             clusters: Vec::new(),
             managed_sockets: false,
+            deaths: 0,
             worker_records,
             lobbies: Vec::new(),
         };

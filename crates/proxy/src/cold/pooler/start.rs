@@ -32,7 +32,7 @@ use crate::{
     },
     holder::Held,
     lobby,
-    lobby::{Succession, Unnamed},
+    lobby::{Predecessor, Succession, Unnamed},
     log, warning,
 };
 use net::{
@@ -129,8 +129,7 @@ pub(super) fn start(
         handshake::start(at, queue, Arc::clone(&shared), ended)?;
     }
     let succeeds = handover.as_ref().is_some_and(|handover| !handover.is_held);
-    let succession = succession(options.held, handover.as_ref())?;
-    let (lobby_place, mut lobbies) = prepare_lobbies(&config, &shared, succession)?;
+    let (lobby_place, mut lobbies) = prepare_lobbies(&config, &shared, (options.held, &handover))?;
     let mut workers = make_workers(&shared, &config)?;
     // Everything that may fail is done before the take-over, which cannot be undone.
     let (places, threads) =
@@ -172,7 +171,11 @@ fn follow(stream: UnixStream, shared: &Arc<Shared>) {
 /// Returns the change from the holder of a process that was killed, if there was one, to our own.
 fn succession(held: Option<Held>, handover: Option<&Handover>) -> io::Result<Option<Succession>> {
     let killed = handover.filter(|handover| handover.is_held);
-    let before = killed.map(Handover::connection).transpose()?;
+    let before = killed.map(|handover| {
+        let deaths = handover.handover_state.deaths;
+        handover.connection().map(|connection| Predecessor { connection, deaths })
+    });
+    let before = before.transpose()?;
     Ok(held.map(|held| Succession::new(held, before)))
 }
 
@@ -240,10 +243,10 @@ type Lobbies = (lobby::Service, Unnamed);
 fn prepare_lobbies(
     config: &Config,
     shared: &Arc<Shared>,
-    succession: Option<Succession>,
+    (held, handover): (Option<Held>, &Option<Handover>),
 ) -> io::Result<(mpsc_blocking::Sender<lobby::Service>, Option<Lobbies>)> {
     let (place, lobbies) = mpsc_blocking::channel::<lobby::Service>();
-    let opened = lobby::open(config, shared, succession)?;
+    let opened = lobby::open(config, shared, succession(held, handover.as_ref())?)?;
     if opened.is_some() {
         let thread = thread::Builder::new().name("weir-lobby".to_owned());
         drop(thread.spawn(move || {

@@ -18,6 +18,8 @@ pub(crate) const REQUEST: &str = "weir: take over";
 const PROTOCOL: u32 = 3;
 /// The letter of a refusal. No server begins a login with it, so PgBouncer is recognised.
 pub(crate) const REFUSAL: u8 = b'X';
+/// The letter with which a new process lets a holder go (`crate::holder`).
+pub(crate) const DONE: u8 = b'D';
 /// The time that one side waits for a message that the other side can send at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest frame.

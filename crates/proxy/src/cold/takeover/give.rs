@@ -506,6 +506,7 @@ fn pack(
         primaries: shared.hub.switches().records(),
         clusters: found_nodes(&controller.config()),
         managed_sockets: shared.listeners.iter().any(|listener| listener.is_managed()),
+        deaths: 0,
         worker_records: Vec::new(),
         lobbies: lobbies.unwrap_or_default().iter().map(|lobby| lobby.record.clone()).collect(),
     };

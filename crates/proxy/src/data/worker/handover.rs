@@ -101,8 +101,7 @@ impl Worker {
         let socket = (!self.sockets.server_has_tls(server))
             .then(|| process::duplicate(self.sockets.server_fd(server)).ok())
             .flatten();
-        let names = self.engine.tracked_names().all().to_vec();
-        let home = socket.map(|socket| Box::new(Home { socket, records, names }));
+        let home = socket.map(|socket| Box::new(Home { socket, records }));
         self.shared.lobby.send(LobbyRequest::Home { serial, home });
     }
 

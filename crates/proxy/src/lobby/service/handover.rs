@@ -161,7 +161,12 @@ impl Service {
             lobby.guests.import(guest, pool, &lobby.room, &number_of, &self.shared);
         }
         lobby.guests.find_free_places();
-        self.hold_lobby(at, &[]);
+        self.hold_lobby(at);
+        let lines = self.lobbies[at].lines.clone();
+        for number in lines.into_iter().flatten() {
+            // Without its server until the server's worker has told its records.
+            self.hold_line(number, None);
+        }
         if self.succession.as_ref().is_some_and(Succession::follows_a_crash) {
             self.repair(at);
         }
@@ -194,7 +199,8 @@ impl Service {
             came: record.came,
             leaves: record.leaves,
             has_left: record.has_left,
-            is_closed: record.server == 0,
+            // A server of another process must have come with it.
+            is_closed: server.serial == 0,
             is_welcome: true,
             ..Role::new(server, at, record.line)
         });

@@ -4,8 +4,10 @@
 //! * A client is on the list before a backend can take it, until its place is free again.
 //! * A backend is on the list before it gets the lobby, until it has left or ended. So its server
 //!   must have logged in, and a copy of the server's socket is kept here.
+//! * An entry names open descriptors. So the list is changed before one of them is closed.
 
 use std::{
+    io,
     os::{
         fd::{AsRawFd as _, OwnedFd},
         unix::net::UnixStream,
@@ -14,11 +16,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use config::Global;
 use engine::{
-    records::{HeldRecord, LineRecord, LobbyRecord, PoolRecord},
+    pool::Pool,
+    records::{HeldRecord, LineRecord, LobbyRecord, PoolRecord, ProcessRecord},
     shell::Attending,
+    vars::TrackedNames,
 };
-use net::sys::{process, process::Process, socket};
+use net::sys::{epoll, process, process::Process, socket};
 
 use super::{
     super::{
@@ -26,9 +31,10 @@ use super::{
         held::{HeldList, Key},
         layout,
     },
-    Backend, COMING_LOOK_MS, LOOK_MS, Role, Service,
+    Backend, COMING_LOOK_MS, HOLDER, LOOK_MS, Role, Service,
 };
 use crate::{
+    cold::takeover::frame::{DONE, write_frame},
     exchange::{lobby_door, lobby_door::LobbyRequest, mail::ShellMail},
     holder::Held,
     warning,
@@ -44,7 +50,7 @@ const HOME_PAUSE: Duration = Duration::from_millis(1);
 pub(super) enum Home {
     /// Its worker was not asked, or the server has not logged in yet.
     Unknown,
-    /// It is not on the list.
+    /// It is not on the list: the connection is encrypted, or has ended.
     None,
     /// It is on the list with this descriptor.
     Held(#[expect(dead_code, reason = "it is kept open for the holder")] OwnedFd),
@@ -57,15 +63,24 @@ pub(crate) struct Succession {
     list: HeldList,
     /// The name under which the next process will find the holder.
     name: Unnamed,
-    /// The connection to the holder of a process that was killed. It ends when the connection does,
-    /// if there is another holder under its name.
-    before: Option<UnixStream>,
+    /// This process's own holder, until the thread has it.
+    holder: Option<Process>,
+    /// The holder of a process that was killed.
+    before: Option<Predecessor>,
+}
+
+/// The holder of a process that was killed.
+#[derive(Debug)]
+pub(crate) struct Predecessor {
+    pub(crate) connection: UnixStream,
+    /// The number of processes in a row that were killed soon after their start.
+    pub(crate) deaths: u32,
 }
 
 impl Succession {
-    pub(crate) fn new(held: Held, before: Option<UnixStream>) -> Self {
-        let Held { list, name } = held;
-        Self { list, name, before }
+    pub(crate) fn new(held: Held, before: Option<Predecessor>) -> Self {
+        let Held { list, name, holder } = held;
+        Self { list, name, holder: Some(holder), before }
     }
 
     /// Is there a holder with the lobbies of a process that was killed?
@@ -75,22 +90,59 @@ impl Succession {
 }
 
 impl Service {
-    /// Takes the list.
-    pub(super) fn begin_list(&mut self) {
-        let Some(succession) = &mut self.succession else { return };
+    /// Takes the list, and watches the holder.
+    pub(super) fn begin_list(&mut self, global: &Global) -> io::Result<()> {
+        let Some(succession) = &mut self.succession else { return Ok(()) };
         self.held = std::mem::take(&mut succession.list);
+        self.holder = succession.holder.take();
+        if let Some(holder) = &self.holder {
+            self.own.add(holder.fd(), epoll::READABLE, HOLDER)?;
+        }
         let ahead = self.shared.clock.now().cast_signed() - process::monotonic_us().cast_signed();
-        let record = HeldRecord::Process { seed: self.shared.seed, ahead };
-        self.held.put(Key::Process, &[], &record);
+        let record = ProcessRecord {
+            seed: self.shared.seed,
+            ahead,
+            names: TrackedNames::new(&global.track_extra_parameters).all().to_vec(),
+            deaths: succession.before.as_ref().map_or(0, |before| before.deaths),
+        };
+        self.held.put(Key::Process, &[], &HeldRecord::Process(record));
+        Ok(())
     }
 
-    /// `names`: of the tracked parameters; none if they are not known yet.
-    pub(super) fn hold_lobby(&self, at: usize, names: &[String]) {
+    /// The holder has ended. Nothing is held from now on.
+    pub(super) fn holder_ended(&mut self) {
+        let Some(holder) = self.holder.take() else { return };
+        let _ = self.own.delete(holder.fd());
+        let how = holder.wait().map_or_else(|error| error.to_string(), |ended| ended.to_string());
+        warning!(
+            "the process that holds the clients of direct pools has ended ({how}): they would be lost \
+             with this one"
+        );
+        self.hold_nothing();
+    }
+
+    fn hold_nothing(&mut self) {
+        self.held = HeldList::default();
+        let numbers: Vec<_> = self.backends.iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            let Some(role) = &mut self.backends[number].role else { continue };
+            role.home = Home::None;
+            if !role.is_welcome {
+                self.welcome_or_end(number);
+            }
+        }
+    }
+
+    pub(super) fn hold_lobby(&self, at: usize) {
         if !self.held.is_on() {
             return;
         }
         let lobby = &self.lobbies[at];
-        let Some(pool) = self.pool(lobby.pool, PoolRecord::of) else { return };
+        // Its number may be another pool's.
+        let own = |pool: &Pool<_>| (pool.key == lobby.key).then(|| PoolRecord::of(pool));
+        let Some(pool) = self.pool(lobby.pool, own).flatten() else { return };
+        // A login that is refused later makes it void, and the list would not be told.
+        let pool = PoolRecord { proven: None, ..pool };
         let record = LobbyRecord {
             pool: lobby.pool.0,
             layout: layout::LAYOUT,
@@ -99,8 +151,7 @@ impl Service {
             places: lobby.room.places(),
             ..LobbyRecord::default()
         };
-        let (pool, names) = (Box::new(pool), names.to_vec());
-        let record = HeldRecord::Lobby { lobby: record, pool, names };
+        let record = HeldRecord::Lobby { lobby: record, pool: Box::new(pool) };
         self.held.put(Key::Lobby(at), &lobby.room.descriptors(), &record);
     }
 
@@ -114,8 +165,8 @@ impl Service {
         self.held.put(Key::Guest(at, place), &[lobby.room.socket(place)], &record);
     }
 
-    /// Notes a backend with its server; without a server, if Weir has closed it and the backend ends
-    /// as soon as it has no client.
+    /// Notes a backend with its server. Without a server, the next process only waits until the
+    /// backend has ended, which it does as soon as it has no client.
     pub(super) fn hold_line(&self, number: usize, home: Option<&lobby_door::Home>) {
         let Backend { fd, process, role } = &self.backends[number];
         let Some(role) = role.as_ref().filter(|role| self.held.is_on() && !role.has_left) else {
@@ -131,11 +182,8 @@ impl Service {
             has_process: process.is_some(),
             ..LineRecord::default()
         };
-        let record = HeldRecord::Line {
-            line,
-            server: home.map(|home| Box::new(home.records.clone())),
-            names: home.map_or_else(Vec::new, |home| home.names.clone()),
-        };
+        let record =
+            HeldRecord::Line { line, server: home.map(|home| Box::new(home.records.clone())) };
         self.held.put(Key::Line(role.room, role.line), &fds, &record);
     }
 
@@ -146,24 +194,24 @@ impl Service {
         let Some(at) = self.backends[number].role.as_ref().filter(|role| is_awaited(role)) else {
             return;
         };
-        let at = at.room;
-        let found = match home {
-            Some(home) => {
-                self.hold_lobby(at, &home.names);
-                self.hold_line(number, Some(&home));
-                Home::Held(home.socket)
-            }
-            None => Home::None,
-        };
+        // The pool may have learnt something from this server.
+        self.hold_lobby(at.room);
+        self.hold_line(number, home.as_deref());
         let Some(role) = &mut self.backends[number].role else { return };
-        role.home = found;
-        if !role.is_welcome && !self.welcome(number) {
+        role.home = home.map_or(Home::None, |home| Home::Held(home.socket));
+        if !role.is_welcome {
+            self.welcome_or_end(number);
+        }
+    }
+
+    fn welcome_or_end(&mut self, number: usize) {
+        if !self.welcome(number) {
             socket::shutdown(self.backends[number].fd.as_raw_fd(), false);
         }
     }
 
     /// Completes the succession: all imported servers come onto the list first. Nothing else is done
-    /// before, so that the holder of the process before has the same state if this process dies.
+    /// before, so that another process can begin where this one has begun if this one dies.
     pub(super) fn succeed(&mut self) {
         let end = Instant::now() + SUCCESSION_MAX;
         while !self.request_homes() && Instant::now() < end {
@@ -174,13 +222,15 @@ impl Service {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
-        let Some(succession) = self.succession.take() else { return };
-        // The holder of the process before ends when its connection does. It takes the clients with
-        // it if it has lost its name, so the name comes first.
-        if let Err(error) = succession.name.publish() {
+        let Some(Succession { name, before, .. }) = self.succession.take() else { return };
+        if let Err(error) = name.publish() {
             warning!("clients of direct pools would be lost with this process: {error}");
-            // It keeps the same descriptors as this process, and its name.
-            self.succession = Some(succession);
+            self.hold_nothing();
+        }
+        // The list of the process before gets out of date from now on.
+        if let Some(before) = before {
+            // It may have ended.
+            let _ = write_frame(&before.connection, DONE, b"");
         }
     }
 

@@ -9,6 +9,7 @@
 //! | a client of a backend that is not on the list | the backend counts as dead |
 //! | a client of a backend that is | the backend gets the descriptor again, if it waits for it |
 //! | a client that a backend has just returned | after a second, the message counts as lost |
+//! | a backend without its server | it is dismissed: it ends as soon as it has no client |
 
 use engine::ids::Micros;
 
@@ -78,6 +79,17 @@ impl Service {
             }
         }
         self.lobbies[at].guests.find_free_places();
+        self.dismiss_closed(at);
+    }
+
+    /// Dismisses the backends whose servers this process does not have.
+    fn dismiss_closed(&self, at: usize) {
+        for number in self.lobbies[at].lines.iter().flatten() {
+            let role = self.backends[*number].role.as_ref();
+            if role.is_some_and(|role| role.is_closed && !role.has_left) {
+                self.dismiss(*number);
+            }
+        }
     }
 
     /// Takes back the clients whose backends' messages were lost with the process before.
