@@ -88,7 +88,7 @@ fn at_rest(server: &Builtin, victim: Victim) {
 
 #[test]
 fn at_rest_a_client_is_lost_only_with_the_pooler() {
-    if !support::only_weir() {
+    if !support::only_weir() || !support::only_proxied("a direct client stays") {
         return;
     }
     for version in [Version::Installed, Version::Eighteen] {
@@ -100,7 +100,7 @@ fn at_rest_a_client_is_lost_only_with_the_pooler() {
 
 #[test]
 fn an_adopted_pooler_is_like_the_first_one() {
-    if !support::only_weir() {
+    if !support::only_weir() || !support::only_proxied("a direct client stays") {
         return;
     }
     let server = Builtin::serving("");
@@ -203,7 +203,7 @@ fn a_pooler_that_is_starting_is_started_again() {
 
 #[test]
 fn while_the_server_recovers_the_pooler_is_kept_or_replaced() {
-    if !support::only_weir() {
+    if !support::only_weir() || !support::only_proxied("a direct client stays") {
         return;
     }
     let server = Builtin::serving("");
