@@ -142,8 +142,8 @@ struct Own {
 enum Given {
     /// The next process needs this holder no longer.
     Done,
-    /// The next process has ended before its own holder had the lobbies.
-    Unfinished,
+    /// The next process has ended before its own holder had the lobbies. An error, if there was one.
+    Unfinished(Option<io::Error>),
     /// The next process cannot read them.
     Never,
 }
@@ -192,16 +192,10 @@ impl Own {
         if package.is_empty() {
             return Ok(());
         }
-        let clients = package.clients();
-        let deaths = package.note_death(self.began.elapsed() < LIFE_MIN);
-        if deaths >= DEATHS_MAX {
-            warning!(
-                "{deaths} poolers in a row were killed soon after their start, so the next one does \
-                 not get the {clients} clients of direct pools"
-            );
-            disconnect_all(&package);
+        if has_killed_too_many(&mut package, self.began.elapsed() < LIFE_MIN) {
             return Ok(());
         }
+        let clients = package.clients();
         log!("Weir was killed; {clients} clients of direct pools wait for the next one");
         self.hand_over(&mut package, server)
     }
@@ -220,9 +214,15 @@ impl Own {
             match self.give(package, server) {
                 Ok(Given::Done) => return Ok(()),
                 Ok(Given::Never) => break,
-                Ok(Given::Unfinished) => {
+                Ok(Given::Unfinished(why)) => {
+                    if has_killed_too_many(package, true) {
+                        return Ok(());
+                    }
                     let clients = package.clients();
-                    log!("the next Weir has ended, too; {clients} clients of direct pools wait");
+                    let why = why.map_or_else(String::new, |error| format!(" ({error})"));
+                    log!(
+                        "the next Weir has ended, too{why}; {clients} clients of direct pools wait"
+                    );
                 }
                 Err(error) => warning!("the clients of direct pools wait longer: {error}"),
             }
@@ -251,12 +251,24 @@ impl Own {
             write_frame(&stream, REFUSAL, why.as_bytes())?;
             return Ok(Given::Never);
         }
-        write_frame(&stream, b'W', b"")?;
-        write_frame(&stream, b'S', &package.body()?)?;
-        package.parts().iter().try_for_each(|part| write_fds(&stream, part))?;
-        let (letter, answer) = read_frame(&stream)?;
+        // From now on it may die of what it gets.
+        Ok(self
+            .give_to(&stream, package, server)
+            .unwrap_or_else(|error| Given::Unfinished(Some(error))))
+    }
+
+    fn give_to(
+        &self,
+        stream: &UnixStream,
+        package: &mut Package,
+        server: BorrowedFd<'_>,
+    ) -> io::Result<Given> {
+        write_frame(stream, b'W', b"")?;
+        write_frame(stream, b'S', &package.body()?)?;
+        package.parts().iter().try_for_each(|part| write_fds(stream, part))?;
+        let (letter, answer) = read_frame(stream)?;
         let taken = answer.get(4..).filter(|_| letter == b'A').ok_or(io::ErrorKind::InvalidData)?;
-        write_frame(&stream, b'G', b"")?;
+        write_frame(stream, b'G', b"")?;
         let taken: Vec<_> = taken.iter().map(|is_taken| *is_taken != 0).collect();
         disconnect_all(&package.keep(&taken));
         if package.is_empty() {
@@ -267,10 +279,26 @@ impl Own {
             self.leave();
             return Ok(Given::Done);
         }
-        let is_done = read_frame(&stream).is_ok_and(|(letter, _)| letter == DONE);
+        let is_done = read_frame(stream).is_ok_and(|(letter, _)| letter == DONE);
         // It may have died behind the publication.
-        Ok(if is_done || !self.has_name() { Given::Done } else { Given::Unfinished })
+        Ok(if is_done || !self.has_name() { Given::Done } else { Given::Unfinished(None) })
     }
+}
+
+/// Notes that a process that had the lobbies has ended. Returns true if it is one too many in a row.
+/// The clients are disconnected then.
+fn has_killed_too_many(package: &mut Package, was_soon: bool) -> bool {
+    let deaths = package.note_death(was_soon);
+    if deaths < DEATHS_MAX {
+        return false;
+    }
+    warning!(
+        "{deaths} poolers in a row were killed soon after their start, so the next one does not get \
+         the {} clients of direct pools",
+        package.clients()
+    );
+    disconnect_all(package);
+    true
 }
 
 /// Tells the clients of these lobbies that no process takes them.

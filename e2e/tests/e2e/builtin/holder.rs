@@ -2,7 +2,7 @@
 
 use std::{process::Command, time::Duration};
 
-use testkit::{Builtin, Version, eventually};
+use testkit::{Version, eventually};
 
 use super::direct::{is_lost, pid, server};
 use super::held::{PATIENCE, child_of, holders, kill};
@@ -20,13 +20,6 @@ fn signal(process: u32, signal: &str) {
     support::run(Command::new("sh").args(["-c", &command]));
 }
 
-/// Kills the pooler, and waits until another one serves.
-fn kill_next(server: &Builtin) {
-    let before = server.pooler_pid();
-    support::kill9(before);
-    eventually("another pooler", PATIENCE, || (server.pooler_pid() != before).then_some(()));
-}
-
 #[test]
 fn a_lobby_without_a_backend_outlives_kills() {
     if !support::only_weir() {
@@ -41,7 +34,7 @@ fn a_lobby_without_a_backend_outlives_kills() {
     );
     assert!(server.backends("postgres").is_empty());
     for _ in 0..3 {
-        kill_next(&server);
+        kill(&server);
     }
     assert_eq!(client.value("SHOW work_mem"), "7MB");
 }
@@ -106,10 +99,10 @@ fn clients_are_given_up_when_poolers_die_again_and_again() {
     let server = server(Version::Installed, "weir.session_pool_size = 2");
     let mut client = server.client("postgres");
     for _ in 1..DEATHS_MAX {
-        kill_next(&server);
+        kill(&server);
     }
     assert_eq!(client.value("SELECT 1"), "1");
-    kill_next(&server);
+    kill(&server);
     assert!(is_lost(&mut client));
     server.log_contains(&["were killed soon after their start"]);
     assert_eq!(server.wait_until_serving().value("SELECT 1"), "1");
