@@ -195,6 +195,10 @@ impl<X: Exchange> Engine<X> {
         requests.show(on, &mut self.watch);
         let begun_at = requests.keep();
         let (prefaced, sent) = match preface {
+        if is_judged_read && begun_at.is_some() {
+            // The client may keep the reader. Its later requests there are not judged.
+            self.sessions.of(id, requests.client.serial).is_judged_read = false;
+        }
             Some(preface) => preface.send(&mut requests, &stop, on, io),
             None => {
                 let out = requests.out.finish();

@@ -33,7 +33,8 @@ pub(crate) struct Session {
     pub(crate) read_at: Micros,
     /// The number of times that a reader's server came too late: its node was lost, or too far behind.
     overtaken: u8,
-    /// Do the judges say that its last request only reads?
+    /// Do the judges say that its last request only reads? False again when a reader has got that
+    /// request.
     pub(crate) is_judged_read: bool,
     /// The need of its last request.
     pub(crate) need: Need,
@@ -75,7 +76,7 @@ impl Sessions {
         }
     }
 
-    /// Do the judges say that the client's last request only reads?
+    /// Do the judges say that the client's next request only reads?
     pub(crate) fn is_judged_read(&self, client: ClientId, serial: u64) -> bool {
         let session = self.all.get(client.0 as usize);
         session.is_some_and(|own| own.serial == serial && own.is_judged_read)

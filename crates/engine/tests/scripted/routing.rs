@@ -271,8 +271,8 @@ fn a_client_that_leaves_while_a_refusal_arrives_harms_nobody() {
     assert!(reader.is_parked());
 }
 
-#[test]
-fn replies_before_a_flush_reach_a_client_that_keeps_its_reader() {
+/// A client that keeps its reader: Weir cannot know whether the reader still owes a reply.
+fn keeping_a_reader() -> (Rig, Client, Server) {
     let rig = Rig::new(|config| config.global.pool_mode = PoolMode::Transaction);
     let rig = rig.routed(|_| Place::Reader(NodeId(1)));
     let client = rig.client();
@@ -285,10 +285,31 @@ fn replies_before_a_flush_reach_a_client_that_keeps_its_reader() {
     reader.take();
     reader.send([error("57014", "COPY from stdin failed"), ready('I')]);
     client.take();
+    (rig, client, reader)
+}
+
+#[test]
+fn replies_before_a_flush_reach_a_client_that_keeps_its_reader() {
+    let (_rig, client, reader) = keeping_a_reader();
     client.send([parse("", "select 1"), flush()]);
     reader.take();
     reader.send([parsed()]);
     client.expect([parsed()]);
+}
+
+/// The router has judged the request before it. A standby that was promoted a moment ago may have
+/// committed this one.
+#[test]
+pub(crate) fn an_unjudged_request_is_not_repeated() {
+    let (rig, client, reader) = keeping_a_reader();
+    reader.expect([sync()]);
+    reader.send([ready('I')]);
+    client.expect([ready('I')]);
+    client.send([query("insert")]);
+    reader.expect([query("insert")]);
+    reader.die();
+    client.expect_lost();
+    assert_eq!(rig.servers(), 2);
 }
 
 /// It could not write any more.
