@@ -17,6 +17,7 @@ use crate::lifecycle::leave::Leaving;
 use crate::operator::stats::Stats;
 use crate::relay::kept_request::Used;
 use crate::relay::ledger::{Entry, Expect, Reply, Undo, Verb};
+use crate::relay::resend::Resend;
 use crate::relay::stream::Splice;
 use crate::routing::Place;
 use crate::server::Server;
@@ -43,7 +44,7 @@ use input::Input;
 use keeping::Keeping;
 use restoring::{Due, Preface};
 pub(crate) use signals::call_of;
-use texts::{NotPassed, Texts};
+use texts::Texts;
 
 const BROKEN_PARSE: &str = "broken Parse packet";
 
@@ -194,11 +195,11 @@ impl<X: Exchange> Engine<X> {
         }
         requests.show(on, &mut self.watch);
         let begun_at = requests.keep();
-        let (prefaced, sent) = match preface {
         if is_judged_read && begun_at.is_some() {
             // The client may keep the reader. Its later requests there are not judged.
             self.sessions.of(id, requests.client.serial).is_judged_read = false;
         }
+        let (prefaced, sent) = match preface {
             Some(preface) => preface.send(&mut requests, &stop, on, io),
             None => {
                 let out = requests.out.finish();
@@ -209,9 +210,10 @@ impl<X: Exchange> Engine<X> {
         if !answers.is_empty() {
             io.send_client(id, &answers);
         }
-        if !sent && let Some(begun_at) = begun_at.filter(|_| may_move) {
-            let again = input[begun_at..].to_vec();
-            self.resend(id, on, again, io);
+        if !sent
+            && let Some(begun_at) = begun_at.filter(|_| may_move)
+            && self.resend(id, on, &input[begun_at..], io) == Resend::Done
+        {
             return None;
         }
         Some(Ran { stop, used, begun_at, prefaced })
@@ -506,19 +508,6 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 Ok(MessageAction::Pass)
             }
             other => Err(unknown(other)),
-        }
-    }
-
-    /// The Query in front is held or replaced.
-    #[cold]
-    fn answer_otherwise(&mut self, not_passed: NotPassed) -> MessageAction {
-        match not_passed {
-            NotPassed::Hold => MessageAction::Hold,
-            NotPassed::Replace(text) => {
-                self.owe_without_unnamed(Entry::new(Expect::Query, Verb::Forward));
-                frontend::query(self.out.insert(), &text);
-                MessageAction::Replaced
-            }
         }
     }
 

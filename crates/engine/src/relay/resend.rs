@@ -38,7 +38,7 @@ use crate::relay::undo::undo;
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
-/// The result of [`Engine::resend_kept`].
+/// The result of [`Engine::resend_kept`] and [`Engine::resend`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resend {
     /// Another server gets the request.
@@ -106,18 +106,20 @@ impl<X: Exchange> Engine<X> {
         Resend::Done
     }
 
-    /// The server has received no byte of `request`, the client's whole request.
+    /// The server has received no byte of `request`, the client's whole request. If another server
+    /// may not get it, the lost socket is reported soon. The client is told then, and may go on.
     pub(crate) fn resend(
         &mut self,
         id: ClientId,
         on: ServerId,
-        request: Vec<u8>,
+        request: &[u8],
         io: &mut impl Io<X>,
-    ) {
-        if may_resend(self.client(id), self.server(on), self.mode_of(on)) {
-            self.move_request(id, on, request, CloseReason::Lost, io);
+    ) -> Resend {
+        if !may_resend(self.client(id), self.server(on), self.mode_of(on)) {
+            return Resend::NotPossible;
         }
-        // Otherwise the lost socket is reported soon, and the client is told then.
+        self.move_request(id, on, request.to_vec(), CloseReason::Lost, io);
+        Resend::Done
     }
 
     /// Sends the same bytes to another server.

@@ -567,3 +567,25 @@ pub(crate) fn a_lost_transaction_hears_nothing() {
     listener.send([told(5, "news", "1")]);
     client.expect([]);
 }
+
+/// The next server is lost, too, and gets nothing of the request. The incomplete message at its end
+/// is not lost.
+#[test]
+pub(crate) fn part_of_a_message_is_kept_when_two_servers_are_lost() {
+    let rig = rig(|_| {});
+    let clients = [rig.client(), rig.client()];
+    clients.iter().for_each(|client| client.send([query("SELECT 1")]));
+    let servers = [rig.server(0), rig.server(1)];
+    for (client, server) in clients.iter().zip(&servers) {
+        server.answers("SELECT 1");
+        client.expect([done("OK")]);
+        server.break_silently();
+    }
+    let last = sync();
+    let (head, rest) = last.split_at(3);
+    clients[0].send([[parse("", "INSERT"), bind(""), execute(), head.to_vec()].concat()]);
+    servers.iter().filter(|server| server.is_open()).for_each(Server::die);
+    is_told(&clients[0], "40001", []);
+    clients[0].send([rest.to_vec()]);
+    clients[0].expect([ready('I')]);
+}

@@ -9,9 +9,9 @@ use config::Unsupported;
 use sql::{Seen, Signs};
 
 use wire::messages::{Parse, bind_values, call_function, call_values};
-use wire::{HEADER_LEN, Header};
+use wire::{HEADER_LEN, Header, frontend};
 
-use super::{BROKEN_PARSE, Requests};
+use super::{BROKEN_PARSE, MessageAction, Requests};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::relay::ledger::{Entry, Expect, Reply, Verb};
 use crate::relay::parse_context::{self, ParseContext};
@@ -121,6 +121,19 @@ pub(super) enum NotPassed {
 }
 
 impl<X: Exchange> Requests<'_, X> {
+    /// The Query in front is held or replaced.
+    #[cold]
+    pub(super) fn answer_otherwise(&mut self, not_passed: NotPassed) -> MessageAction {
+        match not_passed {
+            NotPassed::Hold => MessageAction::Hold,
+            NotPassed::Replace(text) => {
+                self.owe_without_unnamed(Entry::new(Expect::Query, Verb::Forward));
+                frontend::query(self.out.insert(), &text);
+                MessageAction::Replaced
+            }
+        }
+    }
+
     /// Examines the Query in front. Ok: it is passed on; what was seen in it.
     pub(super) fn see_query(
         &mut self,
