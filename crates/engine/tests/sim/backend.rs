@@ -137,6 +137,8 @@ pub(crate) struct Backend {
     session_mode: bool,
     /// Has a copy of the extended protocol ever failed? Then the owed replies cannot be counted.
     pub(crate) copy_failed: bool,
+    /// Was a COPY refused because its transaction had failed?
+    pub(crate) copy_refused: bool,
     /// Inserted in the current transaction.
     pub(crate) inserting: Vec<Tag>,
     /// It has just begun a transaction, and no other message followed.
@@ -199,6 +201,7 @@ impl Backend {
             owner: None,
             session_mode,
             copy_failed: false,
+            copy_refused: false,
             inserting: Vec::new(),
             begins_lone: false,
             inserted: Vec::new(),
@@ -272,6 +275,14 @@ impl Backend {
         self.settings.drop_pins();
         self.rows(sql.as_bytes(), Some(&tag), 0..1, 1);
         std::mem::take(&mut self.buffered)
+    }
+
+    /// Does it have state that keeps it with its client?
+    pub(crate) fn has_state(&self) -> bool {
+        self.settings.has_pins()
+            || self.has_numbers
+            || self.is_seeded()
+            || !self.ears.channels().is_empty()
     }
 
     /// Does it have a role that was revoked afterwards? It keeps the role, but cannot set it again.

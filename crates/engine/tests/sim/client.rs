@@ -384,9 +384,10 @@ impl Client {
 impl Client {
     /// It is told that its server is lost. It rolls back, and asks for one more row.
     fn lose_server(&mut self, message: &[u8]) -> Result<(), String> {
-        if self.reference.backend.is_busy() {
+        let backend = &self.reference.backend;
+        if backend.is_busy() || backend.copy_refused {
             // It cannot know whether it must wake a server or end a COPY there: what it has sent ahead
-            // goes to another server.
+            // goes to another server, where no failed transaction refuses the COPY.
             self.script = [Step::Leave(Manner::Reset)].into();
         } else {
             let steps = [Step::Recover, Step::AwaitRecovery, Step::Leave(Manner::Terminate)];

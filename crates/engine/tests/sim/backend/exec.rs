@@ -110,6 +110,7 @@ impl Backend {
         extended: bool,
     ) -> Result<Progress, Error> {
         if self.block == Block::Failed && !statement.ends_transaction() {
+            self.copy_refused |= *statement == Statement::CopyIn;
             return Err(aborted());
         }
         self.begin_work();

@@ -31,6 +31,7 @@ impl Backend {
         let first = parsed.as_ref().and_then(|sql| sql.statements.first());
         // PostgreSQL checks the syntax first; see `bind`.
         if self.block == Block::Failed && !first.is_some_and(Statement::ends_transaction) {
+            self.copy_refused |= first == Some(&Statement::CopyIn);
             return Err(aborted());
         }
         let Some(parsed) = parsed else {

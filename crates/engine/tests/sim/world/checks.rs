@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use engine::Drain;
 
 use super::World;
-use crate::client::Phase;
+use crate::client::{Phase, Recovery};
 use crate::net::Place;
 use crate::sql::Tag;
 
@@ -147,6 +147,10 @@ impl World {
             // request for it is over.
             let idle = server.backend.is_at_rest() && server.stalled_until <= self.net.now;
             let idle = idle && !server.backend.is_unsure() && !self.is_canceling(socket.worker);
+            // Requests after a lost BEGIN have run outside the transaction. The reference does not
+            // know what they have left.
+            let is_lost = client.recovery != Recovery::None;
+            let idle = idle && !(is_lost && server.backend.has_state());
             if idle && server.up.data.is_empty() && server.down.data.is_empty() {
                 return Err(format!("client {at} holds a server for nothing"));
             }

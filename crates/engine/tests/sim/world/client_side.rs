@@ -218,6 +218,7 @@ impl World {
         }
         if client.reference.is_at_rest() {
             client.may_lose_session = client.reference.backend.has_lost_role();
+            client.reference.backend.copy_refused = false;
             // Every result that it was told is true.
             for tag in client.reference.backend.inserted.drain(..) {
                 if !self.inserted.contains(&tag) {
