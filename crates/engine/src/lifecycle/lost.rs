@@ -11,6 +11,7 @@
 //! ```
 
 use config::PoolMode;
+use sql::Signs;
 use wire::backend;
 use wire::error_fields::ErrorFields;
 use wire::sqlstate::{ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, CRASH_SHUTDOWN};
@@ -20,7 +21,8 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::loss::{Failed, Loss, Skips};
-use crate::relay::ledger::Rest;
+use crate::relay::batch_end::BatchEnd;
+use crate::relay::ledger::{Rest, Unanswered};
 use crate::relay::resend::Resend;
 use crate::relay::undo::undo;
 use crate::server::{Preparation, Server, ServerPhase};
@@ -39,6 +41,7 @@ pub(crate) fn outlives(client: &Client, server: &Server, settings: &PoolSettings
         && !server.stream.is_mid_message()
         && !server.ledger.copies_in_doubt()
         && !server.ledger.is_ambiguous()
+        && !server.may_lose_channels()
         && match server.phase {
             ServerPhase::Linked => true,
             ServerPhase::Preparing(ref step) => !matches!(
@@ -57,6 +60,16 @@ pub(crate) fn outlives(client: &Client, server: &Server, settings: &PoolSettings
             | ServerPhase::Listening
             | ServerPhase::Attending { .. } => false,
         }
+}
+
+impl Server {
+    /// May its client have begun to listen without Weir's knowledge? It may wait for notifications
+    /// and send nothing more, and no reply could tell it that it does not listen any more.
+    fn may_lose_channels(&self) -> bool {
+        const MAY_LISTEN: Signs = Signs::LISTEN.with(Signs::OPAQUE);
+        let is_idle = self.status == b'I' && self.ledger.unanswered().is_nothing();
+        is_idle && self.session.traces.signs.intersects(MAY_LISTEN)
+    }
 }
 
 /// Does PostgreSQL say with this error that it ends, or that it ends this session?
@@ -172,7 +185,13 @@ impl<X: Exchange> Engine<X> {
 
     fn loss<'a>(&self, on: ServerId, reason: CloseReason<'a>) -> Loss<'a> {
         let server = self.server(on);
+        let refused = server.kept.as_deref().and_then(|kept| kept.refused.as_ref());
         let unanswered = server.ledger.unanswered();
+        // The refusal was held until its cause is known, and the whole batch has had no effect.
+        let unanswered = refused.map_or(unanswered, |refused| match refused.end {
+            BatchEnd::Synced => Unanswered { requests: 1, rest: Rest::None },
+            BatchEnd::Open => Unanswered { requests: 0, rest: Rest::Open },
+        });
         // A transaction is over, and Weir has not found out yet what it has left.
         let is_over = server.status == b'I' && unanswered.is_nothing();
         let traces = server.session.traces;
@@ -183,7 +202,7 @@ impl<X: Exchange> Engine<X> {
             status: server.status,
             unanswered,
             ending: server.ledger.endings.unanswered,
-            is_harmless: server.has_harmless_request(),
+            is_harmless: refused.is_some() || server.has_harmless_request(),
             session: pins.words().collect::<Vec<_>>().join(", "),
             reason: reason.text(),
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use config::{Cluster, Config, Database, Host, Node};
+use config::{Cluster, Config, Database, Host, Node, PoolMode};
 use engine::pool::{Outage, OutageKind};
 use engine::settings::{Primary, Target};
 use engine::switches::{PrimaryState, Switches};
@@ -27,7 +27,7 @@ pub(crate) fn clustered(config: &mut Config) {
     app.cluster = Some("main".to_owned());
 }
 
-fn rig() -> Rig {
+pub(crate) fn rig() -> Rig {
     let rig = Rig::new(clustered);
     rig.client().leave();
     tell(&rig, Some("10.0.0.1"), None);
@@ -193,4 +193,24 @@ fn a_server_on_its_way_to_another_worker_is_closed_with_the_others() {
     assert_eq!(next.target(), format!("{:?}", at("10.0.0.2")));
     next.answers("there");
     there.expect([done("OK")]);
+}
+
+/// Its server is lost before Weir knows that it listens. It may send nothing more, so no reply could
+/// tell it.
+#[test]
+pub(crate) fn a_client_that_may_listen_is_disconnected() {
+    let rig = Rig::new(|config| {
+        clustered(config);
+        config.global.pool_mode = PoolMode::Auto;
+    });
+    rig.client().leave();
+    tell(&rig, Some("10.0.0.1"), None);
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([query("LISTEN news")]);
+    server.expect([query("LISTEN news")]);
+    server.send([complete("LISTEN"), ready('I')]);
+    client.expect([complete("LISTEN"), ready('I')]);
+    assert!(!server.take().is_empty(), "Weir asks what the session is");
+    server.die();
+    client.expect_lost();
 }

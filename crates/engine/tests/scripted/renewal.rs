@@ -5,6 +5,7 @@
 use config::Unsupported;
 
 use crate::carried::auto;
+use crate::clusters;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 use crate::state_reports::{done_with, reporting};
@@ -26,7 +27,10 @@ fn renewed(column: &str) -> [Message; 5] {
 /// One server, on which another client has prepared a statement. Weir answers this client's Parse
 /// of the same text itself.
 fn shared() -> (Rig, Client, Server) {
-    let rig = Rig::of_size(1);
+    shared_in(Rig::of_size(1))
+}
+
+fn shared_in(rig: Rig) -> (Rig, Client, Server) {
     let (first, server) = (rig.client(), rig.server(0));
     first.send([parse("theirs", "select"), sync()]);
     server.send([parsed(), ready('I')]);
@@ -469,4 +473,27 @@ pub(crate) fn in_an_unknown_session() {
     server.send([bound(), row("1"), done_with("v1")]);
     client.expect([bound(), row("1"), done("OK")]);
     assert!(server.is_parked());
+}
+
+/// The refusal is held until its cause is known. The client may not have deserved it.
+#[test]
+pub(crate) fn a_held_refusal_is_told_as_a_loss() {
+    for is_synced in [true, false] {
+        let (rig, client, server) = shared_in(clusters::rig());
+        client.send([describe("mine"), if is_synced { sync() } else { flush() }]);
+        server.take();
+        let farewell = fatal("57P01", "terminating connection due to administrator command");
+        server.send([[parameters(), changed(), farewell].concat()]);
+        client.expect_part([parameters()]);
+        let told = client.take();
+        assert!(show(&told).concat().contains("40001") && client.is_open(), "{:?}", show(&told));
+        assert_eq!(told.ends_with(&ready('I')), is_synced);
+        if !is_synced {
+            client.send([sync()]);
+            client.expect([ready('I')]);
+        }
+        client.send([query("SELECT 1")]);
+        rig.server(rig.servers() - 1).answers("SELECT 1");
+        client.expect([done("OK")]);
+    }
 }

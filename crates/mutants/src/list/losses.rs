@@ -21,7 +21,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "lost::a_commit_on_a_lost_standby_is_unknown",
         changes: &[change(
             "lifecycle/lost.rs",
-            "is_harmless: «server.has_harmless_request()»,",
+            "is_harmless: refused.is_some() || «server.has_harmless_request()»,",
             "self.pools
                     .get(server.pool)
                     .is_some_and(|view| view.place != crate::routing::Place::Writer)
@@ -92,6 +92,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir, in seed 107,675",
         noticed_by: "lost::a_pipeline_may_lose_settings",
         changes: &[change("lifecycle/lost.rs", "«traces.earlier» || is_over", "false")],
+    },
+    Mutant {
+        name: "HidesLostRefusal",
+        wrong: "A refusal that is held is not answered if its server ends",
+        seen_in: "Weir, in seed 636,392",
+        noticed_by: "renewal::a_held_refusal_is_told_as_a_loss",
+        changes: &[change(
+            "lifecycle/lost.rs",
+            "let unanswered = «refused».map_or(",
+            "refused.filter(|_| false)",
+        )],
+    },
+    Mutant {
+        name: "KeepsDeafClients",
+        wrong: "A client that may listen is kept when its server is lost",
+        seen_in: "Weir, in seed 564,874",
+        noticed_by: "clusters::a_client_that_may_listen_is_disconnected",
+        changes: &[change("lifecycle/lost.rs", "&& «!server.may_lose_channels()»", "true")],
     },
     Mutant {
         name: "RollsBackCommitted",
