@@ -265,6 +265,11 @@ impl Backend {
         read && self.block == Block::Idle && self.saved.is_none()
     }
 
+    /// Are all its answers on their way?
+    pub(crate) fn is_told(&self) -> bool {
+        self.out.is_empty() && self.buffered.is_empty()
+    }
+
     pub(crate) fn is_between_transactions(&self) -> bool {
         self.block == Block::Idle && self.saved.is_none()
     }

@@ -120,6 +120,12 @@ impl ServerSocket {
     pub(crate) fn is_stuck(&self) -> bool {
         !self.pending.is_empty()
     }
+
+    /// Has the server answered everything that was sent to it, and has Weir read all of it?
+    pub(crate) fn is_answered(&self) -> bool {
+        let is_sent = self.pending.is_empty() && self.up.data.is_empty();
+        is_sent && self.backend.is_at_rest() && self.backend.is_told() && self.down.data.is_empty()
+    }
 }
 
 /// A cancel request on its way.

@@ -33,8 +33,7 @@ impl World {
             engine.check_invariants();
         }
         for (at, server) in self.net.servers.iter_mut().enumerate() {
-            let is_drained = server.up.data.is_empty() && server.down.data.is_empty();
-            if is_drained && server.pending.is_empty() && server.backend.is_at_rest() {
+            if server.is_answered() {
                 server.backend.has_noticed = false;
             }
             if let Some(complaint) = server.backend.complaints.pop() {
