@@ -27,6 +27,8 @@ pub(crate) struct Ended<'a> {
     pub there: &'a Vars,
     pub before: &'a Vars,
     pub at_login: &'a Vars,
+    /// The client's values before it was told values that may be the server's.
+    pub followed: Option<&'a Vars>,
     /// The client's values, those that it gave itself, and its values at login.
     pub own: &'a Vars,
     pub given: Slots,
@@ -98,7 +100,7 @@ impl Ended<'_> {
         for slot in 0..self.names.len() {
             let name = self.names.name(slot).as_bytes();
             let changed = self.before.get(slot) != own.get(slot);
-            let is_named = self.traces.resets && self.resets.include(name);
+            let is_named = self.traces.resets && self.resets.include(name, true);
             let is_reset = !self.is_set(slot, settings) && (changed || is_named);
             if let (Some(value), true) = (self.startup.get(slot), is_reset) {
                 own.set(slot, value);
@@ -123,13 +125,11 @@ impl Ended<'_> {
     fn keep_given(&self, own: &mut Vars, settings: &Carried) {
         // A setting that an unseen reset may have changed has the server's default value.
         let may_be_reset = |slot: usize| {
-            self.resets.may_include(self.names.name(slot).as_bytes())
+            self.resets.may_include(self.names.name(slot).as_bytes(), self.traces.resets)
                 || self.is_opaque() && self.there.get(slot) == self.at_login.get(slot)
         };
         for slot in (0..self.names.len()).filter(|slot| self.given.has(*slot)) {
-            let changed = self.before.get(slot) != self.there.get(slot);
-            if let Some(value) = self.before.get(slot)
-                && changed
+            if let Some(value) = self.followed.and_then(|before| before.get(slot))
                 && !may_be_reset(slot)
                 && !self.is_set(slot, settings)
             {
@@ -149,7 +149,7 @@ impl Ended<'_> {
 fn keep_cleared(there: &mut Vars, startup: &Vars, before: &Vars, resets: &Resets) {
     let names = startup.carried.all().iter().map(|setting| &setting.name);
     let cleared = names.filter(|name| before.carried.get(name).is_some());
-    let cleared = cleared.filter(|name| !resets.include(name)).filter_map(|name| {
+    let cleared = cleared.filter(|name| !resets.include(name, true)).filter_map(|name| {
         let value: &[u8] = match &**name {
             ROLE => b"none",
             name if name.contains(&b'.') => b"",
@@ -217,6 +217,7 @@ mod tests {
             reports: false,
             there,
             before,
+            followed: None,
             at_login: &vars("UTC", &[]),
             // The client is told what the server reports.
             own: there,

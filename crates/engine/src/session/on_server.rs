@@ -65,6 +65,8 @@ pub struct ServerSession {
     pub text: KeptText,
     /// The session's values before that transaction, or before the first of its parameters changed.
     pub before: Option<Values>,
+    /// The client's values before it was first told a new one that may be the server's default.
+    pub followed: Option<Values>,
     /// The scan of the client's current message, if its text is long.
     pub scanning: Option<Box<Scanning>>,
     /// Settings that the transaction's texts may have reset.
@@ -106,10 +108,15 @@ pub enum Recovery {
 }
 
 impl ServerSession {
+    /// Forgets earlier values, as every change since then is explained.
+    pub fn forget_values(&mut self) {
+        (self.before, self.followed) = (None, None);
+    }
+
     /// The client with this serial number has given the server back.
     pub fn lose_client(&mut self, serial: u64) {
         self.ahead.iter_mut().for_each(|ahead| drop(ahead.take()));
-        self.before = None;
+        self.forget_values();
         self.deallocations.clear();
         self.may_set = false;
         self.last_draw = 0;

@@ -9,6 +9,8 @@ const LEN_MAX: usize = 4_096;
 #[derive(Debug, Default)]
 pub struct Resets {
     all: bool,
+    /// A text is not known.
+    unknown: bool,
     /// A text may have reset a setting that it does not name.
     unnamed: bool,
     /// The statements as [`bare`] writes them (`RESET TIME ZONE` is about TimeZone).
@@ -18,7 +20,8 @@ pub struct Resets {
 impl Resets {
     /// Notes that the text is run. It is empty if it is not known.
     pub fn note(&mut self, text: &[u8]) {
-        self.all |= text.is_empty() || text.len() + self.texts.len() >= LEN_MAX;
+        self.unknown |= text.is_empty();
+        self.all |= text.len() + self.texts.len() >= LEN_MAX;
         if self.all {
             return;
         }
@@ -54,15 +57,19 @@ impl Resets {
     }
 
     /// May the texts have reset this setting?
-    pub fn may_include(&self, name: &[u8]) -> bool {
-        self.unnamed || self.include(name)
+    pub fn may_include(&self, name: &[u8], is_confirmed: bool) -> bool {
+        self.unnamed || self.include(name, is_confirmed)
     }
 
-    /// Has a text that resets settings named this one?
-    pub fn include(&self, name: &[u8]) -> bool {
+    /// Has a text that resets settings named this one? An unknown text, such as a function call, counts
+    /// if PostgreSQL has confirmed that something was reset.
+    pub fn include(&self, name: &[u8], is_confirmed: bool) -> bool {
         let name = bare(name);
         let is_named = contains(&self.texts, &name);
-        self.all || is_named || name == *b"clientencoding" && contains(&self.texts, b"names")
+        self.all
+            || self.unknown && is_confirmed
+            || is_named
+            || name == *b"clientencoding" && contains(&self.texts, b"names")
     }
 }
 
@@ -84,7 +91,7 @@ mod tests {
     fn includes(text: &str, name: &str) -> bool {
         let mut resets = Resets::default();
         resets.note(text.as_bytes());
-        resets.may_include(name.as_bytes())
+        resets.may_include(name.as_bytes(), true)
     }
 
     #[test]

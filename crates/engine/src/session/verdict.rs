@@ -60,12 +60,12 @@ impl<X: Exchange> Engine<X> {
             let session = server.session.own();
             (session.traces, session.resets) = (Traces::default(), Resets::default());
             if !server.has_traces() {
-                server.session.own().before = None;
+                server.session.own().forget_values();
                 return self.unlink(id, on, io);
             }
         }
         if server.session.traces.is_empty() {
-            server.session.own().before = None;
+            server.session.own().forget_values();
         }
         if !server.session.traces.are_due() {
             self.tell_untold(id, io);
@@ -328,22 +328,27 @@ impl<X: Exchange> Engine<X> {
         };
         let session = &server.session;
         let is_reset = |slot: usize| {
-            session.traces.outcome.ran && session.resets.include(names.name(slot).as_bytes())
+            let traces = &session.traces;
+            let name = names.name(slot).as_bytes();
+            traces.outcome.ran && session.resets.include(name, traces.resets)
         };
         let client = &mut self.clients[id.0 as usize];
         let mut out = Vec::new();
         for slot in (0..names.len()).filter(|slot| changed.has(*slot)) {
             let Some(value) = server.vars.get(slot) else { continue };
             let is_given = client.given.has(slot);
+            let followed = session.followed.as_ref().and_then(|before| before.get(slot));
             if is_in(Some(left), slot) || is_in(set_before.as_ref(), slot) {
                 if is_given && client.vars.get(slot) != Some(value) {
                     client.vars.change(|vars| vars.set(slot, value));
                     backend::parameter_status(&mut out, names.name(slot).as_bytes(), value);
                 }
-            } else if is_given && client.vars.get(slot) == Some(value) {
-                let before = session.before.as_ref().and_then(|before| before.get(slot));
-                if let Some(own) = before.filter(|_| !is_reset(slot)) {
-                    client.vars.change(|vars| vars.set(slot, own));
+            } else if let Some(own) = followed.filter(|_| is_given) {
+                let own = if is_reset(slot) { value } else { own };
+                let is_told = client.vars.get(slot) == Some(own) || own != value;
+                client.vars.change(|vars| vars.set(slot, own));
+                if !is_told {
+                    backend::parameter_status(&mut out, names.name(slot).as_bytes(), own);
                 }
             } else if let Some(session) = client.session.as_mut().filter(|_| !is_given) {
                 session.startup.change(|vars| vars.set(slot, value));
@@ -400,6 +405,7 @@ impl<X: Exchange> Engine<X> {
         let server = &mut *self.servers[on.0 as usize];
         let session = server.session.own();
         let before = session.before.take().unwrap_or_else(|| server.vars.clone());
+        let followed = session.followed.take();
         let ended = Ended {
             names: &self.names,
             left,
@@ -409,6 +415,7 @@ impl<X: Exchange> Engine<X> {
             reports: session.state_report.is_some(),
             there: &server.vars,
             before: &before,
+            followed: followed.as_deref(),
             at_login: &server.welcome.vars,
             given: client.given,
             startup: &startup,

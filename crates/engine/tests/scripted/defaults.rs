@@ -60,7 +60,7 @@ fn a_client_that_set_the_existing_value_keeps_it() {
 
 /// A text in between may set the value.
 #[test]
-pub(crate) fn two_reloads_change_no_value() {
+fn two_reloads_change_no_value() {
     let (_rig, client, server) = stage(&[ZONE]);
     runs_at_reload(&client, &server, "BEGIN", 'T');
     client.send([query("SELECT mine()")]);
@@ -310,4 +310,71 @@ pub(crate) fn a_new_default_is_not_the_clients_value() {
     assert!(server.is_parked());
     client.send([query("SELECT 2")]);
     server.expect([query("SET TimeZone = 'UTC';")]);
+}
+
+/// A function call could reset anything, and seldom does.
+#[test]
+pub(crate) fn a_function_call_is_not_taken_for_a_reset() {
+    let (_rig, client, server) = stage(&[]);
+    client.send([query("SET TimeZone = 'UTC'")]);
+    server.answers("SET TimeZone = 'UTC'");
+    client.take();
+    tells(&server, &[ZONE]);
+    client.send([function_call(), query("BEGIN")]);
+    server.take();
+    let reload = status("TimeZone", "Europe/Berlin");
+    server.send([error("42883", "no such function"), reload, ready('I')]);
+    server.send([complete("BEGIN"), ready('T')]);
+    client.send([query("ROLLBACK")]);
+    server.answers("ROLLBACK");
+    tells(&server, &[]);
+    client.take();
+    is_given_its_own(&client, &server);
+}
+
+/// The client is told the first new default. The second one comes with the answer to a question of
+/// Weir.
+#[test]
+pub(crate) fn a_question_hides_no_reload() {
+    for second in ["Europe/Paris", "UTC"] {
+        let (_rig, client, server) = reporting(&[ZONE]);
+        client.send([parse("a", "SELECT 1"), sync()]);
+        server.take();
+        server.send([parsed(), ready('I')]);
+        client.take();
+        client.send([query("EXECUTE a")]);
+        server.expect([parse("a", "SELECT 1"), sync(), query("EXECUTE a")]);
+        server.send([parsed(), status("TimeZone", "Asia/Tokyo"), ready('I'), done("SELECT 1")]);
+        client.expect([status("TimeZone", "Asia/Tokyo"), done("SELECT 1")]);
+        server.take();
+        server.send([complete("SELECT 0"), status("TimeZone", second), ready('I')]);
+        server.send([closed(), ready('I')]);
+        client.expect([status("TimeZone", "UTC")]);
+        assert!(server.is_parked());
+        client.send([query("SELECT 2")]);
+        if second != "UTC" {
+            server.expect([query("SET TimeZone = 'UTC';")]);
+            server.send([complete("SET"), status("TimeZone", "UTC"), ready('I')]);
+        }
+        server.answers("SELECT 2");
+    }
+}
+
+/// The server has the first new default, so that is no value of the client. Half a message follows the
+/// answer, so the next request goes to the same server.
+#[test]
+fn what_the_server_has_is_not_the_clients_value() {
+    let (_rig, client, server) = stage(&[ZONE]);
+    let (half, rest) = (notice("half")[..3].to_vec(), notice("half")[3..].to_vec());
+    client.send([query("SELECT 1")]);
+    server.take();
+    server.send([complete("OK"), status("TimeZone", "Asia/Tokyo"), ready('I'), half]);
+    client.expect([done("OK")]);
+    client.send([query("SELECT mine()")]);
+    server.expect([query("SELECT mine()")]);
+    server.send([rest, complete("OK"), status("TimeZone", "Europe/Paris"), ready('I')]);
+    tells(&server, &[]);
+    let told = show(&client.take());
+    assert!(told.last().is_some_and(|last| last.contains("UTC")), "{told:?}");
+    is_given_its_own(&client, &server);
 }

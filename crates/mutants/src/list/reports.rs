@@ -88,6 +88,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "LosesOwnValueAtNextReload",
+        wrong: "Auto mode: a second new default hides the client's own value",
+        seen_in: "Weir, in seed 459,128",
+        noticed_by: "defaults::a_question_hides_no_reload",
+        changes: &[change(
+            "session/verdict.rs",
+            "else if let Some(own) = «followed.filter(|_| is_given)» {",
+            "followed.filter(|_| is_given && client.vars.get(slot) == Some(value))",
+        )],
+    },
+    Mutant {
         name: "MistakesErrorOfLent",
         wrong: "Auto mode: the error of a lent statement spoils the report",
         seen_in: "Weir, in seed 28,991",

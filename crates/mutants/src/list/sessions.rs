@@ -302,15 +302,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        name: "ForgetsValueAtSecondReload",
-        wrong: "Auto mode: two reloads in a transaction change a client's value",
-        seen_in: "Weir, in seed 5,384",
-        noticed_by: "defaults::two_reloads_change_no_value",
+        name: "KeepsFollowedValue",
+        wrong: "Auto mode: a reload changes a client's value",
+        seen_in: "Weir, in seed 558,349",
+        noticed_by: "defaults::a_function_call_is_not_taken_for_a_reset",
         changes: &[change(
             "relay/replies/parameters.rs",
-            "«self.server.remember_vars();» set(&mut self.server.vars); \
-             self.server.has_changed_by_itself();",
-            "",
+            "«is_auto && client.given.has(slot)» { self.server.session.own().followed",
+            "false",
         )],
     },
 ];

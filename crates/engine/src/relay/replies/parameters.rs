@@ -65,8 +65,6 @@ impl Replies<'_, '_> {
             && client.vars.get(slot) != self.server.vars.get(slot);
         if is_auto && (!may_set || has_left) {
             if client.given.has(slot) {
-                // A later text may set the parameter. Its value before that is the client's.
-                self.server.remember_vars();
                 set(&mut self.server.vars);
                 self.server.has_changed_by_itself();
                 return Owner::Nobody;
@@ -74,6 +72,9 @@ impl Replies<'_, '_> {
             if !reports {
                 client.session.iter_mut().for_each(|session| set(&mut session.startup));
             }
+        }
+        if is_auto && client.given.has(slot) {
+            self.server.session.own().followed.get_or_insert_with(|| client.vars.clone());
         }
         let is_in_transaction = self.server.status != b'I' || !self.server.ledger.is_at_rest();
         if self.settings.keeps_clients && is_in_transaction {
