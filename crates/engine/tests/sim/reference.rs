@@ -98,11 +98,18 @@ impl Reference {
     /// The client gives up its session. Returns the inserts of its last request or transaction that it
     /// does not know of, if all requests before were answered.
     pub(crate) fn give_up(&mut self) -> Option<Vec<Tag>> {
-        let requests = self.expected.iter().filter(|message| is_end(message)).count();
+        let requests = self.unanswered();
         let mut tags = std::mem::take(&mut self.backend.inserting);
         tags.extend(self.committed.drain(..).map(|(_, tag)| tag));
         (self.expected, self.due) = (VecDeque::new(), 0);
         (requests <= 1).then_some(tags)
+    }
+
+    /// The number of requests without their last answer. An extended batch without its Sync is one,
+    /// too.
+    fn unanswered(&self) -> usize {
+        let ends = self.expected.iter().filter(|message| is_end(message)).count();
+        ends + usize::from(self.expected.back().is_some_and(|message| !is_end(message)))
     }
 
     /// After the loss of a server, the client gets this row, as the answer to this text. Checks that
