@@ -268,6 +268,13 @@ impl Client {
         }
     }
 
+    /// The present request is over. A statement of the next one may be prepared again.
+    pub fn end_request(&mut self) {
+        if let Some(own) = &mut self.extended {
+            own.renewed = false;
+        }
+    }
+
     /// Begins a new wait for a server.
     pub fn begin_wait(&mut self) {
         if std::mem::take(&mut self.while_waiting.looked_at)

@@ -178,6 +178,7 @@ impl<X: Exchange> Engine<X> {
         client.server = None;
         client.resent = false;
         client.await_nothing();
+        client.end_request();
         // The rest of a half-sent message.
         client.stream.dropping |= client.stream.remaining > 0;
         self.recover_channels(id);

@@ -589,3 +589,28 @@ pub(crate) fn part_of_a_message_is_kept_when_two_servers_are_lost() {
     clients[0].send([rest.to_vec()]);
     clients[0].expect([ready('I')]);
 }
+
+/// The first statement was prepared again before its server was lost. That counts for this request
+/// alone.
+#[test]
+pub(crate) fn the_next_statement_is_asked_about() {
+    let rig = rig(|config| config.global.pool_mode = PoolMode::Auto);
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([parse("mine", "select"), describe("mine"), sync()]);
+    server.take();
+    server.send([parsed(), parameters(), columns("a"), ready('I')]);
+    client.take();
+    let use_it = || [bind("mine"), execute(), sync()];
+    client.send(use_it());
+    server.take();
+    let text = "cached plan must not change result type";
+    server.send([error_of("0A000", text, "RevalidateCachedQuery"), ready('I')]);
+    server.take();
+    server.send([closed(), parsed(), parameters(), columns("a"), ready('I')]);
+    server.expect([bind("weir_1"), execute(), sync()]);
+    server.die();
+    is_told(&client, "08007", [ready('I')]);
+    client.send(use_it());
+    let next = rig.server(rig.servers() - 1);
+    next.expect([close("weir_1"), parse("weir_1", "select"), describe("weir_1"), sync()]);
+}

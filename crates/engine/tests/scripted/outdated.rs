@@ -542,3 +542,26 @@ pub(crate) fn a_reload_changes_no_value() {
     server.send([bound(), row("1"), done("SELECT 1")]);
     client.expect([bound(), row("1"), done("SELECT 1")]);
 }
+
+/// Half a message follows the answer. The client's next request goes to the same server.
+#[test]
+pub(crate) fn once_for_each_request() {
+    let rig = Rig::of_size(1);
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([parse("mine", "select"), describe("mine"), sync()]);
+    server.take();
+    server.send([parsed(), parameters(), columns("a"), ready('I')]);
+    client.take();
+    let (half, rest) = (notice("half")[..3].to_vec(), notice("half")[3..].to_vec());
+    for before in [Vec::new(), rest] {
+        client.send(use_it());
+        server.expect([bind("weir_1"), execute(), sync()]);
+        server.send([before, changed(), ready('I')]);
+        client.take();
+        server.expect(confirmation());
+        server.send(confirmed("a"));
+        server.expect([bind("weir_1"), execute(), sync()]);
+        server.send([bound(), complete("SELECT 1"), ready('I'), half.clone()]);
+        client.expect([bound(), complete("SELECT 1"), ready('I')]);
+    }
+}

@@ -123,4 +123,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
              self.server.changes = Some(changes);",
         )],
     },
+    Mutant {
+        name: "RenewsForLostRequest",
+        wrong: "After a loss, the next request counts as the lost one",
+        seen_in: "Weir, after seed 346,043",
+        noticed_by: "lost::the_next_statement_is_asked_about",
+        changes: &[change("lifecycle/lost.rs", "client.end_request();", "")],
+    },
 ];

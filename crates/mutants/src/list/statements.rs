@@ -218,6 +218,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "RenewsForOneRequest",
+        wrong: "A request during half a message counts as the one before it",
+        seen_in: "Weir, in seed 346,043",
+        noticed_by: "outdated::once_for_each_request",
+        changes: &[change(
+            "relay/replies/readers.rs",
+            "self.clients[id.0 as usize].end_request();",
+            "",
+        )],
+    },
+    Mutant {
         name: "RestoresDiscarded",
         wrong: "A failed batch brings a discarded statement back",
         seen_in: "Weir, in seed 214,355",

@@ -7,6 +7,7 @@ use crate::engine::views::PoolViews;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::routing::Sessions;
 use crate::routing::rules::Routing;
+use crate::server::ServerPhase;
 use crate::shell::{Exchange, Io};
 
 /// A client has read on a reader. `left_recovery`: the reader's node was promoted, so a text with a
@@ -37,10 +38,13 @@ impl<X: Exchange> Engine<X> {
     #[cold]
     pub(super) fn await_boundary(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let is_reader = self.is_reader(on);
-        let server = self.server_mut(on);
+        let server = &mut *self.servers[on.0 as usize];
         if server.status == b'I' {
             // The client may begin its next transaction before that message ends.
             server.leave_unjudged();
+        }
+        if let (ServerPhase::Linked, Some(id)) = (&server.phase, server.client) {
+            self.clients[id.0 as usize].end_request();
         }
         let (status, last_end) = (server.status, server.ledger.last_end());
         match server.client {
