@@ -134,12 +134,11 @@ impl Listening {
     }
 
     /// Decides about a notification while there is no listener, which may have delivered it before.
-    /// Kept messages are sent to the client first.
+    /// Kept messages are sent to the client first. The server delivers in the order of the commits, so
+    /// a kept copy comes after what the server has delivered before.
     fn hear_in_place_of_listener(&mut self, said: &NotificationResponse<'_>) -> Hearing {
-        if self.kept(said).is_some() {
-            return Hearing::Drop;
-        }
-        if !self.has_untold() || self.untold_len > UNTOLD_LEN_MAX {
+        let was_kept = self.take_kept(said);
+        if !was_kept && (!self.has_untold() || self.untold_len > UNTOLD_LEN_MAX) {
             return Hearing::Pass;
         }
         self.keep(News::Notification(body_of(said).into()));

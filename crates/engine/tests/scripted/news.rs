@@ -167,6 +167,21 @@ fn notifications_of_a_lost_listener_come_before_those_of_the_server() {
     client.expect([complete("COMMIT"), ready('I'), told(5, "news", "1"), told(5, "news", "2")]);
 }
 
+/// The server also delivers what the listener has delivered, in the order of the commits.
+#[test]
+pub(crate) fn the_servers_order_counts() {
+    let rig = rig(2);
+    let (client, server, listener, _) = listening(&rig, 1);
+    begins(&client, &server);
+    rig.set_automatic(false);
+    listener.send([told(5, "news", "2")]);
+    listener.die();
+    client.send([query("COMMIT")]);
+    server.take();
+    server.send([complete("COMMIT"), told(5, "news", "1"), told(5, "news", "2"), ready('I')]);
+    client.expect([complete("COMMIT"), ready('I'), told(5, "news", "1"), told(5, "news", "2")]);
+}
+
 #[test]
 fn a_client_that_keeps_its_server_finds_the_listener_again_though_it_listens_to_more() {
     let rig = rig(2);

@@ -131,4 +131,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "false",
         )],
     },
+    Mutant {
+        name: "DisordersKeptNews",
+        wrong: "Auto mode: what a lost listener has told comes before earlier news",
+        seen_in: "Weir, in seed 539,163",
+        noticed_by: "news::the_servers_order_counts",
+        changes: &[change(
+            "notify/listening.rs",
+            "let was_kept = «self.take_kept(said)»;",
+            "if self.kept(said).is_some() { return Hearing::Drop; } false",
+        )],
+    },
 ];
