@@ -28,6 +28,8 @@ impl Notification {
 #[derive(Debug, Default)]
 struct Queue {
     all: Vec<Notification>,
+    /// By position: the number of servers that have told their clients.
+    tellers: HashMap<usize, usize>,
     /// Number of connections that listened and were lost.
     losses: usize,
     /// Number of notifications when the last of Weir's listeners was lost.
@@ -50,6 +52,15 @@ impl Bus {
 
     pub(crate) fn all(&self) -> Ref<'_, [Notification]> {
         Ref::map(self.0.borrow(), |queue| queue.all.as_slice())
+    }
+
+    /// A server has sent the notification at this position.
+    pub(crate) fn count_teller(&self, at: usize) {
+        *self.0.borrow_mut().tellers.entry(at).or_default() += 1;
+    }
+
+    fn tellers(&self, at: usize) -> usize {
+        self.0.borrow().tellers.get(&at).copied().unwrap_or(0)
     }
 
     pub(crate) fn count_loss(&self) {
@@ -96,6 +107,8 @@ pub(crate) struct Hearing {
     /// Channels of which it must get notifications, and their first position in the queue.
     must: BTreeMap<String, usize>,
     heard: HashSet<usize>,
+    /// The number of times that it got a notification again.
+    repeated: HashMap<usize, usize>,
     /// By sender and channel: the last notification that it got.
     last: HashMap<(usize, String), usize>,
     /// It was told that no connection listens for it.
@@ -113,6 +126,7 @@ impl Hearing {
             revived: BTreeSet::new(),
             must: BTreeMap::new(),
             heard: HashSet::new(),
+            repeated: HashMap::new(),
             last: HashMap::new(),
             is_deaf: false,
         }
@@ -181,8 +195,10 @@ impl Hearing {
         }
         if !self.heard.insert(at) {
             // The lost listener may have delivered it, and then the client's own server. Without a
-            // listener, a server that already listened for another client may repeat its own one.
-            let is_repeated = self.is_deaf && sender == self.client;
+            // listener, each server that the client gets may deliver it, once.
+            let repeated = self.repeated.entry(at).or_default();
+            *repeated += 1;
+            let is_repeated = self.is_deaf && *repeated < self.bus.tellers(at);
             return match is_repeated || at < self.bus.lost_at() {
                 true => Ok(()),
                 false => Err(format!("told of {} twice", shown())),
@@ -204,6 +220,7 @@ impl Hearing {
         self.must.values_mut().for_each(|from| *from = now);
         // Without a listener its server delivered, and the new listener may deliver again.
         self.heard.clear();
+        self.repeated.clear();
         self.last.clear();
         Ok(())
     }

@@ -77,13 +77,16 @@ impl Ears {
 
     /// The notifications on its channels since the last call.
     fn read(&mut self) -> Vec<Notification> {
-        let all = self.bus.all();
-        let is_ours = |one: &&Notification| {
+        let is_ours = |one: &Notification| {
             one.database == self.database && self.channels.contains(&one.channel)
         };
-        let news = all[self.at..].iter().filter(is_ours).cloned().collect();
-        self.at = all.len();
-        news
+        let (from, to) = (self.at, self.bus.len());
+        self.at = to;
+        let ours: Vec<_> = (from..to).filter(|at| is_ours(&self.bus.all()[*at])).collect();
+        if !self.is_listener() {
+            ours.iter().for_each(|at| self.bus.count_teller(*at));
+        }
+        ours.iter().map(|at| self.bus.all()[*at].clone()).collect()
     }
 
     /// Carries out the orders of the transaction.
