@@ -312,26 +312,6 @@ pub(crate) fn a_new_default_is_not_the_clients_value() {
     server.expect([query("SET TimeZone = 'UTC';")]);
 }
 
-/// A function call could reset anything, and seldom does.
-#[test]
-pub(crate) fn a_function_call_is_not_taken_for_a_reset() {
-    let (_rig, client, server) = stage(&[]);
-    client.send([query("SET TimeZone = 'UTC'")]);
-    server.answers("SET TimeZone = 'UTC'");
-    client.take();
-    tells(&server, &[ZONE]);
-    client.send([function_call(), query("BEGIN")]);
-    server.take();
-    let reload = status("TimeZone", "Europe/Berlin");
-    server.send([error("42883", "no such function"), reload, ready('I')]);
-    server.send([complete("BEGIN"), ready('T')]);
-    client.send([query("ROLLBACK")]);
-    server.answers("ROLLBACK");
-    tells(&server, &[]);
-    client.take();
-    is_given_its_own(&client, &server);
-}
-
 /// The client is told the first new default. The second one comes with the answer to a question of
 /// Weir.
 #[test]

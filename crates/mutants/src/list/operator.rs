@@ -104,11 +104,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: a reload of PostgreSQL's configuration overrides a client's own value",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change(
-            "relay/replies/parameters.rs",
-            "if is_auto && (!may_set || has_left) { if «client.given.has(slot)» {",
-            "false",
-        )],
+        changes: &[
+            change(
+                "relay/replies/parameters.rs",
+                "if is_auto && (!may_set || has_left) { if «client.given.has(slot)» {",
+                "false",
+            ),
+            change(
+                "relay/replies/parameters.rs",
+                "if «is_auto && client.given.has(slot)» { self.server.session.own().followed",
+                "false",
+            ),
+        ],
     },
     Mutant {
         name: "RestartForgetsPins",

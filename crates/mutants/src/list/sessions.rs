@@ -301,15 +301,4 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "false",
         )],
     },
-    Mutant {
-        name: "KeepsFollowedValue",
-        wrong: "Auto mode: a reload changes a client's value",
-        seen_in: "Weir, in seed 558,349",
-        noticed_by: "defaults::a_function_call_is_not_taken_for_a_reset",
-        changes: &[change(
-            "relay/replies/parameters.rs",
-            "«is_auto && client.given.has(slot)» { self.server.session.own().followed",
-            "false",
-        )],
-    },
 ];
