@@ -203,8 +203,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "waits",
         changes: &[change(
             "relay/requests.rs",
-            "let again = «input[begun_at..].to_vec()»;",
-            "input[used..].to_vec()",
+            "self.resend(id, on, «&input[begun_at..]», io)",
+            "&input[used..]",
         )],
     },
 ];
