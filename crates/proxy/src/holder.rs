@@ -35,7 +35,7 @@ use std::{
 use net::sys::{process, process::Process, socket, twin};
 
 use crate::{
-    cold::takeover::frame::{DONE, PATIENCE, REFUSAL, read_frame, request, write_fds, write_frame},
+    frame::{DONE, PATIENCE, REFUSAL, read_frame, request, write_fds, write_frame},
     lobby::{HeldList, Unnamed, disconnect, listen_for_streams},
     log, warning,
 };

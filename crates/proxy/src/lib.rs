@@ -8,6 +8,7 @@
 //!   reload, online restart. It reaches the workers by mail only.
 //! * `lobby`: the clients whose sockets PostgreSQL's backends serve (docs/direct.md)
 //! * `holder`: a second process with these clients, if this one is killed
+//! * `frame`: how one process hands connections to the next
 //! * `log`: log lines in PgBouncer's format
 
 #![cfg_attr(
@@ -18,6 +19,7 @@
 mod cold;
 mod data;
 mod exchange;
+mod frame;
 mod holder;
 mod lobby;
 pub mod log;

@@ -33,10 +33,9 @@
 //! * `late.rs`: the same in a process that serves clients already
 //! * `line.rs`: the connection, after the first 'G'
 //! * `lobbies.rs`: the clients of direct pools, with their lobbies
-//! * `frame.rs`, `state.rs`: the format of the messages
+//! * `crate::frame`, `state.rs`: the format of the messages
 
 pub(crate) mod adopt;
-pub(crate) mod frame;
 pub(crate) mod give;
 pub(crate) mod late;
 mod line;

@@ -31,11 +31,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{
-    frame::{PATIENCE, REFUSAL, REQUEST, read_frame, request, write_fds, write_frame},
-    line, lobbies,
-    state::head,
-};
+use super::{line, lobbies, state::head};
 use crate::{
     Peer,
     cold::controller::{Controller, Shutdown, orders::LOOK},
@@ -49,6 +45,7 @@ use crate::{
         shared::Shared,
         transport::Transport,
     },
+    frame::{PATIENCE, REFUSAL, REQUEST, read_frame, request, write_fds, write_frame},
     log, warning,
 };
 use net::{random, sys::process};

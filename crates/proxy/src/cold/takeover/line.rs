@@ -13,7 +13,7 @@ use std::{
 
 use engine::{ids::WorkerId, shell::OtherProcess};
 
-use super::frame::{read_fds, read_frame, write_fds, write_frame};
+use crate::frame::{read_fds, read_frame, write_fds, write_frame};
 use crate::{
     Peer,
     exchange::{

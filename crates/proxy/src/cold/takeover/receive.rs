@@ -14,11 +14,12 @@ use std::{
 use config::Global;
 use engine::records::HandoverState;
 
-use super::{
+use super::state::{Received, TakeOverError, read_state};
+use crate::{
+    cold::listen,
     frame::{PATIENCE, REFUSAL, read_frame, request, write_frame},
-    state::{Received, TakeOverError, read_state},
+    lobby::Arrival,
 };
-use crate::{cold::listen, lobby::Arrival};
 use net::sys::{Address, process, socket};
 
 /// The time for the first answer, which a running process gives at once. If a service manager has

@@ -12,7 +12,7 @@ use std::{
 use engine::records::{HandoverState, Malformed, WorkerRecords};
 use net::sys::rights;
 
-use super::frame::read_fds;
+use crate::frame::read_fds;
 use crate::lobby::{Arrival, Reserved};
 
 /// Why nothing was taken over.

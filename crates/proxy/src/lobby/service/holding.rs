@@ -34,8 +34,8 @@ use super::{
     Backend, COMING_LOOK_MS, HOLDER, LOOK_MS, Role, Service,
 };
 use crate::{
-    cold::takeover::frame::{DONE, write_frame},
     exchange::{lobby_door, lobby_door::LobbyRequest, mail::ShellMail},
+    frame::{DONE, write_frame},
     holder::Held,
     warning,
 };

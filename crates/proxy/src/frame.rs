@@ -1,4 +1,5 @@
-//! Frames and descriptors on the unix socket.
+//! The frames and descriptors by which one process hands its connections to the next: on the unix socket
+//! of a take-over (`cold/takeover`), and on that of a holder (`holder`).
 
 use std::{
     io::{self, Read as _, Write as _},
