@@ -48,10 +48,14 @@ pub(crate) enum Resend {
 }
 
 /// May a request move to another server? Not if the client's session, or a pin, belongs to this
-/// one. Not a second time either: the request may be what ended two servers.
+/// one, and not if the client has got half a message from it. Not a second time either: the request
+/// may be what ended two servers.
 pub(crate) fn may_resend(client: &Client, server: &Server, mode: PoolMode) -> bool {
     let has_session = mode == PoolMode::Session || server.is_pinned();
-    !client.resent && client.replication.is_none() && !has_session
+    !client.resent
+        && client.replication.is_none()
+        && !has_session
+        && !server.stream.is_mid_message()
 }
 
 impl Client {

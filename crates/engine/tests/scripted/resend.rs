@@ -43,6 +43,22 @@ fn a_lone_begin() {
     second.expect([query("select 1")]);
 }
 
+/// The client has got half a message of this server. Another server's answer cannot follow.
+#[test]
+pub(crate) fn no_request_in_the_middle_of_a_reply() {
+    let (_rig, client, server) = pair();
+    client.send([query("SELECT 1")]);
+    server.expect([query("SELECT 1")]);
+    let notice = notice("half");
+    let (half, _) = notice.split_at(notice.len() - 2);
+    server.send([[done("OK"), half.to_vec()].concat()]);
+    client.expect([[done("OK"), half.to_vec()].concat()]);
+    server.break_silently();
+    client.send([query("SELECT 2")]);
+    server.die();
+    assert!(!client.is_open());
+}
+
 /// The server has sent half a message after the transaction, so its traces are not known yet. No
 /// other server has them.
 #[test]
