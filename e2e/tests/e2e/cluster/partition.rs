@@ -33,8 +33,9 @@ fn a_silent_primary_costs_an_error_in_time_and_nothing_runs_twice() {
     for ways in [Some(BOTH), Some(&[Way::There]), Some(&[Way::Back]), None] {
         until_nodes_are(&pooler, &["writable", "readable"]);
         let [mut idle, mut alone, mut begun, mut ending] = [(); 4].map(|()| pooler.client("app"));
-        // Before the others, so that Weir has found out what this session has.
         idle.rows("SET work_mem = '7MB'");
+        // Its next request waits until Weir has found out what this session has.
+        idle.rows("SELECT 1");
         for client in [&mut begun, &mut ending] {
             client.rows("BEGIN");
             write(client, "in a transaction");
