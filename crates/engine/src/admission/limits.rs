@@ -471,8 +471,8 @@ impl Limits {
         SCOPES.into_iter().find(|scope| !self.has_room(claim, *scope))
     }
 
-    /// Is the room that is held for the first pool taken from the second one's view? The order is
-    /// total. So pools cannot take room from each other for ever: the first of them gets its seat.
+    /// Does the room that is held for `holder` count as taken for the other pool? The order is total,
+    /// so pools cannot take room from each other for ever: the first of them gets its seat.
     fn comes_before(&self, holder: PoolId, other: PoolId) -> bool {
         let rank = |pool| (self.shares.service(pool), pool);
         rank(holder) < rank(other)

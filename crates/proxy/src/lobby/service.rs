@@ -516,17 +516,11 @@ impl Service {
             }
             let is_late = lobby.busy_looks % (LOOK_MS / BUSY_LOOK_MS) as u32 == 1;
             if !is_starved || is_late {
-                let around = Around {
-                    room: &lobby.room,
-                    shared: &self.shared,
-                    port: self.port,
-                    own: &self.own,
-                    held: &self.held,
-                    at,
-                };
-                lobby.guests.expire(is_starved, &limits, &around);
-                lobby.guests.keep_limits(&limits, &around);
+                let (guests, around) = self.guests_of(at);
+                guests.expire(is_starved, &limits, &around);
+                guests.keep_limits(&limits, &around);
             }
+            let lobby = &self.lobbies[at];
             let may_ask = now.saturating_sub(lobby.asked_at) > 1000 * BUSY_LOOK_MS as Micros;
             if is_starved && (is_unattended || lobby.busy_looks >= BUSY_LOOKS) && may_ask {
                 self.ask_for_server(at);
@@ -548,19 +542,25 @@ impl Service {
         pause
     }
 
+    /// Returns the guests of a lobby, and what their methods need.
+    fn guests_of(&mut self, at: usize) -> (&mut Guests, Around<'_>) {
+        let lobby = &mut self.lobbies[at];
+        let around = Around {
+            room: &lobby.room,
+            shared: &self.shared,
+            port: self.port,
+            own: &self.own,
+            held: &self.held,
+            at,
+        };
+        (&mut lobby.guests, around)
+    }
+
     /// Wakes the backends that linger if one of them is to return its client.
     fn wake_recalled(&mut self, at: usize) {
-        let lobby = &mut self.lobbies[at];
-        if lobby.guests.has_ending() {
-            let around = Around {
-                room: &lobby.room,
-                shared: &self.shared,
-                port: self.port,
-                own: &self.own,
-                held: &self.held,
-                at,
-            };
-            lobby.guests.press_all(&around);
+        let (guests, around) = self.guests_of(at);
+        if guests.has_ending() {
+            guests.press_all(&around);
             self.wake_lingerers(at);
         }
         self.interrupt_ordered(at);

@@ -17,7 +17,7 @@ use wire::startup::CancelKey;
 use super::{
     super::{
         control::Reason,
-        guests::{Around, Ending, Seated, refuse},
+        guests::{Ending, Seated, refuse},
         layout,
         room::{Order, Room},
     },
@@ -34,16 +34,8 @@ const WINDOW_MIN: i32 = 256 * 1024;
 
 impl Service {
     pub(super) fn end(&mut self, at: usize, place: u32, why: Ending<'_>) {
-        let lobby = &mut self.lobbies[at];
-        let around = Around {
-            room: &lobby.room,
-            shared: &self.shared,
-            port: self.port,
-            own: &self.own,
-            held: &self.held,
-            at,
-        };
-        lobby.guests.end(place, why, &around);
+        let (guests, around) = self.guests_of(at);
+        guests.end(place, why, &around);
     }
 
     pub(super) fn take_in(&mut self, Arriving { guest, fd, peer }: Arriving) {
@@ -140,17 +132,9 @@ impl Service {
 
     pub(super) fn close_pool(&mut self, pool: PoolId, when: Closing, why: &str) {
         let Some(at) = self.find(pool) else { return };
-        let lobby = &mut self.lobbies[at];
-        let around = Around {
-            room: &lobby.room,
-            shared: &self.shared,
-            port: self.port,
-            own: &self.own,
-            held: &self.held,
-            at,
-        };
-        for place in lobby.guests.places() {
-            lobby.guests.disconnect(place, Cause::Operator, why, when, &around);
+        let (guests, around) = self.guests_of(at);
+        for place in guests.places() {
+            guests.disconnect(place, Cause::Operator, why, when, &around);
         }
         self.wake_lingerers(at);
         self.interrupt_ordered(at);
@@ -158,18 +142,10 @@ impl Service {
 
     pub(super) fn kill_client(&mut self, serial: u64) {
         for at in self.all() {
-            let lobby = &mut self.lobbies[at];
-            let Some(place) = lobby.guests.of_serial(serial) else { continue };
-            let around = Around {
-                room: &lobby.room,
-                shared: &self.shared,
-                port: self.port,
-                own: &self.own,
-                held: &self.held,
-                at,
-            };
+            let (guests, around) = self.guests_of(at);
+            let Some(place) = guests.of_serial(serial) else { continue };
             let (cause, why) = (Cause::Operator, "admin forced disconnect");
-            lobby.guests.disconnect(place, cause, why, Closing::AtOnce, &around);
+            guests.disconnect(place, cause, why, Closing::AtOnce, &around);
             self.wake_lingerers(at);
             self.interrupt_ordered(at);
         }

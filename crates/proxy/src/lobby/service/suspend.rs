@@ -5,10 +5,7 @@ use std::sync::atomic::Ordering;
 
 use engine::{server::CloseReason, shell::Closing};
 
-use super::{
-    super::{guests::Around, room::Recall},
-    Service,
-};
+use super::{super::room::Recall, Service};
 
 impl Service {
     pub(super) fn suspend(&mut self) {
@@ -39,19 +36,11 @@ impl Service {
     pub(super) fn end_suspense(&mut self) {
         let why = CloseReason::SuspendTimeout;
         for at in self.all() {
-            let lobby = &mut self.lobbies[at];
-            let around = Around {
-                room: &lobby.room,
-                shared: &self.shared,
-                port: self.port,
-                own: &self.own,
-                held: &self.held,
-                at,
-            };
-            for place in lobby.guests.places() {
-                if lobby.room.is_owned(place) && !lobby.room.is_pinned_idle(place) {
+            let (guests, around) = self.guests_of(at);
+            for place in guests.places() {
+                if around.room.is_owned(place) && !around.room.is_pinned_idle(place) {
                     let when = Closing::AtOnce;
-                    lobby.guests.disconnect(place, why.cause(), why.text(), when, &around);
+                    guests.disconnect(place, why.cause(), why.text(), when, &around);
                 }
             }
             self.interrupt_ordered(at);
