@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full nightly binary sim fuzz fuzz-sessions bench count setup setup-demo setup-drivers drivers release regress route-diff install deb extension install-extension test-extension setup-extension
+.PHONY: help demo test test-full nightly binary sim fuzz fuzz-sessions soak bench count setup setup-demo setup-drivers drivers release regress route-diff install deb extension install-extension test-extension setup-extension
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -20,6 +20,8 @@ help:
 	@echo "make sim     the engine with simulated clients, servers and faults (SEEDS=0..100000)"
 	@echo "make fuzz    the fuzz targets, a minute each (ARGS='ledger 600': one, ten minutes)"
 	@echo "make fuzz-sessions  random sessions on PostgreSQL and in auto mode (SEEDS=0..5000; SEED=7)"
+	@echo "make soak    clients of direct pools for hours, with orders, restarts and samples of memory"
+	@echo "             (ARGS='--hours 24'; default: 1)"
 	@echo "make bench   CPU and memory of Weir beside PgBouncer's (ARGS are passed on)"
 	@echo "make count   Weir's instructions per unit of work, against the record (valgrind)"
 	@echo "make drivers the drivers' own test suites, direct and through Weir (ARGS='--quick')"
@@ -71,6 +73,10 @@ sim:
 fuzz-sessions: SEEDS = 0..5000
 fuzz-sessions: setup binary
 	$(if $(SEED),SEED=$(SEED)) SEEDS=$(SEEDS) cargo test --locked -p weir-e2e --test sessions -- --nocapture
+
+# make test runs it for 20 seconds.
+soak: setup release
+	@scripts/soak $(ARGS)
 
 # Needs the nightly toolchain; where that is missing it fails.
 fuzz:
