@@ -27,7 +27,7 @@ impl<X: Exchange> Engine<X> {
     /// May the client's settings go out with its request? They must be all that differs.
     pub(crate) fn may_go_ahead(&self, id: ClientId, on: ServerId) -> bool {
         let (client, server) = (self.client(id), self.server(on));
-        let is_new = client.session.as_ref().is_none_or(|own| !own.renews)
+        let is_new = client.session.as_ref().is_none_or(|own| own.refusals == 0)
             && !client.resent
             && !client.while_waiting.fails;
         let (own, there) = (&client.vars, &server.vars);

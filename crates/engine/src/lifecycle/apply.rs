@@ -4,17 +4,19 @@
 //! ```text
 //!  prepare ─► Apply ─┬─ taken ─► ready
 //!                    └─ refused ─► Reapply ─┬─ taken ─► ready; the order is remembered
-//!                                           └─ refused ─► a new server ─► Apply … ─► the error
+//!                                           ├─ refused by a used server ─► a new one ─► Apply …
+//!                                           └─ refused by a new server ─► the error
 //! ```
 //!
 //! A server may accept a setting as one user and refuse it as another, or accept it only in the
 //! other order (`carried::Order`). It may also refuse a setting because of earlier clients:
 //! `temp_buffers` cannot change once a temporary table has been used. A new server may accept it
-//! then.
+//! then, so Weir replaces the used one. If the new server is lost, or busy with a message, the client
+//! may get another used one.
 //!
-//! If the new server refuses the settings too, the client is disconnected, as if its server were
-//! lost. The next transaction would fail as well, and without the setting a statement could mean
-//! something else.
+//! If a new server refuses the settings, or [`REFUSALS_MAX`] servers have, the client is
+//! disconnected, as if its server were lost. The next transaction would fail as well, and without the
+//! setting a statement could mean something else.
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
@@ -25,7 +27,12 @@ use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId, Waiter};
 use crate::server::{Preparation, ServerPhase, ServerPurpose};
+use crate::session::state::Session;
 use crate::shell::{Event, Exchange, Io};
+
+/// Maximal number of servers that are closed because they refuse a client's settings for one request.
+/// A client with an impossible setting must not close the servers of its pool one after another.
+const REFUSALS_MAX: u8 = 3;
 
 /// The state of the client's values after the server has accepted them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +41,13 @@ pub(crate) enum Applied {
     InEffect,
     /// The server's own values have changed in the meantime, so the client's must be set again.
     Outdated,
+}
+
+impl Session {
+    /// May a server that refuses the client's settings be replaced?
+    fn may_renew(&self) -> bool {
+        self.refusals + 1 < REFUSALS_MAX
+    }
 }
 
 impl<X: Exchange> Engine<X> {
@@ -113,13 +127,14 @@ impl<X: Exchange> Engine<X> {
         let is_open = self.exchange.pool(server.pool, |pool| pool.gate() == Gate::Open);
         // A client with state on this server cannot move to another one.
         let stays = server.has_traces();
+        let may_move = !stays && !server.session.is_new;
         // Another server has accepted these values, so a new one may.
-        if let Some(session) = client.session.as_mut().filter(|own| !own.renews && !stays) {
+        if let Some(session) = client.session.as_mut().filter(|own| may_move && own.may_renew()) {
             if !is_open {
                 // The pool gives out no servers now: the client waits and tries again later.
                 return self.lose_server(on, CloseReason::SettingsRefused, io);
             }
-            session.renews = true;
+            session.refusals += 1;
             let since = match client.phase {
                 ClientPhase::Preparing(waiter) => waiter.since,
                 ClientPhase::Login(_)
@@ -133,7 +148,7 @@ impl<X: Exchange> Engine<X> {
             let purpose = ServerPurpose::Settings { client: id };
             return self.replace_server(on, CloseReason::SettingsRefused, purpose, io);
         }
-        if !stays && !server.is_as_opened() {
+        if !stays && client.session.is_none() && !server.is_as_opened() {
             // The refusal may come from another client's settings that could not be undone.
             return self.lose_server(on, CloseReason::SettingsNotUndone, io);
         }

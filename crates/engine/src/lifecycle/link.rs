@@ -303,7 +303,7 @@ impl<X: Exchange> Engine<X> {
             false => StatementNames::Own,
         };
         if let Some(session) = &mut client.session {
-            session.renews = false;
+            session.refusals = 0;
         }
         Readable::Now
     }

@@ -429,6 +429,7 @@ impl<X: Exchange> Engine<X> {
         let reports = state_report.is_some();
         if let Some(session) = server.session.get_mut() {
             (session.ahead, session.state_report) = (ahead, state_report.map(Box::new));
+            session.is_new = true;
         }
         let taken = now.saturating_sub(server.times.connected_at);
         self.view(pool).server_opened(taken);

@@ -3,7 +3,7 @@
 use config::{AccessPolicy, Balance};
 use sql::{Refusal, Verdict};
 
-use crate::admission::pool::Grant;
+use crate::admission::pool::{Grant, Pool};
 use crate::client::{Client, ClientPhase, ReaderPlace};
 use crate::engine::Engine;
 use crate::engine::work::Work;
@@ -399,9 +399,10 @@ impl<X: Exchange> Engine<X> {
         is_overtaken
     }
 
-    /// Routes the requests again that have waited too long for a full pool of a reader.
+    /// Routes the requests again that have waited too long for a full pool of a reader. The time
+    /// before they entered its queue does not count.
     pub(crate) fn leave_full_readers(&mut self, io: &mut impl Io<X>) {
-        let now = io.now();
+        let (worker, now) = (self.worker, io.now());
         let has_waited = |client: &Client| {
             client.while_waiting.reader == ReaderPlace::Open
                 && matches!(client.phase, ClientPhase::Waiting(waiter)
@@ -409,10 +410,13 @@ impl<X: Exchange> Engine<X> {
                         && now.saturating_sub(waiter.since) > FULL_PATIENCE)
         };
         for id in self.clients_where(has_waited) {
-            let Some(waiter) = self.client(id).wait() else { continue };
-            if self.exchange.pool(waiter.pool, |pool| pool.is_used_up()) {
+            let Some(Waiter { pool, ticket, .. }) = self.client(id).wait() else { continue };
+            let is_over = |pool: &mut Pool<X::Transport>| {
+                pool.is_used_up() && pool.has_waited(worker, ticket, FULL_PATIENCE, now)
+            };
+            if self.exchange.pool(pool, is_over) {
                 self.client_mut(id).while_waiting.reader = ReaderPlace::Left;
-                self.leave_reader(id, waiter.pool);
+                self.leave_reader(id, pool);
             }
         }
         self.finish(io);

@@ -94,6 +94,8 @@ pub struct ServerSession {
     pub ahead: Option<Box<Ahead>>,
     /// The server has sent a notification for a client that has left it.
     pub disturbed: bool,
+    /// No other client has used it since its login.
+    pub is_new: bool,
     pub recovery: Recovery,
 }
 
@@ -115,6 +117,7 @@ impl ServerSession {
 
     /// The client with this serial number has given the server back.
     pub fn lose_client(&mut self, serial: u64) {
+        self.is_new = false;
         self.ahead.iter_mut().for_each(|ahead| drop(ahead.take()));
         self.forget_values();
         self.deallocations.clear();

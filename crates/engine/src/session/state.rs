@@ -19,16 +19,16 @@ pub struct Session {
     pub startup: Values,
     /// The order in which a server has accepted the client's settings, if it was not the usual one.
     pub order: Option<Order>,
-    /// A server has refused the client's settings, and a new one is being opened for this client.
-    /// False again when the new server is ready.
-    pub renews: bool,
+    /// The number of servers that were replaced because they refused the client's settings, since a
+    /// server was last ready.
+    pub refusals: u8,
     /// The client's channels, if it listens or has listened.
     pub listening: Option<Box<Listening>>,
 }
 
 impl Session {
     pub fn new(startup: Values) -> Self {
-        Self { startup, order: None, renews: false, listening: None }
+        Self { startup, order: None, refusals: 0, listening: None }
     }
 
     /// See [`Listening::depends_on_listener`].

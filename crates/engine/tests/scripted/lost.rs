@@ -4,7 +4,6 @@ use config::{Config, PoolMode};
 use engine::ids::NodeId;
 use engine::routing::Place;
 
-use crate::carried::{WORK_MEM, sets};
 use crate::clusters::{clustered, tell};
 use crate::listen::{DEAF, GAP, begin, begins, listen, listening, locks};
 use crate::messages::*;
@@ -412,35 +411,6 @@ fn session_mode_and_pools_without_a_cluster_close_the_connection() {
     let (client, server) = begun(&rig);
     server.die();
     client.expect_lost();
-}
-
-/// A server has refused the client's settings, and the new one cannot be opened: the primary has
-/// just gone.
-#[test]
-fn a_client_that_needs_a_new_server_waits_for_the_next_primary() {
-    let rig = rig(|config| {
-        config.global.pool_mode = PoolMode::Auto;
-        config.global.default_pool_size = 1;
-    });
-    let [client, other] = [rig.client(), rig.client()];
-    let server = rig.server(0);
-    sets(&client, &server, "work_mem", "5MB");
-    other.send([query("SELECT 1")]);
-    server.answers("RESET \"work_mem\";");
-    server.answers("SELECT 1");
-    rig.set_automatic(false);
-    client.send([query("SELECT 2")]);
-    server.expect([query(WORK_MEM)]);
-    server.send([error("22023", "not now"), ready('I')]);
-    rig.server(1).refuse();
-    assert!(client.is_open());
-    rig.set_automatic(true);
-    tell(&rig, Some("10.0.0.2"), None);
-    rig.wait(1);
-    let next = rig.server(rig.servers() - 1);
-    next.answers(WORK_MEM);
-    next.answers("SELECT 2");
-    client.expect([done("OK")]);
 }
 
 #[test]

@@ -45,6 +45,7 @@ mod prepared;
 mod protocol;
 mod proven_console;
 mod reads;
+mod refused;
 mod refused_reports;
 mod relay;
 mod reload;

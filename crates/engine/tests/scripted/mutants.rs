@@ -20,6 +20,7 @@ mod news;
 mod outdated;
 mod prepared;
 mod reads;
+mod refused;
 mod renewal;
 mod rig;
 mod routing;

@@ -411,6 +411,37 @@ pub(crate) fn a_read_that_is_judged_again_has_waited_since_its_arrival() {
     client.expect_fatal("query_wait_timeout");
 }
 
+/// A read that waited for a sample may wait for a busy standby as long as any other.
+#[test]
+pub(crate) fn patience_begins_in_the_queue() {
+    for (milliseconds, is_over) in [(5, false), (15, true)] {
+        let rules = ReadRules {
+            read_after_write: ReadAfterWrite::Strict,
+            stale_wait: WAIT,
+            ..ReadRules::default()
+        };
+        let cluster = Cluster::of_size(1, rules);
+        let (client, primary, standby) = cluster.opened();
+        let other = cluster.rig.client();
+        other.send([query(READ)]);
+        standby.expect([query(READ)]);
+        cluster.standby_has_all_before(1);
+        client.send([query(READ)]);
+        cluster.rig.later(20_000);
+        cluster.standby_has_all_before(Micros::MAX);
+        cluster.rig.sample();
+        cluster.rig.wait_ms(milliseconds);
+        if is_over {
+            primary.answers(READ);
+        } else {
+            primary.expect([]);
+            standby.send([done("OK")]);
+            standby.answers(READ);
+        }
+        client.expect([done("OK")]);
+    }
+}
+
 #[test]
 pub(crate) fn a_read_does_not_wait_for_the_standby_of_a_pool_that_stopped_routing() {
     let (cluster, [client, other], [primary, standby]) =

@@ -256,6 +256,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "LeavesFullStandbyEarly",
+        wrong: "A read that waited for a sample does not wait for a busy standby afterwards",
+        seen_in: "Weir",
+        noticed_by: "reads::patience_begins_in_the_queue",
+        changes: &[change(
+            "routing/choose.rs",
+            "&& «pool.has_waited(worker, ticket, FULL_PATIENCE, now)»",
+            "true",
+        )],
+    },
+    Mutant {
         name: "NeedsLaterWrites",
         wrong: "A read that waits must see writes of others behind its arrival",
         seen_in: "Weir",

@@ -123,7 +123,36 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: a client whose settings one server refused does not get a new server",
         seen_in: "",
         noticed_by: "causes",
-        changes: &[change("lifecycle/apply.rs", "filter(|own| «!own.renews && !stays»)", "false")],
+        changes: &[change(
+            "lifecycle/apply.rs",
+            "filter(|own| «may_move && own.may_renew()»)",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "BelievesUsedServers",
+        wrong: "Auto mode: the second used server that refuses a setting decides",
+        seen_in: "Weir, in seed 701,040",
+        noticed_by: "refused::used_servers_are_replaced",
+        changes: &[change(
+            "lifecycle/apply.rs",
+            "«self.refusals + 1 < REFUSALS_MAX»",
+            "self.refusals == 0",
+        )],
+    },
+    Mutant {
+        name: "AsksSecondNewServer",
+        wrong: "Auto mode: a server is replaced although it was new when it refused the settings",
+        seen_in: "",
+        noticed_by: "refused::a_new_server_decides",
+        changes: &[change("lifecycle/apply.rs", "!stays && «!server.session.is_new»", "true")],
+    },
+    Mutant {
+        name: "ClosesUsedServers",
+        wrong: "Auto mode: a client whose settings are refused closes any number of servers",
+        seen_in: "",
+        noticed_by: "refused::at_most_three_are_closed",
+        changes: &[change("lifecycle/apply.rs", "«session.refusals += 1;»", "")],
     },
     Mutant {
         name: "ForgetsHalfAppliedSettings",

@@ -107,20 +107,21 @@ fn a_wall_clock_that_is_set_changes_no_verdict() {
             .environment("CLOCK_STEP", in_words(&clock.step))
             .start();
     let mut reader = routing::until_routed(&pooler, a);
+    // The date would also change at midnight.
     let year = |pooler: &testkit::Pooler| {
         let last = pooler.log().lines().last().unwrap_or_default().to_owned();
-        last.chars().take(10).collect::<String>()
+        last.chars().take(4).collect::<String>()
     };
-    let today = year(&pooler);
+    let this_year = year(&pooler);
     let places = || [1, 2].map(|_| pooler.admin("SHOW NODES").column("state").join(" "));
     let told = write_during(&pooler, || {
         for (at, days) in [400, -400, 3_650, 0].into_iter().enumerate() {
             clock.set(days * DAY);
-            // The library works: the log has the other date.
+            // The library works: the log has the other year.
             pooler.admin("SHOW VERSION");
-            eventually("the log has the date of the clock", PATIENCE, || {
+            eventually("the log has the year of the clock", PATIENCE, || {
                 drop(pooler.client("app"));
-                ((year(&pooler) == today) == (days == 0)).then_some(())
+                ((year(&pooler) == this_year) == (days == 0)).then_some(())
             });
             // Nobody is down, and reads see the writes of their session.
             assert_eq!(places(), ["writable readable readable"; 2].map(str::to_owned));

@@ -57,6 +57,13 @@ impl<T> Pool<T> {
         self.waiting.iter().map(|queue| queue.partition_point(has_waited) as u32).sum()
     }
 
+    /// Has this client of `worker` waited in the queue for longer than this?
+    pub fn has_waited(&self, worker: WorkerId, ticket: u64, patience: Micros, now: Micros) -> bool {
+        let queue = &self.waiting[usize::from(worker.0)];
+        let at = queue.binary_search_by_key(&ticket, |waiter| waiter.ticket);
+        at.is_ok_and(|at| now.saturating_sub(queue[at].since) > patience)
+    }
+
     pub(super) fn take_place(&mut self, now: Micros) -> bool {
         let pace = match &self.failure {
             Some(failure) => self.opening == 0 && now >= failure.retry_at,
