@@ -69,6 +69,7 @@ pub(crate) fn used_servers_are_replaced() {
         refuses(&used[0]);
         misses_new(&rig);
         refuses(&used[1]);
+        assert!(client.is_open());
         let new = logs_in(&rig, &[]);
         new.answers(WORK_MEM);
         new.answers("SELECT 2");
