@@ -483,6 +483,9 @@ begin_to_attend(void)
 static bool
 linger(void)
 {
+    /* A statement may have its columns again by the guest's next request. */
+    if (names_are_outdated())
+        return false;
     for (;;) {
         int timeout_ms = hold_left_ms(&lobby);
 

@@ -145,6 +145,7 @@ extern Bind names_await_bind(bool is_known); /* asked behind names_capture */
 extern bool names_has_unnamed(void); /* likewise: the unnamed statement was prepared */
 extern bool names_capture(uint64 parse_context); /* true: they have changed */
 extern void names_restore(const char *text, uint32 len);
+extern bool names_are_outdated(void); /* does a restored statement have other columns? */
 extern const char *names_text(uint32 *len);
 
 /* unnamed.c: the unnamed statement. */
@@ -188,7 +189,13 @@ typedef struct Wanted {
 struct CachedPlanSource;
 struct TupleDescData;
 extern uint64 remake_columns(struct TupleDescData *columns); /* a number for them */
-extern struct CachedPlanSource *remake(const Wanted *wanted, int *patience_ms, bool *is_postponed);
+typedef enum Remade {
+    REMADE_WHOLE,
+    REMADE_LATER,   /* postponed: it cannot be prepared now */
+    REMADE_OUTDATED /* postponed: it has other columns now */
+} Remade;
+
+extern struct CachedPlanSource *remake(const Wanted *wanted, int *patience_ms, Remade *how);
 
 /* guard.c: runs something that may raise an ERROR. */
 extern bool guarded(bool (*work)(void *argument), void *argument, const char *what);

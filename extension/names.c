@@ -59,6 +59,9 @@ static bool kept_fits = true;
 
 static bool changed = false;
 
+/* A statement was postponed because of its columns. It is prepared again at each restore. */
+static bool outdated = false;
+
 /*
  * The unnamed statement. Many drivers prepare it, wait for its description, and run it with their
  * next message. Until then the guest needs this backend, if the statement is not known (unnamed.c);
@@ -290,9 +293,10 @@ names_restore(const char *wanted_text, uint32 len)
     int patience_ms = REMAKE_PATIENCE_MS;
 
     need_memory();
-    if (len == kept_len && kept_fits && memcmp(wanted_text, kept, len) == 0)
+    if (len == kept_len && kept_fits && !outdated && memcmp(wanted_text, kept, len) == 0)
         return;
     park_all();
+    outdated = false;
     /* If one cannot be made, none counts. */
     kept_len = 0;
     kept_fits = false;
@@ -303,14 +307,16 @@ names_restore(const char *wanted_text, uint32 len)
         while (at < end) {
             Wanted wanted;
             CachedPlanSource *source;
+            Remade how = REMADE_WHOLE;
 
             read_wanted(&at, end, &wanted);
             if (named_count == NAMES_MAX)
                 elog(ERROR, "it has too many statements");
             source = take_parked(&wanted);
-            named[named_count].is_postponed = false;
             if (source == NULL)
-                source = remake(&wanted, &patience_ms, &named[named_count].is_postponed);
+                source = remake(&wanted, &patience_ms, &how);
+            outdated = outdated || how == REMADE_OUTDATED;
+            named[named_count].is_postponed = how != REMADE_WHOLE;
             put_in(wanted.name, source);
             strlcpy(named[named_count].name, wanted.name, NAMEDATALEN);
             named[named_count].source = source;
@@ -325,6 +331,12 @@ names_restore(const char *wanted_text, uint32 len)
     kept_fits = true;
     changed = false;
     known_at = GetCurrentTimestamp();
+}
+
+bool
+names_are_outdated(void)
+{
+    return outdated;
 }
 
 /* What pg_prepared_statements tells: the names, in a transaction of our own. */

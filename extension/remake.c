@@ -223,17 +223,17 @@ has_other_columns(const CachedPlanSource *source, const Wanted *wanted)
 
 /* Prepares it, or postpones that. The transaction is ours. */
 CachedPlanSource *
-remake(const Wanted *wanted, int *patience_ms, bool *is_postponed)
+remake(const Wanted *wanted, int *patience_ms, Remade *how)
 {
     List *trees = NIL;
     CachedPlanSource *source = try_to_make(wanted, patience_ms, &trees);
     bool is_other = source != NULL && has_other_columns(source, wanted);
 
-    *is_postponed = source == NULL || is_other;
+    *how = is_other ? REMADE_OUTDATED : source == NULL ? REMADE_LATER : REMADE_WHOLE;
     if (is_other) {
         /* The analysis may have changed the tree that it was given. */
         trees = list_make1(copyObject(source->raw_parse_tree));
         DropCachedPlan(source);
     }
-    return *is_postponed ? postpone(wanted, trees, is_other) : source;
+    return *how == REMADE_WHOLE ? source : postpone(wanted, trees, is_other);
 }

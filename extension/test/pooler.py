@@ -287,17 +287,25 @@ class Pooler:
             assert self.lib.lobby_admit(self.lobby, place)
 
     def wait_for_message(self, place, generation):
-        """Until the first message is whole, or 8 KiB of it have come."""
+        """Until the first message is whole, or 8 KiB of it have come. A client that ends before is
+        closed."""
         deadline = time.monotonic() + PATIENCE_S
+        ended = select.poll()
         with socket.socket(fileno=os.dup(BASE + place)) as copy:
+            ended.register(copy, select.POLLRDHUP)
             while time.monotonic() < deadline and not self.ended:
                 data = copy.recv(8192, socket.MSG_PEEK)
                 whole = len(data) >= 5 and len(data) > struct.unpack_from("!I", data, 1)[0]
-                if not data or whole or len(data) == 8192:
+                has_ended = not whole and bool(ended.poll(0))
+                if not data or whole or len(data) == 8192 or has_ended:
                     break
                 time.sleep(0.0005)
         with self.lock:
-            if not self.ended and self.generations.get(place) == generation:
+            if self.ended or self.generations.get(place) != generation:
+                return
+            if has_ended:
+                self.close_guest(place)
+            else:
                 assert self.lib.lobby_admit(self.lobby, place)
 
     def close_guest(self, place):

@@ -79,6 +79,8 @@ pub struct Engine<X> {
     /// A secret of this worker. Salts of unknown users and tags of cancel keys are derived from it.
     pub(crate) seed: [u8; 32],
     pub(crate) drain: Option<Drain>,
+    /// Another process has taken over. Backends that start later go to its lobbies.
+    pub(crate) has_successor: bool,
     /// Has any user its own limits on waiting or idle clients?
     pub(crate) limits_users: bool,
     /// Pools whose database has another `user=` since a reload.
@@ -138,6 +140,7 @@ impl<X: Exchange> Engine<X> {
             serial: 0,
             seed,
             drain: None,
+            has_successor: false,
             new_autodb: None,
             limits_users: limits_users(&config),
             changed_user: Vec::new(),

@@ -284,7 +284,7 @@ fn the_pidfile_and_the_service_manager_know_the_new_process() {
 }
 
 /// A program that acts as a new process and disconnects after reading a number of bytes.
-const IMPOSTOR: &str = r#"
+pub(crate) const IMPOSTOR: &str = r#"
 import socket, struct, sys
 path, request, enough = sys.argv[1], sys.argv[2], int(sys.argv[3])
 s = socket.socket(socket.AF_UNIX)

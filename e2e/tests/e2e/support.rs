@@ -162,6 +162,13 @@ pub(crate) fn run(command: &mut Command) -> String {
 
 /// Waits for a pgbench that still runs, and had no error.
 #[track_caller]
+/// Ends the input of a program, and returns what it prints until its end.
+pub(crate) fn end_input(mut program: Child) -> String {
+    drop(program.stdin.take());
+    let output = program.wait_with_output().expect("our own child");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 pub(crate) fn pgbench_ends_well(mut bench: Child) {
     assert!(matches!(bench.try_wait(), Ok(None)), "it was over too early");
     let output = bench.wait_with_output().expect("pgbench ends");

@@ -35,7 +35,8 @@ class Lobby:
     def __exit__(self, kind, *_):
         try:
             if kind is not None:
-                print(f"extension: {kind}: {self.pooler.returned}, {self.pooler.alive()} live")
+                last = self.pooler.returned[-20:]
+                print(f"extension: {kind}: {last}, {self.pooler.alive()} live")
             else:
                 if self.expected is not None:
                     wait_for(lambda: self.pooler.alive() <= self.expected)

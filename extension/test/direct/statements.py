@@ -88,6 +88,25 @@ def direct_tables_change_between_executions(run):
         assert [code for code, _ in ask(two, execute("c") + SYNC).errors] == ["42P01"]
 
 
+def direct_a_statement_works_again_when_its_columns_are_back(run):
+    # The second time a backend lingers with the client.
+    for backends in (2, 3):
+        with Lobby(run, backends, deaths=1) as pooler:
+            client = pooler.client()
+            ok(client.query("DROP TABLE IF EXISTS back; CREATE TABLE back (a int)"))
+            ok(client.query("INSERT INTO back VALUES (5)"))
+            ok(ask(client, parse("star", "SELECT * FROM back") + SYNC))
+            ok(client.query("ALTER TABLE back ADD b int"))
+            # Another backend has to prepare it now.
+            move(run, pooler, client)
+            for _ in range(3):
+                assert codes(client, execute("star") + SYNC)[1] == ["0A000"]
+            ok(client.query("ALTER TABLE back DROP b"))
+            for _ in range(3):
+                assert ok(ask(client, execute("star") + SYNC)).value() == "5"
+            ok(client.query("DROP TABLE back"))
+
+
 def direct_a_statement_whose_table_is_gone_fails_by_itself(run):
     with Lobby(run, backends=2, deaths=1) as pooler:
         client = pooler.client()

@@ -245,6 +245,11 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
+    /// Notes that another process has taken over. This one may serve some clients for long still.
+    pub fn note_successor(&mut self) {
+        self.has_successor = true;
+    }
+
     /// Begins a shutdown.
     pub fn begin_drain(&mut self, how: Drain, io: &mut impl Io<X>) {
         self.drain = Some(how);

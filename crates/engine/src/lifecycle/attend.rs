@@ -16,8 +16,8 @@ use wire::cancel_key;
 
 use crate::admission::pool::Entrance;
 use crate::client::{Client, ClientPhase, KeyForm};
+use crate::engine::Engine;
 use crate::engine::work::{Newcomer, Work};
-use crate::engine::{Drain, Engine};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId, over};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::login::auth::LoginStep;
@@ -51,6 +51,10 @@ impl<X: Exchange> Engine<X> {
         if self.settings(pool).proxied.is_some() || self.opens_by_proof(pool) {
             return false;
         }
+        // The backend of a trial would go to the other process.
+        if self.has_successor && self.exchange.pool(pool, |pool| pool.proxied().is_some()) {
+            return false;
+        }
         match self.exchange.pool(pool, |pool| pool.entrance(now)) {
             Entrance::Proxied | Entrance::Direct => false,
             Entrance::Trial { open } => {
@@ -75,7 +79,7 @@ impl<X: Exchange> Engine<X> {
     /// Opens another server for the lobby. The thread of the lobbies asks for it.
     pub(crate) fn attend_more(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         self.view(pool);
-        if matches!(self.drain, Some(Drain::TakenOver)) {
+        if self.has_successor {
             // After an online restart, backends connect to the new process's socket.
             if !self.exchange.pool(pool, |pool| pool.is_attended()) {
                 let why = "another process has taken over";
@@ -260,8 +264,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn idled_in_lobby(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
         let Some(server) = self.servers.get(id.0 as usize) else { return };
         let attends = matches!(server.phase, ServerPhase::Attending { .. });
-        let is_taken_over = matches!(self.drain, Some(Drain::TakenOver));
-        if server.serial == serial && attends && !is_taken_over {
+        if server.serial == serial && attends && !self.has_successor {
             self.send_off(id, io);
         }
     }
@@ -401,7 +404,7 @@ impl<X: Exchange> Engine<X> {
     fn tend_one(&mut self, id: ServerId, aged: &mut Vec<PoolId>, io: &mut impl Io<X>) {
         let now = io.now();
         // After an online restart, no other server could come to this process's lobby.
-        let may_age = !matches!(self.drain, Some(Drain::TakenOver));
+        let may_age = !self.has_successor;
         let server = self.server(id);
         let (pool, times) = (server.pool, server.times);
         let ServerPhase::Attending { came, asked } = server.phase else { return };

@@ -2,7 +2,6 @@
 //! engines order of the lobbies.
 
 use config::{Config, DataPath, Host, PoolMode, Proxied};
-use engine::Drain;
 use engine::pool::Gate;
 use engine::shell::{Attending, Mail};
 
@@ -309,7 +308,8 @@ fn servers_beyond_the_smallest_size_are_spare() {
 #[test]
 fn a_process_that_was_taken_over_keeps_its_servers() {
     let (rig, backends) = working(2, 1);
-    rig.begin_drain(Drain::TakenOver);
+    // Clients that are busy still may keep this process from draining.
+    rig.note_successor();
     rig.wait(3_700);
     let Attending { server, serial, .. } = backends[0];
     rig.mail(0, Mail::IdledInLobby { server, serial });
@@ -322,6 +322,18 @@ fn a_process_that_was_taken_over_keeps_its_servers() {
     leaves(&rig, &backends[0], None);
     wants(&rig);
     assert_eq!(rig.lobby(|lobby| lobby.closings.len()), 1);
+}
+
+#[test]
+fn a_process_that_was_taken_over_tries_no_lobby() {
+    let rig = direct(2, |_| {});
+    rig.note_successor();
+    let client = newcomer(&rig);
+    log_in(&rig, 0);
+    // No backend has a ticket.
+    assert_eq!(rig.lobby(|lobby| lobby.expected.len()), 0);
+    assert_eq!(why(&rig), Some(Proxied::NotTried));
+    is_proxied(&rig, &client, 0);
 }
 
 #[test]

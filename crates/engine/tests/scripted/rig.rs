@@ -293,6 +293,11 @@ impl Rig {
         world.tick();
     }
 
+    /// Another process has taken over.
+    pub(crate) fn note_successor(&self) {
+        self.0.borrow_mut().engines.iter_mut().for_each(engine::Engine::note_successor);
+    }
+
     /// Calls `f` with the pool that was made first.
     pub(crate) fn pool<R>(&self, f: impl FnOnce(&mut Pool<Transport>) -> R) -> R {
         self.0.borrow().shared.state(|state| f(&mut state.pools[0]))

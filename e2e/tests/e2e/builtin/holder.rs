@@ -1,9 +1,10 @@
 //! The process that holds the clients of direct pools: its limits, its end, and what it gives up.
 
-use std::{process::Command, time::Duration};
+use std::{fs, path::Path, process::Command, time::Duration};
 
-use testkit::{Version, eventually};
+use testkit::{Builtin, Version, eventually};
 
+use super::defects::Stopped;
 use super::direct::{is_lost, pid, server};
 use super::held::{PATIENCE, child_of, holders, kill};
 use super::life::until_replaced;
@@ -107,6 +108,79 @@ fn clients_are_given_up_when_poolers_die_again_and_again() {
     server.log_contains(&["were killed soon after their start"]);
     assert_eq!(server.wait_until_serving().value("SELECT 1"), "1");
     eventually("one holder is left", PATIENCE, || (holders(&server) == 1).then_some(()));
+}
+
+/// A program that acts as the next pooler, and ends when it has the records.
+const NEXT: &str = r#"
+import socket, struct, sys
+s = socket.socket(socket.AF_UNIX)
+def frame():
+    letter, length = struct.unpack("!cI", s.recv(5, socket.MSG_WAITALL))
+    s.recv(length, socket.MSG_WAITALL)
+    return letter.decode()
+try:
+    s.connect(sys.argv[1])
+    s.sendall(sys.argv[2].encode())
+    print(frame() + frame())
+except (OSError, struct.error):
+    print("none")
+"#;
+
+/// A program that asks a pooler for everything, in a version that no pooler has.
+const STRANGER: &str = r#"
+import socket, struct, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+body = struct.pack("!I", 3 << 16) + b"user\0pgbouncer\0database\0pgbouncer\0\0"
+s.sendall(struct.pack("!I", len(body) + 4) + body + b"weir: take over 999.999")
+answer = b""
+while more := s.recv(4096):
+    answer += more
+print(answer[5:].decode())
+"#;
+
+/// Runs a program of the server's system user. Returns the line that it prints.
+fn run(server: &Builtin, program: &Path, arguments: &str) -> String {
+    let command = format!("/usr/bin/python3 {} {arguments}", program.display());
+    let mut client = server.superuser("postgres");
+    client.rows("CREATE TEMP TABLE said (line text)");
+    client.rows(&format!("COPY said FROM PROGRAM '{command}'"));
+    client.value("SELECT line FROM said")
+}
+
+#[test]
+fn processes_that_end_while_they_take_over_are_counted() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = server(Version::Installed, "weir.session_pool_size = 1");
+    let folder = testkit::open_folder("next");
+    let [next, stranger] = [("next", NEXT), ("stranger", STRANGER)].map(|(name, text)| {
+        fs::write(folder.join(name), text).expect("our own folder");
+        folder.join(name)
+    });
+    let refusal = run(&server, &stranger, "pg_stat_tmp/weir.sock");
+    let request = refusal.rsplit_once("is not \"").and_then(|(_, rest)| rest.split_once('"'));
+    let arguments = format!("pg_stat_tmp/weir.held \"{}\"", request.expect("it says which").0);
+    let mut client = server.client("postgres");
+    // Its backend has its socket from now on.
+    assert_eq!(client.value("SELECT 1"), "1");
+    let before = server.pooler_pid();
+    let supervisor = Stopped::new(server.supervisor_pid().expect("it runs"));
+    support::kill9(before);
+    let mut taken = 0;
+    while run(&server, &next, &arguments) == "WS" {
+        taken += 1;
+        assert!(taken <= DEATHS_MAX, "the holder does not count");
+        // Backends serve it meanwhile.
+        assert!(taken + 2 > DEATHS_MAX || client.value("SELECT 1") == "1");
+    }
+    // The killed pooler counts if it had lived for a short time only.
+    assert!(taken + 1 >= DEATHS_MAX, "{taken}");
+    assert!(is_lost(&mut client));
+    server.log_contains(&["were killed soon after their start"]);
+    drop(supervisor);
+    assert_eq!(until_replaced(&server, before).value("SELECT 1"), "1");
 }
 
 #[test]

@@ -314,6 +314,50 @@ fn a_take_over_that_is_given_up_leaves_all_as_it_was() {
     assert_eq!(phases[0].value("SHOW work_mem"), "5MB");
 }
 
+/// Both have asked before the first one gets anything.
+#[test]
+fn of_two_take_overs_only_the_first_is_served() {
+    if !support::only_weir() {
+        return;
+    }
+    let mut direct = Direct::start(2);
+    let mut clients = direct.clients(2);
+    clients[0].rows("BEGIN");
+    let request = restart::request(&direct.pooler);
+    // A program that asks when it is told to.
+    let late = format!("import sys\nsys.stdin.read()\n{}", restart::IMPOSTOR);
+    let mut second = restart::stranger(&direct.pooler, &late, &[&request, "200"]);
+    let second = second.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3");
+    let mut first = restart::stranger(&direct.pooler, restart::SUCCESSOR, &[&request]);
+    // A take-over waits two seconds for a backend that has logged in and is not in the lobby yet.
+    direct.postgres.sql("postgres", "ALTER SYSTEM SET weir.control_socket = '/nowhere/direct'");
+    direct.postgres.sql("postgres", "SELECT pg_reload_conf()");
+    eventually("backends know the other socket", PATIENCE, || {
+        let found = direct.postgres.superuser("postgres").value("SHOW weir.control_socket");
+        (found == "/nowhere/direct").then_some(())
+    });
+    clients[1].send(frontend::query("SELECT 2"));
+    eventually("a server is on its way", PATIENCE, || {
+        let servers = direct.pooler.admin("SHOW SERVERS").with("database", &direct.database);
+        servers.column("state").contains(&"direct").then_some(())
+    });
+    let mut first =
+        first.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 starts");
+    let asked = || direct.pooler.log().matches("another process asks to take over").count();
+    eventually("the first one asks", PATIENCE, || (asked() == 2).then_some(()));
+    let said = support::end_input(second);
+    assert!(said.contains("another process takes over"), "{said}");
+    let mut said = BufReader::new(first.stdout.take().expect("a pipe")).lines();
+    assert_eq!(said.next().expect("it goes on").expect("text"), "b'WS'");
+    // When it gives up, there is room for the next one.
+    first.kill().and_then(|()| first.wait()).expect("our own child");
+    direct.pooler.log_contains("this process continues");
+    clients[0].rows("COMMIT");
+    assert!(clients[1].read_to_ready().iter().any(|message| message.tag == b'D'));
+    direct.take_over();
+    assert_eq!(clients[0].value("SELECT 3"), "3");
+}
+
 /// The new process has another opinion of the pool, so the old one keeps its clients.
 #[test]
 fn clients_of_a_pool_that_changes_stay_with_the_old_process() {
