@@ -282,6 +282,51 @@ fn without_synchronous_standbys_nobody_is_promoted_unless_a_loss_is_allowed() {
 }
 
 #[test]
+fn a_promotion_loses_no_more_than_allowed_and_tells_how_much() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let list = format!("nodes='a=127.0.0.1:{}, b=127.0.0.1:{}'", a.port(), b.port());
+    let keys = |max_loss: u32| {
+        let fence = hooks.keys(&["fence"]);
+        format!("failover=own sample_interval=0.2 max_loss={max_loss} {fence}")
+    };
+    let mut pooler = setup(&[a, b], &keys(100)).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let mut client = pooler.client("app");
+    write(&mut client, "kept");
+    until_replayed(&[b], "1");
+    b.sql("postgres", "ALTER SYSTEM SET primary_conninfo = ''");
+    b.sql("postgres", "SELECT pg_reload_conf()");
+    until_nodes_are(&pooler, &["writable", "unfit"]);
+    for _ in 0..10 {
+        write(&mut client, "lost");
+    }
+    let end = a.sql("postgres", "SELECT pg_current_wal_insert_lsn()")[0][0].clone();
+    let end = end.expect("a position");
+    eventually("Weir has seen the end of the WAL", PATIENCE, || {
+        let shown = pooler.admin("SHOW NODES").with("node", "a");
+        let is_seen = format!("SELECT '{}'::pg_lsn >= '{end}'", shown.only("lsn"));
+        (a.sql("postgres", &is_seen)[0][0].as_deref() == Some("t")).then_some(())
+    });
+    a.kill9();
+    pooler.log_contains("nobody is promoted: committed transactions may be lost");
+    assert!(!hooks.is_asked("fence", "a"), "nobody is fenced in vain");
+    let line = format!("{list} password=weir-secret {}", keys(1_000_000));
+    pooler.reconfigure(|ini| ini.cluster("main", &line));
+    pooler.reload();
+    hooks.serve("fence", "a", 0, || {});
+    until_nodes_are(&pooler, &["down", "writable"]);
+    assert_eq!(client.value("SELECT string_agg(act, ' ') FROM acts"), "kept");
+    let failovers = pooler.admin("SHOW FAILOVERS");
+    let at_risk: u64 = failovers.column("bytes_at_risk")[1].parse().expect("bytes");
+    assert!((100..1_000_000).contains(&at_risk), "{failovers:?}");
+}
+
+#[test]
 fn reads_on_standbys_do_not_hinder_a_switchover() {
     if !support::only_weir() {
         return;
