@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::{Postgres, eventually, frontend};
+use testkit::{Message, Postgres, eventually, frontend};
 
 use super::hooks::{Hooks, check_rows, write_during};
 use super::{PATIENCE, cluster, node_of, setup, until_nodes_are, until_replayed, write};
@@ -75,6 +75,52 @@ fn a_switchover_costs_no_client_an_error() {
     assert_eq!(failovers.column("reason")[1..], ["switchover to node b", "switchover to node c"]);
     assert_eq!(failovers.column("new_timeline"), ["1", "2", "3"]);
     assert!(!pooler.log().contains("Fence") && !pooler.log().contains("is promoted"));
+}
+
+#[test]
+fn no_notification_of_a_switchover_is_lost_without_a_warning() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let pooler = setup(&[a, b], &(hooks.keys(&ALL) + " switchover_drain=30")).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let mut listening = pooler.client("app");
+    listening.rows("LISTEN news");
+    eventually("Weir listens", PATIENCE, || {
+        let servers = pooler.admin("SHOW SERVERS").with("state", "listening");
+        (servers.column("port").len() == 1).then_some(())
+    });
+    let mut busy = pooler.client("app");
+    busy.rows("BEGIN");
+    write(&mut busy, "before");
+    thread::scope(|scope| {
+        let order = scope.spawn(|| pooler.admin("SWITCHOVER app TO b"));
+        let mut waiting = pooler.client("app");
+        waiting.set_timeout(Duration::from_secs(1));
+        eventually("new transactions wait", PATIENCE, || {
+            waiting.send(frontend::query("SELECT 1"));
+            match waiting.try_read() {
+                Ok(_) => {
+                    waiting.read_to_ready();
+                    None
+                }
+                Err(_) => Some(()),
+            }
+        });
+        busy.rows("NOTIFY news, 'of the last transaction'");
+        busy.rows("COMMIT");
+        hooks.serve("stop", "a", 0, || a.shut_down());
+        hooks.serve("rejoin", "a", 0, || a.rejoin(b));
+        order.join().expect("it succeeds");
+    });
+    let is_told = |message: &Message| {
+        let words = format!("{message:?}");
+        message.tag == b'A' || words.contains("notifications may have been lost")
+    };
+    listening.read_until(is_told);
 }
 
 #[test]
