@@ -111,6 +111,15 @@ FOREIGN = set("""
     DateTest test_auth.py test_load_balance_hosts.py test_misc.py test_peering.py wait_until
     server_tls_reload_interval fuzz/work fuzz/artifacts fuzz/regressions/TARGET/
     ba70b6c899df3aad foo.rs foo/tests.rs mod.rs get_ unprepare weir_7 weir_N PGBOUNCER_N
+    app_name_redirect_preference_list auto_failback check_temp_table client_idle_limit
+    connection_life_time delay_threshold delay_threshold_by_time disable_load_balance_on_write
+    dml_adaptive failover_command follow_primary_command health_check_max_retries
+    health_check_period health_check_timeout health_check_user max_pool num_init_children
+    pcp_attach_node pcp_detach_node pcp_node_info pcp_proc_info pcp_recovery_node pgpool_status
+    pool_passwd primary_routing_query_pattern_list read_only_function_list reset_query_list
+    sr_check_period sr_check_user statement_level_load_balance streaming_replication
+    user_redirect_preference_list write_function_list backend_hostnameN backend_portN
+    backend_weightN load_balance_mode
 """.split())
 
 # Spelt in two parts, since this file is tracked as well.

@@ -137,15 +137,24 @@ pub(crate) struct DemoOptions {
     pub(crate) bench_seconds: Option<u32>,
     /// The library `weir`, which the server loads.
     pub(crate) library: Option<PathBuf>,
-    /// Three nodes instead of one server, perhaps with a drill of so many rounds.
-    pub(crate) cluster: Option<Option<u32>>,
+    /// Three nodes instead of one server.
+    pub(crate) cluster: Option<ClusterDemo>,
+}
+
+/// Options of the demo with three nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClusterDemo {
+    /// A drill with so many rounds.
+    pub(crate) drill: Option<u32>,
+    /// Asynchronous standbys, and the bytes of WAL that one may lack and still be promoted.
+    pub(crate) max_loss: Option<u64>,
 }
 
 const FORMS: &str = "\
 weir [OPTION]... CONFIG
        weir [OPTION]... serve URL
        weir demo [--bench SECONDS] [--library[=FILE]]
-       weir demo --cluster [--drill ROUNDS]
+       weir demo --cluster [--drill ROUNDS [--max-loss BYTES]]
        weir bench [OPTION]... [DBNAME]
        weir ctl [-c FILE | -h HOST -p PORT -U USER] [--json] COMMAND...
        weir report [-c FILE | -h HOST -p PORT -U USER] [-o FILE]
@@ -205,7 +214,7 @@ enum Command {
     },
     /// Start a throw-away PostgreSQL with Weir in front of it
     #[command(override_usage = "weir demo [--bench SECONDS] [--library[=FILE]]\n       \
-                          weir demo --cluster [--drill ROUNDS]")]
+                          weir demo --cluster [--drill ROUNDS [--max-loss BYTES]]")]
     Demo {
         /// Measure instead: pgbench directly and through each pool mode, for this time each
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
@@ -226,6 +235,9 @@ enum Command {
         #[arg(long, value_name = "ROUNDS", requires = "cluster",
             value_parser = clap::value_parser!(u32).range(1..=10_000))]
         drill: Option<u32>,
+        /// Commits wait for no standby; a standby is promoted if it lacks at most so many bytes
+        #[arg(long, value_name = "BYTES", requires = "drill")]
+        max_loss: Option<u64>,
     },
     /// Put load on a PostgreSQL or a pooler, as pgbench does, with any number of clients
     #[command(
@@ -331,11 +343,13 @@ fn mean(typed: Typed) -> Result<Invocation, &'static str> {
     }
     Ok(match command {
         Command::Serve { url } => Invocation::Serve { options, url },
-        Command::Demo { bench, library, cluster, drill } => Invocation::Demo(DemoOptions {
-            bench_seconds: bench,
-            library,
-            cluster: cluster.then_some(drill),
-        }),
+        Command::Demo { bench, library, cluster, drill, max_loss } => {
+            Invocation::Demo(DemoOptions {
+                bench_seconds: bench,
+                library,
+                cluster: cluster.then_some(ClusterDemo { drill, max_loss }),
+            })
+        }
         Command::Bench(options) => Invocation::Bench(options),
         Command::CheckConfig { file, how } => Invocation::CheckConfig { file, how },
         Command::Advise(options) => Invocation::Advise(options),

@@ -46,8 +46,8 @@ fn start_and_run(options: &DemoOptions) -> anyhow::Result<ExitCode> {
     if let Some(user) = privileges::leave_root()? {
         say(&format!("continuing as user {user}: neither PostgreSQL nor Weir runs as root"));
     }
-    if let Some(drill) = options.cluster {
-        return trio::run(binaries, drill);
+    if let Some(options) = options.cluster {
+        return trio::run(binaries, options);
     }
     let mut cluster = Cluster::create(binaries, library.as_deref())?;
     let way_in = if options.bench_seconds.is_some() { WayIn::Socket } else { WayIn::Tcp };

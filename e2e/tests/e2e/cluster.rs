@@ -7,6 +7,7 @@ mod checkpoint;
 mod clocks;
 mod discovery;
 mod disk;
+mod dying;
 mod ending;
 mod hooks;
 mod lost;

@@ -1,5 +1,6 @@
 //! Reads of a cluster's clients go to its standbys, and nobody notices but the primary.
 
+mod cancels;
 mod faults;
 mod freshness;
 mod lists;
@@ -212,6 +213,29 @@ fn a_session_is_the_same_on_both_servers() {
         assert_eq!(row[0].as_ref(), Some(&id.to_string()));
     }
     assert_eq!(client.value("SHOW search_path"), "other, public");
+}
+
+#[test]
+fn a_client_hears_the_parameters_of_the_primary() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    // PostgreSQL tells its role by `in_hot_standby`, and drivers look at it.
+    assert_eq!(nodes[1].superuser("postgres").parameters["in_hot_standby"], "on");
+    let pooler = setup(&nodes, "", "").start();
+    until_routed(&pooler, &nodes[0]);
+    for _ in 0..10 {
+        let mut client = pooler.client("app");
+        assert_eq!(client.parameters["in_hot_standby"], "off");
+        client.send(frontend::query("SELECT here()"));
+        let told = client.read_to_ready();
+        assert!(told.iter().all(|message| message.tag != b'S'), "{told:?}");
+        let row = told.iter().find(|message| message.tag == b'D').expect("a row").row();
+        assert_eq!(row[0], Some(nodes[1].port().to_string()));
+        assert_eq!(client.value("SHOW in_hot_standby"), "off");
+        assert_eq!(client.value("SHOW transaction_read_only"), "off");
+    }
 }
 
 #[test]

@@ -133,12 +133,15 @@ fn commands_are_told_from_files() {
         let library = library.map(PathBuf::from);
         Ok(Invocation::Demo(DemoOptions { bench_seconds, library, cluster: None }))
     };
-    let trio = |cluster| {
-        Ok(Invocation::Demo(DemoOptions { cluster: Some(cluster), ..DemoOptions::default() }))
+    let trio = |drill, max_loss| {
+        let cluster = Some(ClusterDemo { drill, max_loss });
+        Ok(Invocation::Demo(DemoOptions { cluster, ..DemoOptions::default() }))
     };
-    assert_eq!(parsed("weir demo --cluster"), trio(None));
-    assert_eq!(parsed("weir demo --cluster --drill 4"), trio(Some(4)));
+    assert_eq!(parsed("weir demo --cluster"), trio(None, None));
+    assert_eq!(parsed("weir demo --cluster --drill 4"), trio(Some(4), None));
+    assert_eq!(parsed("weir demo --cluster --drill 4 --max-loss 90"), trio(Some(4), Some(90)));
     assert!(parsed("weir demo --drill 4").is_err());
+    assert!(parsed("weir demo --cluster --max-loss 90").is_err());
     assert_eq!(parsed("weir demo"), demo(None, None));
     assert_eq!(parsed("weir demo --bench 5"), demo(Some(5), None));
     assert_eq!(parsed("weir demo --library"), demo(None, Some("extension/weir.so")));

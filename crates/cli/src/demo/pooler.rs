@@ -74,7 +74,11 @@ pub(super) fn start(cluster: &Cluster, way_in: WayIn) -> anyhow::Result<Running>
 }
 
 /// Starts the pooler before the nodes of a cluster, by TCP.
-pub(super) fn start_before_nodes(nodes: &Nodes, hooks: &Hooks) -> anyhow::Result<Running> {
+pub(super) fn start_before_nodes(
+    nodes: &Nodes,
+    hooks: &Hooks,
+    max_loss: Option<u64>,
+) -> anyhow::Result<Running> {
     let port = free_port()?;
     if port != PORT {
         say(&format!("port {PORT} is taken, so Weir listens on {port}"));
@@ -84,13 +88,14 @@ pub(super) fn start_before_nodes(nodes: &Nodes, hooks: &Hooks) -> anyhow::Result
     let logfile = nodes.scratch().join("weir.log");
     let ini = format!(
         "[clusters]\nmain = nodes='{}' user={SUPERUSER} password={password} failover=own \
-         sample_interval=0.5 health_timeout=1 {}\n\
+         sample_interval=0.5 health_timeout=1 {}{}\n\
          [databases]\n{DEMO} = cluster=main pool_mode=auto\n\n\
          [pgbouncer]\nlisten_addr = {LOOPBACK}\nunix_socket_dir =\n\
          auth_type = scram-sha-256\nlisten_port = {port}\nauth_file = {}\n\
          admin_users = {DEMO}\nlogfile = {}\nquery_wait_notify = 0\n",
         nodes.list(),
         hooks.keys(),
+        max_loss.map_or_else(String::new, |bytes| format!(" max_loss={bytes}")),
         users.display(),
         logfile.display(),
     );

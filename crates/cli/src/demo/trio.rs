@@ -28,6 +28,7 @@ use super::{
     pooler,
     terminal::{go_on, say},
 };
+use crate::args::ClusterDemo;
 
 /// The time for a change that the demo waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,15 +46,16 @@ struct Trio {
 ///
 /// # Errors
 /// When it does not start, or a node does not come back.
-pub(super) fn run(binaries: Binaries, drill: Option<u32>) -> anyhow::Result<ExitCode> {
-    let nodes = Nodes::create(binaries)?;
+pub(super) fn run(binaries: Binaries, options: ClusterDemo) -> anyhow::Result<ExitCode> {
+    let ClusterDemo { drill, max_loss } = options;
+    let nodes = Nodes::create(binaries, max_loss.is_none())?;
     let hooks = Hooks::new(nodes.scratch())?;
-    let running = pooler::start_before_nodes(&nodes, &hooks)?;
+    let running = pooler::start_before_nodes(&nodes, &hooks, max_loss)?;
     let writers = Writers::start(running.port, nodes.password());
     let mut trio = Trio { writers, running, nodes, hooks };
     trio.until_settled()?;
     let status = match drill {
-        Some(rounds) => drill::run(&mut trio, rounds),
+        Some(rounds) => drill::run(&mut trio, rounds, max_loss.is_some()),
         None => watch::run(&mut trio),
     };
     say("stopping, and removing everything");
@@ -74,6 +76,12 @@ impl Trio {
     /// Returns the primary, if there is one.
     fn primary(&self) -> Option<usize> {
         self.states().iter().position(|state| *state == "writable")
+    }
+
+    /// Returns the bytes at risk of the last change of the primary.
+    fn at_risk(&self) -> Option<u64> {
+        let clusters = self.pooler().controller().clusters();
+        clusters.into_iter().next()?.failovers.pop()?.at_risk
     }
 
     /// Carries out a command of the cluster, if one waits.

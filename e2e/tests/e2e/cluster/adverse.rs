@@ -187,6 +187,31 @@ fn a_rejoin_that_does_not_end_is_told_and_harms_nobody() {
 }
 
 #[test]
+fn a_standby_alone_is_no_primary() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let other = format!("host=127.0.0.1 port={} dbname=postgres", a.port());
+    let pooler = setup(&[b], "failover_wait=1").database_at("other", &other).start();
+    let shown = until_nodes_are(&pooler, &["unfit"]);
+    assert_eq!(shown.only("role"), "standby");
+    let mut early = RawClient::connect(pooler.port());
+    early.send(frontend::startup(&[("user", "app"), ("database", "app")]));
+    let error = farewell(&mut early);
+    assert_eq!(
+        (error.code(), error.message()),
+        ("57P03", "cluster main has no primary: no node of timeline 1 accepts writes")
+    );
+    assert_eq!(pooler.client("other").value("SELECT 1"), "1");
+    let refused = pooler.try_admin("SWITCHOVER app TO b").error.expect("it is refused");
+    assert_eq!(refused.message(), "cluster main has no node b: it has a");
+    b.promote();
+    assert_eq!(node_of(&mut pooler.client("app")), b.port());
+}
+
+#[test]
 fn nodes_that_start_after_weir_are_used() {
     if !support::only_weir() {
         return;

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::{Postgres, eventually, frontend};
+use testkit::{Message, Postgres, eventually, frontend};
 
 use super::hooks::{Hooks, check_rows, write_during};
 use super::{PATIENCE, cluster, node_of, setup, until_nodes_are, until_replayed, write};
@@ -75,6 +75,52 @@ fn a_switchover_costs_no_client_an_error() {
     assert_eq!(failovers.column("reason")[1..], ["switchover to node b", "switchover to node c"]);
     assert_eq!(failovers.column("new_timeline"), ["1", "2", "3"]);
     assert!(!pooler.log().contains("Fence") && !pooler.log().contains("is promoted"));
+}
+
+#[test]
+fn no_notification_of_a_switchover_is_lost_without_a_warning() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let pooler = setup(&[a, b], &(hooks.keys(&ALL) + " switchover_drain=30")).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let mut listening = pooler.client("app");
+    listening.rows("LISTEN news");
+    eventually("Weir listens", PATIENCE, || {
+        let servers = pooler.admin("SHOW SERVERS").with("state", "listening");
+        (servers.column("port").len() == 1).then_some(())
+    });
+    let mut busy = pooler.client("app");
+    busy.rows("BEGIN");
+    write(&mut busy, "before");
+    thread::scope(|scope| {
+        let order = scope.spawn(|| pooler.admin("SWITCHOVER app TO b"));
+        let mut waiting = pooler.client("app");
+        waiting.set_timeout(Duration::from_secs(1));
+        eventually("new transactions wait", PATIENCE, || {
+            waiting.send(frontend::query("SELECT 1"));
+            match waiting.try_read() {
+                Ok(_) => {
+                    waiting.read_to_ready();
+                    None
+                }
+                Err(_) => Some(()),
+            }
+        });
+        busy.rows("NOTIFY news, 'of the last transaction'");
+        busy.rows("COMMIT");
+        hooks.serve("stop", "a", 0, || a.shut_down());
+        hooks.serve("rejoin", "a", 0, || a.rejoin(b));
+        order.join().expect("it succeeds");
+    });
+    let is_told = |message: &Message| {
+        let words = format!("{message:?}");
+        message.tag == b'A' || words.contains("notifications may have been lost")
+    };
+    listening.read_until(is_told);
 }
 
 #[test]
@@ -279,6 +325,51 @@ fn without_synchronous_standbys_nobody_is_promoted_unless_a_loss_is_allowed() {
         hooks.serve("fence", "a", 0, || {});
         assert_eq!(asking.join().expect("it is served"), "1");
     });
+}
+
+#[test]
+fn a_promotion_loses_no_more_than_allowed_and_tells_how_much() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let list = format!("nodes='a=127.0.0.1:{}, b=127.0.0.1:{}'", a.port(), b.port());
+    let keys = |max_loss: u32| {
+        let fence = hooks.keys(&["fence"]);
+        format!("failover=own sample_interval=0.2 max_loss={max_loss} {fence}")
+    };
+    let mut pooler = setup(&[a, b], &keys(100)).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let mut client = pooler.client("app");
+    write(&mut client, "kept");
+    until_replayed(&[b], "1");
+    b.sql("postgres", "ALTER SYSTEM SET primary_conninfo = ''");
+    b.sql("postgres", "SELECT pg_reload_conf()");
+    until_nodes_are(&pooler, &["writable", "unfit"]);
+    for _ in 0..10 {
+        write(&mut client, "lost");
+    }
+    let end = a.sql("postgres", "SELECT pg_current_wal_insert_lsn()")[0][0].clone();
+    let end = end.expect("a position");
+    eventually("Weir has seen the end of the WAL", PATIENCE, || {
+        let shown = pooler.admin("SHOW NODES").with("node", "a");
+        let is_seen = format!("SELECT '{}'::pg_lsn >= '{end}'", shown.only("lsn"));
+        (a.sql("postgres", &is_seen)[0][0].as_deref() == Some("t")).then_some(())
+    });
+    a.kill9();
+    pooler.log_contains("nobody is promoted: committed transactions may be lost");
+    assert!(!hooks.is_asked("fence", "a"), "nobody is fenced in vain");
+    let line = format!("{list} password=weir-secret {}", keys(1_000_000));
+    pooler.reconfigure(|ini| ini.cluster("main", &line));
+    pooler.reload();
+    hooks.serve("fence", "a", 0, || {});
+    until_nodes_are(&pooler, &["down", "writable"]);
+    assert_eq!(client.value("SELECT string_agg(act, ' ') FROM acts"), "kept");
+    let failovers = pooler.admin("SHOW FAILOVERS");
+    let at_risk: u64 = failovers.column("bytes_at_risk")[1].parse().expect("bytes");
+    assert!((100..1_000_000).contains(&at_risk), "{failovers:?}");
 }
 
 #[test]

@@ -86,6 +86,20 @@ fn the_demo_of_a_cluster_changes_its_primary_and_loses_nothing() {
 }
 
 #[test]
+fn a_drill_with_asynchronous_standbys_counts_what_is_lost() {
+    if !only_weir() {
+        return;
+    }
+    let folder = testkit::open_folder("demo-asynchronous");
+    let mut drill = Command::new(pooler_binary());
+    let drill = drill.args(["demo", "--cluster", "--drill", "2", "--max-loss", "10000000"]);
+    let table = run(drill.env("TMPDIR", &folder));
+    for line in ["lost  doubled  at risk", "2  kill -9     b     ", "all checks have passed"] {
+        assert!(table.contains(line), "{line}: {table}");
+    }
+}
+
+#[test]
 fn with_the_library_the_demo_shows_a_lock_that_no_text_shows() {
     if !only_weir() {
         return;

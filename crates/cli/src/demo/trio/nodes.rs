@@ -17,10 +17,11 @@ use super::super::{
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// Commits wait for one standby, so a failover loses none.
+const SYNCHRONOUS: &str = "synchronous_standby_names = 'ANY 1 (*)'\n";
+
 const SETTINGS: &str = "\
 wal_keep_size = '256MB'
 hot_standby = on
-synchronous_standby_names = 'ANY 1 (*)'
 wal_receiver_status_interval = '1s'
 wal_retrieve_retry_interval = '200ms'
 ";
@@ -40,7 +41,7 @@ struct Node {
 
 impl Nodes {
     /// Creates and starts the nodes; the first one is the primary.
-    pub(super) fn create(binaries: Binaries) -> anyhow::Result<Self> {
+    pub(super) fn create(binaries: Binaries, is_synchronous: bool) -> anyhow::Result<Self> {
         let password = secret::random()?;
         let node =
             || anyhow::Ok(Node { server: None, scratch: Scratch::create()?, port: free_port()? });
@@ -50,7 +51,9 @@ impl Nodes {
         let scratch = &nodes.all[0].scratch;
         init(&nodes.binaries, scratch, &nodes.password)?;
         let auto = data(scratch).join("postgresql.auto.conf");
-        fs::write(&auto, SETTINGS).context("could not write postgresql.auto.conf")?;
+        let more = if is_synchronous { SYNCHRONOUS } else { "" };
+        fs::write(&auto, format!("{SETTINGS}{more}"))
+            .context("could not write postgresql.auto.conf")?;
         nodes.start(0)?;
         // Without a standby, commits would wait.
         let statements = format!(
