@@ -27,6 +27,7 @@ use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId, Waiter};
 use crate::server::{Preparation, ServerPhase, ServerPurpose};
+use crate::session::on_server::Past;
 use crate::session::state::Session;
 use crate::shell::{Event, Exchange, Io};
 
@@ -127,7 +128,7 @@ impl<X: Exchange> Engine<X> {
         let is_open = self.exchange.pool(server.pool, |pool| pool.gate() == Gate::Open);
         // A client with state on this server cannot move to another one.
         let stays = server.has_traces();
-        let may_move = !stays && !server.session.is_new;
+        let may_move = !stays && server.session.past == Past::Used;
         // Another server has accepted these values, so a new one may.
         if let Some(session) = client.session.as_mut().filter(|own| may_move && own.may_renew()) {
             if !is_open {

@@ -22,6 +22,7 @@ use crate::login::server_secret::ServerSecret;
 use crate::own_error::{Cause, OwnError};
 use crate::server::{LoginStage, ProtocolVersion, Server, ServerLogin, ServerPhase, ServerPurpose};
 use crate::session::ahead::{Ahead, KEY, Key};
+use crate::session::on_server::Past;
 use crate::session::state_report;
 use crate::shell::{Event, Exchange, Io};
 use proof::startup_user;
@@ -429,7 +430,7 @@ impl<X: Exchange> Engine<X> {
         let reports = state_report.is_some();
         if let Some(session) = server.session.get_mut() {
             (session.ahead, session.state_report) = (ahead, state_report.map(Box::new));
-            session.is_new = true;
+            session.past = Past::New;
         }
         let taken = now.saturating_sub(server.times.connected_at);
         self.view(pool).server_opened(taken);

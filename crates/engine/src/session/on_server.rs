@@ -94,9 +94,16 @@ pub struct ServerSession {
     pub ahead: Option<Box<Ahead>>,
     /// The server has sent a notification for a client that has left it.
     pub disturbed: bool,
-    /// No other client has used it since its login.
-    pub is_new: bool,
+    pub past: Past,
     pub recovery: Recovery,
+}
+
+/// Has a client used the server since its login, and given it back?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Past {
+    #[default]
+    Used,
+    New,
 }
 
 /// Does the server's node replay a primary's log?
@@ -117,7 +124,7 @@ impl ServerSession {
 
     /// The client with this serial number has given the server back.
     pub fn lose_client(&mut self, serial: u64) {
-        self.is_new = false;
+        self.past = Past::Used;
         self.ahead.iter_mut().for_each(|ahead| drop(ahead.take()));
         self.forget_values();
         self.deallocations.clear();

@@ -145,7 +145,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: a server is replaced although it was new when it refused the settings",
         seen_in: "",
         noticed_by: "refused::a_new_server_decides",
-        changes: &[change("lifecycle/apply.rs", "!stays && «!server.session.is_new»", "true")],
+        changes: &[change(
+            "lifecycle/apply.rs",
+            "!stays && «server.session.past == Past::Used»",
+            "true",
+        )],
     },
     Mutant {
         name: "ClosesUsedServers",
