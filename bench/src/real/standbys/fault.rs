@@ -14,18 +14,21 @@ use crate::real::scene::{Fact, Facts, Goal, bound, fact};
 
 static ERRORS: Fact = bound("errors", "failed statements", Goal::AtMost(0.0));
 static WRITE_ERRORS: Fact = fact("errors", "failed statements");
-static GAP: Fact = bound("gap_s", "without service, s (given up at 60)", Goal::AtMost(8.0));
+static MOST: Fact = bound("most_errors", "failed statements of one client", Goal::AtMost(1.0));
+pub(super) static GAP: Fact = fact("gap_s", "without service, s (given up at 60)");
+static LIMITED_GAP: Fact = bound("gap_s", GAP.title, Goal::AtMost(8.0));
+static LOST: Fact = bound("lost", "acknowledged rows that are lost", Goal::AtMost(0.0));
+static DOUBLED: Fact = bound("doubled", "rows that are there twice", Goal::AtMost(0.0));
 
-const READ: &str = "SELECT abalance FROM pgbench_accounts WHERE aid = 77";
-const WRITE: &str = "INSERT INTO acts VALUES (0, 0)";
 /// Statements before a fault, and after it.
 const ENOUGH: u64 = 1_000;
 /// The maximum time until clients are served again.
 const SERVED_MAX: Duration = Duration::from_secs(60);
 
-/// Kills a node, also one that is stopped.
+/// Kills a node, also one that is stopped. It may be dead already.
 const FENCE: &str = r#"
 pid=$(head -n 1 DATA/postmaster.pid)
+case $(readlink /proc/$pid/exe) in */postgres) ;; *) exit 0 ;; esac
 children=$(cat /proc/$pid/task/$pid/children)
 kill -s KILL $pid || exit 1
 for child in $children; do kill -s KILL $child 2>/dev/null; done
@@ -50,30 +53,55 @@ PSQL -h "$1" -p "$2" \
 pub(super) fn standby_killed(rig: &Rig<'_>, side: Side) -> Result<Facts> {
     let nodes = Nodes::start(rig.options)?;
     let front = Front::start(side, &nodes, &OnLoss::NOTHING)?;
-    let crowd = Crowd::start(front.port(), READ);
+    let crowd = Crowd::start(front.port(), |_| {
+        "SELECT abalance FROM pgbench_accounts WHERE aid = 77".to_owned()
+    });
     until_served(&crowd).context("clients are not served")?;
     nodes.standbys()[0].kill9();
     until_served(&crowd).context("clients are not served any more")?;
-    Ok(vec![(&ERRORS, f64::from(crowd.errors()))])
+    Ok(vec![(&ERRORS, f64::from(crowd.errors().iter().sum::<u32>()))])
 }
 
 /// Stops all processes of the primary with SIGSTOP. Weir and Pgpool-II kill it then, and promote a
 /// standby.
 pub(super) fn primary_stopped(rig: &Rig<'_>, side: Side) -> Result<Facts> {
+    primary_lost(rig, side, Postgres::freeze, &LIMITED_GAP)
+}
+
+/// Kills the primary with `kill -9`. Weir and Pgpool-II promote a standby.
+pub(super) fn primary_killed(rig: &Rig<'_>, side: Side) -> Result<Facts> {
+    primary_lost(rig, side, Postgres::kill9, &GAP)
+}
+
+fn primary_lost(
+    rig: &Rig<'_>,
+    side: Side,
+    lose: fn(&Postgres),
+    gap: &'static Fact,
+) -> Result<Facts> {
     let nodes = Nodes::start(rig.options)?;
     Nodes::set(&nodes.0, "synchronous_standby_names = 'ANY 1 (*)'");
     let front = Front::start(side, &nodes, &fencing(nodes.primary())?)?;
-    let crowd = Crowd::start(front.port(), WRITE);
+    let crowd = Crowd::start(front.port(), |(client, number)| {
+        format!("INSERT INTO acts VALUES ({client}, {number})")
+    });
     until_served(&crowd).context("clients are not served")?;
-    nodes.primary().freeze();
+    lose(nodes.primary());
     // Without it, the longest wait shows that.
     until_served(&crowd);
-    let gap = crowd.longest_gap().min(SERVED_MAX).as_secs_f64();
+    let longest = crowd.longest_gap().min(SERVED_MAX).as_secs_f64();
     crowd.end();
-    let facts = vec![(&GAP, gap), (&WRITE_ERRORS, f64::from(crowd.errors()))];
+    let errors = crowd.errors();
     // Its clients may wait for an answer as long as it runs.
     drop(front);
-    Ok(facts)
+    let (lost, doubled) = nodes.compare(&crowd.into_served())?;
+    Ok(vec![
+        (gap, longest),
+        (&WRITE_ERRORS, f64::from(errors.iter().sum::<u32>())),
+        (&MOST, f64::from(errors.into_iter().max().unwrap_or_default())),
+        (&LOST, lost as f64),
+        (&DOUBLED, doubled as f64),
+    ])
 }
 
 fn until_served(crowd: &Crowd) -> Option<()> {

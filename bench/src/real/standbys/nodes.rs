@@ -1,10 +1,12 @@
 //! A primary and two standbys.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use testkit::{Postgres, poll_until};
 
+use super::crowd::Number;
 use crate::process;
 use crate::real::RealOptions;
 use crate::real::generator::{Place, initialise};
@@ -67,6 +69,22 @@ impl Nodes {
                 (standby.sql("postgres", &sql)[0][0].as_deref() == Some("t")).then_some(())
             });
         }
+    }
+
+    /// Returns how many of these writes the promoted standby lacks, and how many rows it has twice.
+    pub(super) fn compare(&self, told: &[Number]) -> Result<(usize, usize)> {
+        let is_primary = |node: &&Postgres| {
+            node.sql("postgres", "SELECT pg_is_in_recovery()")[0][0].as_deref() == Some("f")
+        };
+        let promoted = self.standbys().iter().find(is_primary).context("nobody was promoted")?;
+        let rows = promoted.sql(Setting::DATABASE, "SELECT client, id FROM acts");
+        let number = |row: &Vec<Option<String>>| -> Option<Number> {
+            let [Some(client), Some(id)] = &row[..] else { return None };
+            Some((client.parse().ok()?, id.parse().ok()?))
+        };
+        let found: HashSet<_> = rows.iter().filter_map(number).collect();
+        let lost = told.iter().filter(|told| !found.contains(told)).count();
+        Ok((lost, rows.len() - found.len()))
     }
 
     /// Returns the CPU time that each node has used, in seconds.

@@ -47,12 +47,20 @@ static SELECT_RATIOS: [Ratio; 4] = [
     capacity("the same, with a standby for each statement", Side::Statement),
 ];
 
+static KILLED_RATIOS: [Ratio; 1] = [Ratio {
+    what: "without service, Weir's by Pgpool-II's",
+    fact: &fault::GAP,
+    of: Side::Weir,
+    by: Side::Pgpool,
+    goal: Goal::AtMost(2.0),
+}];
+
 const fn capacity(what: &'static str, of: Side) -> Ratio {
     let goal = Goal::AtLeast(1.7);
     Ratio { what, fact: &select::PER_NODE_CPU, of, by: Side::Unrouted, goal }
 }
 
-pub(in crate::real) static ROWS: [Row; 6] = [
+pub(in crate::real) static ROWS: [Row; 7] = [
     Row {
         name: "cluster-select",
         what: "8 clients, one select",
@@ -95,6 +103,13 @@ pub(in crate::real) static ROWS: [Row; 6] = [
         play: fault::primary_stopped,
         ratios: &[],
     },
+    Row {
+        name: "cluster-primary-killed",
+        what: "8 clients write, and the primary is killed with kill -9",
+        sides: POOLERS,
+        play: fault::primary_killed,
+        ratios: &KILLED_RATIOS,
+    },
 ];
 
 impl fmt::Display for Row {
@@ -127,6 +142,6 @@ mod tests {
         assert!(ROWS.iter().all(|row| is_row(row.name)));
         assert!(is_row("cluster") && !is_row("clusters") && !is_row("select-simple"));
         let names = |asked: &str| select(&[asked.to_owned()]).unwrap().len();
-        assert_eq!([names("cluster"), names("cluster-own"), names("cluster-select")], [6, 2, 1]);
+        assert_eq!([names("cluster"), names("cluster-own"), names("cluster-select")], [7, 2, 1]);
     }
 }
