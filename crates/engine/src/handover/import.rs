@@ -431,7 +431,7 @@ fn extended(record: ExtendedRecord, unnamed: u64, tables: &ImportTables) -> Box<
 
 /// Returns what an unnamed statement may leave in the session. Its Parse message was kept, unless
 /// it was too long.
-fn seen_in_parse(message: &[u8]) -> Seen {
+pub(crate) fn seen_in_parse(message: &[u8]) -> Seen {
     let body = message.get(HEADER_LEN..).unwrap_or_default();
     match Parse::decode(body) {
         Ok(parse) => sql::scan_either(parse.sql),
