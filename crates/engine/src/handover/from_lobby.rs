@@ -7,12 +7,12 @@ use wire::frontend;
 use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::handover::import::seen_in_parse;
-use crate::ids::{ClientId, Micros, ServerId};
+use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::login::auth::{Login, Peer};
 use crate::notify::listening::{Listening, News};
 use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::ClientStatements;
-use crate::server::ServerPhase;
+use crate::server::{Preparation, ServerPhase};
 use crate::session::carried::{Carried, Setting};
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::Left;
@@ -155,7 +155,8 @@ impl<X: Exchange> Engine<X> {
         let found = self.servers.get_mut(on.0 as usize);
         let Some(server) = found.filter(|server| server.serial == serial) else { return false };
         let ServerPhase::Attending { came, .. } = server.phase else { return false };
-        server.enter(ServerPhase::Linked);
+        // Its session has no settings of the client's: the library has taken them back.
+        server.enter(ServerPhase::Preparing(Preparation::Apply));
         server.client = Some(id);
         let pinned = Pinned { pins: Pins::LISTEN, since: now, fingerprint: 0 };
         server.session.own().pinned = Some(Box::new(pinned));
@@ -168,7 +169,7 @@ impl<X: Exchange> Engine<X> {
         });
         let client = self.client_mut(id);
         client.server = Some(on);
-        client.enter(ClientPhase::Linked);
+        client.enter(ClientPhase::Preparing(Waiter::served(id, pool, now)));
         // The listener cannot have the others, so the client keeps its server for them.
         self.take_channels(id, on, left);
         true

@@ -372,8 +372,16 @@ impl<X: Exchange> Engine<X> {
             }
         }
         for id in clients.iter().copied() {
-            if matches!(self.client(id).phase, ClientPhase::Failed(_)) {
-                self.route_later(id);
+            let client = self.client(id);
+            match (&client.phase, client.server) {
+                (ClientPhase::Failed(_), _) => self.route_later(id),
+                // It has left its lobby with this server.
+                (ClientPhase::Preparing(_), Some(on)) => {
+                    if self.prepare(id, on, io) == Readable::Now {
+                        self.go_on(id, io);
+                    }
+                }
+                _ => {}
             }
         }
         clients.retain(|id| matches!(self.client(*id).phase, ClientPhase::Idle));

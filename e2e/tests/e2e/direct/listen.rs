@@ -95,6 +95,37 @@ fn idle_clients_that_listen_keep_no_backend() {
     });
 }
 
+/// They hold from its first request on, also while it keeps its server.
+#[test]
+fn settings_hold_at_once_when_a_client_has_left_the_lobby() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::start(3);
+    direct.client().rows("CREATE SCHEMA own; CREATE TABLE own.here (a int)");
+    let many: Vec<_> = (0..100).map(|number| format!("LISTEN channel_{number}")).collect();
+    for listens in ["LISTEN news", "LISTEN news", &many.join("; ")] {
+        let mut client = RawClient::connect(direct.pooler.port());
+        let database = direct.database.as_str();
+        let values = [("user", "app"), ("database", database), ("work_mem", "5MB")];
+        client.send(frontend::startup(&[&values[..], &[("search_path", "own")]].concat()));
+        client.read_to_ready();
+        client.rows("SET lock_timeout = '3s'");
+        let sql = "SELECT current_setting('work_mem'), current_setting('lock_timeout'), \
+                   (SELECT count(*) FROM here)";
+        client.send([frontend::query(listens), frontend::query(sql)].concat());
+        client.read_to_ready();
+        let answers: Vec<_> = [client.read_to_ready(), {
+            client.send(frontend::query(sql));
+            client.read_to_ready()
+        }]
+        .map(|messages| messages.iter().find(|one| one.tag == b'D').map(Message::row))
+        .into();
+        let right = Some(["5MB", "3s", "0"].map(|value| Some(value.to_owned())).to_vec());
+        assert_eq!(answers, [right.clone(), right], "{listens:.20}");
+    }
+}
+
 #[test]
 fn settings_and_statements_go_with_a_client_that_listens() {
     if !support::only_weir() {
