@@ -402,9 +402,10 @@ clean(void *unused)
 static void
 leave_with_guest(void)
 {
-    if (!depart_wait(&lobby, me))
+    if (!depart_wait())
         fail("the pooler has closed its control socket");
-    line = NULL;
+    line = NULL; /* an order's signal may come while the lobby's memory goes */
+    depart_end(&lobby, me);
     phase = PHASE_OFF;
 }
 

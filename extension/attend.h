@@ -73,7 +73,8 @@ extern Tie depart_find_tie(void);
 extern bool depart_may(const Lobby *lobby, const LobbyPlace *at);
 extern bool depart_prepare(const Lobby *lobby, uint32 me, uint32 place);
 extern bool depart_return(Lobby *lobby, uint32 me, uint32 place, uint32 generation);
-extern bool depart_wait(Lobby *lobby, uint32 me);
+extern bool depart_wait(void);
+extern void depart_end(Lobby *lobby, uint32 me);
 
 /* tally.c */
 extern void tally_begin(void);

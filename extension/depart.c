@@ -85,9 +85,29 @@ depart_return(Lobby *lobby, uint32 me, uint32 place, uint32 generation)
     return true;
 }
 
+/* Waits until Weir has the guest. False: Weir has ended. */
+bool
+depart_wait(void)
+{
+    for (;;) {
+        ControlCommand command = control_read();
+
+        if (command == CONTROL_CLOSED)
+            return false;
+        if (command == CONTROL_GO)
+            return true;
+        QueryCancelPending = false;
+        IdleSessionTimeoutPending = false;
+        CHECK_FOR_INTERRUPTS();
+        /* A message of Weir's sets the latch (orders.c). */
+        (void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, 0, PG_WAIT_EXTENSION);
+        ResetLatch(MyLatch);
+    }
+}
+
 /* This backend is an ordinary one from now on, and keeps nothing of the lobby. */
-static void
-end(Lobby *lobby, uint32 me)
+void
+depart_end(Lobby *lobby, uint32 me)
 {
     size_t size = lobby_size(lobby->backends, lobby->places);
 
@@ -101,26 +121,4 @@ end(Lobby *lobby, uint32 me)
     report_renew();
     control_left();
     control_close();
-}
-
-/* Waits until Weir has the guest, and leaves the lobby. False: Weir has ended. */
-bool
-depart_wait(Lobby *lobby, uint32 me)
-{
-    for (;;) {
-        ControlCommand command = control_read();
-
-        if (command == CONTROL_CLOSED)
-            return false;
-        if (command == CONTROL_GO)
-            break;
-        QueryCancelPending = false;
-        IdleSessionTimeoutPending = false;
-        CHECK_FOR_INTERRUPTS();
-        /* A message of Weir's sets the latch (orders.c). */
-        (void) WaitLatch(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, 0, PG_WAIT_EXTENSION);
-        ResetLatch(MyLatch);
-    }
-    end(lobby, me);
-    return true;
 }

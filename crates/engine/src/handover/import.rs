@@ -373,15 +373,14 @@ impl<X: Exchange> Engine<X> {
         }
         for id in clients.iter().copied() {
             let client = self.client(id);
-            match (&client.phase, client.server) {
-                (ClientPhase::Failed(_), _) => self.route_later(id),
+            let is_preparing = matches!(client.phase, ClientPhase::Preparing(_));
+            if matches!(client.phase, ClientPhase::Failed(_)) {
+                self.route_later(id);
+            } else if let Some(on) = client.server.filter(|_| is_preparing)
+                && self.prepare(id, on, io) == Readable::Now
+            {
                 // It has left its lobby with this server.
-                (ClientPhase::Preparing(_), Some(on)) => {
-                    if self.prepare(id, on, io) == Readable::Now {
-                        self.go_on(id, io);
-                    }
-                }
-                _ => {}
+                self.go_on(id, io);
             }
         }
         clients.retain(|id| matches!(self.client(*id).phase, ClientPhase::Idle));

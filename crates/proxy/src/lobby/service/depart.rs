@@ -87,13 +87,17 @@ impl Service {
             self.end(at, place, Ending::Told(Cause::ServerUnreachable, why));
             return false;
         };
+        let Some(line) = self.backends[number].role.as_ref().map(|role| role.line) else {
+            return false;
+        };
+        // If this process is killed from now on, the client is lost as any proxied one, and its
+        // backend ends. While the backend was on the list, the next process would wait for it.
+        self.held.remove(Key::Line(at, line));
         let (guests, around) = self.guests_of(at);
         let Some((guest, peer)) = guests.let_go(place, &around) else { return false };
         let Some(role) = &mut self.backends[number].role else { return false };
-        role.departs = true;
+        (role.departs, role.leaves) = (true, false);
         let came = std::mem::replace(&mut role.came, true);
-        // If this process is killed now, the client is lost as any proxied one, and its backend ends.
-        self.held.remove(Key::Line(at, role.line));
         role.home = Home::None;
         let (server, serial, worker) = (role.server.server, role.server.serial, role.server.worker);
         if !came {
