@@ -13,6 +13,8 @@
  *     │  └───────── returned ◄──────┘
  *     └── LEAVE ──► an ordinary backend, until ENLIST
  *
+ * A guest that listens leaves the lobby with its backend (depart.c).
+ *
  * While another backend sleeps, this one may linger with a guest and not put it at rest; so may one
  * that holds its guest (hold.c). Without a guest, core has the backend's own connection: an error
  * that core raises then goes to Weir.
@@ -29,7 +31,6 @@
 
 #include "access/xact.h"
 #include "libpq/libpq-be.h"
-#include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/pmsignal.h"
@@ -42,6 +43,7 @@ typedef enum Phase {
     PHASE_OFF,      /* no ticket, or no lobby */
     PHASE_ORDINARY, /* an ordinary backend of Weir's */
     PHASE_WAITING,  /* in the lobby, without a guest */
+    PHASE_LEAVING,  /* likewise; waits until Weir has the guest that it has returned */
     PHASE_CLEARING, /* core runs messages of ours, before the guest's first one */
     PHASE_SERVING
 } Phase;
@@ -61,6 +63,7 @@ static uint32 place;
 static uint32 generation;
 static bool owned = false; /* the place's state word says so */
 static bool pinned;
+static bool departs; /* pinned by nothing but its channels: it leaves with this backend */
 
 /* A ReadyForQuery with status I has been written, not flushed. Core flushes each notice, too. */
 static bool at_rest = false;
@@ -68,18 +71,11 @@ static bool at_rest = false;
 /* The line says that the pinned guest runs nothing. */
 static bool idles = false;
 
-static void attend(void);
-
-static void
-nothing(SIGNAL_ARGS)
-{
-}
-
 /* A guest that runs nothing stays connected when this backend ends. */
 static void
 leave_at_exit(int code, Datum unused)
 {
-    if (phase == PHASE_OFF)
+    if (phase == PHASE_OFF || phase == PHASE_LEAVING)
         return;
     if (phase == PHASE_WAITING && owned &&
         lobby_release(&lobby, me, place, generation) == RELEASE_RETURNED)
@@ -117,7 +113,6 @@ begin(void *unused)
     own_set = FeBeWaitSet;
     own_address = MyProcPort->raddr;
     on_proc_exit(leave_at_exit, 0);
-    pqsignal(SIGURG, nothing);
     phase = PHASE_ORDINARY;
     return true;
 }
@@ -130,7 +125,6 @@ flush(void)
     if (guard_is_up())
         return 0;
     result = report_flush();
-
     if (at_rest) {
         at_rest = false;
         attend_flushed();
@@ -195,16 +189,10 @@ next_transaction(void)
 void
 attend_note_work(void)
 {
-    LobbyPlace *at;
-
     if (likely(!idles))
         return;
     idles = false;
-    at = lobby_place(&lobby, place);
-    /* A Sync by itself begins no statement. */
-    at->request_us =
-        Max(attach_monotonic_us(GetCurrentStatementStartTimestamp()), at->transaction_us);
-    tally_begin();
+    tally_resume(lobby_place(&lobby, place));
     lobby_work_pinned(&lobby, me);
 }
 
@@ -215,8 +203,10 @@ capture(void *unused)
     bool is_known = !unnamed_is_doubtful(); /* the capture settles it */
     Numbers numbers;
     Bind awaited;
+    Tie tie = guest_capture(&numbers);
 
-    pinned = !guest_capture(&numbers);
+    departs = tie == TIE_CHANNELS && depart_may(&lobby, at);
+    pinned = tie == TIE_OTHER;
     hold_note(&lobby, numbers, &at->asks);
     awaited = names_await_bind(is_known);
     hold_note_bind(awaited == BIND_LIKELY);
@@ -224,6 +214,8 @@ capture(void *unused)
         pinned = true;
     if (!guest_save(lobby_window(&lobby, place), &at->window_len))
         pinned = true;
+    departs = departs && !pinned;
+    pinned = pinned || tie != TIE_NONE;
     guest_tell(&at->told);
     return true;
 }
@@ -241,7 +233,7 @@ attend_put(char type, bool ends_transaction)
         return PUT_SWALLOW;
     }
     /* Notices that no guest has caused. An error goes to Weir. */
-    if (phase == PHASE_WAITING && type == 'N')
+    if ((phase == PHASE_WAITING || phase == PHASE_LEAVING) && type == 'N')
         return PUT_SWALLOW;
     if (type != 'A')
         attend_note_work();
@@ -256,7 +248,7 @@ attend_put(char type, bool ends_transaction)
         guest_tell_within(&lobby_place(&lobby, place)->told);
     if (ends_transaction && phase == PHASE_SERVING &&
         !guarded(capture, NULL, "the state of a direct pool's client cannot be saved"))
-        pinned = true;
+        pinned = true, departs = false;
     return PUT_PASS;
 }
 
@@ -406,6 +398,32 @@ clean(void *unused)
     return guest_restore(false, NULL, 0);
 }
 
+/* Goes to Weir as soon as Weir has the guest. */
+static void
+leave_with_guest(void)
+{
+    if (!depart_wait())
+        fail("the pooler has closed its control socket");
+    line = NULL; /* an order's signal may come while the lobby's memory goes */
+    depart_end(&lobby, me);
+    phase = PHASE_OFF;
+}
+
+/* Returns the guest, and leaves with it. The session keeps nothing but the guest's channels. */
+static void
+depart(void)
+{
+    use_own_socket();
+    owned = false; /* if this fails, Weir closes the guest */
+    attach_show(&own_address);
+    hold_end(&lobby);
+    if (!guarded(clean, NULL, "a backend cannot leave the lobby") ||
+        !depart_return(&lobby, me, place, generation))
+        fail("a backend cannot leave the lobby with its client");
+    phase = PHASE_LEAVING;
+    leave_with_guest();
+}
+
 /* Becomes an ordinary backend of Weir's again. */
 static void
 leave_lobby(void)
@@ -422,17 +440,11 @@ leave_lobby(void)
 static bool
 is_wanted(void)
 {
-    switch (control_read()) {
-        case CONTROL_CLOSED:
-            fail("the pooler has closed its control socket");
-            return false;
-        case CONTROL_LEAVE:
-            return false;
-        case CONTROL_NONE:
-        case CONTROL_ENLIST:
-            return lobby_gate(&lobby) == LOBBY_OPEN;
-    }
-    return false;
+    ControlCommand command = control_read();
+
+    if (command == CONTROL_CLOSED)
+        fail("the pooler has closed its control socket");
+    return command != CONTROL_LEAVE && lobby_gate(&lobby) == LOBBY_OPEN;
 }
 
 /* Waits until there is a guest to serve, or this backend is to leave the lobby. */
@@ -517,7 +529,7 @@ transaction_over(void)
     ClientConnectionLost = 0;
     if (!pinned)
         stray_drop(&at->stray);
-    if (unnamed_is_foreign() && (pinned || compat_has_input())) {
+    if (unnamed_is_foreign() && ((pinned && !departs) || compat_has_input())) {
         owned = false; /* a part of its requests is read */
         fail("an unnamed statement of another client is left");
     }
@@ -526,6 +538,8 @@ transaction_over(void)
         tally_begin();
         return;
     }
+    if (departs && !compat_has_input() && depart_prepare(&lobby, me, place))
+        return depart();
     if (pinned) {
         if (!compat_has_input()) {
             idles = true;
@@ -575,6 +589,9 @@ attend_flushed(void)
             break;
         case PHASE_SERVING:
             transaction_over();
+            break;
+        case PHASE_LEAVING:
+            leave_with_guest();
             break;
         case PHASE_WAITING:
             /* Core has raised an ERROR while no guest was attached, and has told Weir. */

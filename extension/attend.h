@@ -32,7 +32,8 @@ typedef enum Reason {
     REASON_PARTIAL,   /* the first message is not whole yet */
     REASON_BAD,       /* bytes that are no message */
     REASON_STATE,     /* its settings or statements cannot be restored */
-    REASON_RECALLED
+    REASON_RECALLED,
+    REASON_LISTENS    /* it leaves the lobby with its backend */
 } Reason;
 
 /* attend.c */
@@ -60,8 +61,24 @@ extern bool orders_put_last_words(const char *body, size_t len);
 /* notify.c: a guest's own notifications. */
 extern bool notify_put(const char *body, size_t len);
 
+/* What keeps a guest at this backend. */
+typedef enum Tie {
+    TIE_NONE,
+    TIE_CHANNELS, /* it listens */
+    TIE_OTHER
+} Tie;
+
+/* depart.c: a guest that leaves with this backend. */
+extern Tie depart_find_tie(void);
+extern bool depart_may(const Lobby *lobby, const LobbyPlace *at);
+extern bool depart_prepare(const Lobby *lobby, uint32 me, uint32 place);
+extern bool depart_return(Lobby *lobby, uint32 me, uint32 place, uint32 generation);
+extern bool depart_wait(void);
+extern void depart_end(Lobby *lobby, uint32 me);
+
 /* tally.c */
 extern void tally_begin(void);
+extern void tally_resume(LobbyPlace *at);
 extern void tally_note(LobbyBackend *line, char type);
 extern void tally_end(LobbyBackend *line, uint64 us);
 
@@ -101,6 +118,7 @@ typedef enum ControlCommand {
     CONTROL_NONE,
     CONTROL_ENLIST, /* serve the lobby */
     CONTROL_LEAVE,  /* leave the lobby */
+    CONTROL_GO,     /* Weir has the guest with which this backend leaves */
     CONTROL_CLOSED  /* Weir has closed the control socket */
 } ControlCommand;
 
@@ -114,7 +132,7 @@ extern void control_close(void);
 
 /* guest.c: settings, and what a guest was told. */
 extern bool guest_restore(bool goes_on, const unsigned char *window, uint32 len);
-extern bool guest_capture(Numbers *numbers); /* false: the guest is pinned */
+extern Tie guest_capture(Numbers *numbers);
 extern bool guest_save(unsigned char *window, uint32 *len);
 extern bool guest_is_mixed(void);
 extern bool guest_note_parameter(const uint64 *told);

@@ -34,7 +34,8 @@ typedef enum Kind {
     KIND_DESCRIPTOR,
     KIND_ENLIST,
     KIND_LEAVE,
-    KIND_WAKE
+    KIND_WAKE,
+    KIND_GO
 } Kind;
 
 typedef struct Message {
@@ -105,7 +106,11 @@ obey(const Message *message, int *descriptors, int count)
             command = CONTROL_ENLIST;
             break;
         case KIND_LEAVE:
-            command = CONTROL_LEAVE;
+            if (command != CONTROL_GO)
+                command = CONTROL_LEAVE;
+            break;
+        case KIND_GO:
+            command = CONTROL_GO;
             break;
         default:
             break;

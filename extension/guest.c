@@ -393,18 +393,6 @@ copy_startup(Settings *to)
     return to->len;
 }
 
-/* Anything but settings and statements of the protocol. */
-static bool
-holds_more(void)
-{
-    char room[1024];
-    Text out = {.start = room, .end = room, .limit = room + sizeof(room)};
-
-    if (!statements_write(&out) || !objects_write(&out))
-        return true;
-    return out.full || out.end != out.start;
-}
-
 /* Would another backend refuse one of the settings? */
 static bool
 find_forbidden(void)
@@ -427,19 +415,21 @@ find_forbidden(void)
     return found;
 }
 
-/* Called when a transaction is over. False: the guest has to keep this backend. */
-bool
+/* Called when a transaction is over. */
+Tie
 guest_capture(Numbers *numbers)
 {
     Text out = {.start = other.text, .end = other.text, .limit = other.text + SETTINGS_MAX};
-    bool pinned;
+    bool is_whole;
+    Tie tie;
 
     out.end += copy_startup(&other);
     if (events_take(numbers))
         stuck = true;
-    pinned = !settings_write(&out) || holds_more();
+    is_whole = settings_write(&out);
     if (out.full)
-        return false;
+        return TIE_OTHER;
+    tie = depart_find_tie();
     other.len = out.end - out.start;
     if (other.len != current.len || memcmp(other.text, current.text, other.len) != 0) {
         memcpy(current.text, other.text, other.len);
@@ -448,12 +438,12 @@ guest_capture(Numbers *numbers)
         has_forbidden = find_forbidden();
     }
     if (is_in(&current, "role") || is_in(&current, "session_authorization"))
-        pinned = true;
+        tie = TIE_OTHER;
     if (names_capture(parse_context()))
         unsaved = true;
     if (unnamed_settle(names_has_unnamed()))
         unsaved_unnamed = true;
-    return !pinned && !stuck && !has_forbidden;
+    return !is_whole || stuck || has_forbidden ? TIE_OTHER : tie;
 }
 
 /* Writes the changes into the window; false: they do not fit, so the guest is pinned. */

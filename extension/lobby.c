@@ -370,6 +370,12 @@ lobby_sleep(Lobby *lobby, uint32_t me)
 }
 
 void
+lobby_idle_leaving(Lobby *lobby, uint32_t me)
+{
+    set_activity(lobby, me, LOBBY_LEAVING);
+}
+
+void
 lobby_idle_pinned(Lobby *lobby, uint32_t me)
 {
     set_activity(lobby, me, LOBBY_PINNED_IDLE);
@@ -442,6 +448,7 @@ lobby_take(Lobby *lobby, uint32_t place)
     at->window_len = 0;
     at->stray = 0;
     at->asks = 0;
+    at->leaver = 0;
     return generation;
 }
 

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define LOBBY_MAGIC UINT64_C(0x79626f4c72696557) /* "WeirLoby" */
-#define LOBBY_LAYOUT 6
+#define LOBBY_LAYOUT 7
 #define LOBBY_SIGNAL 0x52696557 /* the value of SIGINT that announces an order */
 #define LOBBY_LINE 64          /* of a place */
 #define LOBBY_BACKEND_LINE 128 /* its second half is written by the backend alone */
@@ -52,6 +52,7 @@ typedef struct LobbyHeader {
     uint32_t asks; /* clients of this lobby ask which numbers they have drawn */
     uint32_t lines; /* of backends that have been in use; Weir writes it */
     uint32_t silent; /* holds in a row that ended without a question (hold.c) */
+    uint32_t gives_up; /* a guest that listens leaves with its backend (depart.c); Weir writes it */
 } LobbyHeader;
 
 /* What a backend does. Only that backend writes it, and Weir when the backend is dead. */
@@ -61,7 +62,8 @@ typedef enum LobbyActivity {
     LOBBY_SLEEPING, /* waits for any guest */
     LOBBY_LINGERING, /* waits for the guest that it has, since another backend sleeps */
     LOBBY_PINNED_IDLE, /* no transaction is open, but the guest needs this backend */
-    LOBBY_HOLDING /* waits for the guest that it has, which may ask for a number */
+    LOBBY_HOLDING, /* waits for the guest that it has, which may ask for a number */
+    LOBBY_LEAVING /* has returned its guest, and goes to Weir with it */
 } LobbyActivity;
 
 /*
@@ -115,7 +117,8 @@ typedef struct LobbyPlace {
     uint32_t stray;        /* bytes to skip: the rest of a message that is no request */
     uint32_t asks;         /* the guest has asked for the last number that it drew */
     uint32_t process;      /* the process id that its login has told it; 0: unknown */
-    uint32_t unused[2];
+    uint32_t leaver;       /* the backend that leaves with the guest, + 1; 0: none */
+    uint32_t channels_len; /* bytes behind the window: the channels of a guest that leaves */
 } LobbyPlace;
 
 /* One process's view. */
@@ -184,6 +187,9 @@ extern LobbyClaim lobby_claim(Lobby *lobby, uint32_t me, uint64_t event, uint32_
                               uint32_t *generation);
 extern LobbyRelease lobby_release(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generation);
 extern LobbyRelease lobby_return(Lobby *lobby, uint32_t me, uint32_t place, uint32_t generation);
+
+/* The backend has returned its guest, and waits until Weir has it (depart.c). */
+extern void lobby_idle_leaving(Lobby *lobby, uint32_t me);
 
 /* Enters or leaves: the line's activity and process. */
 extern void lobby_enter(Lobby *lobby, uint32_t me, uint32_t process, uint32_t latch);

@@ -15,6 +15,7 @@
 #include <signal.h>
 
 #include "access/xact.h"
+#include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "tcop/tcopprot.h"
@@ -141,9 +142,16 @@ handle(int signal, void (*handler)(int, siginfo_t *, void *))
     return sigaction(signal, &action, NULL) == 0;
 }
 
+static void
+nothing(SIGNAL_ARGS)
+{
+}
+
+/* SIGURG is the latch's; a sleep of ours must end by it. */
 bool
 orders_install(void)
 {
+    pqsignal(SIGURG, nothing);
     return handle(SIGINT, obey) && handle(SIGIO, hear);
 }
 

@@ -33,6 +33,9 @@ static char buffers[2][HEAD_LEN + REPORT_MAX + TAIL_MAX + 1];
 static size_t last_len = 0; /* of the last report's state; 0: none was sent */
 static int last = 0;
 
+/* The next report is sent in any case: Weir does not know the state any more. */
+static bool is_due = false;
+
 static const PQcommMethods *core = NULL;
 static PQcommMethods ours;
 static bool failed_before = false;
@@ -59,6 +62,13 @@ bool
 report_is_on(void)
 {
     return core != NULL;
+}
+
+/* The state has changed while no reports were sent. */
+void
+report_renew(void)
+{
+    is_due = true;
 }
 
 /* Sends a message behind the hook. */
@@ -151,8 +161,10 @@ report_send(void)
         text_item(&out, "u");
     }
     len = out.end - buffer;
-    if (!first && !events_pending() && len == last_len && memcmp(buffer, buffers[last], len) == 0)
+    if (!first && !is_due && !events_pending() && len == last_len &&
+        memcmp(buffer, buffers[last], len) == 0)
         return;
+    is_due = false;
     last = !last;
     last_len = len;
     out.limit += TAIL_MAX;

@@ -4,6 +4,7 @@
  */
 #include "attend.h"
 
+#include "access/xact.h"
 #include "pgstat.h"
 
 /* Core's sum of idle time when the transaction began, and when its last statement ended. */
@@ -15,6 +16,17 @@ tally_begin(void)
 {
     idle_before = pgStatTransactionIdleTime;
     idle_seen = idle_before;
+}
+
+/* A pinned guest begins something. */
+void
+tally_resume(LobbyPlace *at)
+{
+    uint64 began = attach_monotonic_us(GetCurrentStatementStartTimestamp());
+
+    /* A Sync by itself begins no statement. */
+    at->request_us = Max(began, at->transaction_us);
+    tally_begin();
 }
 
 /* A message goes out. Behind the last statement, core may set its sum to 0. */

@@ -59,6 +59,7 @@ extern bool report_is_on(void);
 extern int report_put(char type, const char *body, size_t len);
 extern void report_set_flush(int (*flush)(void));
 extern int report_flush(void);
+extern void report_renew(void);
 
 /* settings.c */
 extern bool settings_write(Text *out);

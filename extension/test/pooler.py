@@ -24,15 +24,15 @@ BASE = 9000
 PLACES = 256
 BACKENDS = 32
 HELLO, NEED, RETURNED, LEFT = 1, 2, 3, 4
-WELCOME, DESCRIPTOR, ENLIST, LEAVE, WAKE = 16, 17, 18, 19, 20
-NONE, ENDED, PARTIAL, BAD, STATE, RECALLED = range(6)
-LAYOUT = 6
+WELCOME, DESCRIPTOR, ENLIST, LEAVE, WAKE, GO = 16, 17, 18, 19, 20, 21
+NONE, ENDED, PARTIAL, BAD, STATE, RECALLED, LISTENS = range(7)
+LAYOUT = 7
 # The value of SIGINT that announces an order.
 SIGNAL = 0x52696557
 ARMED = 2
-SERVING, SLEEPING, LINGERING, PINNED_IDLE, HOLDING = 1, 2, 3, 4, 5
-# Offset in the header: holds without a question.
-SILENT = 36
+SERVING, SLEEPING, LINGERING, PINNED_IDLE, HOLDING, LEAVING = 1, 2, 3, 4, 5, 6
+# Offsets in the header: holds without a question, and whether guests that listen leave.
+SILENT, GIVES_UP = 36, 40
 # Offsets in a backend's line: orders, the answer to ASK, and counters.
 CANCEL, END, ASK, ANSWER, QUERIES, QUERY_US, TRANSACTION_US = 24, 32, 40, 56, 64, 72, 80
 AT_REST, RUNS, IDLES = 1, 2, 3
@@ -64,6 +64,7 @@ def library(work):
     lib.lobby_take.restype = ctypes.c_uint32
     lib.lobby_word.restype = ctypes.c_uint64
     lib.lobby_words.restype = ctypes.c_void_p
+    lib.lobby_window.restype = ctypes.c_void_p
     lib.lobby_write_window.argtypes = [
         ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t,
     ]
@@ -224,6 +225,22 @@ class Pooler:
     def line(number):
         return 4096 + 128 * number
 
+    def give_up_listeners(self):
+        struct.pack_into("=I", self.map, GIVES_UP, 1)
+
+    def place(self, place):
+        return self.line(BACKENDS) + 64 * place
+
+    def leaver(self, place):
+        return struct.unpack_from("=I", self.map, self.place(place) + 56)[0]
+
+    def left_state(self, place):
+        """The state and the channels of a guest that leaves with its backend."""
+        size = struct.unpack_from("=I", self.map, self.place(place) + 40)[0]
+        channels = struct.unpack_from("=I", self.map, self.place(place) + 60)[0]
+        data = ctypes.string_at(self.lib.lobby_window(self.lobby, place), size + channels)
+        return data[:size], data[size:]
+
     def silent(self):
         return struct.unpack_from("=I", self.map, SILENT)[0]
 
@@ -279,7 +296,7 @@ class Pooler:
         self.returned.append((place, reason))
         if reason in (ENDED, BAD, STATE):
             self.close_guest(place)
-        elif place in self.kept:
+        elif place in self.kept or reason == LISTENS:
             pass
         elif reason == PARTIAL:
             self.start(self.wait_for_message, place, self.generations[place])

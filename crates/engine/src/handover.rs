@@ -4,8 +4,10 @@
 //! tables of the new process. Nothing is sent to any connection.
 
 pub(crate) mod export;
+pub(crate) mod from_lobby;
 pub(crate) mod import;
 pub mod records;
 
 pub use export::{Ceded, Exported, ExportedClient};
+pub use from_lobby::LobbyLeaver;
 pub use import::{ImportTables, Imported};

@@ -54,7 +54,7 @@ pub mod watch;
 
 pub use admission::{limits, pool, shares, switches};
 pub use engine::{Drain, Engine};
-pub use handover::{Ceded, Exported, ExportedClient, ImportTables, Imported, records};
+pub use handover::{Ceded, Exported, ExportedClient, ImportTables, Imported, LobbyLeaver, records};
 pub use lifecycle::replication;
 pub use login::{LOGIN_GRACE, auth, guesses, server_secret};
 pub use operator::inspect::{server_row, server_state};

@@ -187,7 +187,9 @@ impl Own {
         let mut package = Package::of(self.list.read()?);
         let mut kept = vec![0, 1, 2, self.listener.as_raw_fd(), server.as_raw_fd()];
         kept.extend(package.fds());
-        // Proxied clients and servers see the end of Weir now.
+        // Proxied clients and servers see the end of Weir now. Backends may have descriptors of
+        // clients that have left their lobby.
+        twin::end_connections_but(&kept)?;
         twin::close_all_but(kept)?;
         if package.is_empty() {
             return Ok(());

@@ -5,6 +5,7 @@ mod crash;
 mod idle;
 mod kills;
 mod limits;
+mod listen;
 mod parameters;
 mod reasons;
 mod restart;

@@ -372,8 +372,15 @@ impl<X: Exchange> Engine<X> {
             }
         }
         for id in clients.iter().copied() {
-            if matches!(self.client(id).phase, ClientPhase::Failed(_)) {
+            let client = self.client(id);
+            let is_preparing = matches!(client.phase, ClientPhase::Preparing(_));
+            if matches!(client.phase, ClientPhase::Failed(_)) {
                 self.route_later(id);
+            } else if let Some(on) = client.server.filter(|_| is_preparing)
+                && self.prepare(id, on, io) == Readable::Now
+            {
+                // It has left its lobby with this server.
+                self.go_on(id, io);
             }
         }
         clients.retain(|id| matches!(self.client(*id).phase, ClientPhase::Idle));
@@ -431,7 +438,7 @@ fn extended(record: ExtendedRecord, unnamed: u64, tables: &ImportTables) -> Box<
 
 /// Returns what an unnamed statement may leave in the session. Its Parse message was kept, unless
 /// it was too long.
-fn seen_in_parse(message: &[u8]) -> Seen {
+pub(crate) fn seen_in_parse(message: &[u8]) -> Seen {
     let body = message.get(HEADER_LEN..).unwrap_or_default();
     match Parse::decode(body) {
         Ok(parse) => sql::scan_either(parse.sql),

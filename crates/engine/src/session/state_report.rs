@@ -271,14 +271,14 @@ fn is_digits(text: &[u8]) -> bool {
     text.iter().all(u8::is_ascii_digit)
 }
 
-fn pair_of(pair: &[u8]) -> Option<Setting> {
+pub(crate) fn pair_of(pair: &[u8]) -> Option<Setting> {
     let at = pair.iter().position(|byte| *byte == b'=')?;
     let (name, value) = (text(&pair[..at])?, text(&pair[at + 1..])?);
     Some(Setting { name, value })
 }
 
 /// Decodes a text. Its bytes contain no zero, since PostgreSQL's texts contain none.
-fn text(written: &[u8]) -> Option<Box<[u8]>> {
+pub(crate) fn text(written: &[u8]) -> Option<Box<[u8]>> {
     let mut bytes = Vec::with_capacity(written.len());
     let mut rest = written;
     while let Some((&byte, behind)) = rest.split_first() {

@@ -118,6 +118,19 @@ impl SharedMemory {
             unsafe { AtomicU8::from_ptr(start.add(offset)) }.store(*byte, Ordering::Relaxed);
         }
     }
+
+    /// Returns a copy of bytes that no other process writes at this time.
+    ///
+    /// # Panics
+    /// When they are not in the file.
+    pub fn read(&self, at: usize, len: usize) -> Vec<u8> {
+        let start = self.place(at, len, 1);
+        let byte = |offset| {
+            // SAFETY: as for `word32`; `place` has checked all of them.
+            unsafe { AtomicU8::from_ptr(start.add(offset)) }.load(Ordering::Relaxed)
+        };
+        (0..len).map(byte).collect()
+    }
 }
 
 impl Drop for SharedMemory {

@@ -5,12 +5,13 @@
 #![expect(unsafe_code, reason = "direct system calls, each with its own reasoning")]
 
 use std::{
+    collections::HashSet,
     ffi::CStr,
-    fs, io,
+    fs, io, mem,
     os::fd::{AsRawFd as _, BorrowedFd, RawFd},
 };
 
-use super::{checked, process::Process};
+use super::{checked, process::Process, socket};
 
 /// Signals that end a process: its own faults, and requests to end.
 const FATAL: [libc::c_int; 10] = [
@@ -113,11 +114,42 @@ fn close_range(from: libc::c_uint, to: libc::c_uint) -> io::Result<()> {
     checked(libc::c_int::try_from(done).unwrap_or(-1)).map(drop)
 }
 
-fn close_one_by_one(from: libc::c_uint, to: libc::c_uint) -> io::Result<()> {
+/// Ends all connections but these, whichever of their descriptors is named. Other processes may have
+/// descriptors of them, so closing would not end them.
+///
+/// # Errors
+/// When the system refuses.
+pub fn end_connections_but(kept: &[RawFd]) -> io::Result<()> {
+    let inodes: HashSet<u64> = kept.iter().filter_map(|fd| socket_of(*fd)).collect();
+    for number in open_descriptors()? {
+        let fd = number.cast_signed();
+        if let Some(inode) = socket_of(fd)
+            && !inodes.contains(&inode)
+            && socket::peer_address(fd).is_ok()
+        {
+            socket::shutdown(fd, false);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the number of the socket behind a descriptor, equal for all descriptors of it.
+fn socket_of(fd: RawFd) -> Option<u64> {
+    // SAFETY: all fields are integers, for which zero is valid.
+    let mut facts: libc::stat = unsafe { mem::zeroed() };
+    // SAFETY: writes into the live structure.
+    checked(unsafe { libc::fstat(fd, &raw mut facts) }).ok()?;
+    (facts.st_mode & libc::S_IFMT == libc::S_IFSOCK).then_some(facts.st_ino)
+}
+
+fn open_descriptors() -> io::Result<Vec<libc::c_uint>> {
     let listed = fs::read_dir("/proc/self/fd")?;
-    let numbers = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    // The list's own descriptor is closed before the others are.
-    let numbers: Vec<libc::c_uint> = numbers.collect();
+    // The list's own descriptor is closed then.
+    Ok(listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+fn close_one_by_one(from: libc::c_uint, to: libc::c_uint) -> io::Result<()> {
+    let numbers = open_descriptors()?;
     for number in numbers.into_iter().filter(|number| (from..=to).contains(number)) {
         // SAFETY: takes an integer. Owners of these descriptors are never dropped: see `end`.
         unsafe { libc::close(number.cast_signed()) };

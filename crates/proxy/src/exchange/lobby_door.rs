@@ -12,6 +12,7 @@ use std::{
 };
 
 use engine::{
+    LobbyLeaver,
     ids::{ClientId, Micros, PoolId, WorkerId},
     records::{LobbyRecord, WorkerRecords},
     settings::PoolKey,
@@ -49,6 +50,8 @@ pub(crate) enum LobbyRequest {
         key: CancelKey,
         requester: (WorkerId, ClientId, u64),
     },
+    /// The client that leaves with the server of this serial number is a worker's.
+    Departed(u64),
     /// Disconnect the client with this serial number.
     KillClient(u64),
     /// Keep all clients from the backends; those in a transaction when it is over.
@@ -113,6 +116,14 @@ pub(crate) struct LobbyServer {
 #[derive(Debug)]
 pub(crate) struct Arriving {
     pub(crate) guest: Guest,
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: Peer,
+}
+
+/// A client that leaves a lobby with its server.
+#[derive(Debug)]
+pub(crate) struct Departing {
+    pub(crate) leaver: LobbyLeaver,
     pub(crate) fd: OwnedFd,
     pub(crate) peer: Peer,
 }

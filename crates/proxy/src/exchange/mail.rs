@@ -21,6 +21,7 @@ use super::{
     handshakes::{SecuredClient, SecuredServer},
     hub::{Hub, WorkerExchange},
     late_arrivals::{PredecessorState, WorkerArrivals},
+    lobby_door::Departing,
     mailbox::Wake,
     peer::Peer,
     reports::{Rest, WorkerExport, WorkerFigures, WorkerReport},
@@ -128,6 +129,8 @@ pub(crate) enum ShellMail {
         server: ServerId,
         serial: u64,
     },
+    /// This client leaves its lobby, with a server of yours.
+    LeavesLobby(Box<Departing>),
     /// Keep still, and tell what can be handed over.
     Export(mpsc::UnboundedSender<WorkerExport>),
     /// The other process has the exported connections; of the servers of direct pools, those with

@@ -49,6 +49,8 @@ pub(super) enum Reason {
     /// Its settings or statements cannot be restored.
     State,
     Recalled,
+    /// It leaves the lobby with its backend, because it listens.
+    Listens,
 }
 
 /// A message of Weir.
@@ -66,6 +68,8 @@ pub(super) enum ToBackend {
     },
     Leave,
     Wake,
+    /// Weir has the client with which the backend leaves.
+    Go,
 }
 
 impl ToBackend {
@@ -75,6 +79,7 @@ impl ToBackend {
             Self::Descriptor { place, generation } => [17, place, generation, 0],
             Self::Leave => [19, 0, 0, 0],
             Self::Wake => [20, 0, 0, 0],
+            Self::Go => [21, 0, 0, 0],
         };
         let mut bytes = [0; MESSAGE_LEN];
         for (word, into) in words.iter().zip(bytes.chunks_exact_mut(4)) {
@@ -108,6 +113,7 @@ pub(super) fn decode(packet: &[u8]) -> Option<FromBackend> {
                 3 => Reason::Bad,
                 4 => Reason::State,
                 5 => Reason::Recalled,
+                6 => Reason::Listens,
                 _ => return None,
             };
             Some(FromBackend::Returned { place, generation, reason })

@@ -1,6 +1,7 @@
 //! The clients of one lobby, on Weir's side: their identities and limits, and how they are
 //! disconnected.
 
+mod depart;
 mod records;
 
 use std::{collections::HashMap, os::fd::RawFd};

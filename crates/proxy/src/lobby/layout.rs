@@ -1,7 +1,7 @@
 //! The layout of the file in memory, as `extension/lobby.h` defines it. The test compares the two.
 
 pub(super) const MAGIC: u64 = 0x7962_6f4c_7269_6557;
-pub(super) const LAYOUT: u32 = 6;
+pub(super) const LAYOUT: u32 = 7;
 /// The value of SIGINT that announces an order.
 pub(super) const SIGNAL: u32 = 0x5269_6557;
 pub(super) const PAGE: usize = 4096;
@@ -25,6 +25,7 @@ pub(super) mod header {
     pub(crate) const WINDOW: usize = 20;
     pub(crate) const GATE: usize = 24;
     pub(crate) const LINES: usize = 32;
+    pub(crate) const GIVES_UP: usize = 40;
 }
 
 /// Offsets in a backend's line.
@@ -54,6 +55,8 @@ pub(super) mod place {
     pub(crate) const STRAY: usize = 44;
     pub(crate) const ASKS: usize = 48;
     pub(crate) const PROCESS: usize = 52;
+    pub(crate) const LEAVER: usize = 56;
+    pub(crate) const CHANNELS_LEN: usize = 60;
 }
 
 /// The lowest bits of an answer.
@@ -161,7 +164,7 @@ int main(void)
     SHOW(offsetof(LobbyHeader, magic)); SHOW(offsetof(LobbyHeader, layout));
     SHOW(offsetof(LobbyHeader, backends)); SHOW(offsetof(LobbyHeader, places));
     SHOW(offsetof(LobbyHeader, window)); SHOW(offsetof(LobbyHeader, gate));
-    SHOW(offsetof(LobbyHeader, lines));
+    SHOW(offsetof(LobbyHeader, lines)); SHOW(offsetof(LobbyHeader, gives_up));
     SHOW(offsetof(LobbyBackend, process));
     SHOW(offsetof(LobbyBackend, activity)); SHOW(offsetof(LobbyBackend, place));
     SHOW(offsetof(LobbyBackend, transaction)); SHOW(offsetof(LobbyBackend, cancel));
@@ -173,7 +176,8 @@ int main(void)
     SHOW(offsetof(LobbyPlace, transaction_us)); SHOW(offsetof(LobbyPlace, transactions));
     SHOW(offsetof(LobbyPlace, told)); SHOW(offsetof(LobbyPlace, window_len));
     SHOW(offsetof(LobbyPlace, stray)); SHOW(offsetof(LobbyPlace, asks));
-    SHOW(offsetof(LobbyPlace, process));
+    SHOW(offsetof(LobbyPlace, process)); SHOW(offsetof(LobbyPlace, leaver));
+    SHOW(offsetof(LobbyPlace, channels_len));
     SHOW(LOBBY_AT_REST); SHOW(LOBBY_RUNS); SHOW(LOBBY_IDLES);
     SHOW(LOBBY_ABSENT); SHOW(LOBBY_SLEEPING); SHOW(LOBBY_LINGERING);
     SHOW(LOBBY_PINNED_IDLE); SHOW(LOBBY_HOLDING);
@@ -198,6 +202,7 @@ int main(void)
             header::WINDOW,
             header::GATE,
             header::LINES,
+            header::GIVES_UP,
             backend::PROCESS,
             backend::ACTIVITY,
             backend::PLACE,
@@ -219,6 +224,8 @@ int main(void)
             place::STRAY,
             place::ASKS,
             place::PROCESS,
+            place::LEAVER,
+            place::CHANNELS_LEN,
         ];
         let mut all = vec![MAGIC, LAYOUT.into(), SIGNAL.into(), LINE as u64, WINDOW as u64];
         all.extend([BACKEND_LINE, WORDS, STATE].map(|size| size as u64));

@@ -8,6 +8,7 @@
 //!                       └─acknowledge── TAKEN(b) ◄──(return)───┘
 //! ```
 
+mod depart;
 mod repair;
 
 use std::{
@@ -223,7 +224,7 @@ impl Room {
             self.memory.word64(self.of_place(place, field)).store(0, Ordering::SeqCst);
         }
         self.memory.word64(self.of_place(place, field::TOLD)).store(told, Ordering::SeqCst);
-        for field in [field::STRAY, field::ASKS] {
+        for field in [field::STRAY, field::ASKS, field::LEAVER] {
             self.memory.word32(self.of_place(place, field)).store(0, Ordering::SeqCst);
         }
         let at = self.of_place(place, field::PROCESS);

@@ -3,6 +3,7 @@
 
 mod clients;
 mod coming;
+mod depart;
 mod handover;
 mod holding;
 mod idle;
@@ -42,6 +43,7 @@ use crate::{
     exchange::{hub::lock, lobby_door::LobbyRequest, shared::Shared, transport::Transport},
     warning,
 };
+use depart::Leaving;
 use holding::Home;
 pub(crate) use holding::{Predecessor, Succession};
 use idle::{Idle, UNATTENDED};
@@ -145,6 +147,7 @@ pub(crate) struct Service {
     holder: Option<Process>,
     succession: Option<Succession>,
     returning: Vec<Returning>,
+    leaving: Vec<Leaving>,
 }
 
 /// Opens the socket for backends, if the configuration has one. Backends find it when its name is
@@ -185,6 +188,7 @@ pub(crate) fn open(
         holder: None,
         succession,
         returning: Vec::new(),
+        leaving: Vec::new(),
         is_listening: true,
         places_wanted: config.global.max_client_conn.clamp(1, layout::PLACES_MAX),
     };
@@ -235,6 +239,7 @@ impl Service {
                 LobbyRequest::Home { serial, home } => self.home_found(serial, home),
                 LobbyRequest::Guest(arriving) => self.take_in(arriving),
                 LobbyRequest::Close { pool, when, why } => self.close_pool(pool, when, &why),
+                LobbyRequest::Departed(serial) => self.departed(serial),
                 LobbyRequest::KillClient(serial) => self.kill_client(serial),
                 LobbyRequest::Suspend => self.suspend(),
                 LobbyRequest::EndSuspense => self.end_suspense(),
@@ -277,6 +282,7 @@ impl Service {
         });
         let room = room.ok()?;
         let at = self.lobbies.insert(Lobby::new(pool, key, room));
+        self.note_mode(at);
         self.hold_lobby(at);
         Some(at)
     }
@@ -430,7 +436,9 @@ impl Service {
     fn backend_ended(&mut self, number: usize) {
         let backend = self.backends.remove(number);
         let _ = self.own.delete(backend.fd.as_raw_fd());
-        let Some(Role { server, room: at, line, came, .. }) = backend.role else { return };
+        let Some(Role { server, room: at, line, came, has_left, .. }) = backend.role else {
+            return;
+        };
         if !came {
             let Attending { server, serial, worker, .. } = server;
             // It may have come, served a client, and ended since the last look.
@@ -443,15 +451,11 @@ impl Service {
             };
             self.post(worker, mail);
         }
-        for place in 0..self.lobbies[at].room.places() {
-            match self.lobbies[at].room.reclaim(line, place) {
-                Loss::None => {}
-                Loss::Close => self.end(at, place, Ending::Lost),
-                Loss::Returned => self.take_back(at, place, Reason::Recalled, number),
-            }
+        // Otherwise it has no client.
+        if !has_left {
+            self.reclaim(at, line, number);
         }
         let lobby = &mut self.lobbies[at];
-        lobby.room.arm_again(line);
         lobby.past += lobby.room.sums(line);
         lobby.room.clear_line(line);
         lobby.lines[line as usize] = None;
@@ -462,6 +466,23 @@ impl Service {
         // Not before: the next process must know that the line's backend has ended.
         self.held.remove(Key::Line(at, line));
         self.wake_lingerers(at);
+    }
+
+    /// Takes the clients of a backend that has ended.
+    fn reclaim(&mut self, at: usize, line: u32, number: usize) {
+        for place in 0..self.lobbies[at].room.places() {
+            match self.lobbies[at].room.reclaim(line, place) {
+                Loss::None => {}
+                Loss::Close => self.end(at, place, Ending::Lost),
+                // It was to leave with this backend.
+                Loss::Returned if self.lobbies[at].room.leaver(place).is_some() => {
+                    self.end(at, place, Ending::Lost);
+                }
+                Loss::Returned => self.take_back(at, place, Reason::Recalled, number),
+            }
+        }
+        self.end_leavers(number);
+        self.lobbies[at].room.arm_again(line);
     }
 
     fn wake_lingerers(&self, at: usize) {
@@ -492,6 +513,7 @@ impl Service {
         let mut pause = LOOK_MS;
         self.listen_again();
         self.take_returned(now);
+        self.let_leave();
         if self.is_suspended {
             self.note_quiet();
             self.all().into_iter().for_each(|at| self.wake_recalled(at));
@@ -499,6 +521,7 @@ impl Service {
         }
         for at in self.all() {
             let limits = self.limits(at);
+            self.note_mode(at);
             self.release_idle(at, now);
             let lobby = &mut self.lobbies[at];
             if lobby.guests.count() == 0 {

@@ -266,7 +266,7 @@ fn statements_without_visible_state_are_pinned_or_refused_within_functions() {
 
 #[test]
 fn with_the_library_state_is_carried_without_a_probe() {
-    if !support::only_proxied("PREPARE, LISTEN and SET ROLE keep a backend") {
+    if !support::only_proxied("PREPARE and SET ROLE keep a backend") {
         return;
     }
     let stage = Stage::new(8, "pin");

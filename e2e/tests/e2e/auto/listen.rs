@@ -20,20 +20,15 @@ fn pooler(workers: u32, size: u32) -> (Pooler, String) {
     (setup.workers(workers).set("default_pool_size", size).start(), database)
 }
 
-/// Waits until nobody has a server, be it for a question of the pooler's own. A client of a direct
-/// pool that listens keeps its backend.
+/// Waits until nobody has a server, be it for a question of the pooler's own.
 fn until_free(pooler: &Pooler) {
     eventually("nobody has a server", PATIENCE, || {
-        let is_direct = testkit::pools_are_direct();
-        let kept = if is_direct { pooler.admin("SHOW PINS").rows.len() } else { 0 };
         let servers = pooler.admin("SHOW SERVERS");
         let is_free = |state: &&&str| ["idle", "used", "listening"].contains(state);
         let states = servers.column("state");
-        (states.iter().filter(is_free).count() + kept == states.len()).then_some(())
+        states.iter().all(|state| is_free(&state)).then_some(())
     });
 }
-
-const NO_LISTENER: &str = "there is no listener: a client that listens keeps its backend";
 
 fn listeners(servers: &Table) -> usize {
     servers.column("state").iter().filter(|state| **state == "listening").count()
@@ -69,7 +64,7 @@ fn told_by(client: &mut RawClient, sql: &str) -> Vec<String> {
 
 #[test]
 fn many_listen_and_one_server_serves_them_all() {
-    if !support::only_proxied(NO_LISTENER) {
+    if !support::only_weir() {
         return;
     }
     let (pooler, database) = pooler(3, 1);
@@ -303,7 +298,7 @@ fn a_listening_client_at_work_misses_nothing() {
 
 #[test]
 fn the_last_to_leave_ends_the_listening() {
-    if !support::only_proxied(NO_LISTENER) {
+    if !support::only_weir() {
         return;
     }
     let (setup, database) = support::setup("auto");
@@ -331,7 +326,7 @@ fn the_last_to_leave_ends_the_listening() {
 
 #[test]
 fn a_client_that_never_reads_is_closed_in_the_end() {
-    if !support::only_proxied("PostgreSQL keeps unread notifications itself") {
+    if !support::only_weir() {
         return;
     }
     let (pooler, database) = pooler(1, 2);

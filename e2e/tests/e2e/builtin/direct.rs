@@ -1,7 +1,10 @@
 //! `weir.data_path = direct`: backends of the server that runs Weir serve the clients of port 6543.
 //! The other tests of `builtin` also run this way, with WEIR_LIBRARY=direct.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
 
 use testkit::{
     Authority, Builtin, Pooler, RawClient, Role, Version, altered_library, eventually, frontend,
@@ -372,4 +375,102 @@ fn backends_with_another_layout_serve_no_clients() {
         assert_eq!(shown(&server), ("proxy".to_owned(), "no library".to_owned()), "{version:?}");
         assert!(!server.has_crashed(), "{version:?}");
     }
+}
+
+/// Sends a query. Returns the payloads that came before its end, or `None` if the client is lost.
+fn try_ask(client: &mut RawClient, sql: &str) -> Option<Vec<String>> {
+    client.try_send(frontend::query(sql)).ok()?;
+    let mut heard = Vec::new();
+    loop {
+        let message = client.try_read().ok()??;
+        match message.tag {
+            b'A' => {
+                let texts: Vec<_> = message.body[4..].split(|byte| *byte == 0).collect();
+                heard.push(String::from_utf8_lossy(texts[1]).into_owned());
+            }
+            b'Z' => return Some(heard),
+            _ => {}
+        }
+    }
+}
+
+/// Backends that live on have descriptors of the sockets of clients that have left the lobby.
+#[test]
+fn a_killed_pooler_loses_clients_that_listen_and_they_notice_it() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = server(Version::Installed, "weir.session_pool_size = 3");
+    let (mut rests, mut pinned) = (server.client("postgres"), server.client("postgres"));
+    rests.rows("SET work_mem = '7MB'");
+    let mut listens: Vec<_> = (0..4).map(|_| server.client("postgres")).collect();
+    for client in listens.iter_mut().chain([&mut pinned]) {
+        client.rows("SELECT pg_sleep(0.01)");
+    }
+    pinned.rows("CREATE TEMP TABLE own (a int)");
+    listens.iter_mut().for_each(|client| drop(client.rows("LISTEN steady")));
+    eventually("they are proxied", PATIENCE, || {
+        let pins = server.sql("postgres", "SELECT reason FROM weir_pins");
+        (pins.len() == 1).then_some(())
+    });
+    let before = server.pooler_pid();
+    support::kill9(before);
+    for client in &mut listens {
+        client.set_timeout(PATIENCE);
+        assert!(is_lost(client));
+    }
+    until_replaced(&server, before);
+    assert_eq!(rests.value("SHOW work_mem"), "7MB");
+    assert_eq!(pinned.value("SELECT count(*) FROM own"), "0");
+    let mut next = server.client("postgres");
+    next.rows("LISTEN steady");
+    server.sql("postgres", "NOTIFY steady, 'x'");
+    next.read_until(|message| message.tag == b'A');
+    assert!(!server.has_crashed());
+}
+
+#[test]
+fn no_client_loses_its_channels_and_stays_when_the_pooler_is_killed() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = server(Version::Installed, "weir.session_pool_size = 3");
+    let mut clients: Vec<RawClient> = Vec::new();
+    for round in 0..6 {
+        let before = server.pooler_pid();
+        let coming: Vec<_> = (0..12).map(|_| server.client("postgres")).collect();
+        let listening = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let listen = scope.spawn(|| {
+                let mut all = Vec::new();
+                for mut client in coming {
+                    client.set_timeout(PATIENCE);
+                    let is_there = try_ask(&mut client, "LISTEN steady").is_some();
+                    listening.fetch_add(1, Ordering::SeqCst);
+                    all.extend(is_there.then_some(client));
+                }
+                all
+            });
+            eventually("some listen", PATIENCE, || {
+                (listening.load(Ordering::SeqCst) > round).then_some(())
+            });
+            support::kill9(before);
+            let came = listen.join().expect("clients");
+            assert!(!came.is_empty(), "those that came later stay");
+            clients.extend(came);
+        });
+        until_replaced(&server, before);
+        until_direct(&server);
+        clients.retain_mut(|client| try_ask(client, "SELECT 1").is_some());
+        let last = format!("round {round}");
+        server.sql("postgres", &format!("NOTIFY steady, '{last}'"));
+        for client in &mut clients {
+            let heard = |client: &mut RawClient| {
+                let asked = try_ask(client, "SELECT pg_sleep(0.01)").expect("it is connected");
+                asked.contains(&last).then_some(())
+            };
+            eventually("it hears", PATIENCE, || heard(client));
+        }
+    }
+    assert!(!server.has_crashed());
 }

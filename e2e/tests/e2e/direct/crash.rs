@@ -107,7 +107,7 @@ fn clients_at_rest_keep_all_when_postgresql_crashes_or_restarts() {
             (direct.client(), direct.client(), direct.client());
         busy.rows("BEGIN");
         pinned.rows("CREATE TEMP TABLE own (a int)");
-        listens.rows("LISTEN news");
+        listens.rows("CREATE TEMP TABLE own (a int); LISTEN news");
         // A second backend, at least.
         resting[0].send();
         resting[0].expect("before");

@@ -95,7 +95,7 @@ impl Phases {
         assert_eq!(phases.copies.read().tag, b'G');
         phases.copies.send(frontend::copy_data(b"1\n"));
         phases.pinned.rows("SELECT pg_advisory_lock(77)");
-        phases.listens.rows("LISTEN news");
+        phases.listens.rows("CREATE TEMP TABLE own (a int); LISTEN news");
         // All backends are taken now.
         phases.waits.send(frontend::query("SELECT 'waited'"));
         eventually("it waits", PATIENCE, || (direct.waits().len() == 1).then_some(()));

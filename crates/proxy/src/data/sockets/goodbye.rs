@@ -36,7 +36,7 @@ impl Sockets {
         let now = self.now;
         let late = self.lingering.extract_if(|_, lingering| lingering.until <= now);
         let late: Vec<_> = late.map(|(fd, _)| fd).collect();
-        late.into_iter().for_each(|fd| self.discard(fd));
+        late.into_iter().for_each(|fd| self.discard_client(fd));
     }
 
     /// Closes a client's socket. Unread bytes would turn the close into a reset, which can overtake
@@ -50,6 +50,14 @@ impl Sockets {
                     break;
                 }
             }
+        }
+        self.discard_client(fd);
+    }
+
+    /// If there are lobbies, backends may have descriptors of a client that has left one.
+    fn discard_client(&mut self, fd: RawFd) {
+        if self.shared.lobby.is_open() {
+            socket::shutdown(fd, false);
         }
         self.discard(fd);
     }

@@ -17,7 +17,7 @@ use engine::{
 use super::{Hold, Worker};
 use crate::exchange::{
     late_arrivals::{Arrivals, PredecessorState, WorkerArrivals},
-    lobby_door::{Home, LobbyRequest},
+    lobby_door::{Departing, Home, LobbyRequest},
     peer::Peer,
     reports::{Rest, WorkerExport},
 };
@@ -104,6 +104,19 @@ impl Worker {
             .flatten();
         let home = socket.map(|socket| Box::new(Home { socket, records }));
         self.shared.lobby.send(LobbyRequest::Home { serial, home });
+    }
+
+    /// Serves a client that has left its lobby with a server of this worker.
+    pub(super) fn take_from_lobby(&mut self, departing: Departing) {
+        self.sockets.now = self.shared.clock.now();
+        let Departing { leaver, fd, peer } = departing;
+        let serial = leaver.serial;
+        let client = self.engine.take_from_lobby(leaver, self.sockets.now);
+        self.shared.gauge(self.id).load.enter(false);
+        self.sockets.import_client(client, fd.into_raw_fd(), peer);
+        self.imported.clients.push(client);
+        self.begin_imported();
+        self.shared.lobby.send(LobbyRequest::Departed(serial));
     }
 
     /// Is it already certain that this client cannot move? The keys of TLS connections cannot be

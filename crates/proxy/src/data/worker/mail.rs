@@ -98,6 +98,7 @@ impl Worker {
             // The asking task may have stopped waiting.
             ShellMail::Export(reply) => drop(reply.send(self.export())),
             ShellMail::TellHome { server, serial } => self.tell_home(server, serial),
+            ShellMail::LeavesLobby(departing) => self.take_from_lobby(*departing),
             ShellMail::Cede(servers, _done) => self.cede(&servers),
             ShellMail::Thaw => self.thaw(),
             ShellMail::ForgetPools(pools, _done) => self.engine.forget_pools(&pools),

@@ -88,6 +88,7 @@ impl Service {
         let fd = room.socket(place);
         let unreachable = Cause::ServerUnreachable;
         match reason {
+            Reason::Listens => self.depart(at, place, from),
             _ if is_ending => self.end(at, place, Ending::Left),
             Reason::Ended => self.end(at, place, Ending::Left),
             Reason::Bad => self.end(at, place, Ending::Told(Cause::Protocol, "bad packet")),

@@ -41,7 +41,7 @@ impl Service {
             return LOOK_MS;
         }
         let mut roles = self.backends.iter().filter_map(|(_, backend)| backend.role.as_ref());
-        let is_settled = self.expected.is_empty() && roles.all(|role| role.came);
+        let is_settled = self.expected.is_empty() && roles.all(|role| role.came && !role.departs);
         self.shared.lobby.settled.store(is_settled, Ordering::Release);
         COMING_LOOK_MS
     }
@@ -118,6 +118,7 @@ impl Service {
     pub(super) fn cede(&mut self, pool: PoolId) {
         let Some(at) = self.find(pool) else { return };
         self.unwatch(at);
+        self.forget_leavers(at);
         let lobby = self.lobbies.remove(at);
         self.held.remove(Key::Lobby(at));
         for number in lobby.lines.iter().flatten() {
@@ -220,6 +221,10 @@ impl Service {
         if word.state() != State::Taken || word.owner().is_some() || guests.awaits_end(place) {
             return;
         }
+        if self.find_leaver(at, place) {
+            return;
+        }
+        let Lobby { room, .. } = &self.lobbies[at];
         let token = PARTIAL | (at as u64) << 32 | u64::from(place);
         if self.own.add(room.socket(place), epoll::READ, token).is_err() {
             self.admit(at, place);

@@ -62,6 +62,9 @@ impl Service {
                 (_, Some((line, None))) => match lobby.room.reclaim(line, place) {
                     Loss::None => {}
                     Loss::Close => self.end(at, place, Ending::Lost),
+                    Loss::Returned if lobby.room.leaver(place).is_some() => {
+                        self.end(at, place, Ending::Lost);
+                    }
                     Loss::Returned => self.admit(at, place),
                 },
                 (State::Owned, Some((_, Some(number)))) => {
@@ -102,7 +105,9 @@ impl Service {
             if let Some(number) = number
                 && lobby.room.acknowledge(place, line, generation)
             {
-                self.take_back(at, place, Reason::Recalled, number);
+                let leaves = self.lobbies[at].room.leaver(place).is_some();
+                let reason = if leaves { Reason::Listens } else { Reason::Recalled };
+                self.take_back(at, place, reason, number);
             }
         }
     }

@@ -25,6 +25,8 @@ pub(super) struct Role {
     pub(super) came: bool,
     /// It could not be told yet that it is to leave.
     pub(super) leaves: bool,
+    /// It leaves with its client.
+    pub(super) departs: bool,
     /// It has left the lobby, and the engine was told so.
     pub(super) has_left: bool,
     /// The engine has closed its server.
@@ -44,6 +46,7 @@ impl Role {
             line,
             came: false,
             leaves: false,
+            departs: false,
             has_left: false,
             is_closed: false,
             is_welcome: false,

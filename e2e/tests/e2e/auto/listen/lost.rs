@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use testkit::{Pooler, Postgres, RawClient, eventually};
 
-use super::{NO_LISTENER, PATIENCE, hear, listeners, pooler, until_free};
+use super::{PATIENCE, hear, listeners, pooler, until_free};
 use crate::support;
 
 fn listening(pooler: &Pooler, database: &str, count: usize) -> Vec<RawClient> {
@@ -42,7 +42,7 @@ fn until_warned_of_loss(client: &mut RawClient) {
 
 #[test]
 fn a_lost_listener_is_replaced_and_listening_clients_get_a_warning() {
-    if !support::only_proxied(NO_LISTENER) {
+    if !support::only_weir() {
         return;
     }
     let (pooler, database) = pooler(2, 1);
@@ -59,7 +59,7 @@ fn a_lost_listener_is_replaced_and_listening_clients_get_a_warning() {
 
 #[test]
 fn orders_replace_the_listener_and_do_not_wait_for_it() {
-    if !support::only_proxied(NO_LISTENER) {
+    if !support::only_weir() {
         return;
     }
     let (pooler, database) = pooler(2, 1);
@@ -89,10 +89,9 @@ fn without_a_listener_the_server_is_kept() {
     let (setup, database) = support::setup("auto");
     let pooler = setup.set("max_db_connections", 1).start();
     let mut client = pooler.client(&database);
-    let reason = if testkit::pools_are_direct() { "direct pool" } else { "listen" };
     let until_kept = || {
         eventually("it keeps its server", PATIENCE, || {
-            (pooler.admin("SHOW PINS").column("reason") == [reason]).then_some(())
+            (pooler.admin("SHOW PINS").column("reason") == ["listen"]).then_some(())
         });
     };
     client.rows("LISTEN news");
@@ -111,7 +110,7 @@ fn without_a_listener_the_server_is_kept() {
 
 #[test]
 fn a_server_that_comes_back_is_listened_to_again() {
-    if !support::only_proxied(NO_LISTENER) {
+    if !support::only_weir() {
         return;
     }
     let postgres = Postgres::start();
