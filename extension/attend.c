@@ -13,11 +13,9 @@
  *     │  └───────── returned ◄──────┘
  *     └── LEAVE ──► an ordinary backend, until ENLIST
  *
- * A guest that listens leaves the lobby with its backend (depart.c).
- *
- * While another backend sleeps, this one may linger with a guest and not put it at rest; so may one
- * that holds its guest (hold.c). Without a guest, core has the backend's own connection: an error
- * that core raises then goes to Weir.
+ * A guest that listens leaves the lobby with its backend (depart.c). While another backend sleeps,
+ * this one may linger with a guest and not put it at rest; so may one that holds its guest (hold.c).
+ * Without a guest, core has the backend's own connection: its errors go to Weir.
  */
 #include "attend.h"
 #include "compat.h"

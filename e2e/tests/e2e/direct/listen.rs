@@ -384,3 +384,23 @@ fn a_client_that_listens_is_disconnected_as_others_are() {
     next.rows("LISTEN steady");
     hears(&direct, &mut next, "2");
 }
+
+/// The first transaction after the departure may take back what the last one in the lobby did.
+#[test]
+fn a_client_can_stop_to_listen_at_once() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::start(2);
+    // The listener is there when the others come.
+    let mut first = direct.client();
+    first.rows("LISTEN news");
+    direct.until_nobody_is_pinned();
+    for end in ["UNLISTEN news", "UNLISTEN *", "DISCARD ALL"].repeat(5) {
+        let mut client = direct.client();
+        client.rows("LISTEN news");
+        client.rows(end);
+        direct.until_nobody_is_pinned();
+        assert_eq!(client.value("SELECT count(*) FROM pg_listening_channels()"), "0", "{end}");
+    }
+}
