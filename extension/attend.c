@@ -13,9 +13,9 @@
  *     │  └───────── returned ◄──────┘
  *     └── LEAVE ──► an ordinary backend, until ENLIST
  *
- * A guest that listens leaves the lobby with its backend (depart.c). While another backend sleeps,
- * this one may linger with a guest and not put it at rest; so may one that holds its guest (hold.c).
- * Without a guest, core has the backend's own connection: its errors go to Weir.
+ * A guest that listens leaves the lobby with its backend (depart.c). This one may linger with a
+ * guest while another backend sleeps, or while it holds it (hold.c). Without a guest, core has the
+ * backend's own connection: an error of core's then goes to Weir.
  */
 #include "attend.h"
 #include "compat.h"
@@ -65,9 +65,7 @@ static bool departs; /* pinned by nothing but its channels: it leaves with this 
 
 /* A ReadyForQuery with status I has been written, not flushed. Core flushes each notice, too. */
 static bool at_rest = false;
-
-/* The line says that the pinned guest runs nothing. */
-static bool idles = false;
+static bool idles = false; /* the line says that the pinned guest runs nothing */
 
 /* A guest that runs nothing stays connected when this backend ends. */
 static void
