@@ -10,6 +10,7 @@
 
 mod binaries;
 mod delivery;
+mod dice;
 mod guest;
 mod library;
 mod network;
@@ -24,6 +25,7 @@ mod wait;
 
 pub use binaries::{Flavour, Version, flavour, pooler_binary, postgres_program, use_pooler};
 pub use delivery::wait_until_read;
+pub use dice::Dice;
 pub use guest::{give_away, is_root, mortal_command};
 pub use library::{
     altered as altered_library, file as library_file, is_direct as pools_are_direct,

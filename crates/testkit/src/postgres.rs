@@ -7,6 +7,7 @@ mod builtin;
 mod container;
 mod faults;
 mod role;
+mod settings;
 mod standby;
 
 use std::fs;

@@ -7,7 +7,7 @@ mod defects;
 mod functions;
 mod lending;
 mod library;
-mod listen;
+pub(crate) mod listen;
 mod modes;
 mod names;
 mod numbers;

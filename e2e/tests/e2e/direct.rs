@@ -43,13 +43,7 @@ impl Direct {
     fn begin(size: u32, change: impl FnOnce(Setup) -> Setup) -> Self {
         let postgres = Postgres::start_with_library(Version::Installed);
         let socket = postgres.socket_folder().join("direct");
-        let set = format!("ALTER SYSTEM SET weir.control_socket = '{}'", socket.display());
-        postgres.sql("postgres", &set);
-        postgres.sql("postgres", "SELECT pg_reload_conf()");
-        eventually("the server knows the socket", PATIENCE, || {
-            let found = postgres.superuser("postgres").value("SHOW weir.control_socket");
-            (found == socket.to_string_lossy()).then_some(())
-        });
+        postgres.set("weir.control_socket", &socket.to_string_lossy());
         let database = postgres.database();
         let setup = Pooler::before(&postgres)
             .set("pool_mode", "auto")

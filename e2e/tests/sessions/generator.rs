@@ -4,12 +4,12 @@
 //! generator lets fewer sessions do so than the pool has servers, so no step waits forever. No text
 //! waits long for a lock of another session, since the database has a `lock_timeout`.
 
-use crate::dice::Dice;
 use crate::hostile;
 use crate::script::{Action, Hold, Intrusion, Parameter, Request, Script, Setting, Step};
 use crate::texts::{
     BAIT, DDL, ENCODING, ERRORS, LOOKS, SETTINGS, STARTUPS, WITH_PARAMETERS, WRITES,
 };
+use testkit::Dice;
 
 mod objects;
 

@@ -11,7 +11,6 @@
 //! printed at once and none is reduced.
 
 mod compare;
-mod dice;
 mod generator;
 mod hostile;
 mod play;

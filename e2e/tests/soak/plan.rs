@@ -4,9 +4,7 @@ use std::fmt::Debug;
 use std::str::FromStr;
 use std::time::Duration;
 
-use testkit::Version;
-
-use crate::session::Dice;
+use testkit::{Dice, Version};
 
 /// The short form, a part of `make test`.
 const SECONDS: u64 = 20;
@@ -53,8 +51,8 @@ impl Plan {
 
     /// Draws how long a client does nothing.
     pub(crate) fn a_pause(&self, dice: &mut Dice) -> Duration {
-        let micros = u32::try_from(self.pause.as_micros()).expect("less than an hour");
-        Duration::from_micros(dice.roll(micros.saturating_add(1)).into())
+        let micros = self.pause.as_micros() as usize;
+        Duration::from_micros(dice.below(micros + 1) as u64)
     }
 }
 

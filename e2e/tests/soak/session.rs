@@ -3,48 +3,25 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use testkit::{Message, RawClient, frontend};
+use testkit::{Dice, Message, RawClient, frontend};
 
 use crate::plan::Plan;
 use crate::stage::Access;
 use crate::think;
 use crate::verdict::Verdict;
 
-/// A generator of pseudo-random numbers, the same in every run.
-#[derive(Debug)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u32) -> Self {
-        Self(u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn roll(&mut self, sides: u32) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        let high = u32::try_from(self.0 >> 32).expect("32 bits");
-        high % sides
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, among: &[T]) -> T {
-        let sides = u32::try_from(among.len()).expect("a few");
-        among[self.roll(sides) as usize]
-    }
-}
-
 struct Session<'a> {
     client: RawClient,
     dice: &'a mut Dice,
     number: u32,
-    settings: BTreeMap<u32, String>,
+    settings: BTreeMap<usize, String>,
     /// The text that each named statement returns.
     statements: BTreeMap<String, String>,
 }
 
 /// Plays sessions, one after the other, until the soak is over.
 pub(crate) fn play(access: &Access, verdict: &Verdict, plan: &Plan, number: u32) {
-    let mut dice = Dice::new(number + 1);
+    let mut dice = Dice::new(number.into());
     while !verdict.is_over() {
         verdict.judge(&format!("session {number}"), || {
             let mut session = Session {
@@ -54,7 +31,7 @@ pub(crate) fn play(access: &Access, verdict: &Verdict, plan: &Plan, number: u32)
                 statements: BTreeMap::new(),
                 dice: &mut dice,
             };
-            for _ in 0..session.dice.roll(300) {
+            for _ in 0..session.dice.below(300) {
                 if verdict.is_over() {
                     break;
                 }
@@ -62,7 +39,7 @@ pub(crate) fn play(access: &Access, verdict: &Verdict, plan: &Plan, number: u32)
                 verdict.count_step();
                 think(plan.a_pause(session.dice));
             }
-            if session.dice.roll(2) == 0 {
+            if session.dice.below(2) == 0 {
                 session.client.send(frontend::terminate());
             }
         });
@@ -88,12 +65,12 @@ impl Session<'_> {
     ];
 
     fn take_a_step(&mut self) {
-        let step = self.dice.pick(&Self::STEPS);
+        let step = *self.dice.of(&Self::STEPS);
         step(self);
     }
 
     fn tag(&mut self) -> String {
-        format!("session {} draw {}", self.number, self.dice.roll(1_000_000))
+        format!("session {} draw {}", self.number, self.dice.below(1_000_000))
     }
 
     fn ask(&mut self, bytes: impl AsRef<[u8]>) -> Vec<Message> {
@@ -102,13 +79,13 @@ impl Session<'_> {
     }
 
     fn set(&mut self) {
-        let (name, value) = (self.dice.roll(4), self.tag());
+        let (name, value) = (self.dice.below(4), self.tag());
         self.client.rows(&format!("SET app.v{name} = '{value}'"));
         self.settings.insert(name, value);
     }
 
     fn show(&mut self) {
-        let name = self.dice.roll(4);
+        let name = self.dice.below(4);
         let text = format!("SELECT coalesce(current_setting('app.v{name}', true), '')");
         let expected = self.settings.get(&name).map_or("", String::as_str);
         assert_eq!(self.client.value(&text), expected, "app.v{name}");
@@ -117,25 +94,26 @@ impl Session<'_> {
     /// Prepares by itself, within a transaction, or in two pieces. Some texts are other clients',
     /// too.
     fn prepare(&mut self) {
-        let name = format!("s{}", self.dice.roll(6));
-        let value = match self.dice.roll(2) {
+        let name = format!("s{}", self.dice.below(6));
+        let value = match self.dice.below(2) {
             0 => self.tag(),
-            _ => format!("shared {}", self.dice.roll(5)),
+            _ => format!("shared {}", self.dice.below(5)),
         };
         let close = frontend::close_statement(&name);
         let parse = frontend::parse(&name, &format!("SELECT '{value}' || $1::text"));
         let bytes = [close, parse, frontend::sync()].concat();
-        match self.dice.roll(3) {
+        match self.dice.below(3) {
             0 => no_error(&self.ask(bytes)),
             1 => {
                 self.client.rows("BEGIN");
                 no_error(&self.ask(bytes));
-                self.client.rows(self.dice.pick(&["COMMIT", "ROLLBACK"]));
+                let end = *self.dice.of(&["COMMIT", "ROLLBACK"]);
+                self.client.rows(end);
             }
             _ => {
-                let cut = 1 + self.dice.roll(20) as usize;
+                let cut = 1 + self.dice.below(20);
                 self.client.send(&bytes[..cut]);
-                think(Duration::from_micros(self.dice.roll(2000).into()));
+                think(Duration::from_micros(self.dice.below(2000) as u64));
                 no_error(&self.ask(&bytes[cut..]));
             }
         }
@@ -144,7 +122,7 @@ impl Session<'_> {
 
     fn unprepare(&mut self) {
         let Some(name) = self.statements.keys().next().cloned() else { return };
-        match self.dice.roll(2) {
+        match self.dice.below(2) {
             0 => no_error(&self.ask([frontend::close_statement(&name), frontend::sync()].concat())),
             _ => drop(self.client.rows(&format!("DEALLOCATE {name}"))),
         }
@@ -153,7 +131,7 @@ impl Session<'_> {
 
     /// Binds every statement, mostly within a transaction.
     fn execute_all(&mut self) {
-        let in_transaction = self.dice.roll(3) > 0;
+        let in_transaction = self.dice.below(3) > 0;
         if in_transaction {
             self.client.rows("BEGIN");
         }
@@ -172,7 +150,7 @@ impl Session<'_> {
 
     /// Uses a name that it has not prepared.
     fn miss(&mut self) {
-        let name = format!("s{}", self.dice.roll(6));
+        let name = format!("s{}", self.dice.below(6));
         if self.statements.contains_key(&name) {
             return;
         }
@@ -184,7 +162,7 @@ impl Session<'_> {
 
     /// Changes its account within a transaction.
     fn pay(&mut self) {
-        let (account, delta) = (self.number, self.dice.roll(100));
+        let (account, delta) = (self.number, self.dice.below(100));
         let read = format!("SELECT balance FROM accounts WHERE id = {account}");
         let before: i64 = self.client.value(&read).parse().expect("a number");
         self.client.rows("BEGIN");
@@ -192,17 +170,17 @@ impl Session<'_> {
         self.client
             .rows(&format!("UPDATE accounts SET balance = balance + {delta} WHERE id = {account}"));
         self.client.rows(&format!("INSERT INTO history VALUES ({account}, {delta})"));
-        let commits = self.dice.roll(4) > 0;
+        let commits = self.dice.below(4) > 0;
         self.client.rows(if commits { "COMMIT" } else { "ROLLBACK" });
         let after: i64 = self.client.value(&read).parse().expect("a number");
-        assert_eq!(after, before + if commits { i64::from(delta) } else { 0 });
+        assert_eq!(after, before + if commits { delta as i64 } else { 0 });
     }
 
     fn read_much(&mut self) {
-        let (tag, count) = (self.tag(), self.dice.roll(500));
+        let (tag, count) = (self.tag(), self.dice.below(500));
         let text = format!("SELECT '{tag} row ' || n FROM generate_series(1, {count}) n");
         let found = self.client.rows(&text);
-        assert_eq!(found.len(), count as usize);
+        assert_eq!(found.len(), count);
         for (index, row) in found.iter().enumerate() {
             assert_eq!(row[0].as_deref(), Some(&*format!("{tag} row {}", index + 1)));
         }
@@ -210,7 +188,7 @@ impl Session<'_> {
 
     /// Copies lines in and out again, within a transaction that it rolls back.
     fn copy(&mut self) {
-        let (tag, count, number) = (self.tag(), self.dice.roll(200), self.number);
+        let (tag, count, number) = (self.tag(), self.dice.below(200), self.number);
         self.client.rows("BEGIN");
         self.client.send(frontend::query("COPY copied FROM STDIN"));
         self.client.read_until(|message| message.tag == b'G');

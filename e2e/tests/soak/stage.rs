@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use testkit::{Pooler, Postgres, RawClient, Role, eventually};
+use testkit::{Pooler, Postgres, RawClient, Role};
 
 use crate::plan::Plan;
 use crate::verdict::Verdict;
@@ -37,14 +37,8 @@ impl Stage {
     pub(crate) fn start(plan: &Plan) -> Self {
         let postgres = Postgres::start_with_library(plan.version);
         let socket = postgres.socket_folder().join("direct");
-        let set = format!("ALTER SYSTEM SET weir.control_socket = '{}'", socket.display());
-        postgres.sql("postgres", &set);
-        postgres.sql("postgres", "ALTER SYSTEM SET autovacuum = on");
-        postgres.sql("postgres", "SELECT pg_reload_conf()");
-        eventually("the server knows the socket", PATIENCE, || {
-            let found = postgres.superuser("postgres").value("SHOW weir.control_socket");
-            (found == socket.to_string_lossy()).then_some(())
-        });
+        postgres.set("weir.control_socket", &socket.to_string_lossy());
+        postgres.set("autovacuum", "on");
         let (steady, rough) = (postgres.database(), postgres.database());
         for database in [&steady, &rough] {
             postgres.sql(database, TABLES);

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use testkit::{RawClient, eventually, frontend};
+use testkit::{Dice, RawClient, eventually, frontend};
 
 use crate::plan::Plan;
-use crate::session::Dice;
 use crate::stage::{Access, PATIENCE};
 use crate::think;
 use crate::verdict::Verdict;
@@ -18,14 +17,14 @@ struct Visit<'a> {
 
 /// Plays visits, one after the other, until the soak is over.
 pub(crate) fn play(access: &Access, verdict: &Verdict, plan: &Plan, number: u32) {
-    let mut dice = Dice::new(10_000 + number);
+    let mut dice = Dice::new(10_000 + u64::from(number));
     while !verdict.is_over() {
         verdict.judge_mortal(&format!("visitor {number}"), || {
-            let tag = format!("visitor {number} draw {}", dice.roll(1_000_000));
+            let tag = format!("visitor {number} draw {}", dice.below(1_000_000));
             let mut client = access.client(&access.rough);
             client.rows(&format!("SET app.visitor = '{tag}'"));
             assert_eq!(client.value("SHOW app.visitor"), tag);
-            let visit = dice.pick(&Visit::ALL);
+            let visit = *dice.of(&Visit::ALL);
             visit(Visit { client, access, tag });
         });
         verdict.count_visit();

@@ -35,7 +35,7 @@ fn listeners(servers: &Table) -> usize {
 }
 
 /// Who, where, what.
-fn said(message: &Message) -> Option<(u32, String, String)> {
+pub(crate) fn said(message: &Message) -> Option<(u32, String, String)> {
     let (pid, rest) = message.body.split_first_chunk().filter(|_| message.tag == b'A')?;
     let mut texts = rest.split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into());
     Some((u32::from_be_bytes(*pid), texts.next()?, texts.next()?))
@@ -47,7 +47,7 @@ fn told(messages: &[Message]) -> Vec<String> {
 }
 
 /// The payloads of the next notifications, when there are so many.
-pub(super) fn hear(client: &mut RawClient, count: usize) -> Vec<String> {
+pub(crate) fn hear(client: &mut RawClient, count: usize) -> Vec<String> {
     let mut left = count;
     let messages = client.read_until(|message| {
         left -= usize::from(message.tag == b'A');
@@ -57,7 +57,7 @@ pub(super) fn hear(client: &mut RawClient, count: usize) -> Vec<String> {
 }
 
 /// What a query's answer tells by the way.
-fn told_by(client: &mut RawClient, sql: &str) -> Vec<String> {
+pub(crate) fn told_by(client: &mut RawClient, sql: &str) -> Vec<String> {
     client.send(testkit::frontend::query(sql));
     told(&client.read_to_ready())
 }

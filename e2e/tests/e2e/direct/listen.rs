@@ -5,34 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use testkit::{Message, RawClient, eventually, frontend};
 
 use super::{Direct, PATIENCE, ask, execute};
+use crate::auto::listen::{hear, said, told_by};
 use crate::support;
-
-/// A channel, and what was said there.
-fn said(message: &Message) -> Option<(u32, String, String)> {
-    let (pid, rest) = message.body.split_first_chunk().filter(|_| message.tag == b'A')?;
-    let mut texts = rest.split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into());
-    Some((u32::from_be_bytes(*pid), texts.next()?, texts.next()?))
-}
-
-fn told(messages: &[Message]) -> Vec<String> {
-    messages.iter().filter_map(said).map(|(_, _, payload)| payload).collect()
-}
-
-/// Reads the next notifications.
-#[track_caller]
-fn hear(client: &mut RawClient, count: usize) -> Vec<String> {
-    let mut left = count;
-    let messages = client.read_until(|message| {
-        left -= usize::from(message.tag == b'A');
-        left == 0
-    });
-    told(&messages)
-}
-
-fn told_by(client: &mut RawClient, sql: &str) -> Vec<String> {
-    client.send(frontend::query(sql));
-    told(&client.read_to_ready())
-}
 
 impl Direct {
     /// Waits until no client keeps a server.

@@ -330,12 +330,7 @@ fn of_two_take_overs_only_the_first_is_served() {
     let second = second.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3");
     let mut first = restart::stranger(&direct.pooler, restart::SUCCESSOR, &[&request]);
     // A take-over waits two seconds for a backend that has logged in and is not in the lobby yet.
-    direct.postgres.sql("postgres", "ALTER SYSTEM SET weir.control_socket = '/nowhere/direct'");
-    direct.postgres.sql("postgres", "SELECT pg_reload_conf()");
-    eventually("backends know the other socket", PATIENCE, || {
-        let found = direct.postgres.superuser("postgres").value("SHOW weir.control_socket");
-        (found == "/nowhere/direct").then_some(())
-    });
+    direct.postgres.set("weir.control_socket", "/nowhere/direct");
     clients[1].send(frontend::query("SELECT 2"));
     eventually("a server is on its way", PATIENCE, || {
         let servers = direct.pooler.admin("SHOW SERVERS").with("database", &direct.database);

@@ -2,10 +2,11 @@
 
 /// Splitmix64: the same numbers for the same seed on every machine.
 #[derive(Debug)]
-pub(crate) struct Dice(u64);
+pub struct Dice(u64);
 
 impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Returns the generator of this seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(1))
     }
 
@@ -17,16 +18,18 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
+    /// Returns a number from 0 to `limit` - 1.
+    pub fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).expect("below a usize")
     }
 
     /// Returns true once in `times` on average.
-    pub(crate) fn once_in(&mut self, times: usize) -> bool {
+    pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    pub(crate) fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+    /// Returns one of these.
+    pub fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len())]
     }
 }
