@@ -5,6 +5,7 @@
 //! to different workers.
 
 pub(crate) mod connection;
+pub(crate) mod interruption;
 mod listen;
 pub(crate) mod listener;
 pub(crate) mod listening;

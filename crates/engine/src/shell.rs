@@ -15,6 +15,7 @@ use crate::cancel::signaling::Found;
 use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId, Waiter, WorkerId};
 use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth::{Judge, Password};
+use crate::notify::interruption::Interruption;
 use crate::notify::listener::{Subscriber, Subscription};
 use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::Statement;
@@ -307,22 +308,23 @@ pub enum Mail<T> {
         who: Subscriber,
         channels: Option<Vec<Box<[u8]>>>,
     },
-    /// `again`: the listener had been lost before.
+    /// `again`: another listener had been there before.
     Listening {
         client: ClientId,
         serial: u64,
         request: u64,
         mark: Arc<[u8]>,
-        again: bool,
+        again: Option<Interruption>,
     },
     /// The body of a NotificationResponse for your clients.
     Notified {
         to: Vec<(ClientId, u64)>,
         body: Arc<[u8]>,
     },
-    /// The listener of this pool is lost, with all its clients' channels.
+    /// The listener of this pool has ended, with all its clients' channels.
     Unheard {
         pool: PoolId,
+        how: Interruption,
     },
     /// The listener of your clients is lost and not replaced.
     Deaf {

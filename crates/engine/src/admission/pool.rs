@@ -35,6 +35,7 @@ mod lobby;
 mod opening;
 mod outage;
 mod parked;
+mod relief;
 mod trial;
 
 /// The lead in waiting time by which another worker's first client gets a server of this worker. A
@@ -187,6 +188,7 @@ pub struct Pool<T> {
     elsewhere: u32,
     opening: u32,
     listener: ListenerPlace,
+    relief: relief::Relief,
     lobby: Lobby,
     attendance: Attendance,
 }
@@ -229,6 +231,7 @@ impl<T> Pool<T> {
             elsewhere: 0,
             opening: 0,
             listener: ListenerPlace::None,
+            relief: relief::Relief::default(),
             lobby: Lobby::Untried,
             attendance: Attendance::default(),
         }

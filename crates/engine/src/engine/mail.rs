@@ -80,7 +80,7 @@ impl<X: Exchange> Engine<X> {
                 self.listening_begun((client, serial), request, mark, again, io);
             }
             Mail::Notified { to, body } => self.notified(&to, &body, io),
-            Mail::Unheard { pool } => self.unheard(pool),
+            Mail::Unheard { pool, how } => self.unheard(pool, how),
             Mail::Deaf { to } => self.deaf(&to, io),
             Mail::Attend { pool } => self.attend_more(pool, io),
             Mail::BackendCame { server, serial } => self.backend_came(server, serial, io),

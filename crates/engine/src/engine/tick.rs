@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use config::UserSettings;
 
-use crate::admission::pool::{Gate, Outage, OutageKind};
+use crate::admission::pool::Gate;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
@@ -134,8 +134,7 @@ impl<X: Exchange> Engine<X> {
             let limit = settings.failover_wait;
             let Some(outage) = self.exchange.pool(pool, |pool| {
                 let is_shut = pool.gate() == Gate::NoPrimary;
-                let is_planned = |outage: &Outage| outage.kind == OutageKind::Planned;
-                pool.outage.clone().filter(|outage| is_shut && !is_planned(outage))
+                pool.outage.clone().filter(|outage| is_shut && !outage.is_ordered())
             }) else {
                 continue;
             };

@@ -15,6 +15,7 @@ use crate::admission::limits::Claim;
 use crate::admission::pool::{Gate, Pool};
 use crate::engine::{Drain, Engine};
 use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId, over};
+use crate::notify::interruption::Interruption;
 use crate::notify::listener::{Listener, Stage, Subscriber, Subscription};
 use crate::server::{Server, ServerPhase, ServerPurpose};
 use crate::shell::{Exchange, Io, Mail};
@@ -85,6 +86,9 @@ impl<X: Exchange> Engine<X> {
     /// pool is paused or closed. Their clients ask again.
     pub(crate) fn review_listeners(&mut self, io: &mut impl Io<X>) {
         for pool in self.listeners.keys().copied().collect::<Vec<_>>() {
+            if self.exchange.pool(pool, |pool| pool.keeps_listener()) {
+                self.tend_listener(pool, io);
+            }
             let Some(Listener { stage: Stage::Open { server, .. }, .. }) =
                 self.listeners.get(&pool)
             else {
@@ -92,7 +96,7 @@ impl<X: Exchange> Engine<X> {
             };
             let server = *server;
             let Server { epoch, doomed, .. } = *self.server(server);
-            let unfit = self.exchange.pool(pool, |pool| unfit(pool, epoch));
+            let unfit = self.exchange.pool(pool, |pool| unfit_to_listen(pool, epoch));
             if let Some(why) = doomed.or(unfit) {
                 self.lose_server(server, why, io);
             }
@@ -118,7 +122,9 @@ impl<X: Exchange> Engine<X> {
                 if !self.servers[server.0 as usize].is_clean() {
                     return;
                 }
-                if let Some(sql) = listener.next_order() {
+                let ends = self.exchange.pool(pool, |pool| pool.ends_listener());
+                let order = if ends { listener.last_order() } else { listener.next_order() };
+                if let Some(sql) = order {
                     self.send_own_query(server, &sql, io);
                 }
             }
@@ -129,7 +135,8 @@ impl<X: Exchange> Engine<X> {
     /// Warns clients that have lost their listener, unless a new one is being opened.
     fn warn_deaf(&mut self, pool: PoolId) {
         let Some(listener) = self.listeners.get_mut(&pool) else { return };
-        if !matches!(listener.stage, Stage::Closed) {
+        let is_awaited = self.exchange.pool(pool, |pool| pool.awaits_listener());
+        if !matches!(listener.stage, Stage::Closed) || is_awaited {
             return;
         }
         for (worker, to) in by_worker(listener.take_deaf().into_iter()) {
@@ -190,7 +197,7 @@ impl<X: Exchange> Engine<X> {
         self.listeners.entry(pool).or_default().open(id, mark.as_bytes().into());
         let (why, opens) = self.exchange.pool(pool, |pool| {
             pool.listener_opened(epoch);
-            (unfit(pool, epoch), pool.reserve_opening(io.now()))
+            (unfit_to_listen(pool, epoch), pool.reserve_opening(io.now()))
         });
         if opens {
             self.open_server(pool, io);
@@ -216,8 +223,16 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         if let Some(listener) = self.listeners.get_mut(&pool) {
+            let ends = self.exchange.pool(pool, |pool| pool.ends_listener());
+            if listener.reads_no_more(ends) {
+                return self.lose_server(on, CloseReason::PrimaryLost, io);
+            }
             let ready = listener.obeyed();
+            let has_all = !listener.is_awaited();
             self.confirm(pool, ready);
+            if has_all {
+                self.exchange.pool(pool, Pool::listener_resumed);
+            }
             self.tend_listener(pool, io);
         }
     }
@@ -227,9 +242,12 @@ impl<X: Exchange> Engine<X> {
         else {
             return;
         };
+        let mark = mark.clone();
+        let has_missed = !self.exchange.pool(pool, |pool| pool.is_silent_since());
         for Subscription { who, request, at_once, .. } in ready {
             let (client, serial, again) = (who.client, who.serial, !at_once.is_empty());
             let mark = mark.clone();
+            let again = again.then_some(Interruption { has_missed });
             let mail = Mail::Listening { client, serial, request, mark, again };
             self.exchange.post(who.worker, mail);
         }
@@ -261,9 +279,15 @@ impl<X: Exchange> Engine<X> {
         let Some(old) = self.listeners.insert(pool, Listener::retried_at(retry_at)) else {
             return;
         };
+        let has_missed = matches!(old.stage, Stage::Open { .. }) && !old.has_read_all;
+        if matches!(old.stage, Stage::Open { .. }) {
+            let is_complete = old.is_needed() && !has_missed;
+            self.exchange.pool(pool, |pool| pool.listener_ended(is_complete));
+        }
         if old.is_needed() {
+            let how = Interruption { has_missed };
             for worker in 0..self.exchange.worker_count() {
-                self.exchange.post(WorkerId(worker), Mail::Unheard { pool });
+                self.exchange.post(WorkerId(worker), Mail::Unheard { pool, how });
             }
         }
     }
@@ -282,6 +306,12 @@ fn by_worker(all: impl Iterator<Item = Subscriber>) -> Vec<(WorkerId, Vec<(Clien
 }
 
 /// Returns why a listener of this epoch must be closed.
+fn unfit_to_listen<T>(pool: &Pool<T>, epoch: u64) -> Option<CloseReason<'static>> {
+    let is_kept = pool.keeps_listener() && pool.epoch() == epoch;
+    if is_kept { None } else { unfit(pool, epoch) }
+}
+
+/// Returns why a connection of this epoch that belongs to the pool and to no client must be closed.
 pub(crate) fn unfit<T>(pool: &Pool<T>, epoch: u64) -> Option<CloseReason<'static>> {
     match pool.gate() {
         Gate::Paused => Some(CloseReason::Paused),

@@ -26,6 +26,7 @@ use wire::messages::NotificationResponse;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter, WorkerId};
+use crate::notify::interruption::Interruption;
 use crate::notify::listener::{Subscriber, Subscription, token};
 use crate::notify::listening::{Listening, News, UNTOLD_LEN_MAX};
 use crate::server::{Preparation, Server, ServerPhase};
@@ -239,21 +240,19 @@ impl<X: Exchange> Engine<X> {
         (id, serial): (ClientId, u64),
         request: u64,
         mark: Arc<[u8]>,
-        again: bool,
+        again: Option<Interruption>,
         io: &mut impl Io<X>,
     ) {
         let Some(own) = self.listening_of(id, serial) else { return };
         if own.request != request || request == 0 {
             return;
         }
-        if again {
-            own.find_listener();
-        }
+        let has_missed = again.is_some_and(|how| own.find_listener() || how.has_missed);
         match own.moving.is_empty() {
             true => own.request = 0,
             false => own.mark = Some(mark),
         }
-        if again {
+        if has_missed {
             self.tell(id, News::Gap, io);
         }
         if let Some(on) = self.clients.get(id.0 as usize).and_then(|client| client.server) {
@@ -276,7 +275,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Deals with the loss of a pool's listener: the clients that listened ask again.
-    pub(crate) fn unheard(&mut self, pool: PoolId) {
+    pub(crate) fn unheard(&mut self, pool: PoolId, how: Interruption) {
         let listens = |client: &Client| {
             let session = client.session.as_ref();
             let own = session.and_then(|session| session.listening.as_ref());
@@ -284,7 +283,7 @@ impl<X: Exchange> Engine<X> {
         };
         for id in self.clients_where(listens) {
             let Some(own) = listening(&mut self.clients[id.0 as usize]) else { continue };
-            own.lose_listener();
+            own.lose_listener(how);
             // A hand-over under way has lost its listener; the client asks when it has ended.
             if !own.hands_over() {
                 self.ask_listener(id);
@@ -310,7 +309,7 @@ impl<X: Exchange> Engine<X> {
         let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
         let old = std::mem::replace(&mut own.pool, pool);
         if own.is_known() {
-            own.lose_listener();
+            own.lose_listener(Interruption { has_missed: true });
             self.post_listener(old, Mail::Unlisten { pool: old, who, channels: None });
             self.ask_listener(id);
         }
@@ -335,7 +334,7 @@ impl<X: Exchange> Engine<X> {
             true => own.moving = channels,
             false => {
                 own.take_untold();
-                (own.live, own.unheard) = (channels, true);
+                (own.live, own.unheard, own.has_missed) = (channels, true, true);
             }
         }
         self.ask_listener(id);
@@ -351,7 +350,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         own.live = own.live.with(std::mem::take(&mut own.moving).all().iter());
-        own.unheard = true;
+        (own.unheard, own.has_missed) = (true, true);
         self.ask_listener(id);
     }
 

@@ -43,6 +43,11 @@ pub(crate) struct Listener {
     pub lacks_seat: bool,
     /// Since when it has no channels.
     pub unused_since: Micros,
+    /// The last command is running.
+    reads_rest: bool,
+    /// The last command has run: the connection has delivered all notifications that were committed
+    /// before it.
+    pub has_read_all: bool,
     channels: BTreeMap<Channel, Listened>,
     /// Channels whose LISTEN or UNLISTEN may be due.
     changed: BTreeSet<Channel>,
@@ -161,6 +166,28 @@ impl Listener {
             }
         }
         (!sql.is_empty()).then_some(sql)
+    }
+
+    /// Returns SQL that changes nothing. PostgreSQL delivers all earlier notifications before the end
+    /// of its reply.
+    pub(crate) fn last_order(&mut self) -> Option<Vec<u8>> {
+        let Stage::Open { mark, .. } = &self.stage else { return None };
+        self.reads_rest = true;
+        let mut sql = b"LISTEN ".to_vec();
+        quote_identifier(mark, &mut sql);
+        Some(sql)
+    }
+
+    /// Records the end of a command. Returns true if it was the last one: `ends` tells that no
+    /// transaction has begun since.
+    pub(crate) fn reads_no_more(&mut self, ends: bool) -> bool {
+        self.has_read_all = std::mem::take(&mut self.reads_rest) && ends;
+        self.has_read_all
+    }
+
+    /// Do clients of a lost listener wait for an answer?
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.iter().any(|one| !one.at_once.is_empty())
     }
 
     /// Records that the commands have run. Returns the requests that are fulfilled now.

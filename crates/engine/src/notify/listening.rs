@@ -16,6 +16,7 @@ use std::sync::Arc;
 use wire::messages::NotificationResponse;
 
 use crate::ids::{Micros, PoolId};
+use crate::notify::interruption::Interruption;
 use crate::session::carried::Carried;
 
 /// Maximal size of notifications kept for a client in a transaction, in bytes. PostgreSQL keeps
@@ -52,6 +53,8 @@ pub struct Listening {
     pub marked: bool,
     /// The listener was lost, and is asked again for the live channels.
     pub unheard: bool,
+    /// The client is warned of it when there is another one.
+    pub has_missed: bool,
     /// The client has been warned that it gets no notifications.
     pub is_warned: bool,
     /// The earliest time for another hand-over after a failed one, unless the client sends
@@ -96,6 +99,7 @@ impl Listening {
             token: None,
             marked: false,
             unheard: false,
+            has_missed: false,
             is_warned: false,
             retry_at: 0,
             echoes: VecDeque::new(),
@@ -218,11 +222,12 @@ impl Listening {
     }
 
     /// Records the loss of the listener, and of what it would have delivered.
-    pub fn lose_listener(&mut self) {
+    pub fn lose_listener(&mut self, how: Interruption) {
         self.echoes.clear();
         self.echoes_len = 0;
         self.request = 0;
         self.unheard |= self.hands_over() || !self.live.is_empty();
+        self.has_missed |= how.has_missed;
         if !self.hands_over() {
             self.mark = None;
         }
@@ -233,9 +238,11 @@ impl Listening {
         self.token.is_some()
     }
 
-    /// Records that the listener listens to the live channels again.
-    pub fn find_listener(&mut self) {
+    /// Records that the listener listens to the live channels again. Returns true if notifications may
+    /// have been lost meanwhile.
+    pub fn find_listener(&mut self) -> bool {
         (self.unheard, self.is_warned) = (false, false);
+        std::mem::take(&mut self.has_missed)
     }
 
     /// Keeps a message for the client. Returns false if that exceeds the limit.
@@ -348,7 +355,7 @@ mod tests {
         assert!(own.hear_listener(&body(7, "live", "x")));
         assert!(!own.hear_listener(&body(7, "other", "x")));
         assert!(own.keep(News::Notification(body(7, "live", "x"))));
-        own.lose_listener();
+        own.lose_listener(Interruption { has_missed: true });
         assert_eq!(from_server(&mut own, "live", false), Hearing::Drop, "it is told once");
         assert_eq!(from_server(&mut own, "other", false), Hearing::Drop, "it is told behind that");
         let told = ["live", "other"].map(|channel| News::Notification(body(7, channel, "x")));
@@ -368,7 +375,7 @@ mod tests {
         own.token = Some(b"x"[..].into());
         assert!(own.hear_listener(&body(8, "moving", "behind the mark")));
         assert!(own.keep(News::Notification(body(8, "moving", "behind the mark"))));
-        own.lose_listener();
+        own.lose_listener(Interruption { has_missed: true });
         assert_eq!(from_server(&mut own, "moving", false), Hearing::Pass);
         assert_eq!(from_server(&mut own, "mark", true), Hearing::Drop);
         assert_eq!(from_server(&mut own, "moving", false), Hearing::Drop);
@@ -399,7 +406,7 @@ mod tests {
         // It is delivered twice, and no echo of it is expected.
         assert_eq!(from_server(&mut own, "live", true), Hearing::Pass);
         assert_eq!((own.echoes.len(), own.untold.len()), (0, KEPT_COMPARED_MAX + 2));
-        own.lose_listener();
+        own.lose_listener(Interruption { has_missed: true });
         assert_eq!(from_server(&mut own, "live", false), Hearing::Drop);
         assert_eq!(own.untold.len(), KEPT_COMPARED_MAX + 3);
     }

@@ -49,6 +49,7 @@ fn tell_as(rig: &Rig, primary: Option<&str>, timeline: u32, outage: Option<&str>
             kind: match why {
                 SILENT => OutageKind::Silent,
                 why if why.starts_with("switchover") => OutageKind::Planned,
+                "resuming" => OutageKind::Resuming,
                 _ => OutageKind::Other,
             },
         })

@@ -48,6 +48,7 @@ mod reads;
 mod refused;
 mod refused_reports;
 mod relay;
+mod relief;
 mod reload;
 mod renewal;
 mod report;

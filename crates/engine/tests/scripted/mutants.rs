@@ -21,6 +21,7 @@ mod outdated;
 mod prepared;
 mod reads;
 mod refused;
+mod relief;
 mod renewal;
 mod rig;
 mod routing;

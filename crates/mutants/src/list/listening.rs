@@ -30,7 +30,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: no WARNING is sent when the listener was lost",
         seen_in: "",
         noticed_by: "waits",
-        changes: &[change("notify/listen.rs", "if «again» { self.tell(id, News::Gap", "false")],
+        changes: &[change(
+            "notify/listen.rs",
+            "if «has_missed» { self.tell(id, News::Gap",
+            "false",
+        )],
     },
     Mutant {
         name: "TellsInTransaction",
@@ -128,6 +132,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "session/verdict.rs",
             "let hears = «self.must_ask_for_channels(id, on)»;",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "StopsListeningInTheDrain",
+        wrong: "Auto mode: a planned change of the primary ends the listener before the last commits",
+        seen_in: "Weir",
+        noticed_by: "relief::last_commits_are_told",
+        changes: &[change(
+            "notify/connection.rs",
+            "let is_kept = «pool.keeps_listener() && pool.epoch() == epoch»;",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "ListensAfterTheClients",
+        wrong: "Auto mode: clients go on at the new primary before the listener is opened there",
+        seen_in: "Weir",
+        noticed_by: "relief::the_listener_comes_first",
+        changes: &[change(
+            "admission/pool/listener.rs",
+            "Gate::NoPrimary => «self.outage.as_deref().is_some_and(is_resuming)»,",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "HidesLateListener",
+        wrong: "Auto mode: no WARNING is sent if clients went on before the new listener listened",
+        seen_in: "",
+        noticed_by: "relief::a_late_listener_warns",
+        changes: &[change(
+            "admission/pool/listener.rs",
+            "if «self.gate != Gate::NoPrimary» { self.relief",
             "false",
         )],
     },

@@ -55,6 +55,7 @@ impl<T> Pool<T> {
             self.failure = None;
         }
         self.gate = gate;
+        self.review_relief();
         if !matches!(gate, Gate::Open | Gate::Held) {
             self.condemn(gate.server_reason());
         }

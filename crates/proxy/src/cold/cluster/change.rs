@@ -4,7 +4,7 @@
 //! clients wait while `Watched::hold` is set, whatever the nodes answer.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 
@@ -13,15 +13,16 @@ use config::{Node, SwitchoverOvertime};
 use engine::{
     pool::{Outage, OutageKind, Pool},
     routing::Place,
+    settings::Target,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{
     Watched, change_right::RunningChange, command, orders::Orders, patroni::Patroni, publish,
 };
 use crate::{
     cold::controller::Controller,
-    exchange::{hub::lock, mail::ShellMail},
+    exchange::{hub::lock, mail::ShellMail, transport::Transport},
     log, warning,
 };
 
@@ -29,6 +30,8 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(10);
 /// The pause between two failovers that have failed.
 const RETRY: Duration = Duration::from_secs(1);
+/// The time for which clients wait for listeners at the new primary.
+const RESUMING: Duration = Duration::from_secs(1);
 
 /// The right to change the primary of a cluster, which one task has at a time. Clients go on when
 /// it is dropped.
@@ -125,8 +128,11 @@ async fn planned(controller: &Controller, watched: &Watched, to: NodeId) -> Resu
         Ok(_) => return refused(watched, node, "another node has become the primary"),
         Err(why) => return refused(watched, node, &why),
     };
-    hold.shut(format!("switchover to node {}", node.name), OutageKind::Planned);
+    let why = format!("switchover to node {}", node.name);
+    hold.shut(why.clone(), OutageKind::Planned);
     let end = carry_out(controller, watched, &mut promotion).await;
+    // A listener that cannot be opened delays clients, but it does not stop them.
+    let _ = timeout(RESUMING, resume_listeners(&hold, &why)).await;
     let _running = Arc::clone(&hold.running);
     drop(hold);
     if let Err(why) = end {
@@ -250,6 +256,7 @@ async fn carry_out(
     promotion: &mut Promotion,
 ) -> Result<NodeId, Failure> {
     loop {
+        end_listeners(controller, watched);
         let servers = servers(controller, watched);
         let next = promotion.next(&lock(&watched.cluster), servers, controller.now());
         let order = match next {
@@ -280,14 +287,61 @@ fn is_at_primary<X>(pool: &Pool<X>, watched: &Watched) -> bool {
     pool.settings.cluster.as_ref() == Some(&watched.name) && pool.key.place == Place::Writer
 }
 
+/// Returns the pools with servers at the primary.
+fn pools_at_primary(
+    controller: &Controller,
+    watched: &Watched,
+) -> Vec<Arc<Mutex<Pool<Transport>>>> {
+    let mut pools = controller.0.shared.hub.pools();
+    pools.retain(|pool| is_at_primary(&lock(pool), watched));
+    pools
+}
+
+/// Has the listeners read what is left and end, if no other connection to the old primary is open.
+/// Each pool's transactions notify the clients of the others, too.
+fn end_listeners(controller: &Controller, watched: &Watched) {
+    let pools = pools_at_primary(controller, watched);
+    let is_drained = pools.iter().all(|pool| lock(pool).places() == 0);
+    if is_drained && pools.iter().any(|pool| lock(pool).counts().0 > 0) {
+        pools.iter().for_each(|pool| lock(pool).end_listener());
+        controller.0.shared.tell_all(|| ShellMail::Review);
+    }
+}
+
+/// Opens the listeners that a planned change has ended, before clients go on. So no client can
+/// notify others that do not listen yet.
+async fn resume_listeners(hold: &Hold<'_>, why: &str) {
+    let (controller, watched) = (hold.controller, hold.watched);
+    let awaits = || {
+        let pools = pools_at_primary(controller, watched);
+        pools.iter().any(|pool| lock(pool).awaits_listener())
+    };
+    if !awaits() {
+        return;
+    }
+    // The pools are told of the new primary a moment after the node is known as such.
+    while !knows_primary(watched) {
+        sleep(LOOK).await;
+    }
+    hold.shut(why.to_owned(), OutageKind::Resuming);
+    while awaits() {
+        sleep(LOOK).await;
+    }
+}
+
+/// Do the pools know the primary that the cluster has?
+fn knows_primary(watched: &Watched) -> bool {
+    let Ok(primary) = lock(&watched.cluster).primary() else { return false };
+    let node = node(watched, primary);
+    let known = lock(&watched.known);
+    let known = known.as_ref().and_then(|state| state.primary.as_ref());
+    known.is_some_and(|known| known.target == Target::new(&node.host, node.port))
+}
+
 /// Returns the number of server connections at the primary.
 fn servers(controller: &Controller, watched: &Watched) -> u32 {
-    let pools = controller.0.shared.hub.pools();
-    let of_pool = |pool: &Arc<std::sync::Mutex<Pool<_>>>| {
-        let pool = lock(pool);
-        if is_at_primary(&pool, watched) { pool.counts().0 } else { 0 }
-    };
-    pools.iter().map(of_pool).sum()
+    let pools = pools_at_primary(controller, watched);
+    pools.iter().map(|pool| lock(pool).counts().0).sum()
 }
 
 async fn obey(
@@ -301,11 +355,8 @@ async fn obey(
     let done = match order {
         Order::Wait => Ok(()),
         Order::Close => {
-            for pool in controller.0.shared.hub.pools() {
-                let mut pool = lock(&pool);
-                if is_at_primary(&pool, watched) {
-                    pool.cut();
-                }
+            for pool in pools_at_primary(controller, watched) {
+                lock(&pool).cut();
             }
             controller.0.shared.tell_all(|| ShellMail::Review);
             Ok(())
