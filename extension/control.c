@@ -1,6 +1,7 @@
 /*
  * control.c: the socket between an attending backend and Weir. Each packet is one message, and
- * descriptors come by SCM_RIGHTS. A backend asks for a descriptor once for each guest it meets.
+ * descriptors come by SCM_RIGHTS. A backend asks for the descriptor of a guest that it meets first,
+ * and gets those of some others with it, so that it asks seldom.
  */
 #include "attend.h"
 #include "supervisor.h"
@@ -19,7 +20,8 @@
 #include "utils/wait_event.h"
 
 #define WELCOME_PATIENCE_S 5
-#define DESCRIPTORS_MAX 2
+#define MORE_MAX 31 /* descriptors that come with the one asked for */
+#define DESCRIPTORS_MAX (MORE_MAX + 1)
 #define WORD_LEN 64
 
 /* The beginning of each ticket of the pooler in the server. crates/engine writes it. */
@@ -45,6 +47,19 @@ typedef struct Message {
     uint32 value;
 } Message;
 
+typedef struct Owner {
+    uint32 place;
+    uint32 generation;
+} Owner;
+
+/* What arrives: a message, and what comes with it. */
+typedef struct Packet {
+    Message message;
+    Owner more[MORE_MAX]; /* of KIND_DESCRIPTOR: `value` of them, for the second descriptor on */
+    int descriptors[DESCRIPTORS_MAX];
+    int count; /* of the descriptors */
+} Packet;
+
 typedef struct Hello {
     Message message; /* `value` is the layout, `place` the process */
     char ticket[WORD_LEN];
@@ -58,38 +73,51 @@ static int control = -1;
 static ControlCommand command = CONTROL_NONE;
 
 static void
-close_all(int *descriptors, int count)
+close_all(Packet *packet)
 {
-    for (int i = 0; i < count; i++)
-        close(descriptors[i]);
+    for (int i = 0; i < packet->count; i++)
+        close(packet->descriptors[i]);
+    packet->count = 0;
+}
+
+static bool
+is_whole(const Packet *packet, size_t len)
+{
+    size_t more = 0;
+
+    if (len < sizeof(Message))
+        return false;
+    if (packet->message.kind == KIND_DESCRIPTOR)
+        more = packet->message.value;
+    return more <= MORE_MAX && len == sizeof(Message) + more * sizeof(Owner) &&
+           (more == 0 || packet->count == more + 1);
 }
 
 /* The bytes of one message; 0: the end; -1: there is none, or it is not valid. */
 static ssize_t
-receive(Message *message, int *descriptors, int *count, int flags)
+receive(Packet *packet, int flags)
 {
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int) * DESCRIPTORS_MAX)];
     } room;
-    struct iovec part = {.iov_base = message, .iov_len = sizeof(*message)};
+    struct iovec part = {.iov_base = packet, .iov_len = offsetof(Packet, descriptors)};
     struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &room,
                           .msg_controllen = sizeof(room)};
     ssize_t got = recvmsg(control, &head, flags | MSG_CMSG_CLOEXEC);
 
-    *count = 0;
+    packet->count = 0;
     if (got <= 0)
         return got;
     for (struct cmsghdr *one = CMSG_FIRSTHDR(&head); one != NULL; one = CMSG_NXTHDR(&head, one)) {
         if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS)
             continue;
-        *count = (one->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        memcpy(descriptors, CMSG_DATA(one), *count * sizeof(int));
+        packet->count = (one->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(packet->descriptors, CMSG_DATA(one), packet->count * sizeof(int));
     }
     /* MSG_CTRUNC: there was no room for a descriptor, as a rule because of the limit. */
-    if (got != sizeof(*message) || (head.msg_flags & MSG_CTRUNC) != 0) {
-        close_all(descriptors, *count);
-        *count = 0;
+    if (!is_whole(packet, got) || (head.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) != 0) {
+        close_all(packet);
         errno = EPROTO;
         return -1;
     }
@@ -98,10 +126,10 @@ receive(Message *message, int *descriptors, int *count, int flags)
 
 /* Handles a message that Weir may send at any time. Closes the descriptors that come with it. */
 static void
-obey(const Message *message, int *descriptors, int count)
+obey(Packet *packet)
 {
-    close_all(descriptors, count);
-    switch (message->kind) {
+    close_all(packet);
+    switch (packet->message.kind) {
         case KIND_ENLIST:
             command = CONTROL_ENLIST;
             break;
@@ -184,9 +212,7 @@ static bool
 greet(Welcome *welcome)
 {
     Hello hello = {.message = {.kind = KIND_HELLO, .place = MyProcPid, .value = LOBBY_LAYOUT}};
-    Message answer;
-    int descriptors[DESCRIPTORS_MAX];
-    int count;
+    Packet answer;
 
     strlcpy(hello.ticket, weir_ticket, sizeof(hello.ticket));
     strlcpy(hello.database, MyProcPort->database_name, sizeof(hello.database));
@@ -194,17 +220,17 @@ greet(Welcome *welcome)
     strlcpy(hello.version, WEIR_VERSION, sizeof(hello.version));
     if (send(control, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello))
         return false;
-    if (receive(&answer, descriptors, &count, 0) <= 0)
+    if (receive(&answer, 0) <= 0)
         return false;
-    if (answer.kind != KIND_WELCOME || count != 2) {
-        close_all(descriptors, count);
+    if (answer.message.kind != KIND_WELCOME || answer.count != 2) {
+        close_all(&answer);
         errno = EPROTO;
         return false;
     }
-    welcome->memory = descriptors[0];
-    welcome->set = descriptors[1];
-    welcome->line = answer.place;
-    welcome->base = answer.value;
+    welcome->memory = answer.descriptors[0];
+    welcome->set = answer.descriptors[1];
+    welcome->line = answer.message.place;
+    welcome->base = answer.message.value;
     return true;
 }
 
@@ -239,13 +265,11 @@ ControlCommand
 control_read(void)
 {
     for (;;) {
-        Message message;
-        int descriptors[DESCRIPTORS_MAX];
-        int count;
-        ssize_t got = receive(&message, descriptors, &count, MSG_DONTWAIT);
+        Packet packet;
+        ssize_t got = receive(&packet, MSG_DONTWAIT);
 
         if (got > 0)
-            obey(&message, descriptors, count);
+            obey(&packet);
         else if (got == 0)
             return CONTROL_CLOSED;
         else if (errno == EAGAIN)
@@ -283,24 +307,52 @@ control_left(void)
     tell(KIND_LEFT, 0, 0, 0);
 }
 
+/* Gives the descriptor the number of its place. The place has no guest that this process serves. */
+static bool
+keep(Lobby *lobby, uint32 place, uint32 generation, int descriptor)
+{
+    bool done = false;
+
+    if (place < lobby->places) {
+        lobby_note_held(lobby, place, 0);
+        done = dup3(descriptor, lobby->base + (int) place, O_CLOEXEC) >= 0;
+    }
+    close(descriptor);
+    if (done)
+        lobby_note_held(lobby, place, generation);
+    return done;
+}
+
+/* Keeps the descriptors of a packet; false: not the one that was asked for. */
+static bool
+keep_all(Lobby *lobby, const Packet *packet)
+{
+    bool done = keep(lobby, packet->message.place, packet->message.generation,
+                     packet->descriptors[0]);
+
+    for (int i = 1; i < packet->count; i++) {
+        const Owner *owner = &packet->more[i - 1];
+
+        if (lobby_holds(lobby, owner->place, owner->generation))
+            close(packet->descriptors[i]);
+        else
+            (void) keep(lobby, owner->place, owner->generation, packet->descriptors[i]);
+    }
+    return done;
+}
+
 static bool
 wait_for_descriptor(Lobby *lobby, uint32 place, uint32 generation)
 {
     for (;;) {
-        Message message;
-        int descriptors[DESCRIPTORS_MAX];
-        int count;
-        ssize_t got = receive(&message, descriptors, &count, MSG_DONTWAIT);
+        Packet packet;
+        ssize_t got = receive(&packet, MSG_DONTWAIT);
 
-        if (got > 0 && message.kind == KIND_DESCRIPTOR && count == 1 && message.place == place &&
-            message.generation == generation) {
-            bool done = dup3(descriptors[0], lobby->base + (int) place, O_CLOEXEC) >= 0;
-
-            close(descriptors[0]);
-            return done;
-        }
+        if (got > 0 && packet.message.kind == KIND_DESCRIPTOR && packet.count > 0 &&
+            packet.message.place == place && packet.message.generation == generation)
+            return keep_all(lobby, &packet);
         if (got > 0)
-            obey(&message, descriptors, count);
+            obey(&packet);
         else if (got == 0 || (errno != EAGAIN && errno != EINTR))
             return false;
         else if (ProcDiePending)
@@ -320,10 +372,6 @@ control_fetch(Lobby *lobby, uint32 place, uint32 generation)
 {
     if (lobby_holds(lobby, place, generation))
         return true;
-    lobby_note_held(lobby, place, 0);
     tell(KIND_NEED, place, generation, 0);
-    if (!wait_for_descriptor(lobby, place, generation))
-        return false;
-    lobby_note_held(lobby, place, generation);
-    return true;
+    return wait_for_descriptor(lobby, place, generation);
 }

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define LOBBY_MAGIC UINT64_C(0x79626f4c72696557) /* "WeirLoby" */
-#define LOBBY_LAYOUT 7
+#define LOBBY_LAYOUT 8
 #define LOBBY_SIGNAL 0x52696557 /* the value of SIGINT that announces an order */
 #define LOBBY_LINE 64          /* of a place */
 #define LOBBY_BACKEND_LINE 128 /* its second half is written by the backend alone */

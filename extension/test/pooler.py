@@ -26,7 +26,7 @@ BACKENDS = 32
 HELLO, NEED, RETURNED, LEFT = 1, 2, 3, 4
 WELCOME, DESCRIPTOR, ENLIST, LEAVE, WAKE, GO = 16, 17, 18, 19, 20, 21
 NONE, ENDED, PARTIAL, BAD, STATE, RECALLED, LISTENS = range(7)
-LAYOUT = 7
+LAYOUT = 8
 # The value of SIGINT that announces an order.
 SIGNAL = 0x52696557
 ARMED = 2
@@ -119,6 +119,10 @@ class Pooler:
         self.generations = {}
         self.returned = []  # (place, reason), of all guests that came back
         self.kept = set()  # places that are not admitted again when they come back
+        self.needs = []  # (place, generation), of all that backends have asked for
+        self.gives_all = False  # with each descriptor those of all other guests
+        self.more = []  # or the one asked for again, as those of these (place, generation)
+        self.miscounts = False  # one more than there are
         self.backends = {}
         self.controls = {}
         self.ended = False
@@ -173,12 +177,13 @@ class Pooler:
         self.send(number, WELCOME, number, 0, BASE, [self.memory, self.set.fileno()])
         self.start(self.serve_backend, number)
 
-    def send(self, number, kind, place=0, generation=0, value=0, descriptors=()):
+    def send(self, number, kind, place=0, generation=0, value=0, descriptors=(), more=b""):
         self.lib.lobby_call(self.lobby, number)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
         try:
             self.controls[number].sendmsg(
-                [MESSAGE.pack(kind, place, generation, value)], rights if descriptors else []
+                [MESSAGE.pack(kind, place, generation, value) + more],
+                rights if descriptors else [],
             )
         except OSError:
             pass  # its death is seen by serve_backend
@@ -196,13 +201,24 @@ class Pooler:
                 if self.ended:
                     return
                 if kind == NEED:
-                    self.send(number, DESCRIPTOR, place, generation, 0, [BASE + place])
+                    self.give(number, place, generation)
                 elif kind == RETURNED:
                     assert self.lib.lobby_acknowledge(self.lobby, place, number)
                     self.take_back(place, value)
                 elif kind == LEFT:
                     self.backends[number].left = True
         self.reclaim(number)
+
+    def give(self, number, place, generation):
+        self.needs.append((place, generation))
+        more, sources = self.more, [place] * len(self.more)
+        if self.gives_all:
+            more = [one for one in self.generations.items() if one[0] != place]
+            sources = [one[0] for one in more]
+        text = b"".join(struct.pack("=II", *one) for one in more)
+        descriptors = [BASE + source for source in [place, *sources]]
+        count = len(more) + self.miscounts
+        self.send(number, DESCRIPTOR, place, generation, count, descriptors, text)
 
     def reclaim(self, number):
         with self.lock:

@@ -26,6 +26,7 @@ mod layout;
 mod limits;
 mod numbers;
 mod room;
+mod seatings;
 mod service;
 mod stranded;
 

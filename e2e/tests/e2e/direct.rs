@@ -2,6 +2,7 @@
 
 mod console;
 mod crash;
+mod descriptors;
 mod idle;
 mod kills;
 mod limits;

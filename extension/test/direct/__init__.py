@@ -1,5 +1,9 @@
 """Backends that serve clients' sockets themselves (attend.c), with pooler.py in Weir's place."""
 
-from direct import deaths, listen, orders, pins, serving, settings, statements, torture, unnamed
+from direct import (
+    deaths, descriptors, listen, orders, pins, serving, settings, statements, torture, unnamed,
+)
 
-MODULES = (serving, settings, statements, unnamed, pins, listen, deaths, orders, torture)
+MODULES = (
+    serving, descriptors, settings, statements, unnamed, pins, listen, deaths, orders, torture,
+)

@@ -61,11 +61,6 @@ pub(super) enum ToBackend {
         line: u32,
         base: u32,
     },
-    /// With the descriptor.
-    Descriptor {
-        place: u32,
-        generation: u32,
-    },
     Leave,
     Wake,
     /// Weir has the client with which the backend leaves.
@@ -76,17 +71,46 @@ impl ToBackend {
     fn encode(self) -> [u8; MESSAGE_LEN] {
         let words = match self {
             Self::Welcome { line, base } => [16, line, 0, base],
-            Self::Descriptor { place, generation } => [17, place, generation, 0],
             Self::Leave => [19, 0, 0, 0],
             Self::Wake => [20, 0, 0, 0],
             Self::Go => [21, 0, 0, 0],
         };
-        let mut bytes = [0; MESSAGE_LEN];
-        for (word, into) in words.iter().zip(bytes.chunks_exact_mut(4)) {
-            into.copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes
+        encode(words)
     }
+}
+
+fn encode(words: [u32; 4]) -> [u8; MESSAGE_LEN] {
+    let mut bytes = [0; MESSAGE_LEN];
+    for (word, into) in words.iter().zip(bytes.chunks_exact_mut(4)) {
+        into.copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+/// A client in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seat {
+    pub(super) place: u32,
+    pub(super) generation: u32,
+}
+
+/// Most descriptors that go with the one that a backend needs.
+pub(super) const MORE_MAX: usize = 31;
+
+/// Sends the descriptors of clients: the one that the backend needs, and up to [`MORE_MAX`] others.
+/// `descriptors` are in the same order. Returns false as [`send`] does.
+pub(super) fn send_descriptors(
+    fd: RawFd,
+    needed: Seat,
+    more: &[Seat],
+    descriptors: &[RawFd],
+) -> bool {
+    let mut text = encode([17, needed.place, needed.generation, more.len() as u32]).to_vec();
+    for seat in more {
+        text.extend_from_slice(&seat.place.to_ne_bytes());
+        text.extend_from_slice(&seat.generation.to_ne_bytes());
+    }
+    rights::send_message(fd, &text, descriptors).is_ok()
 }
 
 /// Returns the message in a packet; `None` if it is none.

@@ -4,9 +4,11 @@
 mod clients;
 mod coming;
 mod depart;
+mod descriptors;
 mod handover;
 mod holding;
 mod idle;
+mod look;
 mod repair;
 mod report;
 mod role;
@@ -32,12 +34,13 @@ use net::sys::{Epoll, Events, epoll, process::Process, socket};
 use slab::Slab;
 
 use super::{
-    control::{self, FromBackend, Reason, Received, ToBackend, Unnamed},
+    control::{self, FromBackend, Reason, Received, Seat, ToBackend, Unnamed},
     guests::{Around, Ending, Guests},
     held::{HeldList, Key},
     layout,
     limits::Limits,
     room::{Loss, Room},
+    seatings::Seatings,
 };
 use crate::{
     exchange::{hub::lock, lobby_door::LobbyRequest, shared::Shared, transport::Transport},
@@ -47,17 +50,9 @@ use depart::Leaving;
 use holding::Home;
 pub(crate) use holding::{Predecessor, Succession};
 use idle::{Idle, UNATTENDED};
+use look::{COMING_LOOK_MS, LOOK_MS, Rhythm};
 use repair::Returning;
 use role::{Backend, Role};
-
-/// The pause between two looks at the lobbies in milliseconds: usually, while all backends are busy,
-/// and while a backend is coming.
-const LOOK_MS: i32 = 200;
-const BUSY_LOOK_MS: i32 = 20;
-const COMING_LOOK_MS: i32 = 2;
-
-/// The number of looks without an idle backend after which another server is opened.
-const BUSY_LOOKS: u32 = 2;
 
 const WAKE: u64 = 0;
 const LISTENER: u64 = 1;
@@ -74,6 +69,7 @@ struct Lobby {
     worker: WorkerId,
     room: Room,
     guests: Guests,
+    seatings: Seatings,
     /// The backend of each line. A backend that ends keeps its line for a while.
     lines: Vec<Option<usize>>,
     idle: Idle,
@@ -81,7 +77,10 @@ struct Lobby {
     past: Stats,
     /// The counters at the beginning, if another process had the lobby before.
     before: Stats,
-    busy_looks: u32,
+    /// Since when requests have waited and no backend has been idle; 0 = that is not so.
+    starved_since: Micros,
+    /// When the clients' limits were looked at last.
+    judged_at: Micros,
     /// When it was last asked for a server.
     asked_at: Micros,
 }
@@ -93,12 +92,14 @@ impl Lobby {
             key,
             worker: WorkerId(0),
             guests: Guests::new(room.places()),
+            seatings: Seatings::new(room.places()),
             lines: Vec::new(),
             idle: Idle::default(),
             past: Stats::default(),
             before: Stats::default(),
             room,
-            busy_looks: 0,
+            starved_since: 0,
+            judged_at: 0,
             asked_at: 0,
         }
     }
@@ -138,6 +139,7 @@ pub(crate) struct Service {
     /// The counters of lobbies that have ended.
     past: Vec<(PoolId, PoolKey, Stats)>,
     places_wanted: u32,
+    rhythm: Rhythm,
     is_suspended: bool,
     /// Another process will take over.
     is_settling: bool,
@@ -182,6 +184,7 @@ pub(crate) fn open(
         expected: HashMap::new(),
         lobbies: Slab::new(),
         past: Vec::new(),
+        rhythm: Rhythm::default(),
         is_suspended: false,
         is_settling: false,
         held: HeldList::default(),
@@ -201,7 +204,6 @@ impl Service {
     pub(crate) fn run(mut self) {
         self.succeed();
         let mut events = Events::with_room(64);
-        let mut looked_at = 0;
         let mut pause = LOOK_MS;
         while self.serve_requests() {
             pause = pause.min(self.note_settled()).min(self.hold_servers());
@@ -211,27 +213,28 @@ impl Service {
             }
             for at in 0..events.len() {
                 let (token, flags) = events.at(at);
-                match token {
-                    WAKE => {}
-                    LISTENER => self.accept(),
-                    HOLDER => self.holder_ended(),
-                    _ if token & UNATTENDED != 0 => self.unwatch((token & !UNATTENDED) as usize),
-                    _ if token & PARTIAL != 0 => self.partial_event(token, flags),
-                    _ => self.backend_event((token & !BACKEND) as usize),
-                }
+                self.event(token, flags);
             }
-            let now = self.shared.clock.now();
-            pause = self.welcome_coming();
-            if pause != COMING_LOOK_MS || now - looked_at > 1000 * BUSY_LOOK_MS as Micros {
-                pause = pause.min(self.look(now));
-                looked_at = now;
-            }
+            pause = self.welcome_coming().min(self.look_if_due());
         }
+    }
+
+    fn event(&mut self, token: u64, flags: u32) {
+        match token {
+            WAKE => return,
+            LISTENER => self.accept(),
+            HOLDER => self.holder_ended(),
+            _ if token & UNATTENDED != 0 => self.unwatch((token & !UNATTENDED) as usize),
+            _ if token & PARTIAL != 0 => self.partial_event(token, flags),
+            _ => return self.backend_event((token & !BACKEND) as usize),
+        }
+        self.rhythm.note_news();
     }
 
     /// Returns false when Weir ends.
     fn serve_requests(&mut self) -> bool {
         while let Some(request) = self.next_request() {
+            self.rhythm.note_news();
             match request {
                 LobbyRequest::Expect(server) => self.expect(server),
                 LobbyRequest::AskToLeave(serial) => self.ask_to_leave(serial),
@@ -336,8 +339,14 @@ impl Service {
         while let Some(backend) = self.backends.get(number) {
             match control::read(backend.fd.as_raw_fd()) {
                 Received::Nothing => return,
-                Received::End => return self.backend_ended(number),
+                Received::End => {
+                    self.rhythm.note_news();
+                    return self.backend_ended(number);
+                }
                 Received::Message(message) => {
+                    if !matches!(message, FromBackend::Need { .. }) {
+                        self.rhythm.note_news();
+                    }
                     if !self.handle(number, message) {
                         // It does not keep to the rules: it ends, and then its clients are freed.
                         socket::shutdown(self.backends[number].fd.as_raw_fd(), false);
@@ -354,14 +363,8 @@ impl Service {
         let role = role.map(|role| (role.room, role.line));
         match (message, role) {
             (FromBackend::Hello { ticket, layout }, None) => self.greet(number, &ticket, layout),
-            (FromBackend::Need { place, generation }, Some((room, line))) => {
-                let lobby = &self.lobbies[room];
-                if !lobby.room.is_owner(place, line, generation) {
-                    let role = self.backends[number].role.as_ref();
-                    return role.is_some_and(|role| role.was_answered);
-                }
-                let message = ToBackend::Descriptor { place, generation };
-                self.send(number, message, &[lobby.room.socket(place)])
+            (FromBackend::Need { place, generation }, Some(_)) => {
+                self.give_descriptor(number, Seat { place, generation })
             }
             (FromBackend::Returned { place, generation, reason }, Some((room, line))) => {
                 let has_returned = self.lobbies[room].room.acknowledge(place, line, generation);
@@ -507,64 +510,6 @@ impl Service {
         self.post(worker, Mail::Attend { pool });
     }
 
-    /// Looks at all lobbies: is a backend missing, has a client's time run out? Returns the pause
-    /// until the next look.
-    fn look(&mut self, now: Micros) -> i32 {
-        let mut pause = LOOK_MS;
-        self.listen_again();
-        self.take_returned(now);
-        self.let_leave();
-        if self.is_suspended {
-            self.note_quiet();
-            self.all().into_iter().for_each(|at| self.wake_recalled(at));
-            return BUSY_LOOK_MS;
-        }
-        for at in self.all() {
-            let limits = self.limits(at);
-            self.note_mode(at);
-            self.release_idle(at, now);
-            let lobby = &mut self.lobbies[at];
-            if lobby.guests.count() == 0 {
-                lobby.busy_looks = 0;
-                self.free_unused(at);
-                continue;
-            }
-            let lines = 0..lobby.lines.len() as u32;
-            let has_sleeper = lines.into_iter().any(|line| lobby.room.sleeps(line));
-            let is_starved = !has_sleeper && lobby.room.is_waited_for();
-            lobby.busy_looks = if is_starved { lobby.busy_looks + 1 } else { 0 };
-            let is_unattended = lobby.lines.iter().all(Option::is_none);
-            if !has_sleeper && (is_starved || !is_unattended) {
-                pause = BUSY_LOOK_MS;
-            }
-            let is_late = lobby.busy_looks % (LOOK_MS / BUSY_LOOK_MS) as u32 == 1;
-            if !is_starved || is_late {
-                let (guests, around) = self.guests_of(at);
-                guests.expire(is_starved, &limits, &around);
-                guests.keep_limits(&limits, &around);
-            }
-            let lobby = &self.lobbies[at];
-            let may_ask = now.saturating_sub(lobby.asked_at) > 1000 * BUSY_LOOK_MS as Micros;
-            if is_starved && (is_unattended || lobby.busy_looks >= BUSY_LOOKS) && may_ask {
-                self.ask_for_server(at);
-            }
-            if is_unattended && !is_starved {
-                self.watch(at);
-            }
-            self.wake_recalled(at);
-        }
-        let due = |backend: &Backend| backend.role.as_ref().is_some_and(|role| role.leaves);
-        let due: Vec<_> = self.backends.iter().filter(|(_, backend)| due(backend)).collect();
-        let due: Vec<_> = due.into_iter().map(|(number, _)| number).collect();
-        for number in due {
-            let is_told = self.send(number, ToBackend::Leave, &[]);
-            if let Some(role) = &mut self.backends[number].role {
-                role.leaves = !is_told;
-            }
-        }
-        pause
-    }
-
     /// Returns the guests of a lobby, and what their methods need.
     fn guests_of(&mut self, at: usize) -> (&mut Guests, Around<'_>) {
         let lobby = &mut self.lobbies[at];
@@ -577,15 +522,5 @@ impl Service {
             at,
         };
         (&mut lobby.guests, around)
-    }
-
-    /// Wakes the backends that linger if one of them is to return its client.
-    fn wake_recalled(&mut self, at: usize) {
-        let (guests, around) = self.guests_of(at);
-        if guests.has_ending() {
-            guests.press_all(&around);
-            self.wake_lingerers(at);
-        }
-        self.interrupt_ordered(at);
     }
 }

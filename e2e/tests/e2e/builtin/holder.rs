@@ -48,7 +48,7 @@ fn more_clients_than_the_first_limit_of_open_files_outlive_a_kill() {
     let server = server(Version::Installed, "weir.max_sessions = 2500\nweir.session_pool_size = 2");
     let supervisor = server.supervisor_pid().expect("it runs");
     // The next pooler begins with this limit, and so does its holder.
-    let limit = format!("prlimit --pid {supervisor} --nofile=1024:");
+    let limit = format!("prlimit --pid {supervisor} --nofile=1024: && cat");
     server.sql("postgres", &format!("COPY (SELECT) TO PROGRAM '{limit}'"));
     kill(&server);
     let mut clients: Vec<_> = (0..MANY).map(|_| server.client("postgres")).collect();

@@ -62,6 +62,7 @@ impl Service {
             return refused("the lobby cannot take the client", -1);
         }
         lobby.guests.seat(place, (guest, peer), login, self.shared.clock.now());
+        lobby.note_seating(place);
         // Before a backend can take it.
         self.hold_guest(at, place);
         self.admit(at, place);

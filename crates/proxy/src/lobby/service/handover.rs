@@ -171,9 +171,16 @@ impl Service {
         if self.succession.as_ref().is_some_and(Succession::follows_a_crash) {
             self.repair(at);
         }
-        let lobby = &self.lobbies[at];
-        for place in lobby.guests.places() {
+        for place in self.lobbies[at].guests.places() {
+            self.lobbies[at].note_seating(place);
             self.hold_guest(at, place);
+        }
+        // Its backends have most of these descriptors.
+        let lobby = &self.lobbies[at];
+        for number in lobby.lines.iter().flatten() {
+            if let Some(role) = &mut self.backends[*number].role {
+                role.next_seating = lobby.seatings.end();
+            }
         }
         let lobby = &self.lobbies[at];
         for place in lobby.guests.places() {

@@ -15,7 +15,7 @@ use engine::ids::Micros;
 
 use super::{
     super::{
-        control::{Reason, ToBackend},
+        control::{Reason, Seat},
         guests::Ending,
         layout::State,
         room::Loss,
@@ -69,7 +69,7 @@ impl Service {
                 },
                 (State::Owned, Some((_, Some(number)))) => {
                     let (socket, generation) = (lobby.room.socket(place), word.generation());
-                    self.send(number, ToBackend::Descriptor { place, generation }, &[socket]);
+                    self.give_again(number, Seat { place, generation }, socket);
                     if let Some(role) = &mut self.backends[number].role {
                         role.was_answered = true;
                     }

@@ -21,6 +21,8 @@ pub(super) struct Role {
     pub(super) server: Attending,
     pub(super) room: usize,
     pub(super) line: u32,
+    /// The number of the first client whose descriptor it may not have.
+    pub(super) next_seating: u64,
     /// It is in the lobby, and the engine knows it.
     pub(super) came: bool,
     /// It could not be told yet that it is to leave.
@@ -44,6 +46,7 @@ impl Role {
             server,
             room,
             line,
+            next_seating: 0,
             came: false,
             leaves: false,
             departs: false,
