@@ -281,6 +281,7 @@ pub(super) static ROWS: [Row; 66] = [
     direct_simple("direct-100", 100, 1.4),
     direct_simple("direct-500", 500, 1.5),
     direct_simple("direct-5000", 5_000, 1.5),
+    direct_simple("direct-15000", 15_000, 1.5),
     direct_simple("direct-19000", 19_000, 1.5),
     direct_prepared("direct-prepared-10", 10),
     direct_prepared("direct-prepared-100", 100),

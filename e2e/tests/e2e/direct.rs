@@ -7,6 +7,7 @@ mod idle;
 mod kills;
 mod limits;
 mod listen;
+mod memory;
 mod parameters;
 mod reasons;
 mod restart;

@@ -229,15 +229,24 @@ impl Room {
         }
         let at = self.of_place(place, field::PROCESS);
         self.memory.word32(at).store(process, Ordering::SeqCst);
-        let window = layout::window(self.backends, self.places, place);
-        // No statements follow the settings.
-        self.memory.write(window, &[0; HEADER]);
-        self.memory.write(window, &(settings.len() as u32).to_ne_bytes());
-        self.memory.write(window + HEADER, settings);
-        let len = self.memory.word32(self.of_place(place, field::WINDOW_LEN));
-        len.store((settings.len() + HEADER) as u32, Ordering::SeqCst);
+        self.write_login(place, settings);
         self.numbers.put(place, client)?;
         Ok(true)
+    }
+
+    /// Writes the settings of a startup packet. Without any, the window takes no memory.
+    fn write_login(&self, place: u32, settings: &[u8]) {
+        let mut len = 0;
+        if !settings.is_empty() {
+            let window = layout::window(self.backends, self.places, place);
+            // No statements follow the settings.
+            self.memory.write(window, &[0; HEADER]);
+            self.memory.write(window, &(settings.len() as u32).to_ne_bytes());
+            self.memory.write(window + HEADER, settings);
+            len = settings.len() + HEADER;
+        }
+        let field = self.memory.word32(self.of_place(place, field::WINDOW_LEN));
+        field.store(len as u32, Ordering::SeqCst);
     }
 
     fn arm(&self, place: u32, generation: u32) -> io::Result<()> {

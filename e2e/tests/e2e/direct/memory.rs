@@ -1,0 +1,62 @@
+//! The memory that clients of a direct pool cost while they do nothing: that of Weir, and that of the
+//! files that it shares with the backends.
+
+use std::{fs, os::unix::fs::MetadataExt as _};
+
+use testkit::frontend;
+
+use super::{Direct, ask};
+use crate::support;
+
+/// Enough for the parts that grow by steps.
+const CLIENTS: usize = 1_500;
+
+/// Most bytes of a client that has never set anything, and of one with three settings and a
+/// statement.
+const PLAIN_MAX: usize = 600;
+const WITH_STATE_MAX: usize = 5_000;
+
+/// Returns a process's own memory in bytes, without what it shares.
+fn own_memory(process: u32) -> usize {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
+    kib.expect("a number") * 1024
+}
+
+/// Returns the bytes of the files in memory that a process has.
+fn memory_files(process: u32) -> usize {
+    let files = fs::read_dir(format!("/proc/{process}/fd")).expect("it runs").flatten();
+    let is_memory = |file: &fs::DirEntry| {
+        fs::read_link(file.path()).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:"))
+    };
+    let blocks = |file: fs::DirEntry| fs::metadata(file.path()).map_or(0, |found| found.blocks());
+    files.filter(is_memory).map(|file| blocks(file) as usize * 512).sum()
+}
+
+#[test]
+fn idle_clients_cost_little() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::start_with(2, |setup| setup.set("max_client_conn", 2 * CLIENTS));
+    let _first = direct.clients(100);
+    let weir = direct.pooler.pid();
+    let memory = || own_memory(weir) + memory_files(weir);
+    let before = memory();
+    let each = || memory().saturating_sub(before) / CLIENTS;
+    let mut clients = direct.clients(CLIENTS);
+    let at_first = each();
+    for client in &mut clients {
+        assert_eq!(client.value("SELECT 1"), "1");
+    }
+    let plain = each();
+    for client in &mut clients {
+        client.rows("SET work_mem = '7MB'; SET search_path = 'a'; SET app.tenant = 'b'");
+        ask(client, &[frontend::parse("s", "SELECT 1"), frontend::sync()]);
+    }
+    let with_state = each();
+    println!("bytes of a client: {at_first}; served {plain}; with state {with_state}");
+    assert!(at_first <= PLAIN_MAX && plain <= PLAIN_MAX, "{at_first}, {plain}");
+    assert!(with_state <= WITH_STATE_MAX, "{with_state}");
+}
