@@ -33,6 +33,12 @@
 #define PEEK_MAX 8192
 #define WAIT_SETS 64
 
+/*
+ * Files that core opens beyond its own limit, and those of the library. Descriptors come with any
+ * free number first (control.c), and that must not be the number of another guest.
+ */
+#define SPARE_FILES 128
+
 typedef struct WaitSet {
     WaitEventSet *set;
     uint32 place;
@@ -167,6 +173,14 @@ attach_close(const Lobby *lobby, uint32 from, uint32 to)
             (void) close(lobby->base + (int) place);
 }
 
+/* Closes the sockets of all places. No guest may be attached. */
+void
+attach_forget(Lobby *lobby)
+{
+    attach_close(lobby, 0, lobby->places);
+    memset(lobby->held, 0, lobby->places * sizeof(lobby->held[0]));
+}
+
 /* Wakes a backend that lingers; -1: none. */
 void
 attach_wake(const Lobby *lobby, int backend)
@@ -217,9 +231,11 @@ attach_map(const Welcome *welcome, Lobby *lobby)
                                     (int) welcome->base, held, LOBBY_PLACES_MAX);
     if (why == NULL && lobby_backend(lobby, welcome->line) == NULL)
         why = "the lobby has no line of that number";
-    if (why == NULL && (welcome->base < max_safe_fds || welcome->base > 1 << 30 ||
+    if (why == NULL && (welcome->base > 1 << 30 ||
                         welcome->base + lobby->places > sysconf(_SC_OPEN_MAX)))
         why = "the process may have too few descriptors";
+    if (why == NULL && welcome->base < max_safe_fds + SPARE_FILES)
+        why = "max_files_per_process is too large for a direct pool";
     if (why != NULL) {
         free(held);
         munmap(memory, facts.st_size);

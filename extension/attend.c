@@ -354,6 +354,7 @@ serve(bool is_new)
     attach_wait_set(guest, place, generation);
     MyProcPort->sock = guest;
     MyProcPort->ssl_in_use = false;
+    orders_look_again();
     if (is_new)
         attach_show_peer(guest);
     unnamed_note_request(&peek);
@@ -380,8 +381,7 @@ attach(uint64 event)
     line->place = place + 1;
     hold_forget();
     if (!guarded(fetch, NULL, "the socket of a direct pool's client cannot be fetched")) {
-        /* Weir closes the guest: another backend could not fetch it either. */
-        owned = false;
+        owned = false; /* Weir closes the guest: another backend could not fetch it either */
         fail("the socket of a direct pool's client cannot be fetched");
     }
     return serve(true);
@@ -391,6 +391,7 @@ static bool
 clean(void *unused)
 {
     hold_note_end(0, 0, 0);
+    attach_forget(&lobby);
     return guest_restore(false, NULL, 0);
 }
 

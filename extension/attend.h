@@ -56,6 +56,7 @@ extern const Lobby *attend_lobby(uint32 *at); /* NULL: no guest is attached */
 /* orders.c: what Weir orders by SIGINT. */
 extern bool orders_install(void);
 extern bool orders_pooler_is_gone(void);
+extern void orders_look_again(void);
 extern bool orders_put_last_words(const char *body, size_t len);
 
 /* notify.c: a guest's own notifications. */
@@ -96,6 +97,7 @@ extern bool attach_has_ended(void);
 extern void attach_discard_input(void);
 extern void attach_wake(const Lobby *lobby, int backend);
 extern void attach_close(const Lobby *lobby, uint32 from, uint32 to);
+extern void attach_forget(Lobby *lobby);
 extern void attach_serve_interrupts(void);
 extern uint64 attach_now_us(void);
 extern uint64 attach_monotonic_us(TimestampTz at);
@@ -128,6 +130,7 @@ extern ControlCommand control_read(void);
 extern bool control_fetch(Lobby *lobby, uint32 place, uint32 generation);
 extern void control_returned(uint32 place, uint32 generation, Reason reason);
 extern void control_left(void);
+extern bool control_has_ended(void);
 extern void control_close(void);
 
 /* guest.c: settings, and what a guest was told. */

@@ -1,12 +1,13 @@
 /*
  * control.c: the socket between an attending backend and Weir. Each packet is one message, and
- * descriptors come by SCM_RIGHTS. A backend asks for the descriptor of a guest that it meets first,
- * and gets those of some others with it, so that it asks seldom.
+ * descriptors come by SCM_RIGHTS. When a backend meets a guest for the first time, it asks for the
+ * guest's descriptor. It gets those of some others with it, so that it asks seldom.
  */
 #include "attend.h"
 #include "supervisor.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -83,14 +84,12 @@ close_all(Packet *packet)
 static bool
 is_whole(const Packet *packet, size_t len)
 {
-    size_t more = 0;
+    size_t more = packet->message.value;
 
-    if (len < sizeof(Message))
-        return false;
-    if (packet->message.kind == KIND_DESCRIPTOR)
-        more = packet->message.value;
+    if (len < sizeof(Message) || packet->message.kind != KIND_DESCRIPTOR)
+        return len == sizeof(Message);
     return more <= MORE_MAX && len == sizeof(Message) + more * sizeof(Owner) &&
-           (more == 0 || packet->count == more + 1);
+           packet->count == more + 1;
 }
 
 /* The bytes of one message; 0: the end; -1: there is none, or it is not valid. */
@@ -252,6 +251,18 @@ control_connect(Welcome *welcome)
     return false;
 }
 
+/*
+ * Has Weir's process ended? A signal handler asks. The signal does not tell: if Weir ends right
+ * after a message, there is one signal for both.
+ */
+bool
+control_has_ended(void)
+{
+    struct pollfd at = {.fd = control};
+
+    return control >= 0 && poll(&at, 1, 0) > 0 && (at.revents & POLLHUP) != 0;
+}
+
 void
 control_close(void)
 {
@@ -348,8 +359,8 @@ wait_for_descriptor(Lobby *lobby, uint32 place, uint32 generation)
         Packet packet;
         ssize_t got = receive(&packet, MSG_DONTWAIT);
 
-        if (got > 0 && packet.message.kind == KIND_DESCRIPTOR && packet.count > 0 &&
-            packet.message.place == place && packet.message.generation == generation)
+        if (got > 0 && packet.message.kind == KIND_DESCRIPTOR && packet.message.place == place &&
+            packet.message.generation == generation)
             return keep_all(lobby, &packet);
         if (got > 0)
             obey(&packet);

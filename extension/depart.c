@@ -112,7 +112,6 @@ depart_end(Lobby *lobby, uint32 me)
     size_t size = lobby_size(lobby->backends, lobby->places);
 
     lobby_leave(lobby, me);
-    attach_close(lobby, 0, lobby->places);
     close(lobby->set);
     munmap(lobby->memory, size);
     free(lobby->held);

@@ -11,7 +11,6 @@
 #include "attend.h"
 #include "compat.h"
 
-#include <poll.h>
 #include <signal.h>
 
 #include "access/xact.h"
@@ -117,7 +116,7 @@ hear(int signal, siginfo_t *about, void *context)
 {
     int error = errno;
 
-    if (about->si_code == POLL_HUP) {
+    if (!gone && control_has_ended()) {
         gone = true;
         if (attend_close_others())
             die(signal);
@@ -131,6 +130,14 @@ bool
 orders_pooler_is_gone(void)
 {
     return gone;
+}
+
+/* A guest is attached now. While there was none, `hear` could not tell which sockets to close. */
+void
+orders_look_again(void)
+{
+    if (gone)
+        (void) attend_close_others();
 }
 
 static bool

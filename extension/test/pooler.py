@@ -123,6 +123,9 @@ class Pooler:
         self.gives_all = False  # with each descriptor those of all other guests
         self.more = []  # or the one asked for again, as those of these (place, generation)
         self.miscounts = False  # one more than there are
+        self.uncounted = False  # with another descriptor that is not counted
+        self.ends = False  # as soon as a backend has its descriptors
+        self.base = BASE  # that backends are told
         self.backends = {}
         self.controls = {}
         self.ended = False
@@ -174,7 +177,7 @@ class Pooler:
         assert hello[16:].split(b"\0")[0] == f"ticket-{number}".encode()
         backend.process = process
         self.controls[number] = connection
-        self.send(number, WELCOME, number, 0, BASE, [self.memory, self.set.fileno()])
+        self.send(number, WELCOME, number, 0, self.base, [self.memory, self.set.fileno()])
         self.start(self.serve_backend, number)
 
     def send(self, number, kind, place=0, generation=0, value=0, descriptors=(), more=b""):
@@ -217,8 +220,12 @@ class Pooler:
             sources = [one[0] for one in more]
         text = b"".join(struct.pack("=II", *one) for one in more)
         descriptors = [BASE + source for source in [place, *sources]]
+        descriptors += descriptors[:1] * self.uncounted
         count = len(more) + self.miscounts
         self.send(number, DESCRIPTOR, place, generation, count, descriptors, text)
+        if self.ends:
+            self.ended = True
+            self.controls[number].shutdown(socket.SHUT_RDWR)
 
     def reclaim(self, number):
         with self.lock:
