@@ -8,6 +8,7 @@
 //! * `numbers`: descriptors with fixed numbers
 //! * `control`: messages between Weir and a backend
 //! * `guests`: the clients of a lobby
+//! * `seatings`: the order in which they came, to give their descriptors to backends
 //! * `limits`: their time limits
 //! * `held`: the list for the next process, if this one is killed
 //! * `stranded`: the end of a lobby that no process can take over

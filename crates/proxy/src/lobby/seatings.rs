@@ -1,6 +1,6 @@
-//! The clients of a lobby in the order in which they came. A backend that needs the descriptor of one
-//! client gets those of some others, too, each client's once. Otherwise every backend would ask for
-//! every client: 100,000 times with 20 backends and 5,000 clients.
+//! The clients of a lobby in the order in which they came. When a backend needs the descriptor of a
+//! client, it also gets those of some others, each once. Otherwise every backend would ask for every
+//! client: 100,000 times with 20 backends and 5,000 clients.
 
 use std::collections::VecDeque;
 

@@ -204,9 +204,9 @@ impl Service {
     pub(crate) fn run(mut self) {
         self.succeed();
         let mut events = Events::with_room(64);
-        let mut pause = LOOK_MS;
         while self.serve_requests() {
-            pause = pause.min(self.note_settled()).min(self.hold_servers());
+            let pause = self.welcome_coming().min(self.look_if_due());
+            let pause = pause.min(self.note_settled()).min(self.hold_servers());
             if let Err(error) = self.own.wait(&mut events, pause) {
                 warning!("the lobbies cannot wait for events: {error}");
                 return;
@@ -215,7 +215,6 @@ impl Service {
                 let (token, flags) = events.at(at);
                 self.event(token, flags);
             }
-            pause = self.welcome_coming().min(self.look_if_due());
         }
     }
 
@@ -344,8 +343,9 @@ impl Service {
                     return self.backend_ended(number);
                 }
                 Received::Message(message) => {
-                    if !matches!(message, FromBackend::Need { .. }) {
-                        self.rhythm.note_news();
+                    match message {
+                        FromBackend::Need { .. } => self.rhythm.note_need(),
+                        _ => self.rhythm.note_news(),
                     }
                     if !self.handle(number, message) {
                         // It does not keep to the rules: it ends, and then its clients are freed.

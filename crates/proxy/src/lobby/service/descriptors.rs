@@ -44,7 +44,7 @@ impl Service {
             || control::send_descriptors(fd, needed, &[], &descriptors[..1])
     }
 
-    /// Gives a backend the descriptor of its client. It may have asked another process for it.
+    /// Gives a backend the descriptor of its client. The backend may have asked the process before.
     pub(super) fn give_again(&self, number: usize, needed: Seat, socket: RawFd) {
         let backend = &self.backends[number];
         if let Some(role) = &backend.role {

@@ -1,7 +1,6 @@
 //! The looks at the lobbies: is a backend missing, has a client's time run out?
 //!
-//! A look at a lobby takes time for each of its clients, so looks have a least distance. A backend
-//! that needs a descriptor causes none.
+//! A look at a lobby takes time for each of its clients, so looks have a least distance.
 
 use engine::ids::Micros;
 
@@ -25,9 +24,14 @@ pub(super) struct Rhythm {
 }
 
 impl Rhythm {
-    /// Something has happened that the next look may have to do with.
+    /// Something has happened to which a look may have to react.
     pub(super) fn note_news(&mut self) {
         self.has_news = true;
+    }
+
+    /// A backend that was idle may serve a client now, so all of them may be busy soon.
+    pub(super) fn note_need(&mut self) {
+        self.pause_ms = self.pause_ms.min(BUSY_LOOK_MS);
     }
 
     /// Returns the milliseconds until the next look.
@@ -52,12 +56,9 @@ impl Lobby {
         };
     }
 
-    /// Are the clients' limits to be looked at? While the lobby is starved that takes a system call
-    /// for each client, so it is done less often.
+    /// Are the clients' limits to be looked at?
     fn is_judgement_due(&mut self, now: Micros) -> bool {
-        let is_starved = self.starved_since != 0 && self.starved_since != now;
-        let pause = if is_starved { LOOK_MS } else { BUSY_LOOK_MS };
-        let is_due = now >= self.judged_at + pause as Micros * MS;
+        let is_due = now >= judgement_due(self.judged_at, self.starved_since);
         if is_due {
             self.judged_at = now;
         }
@@ -72,6 +73,14 @@ impl Lobby {
             && (is_unattended || now >= self.starved_since + PATIENCE)
             && now > self.asked_at + PATIENCE
     }
+}
+
+/// Returns when the clients' limits are to be looked at again. While the lobby is starved that takes a
+/// system call for each client, so it is done less often as soon as it is known which clients wait.
+fn judgement_due(judged_at: Micros, starved_since: Micros) -> Micros {
+    let is_known = starved_since != 0 && judged_at >= starved_since;
+    let pause = if is_known { LOOK_MS } else { BUSY_LOOK_MS };
+    judged_at + pause as Micros * MS
 }
 
 impl Service {
@@ -175,7 +184,19 @@ mod tests {
         assert_eq!(rhythm.left_ms(1_000 * MS), NEWS_LOOK_MS);
         assert_eq!(rhythm.left_ms(1_150 * MS), 0);
         rhythm.looked(1_150 * MS, BUSY_LOOK_MS);
-        assert_eq!(rhythm.left_ms(1_150 * MS), BUSY_LOOK_MS, "the news are looked at");
+        assert_eq!(rhythm.left_ms(1_150 * MS), BUSY_LOOK_MS, "one look is enough for the news");
         assert_eq!(rhythm.left_ms(9_999 * MS), 0);
+        rhythm.looked(2_000 * MS, LOOK_MS);
+        rhythm.note_need();
+        assert_eq!(rhythm.left_ms(2_000 * MS), BUSY_LOOK_MS, "many questions cause few looks");
+        rhythm.looked(2_020 * MS, LOOK_MS);
+        assert_eq!(rhythm.left_ms(2_020 * MS), LOOK_MS);
+    }
+
+    #[test]
+    fn clients_that_begin_to_wait_are_noticed_soon() {
+        assert_eq!(judgement_due(1_000 * MS, 0), 1_020 * MS);
+        assert_eq!(judgement_due(1_000 * MS, 1_003 * MS), 1_020 * MS);
+        assert_eq!(judgement_due(1_020 * MS, 1_003 * MS), 1_220 * MS);
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Role {
     pub(super) server: Attending,
     pub(super) room: usize,
     pub(super) line: u32,
-    /// The number of the first client whose descriptor it may not have.
+    /// The number of the first client whose descriptor it was not given with another's.
     pub(super) next_seating: u64,
     /// It is in the lobby, and the engine knows it.
     pub(super) came: bool,
