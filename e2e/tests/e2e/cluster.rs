@@ -17,6 +17,7 @@ mod patroni;
 mod promoting;
 mod restored;
 mod split;
+mod starting;
 mod watching;
 
 use std::thread;
