@@ -11,6 +11,7 @@ mod dying;
 mod ending;
 mod hooks;
 mod lost;
+mod mistakes;
 mod names;
 mod partition;
 mod patroni;
