@@ -5,6 +5,7 @@ mod change;
 mod checker;
 mod checkpoint;
 mod clocks;
+mod crowd;
 mod discovery;
 mod disk;
 mod dying;
