@@ -296,6 +296,8 @@ fn start(
     let watched = Arc::new(Watched::new(name, configured, known, controller.now()));
     let _ = controller.0.shared.hub.switch(|switches| {
         switches.set_readers(name, Arc::clone(&watched.readers));
+        // A change of the primary may have ended since the reload.
+        switches.forget_stranger(name, configured);
         Ok::<(), ()>(())
     });
     watched.tell_readable(controller);

@@ -176,6 +176,31 @@ fn a_reload_during_a_failover_waits_for_its_end() {
 }
 
 #[test]
+fn nodes_of_another_cluster_take_over_at_once() {
+    if !support::only_weir() {
+        return;
+    }
+    let (old, new) = (cluster(1), cluster(1));
+    let mut pooler = setup(&[&old[0], &old[1]], "failover_wait=60").start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    write(&mut pooler.client("app"), "of the old one");
+    // The new primary cannot be reached for a while.
+    new[0].freeze();
+    let names = [("a", &new[0]), ("b", &new[1])];
+    pooler.reconfigure(|ini| ini.cluster("main", &format!("{} failover_wait=60", list(&names))));
+    pooler.reload();
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| write(&mut pooler.client("app"), "of the new one"));
+        pooler.log_contains("cluster main has no primary");
+        new[0].thaw();
+        writing.join().expect("it is served");
+    });
+    let acts = |node: &Postgres| node.sql("postgres", "SELECT string_agg(act, ', ') FROM acts");
+    assert_eq!(acts(&old[0])[0][0].as_deref(), Some("of the old one"));
+    assert_eq!(acts(&new[0])[0][0].as_deref(), Some("of the new one"));
+}
+
+#[test]
 fn a_paused_database_stays_so_in_a_switchover() {
     if !support::only_weir() {
         return;
