@@ -175,6 +175,8 @@ pub enum Failure {
     Ordered(String),
     #[error("{why}; then start_command failed: {trouble}")]
     NotStarted { why: Box<Self>, trouble: String },
+    #[error("{why}; then start_command succeeded, but node {node} is not the primary again")]
+    NotBack { why: Box<Self>, node: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -439,14 +441,17 @@ impl Promotion {
         let is_heard = cluster.sampled_at(self.from) > self.since;
         match (cluster.primary() == Ok(self.from) && is_heard, trouble) {
             (true, _) => Some(Step::Ended(Err(back.why.clone()))),
-            (false, None) => {
-                is_over(self.since, PATIENCE).then(|| Step::Ended(Err(back.why.clone())))
-            }
+            (false, None) => is_over(self.since, PATIENCE).then(|| {
+                let (why, node) = (Box::new(back.why.clone()), cluster.name(self.from).to_owned());
+                Step::Ended(Err(Failure::NotBack { why, node }))
+            }),
+            // A command that did not end in time may have started the server.
+            (false, Some(_)) if !is_over(self.since, START_PAUSE) => None,
             (false, Some(trouble)) if is_over(back.since, PATIENCE) => {
                 let (why, trouble) = (Box::new(back.why.clone()), trouble.clone());
                 Some(Step::Ended(Err(Failure::NotStarted { why, trouble })))
             }
-            (false, Some(_)) => is_over(self.since, START_PAUSE).then(|| Step::Start(back.clone())),
+            (false, Some(_)) => Some(Step::Start(back.clone())),
         }
     }
 

@@ -4,6 +4,7 @@ mod cancels;
 mod faults;
 mod freshness;
 mod lists;
+mod settings;
 
 use std::thread;
 use std::time::{Duration, Instant};

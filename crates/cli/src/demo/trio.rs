@@ -19,8 +19,8 @@ use std::{process::ExitCode, thread, time::Duration};
 use anyhow::bail;
 use proxy::Pooler;
 
-use self::{hooks::Hook, nodes::NAMES, writers::Writers};
 pub(super) use self::{hooks::Hooks, nodes::Nodes};
+use self::{nodes::NAMES, writers::Writers};
 use super::{
     binaries::Binaries,
     child::{self, TICK},
@@ -53,12 +53,12 @@ pub(super) fn run(binaries: Binaries, options: ClusterDemo) -> anyhow::Result<Ex
     let running = pooler::start_before_nodes(&nodes, &hooks, max_loss)?;
     let writers = Writers::start(running.port, nodes.password());
     let mut trio = Trio { writers, running, nodes, hooks };
-    trio.until_settled()?;
-    let status = match drill {
+    let status = trio.until_settled().and_then(|()| match drill {
         Some(rounds) => drill::run(&mut trio, rounds, max_loss.is_some()),
         None => watch::run(&mut trio),
-    };
+    });
     say("stopping, and removing everything");
+    trio.end();
     status
 }
 
@@ -86,18 +86,7 @@ impl Trio {
 
     /// Carries out a command of the cluster, if one waits.
     fn serve(&mut self) -> anyhow::Result<()> {
-        let Some(Hook { kind, node, new, file }) = self.hooks.asked() else { return Ok(()) };
-        let done = match kind.as_str() {
-            "stop" => self.nodes.stop(node),
-            "start" => self.nodes.start(node),
-            "fence" => self.nodes.kill(node),
-            "rejoin" => self.nodes.rejoin(node, new),
-            _ => bail!("an unknown command: {kind}"),
-        };
-        if let Err(error) = &done {
-            say(&format!("{kind}_command failed for node {}: {error:#}", NAMES[node]));
-        }
-        self.hooks.answer(&file, done.is_ok())
+        self.hooks.serve(&mut self.nodes)
     }
 
     /// Waits until there is a primary that both other nodes follow.
@@ -120,6 +109,19 @@ impl Trio {
             thread::sleep(TICK);
         }
         Ok(())
+    }
+
+    /// Ends the clients and the pooler, which ends a change of the primary first. So its commands are
+    /// carried out meanwhile; one that starts a node fails if the user has interrupted the demo.
+    fn end(self) {
+        let Self { writers, running, mut nodes, hooks } = self;
+        drop(writers);
+        let ending = thread::spawn(move || drop(running));
+        while !ending.is_finished() {
+            // The command that fails is told.
+            let _ = hooks.serve(&mut nodes);
+            thread::sleep(TICK);
+        }
     }
 
     /// Orders a switchover on the console, and waits for its end.

@@ -259,6 +259,42 @@ fn a_start_that_fails_is_repeated_and_told() {
 }
 
 #[test]
+fn a_start_that_hangs_may_have_started_the_server() {
+    let back = || {
+        let rig = Rig::new(1);
+        let begun = Promotion::planned(&rig.cluster, B, LIMITS, rig.now);
+        let mut promotion = begun.expect("it follows");
+        promotion.step = Step::back(Failure::NotStopped("x".to_owned()), rig.now);
+        assert_eq!(rig.next(&mut promotion), Ok(Order::Start(A)));
+        (rig, promotion)
+    };
+    let (mut rig, mut promotion) = back();
+    rig.now += 30 * SECOND;
+    promotion.done(Outcome::Failed("it hangs".to_owned()), rig.now);
+    assert_eq!(rig.next(&mut promotion), Ok(Order::Wait), "it is asked first");
+    rig.hear([primary(1, 1), standby(), standby()]);
+    assert_eq!(rig.next(&mut promotion), Err(Err(Failure::NotStopped("x".to_owned()))));
+
+    let (mut rig, mut promotion) = back();
+    rig.now += 30 * SECOND;
+    promotion.done(Outcome::Failed("it hangs".to_owned()), rig.now);
+    rig.now += START_PAUSE;
+    rig.hear([Fact::Refused, lonely(), lonely()]);
+    let end = rig.next(&mut promotion).expect_err("it is over").expect_err("it has failed");
+    let expected = "stop_command failed: x; then start_command failed: it hangs";
+    assert_eq!(end.to_string(), expected);
+
+    let (mut rig, mut promotion) = back();
+    promotion.done(Outcome::Done, rig.now);
+    rig.now += PATIENCE;
+    rig.hear([Fact::Refused, lonely(), lonely()]);
+    let end = rig.next(&mut promotion).expect_err("it is over").expect_err("it has failed");
+    let expected = "stop_command failed: x; then start_command succeeded, but node a is not the \
+                    primary again";
+    assert_eq!(end.to_string(), expected);
+}
+
+#[test]
 fn a_cluster_manager_gets_one_request_and_is_watched() {
     let rig = Rig::new(0);
     let limits = Limits { by: By::Manager, ..LIMITS };

@@ -89,6 +89,7 @@ impl Switches {
         self.clusters.retain(|name, _| config.clusters.contains_key(name));
         self.readers.retain(|name, _| config.clusters.contains_key(name));
         for (name, cluster) in &config.clusters {
+            self.forget_stranger(name, cluster);
             let known = before.clusters.get(name);
             let is_same = |known: &Cluster| Node::are_same_servers(&known.nodes, &cluster.nodes);
             if self.readers.contains_key(name) && !known.is_some_and(is_same) {
@@ -120,6 +121,18 @@ impl Switches {
     /// Sets the primary of a cluster.
     pub fn set_primary(&mut self, cluster: &str, state: PrimaryState) {
         self.clusters.insert(cluster.to_owned(), state);
+    }
+
+    /// Forgets the primary of a cluster if it is none of the nodes any more. Clients wait then. Nodes
+    /// that are to be found are not known at first.
+    pub fn forget_stranger(&mut self, name: &str, cluster: &Cluster) {
+        let primary = self.primary(name).and_then(|state| state.primary.as_ref());
+        let is_node = |node: &Node| {
+            primary.is_none_or(|own| Target::new(&node.host, node.port) == own.target)
+        };
+        if !cluster.nodes.is_empty() && !cluster.nodes.iter().any(is_node) {
+            self.clusters.remove(name);
+        }
     }
 
     /// Returns what is known about the primary of a cluster.
@@ -292,6 +305,24 @@ mod tests {
             // The old nodes are watched for a moment longer.
             switches.set_fitness("main", &old, vec![Unfit, Readable]);
             assert_eq!(fitness(&switches), expected, "{nodes}");
+        }
+    }
+
+    #[test]
+    fn a_primary_that_is_no_node_any_more_is_forgotten() {
+        let both = config("a=10.0.0.1, b=10.0.0.2");
+        for (nodes, stays) in [
+            ("a=10.0.0.1, b=10.0.0.2*3", true),
+            ("c=10.0.0.3, z=10.0.0.1", true),
+            ("b=10.0.0.2", false),
+            ("a=10.0.0.1:6000, b=10.0.0.2", false),
+        ] {
+            let target = Target::new(&both.clusters["main"].nodes[0].host, 5432);
+            let primary = Some(Primary { target, timeline: 1 });
+            let mut switches = Switches::default();
+            switches.set_primary("main", PrimaryState { primary, outage: None });
+            switches.follow_config(&both, &config(nodes));
+            assert_eq!(switches.primary("main").is_some(), stays, "{nodes}");
         }
     }
 }

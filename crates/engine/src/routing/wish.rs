@@ -28,14 +28,14 @@ pub(crate) enum Wish<'a> {
 
 /// Reads the setting `weir.route`.
 fn wish_of_setting(value: &[u8]) -> Result<Option<Wish<'_>>, Why> {
-    match value {
-        b"" | b"auto" => Ok(None),
-        b"standby" => Ok(Some(Wish::Hinted)),
-        value => match value.strip_prefix(b"node=") {
-            Some(name) => Ok(Some(Wish::Node(name))),
-            None => Err(Why::Setting),
-        },
+    if value.is_empty() || value.eq_ignore_ascii_case(b"auto") {
+        return Ok(None);
     }
+    if value.eq_ignore_ascii_case(b"standby") {
+        return Ok(Some(Wish::Hinted));
+    }
+    let name = value.strip_prefix(b"node=").ok_or(Why::Setting)?;
+    Ok(Some(Wish::Node(name)))
 }
 
 /// The wish of a request, and what the judges say of it.
@@ -267,6 +267,8 @@ mod tests {
         assert_eq!(wish(&primary, None, standby, judge).place, Err(Why::Hint));
         assert_eq!(wish_of_setting(b"node=c"), Ok(Some(Wish::Node(b"c"))));
         assert_eq!(wish_of_setting(b"auto"), Ok(None));
+        assert_eq!(wish_of_setting(b"Standby"), Ok(standby));
+        assert_eq!(wish_of_setting(b"AUTO"), Ok(None));
         assert_eq!(wish_of_setting(b"primary"), Err(Why::Setting));
         assert_eq!(wish_of_setting(b"nowhere"), Err(Why::Setting));
     }

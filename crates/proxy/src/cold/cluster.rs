@@ -199,6 +199,12 @@ impl Watched {
         self.is_changing.load(Ordering::Acquire)
     }
 
+    /// Has its primary never be changed again, because its configuration is outdated. Returns false
+    /// while Weir changes the primary.
+    fn retire(&self) -> bool {
+        !self.is_changing.swap(true, Ordering::AcqRel)
+    }
+
     /// Tells the pools which nodes can be read.
     fn tell_readable(&self, controller: &Controller) {
         let fitness = |node| match lock(&self.cluster).verdict(node) {
@@ -245,14 +251,18 @@ pub(crate) async fn keep(controller: Controller) {
     let clusters = &controller.0.clusters;
     loop {
         let config = controller.config();
+        // While Weir changes the primary, a new configuration waits.
+        let retires = |name: &str| {
+            let known = lock(&clusters.watched).get(name).cloned();
+            known.is_none_or(|own| own.retire())
+        };
         // Dropping the tasks of a cluster ends them.
-        tasks.retain(|name, _| config.clusters.contains_key(name));
+        tasks.retain(|name, _| config.clusters.contains_key(name) || !retires(name));
         lock(&clusters.watched).retain(|name, _| tasks.contains_key(name));
         for (name, configured) in &config.clusters {
             let before = lock(&clusters.watched).get(name).cloned();
             let is_same = |own: &Arc<Watched>| own.configured == *configured;
-            // While Weir changes the primary, a new configuration waits.
-            if before.as_ref().is_some_and(|own| is_same(own) || own.is_changing()) {
+            if before.as_ref().is_some_and(|own| is_same(own) || !own.retire()) {
                 continue;
             }
             tasks.remove(name);
@@ -286,6 +296,8 @@ fn start(
     let watched = Arc::new(Watched::new(name, configured, known, controller.now()));
     let _ = controller.0.shared.hub.switch(|switches| {
         switches.set_readers(name, Arc::clone(&watched.readers));
+        // A change of the primary may have ended since the reload.
+        switches.forget_stranger(name, configured);
         Ok::<(), ()>(())
     });
     watched.tell_readable(controller);

@@ -55,6 +55,11 @@ impl Ini {
         self.clusters.insert(name.to_owned(), settings.to_owned());
     }
 
+    /// Removes an entry of `[clusters]`.
+    pub fn remove_cluster(&mut self, name: &str) {
+        self.clusters.remove(name);
+    }
+
     /// Adds a line of `auth_file`: a password, an MD5 or a SCRAM verifier.
     pub fn secret(&mut self, user: &str, secret: &str) {
         self.secrets.insert(user.to_owned(), secret.to_owned());

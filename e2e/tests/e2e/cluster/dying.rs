@@ -84,9 +84,11 @@ fn while_the_primary_stops() {
 #[test]
 fn while_the_standby_replays() {
     with_a_cluster(|pooler, nodes, hooks| {
-        nodes[1].sql("postgres", "SELECT pg_wal_replay_pause()");
         let _console = order(pooler);
-        hooks.serve("stop", "a", 0, || nodes[0].shut_down());
+        hooks.serve("stop", "a", 0, || {
+            nodes[1].sql("postgres", "SELECT pg_wal_replay_pause()");
+            nodes[0].shut_down();
+        });
         until_nodes_are(pooler, &["down", "unfit"]);
         replace(pooler);
         nodes[1].sql("postgres", "SELECT pg_wal_replay_resume()");

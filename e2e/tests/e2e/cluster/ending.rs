@@ -1,6 +1,8 @@
 //! Weir is told to end in each step of a change of the primary. It ends the change first, so one node
 //! accepts writes afterwards.
 
+use std::collections::HashSet;
+
 use testkit::{Pooler, Postgres, RawClient, eventually, frontend};
 
 use super::change::{ALL, assert_primary, synchronous};
@@ -38,6 +40,19 @@ fn with_each_signal(keys: &str, scene: impl Fn(&str, &mut Pooler, &[Postgres], &
         until_nodes_are(&pooler, &["writable", "readable"]);
         scene(signal, &mut pooler, &nodes, &hooks);
     }
+}
+
+/// Asserts that Weir asks the standby again and again, and neither ends nor promotes it.
+fn assert_waits_for_replay(pooler: &mut Pooler, standby: &Postgres) {
+    let mut superuser = standby.superuser("postgres");
+    let last_question = "SELECT max(query_start) FROM pg_stat_activity WHERE usename = 'weir'";
+    let mut seen = HashSet::new();
+    eventually("Weir has asked fifty times", PATIENCE, || {
+        assert_eq!(superuser.value("SELECT pg_is_in_recovery()"), "t", "it replays first");
+        assert!(pooler.is_running(), "it waits for the replay");
+        seen.insert(superuser.value(last_question));
+        (seen.len() > 50).then_some(())
+    });
 }
 
 #[test]
@@ -88,13 +103,14 @@ fn while_the_primary_writes_out_its_changes() {
 #[test]
 fn while_the_standby_replays() {
     with_each_signal("", |signal, pooler, nodes, hooks| {
-        nodes[1].sql("postgres", "SELECT pg_wal_replay_pause()");
         let console = order(pooler);
-        hooks.serve("stop", "a", 0, || nodes[0].shut_down());
+        hooks.serve("stop", "a", 0, || {
+            nodes[1].sql("postgres", "SELECT pg_wal_replay_pause()");
+            nodes[0].shut_down();
+        });
         tell(pooler, signal);
         drop(console);
-        let is_standby = nodes[1].sql("postgres", "SELECT pg_is_in_recovery()");
-        assert_eq!(is_standby[0][0].as_deref(), Some("t"), "it replays first");
+        assert_waits_for_replay(pooler, &nodes[1]);
         nodes[1].sql("postgres", "SELECT pg_wal_replay_resume()");
         hooks.serve("rejoin", "a", 0, || nodes[0].rejoin(&nodes[1]));
         assert!(pooler.wait_for_exit().success());

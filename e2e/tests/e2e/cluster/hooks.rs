@@ -65,7 +65,7 @@ impl Hooks {
     }
 
     /// Returns the question of a command that waits.
-    fn asked(&self, kind: &str, node: &str) -> Option<String> {
+    pub(super) fn asked(&self, kind: &str, node: &str) -> Option<String> {
         let prefix = format!("hook.{kind}.{node}.");
         let mut files = fs::read_dir(&self.folder).expect("our own folder").flatten();
         files.find_map(|file| {

@@ -134,11 +134,13 @@ fn a_switchover_to_a_standby_that_has_paused_its_replay_goes_back() {
     let hooks = Hooks::new();
     let pooler = setup(&[a, b], &hooks.keys(&ALL)).start();
     until_nodes_are(&pooler, &["writable", "readable"]);
-    b.sql("postgres", "SELECT pg_wal_replay_pause()");
     let told = write_during(&pooler, || {
         thread::scope(|scope| {
             let order = scope.spawn(|| pooler.try_admin("SWITCHOVER app TO b").error);
-            hooks.serve("stop", "a", 0, || a.shut_down());
+            hooks.serve("stop", "a", 0, || {
+                b.sql("postgres", "SELECT pg_wal_replay_pause()");
+                a.shut_down();
+            });
             hooks.serve("start", "a", 0, || a.launch());
             let error = order.join().expect("the console answers").expect("it fails");
             let why = "switchover failed: node b has not replayed the end of the WAL in time";

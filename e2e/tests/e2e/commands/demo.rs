@@ -1,6 +1,8 @@
 //! `weir demo`: it starts a PostgreSQL with a pooler, without prerequisites, and removes all of it
 //! at its end.
 
+mod keys;
+
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};

@@ -4,16 +4,24 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
-use super::nodes::NAMES;
+use super::{
+    super::terminal::say,
+    nodes::{NAMES, Nodes},
+};
 
-/// Tells its argument and its nodes by the name of a file, and ends as another file says.
+/// Tells its argument and its nodes by the name of a file, and ends as another file says, or when the
+/// demo is gone. Its second argument is the demo's process.
 const SCRIPT: &str = r#"ask="${0%/*}/ask.$1.$WEIR_NODE.${WEIR_NEW_NODE:-none}.$$"
 : >"$ask"
-while [ ! -e "$ask.answer" ]; do sleep 0.01; done
+while [ ! -e "$ask.answer" ]; do
+    kill -0 "$2" || exit 1
+    sleep 0.01
+done
 exit "$(cat "$ask.answer")"
 "#;
 
@@ -23,11 +31,11 @@ pub(in crate::demo) struct Hooks {
 }
 
 /// A command that waits.
-pub(super) struct Hook {
-    pub(super) kind: String,
-    pub(super) node: usize,
-    pub(super) new: Option<usize>,
-    pub(super) file: PathBuf,
+struct Hook {
+    kind: String,
+    node: usize,
+    new: Option<usize>,
+    file: PathBuf,
 }
 
 impl Hooks {
@@ -41,18 +49,35 @@ impl Hooks {
 
     /// Returns the keys of the cluster.
     pub(in crate::demo) fn keys(&self) -> String {
-        let key = |kind| format!("{kind}_command='sh {} {kind}'", self.script.display());
+        let (script, demo) = (self.script.display(), process::id());
+        let key = |kind| format!("{kind}_command='sh {script} {kind} {demo}'");
         ["stop", "start", "rejoin", "fence"].map(key).join(" ")
     }
 
+    /// Carries out a command that waits, if there is one.
+    pub(super) fn serve(&self, nodes: &mut Nodes) -> anyhow::Result<()> {
+        let Some(Hook { kind, node, new, file }) = self.asked() else { return Ok(()) };
+        let done = match kind.as_str() {
+            "stop" => nodes.stop(node),
+            "start" => nodes.start(node),
+            "fence" => nodes.kill(node),
+            "rejoin" => nodes.rejoin(node, new),
+            _ => bail!("an unknown command: {kind}"),
+        };
+        if let Err(error) = &done {
+            say(&format!("{kind}_command failed for node {}: {error:#}", NAMES[node]));
+        }
+        self.answer(&file, done.is_ok())
+    }
+
     /// Returns a command that waits, if there is one.
-    pub(super) fn asked(&self) -> Option<Hook> {
+    fn asked(&self) -> Option<Hook> {
         let files = fs::read_dir(&self.folder).ok()?.flatten().map(|entry| entry.path());
         files.filter_map(hook).next()
     }
 
     /// Ends a command that waits, with this outcome.
-    pub(super) fn answer(&self, file: &Path, is_done: bool) -> anyhow::Result<()> {
+    fn answer(&self, file: &Path, is_done: bool) -> anyhow::Result<()> {
         // Renamed, so that the script never reads half of it.
         let draft = self.folder.join("draft");
         fs::write(&draft, if is_done { "0" } else { "1" }).context("could not answer a command")?;

@@ -69,7 +69,7 @@ pub(super) fn run(trio: &mut Trio) -> anyhow::Result<ExitCode> {
         trio.serve()?;
         match keys.pressed.try_recv() {
             Ok(b'k') => kill(trio)?,
-            Ok(b's') => switch(trio)?,
+            Ok(b's') => switch(trio, paused)?,
             Ok(b'p') => paused = pause(trio, paused)?,
             Ok(b'q') => break,
             Ok(_) | Err(_) => {}
@@ -92,8 +92,11 @@ fn kill(trio: &mut Trio) -> anyhow::Result<()> {
     trio.nodes.kill(primary)
 }
 
-fn switch(trio: &mut Trio) -> anyhow::Result<()> {
-    let Some(to) = trio.states().iter().position(|state| *state == "readable") else {
+/// Switches over to the first standby that replays.
+fn switch(trio: &mut Trio, paused: Option<usize>) -> anyhow::Result<()> {
+    let states = trio.states().into_iter().enumerate();
+    let mut fit = states.filter(|(at, state)| *state == "readable" && Some(*at) != paused);
+    let Some((to, _)) = fit.next() else {
         say("no standby can become the primary now");
         return Ok(());
     };

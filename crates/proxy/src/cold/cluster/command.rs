@@ -90,11 +90,18 @@ fn wait_for(mut shell: Command, limit: Duration) -> Result<(), String> {
     while !reading.is_finished() && ended.elapsed() < LAST_WORDS {
         thread::sleep(LOOK);
     }
-    let output = String::from_utf8_lossy(&lock(&output)).into_owned();
-    Err(match output.lines().rfind(|line| !line.trim().is_empty()) {
+    Err(match last_line(&lock(&output)) {
         Some(line) => format!("{status}: {line}"),
         None => status.to_string(),
     })
+}
+
+/// Returns the last line with a visible character. An error message cannot have a zero byte, and a
+/// terminal obeys other control characters.
+fn last_line(output: &[u8]) -> Option<String> {
+    let output = String::from_utf8_lossy(output);
+    let plain = |line: &str| line.replace(char::is_control, " ").trim().to_owned();
+    output.lines().rev().map(plain).find(|line| !line.is_empty())
 }
 
 #[cfg(test)]
@@ -118,6 +125,19 @@ mod tests {
         let failed = wait_for(shell("sleep 5 & exit 1"), limit);
         assert_eq!(failed, Err("exit status: 1".to_owned()));
         assert!(began.elapsed() < Duration::from_secs(4));
+    }
+
+    #[test]
+    fn the_last_line_has_no_control_character() {
+        for (output, expected) in [
+            (&b""[..], None),
+            (b"\n \n\0\0\n", None),
+            (b"one\ntwo", Some("two")),
+            (b"one\n\0\0two\r\n\0", Some("two")),
+            (b"\x1b[2Jred\xff", Some("[2Jred\u{fffd}")),
+        ] {
+            assert_eq!(last_line(output).as_deref(), expected, "{output:?}");
+        }
     }
 
     #[test]

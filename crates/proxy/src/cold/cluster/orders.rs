@@ -12,6 +12,8 @@ use crate::cold::controller::Controller;
 
 /// Asks whether the user may promote a node.
 const RIGHTS: &str = "SELECT pg_catalog.has_function_privilege('pg_catalog.pg_promote(boolean, integer)', 'execute')";
+/// Asks whether the replay of a standby is paused. A primary replays nothing.
+const PAUSED: &str = "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_is_wal_replay_paused() ELSE false END";
 /// The end of all WAL that was written, flushed or not.
 const END: &str = "SELECT pg_catalog.pg_current_wal_insert_lsn()";
 /// Does not wait for the promotion: Weir finds out by asking the node for its role.
@@ -20,22 +22,23 @@ const SOURCE: &str = "SELECT pg_catalog.current_setting('primary_conninfo')";
 const RELOAD: &str = "SELECT pg_catalog.pg_reload_conf()";
 
 /// The connection of an order.
-pub(super) struct Orders {
+pub(super) struct Orders<'a> {
+    node: &'a Node,
     kept: node::Kept,
     limit: Duration,
 }
 
-impl Orders {
+impl<'a> Orders<'a> {
     /// Connects to a node.
     pub(super) async fn to(
         controller: &Controller,
-        watched: &Watched,
+        watched: &'a Watched,
         node: NodeId,
     ) -> Result<Self, String> {
         let limit = watched.configured.health_timeout;
-        let connecting = node::connect(controller, watched, usize::from(node.0));
-        let kept = in_time(limit, connecting).await?;
-        Ok(Self { kept, limit })
+        let at = usize::from(node.0);
+        let kept = in_time(limit, node::connect(controller, watched, at)).await?;
+        Ok(Self { node: &watched.configured.nodes[at], kept, limit })
     }
 
     /// Gives each answer this time.
@@ -49,7 +52,14 @@ impl Orders {
     }
 
     /// May the user promote this node?
+    ///
+    /// # Errors
+    /// Also when its replay is paused: clients would wait for it in vain.
     pub(super) async fn may_promote(&self) -> Result<bool, String> {
+        if self.value(PAUSED).await? == "t" {
+            let name = &self.node.name;
+            return Err(format!("node {name} cannot become the primary: its replay is paused"));
+        }
         Ok(self.value(RIGHTS).await? == "t")
     }
 
