@@ -67,3 +67,20 @@ fn a_pool_whose_backends_do_not_come_is_proxied() {
     assert_eq!(direct.client().value("SELECT 8"), "8");
     assert_eq!(direct.column("why"), "no answer");
 }
+
+/// Its backends may not connect to Weir's socket, so they do not come either.
+#[test]
+fn a_pool_whose_server_runs_as_another_user_is_proxied() {
+    if !support::only_weir() || !testkit::is_root() {
+        return;
+    }
+    let folder = testkit::open_folder("other");
+    let socket = folder.join("direct");
+    let direct = Direct::begin(2, |setup| {
+        let setup = setup.set("unix_socket_dir", folder.display());
+        setup.set("direct_socket", socket.display()).from_root_as("nobody")
+    });
+    direct.postgres.set("weir.control_socket", &socket.to_string_lossy());
+    assert_eq!(direct.client().value("SELECT 7"), "7");
+    assert_eq!(direct.column("why"), "other system user");
+}
