@@ -129,8 +129,8 @@ pub trait Io<X: Exchange> {
     /// Tells that the server with this serial number is closed.
     fn backend_closed(&mut self, _serial: u64) {}
 
-    /// Has a process of another system user come to the lobbies?
-    fn foreign_backend_came(&self) -> bool {
+    /// Is this process of PostgreSQL known to be another system user's? It may be on another machine.
+    fn runs_as_another_user(&self, _process: u32) -> bool {
         false
     }
 

@@ -41,7 +41,7 @@ pub struct Setup {
     port: Option<u16>,
     /// The socket that it finds as `/dev/log`.
     dev_log: Option<PathBuf>,
-    /// Start it as root; it becomes the unprivileged user by itself.
+    /// Start it as root; it becomes an unprivileged user by itself.
     from_root: bool,
     /// Its limit of open files, if it differs from the tests' own.
     open_files_max: Option<u32>,
@@ -151,9 +151,15 @@ impl Setup {
 
     /// Starts it as root, with `-u`. For tests that root runs.
     #[must_use]
-    pub fn from_root(mut self) -> Self {
+    pub fn from_root(self) -> Self {
+        self.from_root_as(guest::ACCOUNT)
+    }
+
+    /// Does the same for another user than PostgreSQL's. Its sockets need a folder of that user.
+    #[must_use]
+    pub fn from_root_as(mut self, account: &str) -> Self {
         self.from_root = true;
-        self.argument("-u").argument(guest::ACCOUNT)
+        self.argument("-u").argument(account)
     }
 
     /// Sets its limit of open files.

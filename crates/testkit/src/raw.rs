@@ -71,13 +71,12 @@ impl RawClient {
     }
 
     /// Sends bytes, and waits until the peer has read them, so it gets later bytes by another read.
-    /// Unix sockets only.
     #[track_caller]
     pub fn send_apart(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.try_send(bytes)?;
         match &self.stream {
             Stream::Unix(stream) => delivery::wait_until_read(stream),
-            Stream::Tcp(_) => panic!("nobody tells what the reader of a TCP socket has read"),
+            Stream::Tcp(stream) => delivery::wait_until_read_over_tcp(stream),
         }
         Ok(())
     }

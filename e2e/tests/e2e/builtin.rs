@@ -7,6 +7,7 @@
 //! * `process.rs`: the pooler's process has nothing of the server's
 //! * `state.rs`: what a session holds is its client's alone
 //! * `direct.rs`: pools of port 6543 that are direct
+//! * `direct_kills.rs`: `kill -9` of the supervisor and the pooler, at each moment of a direct client
 //! * `held.rs`: clients of direct pools outlive `kill -9` of the pooler
 //! * `defects.rs`: faults of the proposed built-in pooler
 //! * `stuck.rs`: programs that never serve, and a pooler that does not answer any more
@@ -21,6 +22,7 @@ mod adoption;
 mod container;
 mod defects;
 mod direct;
+mod direct_kills;
 mod held;
 mod holder;
 mod kills;

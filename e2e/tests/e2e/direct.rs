@@ -4,13 +4,15 @@ mod console;
 mod crash;
 mod descriptors;
 mod idle;
-mod kills;
+pub(crate) mod kills;
 mod limits;
 mod listen;
 mod memory;
+pub(crate) mod moments;
 mod parameters;
 mod reasons;
 mod restart;
+pub(crate) mod shared;
 
 use std::time::{Duration, Instant};
 

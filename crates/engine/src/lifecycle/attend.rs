@@ -406,14 +406,15 @@ impl<X: Exchange> Engine<X> {
         // After an online restart, no other server could come to this process's lobby.
         let may_age = !self.has_successor;
         let server = self.server(id);
-        let (pool, times) = (server.pool, server.times);
+        let (pool, times, process) = (server.pool, server.times, server.process_id);
         let ServerPhase::Attending { came, asked } = server.phase else { return };
         if !came && self.exchange.pool(pool, |pool| pool.is_lobby_ceded()) {
             // Its backend looks for the lobby in the other process.
             return self.close_server(id, CloseReason::LeftLobby, io);
         }
         if !came && over(ANSWER_PATIENCE, times.opened_at, now) {
-            let why = match io.foreign_backend_came() {
+            // Such a backend may not connect to Weir's socket.
+            let why = match io.runs_as_another_user(process) {
                 true => Proxied::OtherUser,
                 false => Proxied::NoAnswer,
             };

@@ -6,7 +6,7 @@ use engine::pool::Gate;
 use engine::shell::{Attending, Mail};
 
 use crate::messages::*;
-use crate::rig::{Client, Rig, server_welcome, server_welcome_with};
+use crate::rig::{Client, Rig, pid_of, server_welcome, server_welcome_with};
 
 fn direct(size: u32, change: impl FnOnce(&mut Config)) -> Rig {
     let rig = Rig::with_workers(1, |config| {
@@ -101,6 +101,19 @@ fn a_trial_shows_that_the_lobby_works() {
     let (rig, backends) = working(2, 2);
     assert_eq!(why(&rig), None);
     assert_eq!(backends.len(), 2);
+}
+
+#[test]
+fn a_backend_that_does_not_come_may_be_another_users() {
+    for (foreign, expected) in [(None, Proxied::NoAnswer), (Some(pid_of(0)), Proxied::OtherUser)] {
+        let rig = direct(2, |_| {});
+        let client = newcomer(&rig);
+        rig.lobby(|lobby| lobby.foreign = foreign);
+        log_in(&rig, 0);
+        rig.wait(6);
+        assert_eq!(why(&rig), Some(expected));
+        is_proxied(&rig, &client, 1);
+    }
 }
 
 #[test]

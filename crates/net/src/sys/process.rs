@@ -26,6 +26,17 @@ pub fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Returns the effective user of the process with this number, if it has this name.
+pub fn user_of(number: u32, name: &str) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{number}/status")).ok()?;
+    let field = |label: &str| status.lines().find_map(|line| line.strip_prefix(label));
+    if field("Name:\t")? != name {
+        return None;
+    }
+    // The real user and the effective one, and two more.
+    field("Uid:\t")?.split('\t').nth(1)?.parse().ok()
+}
+
 /// Closes a connection's descriptor, which the caller has just taken out of its table.
 pub fn close(fd: RawFd) {
     drop(own(fd));
@@ -424,6 +435,16 @@ fn find_entry<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_number_and_its_name() {
+        let own = std::process::id();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let name = status.lines().next().unwrap().strip_prefix("Name:\t").unwrap();
+        assert_eq!(user_of(own, name), Some(effective_uid()));
+        assert_eq!(user_of(own, "postgres"), None);
+        assert_eq!(user_of(u32::MAX, name), None);
+    }
 
     #[test]
     fn a_group_is_found_however_many_members_it_has() {

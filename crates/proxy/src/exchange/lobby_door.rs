@@ -139,8 +139,6 @@ pub(crate) struct LobbyDoor {
     is_open: AtomicBool,
     /// Clients in all lobbies, and on their way there.
     guests: AtomicU32,
-    /// A process of another system user has come.
-    pub(crate) foreign: AtomicBool,
     /// During SUSPEND: does no transaction run any more?
     pub(crate) quiet: AtomicBool,
     /// Before a take-over: is no server on its way to a lobby?
@@ -156,7 +154,6 @@ impl LobbyDoor {
             wake: EventFd::new()?,
             is_open: AtomicBool::new(false),
             guests: AtomicU32::new(0),
-            foreign: AtomicBool::new(false),
             quiet: AtomicBool::new(true),
             settled: AtomicBool::new(true),
         })

@@ -19,8 +19,12 @@ impl Setup {
         if !library::is_direct() || flavour() != Flavour::Weir || databases.is_empty() {
             return;
         }
+        // A test with its own socket tells it to the server.
+        if self.ini.has("direct_socket") {
+            return;
+        }
         let socket = folder.join("direct");
-        self.ini.set_default("direct_socket", socket.display());
+        self.ini.set("direct_socket", socket.display());
         self.ini.set_default("data_path", "direct");
         let Ok(mut superuser) = RawClient::connect_unix(&self.server_folder, self.server_port)
         else {

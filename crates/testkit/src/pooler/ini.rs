@@ -25,6 +25,11 @@ impl Ini {
         self.global.entry(key.to_owned()).or_insert_with(|| value.to_string());
     }
 
+    /// Was this key of `[pgbouncer]` set?
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.global.contains_key(key)
+    }
+
     /// Resets a key of `[pgbouncer]` to its default.
     pub fn unset(&mut self, key: &str) {
         self.global.remove(key);

@@ -15,7 +15,7 @@ use super::defects::Stopped;
 use super::life::{has_ended, until_replaced};
 use crate::support;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 const DIRECT: &str = "weir.data_path = direct\nweir.connection_proxies = 1\n";
 
 /// A server whose pool of the role `app` in the database `postgres` is direct.
@@ -40,7 +40,7 @@ fn shown(server: &Builtin) -> (String, String) {
 
 /// Logs in until the pool is direct: its first client tries a server.
 #[track_caller]
-fn until_direct(server: &Builtin) {
+pub(super) fn until_direct(server: &Builtin) {
     eventually("the pool is direct", PATIENCE, || {
         server.login(Role::APP, "postgres", Role::APP_PASSWORD).ok()?;
         (shown(server).0 == "direct").then_some(())

@@ -72,13 +72,15 @@ fn the_end_of_the_holder_is_logged_and_never_looks_like_a_crash() {
         for ignored in ["HUP", "USR1"] {
             signal(holder, ignored);
         }
-        signal(holder, name);
         let how = if name == "KILL" { "(signal 9)" } else { "(status 0)" };
-        eventually(name, PATIENCE, || {
+        let ends = || {
             let log = server.log();
-            let mut lines = log.lines().filter(|line| line.contains("holds the clients"));
-            lines.any(|line| line.contains(how)).then_some(())
-        });
+            let lines = log.lines().filter(|line| line.contains("holds the clients"));
+            lines.filter(|line| line.contains(how)).count()
+        };
+        let before = ends();
+        signal(holder, name);
+        eventually(name, PATIENCE, || (ends() > before).then_some(()));
         // It was waited for.
         assert_eq!(child_of(server.pooler_pid()), None, "{name}");
         // Backends come to the lobby without it, too.

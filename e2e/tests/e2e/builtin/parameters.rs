@@ -123,7 +123,7 @@ fn the_limit_of_clients_is_that_of_all_workers_together_and_can_be_raised() {
 
 #[test]
 fn a_server_is_released_when_the_pool_mode_says() {
-    if !support::only_weir() {
+    if !support::only_proxied("backends restore settings in transaction mode, too") {
         return;
     }
     let server = Builtin::serving(

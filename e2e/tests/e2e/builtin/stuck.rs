@@ -172,7 +172,7 @@ fn no_exit_status_of_a_pooler_that_has_served_restarts_the_server() {
 /// Its clients would wait for ever.
 #[test]
 fn a_pooler_that_stops_answering_is_replaced() {
-    if !support::only_weir() {
+    if !support::only_proxied("the next pooler takes direct clients over") {
         return;
     }
     let server = Builtin::serving("");

@@ -3,14 +3,20 @@
 
 use std::{fs, process::Command, time::Duration};
 
-use testkit::{RawClient, eventually, frontend};
+use testkit::{Postgres, RawClient, eventually, frontend, poll_until};
 
-use super::{Direct, PATIENCE, pid};
+use super::{
+    Direct, PATIENCE,
+    moments::{MOMENTS, Moment, Site, Victim, reach},
+    shared::Shared,
+};
 use crate::support;
 
 /// The size of the pool. One server is the victim's, one the busy bystander's.
 const SIZE: u32 = 3;
 const WAITS: Duration = Duration::from_millis(300);
+/// Four pages. The state of one client takes one or more.
+const MORE_MEMORY: u64 = 4 * 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Party {
@@ -23,43 +29,8 @@ enum Party {
     Postmaster,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moment {
-    AtRest,
-    InTransaction,
-    InResult,
-    InCopy,
-    Pinned,
-    HandOff,
-    Login,
-    Cancel,
-}
-
 const PARTIES: [Party; 5] =
     [Party::Client, Party::Backend, Party::BackendKilled, Party::Weir, Party::Postmaster];
-const MOMENTS: [Moment; 8] = [
-    Moment::AtRest,
-    Moment::InTransaction,
-    Moment::InResult,
-    Moment::InCopy,
-    Moment::Pinned,
-    Moment::HandOff,
-    Moment::Login,
-    Moment::Cancel,
-];
-
-impl Moment {
-    /// Does the victim have a backend then?
-    fn has_backend(self) -> bool {
-        match self {
-            Self::InTransaction | Self::InResult | Self::InCopy | Self::Pinned | Self::Cancel => {
-                true
-            }
-            Self::AtRest | Self::HandOff | Self::Login => false,
-        }
-    }
-}
-
 /// The clients besides the victim that lose their connections.
 #[derive(Debug, PartialEq, Eq)]
 struct Losses {
@@ -86,66 +57,44 @@ fn expected(party: Party, moment: Moment) -> Losses {
     }
 }
 
-struct Victim {
-    client: RawClient,
-    backend: u32,
-}
+impl Site for Direct {
+    fn postgres(&self) -> &Postgres {
+        &self.postgres
+    }
 
-/// Brings a new client to this moment.
-fn reach(direct: &Direct, moment: Moment) -> Victim {
-    let startup = frontend::startup(&[("user", "app"), ("database", &direct.database)]);
-    let mut client = match moment {
-        Moment::HandOff | Moment::Login => RawClient::connect(direct.pooler.port()),
-        Moment::AtRest
-        | Moment::InTransaction
-        | Moment::InResult
-        | Moment::InCopy
-        | Moment::Pinned
-        | Moment::Cancel => direct.client(),
-    };
-    let mut backend = 0;
-    if moment.has_backend() {
-        client.rows("BEGIN");
-        backend = pid(&mut client);
+    fn database(&self) -> &str {
+        &self.database
     }
-    match moment {
-        Moment::AtRest => drop(client.rows("SET work_mem = '6MB'")),
-        Moment::InTransaction => drop(client.rows("SELECT 1")),
-        Moment::InResult => {
-            let text = "SELECT repeat('x', 1000) FROM generate_series(1, 200000)";
-            client.send(frontend::query(text));
-            // The rest waits until the client reads on.
-            assert_eq!(client.read().tag, b'T');
-        }
-        Moment::InCopy => {
-            client.send(frontend::query("COPY copied FROM STDIN"));
-            assert_eq!(client.read().tag, b'G');
-            client.send(frontend::copy_data(b"1\n"));
-        }
-        Moment::Pinned => drop(client.rows("SELECT pg_advisory_lock(77); COMMIT")),
-        // Weir has not read this, or is just handing the client on.
-        Moment::HandOff => client.send(startup),
-        Moment::Login => client.send(&startup[..9]),
-        Moment::Cancel => {
-            client.send(frontend::query("SELECT pg_sleep(60)"));
-            let text = "SELECT pg_sleep(60)";
-            support::until_running_at(&direct.postgres, &direct.database, text);
-            client.cancel(direct.pooler.port());
-        }
+
+    fn port(&self) -> u16 {
+        self.pooler.port()
     }
-    Victim { client, backend }
+
+    fn weir(&self) -> u32 {
+        self.pooler.pid()
+    }
+
+    fn client(&self) -> RawClient {
+        Self::client(self)
+    }
+
+    fn suspend(&self) -> RawClient {
+        let mut console = self.pooler.console();
+        console.send(frontend::query("SUSPEND"));
+        console
+    }
 }
 
 /// Ends the party. PostgreSQL and Weir run again then.
-fn end(direct: &mut Direct, party: Party, victim: Victim) -> Option<RawClient> {
-    let backend = match victim.backend {
+fn end(direct: &mut Direct, party: Party, client: RawClient, backend: u32) -> Option<RawClient> {
+    let backend = match backend {
         // One that waits for clients.
         0 => direct.idle_backend(),
         backend => backend,
     };
     match party {
         Party::Client => {
-            drop(victim.client);
+            drop(client);
             return None;
         }
         Party::Backend => {
@@ -168,7 +117,7 @@ fn end(direct: &mut Direct, party: Party, victim: Victim) -> Option<RawClient> {
             direct.postgres.launch();
         }
     }
-    Some(victim.client)
+    Some(client)
 }
 
 impl Direct {
@@ -191,7 +140,7 @@ impl Direct {
 }
 
 /// Has the connection ended? A client that was lost has been told, or not.
-fn is_lost(client: &mut RawClient, is_expected: bool) -> bool {
+pub(crate) fn is_lost(client: &mut RawClient, is_expected: bool) -> bool {
     client.set_timeout(if is_expected { PATIENCE } else { WAITS });
     loop {
         match client.try_read() {
@@ -202,6 +151,14 @@ fn is_lost(client: &mut RawClient, is_expected: bool) -> bool {
     }
 }
 
+/// The client's own setting. Its request before may not be answered yet.
+pub(crate) fn setting_of(client: &mut RawClient) -> String {
+    client.set_timeout(PATIENCE);
+    client.send(frontend::query("SHOW work_mem"));
+    let answer = client.read_until(|message| message.tag == b'D');
+    answer.last().and_then(|message| message.row().pop()?).expect("a row")
+}
+
 fn try_cell(direct: &mut Direct, party: Party, moment: Moment) {
     let what = format!("{party:?} at {moment:?}");
     let mut busy = direct.client();
@@ -209,8 +166,12 @@ fn try_cell(direct: &mut Direct, party: Party, moment: Moment) {
     // This needs a second server.
     let mut resting = direct.client();
     resting.rows("SET work_mem = '5MB'");
-    let victim = reach(direct, moment);
-    let mut rest = end(direct, party, victim);
+    let Victim { client, backend, others, console } = reach(direct, moment, SIZE);
+    let mut rest = end(direct, party, client, backend);
+    // The backends are free again, if the clients have not lost them.
+    drop(others);
+    // SUSPEND ends with its console.
+    drop(console);
     let losses = expected(party, moment);
     let found = Losses {
         victim: rest.as_mut().is_none_or(|client| is_lost(client, losses.victim)),
@@ -230,6 +191,10 @@ fn try_cell(direct: &mut Direct, party: Party, moment: Moment) {
             assert!(busy.read_to_end().is_empty(), "{what}");
         }
     }
+    if moment == Moment::Ready && !found.victim {
+        let victim = rest.as_mut().expect("it is there");
+        assert_eq!(setting_of(victim), "6MB", "{what}");
+    }
     drop((rest, resting, busy));
     // New clients are served, and the victim's work has left nothing.
     let mut next = direct.client();
@@ -240,24 +205,54 @@ fn try_cell(direct: &mut Direct, party: Party, moment: Moment) {
     });
 }
 
-/// Waits until the pooler has no more sockets than one client at rest needs.
-fn expect_no_leak(direct: &Direct, first: usize, what: &str) {
+/// The memory of the pool's lobby.
+fn memory(direct: &Direct) -> u64 {
+    let lobby = Shared::find(direct.pooler.pid());
+    lobby.unwrap_or_else(|| panic!("no lobby: {}", direct.column("why"))).size()
+}
+
+/// The sockets and the memory of a pooler without clients.
+struct Empty {
+    sockets: usize,
+    memory: u64,
+}
+
+impl Empty {
+    fn of(direct: &Direct) -> Self {
+        Self { sockets: direct.sockets(), memory: memory(direct) }
+    }
+}
+
+/// Waits until the pooler has no more sockets than one client at rest needs, and the lobby has no
+/// more memory than the lines of some more backends and places.
+fn expect_no_leak(direct: &Direct, first: &Empty, what: &str) {
     // A server has two sockets: its own, and that of its backend.
-    let sockets_max = first + 2 * SIZE as usize;
-    eventually(&format!("nothing is left: {what}"), PATIENCE, || {
-        let are_gone = direct.column("cl_active") == "0" && direct.sockets() <= sockets_max;
-        (are_gone && direct.backends().len() <= SIZE as usize).then_some(())
+    let sockets_max = first.sockets + 2 * SIZE as usize;
+    let memory_max = first.memory + MORE_MEMORY;
+    let mut seen = (String::new(), 0, 0, 0);
+    let is_empty = poll_until(PATIENCE, || {
+        seen =
+            (direct.column("cl_active"), direct.sockets(), memory(direct), direct.backends().len());
+        let is_empty = seen.0 == "0" && seen.1 <= sockets_max && seen.2 <= memory_max;
+        (is_empty && seen.3 <= SIZE as usize).then_some(())
     });
+    assert!(is_empty.is_some(), "{what}: left over: {seen:?}, {sockets_max}, {memory_max}");
 }
 
 fn try_all(cells: impl IntoIterator<Item = (Party, Moment)>) {
-    let mut direct = Direct::start(SIZE);
+    // SUSPEND waits while PostgreSQL or Weir starts again.
+    let mut direct = Direct::start_with(SIZE, |setup| setup.set("suspend_timeout", 60));
     direct.client().rows("SET synchronous_commit = on; CREATE TABLE copied (a int)");
     eventually("it has left", PATIENCE, || (direct.column("cl_active") == "0").then_some(()));
-    let first = direct.sockets();
+    // When a backend ends, Weir reads the lines of all places, which take memory from then on.
+    let backend = direct.backends()[0];
+    direct.postgres.sql("postgres", &format!("SELECT pg_terminate_backend({backend}, 10000)"));
+    drop(direct.client().rows("SELECT 1"));
+    eventually("it has left", PATIENCE, || (direct.column("cl_active") == "0").then_some(()));
+    let first = Empty::of(&direct);
     for (party, moment) in cells {
         try_cell(&mut direct, party, moment);
-        expect_no_leak(&direct, first, &format!("{party:?} at {moment:?}"));
+        expect_no_leak(&direct, &first, &format!("{party:?} at {moment:?}"));
     }
 }
 

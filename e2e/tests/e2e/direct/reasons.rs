@@ -43,6 +43,21 @@ fn a_pool_without_room_for_its_clients_is_named_and_proxied() {
 }
 
 #[test]
+fn a_pool_whose_servers_have_too_few_descriptors_is_proxied() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::begin(1, |setup| setup);
+    let postmaster = direct.postgres.postmaster().to_string();
+    let mut limit = direct.pooler.command_of_its_user("prlimit");
+    support::run(limit.args(["--nofile=1000:1000", "--pid", &postmaster]));
+    assert_eq!(direct.client().value("SELECT 9"), "9");
+    assert_eq!(direct.column("why"), "too few descriptors");
+    let log = direct.postgres.log();
+    assert!(log.contains("the process may have too few descriptors"), "{log}");
+}
+
+#[test]
 fn a_pool_whose_backends_do_not_come_is_proxied() {
     if !support::only_weir() {
         return;
@@ -51,4 +66,21 @@ fn a_pool_whose_backends_do_not_come_is_proxied() {
     direct.postgres.set("weir.control_socket", "/nowhere/direct");
     assert_eq!(direct.client().value("SELECT 8"), "8");
     assert_eq!(direct.column("why"), "no answer");
+}
+
+/// Its backends may not connect to Weir's socket, so they do not come either.
+#[test]
+fn a_pool_whose_server_runs_as_another_user_is_proxied() {
+    if !support::only_weir() || !testkit::is_root() {
+        return;
+    }
+    let folder = testkit::open_folder("other");
+    let socket = folder.join("direct");
+    let direct = Direct::begin(2, |setup| {
+        let setup = setup.set("unix_socket_dir", folder.display());
+        setup.set("direct_socket", socket.display()).from_root_as("nobody")
+    });
+    direct.postgres.set("weir.control_socket", &socket.to_string_lossy());
+    assert_eq!(direct.client().value("SELECT 7"), "7");
+    assert_eq!(direct.column("why"), "other system user");
 }

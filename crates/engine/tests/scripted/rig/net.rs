@@ -83,6 +83,8 @@ pub(crate) struct FakeLobby {
     pub(crate) guests: usize,
     /// The reasons for which all clients were disconnected.
     pub(crate) closings: Vec<String>,
+    /// The process of PostgreSQL that is another system user's.
+    pub(crate) foreign: Option<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -260,6 +262,10 @@ impl Io<Shared> for FakeIo<'_> {
 
     fn backend_closed(&mut self, serial: u64) {
         self.net.lobby.closed.push(serial);
+    }
+
+    fn runs_as_another_user(&self, process: u32) -> bool {
+        self.net.lobby.foreign == Some(process)
     }
 
     fn hand_to_lobby(&mut self, client: ClientId, _: Guest) -> bool {

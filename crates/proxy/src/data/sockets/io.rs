@@ -1,11 +1,6 @@
 //! The engine's calls ([`engine::shell::Io`]). To the engine, none of them fails or blocks.
 
-use std::{
-    mem,
-    os::fd::IntoRawFd as _,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{mem, os::fd::IntoRawFd as _, sync::Arc, time::Duration};
 
 use engine::{
     ids::{ClientId, Micros, PoolId, ServerId, WorkerId},
@@ -248,8 +243,9 @@ impl Io<ShellExchange> for Sockets {
         self.shared.lobby.send(LobbyRequest::BackendClosed(serial));
     }
 
-    fn foreign_backend_came(&self) -> bool {
-        self.shared.lobby.foreign.load(Ordering::Acquire)
+    fn runs_as_another_user(&self, process: u32) -> bool {
+        let user = process::user_of(process, "postgres");
+        user.is_some_and(|user| user != process::effective_uid())
     }
 
     fn hand_to_lobby(&mut self, client: ClientId, guest: Guest) -> bool {

@@ -1,6 +1,6 @@
 //! Backends come: they connect, show their tickets, and enter their lobbies.
 
-use std::{io, os::fd::AsRawFd as _, sync::atomic::Ordering};
+use std::{io, os::fd::AsRawFd as _};
 
 use config::Proxied;
 use engine::{
@@ -28,7 +28,6 @@ impl Service {
             };
             let Ok((process, user)) = socket::peer_credentials(fd.as_raw_fd()) else { continue };
             if user != process::effective_uid() {
-                self.shared.lobby.foreign.store(true, Ordering::Release);
                 continue;
             }
             let raw = fd.as_raw_fd();
