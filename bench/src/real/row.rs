@@ -232,7 +232,7 @@ const fn fleet(name: &'static str, scene: Scene, what: &'static str) -> Row {
 
 const SECURED: Tls = Tls::Fresh(Key::P256);
 
-pub(super) static ROWS: [Row; 66] = [
+pub(super) static ROWS: [Row; 67] = [
     row("select-simple", &["-S"], "one select, simple protocol"),
     row("select-extended", &["-S", "-M", "extended"], "one select, extended protocol"),
     row("select-prepared", &["-S", "-M", "prepared"], "one select, prepared"),
