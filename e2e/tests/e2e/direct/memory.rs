@@ -9,7 +9,7 @@ use super::{Direct, ask};
 use crate::support;
 
 /// Enough for the parts that grow by steps.
-const CLIENTS: usize = 1_500;
+const CLIENTS: usize = 800;
 
 /// Most bytes of a client that has never set anything, and of one with three settings and a
 /// statement.
