@@ -16,7 +16,7 @@ mod mistakes;
 mod names;
 mod partition;
 mod patroni;
-mod promoting;
+pub(crate) mod promoting;
 mod restored;
 mod split;
 mod starting;

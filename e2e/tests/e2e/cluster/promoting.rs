@@ -12,7 +12,7 @@ use super::{PATIENCE, cluster, node_of, setup, until_nodes_are, write};
 use crate::support;
 
 /// Sends a signal to the process of a standby that replays the log.
-pub(super) fn signal_replay(standby: &Postgres, signal: &str) {
+pub(crate) fn signal_replay(standby: &Postgres, signal: &str) {
     let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'startup'";
     let pid = standby.sql("postgres", sql)[0][0].clone().expect("it replays");
     support::run(Command::new("kill").args(["-s", signal, &pid]));

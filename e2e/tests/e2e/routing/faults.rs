@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use testkit::{Message, Pooler, Postgres, eventually, frontend};
 
 use super::{PATIENCE, cluster, here, read_while, setup, until_routed};
+use crate::cluster::promoting::signal_replay;
 use crate::support;
 
 /// A node that is silent for twice `health_timeout` is down. Its reads get as much again, and a busy
@@ -119,7 +120,7 @@ fn a_standby_that_is_far_behind_is_neither_read_nor_promoted() {
     let pooler = setup(&nodes, &keys, "max_lag_bytes=1000000 max_staleness=0").start();
     let mut client = until_routed(&pooler, &nodes[0]);
     until_node_is(&pooler, "b", "readable");
-    nodes[1].sql("postgres", "SELECT pg_wal_replay_pause()");
+    signal_replay(&nodes[1], "STOP");
     nodes[0].sql(
         "postgres",
         "INSERT INTO acts SELECT n, md5(n::text) FROM generate_series(1, 300000) n",
@@ -139,7 +140,7 @@ fn a_standby_that_is_far_behind_is_neither_read_nor_promoted() {
         assert_eq!(client.value("SELECT count(*) FROM acts"), "300000");
     }
     assert_eq!(client.value("/* weir: primary */ SELECT here()"), nodes[0].port().to_string());
-    nodes[1].sql("postgres", "SELECT pg_wal_replay_resume()");
+    signal_replay(&nodes[1], "CONT");
     eventually("it is read again", PATIENCE, || {
         (here(&mut pooler.client("app")) == nodes[1].port()).then_some(())
     });
