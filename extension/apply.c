@@ -51,6 +51,13 @@ is_marked(const char *text)
            strncmp(text + begin + HALF_LEN, MARK_END, sizeof(MARK_END) - 1) == 0;
 }
 
+/* Is the text that runs one of Weir's own? */
+bool
+apply_is_marked(void)
+{
+    return is_marked(debug_query_string);
+}
+
 /* An ErrorResponse goes out. */
 void
 apply_note_error(void)

@@ -173,10 +173,15 @@ attach_close(const Lobby *lobby, uint32 from, uint32 to)
             (void) close(lobby->base + (int) place);
 }
 
-/* Closes the sockets of all places. No guest may be attached. */
+/* Closes the sockets of all places, whose numbers may be others'. No guest may be attached. */
 void
 attach_forget(Lobby *lobby)
 {
+    for (int i = 0; i < WAIT_SETS; i++) {
+        if (wait_sets[i].set != NULL)
+            FreeWaitEventSet(wait_sets[i].set);
+        wait_sets[i].set = NULL;
+    }
     attach_close(lobby, 0, lobby->places);
     memset(lobby->held, 0, lobby->places * sizeof(lobby->held[0]));
 }
@@ -212,7 +217,7 @@ attach_monotonic_us(TimestampTz at)
 }
 
 /* Maps the file of a lobby. NULL, or why it cannot be used. */
-const char *
+static const char *
 attach_map(const Welcome *welcome, Lobby *lobby)
 {
     struct stat facts;
@@ -241,6 +246,26 @@ attach_map(const Welcome *welcome, Lobby *lobby)
         munmap(memory, facts.st_size);
     }
     return why;
+}
+
+/* Connects to Weir, and maps its lobby. False: the log says why. */
+bool
+attach_connect(Lobby *lobby, uint32 *me)
+{
+    Welcome welcome;
+    const char *why;
+
+    if (!control_connect(&welcome))
+        return false;
+    why = attach_map(&welcome, lobby);
+    close(welcome.memory);
+    *me = welcome.line;
+    if (why == NULL)
+        return true;
+    close(welcome.set);
+    control_close();
+    ereport(LOG_SERVER_ONLY, (errmsg("weir: %s", why)));
+    return false;
 }
 
 /* Handles interrupts as core does while it waits. Drops those that are meant for a guest. */

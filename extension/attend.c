@@ -13,9 +13,8 @@
  *     │  └───────── returned ◄──────┘
  *     └── LEAVE ──► an ordinary backend, until ENLIST
  *
- * A guest that listens leaves the lobby with its backend (depart.c). This one may linger with a
- * guest while another backend sleeps, or while it holds it (hold.c). Without a guest, core has the
- * backend's own connection: an error of core's then goes to Weir.
+ * A guest that listens leaves the lobby with its backend (depart.c). A backend may linger with a
+ * guest (hold.c). Without one, core has the backend's own connection, and tells Weir its errors.
  */
 #include "attend.h"
 #include "compat.h"
@@ -62,7 +61,6 @@ static uint32 generation;
 static bool owned = false; /* the place's state word says so */
 static bool pinned;
 static bool departs; /* pinned by nothing but its channels: it leaves with this backend */
-
 /* A ReadyForQuery with status I has been written, not flushed. Core flushes each notice, too. */
 static bool at_rest = false;
 static bool idles = false; /* the line says that the pinned guest runs nothing */
@@ -83,32 +81,24 @@ leave_at_exit(int code, Datum unused)
 static bool
 begin(void *unused)
 {
-    Welcome welcome;
-    const char *why;
+    static bool registered = false;
 
     if (!unnamed_open())
         return false;
-    /* Before a message of Weir's can raise a signal. */
-    if (!orders_install() || !control_connect(&welcome)) {
+    /* The signals come before a message of Weir's can raise one. */
+    if (!orders_install() || !attach_connect(&lobby, &me)) {
         unnamed_close();
         return false;
     }
-    why = attach_map(&welcome, &lobby);
-    close(welcome.memory);
-    if (why != NULL) {
-        unnamed_close();
-        close(welcome.set);
-        control_close();
-        ereport(LOG_SERVER_ONLY, (errmsg("weir: %s", why)));
-        return false;
-    }
-    me = welcome.line;
+    (void) guest_note_parameter(NULL); /* perhaps they have changed since it was here last */
     line = lobby_backend(&lobby, me);
     own_socket = MyProcPort->sock;
     own_tls = MyProcPort->ssl_in_use;
     own_set = FeBeWaitSet;
     own_address = MyProcPort->raddr;
-    on_proc_exit(leave_at_exit, 0);
+    if (!registered)
+        on_proc_exit(leave_at_exit, 0);
+    registered = true;
     phase = PHASE_ORDINARY;
     return true;
 }
@@ -133,6 +123,14 @@ void
 attend_begin(void)
 {
     if (weir_ticket != NULL && weir_ticket[0] != '\0')
+        report_set_flush(flush);
+}
+
+/* It has another ticket: if it has left, it comes back when this text of Weir's is over. */
+void
+attend_again(void)
+{
+    if (phase == PHASE_OFF)
         report_set_flush(flush);
 }
 
@@ -381,7 +379,9 @@ attach(uint64 event)
     line->place = place + 1;
     hold_forget();
     if (!guarded(fetch, NULL, "the socket of a direct pool's client cannot be fetched")) {
-        owned = false; /* Weir closes the guest: another backend could not fetch it either */
+        if (control_read() == CONTROL_CLOSED)
+            give_back(REASON_RECALLED); /* Weir has dismissed this backend only */
+        owned = false; /* else Weir closes it: another backend could not fetch it either */
         fail("the socket of a direct pool's client cannot be fetched");
     }
     return serve(true);

@@ -43,6 +43,7 @@ typedef enum Put {
 } Put;
 
 extern void attend_begin(void);
+extern void attend_again(void);
 extern bool attend_has_guest(void);
 extern Put attend_put(char type, bool ends_transaction);
 extern void attend_note_put(bool ends_transaction);
@@ -124,7 +125,7 @@ typedef enum ControlCommand {
     CONTROL_CLOSED  /* Weir has closed the control socket */
 } ControlCommand;
 
-extern const char *attach_map(const Welcome *welcome, Lobby *lobby); /* attach.c */
+extern bool attach_connect(Lobby *lobby, uint32 *me); /* attach.c */
 extern bool control_connect(Welcome *welcome);
 extern ControlCommand control_read(void);
 extern bool control_fetch(Lobby *lobby, uint32 place, uint32 generation);

@@ -144,6 +144,28 @@ obey(Packet *packet)
     }
 }
 
+/*
+ * A system call was interrupted, as by the signal of a NOTIFY, and is to be repeated. With a time
+ * limit of the socket, SA_RESTART has no effect.
+ */
+static bool
+is_interrupted(void)
+{
+    return errno == EINTR && !ProcDiePending;
+}
+
+/* On a local socket this may be repeated. */
+static bool
+connect_to(const struct sockaddr_un *address)
+{
+    int result;
+
+    do
+        result = connect(control, (const struct sockaddr *) address, sizeof(*address));
+    while (result < 0 && is_interrupted());
+    return result == 0;
+}
+
 static bool
 is_our_user(void)
 {
@@ -181,7 +203,7 @@ open_socket(void)
     return control >= 0 &&
            setsockopt(control, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
            setsockopt(control, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) == 0 &&
-           connect(control, (struct sockaddr *) &address, sizeof(address)) == 0;
+           connect_to(&address);
 }
 
 /* A message of Weir's, or its end, raises SIGIO (orders.c). */
@@ -212,14 +234,21 @@ greet(Welcome *welcome)
 {
     Hello hello = {.message = {.kind = KIND_HELLO, .place = MyProcPid, .value = LOBBY_LAYOUT}};
     Packet answer;
+    ssize_t got;
 
     strlcpy(hello.ticket, weir_ticket, sizeof(hello.ticket));
     strlcpy(hello.database, MyProcPort->database_name, sizeof(hello.database));
     strlcpy(hello.user, MyProcPort->user_name, sizeof(hello.user));
     strlcpy(hello.version, WEIR_VERSION, sizeof(hello.version));
-    if (send(control, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello))
+    do
+        got = send(control, &hello, sizeof(hello), MSG_NOSIGNAL);
+    while (got < 0 && is_interrupted());
+    if (got != sizeof(hello))
         return false;
-    if (receive(&answer, 0) <= 0)
+    do
+        got = receive(&answer, 0);
+    while (got < 0 && is_interrupted());
+    if (got <= 0)
         return false;
     if (answer.message.kind != KIND_WELCOME || answer.count != 2) {
         close_all(&answer);

@@ -105,7 +105,10 @@ depart_wait(void)
     }
 }
 
-/* This backend is an ordinary one from now on, and keeps nothing of the lobby. */
+/*
+ * This backend is an ordinary one from now on, and keeps nothing of the lobby. With another ticket
+ * it may come back (attend_again).
+ */
 void
 depart_end(Lobby *lobby, uint32 me)
 {

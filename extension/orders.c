@@ -158,6 +158,7 @@ nothing(SIGNAL_ARGS)
 bool
 orders_install(void)
 {
+    gone = false;
     pqsignal(SIGURG, nothing);
     return handle(SIGINT, obey) && handle(SIGIO, hear);
 }

@@ -20,6 +20,7 @@ static const char *const left_out[] = {
     "transaction_deferrable",
     "seed",
     "weir.client",
+    "weir.ticket",
 };
 
 typedef struct Unit {

@@ -74,6 +74,24 @@ check_secret(char **newval, void **extra, GucSource source)
     return false;
 }
 
+/* The first ticket comes with the startup packet, and another one with a text of Weir's own. */
+static bool
+check_ticket(char **newval, void **extra, GucSource source)
+{
+    if (source != PGC_S_SESSION || !apply_is_marked())
+        return check_secret(newval, extra, source);
+    *extra = compat_guc_malloc(1);
+    return *extra != NULL;
+}
+
+/* `extra`: by a text of Weir's. RESET goes back to the first ticket, which is of no use. */
+static void
+assign_ticket(const char *newval, void *extra)
+{
+    if (extra != NULL && report_is_on())
+        attend_again();
+}
+
 /* A session of a client's, and not a parallel worker that has been given its leader's settings. */
 static bool
 is_client_session(void)
@@ -120,10 +138,10 @@ _PG_init(void)
     DefineCustomStringVariable("weir.ticket",
                                "By which Weir knows this backend on its control socket.",
                                "A backend with a ticket serves the sockets of Weir's clients.",
-                               &weir_ticket, "", PGC_BACKEND,
-                               GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE |
-                                   GUC_SUPERUSER_ONLY,
-                               check_secret, NULL, show_nothing);
+                               &weir_ticket, "", PGC_USERSET,
+                               GUC_NO_SHOW_ALL | GUC_NO_RESET_ALL | GUC_NOT_IN_SAMPLE |
+                                   GUC_DISALLOW_IN_FILE | GUC_SUPERUSER_ONLY,
+                               check_ticket, assign_ticket, show_nothing);
     DefineCustomStringVariable("weir.control_socket",
                                "The socket on which Weir awaits backends that serve its clients.",
                                "Empty: weir/control in the data folder. The pooler in the server "

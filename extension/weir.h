@@ -95,6 +95,7 @@ extern bool slots_held(void);
 
 /* apply.c */
 extern void apply_install(void);
+extern bool apply_is_marked(void);
 extern void apply_note_error(void);
 extern void apply_check(void);
 

@@ -27,6 +27,7 @@ HELLO, NEED, RETURNED, LEFT = 1, 2, 3, 4
 WELCOME, DESCRIPTOR, ENLIST, LEAVE, WAKE, GO = 16, 17, 18, 19, 20, 21
 NONE, ENDED, PARTIAL, BAD, STATE, RECALLED, LISTENS = range(7)
 LAYOUT = 8
+KEY = "0123456789abcdef" * 2
 # The value of SIGINT that announces an order.
 SIGNAL = 0x52696557
 ARMED = 2
@@ -162,13 +163,26 @@ class Pooler:
     def enlist(self):
         """Opens one more backend."""
         number = len(self.backends)
-        backend = Session(self.cluster.port, self.user, weir__report=1,
+        backend = Session(self.cluster.port, self.user, weir__report=1, weir__key=KEY,
                           weir__ticket=f"ticket-{number}")
         self.greeting = b"".join(
             b"S" + struct.pack("!I", len(body) + 4) + body
             for body in (name.encode() + b"\0" + value.encode() + b"\0"
                          for name, value in backend.greeting.parameters.items())
         )
+        self.welcome(number, backend)
+
+    def enlist_again(self, former):
+        """One that has left comes back, with another number."""
+        backend, number = self.backends.pop(former), max(self.backends, default=former) + 1
+        text = f"/*weir {KEY[:16]}*/SET weir.ticket = 'ticket-{number}'"
+        backend.left = backend.dead = False
+        answer = backend.query(text)
+        assert not answer.errors, answer.errors
+        self.welcome(number, backend)
+        return number
+
+    def welcome(self, number, backend):
         self.backends[number] = backend
         connection, _ = self.control.accept()
         hello = connection.recv(4096)

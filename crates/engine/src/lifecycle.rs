@@ -10,6 +10,7 @@ mod changed_address;
 mod changed_user;
 pub(crate) mod close_reason;
 pub(crate) mod connect_query;
+mod enlist;
 mod failed;
 pub(crate) mod leave;
 pub(crate) mod link;

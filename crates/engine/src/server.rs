@@ -109,6 +109,8 @@ pub enum Settling {
     Forget,
     /// UNLISTEN: it has sent a notification for the last client.
     Unlisten,
+    /// The end of its session, and the ticket with which its backend goes to the lobby.
+    Enlist,
     /// A cancel request under way, which could cancel the next client's query.
     Cancel,
 }

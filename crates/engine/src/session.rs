@@ -19,4 +19,4 @@ pub(crate) mod setting_names;
 pub(crate) mod state;
 pub mod state_report;
 pub(crate) mod text_history;
-mod verdict;
+pub(crate) mod verdict;

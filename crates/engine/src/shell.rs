@@ -302,11 +302,11 @@ pub enum Mail<T> {
         pool: PoolId,
         subscription: Subscription,
     },
-    /// Stop forwarding these channels; None: all of them.
+    /// Stop forwarding these channels.
     Unlisten {
         pool: PoolId,
         who: Subscriber,
-        channels: Option<Vec<Box<[u8]>>>,
+        channels: Vec<Box<[u8]>>,
     },
     /// `again`: another listener had been there before.
     Listening {

@@ -7,6 +7,7 @@ mod idle;
 pub(crate) mod kills;
 mod limits;
 mod listen;
+mod listeners;
 mod memory;
 pub(crate) mod moments;
 mod parameters;

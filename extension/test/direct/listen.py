@@ -58,6 +58,39 @@ def direct_a_client_that_listens_leaves_with_its_backend(run):
         ok(home.query("SELECT 1"))
 
 
+def direct_a_backend_that_has_left_comes_back(run):
+    with Lobby(run) as pooler:
+        pooler.give_up_listeners()
+        number = 0
+        for step in range(3):
+            client = pooler.client(work_mem="6MB")
+            ok(client.query(f"SET maintenance_work_mem = '9MB'; LISTEN c{step}"))
+            # Others have ended.
+            left = step + 1
+            wait_for(lambda: sum(reason == LISTENS for _, reason in pooler.returned) == left)
+            pooler.send(number, GO)
+            home = pooler.backends[number]
+            wait_for(lambda: getattr(home, "dead", False))
+            # An ordinary session for some time.
+            ok(home.query("SET work_mem = '7MB'; SET TimeZone = 'Asia/Tokyo'; PREPARE p AS SELECT 1"))
+            ok(ask(home, parse("s", "SELECT 'of another client'") + SYNC))
+            # Only Weir knows the mark.
+            for text in ("SET weir.ticket = 'x'", "SELECT set_config('weir.ticket', 'x', false)"):
+                assert home.query(text).errors, text
+            ok(home.query("RESET weir.ticket"))
+            ok(home.query("DISCARD ALL"))
+            number = pooler.enlist_again(number)
+            client.close()
+            other = pooler.client(maintenance_work_mem="8MB")
+            for name, value in (("work_mem", "4MB"), ("maintenance_work_mem", "8MB")):
+                assert ok(other.query(f"SHOW {name}")).value() == value
+            for view in ("prepared_statements", "listening_channels()"):
+                assert ok(other.query(f"SELECT count(*) FROM pg_{view}")).value() == "0"
+            ok(other.query("SET work_mem = '5MB'"))
+            assert ok(other.query("SHOW work_mem")).value() == "5MB"
+            other.close()
+
+
 def direct_a_client_with_more_keeps_its_backend(run):
     for more, less in (
         ("CREATE TEMP TABLE mine (a int)", "DROP TABLE mine"),

@@ -89,6 +89,8 @@ pub enum Next {
     Remote(WorkerId, Waiter),
     /// To the pool's idle servers: no client waits.
     Park,
+    /// To the lobby, from which a client has brought it.
+    Enlist,
     /// No client of this pool waits, but another pool may starve for the seat (see
     /// [`Pool::wanted`]).
     Yield(u64),
@@ -566,13 +568,6 @@ impl<T> Pool<T> {
     /// Returns how busy the pool is: its servers in use, and the clients that wait.
     pub fn load(&self) -> u32 {
         self.busy_servers() + self.waiting_total()
-    }
-
-    /// Servers that are being opened or are with a client; without the one that listens.
-    pub fn busy_servers(&self) -> u32 {
-        let listeners = u32::from(self.listener != ListenerPlace::None);
-        let parked = u32::try_from(self.parked().count()).unwrap_or(u32::MAX);
-        self.servers.saturating_sub(parked).saturating_sub(listeners)
     }
 
     fn queue(&mut self, worker: WorkerId) -> &mut VecDeque<Waiter> {

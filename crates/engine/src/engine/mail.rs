@@ -74,7 +74,7 @@ impl<X: Exchange> Engine<X> {
             }
             Mail::Listen { pool, subscription } => self.subscribe(pool, subscription, io),
             Mail::Unlisten { pool, who, channels } => {
-                self.unsubscribe(pool, who, channels.as_deref(), io);
+                self.unsubscribe(pool, who, &channels, io);
             }
             Mail::Listening { client, serial, request, mark, again } => {
                 self.listening_begun((client, serial), request, mark, again, io);

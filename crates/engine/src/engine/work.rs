@@ -45,7 +45,7 @@ pub(crate) struct Newcomer {
 }
 
 /// The effect of a client that has left on its server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Left {
     /// Cancel what the server is doing.
     pub cancels: bool,

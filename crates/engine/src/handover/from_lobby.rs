@@ -2,18 +2,22 @@
 //! proxied client from then on. The lobby's file has its state, as the library has written it
 //! (`extension/guest.c`, `names.c`, `unnamed.c`).
 
+use config::PoolMode;
 use wire::frontend;
 
 use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
 use crate::engine::Engine;
+use crate::engine::work::{self, Work};
 use crate::handover::import::seen_in_parse;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::login::auth::{Login, Peer};
 use crate::notify::listening::{Listening, News};
 use crate::relay::parse_context::ParseContext;
 use crate::relay::prepared::ClientStatements;
 use crate::server::{Preparation, ServerPhase};
 use crate::session::carried::{Carried, Setting};
+use crate::session::on_server::WayBack;
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::Left;
 use crate::session::state_report;
@@ -155,11 +159,6 @@ impl<X: Exchange> Engine<X> {
         let found = self.servers.get_mut(on.0 as usize);
         let Some(server) = found.filter(|server| server.serial == serial) else { return false };
         let ServerPhase::Attending { came, .. } = server.phase else { return false };
-        // Its session has no settings of the client's: the library has taken them back.
-        server.enter(ServerPhase::Preparing(Preparation::Apply));
-        server.client = Some(id);
-        let pinned = Pinned { pins: Pins::LISTEN, since: now, fingerprint: 0 };
-        server.session.own().pinned = Some(Box::new(pinned));
         let (pool, epoch) = (server.pool, server.epoch);
         self.exchange.pool(pool, |pool| {
             if came {
@@ -167,6 +166,20 @@ impl<X: Exchange> Engine<X> {
             }
             pool.is_told = true;
         });
+        if server.mode != PoolMode::Auto {
+            // It was opened before a change of the pool's mode. No other mode knows of channels.
+            server.doomed = Some(CloseReason::Obsolete);
+            let left = work::Left::default();
+            self.work.push_back(Work::TakeBack { server: on, serial, left });
+            return false;
+        }
+        // Its session has no settings of the client's: the library has taken them back.
+        server.enter(ServerPhase::Preparing(Preparation::Apply));
+        server.client = Some(id);
+        let pinned = Pinned { pins: Pins::LISTEN, since: now, fingerprint: 0 };
+        let session = server.session.own();
+        session.pinned = Some(Box::new(pinned));
+        session.way_back = WayBack::Open;
         let client = self.client_mut(id);
         client.server = Some(on);
         client.enter(ClientPhase::Preparing(Waiter::served(id, pool, now)));

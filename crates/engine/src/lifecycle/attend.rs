@@ -6,7 +6,9 @@
 //!                          ├─ not known yet: LoginStep::Trial, a server is opened
 //!                          │    ─► Mail::BackendCame or a failure ─► enter_pool_at_once
 //!                          └─ the pool is proxied ─────► the client stays in the engine
-//!  a server: Login ─► Attending ─► (Mail::LeftLobby) ─► closed
+//!  a server: Login ─► Attending ─┬─ (Mail::LeftLobby) ─► closed
+//!              ▲                  └─ its client listens: `from_lobby` ─► Preparing, Linked, …
+//!              └───────────── (a ticket, `enlist`) ◄────────────────────────────────┘
 //! ```
 
 use std::sync::Arc;
@@ -88,7 +90,8 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let now = io.now();
-        if !self.exchange.pool(pool, |pool| pool.pauses_attending(now)) {
+        let pauses = self.exchange.pool(pool, |pool| pool.pauses_attending(now));
+        if !pauses && !self.enlist_idle(pool, io) {
             self.open_attending(pool, io);
         }
     }
@@ -109,13 +112,18 @@ impl<X: Exchange> Engine<X> {
         if !self.take_seat(pool, io) {
             return false;
         }
+        let ticket = self.new_ticket(io);
+        self.connect_server(pool, Some(ServerPurpose::Attend { ticket, came: false }), io);
+        true
+    }
+
+    pub(crate) fn new_ticket(&self, io: &mut impl Io<X>) -> String {
         let mut random = [0; TICKET_LEN];
         io.random(&mut random);
         let mut ticket =
             if self.config.global.is_own_socket() { OWN_TICKET } else { "" }.to_owned();
         ticket.extend(random.iter().map(|byte| format!("{byte:02x}")));
-        self.connect_server(pool, Some(ServerPurpose::Attend { ticket, came: false }), io);
-        true
+        ticket
     }
 
     /// Tells the shell which backend will come to the lobby.

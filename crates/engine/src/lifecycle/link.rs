@@ -269,6 +269,7 @@ impl<X: Exchange> Engine<X> {
         };
         if readable == Readable::Now {
             self.go_on(id, io);
+            self.pass_channels_behind(id, on, io);
         }
     }
 
@@ -518,6 +519,9 @@ impl<X: Exchange> Engine<X> {
         if server.cancel.is_some() {
             server.enter(ServerPhase::Settling(Settling::Cancel));
             return;
+        }
+        if matches!(server.phase, ServerPhase::Settling(Settling::Enlist)) {
+            return self.enlisted(on, io);
         }
         if server.has_traces() {
             return match matches!(server.phase, ServerPhase::Settling(Settling::Forget)) {

@@ -6,6 +6,7 @@ use crate::admission::shares::TURN;
 use crate::engine::Engine;
 use crate::ids::ServerId;
 use crate::server::{Server, ServerPhase, Times};
+use crate::session::on_server::WayBack;
 use crate::shell::{Exchange, Io, Mail};
 
 impl<X: Exchange> Engine<X> {
@@ -20,10 +21,17 @@ impl<X: Exchange> Engine<X> {
         let Server { pool, epoch, times: Times { opened_at, .. }, .. } = *self.server(id);
         // After its login, a server serves its own pool for some time: the login was expensive.
         let is_ours = is_ours || now.saturating_sub(opened_at) < TURN;
+        let may_return = !self.has_successor;
         let servers = &mut self.servers;
         // Parking happens under the pool's lock, so no client can begin to wait in between.
         let next = self.exchange.pool(pool, |pool| {
-            let next = pool.release(worker, epoch, is_ours, now);
+            let mut next = pool.release(worker, epoch, is_ours, now);
+            if next == Next::Park
+                && may_return
+                && servers[id.0 as usize].session.way_back == WayBack::Open
+            {
+                next = pool.next_of_lobby();
+            }
             if next == Next::Park {
                 let mut server = servers.remove(id.0 as usize);
                 server.enter(ServerPhase::Parked);
@@ -34,6 +42,7 @@ impl<X: Exchange> Engine<X> {
         });
         match next {
             Next::Park => {}
+            Next::Enlist => self.enlist(id, io),
             Next::Local(waiter) => self.join_soon(id, waiter),
             Next::Remote(to, waiter) => {
                 let mut server = self.servers.remove(id.0 as usize);

@@ -43,7 +43,7 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         pool: PoolId,
         who: Subscriber,
-        channels: Option<&[Box<[u8]>]>,
+        channels: &[Box<[u8]>],
         io: &mut impl Io<X>,
     ) {
         if let Some(listener) = self.listeners.get_mut(&pool) {

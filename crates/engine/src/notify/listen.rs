@@ -119,7 +119,7 @@ impl<X: Exchange> Engine<X> {
         }
         let (pool, stays, lacks) = (own.pool, !own.moving.is_empty(), is_void && own.unheard);
         if !gone.is_empty() {
-            let mail = Mail::Unlisten { pool, who: self.subscriber(id), channels: Some(gone) };
+            let mail = Mail::Unlisten { pool, who: self.subscriber(id), channels: gone };
             self.post_listener(pool, mail);
         }
         if lacks {
@@ -176,6 +176,16 @@ impl<X: Exchange> Engine<X> {
         let texts = [&begin[..], b"UNLISTEN *"];
         self.send_own_queries(on, texts.into_iter(), io);
         true
+    }
+
+    /// Begins the take-over of a client that has just left its lobby. The listener may have had its
+    /// channels before its server was prepared.
+    pub(crate) fn pass_channels_behind(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
+        let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
+        let has_it = client.server == Some(on);
+        if has_it && listening(client).is_some_and(|own| own.retry_at <= io.now()) {
+            self.pass_channels(id, on, io);
+        }
     }
 
     /// Begins the take-overs that had to wait, for a cancel request for instance, and repeats
@@ -309,8 +319,9 @@ impl<X: Exchange> Engine<X> {
         let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
         let old = std::mem::replace(&mut own.pool, pool);
         if own.is_known() {
+            let channels = own.names();
             own.lose_listener(Interruption { has_missed: true });
-            self.post_listener(old, Mail::Unlisten { pool: old, who, channels: None });
+            self.post_listener(old, Mail::Unlisten { pool: old, who, channels });
             self.ask_listener(id);
         }
     }
@@ -361,7 +372,8 @@ impl<X: Exchange> Engine<X> {
             && own.is_known()
         {
             let who = Subscriber { worker: self.worker, client: id, serial: client.serial };
-            self.post_listener(own.pool, Mail::Unlisten { pool: own.pool, who, channels: None });
+            let (pool, channels) = (own.pool, own.names());
+            self.post_listener(pool, Mail::Unlisten { pool, who, channels });
         }
     }
 

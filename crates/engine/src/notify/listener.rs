@@ -111,7 +111,7 @@ impl Listener {
     /// requests for other channels stay valid, since their marks may be on their way.
     pub(crate) fn subscribe(&mut self, new: Subscription) {
         let anew: Vec<_> = new.at_once.iter().chain(&new.from_mark).cloned().collect();
-        self.withdraw(new.who, Some(&anew));
+        self.withdraw(new.who, &anew);
         for channel in new.at_once.iter().chain(&new.from_mark) {
             self.channels.entry(channel.clone()).or_default().awaited += 1;
             self.changed.insert(channel.clone());
@@ -119,19 +119,19 @@ impl Listener {
         self.waiting.push(new);
     }
 
-    /// Removes a client's channels; None: all of them.
-    pub(crate) fn unsubscribe(&mut self, who: Subscriber, channels: Option<&[Channel]>) {
+    /// Removes channels of a client. Other channels are not looked at, since there may be many.
+    pub(crate) fn unsubscribe(&mut self, who: Subscriber, channels: &[Channel]) {
         self.withdraw(who, channels);
-        for (name, channel) in &mut self.channels {
-            if channels.is_none_or(|all| all.contains(name)) && channel.told.remove(&who) {
+        for name in channels {
+            if self.channels.get_mut(name).is_some_and(|channel| channel.told.remove(&who)) {
                 self.changed.insert(name.clone());
             }
         }
     }
 
-    /// Removes channels from the client's unfinished requests; None: all of them.
-    fn withdraw(&mut self, who: Subscriber, channels: Option<&[Channel]>) {
-        let is_given_up = |name: &mut Channel| channels.is_none_or(|all| all.contains(name));
+    /// Removes channels from the client's unfinished requests.
+    fn withdraw(&mut self, who: Subscriber, channels: &[Channel]) {
+        let is_given_up = |name: &mut Channel| channels.contains(name);
         for list in [&mut self.waiting, &mut self.unmarked] {
             for one in list.iter_mut().filter(|one| one.who == who) {
                 let at_once = one.at_once.extract_if(.., is_given_up);

@@ -268,6 +268,12 @@ impl Listening {
         self.unheard || self.has_untold() || !self.live.is_empty()
     }
 
+    /// Returns all channels for which the listener may have been asked.
+    pub fn names(&self) -> Vec<Box<[u8]>> {
+        let all = self.live.all().iter().chain(self.moving.all().iter());
+        all.map(|channel| channel.name.clone()).collect()
+    }
+
     /// Does the listener have requests of this client?
     pub fn is_known(&self) -> bool {
         !self.live.is_empty() || !self.moving.is_empty()

@@ -92,10 +92,22 @@ pub struct ServerSession {
     pub state_report: Option<Box<StateReport>>,
     /// Set if settings and a request can be sent in one write.
     pub ahead: Option<Box<Ahead>>,
+    pub way_back: WayBack,
     /// The server has sent a notification for a client that has left it.
     pub disturbed: bool,
     pub past: Past,
     pub recovery: Recovery,
+}
+
+/// A server's way to its pool's lobby.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WayBack {
+    #[default]
+    None,
+    /// A client has brought it from there. It goes back when it is free.
+    Open,
+    /// It is on its way, with this ticket.
+    Ticket(String),
 }
 
 /// Has a client used the server since its login, and given it back?

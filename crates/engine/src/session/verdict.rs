@@ -42,7 +42,7 @@ use crate::shell::{Event, Exchange, Io};
 use crate::values::Values;
 use crate::vars::{Slots, Vars};
 
-const FORGET: &[u8] = b"DISCARD ALL";
+pub(crate) const FORGET: &[u8] = b"DISCARD ALL";
 
 impl<X: Exchange> Engine<X> {
     /// Decides what follows when the client's transaction is over and this or an earlier one has
@@ -499,6 +499,12 @@ impl<X: Exchange> Engine<X> {
 
     /// The session state is discarded.
     pub(crate) fn session_forgotten(&mut self, on: ServerId, io: &mut impl Io<X>) {
+        self.clear_session(on);
+        self.settled(on, io);
+    }
+
+    /// Notes that DISCARD ALL has ended the session.
+    pub(crate) fn clear_session(&mut self, on: ServerId) {
         let server = self.server_mut(on);
         let session = server.session.own();
         session.traces = Traces::default();
@@ -513,6 +519,5 @@ impl<X: Exchange> Engine<X> {
             server.session.end();
         }
         server.drop_foreign_settings();
-        self.settled(on, io);
     }
 }

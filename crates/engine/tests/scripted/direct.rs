@@ -8,7 +8,7 @@ use engine::shell::{Attending, Mail};
 use crate::messages::*;
 use crate::rig::{Client, Rig, pid_of, server_welcome, server_welcome_with};
 
-fn direct(size: u32, change: impl FnOnce(&mut Config)) -> Rig {
+pub(crate) fn direct(size: u32, change: impl FnOnce(&mut Config)) -> Rig {
     let rig = Rig::with_workers(1, |config| {
         config.global.pool_mode = PoolMode::Auto;
         config.global.data_path = DataPath::Direct;
@@ -27,33 +27,33 @@ fn log_in(rig: &Rig, at: usize) {
 }
 
 /// The backend that was announced last.
-fn announced(rig: &Rig) -> Attending {
+pub(crate) fn announced(rig: &Rig) -> Attending {
     rig.lobby(|lobby| lobby.expected.last().expect("one was announced").clone())
 }
 
-fn comes(rig: &Rig, backend: &Attending) {
+pub(crate) fn comes(rig: &Rig, backend: &Attending) {
     rig.mail(0, Mail::BackendCame { server: backend.server, serial: backend.serial });
 }
 
-fn leaves(rig: &Rig, backend: &Attending, why: Option<Proxied>) {
+pub(crate) fn leaves(rig: &Rig, backend: &Attending, why: Option<Proxied>) {
     rig.mail(0, Mail::LeftLobby { server: backend.server, serial: backend.serial, why });
 }
 
 /// The lobby asks for another server.
-fn wants(rig: &Rig) {
+pub(crate) fn wants(rig: &Rig) {
     let pool = rig.pool(|pool| pool.id);
     rig.mail(0, Mail::Attend { pool });
 }
 
 /// A client that waits for a trial, whose server is number `at`.
-fn newcomer(rig: &Rig) -> Client {
+pub(crate) fn newcomer(rig: &Rig) -> Client {
     let client = rig.connect();
     client.say_hello(&[]);
     client
 }
 
 /// Opens a server for the lobby, with its backend in it.
-fn attend(rig: &Rig, at: usize) -> Attending {
+pub(crate) fn attend(rig: &Rig, at: usize) -> Attending {
     log_in(rig, at);
     let backend = announced(rig);
     comes(rig, &backend);
@@ -74,11 +74,11 @@ fn working(size: u32, servers: usize) -> (Rig, Vec<Attending>) {
     (rig, all)
 }
 
-fn why(rig: &Rig) -> Option<Proxied> {
+pub(crate) fn why(rig: &Rig) -> Option<Proxied> {
     rig.pool(|pool| pool.proxied())
 }
 
-fn asked(rig: &Rig) -> Vec<u64> {
+pub(crate) fn asked(rig: &Rig) -> Vec<u64> {
     let mut asked = rig.lobby(|lobby| std::mem::take(&mut lobby.asked));
     asked.sort_unstable();
     asked.dedup();

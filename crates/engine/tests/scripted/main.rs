@@ -21,6 +21,7 @@ mod doubt;
 mod doubtful;
 mod drain;
 mod dying;
+mod enlisted;
 mod figures;
 mod flood;
 mod handover;

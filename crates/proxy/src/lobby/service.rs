@@ -266,10 +266,6 @@ impl Service {
         true
     }
 
-    fn expect(&mut self, server: Attending) {
-        self.expected.insert(server.ticket.clone(), server);
-    }
-
     /// Returns the lobby of a pool, and makes it if there is none. None if there is no such pool, or
     /// no room for its clients.
     fn lobby_of(&mut self, pool: PoolId) -> Option<usize> {
@@ -379,7 +375,10 @@ impl Service {
                     role.has_left = true;
                     role.home = Home::None;
                     let Attending { server, serial, worker, .. } = role.server;
-                    self.post(worker, Mail::LeftLobby { server, serial, why: None });
+                    // The engine knows of one that has left with its client.
+                    if !role.departs {
+                        self.post(worker, Mail::LeftLobby { server, serial, why: None });
+                    }
                 }
                 true
             }

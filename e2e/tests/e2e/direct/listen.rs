@@ -11,7 +11,7 @@ use crate::support;
 impl Direct {
     /// Waits until no client keeps a server.
     #[track_caller]
-    fn until_nobody_is_pinned(&self) {
+    pub(super) fn until_nobody_is_pinned(&self) {
         eventually("nobody is pinned", PATIENCE, || {
             self.pooler.admin("SHOW PINS").rows.is_empty().then_some(())
         });
@@ -159,7 +159,7 @@ fn settings_and_statements_go_with_a_client_that_listens() {
 
 impl Direct {
     #[track_caller]
-    fn until_nobody_is_pinned_or(&self, reasons: &[&str]) {
+    pub(super) fn until_pinned_as(&self, reasons: &[&str]) {
         eventually("only these are pinned", PATIENCE, || (self.pins() == reasons).then_some(()));
     }
 }
@@ -173,7 +173,7 @@ fn a_client_with_other_state_keeps_its_backend_and_hears_there() {
     let direct = Direct::start(2);
     let (mut client, mut other) = (direct.client(), direct.client());
     client.rows("BEGIN; CREATE TEMP TABLE own (a int); LISTEN news; COMMIT");
-    direct.until_nobody_is_pinned_or(&["direct pool"]);
+    direct.until_pinned_as(&["direct pool"]);
     other.rows("NOTIFY news, '1'");
     assert_eq!(hear(&mut client, 1), ["1"]);
     client.rows("DROP TABLE own");
@@ -184,7 +184,7 @@ fn a_client_with_other_state_keeps_its_backend_and_hears_there() {
     // With an encoding of its own it cannot use the pool's listener.
     let mut latin = direct.client();
     latin.rows("SET client_encoding = 'LATIN1'; LISTEN letters");
-    direct.until_nobody_is_pinned_or(&["direct pool"]);
+    direct.until_pinned_as(&["direct pool"]);
     direct.postgres.sql(&direct.database, "SELECT pg_notify('letters', U&'\\00e4')");
     assert_eq!(hear(&mut latin, 1), ["\u{fffd}"]);
 }
@@ -197,7 +197,7 @@ fn in_transaction_mode_a_client_that_listens_keeps_its_backend() {
     let direct = Direct::start_with(2, |setup| setup.set("pool_mode", "transaction"));
     let (mut client, mut other) = (direct.client(), direct.client());
     client.rows("LISTEN news");
-    direct.until_nobody_is_pinned_or(&["direct pool"]);
+    direct.until_pinned_as(&["direct pool"]);
     other.rows("NOTIFY news, '1'");
     assert_eq!(hear(&mut client, 1), ["1"]);
 }

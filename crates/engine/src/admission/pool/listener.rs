@@ -87,6 +87,13 @@ impl<T> Pool<T> {
         }
     }
 
+    /// Servers that are being opened or are with a client; without the one that listens.
+    pub fn busy_servers(&self) -> u32 {
+        let listeners = u32::from(self.listener != ListenerPlace::None);
+        let parked = u32::try_from(self.parked().count()).unwrap_or(u32::MAX);
+        self.servers.saturating_sub(parked).saturating_sub(listeners)
+    }
+
     /// Returns the number of servers without the listener.
     pub fn places(&self) -> u32 {
         self.servers - u32::from(self.listener != ListenerPlace::None)

@@ -13,8 +13,8 @@
 use config::Proxied;
 
 use super::trial::{Entrance, Lobby};
-use super::{Gate, Pool};
-use crate::ids::Micros;
+use super::{Gate, Next, Parked, Pool};
+use crate::ids::{Micros, WorkerId};
 
 /// The time after which a trial counts as failed, although nothing has ended it.
 const TRIAL_MAX: Micros = 30_000_000;
@@ -120,6 +120,29 @@ impl<T> Pool<T> {
     /// that wait for an ordinary server come first.
     pub fn reserve_attending(&mut self, now: Micros) -> bool {
         self.waiting_total() == 0 && self.has_room() && self.take_place(now)
+    }
+
+    /// Decides about a server that a client has brought from the lobby, and that nobody needs. It goes
+    /// back if another server is idle. One stays for clients that are proxied.
+    pub fn next_of_lobby(&self) -> Next {
+        let works = self.gate == Gate::Open && self.proxied().is_none();
+        match works && self.idle.iter().any(|idle| !idle.is_empty()) {
+            true => Next::Enlist,
+            false => Next::Park,
+        }
+    }
+
+    /// Takes an idle server whose backend can serve the lobby, preferably of this worker. While there
+    /// is room for another server, one stays for clients that are proxied.
+    pub fn take_for_lobby(&mut self, worker: WorkerId) -> Option<Parked<T>> {
+        let idle: usize = self.idle.iter().map(|idle| idle.len()).sum();
+        let stays = self.has_room() && idle == 1;
+        if stays || self.gate != Gate::Open || self.proxied().is_some() {
+            return None;
+        }
+        let may_serve = |parked: &Parked<T>| parked.server.session.ahead.is_some();
+        let own = self.idle[usize::from(worker.0)].take(may_serve);
+        own.or_else(|| self.idle.iter_mut().find_map(|idle| idle.take(may_serve)))
     }
 
     /// Returns how many servers the pool may lose for having been idle.

@@ -54,7 +54,7 @@ impl<'a> Orders<'a> {
     /// May the user promote this node?
     ///
     /// # Errors
-    /// When its replay is paused, or it cannot be asked.
+    /// Also when its replay is paused: clients would wait for it in vain.
     pub(super) async fn may_promote(&self) -> Result<bool, String> {
         if self.value(PAUSED).await? == "t" {
             let name = &self.node.name;

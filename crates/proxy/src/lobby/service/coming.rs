@@ -32,7 +32,7 @@ impl Service {
             }
             let raw = fd.as_raw_fd();
             let process = Process::open(process).ok();
-            let number = self.backends.insert(Backend { fd, process, role: None });
+            let number = self.backends.insert(Backend { fd, process, early: None, role: None });
             if self.own.add(raw, epoll::READABLE, BACKEND | number as u64).is_err() {
                 self.backends.remove(number);
             }
@@ -53,9 +53,32 @@ impl Service {
         }
     }
 
+    /// The engine announces a backend. It may have shown its ticket already.
+    pub(super) fn expect(&mut self, server: Attending) {
+        let shows = |backend: &Backend| {
+            backend.early.as_ref().is_some_and(|(ticket, _)| *ticket == server.ticket)
+        };
+        let early = self.backends.iter().find(|(_, backend)| shows(backend));
+        let early = early.map(|(number, _)| number);
+        self.expected.insert(server.ticket.clone(), server);
+        if let Some(number) = early
+            && let Some((ticket, layout)) = self.backends[number].early.take()
+            && !self.greet(number, &ticket, layout)
+        {
+            socket::shutdown(self.backends[number].fd.as_raw_fd(), false);
+        }
+    }
+
     /// Gives a backend its lobby. Returns false if it cannot serve there; the engine learns why.
     pub(super) fn greet(&mut self, number: usize, ticket: &str, layout: u32) -> bool {
-        let Some(server) = self.expected.remove(ticket) else { return false };
+        let Some(server) = self.expected.remove(ticket) else {
+            self.backends[number].early = Some((ticket.to_owned(), layout));
+            return true;
+        };
+        // It comes back: its former connection has ended, and perhaps this is not known yet.
+        if let Some(former) = self.by_serial(server.serial) {
+            self.backend_event(former);
+        }
         if self.pool(server.pool, Pool::is_lobby_ceded) == Some(true) {
             self.turn_away(&server, Proxied::NotTried);
             return false;

@@ -152,7 +152,7 @@ impl Service {
         let at = self.lobbies.insert(Lobby::new(pool, key, room));
         for (line, (fd, process)) in record.lines.into_iter().zip(lines) {
             let server = servers.get(&line.server).cloned().unwrap_or_else(|| closed(pool));
-            let number = self.backends.insert(Backend { fd, process, role: None });
+            let number = self.backends.insert(Backend { fd, process, early: None, role: None });
             self.import_line(at, &line, server, number);
         }
         let lobby = &mut self.lobbies[at];

@@ -168,7 +168,7 @@ impl Service {
     /// Notes a backend with its server. Without a server, the next process only waits until the
     /// backend has ended, which it does as soon as it has no client.
     pub(super) fn hold_line(&self, number: usize, home: Option<&lobby_door::Home>) {
-        let Backend { fd, process, role } = &self.backends[number];
+        let Backend { fd, process, role, .. } = &self.backends[number];
         let Some(role) = role.as_ref().filter(|role| self.held.is_on() && !role.has_left) else {
             return;
         };

@@ -12,6 +12,8 @@ use super::holding::Home;
 pub(super) struct Backend {
     pub(super) fd: OwnedFd,
     pub(super) process: Option<Process>,
+    /// The ticket that it has shown, and the layout, while the engine has not announced it.
+    pub(super) early: Option<(String, u32)>,
     /// Set when it has shown its ticket.
     pub(super) role: Option<Role>,
 }

@@ -1,0 +1,68 @@
+//! A server that is in use here goes to its pool's lobby (docs/direct.md), where it may have been
+//! before. So a client that listens costs no login: its backend goes back.
+//!
+//! ```text
+//!  a server that has left the lobby with a client is free ─┐
+//!  the lobby needs a server, and an ordinary one is idle ──┴─► Settling(Enlist): DISCARD ALL, a ticket
+//!     ─► Attending ─► as after a login (attend.rs)
+//! ```
+//!
+//! The thread of the lobbies learns of the ticket when the server has replied to everything. So no
+//! reply is under way when the backend serves a client.
+
+use crate::engine::Engine;
+use crate::ids::{PoolId, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::notify::connection::unfit;
+use crate::server::{ServerPhase, Settling};
+use crate::session::on_server::WayBack;
+use crate::session::verdict::FORGET;
+use crate::shell::{Exchange, Io};
+
+impl<X: Exchange> Engine<X> {
+    /// Sends an idle server of the pool to the lobby. Returns false if there is none.
+    pub(crate) fn enlist_idle(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
+        let worker = self.worker;
+        let idle = self.exchange.pool(pool, |pool| pool.take_for_lobby(worker));
+        let Some(parked) = idle else { return false };
+        let id = self.attach(parked, io);
+        self.enlist(id, io);
+        true
+    }
+
+    /// Ends the session on a server that nobody uses, and gives its backend a ticket.
+    pub(crate) fn enlist(&mut self, id: ServerId, io: &mut impl Io<X>) {
+        let ticket = self.new_ticket(io);
+        let server = self.server_mut(id);
+        server.enter(ServerPhase::Settling(Settling::Enlist));
+        let session = server.session.own();
+        let Some(ahead) = &session.ahead else {
+            return self.close_server(id, CloseReason::LeftLobby, io);
+        };
+        let set = ahead.marked(format!("SET weir.ticket = '{ticket}'").as_bytes());
+        session.way_back = WayBack::Ticket(ticket);
+        self.send_own_queries(id, [FORGET, &set].into_iter(), io);
+    }
+
+    /// The backend has its ticket, and comes to the lobby now.
+    pub(crate) fn enlisted(&mut self, id: ServerId, io: &mut impl Io<X>) {
+        self.clear_session(id);
+        let now = io.now();
+        let server = self.server_mut(id);
+        let (pool, epoch) = (server.pool, server.epoch);
+        let session = server.session.own();
+        session.ahead.iter_mut().for_each(|ahead| ahead.note_shown(0));
+        let way_back = std::mem::take(&mut session.way_back);
+        let reports = session.state_report.is_some();
+        let why = self.exchange.pool(pool, |pool| {
+            unfit(pool, epoch).or(pool.proxied().map(|_| CloseReason::LeftLobby))
+        });
+        let (None, WayBack::Ticket(ticket), true) = (why, way_back, reports) else {
+            return self.close_server(id, why.unwrap_or(CloseReason::LeftLobby), io);
+        };
+        let server = self.server_mut(id);
+        server.enter(ServerPhase::Attending { came: false, asked: false });
+        (server.times.released_at, server.times.opened_at) = (now, now);
+        self.announce_attending(id, &ticket, io);
+    }
+}
