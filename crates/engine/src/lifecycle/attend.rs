@@ -113,7 +113,7 @@ impl<X: Exchange> Engine<X> {
             return false;
         }
         let ticket = self.new_ticket(io);
-        self.connect_server(pool, Some(ServerPurpose::Attend { ticket, came: false }), io);
+        self.connect_server(pool, Some(ServerPurpose::Attend { ticket }), io);
         true
     }
 
@@ -126,34 +126,17 @@ impl<X: Exchange> Engine<X> {
         ticket
     }
 
-    /// Tells the shell which backend will come to the lobby.
-    pub(crate) fn announce_attending(&self, id: ServerId, ticket: &str, io: &mut impl Io<X>) {
-        let server = self.server(id);
-        let (pool, serial, worker) = (server.pool, server.serial, self.worker);
-        io.expect_backend(Attending {
-            ticket: ticket.to_owned(),
-            pool,
-            server: id,
-            serial,
-            worker,
-        });
-    }
-
-    /// Completes the login of a server that loads the library. Its backend comes to the lobby now.
-    /// `came`: it is there already.
+    /// Completes the login of a server that loads the library.
     pub(crate) fn attending_opened(
         &mut self,
         id: ServerId,
         welcome: Welcome,
-        came: bool,
+        ticket: String,
         io: &mut impl Io<X>,
     ) {
-        let now = io.now();
         let server = self.server_mut(id);
-        server.enter(ServerPhase::Attending { came, asked: false });
         server.vars = welcome.vars.clone();
         server.welcome = Arc::new(welcome);
-        (server.times.released_at, server.times.opened_at) = (now, now);
         let (pool, epoch, welcome) = (server.pool, server.epoch, server.welcome.clone());
         let why = self.exchange.pool(pool, |pool| {
             pool.opened(epoch);
@@ -163,10 +146,22 @@ impl<X: Exchange> Engine<X> {
             }
             unfit(pool, epoch)
         });
+        self.expect_backend(id, ticket, io);
         if let Some(why) = why {
             self.lose_server(id, why, io);
         }
         self.feed(io);
+    }
+
+    /// The backend of this server comes to the lobby now. It may be there already, and waits until
+    /// the shell knows its ticket.
+    pub(crate) fn expect_backend(&mut self, id: ServerId, ticket: String, io: &mut impl Io<X>) {
+        let (now, worker) = (io.now(), self.worker);
+        let server = self.server_mut(id);
+        server.enter(ServerPhase::Attending { came: false, asked: false });
+        (server.times.released_at, server.times.opened_at) = (now, now);
+        let (pool, serial) = (server.pool, server.serial);
+        io.expect_backend(Attending { ticket, pool, server: id, serial, worker });
     }
 
     /// The server has no library that could report, so it cannot serve clients either.
@@ -208,8 +203,8 @@ impl<X: Exchange> Engine<X> {
         (pool, epoch): (PoolId, u64),
         io: &mut impl Io<X>,
     ) -> Option<ServerPurpose> {
-        let Some(ServerPurpose::Attend { came, .. }) = purpose else { return purpose };
-        self.attending_ended(pool, epoch, serial, came, io);
+        let Some(ServerPurpose::Attend { .. }) = purpose else { return purpose };
+        self.attending_ended(pool, epoch, serial, false, io);
         self.trial_failed(pool, Proxied::NotTried, OPENING_PAUSE, io.now());
         None
     }
@@ -253,7 +248,7 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let (pool, epoch) = (server.pool, server.epoch);
-        let Some(came) = came(server) else { return };
+        let ServerPhase::Attending { came, .. } = &mut server.phase else { return };
         if std::mem::replace(came, true) {
             return;
         }
@@ -309,16 +304,12 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let (pool, epoch) = (server.pool, server.epoch);
-        let in_login = !matches!(server.phase, ServerPhase::Attending { .. });
-        let Some(&mut came) = came(server) else { return };
+        let ServerPhase::Attending { came, .. } = server.phase else { return };
         if let Some(why) = why {
             self.trial_failed(pool, why, TRIAL_PAUSE, io.now());
         }
         let reason = self.exchange.pool(pool, |pool| unfit(pool, epoch));
         let reason = reason.unwrap_or(CloseReason::LeftLobby);
-        if in_login {
-            return self.end_login(id, reason, io);
-        }
         self.server_mut(id).enter(ServerPhase::Settling(Settling::Fresh));
         self.attending_ended(pool, epoch, serial, came, io);
         self.close_server(id, reason, io);
@@ -495,24 +486,6 @@ fn escape(word: &[u8], text: &mut Vec<u8>) {
             }
             32..=126 => text.push(*byte),
         }
-    }
-}
-
-/// Has the backend of this server come to the lobby? None if the server is not for a lobby.
-fn came(server: &mut Server) -> Option<&mut bool> {
-    match &mut server.phase {
-        ServerPhase::Attending { came, .. } => Some(came),
-        // The backend may come to the lobby before its ReadyForQuery arrives here.
-        ServerPhase::Connecting(login) | ServerPhase::Login(login) => match &mut login.purpose {
-            Some(ServerPurpose::Attend { came, .. }) => Some(came),
-            Some(_) | None => None,
-        },
-        ServerPhase::Parked
-        | ServerPhase::Preparing(_)
-        | ServerPhase::Linked
-        | ServerPhase::Finishing
-        | ServerPhase::Settling(_)
-        | ServerPhase::Listening => None,
     }
 }
 

@@ -47,7 +47,6 @@ impl<X: Exchange> Engine<X> {
     /// The backend has its ticket, and comes to the lobby now.
     pub(crate) fn enlisted(&mut self, id: ServerId, io: &mut impl Io<X>) {
         self.clear_session(id);
-        let now = io.now();
         let server = self.server_mut(id);
         let (pool, epoch) = (server.pool, server.epoch);
         let session = server.session.own();
@@ -57,12 +56,12 @@ impl<X: Exchange> Engine<X> {
         let why = self.exchange.pool(pool, |pool| {
             unfit(pool, epoch).or(pool.proxied().map(|_| CloseReason::LeftLobby))
         });
-        let (None, WayBack::Ticket(ticket), true) = (why, way_back, reports) else {
-            return self.close_server(id, why.unwrap_or(CloseReason::LeftLobby), io);
+        let WayBack::Ticket(ticket) = way_back else {
+            return self.close_server(id, CloseReason::LeftLobby, io);
         };
-        let server = self.server_mut(id);
-        server.enter(ServerPhase::Attending { came: false, asked: false });
-        (server.times.released_at, server.times.opened_at) = (now, now);
-        self.announce_attending(id, &ticket, io);
+        self.expect_backend(id, ticket, io);
+        if let Some(why) = why.or((!reports).then_some(CloseReason::LeftLobby)) {
+            self.close_server(id, why, io);
+        }
     }
 }

@@ -182,14 +182,11 @@ impl<X: Exchange> Engine<X> {
         };
         let login = std::mem::take(login);
         let ticket = match &login.purpose {
-            Some(ServerPurpose::Attend { ticket, .. }) if asks_report => Some(ticket.clone()),
+            Some(ServerPurpose::Attend { ticket }) if asks_report => Some(ticket.clone()),
             Some(_) | None => None,
         };
         server.enter(ServerPhase::Login(login));
         let pool = server.pool;
-        if let Some(ticket) = &ticket {
-            self.announce_attending(id, ticket, io);
-        }
         let settings = self.settings(pool);
         let own = settings.startup.iter();
         let mut parameters: Vec<(&str, &[u8])> =
@@ -319,9 +316,6 @@ impl<X: Exchange> Engine<X> {
         let server = self.servers.remove(id.0 as usize);
         self.log_server_closing(id, &server, CloseReason::Text(why), io);
         io.close_server(id);
-        if matches!(purpose, Some(ServerPurpose::Attend { .. })) {
-            io.backend_closed(server.serial);
-        }
         self.exchange.pool(server.pool, remember);
         // If the pool's servers were replaced meanwhile, no client may get the new one either.
         self.connect_in_place(server.pool, Some(server.epoch), purpose, io);
@@ -441,12 +435,16 @@ impl<X: Exchange> Engine<X> {
         if let Some(ServerPurpose::Listen) = purpose {
             return self.listener_opened(id, welcome, rest, io);
         }
-        if let Some(ServerPurpose::Attend { came, .. }) = purpose {
-            if reports {
-                return self.attending_opened(id, welcome, came, io);
+        let purpose = match purpose {
+            Some(ServerPurpose::Attend { ticket }) if reports => {
+                return self.attending_opened(id, welcome, ticket, io);
             }
-            self.found_no_library(id, io);
-        }
+            Some(ServerPurpose::Attend { .. }) => {
+                self.found_no_library(id, io);
+                None
+            }
+            purpose => purpose,
+        };
         let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
         let proven = purpose.as_ref().and_then(ServerPurpose::password).filter(|_| challenged);
         let verifier = proven.map(|password| {

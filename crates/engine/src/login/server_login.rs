@@ -23,7 +23,7 @@ pub enum ServerPurpose {
     /// To listen for all clients of the pool.
     Listen,
     /// To serve clients' sockets itself. PostgreSQL's backend shows this ticket.
-    Attend { ticket: String, came: bool },
+    Attend { ticket: String },
 }
 
 impl ServerPurpose {

@@ -247,8 +247,8 @@ impl<X: Exchange> Engine<X> {
         io.close_server(id);
         self.opening_ended();
         let (pool, epoch, serial) = (server.pool, server.epoch, server.serial);
-        if let Some(ServerPurpose::Attend { came, .. }) = purpose_of(server.phase) {
-            self.attending_ended(pool, epoch, serial, came, io);
+        if let Some(ServerPurpose::Attend { .. }) = purpose_of(server.phase) {
+            self.attending_ended(pool, epoch, serial, false, io);
         }
         let open = self.exchange.pool(pool, |pool| {
             pool.opening_ended(epoch);
