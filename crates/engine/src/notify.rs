@@ -6,6 +6,6 @@
 
 pub(crate) mod connection;
 pub(crate) mod interruption;
-mod listen;
+pub(crate) mod listen;
 pub(crate) mod listener;
 pub(crate) mod listening;

@@ -21,6 +21,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::loss::{Failed, Loss, Skips};
+use crate::notify::listen::passes_channels;
 use crate::relay::batch_end::BatchEnd;
 use crate::relay::ledger::{Rest, Unanswered};
 use crate::relay::resend::Resend;
@@ -42,6 +43,7 @@ pub(crate) fn outlives(client: &Client, server: &Server, settings: &PoolSettings
         && !server.ledger.copies_in_doubt()
         && !server.ledger.is_ambiguous()
         && !server.may_lose_channels()
+        && !keeps_channels_there(client, server)
         && match server.phase {
             ServerPhase::Linked => true,
             ServerPhase::Preparing(ref step) => !matches!(
@@ -70,6 +72,12 @@ impl Server {
         let is_idle = self.status == b'I' && self.ledger.unanswered().is_nothing();
         is_idle && self.session.traces.signs.intersects(MAY_LISTEN)
     }
+}
+
+/// Does the server have channels for which the pool's listener cannot listen? Then no warning could
+/// ever tell the client that it does not hear them any more.
+fn keeps_channels_there(client: &Client, server: &Server) -> bool {
+    server.pins().contains(Pins::LISTEN) && !passes_channels(client)
 }
 
 /// Does PostgreSQL say with this error that it ends, or that it ends this session?
@@ -116,7 +124,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Takes the lost server from its client, and tells the client what it has lost.
-    fn keep_client(
+    pub(crate) fn keep_client(
         &mut self,
         id: ClientId,
         on: ServerId,

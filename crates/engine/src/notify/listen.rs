@@ -23,6 +23,7 @@ use wire::backend;
 use wire::error_fields::ErrorFields;
 use wire::messages::NotificationResponse;
 
+use crate::admission::pool::Gate;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter, WorkerId};
@@ -152,14 +153,7 @@ impl<X: Exchange> Engine<X> {
             }
             return false;
         };
-        let is_between = matches!(client.phase, ClientPhase::Linked)
-            && client.transaction_at == 0
-            && client.stream.at_boundary()
-            && server.is_clean()
-            && server.session.traces.is_empty()
-            && server.doomed.is_none()
-            && server.cancel.is_none();
-        if !is_between {
+        if !is_between(client, server) {
             return false;
         }
         let Some(own) = listening(client) else { return false };
@@ -189,7 +183,8 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Begins the take-overs that had to wait, for a cancel request for instance, and repeats
-    /// failed ones.
+    /// failed ones. In a paused pool, nothing takes over, and PAUSE waits until each server is free:
+    /// such a client loses its server.
     pub(crate) fn pass_channels_on(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
         let listens = |server: &Server| {
@@ -201,9 +196,19 @@ impl<X: Exchange> Engine<X> {
             kept.filter_map(|(slot, one)| Some((one.client?, ServerId(slot as u32)))).collect();
         for (id, on) in kept {
             let own = listening(&mut self.clients[id.0 as usize]);
-            if own.is_some_and(|own| own.retry_at <= now) {
-                self.pass_channels(id, on, io);
+            let due = own.is_some_and(|own| own.retry_at <= now);
+            if !due || !self.pass_channels(id, on, io) {
+                self.free_paused(id, on, io);
             }
+        }
+    }
+
+    /// Takes the server of a client if its pool is paused. The next listener hears for it.
+    fn free_paused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
+        let (client, server) = (self.client(id), self.server(on));
+        let is_free = is_between(client, server) && passes_channels(client);
+        if is_free && self.exchange.pool(server.pool, |pool| pool.gate() == Gate::Paused) {
+            self.keep_client(id, on, CloseReason::Paused, io);
         }
     }
 
@@ -470,6 +475,23 @@ impl<X: Exchange> Engine<X> {
 
 fn warning(text: &str) -> ErrorFields {
     ErrorFields::new("WARNING", "01000", text)
+}
+
+/// Is the client between two transactions, and its server ready for something of Weir's?
+fn is_between(client: &Client, server: &Server) -> bool {
+    matches!(client.phase, ClientPhase::Linked)
+        && client.transaction_at == 0
+        && client.stream.at_boundary()
+        && server.is_clean()
+        && server.session.traces.is_empty()
+        && server.doomed.is_none()
+        && server.cancel.is_none()
+}
+
+/// Can the pool's listener have the channels to which the client's server still listens?
+pub(crate) fn passes_channels(client: &Client) -> bool {
+    let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
+    own.is_some_and(|own| !own.moving.is_empty())
 }
 
 fn listening(client: &mut Client) -> Option<&mut Listening> {

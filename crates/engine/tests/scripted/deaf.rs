@@ -1,8 +1,9 @@
 //! Auto mode: clients listen, their listener is lost, and no other can be opened.
 
 use engine::Drain;
+use engine::pool::Gate;
 
-use crate::listen::{DEAF, GAP, begin, left, listening, locks, rig};
+use crate::listen::{DEAF, GAP, begin, left, listening, locks, of_another_encoding, rig};
 use crate::messages::*;
 use crate::rig::{Client, Rig, add_others};
 
@@ -124,4 +125,55 @@ fn an_unneeded_listener_makes_room_for_another_pools_listener() {
     assert!(!listener.is_open() && rig.logged("evicted"));
     rig.wait(1);
     begin(&rig.server(3), "LISTEN \"news\";");
+}
+
+#[test]
+fn a_pool_that_is_paused_has_no_listener() {
+    let rig = rig(2);
+    let (client, _, listener, _) = listening(&rig, 1);
+    rig.order(|pool| pool.set_gate(Gate::Paused));
+    assert!(!listener.is_open());
+    client.expect([warning("01000", DEAF)]);
+    rig.wait(5);
+    assert_eq!((rig.servers(), rig.pool(|pool| pool.counts())), (2, (0, 0)));
+    rig.order(|pool| pool.set_gate(Gate::Open));
+    rig.wait(1);
+    begin(&rig.server(2), "LISTEN \"news\";");
+    client.expect([warning("01000", GAP)]);
+}
+
+#[test]
+fn a_pause_takes_the_server_of_a_client_that_listens() {
+    let rig = rig(1);
+    let client = rig.client();
+    let server = rig.server(0);
+    client.send([query("BEGIN; LISTEN news")]);
+    server.expect([query("BEGIN; LISTEN news")]);
+    server.send([complete("BEGIN"), complete("LISTEN"), ready('T')]);
+    client.take();
+    rig.order(|pool| pool.set_gate(Gate::Paused));
+    rig.wait(1);
+    client.send([query("COMMIT")]);
+    server.expect([query("COMMIT")]);
+    server.send([done("COMMIT")]);
+    client.expect([done("COMMIT")]);
+    left(&server, &["news"]);
+    rig.wait(1);
+    assert!(!server.is_open());
+    client.expect([warning("01000", DEAF)]);
+    assert_eq!(rig.pool(|pool| pool.counts()), (0, 0));
+    rig.order(|pool| pool.set_gate(Gate::Open));
+    rig.wait(1);
+    begin(&rig.server(1), "LISTEN \"news\";");
+    client.expect([warning("01000", GAP)]);
+}
+
+#[test]
+fn a_pause_waits_for_a_client_with_channels_that_nobody_else_can_have() {
+    let rig = rig(1);
+    let (client, server) = of_another_encoding(&rig);
+    rig.order(|pool| pool.set_gate(Gate::Paused));
+    rig.wait(5);
+    assert!(server.is_open());
+    client.expect([]);
 }

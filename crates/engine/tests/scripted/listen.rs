@@ -1,7 +1,6 @@
 //! Auto mode: a client that listens, and the listener of its pool, when something fails.
 
 use config::PoolMode;
-use engine::pool::Gate;
 
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server, add_others};
@@ -413,19 +412,19 @@ fn a_client_that_comes_while_the_listener_stops_waits() {
     handing_over(&server, &mark);
 }
 
-#[test]
-fn a_pool_that_is_paused_has_no_listener() {
-    let rig = rig(2);
-    let (client, _, listener, _) = listening(&rig, 1);
-    rig.order(|pool| pool.set_gate(Gate::Paused));
-    assert!(!listener.is_open());
-    client.expect([warning("01000", DEAF)]);
-    rig.wait(5);
-    assert_eq!((rig.servers(), rig.pool(|pool| pool.counts())), (2, (0, 0)));
-    rig.order(|pool| pool.set_gate(Gate::Open));
-    rig.wait(1);
-    begin(&rig.server(2), "LISTEN \"news\";");
-    client.expect([warning("01000", GAP)]);
+/// A client that keeps its server because of its encoding.
+pub(crate) fn of_another_encoding(rig: &Rig) -> (Client, Server) {
+    let client = rig.client_with(0, &[("client_encoding", "LATIN1")]);
+    let server = rig.server(0);
+    client.send([query("LISTEN news")]);
+    server.expect([query("SET client_encoding = 'LATIN1';")]);
+    let is_set = status("client_encoding", "LATIN1");
+    server.send([complete("SET"), is_set, ready('I')]);
+    server.answers("LISTEN news");
+    client.expect([done("OK")]);
+    left(&server, &["news"]);
+    assert!(!server.is_parked());
+    (client, server)
 }
 
 #[test]
@@ -444,17 +443,7 @@ fn a_client_that_listens_does_so_in_the_next_process() {
 #[test]
 fn a_client_with_an_encoding_of_its_own_keeps_the_server_on_which_it_listens() {
     let rig = rig(1);
-    let own = [("client_encoding", "LATIN1")];
-    let client = rig.client_with(0, &own);
-    let server = rig.server(0);
-    client.send([query("LISTEN news")]);
-    server.expect([query("SET client_encoding = 'LATIN1';")]);
-    let is_set = status("client_encoding", "LATIN1");
-    server.send([complete("SET"), is_set, ready('I')]);
-    server.answers("LISTEN news");
-    client.expect([done("OK")]);
-    left(&server, &["news"]);
-    assert!(!server.is_parked());
+    let (client, server) = of_another_encoding(&rig);
     server.send([told(6, "news", "1")]);
     client.expect([told(6, "news", "1")]);
     assert_eq!(rig.servers(), 1, "nobody has asked for a listener");

@@ -5,7 +5,7 @@ use engine::ids::NodeId;
 use engine::routing::Place;
 
 use crate::clusters::{clustered, tell};
-use crate::listen::{DEAF, GAP, begin, begins, listen, listening, locks};
+use crate::listen::{DEAF, GAP, begin, begins, listen, listening, locks, of_another_encoding};
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
@@ -482,6 +482,15 @@ fn a_client_that_listened_on_the_lost_server_is_warned() {
     client.expect([warning("01000", GAP)]);
     listener.send([told(5, "news", "1")]);
     client.expect([told(5, "news", "1")]);
+}
+
+/// It may wait for notifications only, and would wait in vain.
+#[test]
+fn a_client_that_nobody_else_can_listen_for_is_disconnected() {
+    let rig = rig(|config| config.global.pool_mode = PoolMode::Auto);
+    let (client, server) = of_another_encoding(&rig);
+    server.die();
+    assert!(!client.is_open());
 }
 
 /// The last seat of a limit is not for a listener.

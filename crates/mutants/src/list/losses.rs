@@ -112,6 +112,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change("lifecycle/lost.rs", "&& «!server.may_lose_channels()»", "true")],
     },
     Mutant {
+        name: "KeepsForeignEars",
+        wrong: "A client that listens in its own encoding is kept when its server is lost",
+        seen_in: "Weir, read beside a PAUSE",
+        noticed_by: "lost::a_client_that_nobody_else_can_listen_for_is_disconnected",
+        changes: &[change(
+            "lifecycle/lost.rs",
+            "&& «!keeps_channels_there(client, server)»",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "PausesListenersForEver",
+        wrong: "PAUSE waits for a client that only listens",
+        seen_in: "Weir, in a direct pool",
+        noticed_by: "deaf::a_pause_takes_the_server_of_a_client_that_listens",
+        changes: &[change(
+            "notify/listen.rs",
+            "let is_free = «is_between(client, server)» && passes_channels(client);",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "PausesForeignEars",
+        wrong: "PAUSE takes the server of a client that listens in its own encoding",
+        seen_in: "never",
+        noticed_by: "deaf::a_pause_waits_for_a_client_with_channels_that_nobody_else_can_have",
+        changes: &[change(
+            "notify/listen.rs",
+            "let is_free = is_between(client, server) && «passes_channels(client)»;",
+            "true",
+        )],
+    },
+    Mutant {
         name: "RollsBackCommitted",
         wrong: "A parameter of a committed transaction is lost with a later request",
         seen_in: "Weir, in pipelines",
