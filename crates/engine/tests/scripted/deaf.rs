@@ -169,7 +169,7 @@ fn a_pause_takes_the_server_of_a_client_that_listens() {
 }
 
 #[test]
-fn a_pause_waits_for_a_client_with_channels_that_nobody_else_can_have() {
+fn a_pause_waits_for_a_client_of_another_encoding() {
     let rig = rig(1);
     let (client, server) = of_another_encoding(&rig);
     rig.order(|pool| pool.set_gate(Gate::Paused));

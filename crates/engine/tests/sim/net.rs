@@ -315,8 +315,12 @@ impl Io<SimExchange> for SimIo<'_> {
             return;
         }
         let socket = &mut self.net.servers[at];
-        if socket.backend.ears.is_listener() {
+        let ears = &socket.backend.ears;
+        if ears.is_listener() {
             self.net.bus.count_loss();
+        } else if !ears.channels().is_empty() {
+            // Weir may take it from a client that only listens.
+            self.net.bus.count_deafened();
         }
         socket.place = Place::Closed;
         socket.pending.clear();

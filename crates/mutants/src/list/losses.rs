@@ -113,9 +113,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "KeepsForeignEars",
-        wrong: "A client that listens in its own encoding is kept when its server is lost",
+        wrong: "A loss leaves a client of another encoding deaf",
         seen_in: "Weir, read beside a PAUSE",
-        noticed_by: "lost::a_client_that_nobody_else_can_listen_for_is_disconnected",
+        noticed_by: "lost::a_client_of_another_encoding_is_not_left_deaf",
         changes: &[change(
             "lifecycle/lost.rs",
             "&& «!keeps_channels_there(client, server)»",
@@ -135,9 +135,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "PausesForeignEars",
-        wrong: "PAUSE takes the server of a client that listens in its own encoding",
+        wrong: "PAUSE takes a server that hears for another encoding",
         seen_in: "never",
-        noticed_by: "deaf::a_pause_waits_for_a_client_with_channels_that_nobody_else_can_have",
+        noticed_by: "deaf::a_pause_waits_for_a_client_of_another_encoding",
         changes: &[change(
             "notify/listen.rs",
             "let is_free = is_between(client, server) && «passes_channels(client)»;",
