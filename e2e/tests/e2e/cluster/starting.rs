@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use testkit::{Pooler, ServerError, eventually, frontend};
 
@@ -25,12 +26,16 @@ fn until_started(hooks: &Hooks) -> String {
     eventually("start_command runs", PATIENCE, || hooks.asked("start", "a"))
 }
 
-/// Waits until the process of a command is gone, and forgets its question.
-fn until_killed(hooks: &Hooks, question: &str) {
+/// Waits until the process of a command is gone.
+fn until_gone(question: &str) {
     let pid = question.split('.').nth(3).expect("a process id");
     let folder = format!("/proc/{pid}");
-    let is_gone = || (!Path::new(&folder).exists()).then_some(());
-    eventually("the command is killed", PATIENCE, is_gone);
+    eventually("the command is gone", PATIENCE, || (!Path::new(&folder).exists()).then_some(()));
+}
+
+/// Waits until the process of a command is gone, and forgets its question.
+fn until_killed(hooks: &Hooks, question: &str) {
+    until_gone(question);
     hooks.answer(question, 0);
 }
 
@@ -120,21 +125,28 @@ fn a_start_that_does_not_end_although_the_server_serves_is_no_second_failure() {
     let nodes = cluster(1);
     let [a, b] = &nodes[..] else { unreachable!("two nodes") };
     let hooks = Hooks::new();
-    let pooler = setup(&[a, b], &(hooks.keys(&ALL) + " command_timeout=11")).start();
+    let pooler = setup(&[a, b], &(hooks.keys(&ALL) + " command_timeout=60")).start();
     until_nodes_are(&pooler, &["writable", "readable"]);
+    let mut question = None;
     let told = write_during(&pooler, || {
+        let began = Instant::now();
         let error = failing(&pooler, || {
             hooks.serve("stop", "a", 4, || a.shut_down());
             // Such as an `ssh` that waits until the server closes its output.
-            until_started(&hooks);
+            question = Some(until_started(&hooks));
             a.launch();
         });
+        assert!(began.elapsed() < Duration::from_secs(30), "clients wait for the server only");
+        pooler.log_contains("node a serves, and start_command still runs");
         assert_eq!(error.message(), "switchover failed: stop_command failed: exit status: 4");
     });
     let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
     assert!(errors.is_empty(), "{errors:?}");
     check_rows(a, &told);
     assert_primary(&nodes, 0);
+    let question = question.expect("start_command has run");
+    hooks.answer(&question, 0);
+    until_gone(&question);
 }
 
 #[test]

@@ -369,7 +369,7 @@ async fn obey(
             }
         }
         Order::Stop(from) => run(watched, configured.stop_command.as_ref(), from, to).await,
-        Order::Start(from) => run(watched, configured.start_command.as_ref(), from, to).await,
+        Order::Start(from) => start(controller, watched, from, to).await,
         Order::Fence(from) => run(watched, configured.fence_command.as_ref(), from, to).await,
         Order::Promote(to) => match Orders::to(controller, watched, to).await {
             Ok(orders) => {
@@ -393,6 +393,35 @@ async fn obey(
     };
     watched.wake_all();
     done.map_or_else(Outcome::Failed, |()| Outcome::Done)
+}
+
+/// Runs `start_command`. Ends when the node serves as the primary: a command that stays with the
+/// server it has started keeps no client waiting. It goes on, and is killed at its limit.
+async fn start(
+    controller: &Controller,
+    watched: &Watched,
+    from: NodeId,
+    to: Option<NodeId>,
+) -> Result<(), String> {
+    let begun = controller.now();
+    let serves = || {
+        let cluster = lock(&watched.cluster);
+        cluster.primary() == Ok(from) && cluster.sampled_at(from) > begun
+    };
+    let served = async {
+        while !serves() {
+            watched.wake_all();
+            sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        done = run(watched, watched.configured.start_command.as_ref(), from, to) => done,
+        () = served => {
+            let name = &node(watched, from).name;
+            log!("cluster {}: node {name} serves, and start_command still runs", watched.name);
+            Ok(())
+        }
+    }
 }
 
 /// Asks the nodes until this one is the primary.
