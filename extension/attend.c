@@ -118,20 +118,17 @@ flush(void)
     return result;
 }
 
-/* Called before the session's first ReadyForQuery. */
+/*
+ * It has a ticket: its first one, before the session's first ReadyForQuery, or another one in a text
+ * of Weir's. It comes to the lobby with the flush that follows.
+ */
 void
-attend_begin(void)
+attend_with(const char *ticket)
 {
-    if (weir_ticket != NULL && weir_ticket[0] != '\0')
-        report_set_flush(flush);
-}
-
-/* It has another ticket: if it has left, it comes back when this text of Weir's is over. */
-void
-attend_again(void)
-{
-    if (phase == PHASE_OFF)
-        report_set_flush(flush);
+    if (phase != PHASE_OFF || ticket == NULL || ticket[0] == '\0')
+        return;
+    control_note_ticket(ticket);
+    report_set_flush(flush);
 }
 
 bool

@@ -42,8 +42,7 @@ typedef enum Put {
     PUT_SWALLOW
 } Put;
 
-extern void attend_begin(void);
-extern void attend_again(void);
+extern void attend_with(const char *ticket);
 extern bool attend_has_guest(void);
 extern Put attend_put(char type, bool ends_transaction);
 extern void attend_note_put(bool ends_transaction);
@@ -126,6 +125,7 @@ typedef enum ControlCommand {
 } ControlCommand;
 
 extern bool attach_connect(Lobby *lobby, uint32 *me); /* attach.c */
+extern void control_note_ticket(const char *value);
 extern bool control_connect(Welcome *welcome);
 extern ControlCommand control_read(void);
 extern bool control_fetch(Lobby *lobby, uint32 place, uint32 generation);

@@ -69,6 +69,8 @@ typedef struct Hello {
     char version[16];
 } Hello;
 
+static char ticket[WORD_LEN];
+
 static int control = -1;
 
 static ControlCommand command = CONTROL_NONE;
@@ -166,6 +168,13 @@ connect_to(const struct sockaddr_un *address)
     return result == 0;
 }
 
+/* The next connection shows this ticket. */
+void
+control_note_ticket(const char *value)
+{
+    strlcpy(ticket, value, sizeof(ticket));
+}
+
 static bool
 is_our_user(void)
 {
@@ -179,7 +188,7 @@ is_our_user(void)
 static void
 find_socket(char *path, size_t size)
 {
-    if (strncmp(weir_ticket, OWN_TICKET, strlen(OWN_TICKET)) == 0)
+    if (strncmp(ticket, OWN_TICKET, strlen(OWN_TICKET)) == 0)
         strlcpy(path, WEIR_DIRECT_SOCKET, size);
     else if (weir_control_socket != NULL && weir_control_socket[0] != '\0')
         strlcpy(path, weir_control_socket, size);
@@ -236,7 +245,7 @@ greet(Welcome *welcome)
     Packet answer;
     ssize_t got;
 
-    strlcpy(hello.ticket, weir_ticket, sizeof(hello.ticket));
+    strlcpy(hello.ticket, ticket, sizeof(hello.ticket));
     strlcpy(hello.database, MyProcPort->database_name, sizeof(hello.database));
     strlcpy(hello.user, MyProcPort->user_name, sizeof(hello.user));
     strlcpy(hello.version, WEIR_VERSION, sizeof(hello.version));

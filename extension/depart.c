@@ -107,7 +107,7 @@ depart_wait(void)
 
 /*
  * This backend is an ordinary one from now on, and keeps nothing of the lobby. With another ticket
- * it may come back (attend_again).
+ * it may come back (attend_with).
  */
 void
 depart_end(Lobby *lobby, uint32 me)

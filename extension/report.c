@@ -107,7 +107,7 @@ put_message(char type, const char *body, size_t len)
     if (type == 'A' && notify_put(body, len))
         return 0;
     if (at_rest && last_len == 0)
-        attend_begin();
+        attend_with(weir_ticket);
     if (attend_put(type, at_rest) == PUT_SWALLOW)
         return 0;
     if (at_rest && !attend_has_guest())

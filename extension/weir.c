@@ -74,22 +74,33 @@ check_secret(char **newval, void **extra, GucSource source)
     return false;
 }
 
-/* The first ticket comes with the startup packet, and another one with a text of Weir's own. */
+/*
+ * The first ticket comes with the startup packet, and another one with a text of Weir's own. That one
+ * does not become the parameter's value, which parallel workers would get: it is `extra`.
+ */
 static bool
 check_ticket(char **newval, void **extra, GucSource source)
 {
+    char *nothing;
+
+    if (**newval == '\0')
+        return true;
     if (source != PGC_S_SESSION || !apply_is_marked())
         return check_secret(newval, extra, source);
-    *extra = compat_guc_malloc(1);
-    return *extra != NULL;
+    nothing = compat_guc_strdup("");
+    if (nothing == NULL)
+        return false;
+    *extra = *newval;
+    *newval = nothing;
+    return true;
 }
 
-/* `extra`: by a text of Weir's. RESET goes back to the first ticket, which is of no use. */
+/* A rollback assigns former values again. So a ticket counts only while Weir's text runs. */
 static void
 assign_ticket(const char *newval, void *extra)
 {
-    if (extra != NULL && report_is_on())
-        attend_again();
+    if (extra != NULL && apply_is_marked() && report_is_on())
+        attend_with(extra);
 }
 
 /* A session of a client's, and not a parallel worker that has been given its leader's settings. */

@@ -363,6 +363,8 @@ pub enum Mail<T> {
 pub struct Attending {
     /// It is valid once.
     pub ticket: String,
+    /// The process id of the backend, as PostgreSQL has told it.
+    pub process: u32,
     pub pool: PoolId,
     pub server: ServerId,
     pub serial: u64,

@@ -58,6 +58,15 @@ def direct_a_client_that_listens_leaves_with_its_backend(run):
         ok(home.query("SELECT 1"))
 
 
+def in_parallel(client):
+    """A worker of a parallel query takes all parameters over."""
+    number = "current_setting('server_version_num')::int"
+    name = f"CASE WHEN {number} < 160000 THEN 'force_parallel_mode' ELSE 'debug_parallel_query' END"
+    ok(client.query(f"SELECT set_config({name}, 'on', false)"))
+    ok(client.query("SELECT count(*) FROM pg_class"))
+    ok(client.query(f"SELECT set_config({name}, 'off', false)"))
+
+
 def direct_a_backend_that_has_left_comes_back(run):
     with Lobby(run) as pooler:
         pooler.give_up_listeners()
@@ -77,7 +86,11 @@ def direct_a_backend_that_has_left_comes_back(run):
             # Only Weir knows the mark.
             for text in ("SET weir.ticket = 'x'", "SELECT set_config('weir.ticket', 'x', false)"):
                 assert home.query(text).errors, text
+            # A rollback restores a ticket, which has no effect.
+            ok(home.query("BEGIN; RESET weir.ticket; ROLLBACK"))
+            ok(home.query("BEGIN; SAVEPOINT s; SET weir.ticket = ''; ROLLBACK TO s; COMMIT"))
             ok(home.query("RESET weir.ticket"))
+            assert not select.select([pooler.control], [], [], 0)[0], "it has come by itself"
             ok(home.query("DISCARD ALL"))
             number = pooler.enlist_again(number)
             client.close()
@@ -88,6 +101,7 @@ def direct_a_backend_that_has_left_comes_back(run):
                 assert ok(other.query(f"SELECT count(*) FROM pg_{view}")).value() == "0"
             ok(other.query("SET work_mem = '5MB'"))
             assert ok(other.query("SHOW work_mem")).value() == "5MB"
+            in_parallel(other)
             other.close()
 
 

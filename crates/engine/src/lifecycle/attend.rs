@@ -160,8 +160,8 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(id);
         server.enter(ServerPhase::Attending { came: false, asked: false });
         (server.times.released_at, server.times.opened_at) = (now, now);
-        let (pool, serial) = (server.pool, server.serial);
-        io.expect_backend(Attending { ticket, pool, server: id, serial, worker });
+        let (process, pool, serial) = (server.process_id, server.pool, server.serial);
+        io.expect_backend(Attending { ticket, process, pool, server: id, serial, worker });
     }
 
     /// The server has no library that could report, so it cannot serve clients either.

@@ -17,13 +17,19 @@ const TICKET_LEN: usize = 64;
 const HELLO_LEN: usize = MESSAGE_LEN + TICKET_LEN + 64 + 64 + 16;
 const BACKLOG: u32 = 128;
 
+/// The first message of a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub(super) ticket: String,
+    /// The process id of the backend, as PostgreSQL tells it to clients.
+    pub(super) process: u32,
+    pub(super) layout: u32,
+}
+
 /// A message of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FromBackend {
-    Hello {
-        ticket: String,
-        layout: u32,
-    },
+    Hello(Hello),
     /// It needs the descriptor of a client.
     Need {
         place: u32,
@@ -124,10 +130,8 @@ pub(super) fn decode(packet: &[u8]) -> Option<FromBackend> {
         (1, HELLO_LEN) => {
             let ticket = &packet[MESSAGE_LEN..MESSAGE_LEN + TICKET_LEN];
             let ticket = ticket.split(|byte| *byte == 0).next()?;
-            Some(FromBackend::Hello {
-                ticket: String::from_utf8(ticket.to_vec()).ok()?,
-                layout: value,
-            })
+            let ticket = String::from_utf8(ticket.to_vec()).ok()?;
+            Some(FromBackend::Hello(Hello { ticket, process: place, layout: value }))
         }
         (2, MESSAGE_LEN) => Some(FromBackend::Need { place, generation }),
         (3, MESSAGE_LEN) => {
@@ -271,7 +275,8 @@ mod tests {
         let mut hello = packet([1, 4711, 0, 1], b"abc");
         hello.resize(HELLO_LEN, 0);
         let ticket = "abc".to_owned();
-        assert_eq!(decode(&hello), Some(FromBackend::Hello { ticket, layout: 1 }));
+        let expected = Hello { ticket, process: 4711, layout: 1 };
+        assert_eq!(decode(&hello), Some(FromBackend::Hello(expected)));
         let need = FromBackend::Need { place: 5, generation: 6 };
         assert_eq!(decode(&packet([2, 5, 6, 0], b"")), Some(need));
         let returned = FromBackend::Returned { place: 5, generation: 6, reason: Reason::State };

@@ -34,7 +34,7 @@ use net::sys::{Epoll, Events, epoll, process::Process, socket};
 use slab::Slab;
 
 use super::{
-    control::{self, FromBackend, Reason, Received, Seat, ToBackend, Unnamed},
+    control::{self, FromBackend, Hello, Reason, Received, Seat, ToBackend, Unnamed},
     guests::{Around, Ending, Guests},
     held::{HeldList, Key},
     layout,
@@ -135,6 +135,8 @@ pub(crate) struct Service {
     backends: Slab<Backend>,
     /// By ticket.
     expected: HashMap<String, Attending>,
+    /// The last backends that did not wait until the engine announced them.
+    gone: VecDeque<Hello>,
     lobbies: Slab<Lobby>,
     /// The counters of lobbies that have ended.
     past: Vec<(PoolId, PoolKey, Stats)>,
@@ -182,6 +184,7 @@ pub(crate) fn open(
         listener,
         backends: Slab::new(),
         expected: HashMap::new(),
+        gone: VecDeque::new(),
         lobbies: Slab::new(),
         past: Vec::new(),
         rhythm: Rhythm::default(),
@@ -358,7 +361,7 @@ impl Service {
         let role = self.backends[number].role.as_ref();
         let role = role.map(|role| (role.room, role.line));
         match (message, role) {
-            (FromBackend::Hello { ticket, layout }, None) => self.greet(number, &ticket, layout),
+            (FromBackend::Hello(hello), None) => self.greet(number, hello),
             (FromBackend::Need { place, generation }, Some(_)) => {
                 self.give_descriptor(number, Seat { place, generation })
             }
@@ -382,7 +385,7 @@ impl Service {
                 }
                 true
             }
-            (FromBackend::Hello { .. }, Some(_))
+            (FromBackend::Hello(_), Some(_))
             | (FromBackend::Need { .. } | FromBackend::Returned { .. } | FromBackend::Left, None) => {
                 false
             }
@@ -438,6 +441,9 @@ impl Service {
     fn backend_ended(&mut self, number: usize) {
         let backend = self.backends.remove(number);
         let _ = self.own.delete(backend.fd.as_raw_fd());
+        if let Some(hello) = backend.early {
+            self.note_gone(hello);
+        }
         let Some(Role { server, room: at, line, came, has_left, .. }) = backend.role else {
             return;
         };

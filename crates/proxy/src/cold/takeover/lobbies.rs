@@ -129,7 +129,8 @@ impl<'a> Lobbies<'a> {
         let Some((pool, came)) = self.expected.get(&there).copied() else { return };
         if let Some((server, serial)) = worker.import_attending(record, came, tables, fd) {
             let (ticket, worker) = (String::new(), worker.id());
-            self.servers.insert(there, Attending { ticket, pool, server, serial, worker });
+            self.servers
+                .insert(there, Attending { ticket, process: 0, pool, server, serial, worker });
         }
     }
 

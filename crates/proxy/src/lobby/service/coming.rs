@@ -10,10 +10,17 @@ use engine::{
 use net::sys::{epoll, process, process::Process, socket};
 
 use super::{
-    super::{control::ToBackend, layout},
+    super::{
+        control::{Hello, ToBackend},
+        layout,
+    },
     BACKEND, Backend, COMING_LOOK_MS, LISTENER, LOOK_MS, Role, Service,
 };
 use crate::warning;
+
+/// Most backends that are known to have gone. One of which nothing is known counts as silent after
+/// five seconds.
+const GONE_MAX: usize = 64;
 
 impl Service {
     pub(super) fn accept(&mut self) {
@@ -55,45 +62,62 @@ impl Service {
 
     /// The engine announces a backend. It may have shown its ticket already.
     pub(super) fn expect(&mut self, server: Attending) {
-        let shows = |backend: &Backend| {
-            backend.early.as_ref().is_some_and(|(ticket, _)| *ticket == server.ticket)
+        let is_early = |backend: &Backend| {
+            backend.early.as_ref().is_some_and(|hello| is_expected(hello, &server))
         };
-        let early = self.backends.iter().find(|(_, backend)| shows(backend));
+        let early = self.backends.iter().find(|(_, backend)| is_early(backend));
         let early = early.map(|(number, _)| number);
+        if let Some(at) = self.gone.iter().position(|hello| is_expected(hello, &server)) {
+            self.gone.remove(at);
+            return self.turn_away(&server, None);
+        }
         self.expected.insert(server.ticket.clone(), server);
         if let Some(number) = early
-            && let Some((ticket, layout)) = self.backends[number].early.take()
-            && !self.greet(number, &ticket, layout)
+            && let Some(hello) = self.backends[number].early.take()
+            && !self.greet(number, hello)
         {
             socket::shutdown(self.backends[number].fd.as_raw_fd(), false);
         }
     }
 
+    /// A backend has ended its connection before the engine has announced it, because Weir did not
+    /// answer in time.
+    pub(super) fn note_gone(&mut self, hello: Hello) {
+        if self.gone.len() == GONE_MAX {
+            self.gone.pop_front();
+        }
+        self.gone.push_back(hello);
+    }
+
     /// Gives a backend its lobby. Returns false if it cannot serve there; the engine learns why.
-    pub(super) fn greet(&mut self, number: usize, ticket: &str, layout: u32) -> bool {
-        let Some(server) = self.expected.remove(ticket) else {
-            self.backends[number].early = Some((ticket.to_owned(), layout));
+    pub(super) fn greet(&mut self, number: usize, hello: Hello) -> bool {
+        let Some(server) = self.expected.remove(&hello.ticket) else {
+            self.backends[number].early = Some(hello);
             return true;
         };
+        if !is_expected(&hello, &server) {
+            self.expected.insert(hello.ticket, server);
+            return false;
+        }
         // It comes back: its former connection has ended, and perhaps this is not known yet.
         if let Some(former) = self.by_serial(server.serial) {
             self.backend_event(former);
         }
         if self.pool(server.pool, Pool::is_lobby_ceded) == Some(true) {
-            self.turn_away(&server, Proxied::NotTried);
+            self.turn_away(&server, Some(Proxied::NotTried));
             return false;
         }
-        if layout != layout::LAYOUT {
-            self.turn_away(&server, Proxied::NoLibrary);
+        if hello.layout != layout::LAYOUT {
+            self.turn_away(&server, Some(Proxied::NoLibrary));
             return false;
         }
         let Some(at) = self.lobby_of(server.pool) else {
-            self.turn_away(&server, Proxied::NoRoom);
+            self.turn_away(&server, Some(Proxied::NoRoom));
             return false;
         };
         let lobby = &mut self.lobbies[at];
         let Some(line) = lobby.assign_line(number) else {
-            self.turn_away(&server, Proxied::NoRoom);
+            self.turn_away(&server, Some(Proxied::NoRoom));
             return false;
         };
         lobby.worker = server.worker;
@@ -111,9 +135,10 @@ impl Service {
         self.send(number, ToBackend::Welcome { line, base }, &descriptors)
     }
 
-    fn turn_away(&self, server: &Attending, why: Proxied) {
+    /// `why`: the reason, if this backend can never serve there.
+    fn turn_away(&self, server: &Attending, why: Option<Proxied>) {
         let Attending { server, serial, worker, .. } = *server;
-        self.post(worker, Mail::LeftLobby { server, serial, why: Some(why) });
+        self.post(worker, Mail::LeftLobby { server, serial, why });
     }
 
     /// Looks for backends that have entered their lobby. Returns the pause until the next look.
@@ -134,4 +159,10 @@ impl Service {
         }
         pause
     }
+}
+
+/// Is this the backend of that server? Other sessions may have read the ticket, as in
+/// `pg_stat_activity`.
+fn is_expected(hello: &Hello, server: &Attending) -> bool {
+    hello.ticket == server.ticket && hello.process == server.process
 }

@@ -242,5 +242,5 @@ impl Service {
 /// A server that the other process has closed.
 fn closed(pool: PoolId) -> Attending {
     let (server, worker) = (ServerId(u32::MAX), WorkerId(0));
-    Attending { ticket: String::new(), pool, server, serial: 0, worker }
+    Attending { ticket: String::new(), process: 0, pool, server, serial: 0, worker }
 }
