@@ -119,8 +119,8 @@ flush(void)
 }
 
 /*
- * It has a ticket: its first one, before the session's first ReadyForQuery, or another one in a text
- * of Weir's. It comes to the lobby with the flush that follows.
+ * It has a ticket: its first one, before the session's first ReadyForQuery, or another one in a
+ * text of Weir's. It comes to the lobby with the flush that follows.
  */
 void
 attend_with(const char *ticket)

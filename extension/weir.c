@@ -75,8 +75,8 @@ check_secret(char **newval, void **extra, GucSource source)
 }
 
 /*
- * The first ticket comes with the startup packet, and another one with a text of Weir's own. That one
- * does not become the parameter's value, which parallel workers would get: it is `extra`.
+ * The first ticket comes with the startup packet, and another one with a text of Weir's own. That
+ * one does not become the parameter's value, which parallel workers would get: it is `extra`.
  */
 static bool
 check_ticket(char **newval, void **extra, GucSource source)

@@ -210,6 +210,25 @@ fn another_process_may_take_over_while_servers_are_on_their_way_back() {
     });
 }
 
+#[test]
+fn a_pool_may_be_paused_while_servers_are_on_their_way_back() {
+    goes_on_after(10, |direct| {
+        direct.pooler.admin(&format!("PAUSE {}", direct.database));
+        direct.pooler.admin(&format!("RESUME {}", direct.database));
+    });
+}
+
+/// A backend on its way waits five seconds for Weir. If it has given up, the lobby does not wait for
+/// it.
+#[test]
+fn weir_may_stand_still_while_servers_are_on_their_way_back() {
+    goes_on_after(2, |direct| {
+        direct.pooler.signal("STOP");
+        std::thread::sleep(Duration::from_secs(6));
+        direct.pooler.signal("CONT");
+    });
+}
+
 /// It was opened for transaction mode, which knows no channels.
 #[test]
 fn a_client_keeps_no_server_of_another_mode() {
