@@ -175,7 +175,7 @@ class Pooler:
     def enlist_again(self, former):
         """One that has left comes back, with another number."""
         backend, number = self.backends.pop(former), max(self.backends, default=former) + 1
-        text = f"/*weir {KEY[:16]}*/SET weir.ticket = 'ticket-{number}'"
+        text = f"/*weir {KEY[:16]}*/SELECT pg_catalog.set_config('weir.ticket', 'ticket-{number}', false)"
         backend.left = backend.dead = False
         answer = backend.query(text)
         assert not answer.errors, answer.errors

@@ -13,6 +13,7 @@
 use crate::engine::Engine;
 use crate::ids::{PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::open::TICKET;
 use crate::notify::connection::unfit;
 use crate::server::{ServerPhase, Settling};
 use crate::session::on_server::WayBack;
@@ -39,7 +40,9 @@ impl<X: Exchange> Engine<X> {
         let Some(ahead) = &session.ahead else {
             return self.close_server(id, CloseReason::LeftLobby, io);
         };
-        let set = ahead.marked(format!("SET weir.ticket = '{ticket}'").as_bytes());
+        // SET would be a new text for pg_stat_statements each time.
+        let set = format!("SELECT pg_catalog.set_config('{TICKET}','{ticket}',false)");
+        let set = ahead.marked(set.as_bytes());
         session.way_back = WayBack::Ticket(ticket);
         self.send_own_queries(id, [FORGET, &set].into_iter(), io);
     }

@@ -30,7 +30,7 @@ use proof::startup_user;
 mod proof;
 
 /// The parameter by which the library learns that it may serve clients.
-const TICKET: &str = "weir.ticket";
+pub(crate) const TICKET: &str = "weir.ticket";
 
 /// Maximal length of a message during login; an error text may be long.
 const LOGIN_MESSAGE_LEN_MAX: usize = 65_535;

@@ -39,12 +39,13 @@ fn ticket(rig: &Rig, startup: &str) -> String {
     let sent = String::from_utf8_lossy(&rig.server(1).take()).into_owned();
     let (discard, set) = sent.split_once("/*weir ").expect("a marked text");
     assert!(discard.contains("DISCARD ALL\0"), "{sent:?}");
-    let set = set.strip_prefix(&format!("{key}*/SET weir.ticket = '")).expect("the key");
+    let begin = format!("{key}*/SELECT pg_catalog.set_config('weir.ticket','");
+    let set = set.strip_prefix(&begin).expect("the key");
     set.split('\'').next().expect("a ticket").to_owned()
 }
 
 fn replies() -> [Message; 4] {
-    [complete("DISCARD ALL"), ready('I'), complete("SET"), ready('I')]
+    [complete("DISCARD ALL"), ready('I'), row_of(&[Some("")]), done("SELECT 1")]
 }
 
 #[test]
