@@ -110,7 +110,7 @@ flush(void)
 
     if (guard_is_up())
         return 0;
-    result = report_flush();
+    result = rows_end() == 0 ? report_flush() : EOF;
     if (at_rest) {
         at_rest = false;
         attend_flushed();
@@ -118,10 +118,7 @@ flush(void)
     return result;
 }
 
-/*
- * It has a ticket: its first one, before the session's first ReadyForQuery, or another one in a
- * text of Weir's. It comes to the lobby with the flush that follows.
- */
+/* It comes to the lobby with this ticket, its first or another one, at the flush that follows. */
 void
 attend_with(const char *ticket)
 {
@@ -143,18 +140,17 @@ attend_line(void)
     return line;
 }
 
-/* Called in a signal handler. */
+/* Signal handlers call this one and the next. */
 uint64
 attend_transaction(void)
 {
     return phase == PHASE_SERVING ? line->transaction : 0;
 }
 
-/* Called in a signal handler. */
 bool
 attend_close_others(void)
 {
-    if (phase != PHASE_SERVING && phase != PHASE_CLEARING)
+    if (!attend_has_guest())
         return false;
     attach_close(&lobby, 0, place);
     attach_close(&lobby, place + 1, lobby.places);
@@ -174,6 +170,13 @@ static void
 next_transaction(void)
 {
     __atomic_store_n(&line->transaction, line->transaction + 1, __ATOMIC_SEQ_CST);
+}
+
+/* Rows have no effect here but those of `attend_note_work` and `attend_note_put`. */
+bool
+attend_passes_rows(void)
+{
+    return phase == PHASE_SERVING && !idles && !at_rest;
 }
 
 /* Core runs something, or replies. Called often. */

@@ -44,6 +44,7 @@ typedef enum Put {
 
 extern void attend_with(const char *ticket);
 extern bool attend_has_guest(void);
+extern bool attend_passes_rows(void);
 extern Put attend_put(char type, bool ends_transaction);
 extern void attend_note_put(bool ends_transaction);
 extern void attend_flushed(void);
@@ -218,6 +219,11 @@ typedef enum Remade {
 } Remade;
 
 extern struct CachedPlanSource *remake(const Wanted *wanted, int *patience_ms, Remade *how);
+
+/* rows.c: rows of a large result, in larger pieces than core's. */
+extern bool rows_are_busy(void);
+extern bool rows_put(char type, const char *body, size_t len);
+extern int rows_end(void);
 
 /* guard.c: runs something that may raise an ERROR. */
 extern bool guarded(bool (*work)(void *argument), void *argument, const char *what);

@@ -97,8 +97,11 @@ put_message(char type, const char *body, size_t len)
     int result;
 
     /* A client gets no messages about what the library does. */
-    if (guard_is_up())
+    if (guard_is_up() || rows_are_busy())
         return 0;
+    if ((type == 'D' || type == 'd') && attend_passes_rows())
+        return rows_put(type, body, len) ? 0 : core->putmessage(type, body, len);
+    (void) rows_end();
     if (type == 'E') {
         apply_note_error();
         if (orders_put_last_words(body, len))

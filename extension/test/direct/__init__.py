@@ -1,9 +1,9 @@
 """Backends that serve clients' sockets themselves (attend.c), with pooler.py in Weir's place."""
 
 from direct import (
-    deaths, descriptors, listen, orders, pins, serving, settings, statements, torture, unnamed,
+    deaths, descriptors, listen, orders, pins, rows, serving, settings, statements, torture, unnamed,
 )
 
 MODULES = (
-    serving, descriptors, settings, statements, unnamed, pins, listen, deaths, orders, torture,
+    serving, rows, descriptors, settings, statements, unnamed, pins, listen, deaths, orders, torture,
 )
