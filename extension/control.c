@@ -257,6 +257,8 @@ greet(Welcome *welcome)
     do
         got = receive(&answer, 0);
     while (got < 0 && is_interrupted());
+    if (got == 0)
+        errno = ECONNRESET;
     if (got <= 0)
         return false;
     if (answer.message.kind != KIND_WELCOME || answer.count != 2) {

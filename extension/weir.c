@@ -151,7 +151,7 @@ _PG_init(void)
                                "A backend with a ticket serves the sockets of Weir's clients.",
                                &weir_ticket, "", PGC_USERSET,
                                GUC_NO_SHOW_ALL | GUC_NO_RESET_ALL | GUC_NOT_IN_SAMPLE |
-                                   GUC_DISALLOW_IN_FILE | GUC_SUPERUSER_ONLY,
+                                   GUC_DISALLOW_IN_FILE,
                                check_ticket, assign_ticket, show_nothing);
     DefineCustomStringVariable("weir.control_socket",
                                "The socket on which Weir awaits backends that serve its clients.",

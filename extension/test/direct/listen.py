@@ -68,7 +68,9 @@ def in_parallel(client):
 
 
 def direct_a_backend_that_has_left_comes_back(run):
-    with Lobby(run) as pooler:
+    for text in ("DROP ROLE IF EXISTS plain", "CREATE ROLE plain LOGIN"):
+        ok(run.session().query(text))
+    with Lobby(run, user="plain") as pooler:
         pooler.give_up_listeners()
         number = 0
         for step in range(3):
@@ -83,6 +85,8 @@ def direct_a_backend_that_has_left_comes_back(run):
             # An ordinary session for some time.
             ok(home.query("SET work_mem = '7MB'; SET TimeZone = 'Asia/Tokyo'; PREPARE p AS SELECT 1"))
             ok(ask(home, parse("s", "SELECT 'of another client'") + SYNC))
+            for question in ("SHOW weir.ticket", "SELECT current_setting('weir.ticket')"):
+                assert ok(home.query(question)).value() == ""
             # Only Weir knows the mark.
             for text in ("SET weir.ticket = 'x'", "SELECT set_config('weir.ticket', 'x', false)"):
                 assert home.query(text).errors, text

@@ -444,16 +444,16 @@ impl Service {
         if let Some(hello) = backend.early {
             self.note_gone(hello);
         }
-        let Some(Role { server, room: at, line, came, has_left, .. }) = backend.role else {
-            return;
-        };
+        let Some(role) = backend.role else { return };
+        let Role { server, room: at, line, came, has_left, is_welcome, .. } = role;
         if !came {
             let Attending { server, serial, worker, .. } = server;
             // It may have come, served a client, and ended since the last look.
             let mail = match self.lobbies[at].room.has_come(line) {
                 true => Mail::BackendCame { server, serial },
                 false => {
-                    let why = Some(Proxied::TooFewDescriptors);
+                    // One that was not welcome has not waited long enough.
+                    let why = is_welcome.then_some(Proxied::TooFewDescriptors);
                     Mail::LeftLobby { server, serial, why }
                 }
             };

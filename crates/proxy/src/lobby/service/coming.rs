@@ -128,11 +128,14 @@ impl Service {
 
     /// Gives a backend its lobby.
     pub(super) fn welcome(&mut self, number: usize) -> bool {
-        let Some(role) = &mut self.backends[number].role else { return false };
-        role.is_welcome = true;
+        let Some(role) = &self.backends[number].role else { return false };
         let (room, line) = (&self.lobbies[role.room].room, role.line);
         let (descriptors, base) = (room.descriptors(), room.base());
-        self.send(number, ToBackend::Welcome { line, base }, &descriptors)
+        let is_told = self.send(number, ToBackend::Welcome { line, base }, &descriptors);
+        if let Some(role) = &mut self.backends[number].role {
+            role.is_welcome = is_told;
+        }
+        is_told
     }
 
     /// `why`: the reason, if this backend can never serve there.
