@@ -68,9 +68,9 @@ def in_parallel(client):
 
 
 def direct_a_backend_that_has_left_comes_back(run):
-    for text in ("DROP ROLE IF EXISTS plain", "CREATE ROLE plain LOGIN"):
+    for text in ("DROP ROLE IF EXISTS hears", "CREATE ROLE hears LOGIN"):
         ok(run.session().query(text))
-    with Lobby(run, user="plain") as pooler:
+    with Lobby(run, user="hears") as pooler:
         pooler.give_up_listeners()
         number = 0
         for step in range(3):
