@@ -31,13 +31,14 @@
 #include "utils/wait_event.h"
 
 #define PEEK_MAX 8192
-#define WAIT_SETS 64
+/* Each is a file, and takes about 1 KB in the kernel. */
+#define WAIT_SETS 512
 
 /*
  * Files that core opens beyond its own limit, and those of the library. Descriptors come with any
  * free number first (control.c), and that must not be the number of another guest.
  */
-#define SPARE_FILES 128
+#define SPARE_FILES (128 + WAIT_SETS)
 
 typedef struct WaitSet {
     WaitEventSet *set;
