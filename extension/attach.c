@@ -31,8 +31,8 @@
 #include "utils/wait_event.h"
 
 #define PEEK_MAX 8192
-/* Each is a file, and takes about 1 KB in the kernel. */
-#define WAIT_SETS 512
+/* With core's usual max_files_per_process, this is half of what it allows for such files. */
+#define WAIT_SETS 166
 
 /*
  * Files that core opens beyond its own limit, and those of the library. Descriptors come with any
@@ -53,7 +53,8 @@ static unsigned char peeked[PEEK_MAX];
 void
 attach_wait_set(int socket, uint32 place, uint32 generation)
 {
-    WaitSet *at = &wait_sets[place % WAIT_SETS];
+    /* Core raises an error beyond a third of the files that it may open. */
+    WaitSet *at = &wait_sets[place % Max(1, Min(WAIT_SETS, max_safe_fds / 6))];
 
     if (at->set == NULL || at->place != place || at->generation != generation) {
         if (at->set != NULL)
