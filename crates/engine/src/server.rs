@@ -280,6 +280,9 @@ impl Server {
     pub fn lose_client(&mut self, serial: u64) {
         self.client = None;
         self.context_changed = false;
+        if let Some(kept) = &mut self.kept {
+            kept.refused = None;
+        }
         if let Some(session) = self.session.get_mut() {
             session.lose_client(serial);
         }

@@ -143,7 +143,7 @@ fn a_pool_that_is_paused_has_no_listener() {
 }
 
 #[test]
-fn a_pause_takes_the_server_of_a_client_that_listens() {
+pub(crate) fn a_pause_takes_the_server_of_a_client_that_listens() {
     let rig = rig(1);
     let client = rig.client();
     let server = rig.server(0);
@@ -169,7 +169,7 @@ fn a_pause_takes_the_server_of_a_client_that_listens() {
 }
 
 #[test]
-fn a_pause_waits_for_a_client_of_another_encoding() {
+pub(crate) fn a_pause_waits_for_a_client_of_another_encoding() {
     let rig = rig(1);
     let (client, server) = of_another_encoding(&rig);
     rig.order(|pool| pool.set_gate(Gate::Paused));

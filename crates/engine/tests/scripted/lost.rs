@@ -486,7 +486,7 @@ fn a_client_that_listened_on_the_lost_server_is_warned() {
 
 /// It may wait for notifications only, and would wait in vain.
 #[test]
-fn a_client_of_another_encoding_is_not_left_deaf() {
+pub(crate) fn a_client_of_another_encoding_is_not_left_deaf() {
     let rig = rig(|config| config.global.pool_mode = PoolMode::Auto);
     let (client, server) = of_another_encoding(&rig);
     server.die();

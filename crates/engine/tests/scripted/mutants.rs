@@ -10,6 +10,7 @@ mod balance;
 mod cancel;
 mod carried;
 mod clusters;
+mod deaf;
 mod defaults;
 mod judged;
 mod listen;

@@ -5,6 +5,7 @@
 use config::PoolMode;
 
 use crate::carried::auto;
+use crate::clusters;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
@@ -37,7 +38,10 @@ fn use_it() -> [Message; 3] {
 /// A client that the first server has told of column `a`. Another session is changing the schema
 /// there. Also returns the second server.
 fn moved() -> (Rig, Client, Server) {
-    let rig = Rig::of_size(2);
+    moved_in(Rig::of_size(2))
+}
+
+fn moved_in(rig: Rig) -> (Rig, Client, Server) {
     let (client, first) = (rig.client(), rig.server(0));
     client.send([parse("mine", "select"), describe("mine"), sync()]);
     first.send([parsed(), parameters(), columns("a"), ready('I')]);
@@ -376,6 +380,23 @@ fn a_client_that_leaves_meanwhile_leaves_a_clean_server() {
     rig.finish_cancel();
     server.send(confirmed("a"));
     assert!(server.is_parked());
+}
+
+/// Otherwise the loss of the next client's request would count as that of a refused one.
+#[test]
+pub(crate) fn a_client_that_leaves_meanwhile_leaves_no_refusal() {
+    let (rig, client, _first) = moved_in(clusters::rig());
+    client.send(use_it());
+    let server = second(&rig);
+    client.leave();
+    rig.finish_cancel();
+    server.send(confirmed("a"));
+    let next = rig.client();
+    next.send([query("insert")]);
+    server.expect([query("insert")]);
+    server.die();
+    let told = show(&next.take()).concat();
+    assert!(told.contains("08007"), "{told}");
 }
 
 #[test]

@@ -112,6 +112,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change("lifecycle/lost.rs", "&& «!server.may_lose_channels()»", "true")],
     },
     Mutant {
+        name: "LeavesRefusal",
+        wrong: "A refusal outlives its client",
+        seen_in: "Weir, in seed 513,742",
+        noticed_by: "outdated::a_client_that_leaves_meanwhile_leaves_no_refusal",
+        changes: &[change("server.rs", "kept.refused = None;", "")],
+    },
+    Mutant {
         name: "KeepsForeignEars",
         wrong: "A loss leaves a client of another encoding deaf",
         seen_in: "Weir, read beside a PAUSE",
