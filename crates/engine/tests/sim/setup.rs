@@ -218,8 +218,9 @@ impl Setup {
         let limits =
             [global.max_db_connections, global.max_user_connections, global.max_server_connections];
         // The last seat of a limit is for servers. A client that keeps its server needs no listener,
-        // but it may lose this server, as by PAUSE.
-        if limits.contains(&1) {
+        // but it may lose this server, as by PAUSE. Of two seats, another pool's listener may have
+        // the other one.
+        if limits.iter().any(|limit| matches!(limit, 1 | 2)) {
             self.bus.forbid_listeners();
         }
     }
