@@ -169,3 +169,23 @@ impl Service {
 fn is_expected(hello: &Hello, server: &Attending) -> bool {
     hello.ticket == server.ticket && hello.process == server.process
 }
+
+#[cfg(test)]
+mod tests {
+    use engine::ids::{PoolId, ServerId, WorkerId};
+
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_of_use_to_its_backend_only() {
+        let (pool, server, worker) = (PoolId(0), ServerId(0), WorkerId(0));
+        let ticket = "of 4711".to_owned();
+        let expected = Attending { ticket, process: 4711, pool, server, serial: 1, worker };
+        for (ticket, process, is_it) in
+            [("of 4711", 4711, true), ("of 4711", 4712, false), ("another", 4711, false)]
+        {
+            let hello = Hello { ticket: ticket.to_owned(), process, layout: layout::LAYOUT };
+            assert_eq!(is_expected(&hello, &expected), is_it, "{hello:?}");
+        }
+    }
+}
