@@ -7,8 +7,6 @@
  */
 #include "attend.h"
 
-#include <time.h>
-
 #include "libpq/libpq.h"
 #include "miscadmin.h"
 #include "port/pg_bswap.h"
@@ -44,11 +42,9 @@ rows_are_busy(void)
 static bool
 are_slow(void)
 {
-    struct timespec now;
     uint64 before = looked_us;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    looked_us = now.tv_sec * UINT64CONST(1000000) + now.tv_nsec / 1000;
+    looked_us = attach_now_us();
     return looked_us - before > SLOW_US;
 }
 

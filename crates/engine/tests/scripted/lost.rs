@@ -484,7 +484,7 @@ fn a_client_that_listened_on_the_lost_server_is_warned() {
     client.expect([told(5, "news", "1")]);
 }
 
-/// It may wait for notifications only, and would wait in vain.
+/// It may send nothing more, and no notification would reach it.
 #[test]
 pub(crate) fn a_client_of_another_encoding_is_not_left_deaf() {
     let rig = rig(|config| config.global.pool_mode = PoolMode::Auto);

@@ -54,7 +54,8 @@ impl<'a> Orders<'a> {
     /// May the user promote this node?
     ///
     /// # Errors
-    /// Also when its replay is paused: clients would wait for it in vain.
+    /// When its replay is paused, since clients would wait until somebody resumes it; or when the node
+    /// cannot be asked.
     pub(super) async fn may_promote(&self) -> Result<bool, String> {
         if self.value(PAUSED).await? == "t" {
             let name = &self.node.name;

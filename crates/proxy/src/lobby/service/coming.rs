@@ -65,12 +65,12 @@ impl Service {
         let is_early = |backend: &Backend| {
             backend.early.as_ref().is_some_and(|hello| is_expected(hello, &server))
         };
-        let early = self.backends.iter().find(|(_, backend)| is_early(backend));
-        let early = early.map(|(number, _)| number);
         if let Some(at) = self.gone.iter().position(|hello| is_expected(hello, &server)) {
             self.gone.remove(at);
             return self.turn_away(&server, None);
         }
+        let early = self.backends.iter().find(|(_, backend)| is_early(backend));
+        let early = early.map(|(number, _)| number);
         self.expected.insert(server.ticket.clone(), server);
         if let Some(number) = early
             && let Some(hello) = self.backends[number].early.take()
@@ -138,7 +138,7 @@ impl Service {
         is_told
     }
 
-    /// `why`: the reason, if this backend can never serve there.
+    /// `why`: the reason, if it shows that the pool cannot be direct now.
     fn turn_away(&self, server: &Attending, why: Option<Proxied>) {
         let Attending { server, serial, worker, .. } = *server;
         self.post(worker, Mail::LeftLobby { server, serial, why });
