@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use testkit::{Pooler, Postgres, RawClient, eventually, frontend};
 
 use super::change::synchronous;
-use super::hooks::{Hooks, check_rows, write_during};
+use super::hooks::{Hooks, check_no_errors, check_rows, write_during};
 use super::{PATIENCE, cluster, farewell, furnished, node_of, setup, until_nodes_are, write};
 use crate::support;
 
@@ -38,8 +38,7 @@ fn a_node_without_a_free_connection_is_no_failover() {
         until_nodes_are(&pooler, &["writable", "readable"]);
         a.sql("postgres", "ALTER ROLE weir CONNECTION LIMIT -1");
     });
-    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_no_errors(&told);
     only_a_was_primary(&pooler);
 }
 
@@ -70,8 +69,7 @@ fn a_node_whose_connections_are_all_taken_is_no_failover() {
         });
         until_nodes_are(&pooler, &["writable", "readable"]);
     });
-    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_no_errors(&told);
     only_a_was_primary(&pooler);
 }
 
@@ -129,8 +127,7 @@ fn a_command_that_does_not_end_ends_the_switchover() {
             assert_eq!(error.message(), why);
         });
     });
-    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_no_errors(&told);
     assert_eq!(node_of(&mut pooler.client("app")), a.port());
 }
 
@@ -180,8 +177,7 @@ fn a_rejoin_that_does_not_end_is_told_and_harms_nobody() {
             assert!(begins && message.contains(why), "{message}");
         });
     });
-    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_no_errors(&told);
     check_rows(b, &told);
     until_nodes_are(&pooler, &["down", "writable"]);
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Postgres, eventually, frontend};
 
-use super::hooks::{Hooks, check_rows, write_during};
+use super::hooks::{Hooks, check_no_errors, check_rows, write_during};
 use super::{PATIENCE, cluster, node_of, setup, until_nodes_are, until_replayed, write};
 use crate::{routing, support};
 
@@ -53,8 +53,7 @@ fn a_switchover_costs_no_client_an_error() {
         });
         until_nodes_are(&pooler, &["readable", "readable", "writable"]);
     });
-    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_no_errors(&told);
     let longest = check_rows(c, &told);
     println!("the longest wait was {longest:?}");
     assert!(longest < Duration::from_secs(10), "{longest:?}");
@@ -220,8 +219,7 @@ fn a_switchover_that_fails_half_way_goes_back() {
         b.launch();
         until_nodes_are(&pooler, &["writable", "readable"]);
     });
-    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_no_errors(&told);
     check_rows(a, &told);
     assert_primary(&nodes, 0);
 }

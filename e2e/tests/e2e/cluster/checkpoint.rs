@@ -6,7 +6,7 @@ use std::thread;
 use testkit::{Pooler, Postgres};
 
 use super::change::{ALL, assert_primary};
-use super::hooks::{Hooks, check_rows, write_during};
+use super::hooks::{Hooks, check_no_errors, check_rows, write_during};
 use super::{cluster, setup, until_nodes_are};
 use crate::support;
 
@@ -44,8 +44,7 @@ fn switch_over(nodes: [&Postgres; 2], hooks: &Hooks, pooler: &Pooler, before_sto
             assert!(error.is_none(), "{error:?}");
         });
     });
-    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_no_errors(&told);
     check_rows(b, &told);
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use testkit::eventually;
 
-use super::hooks::{check_rows, write_during};
+use super::hooks::{check_no_errors, check_rows, write_during};
 use super::{PATIENCE, until_nodes_are};
 use crate::{routing, support};
 
@@ -136,8 +136,7 @@ fn a_wall_clock_that_is_set_changes_no_verdict() {
             });
         }
     });
-    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_no_errors(&told);
     check_rows(a, &told);
     assert_eq!(pooler.admin("SHOW FAILOVERS").column("to_node"), ["a"]);
     assert!(!pooler.log().contains("is down"), "{}", pooler.log());

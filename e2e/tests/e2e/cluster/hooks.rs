@@ -101,6 +101,13 @@ pub(super) struct Told {
     pub(super) longest: Duration,
 }
 
+/// No writer has noticed anything.
+#[track_caller]
+pub(super) fn check_no_errors(told: &[Told]) {
+    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+}
+
 /// Has eight clients write until `work` is done. Half of them write in transactions.
 pub(super) fn write_during(pooler: &Pooler, work: impl FnOnce()) -> Vec<Told> {
     let is_over = AtomicBool::new(false);

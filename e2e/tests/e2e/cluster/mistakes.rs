@@ -5,7 +5,7 @@ use std::thread;
 use testkit::{Ini, Pooler, Postgres, eventually, frontend};
 
 use super::change::{ALL, assert_primary, synchronous};
-use super::hooks::{Hooks, check_rows, write_during};
+use super::hooks::{Hooks, check_no_errors, check_rows, write_during};
 use super::{PATIENCE, cluster, node_of, setup, until_nodes_are, until_replayed, write};
 use crate::support;
 
@@ -257,8 +257,7 @@ fn a_node_whose_replay_is_paused_is_no_target() {
         );
     });
     assert!(hooks.next().is_none(), "nothing is stopped");
-    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_no_errors(&told);
     check_rows(a, &told);
     b.sql("postgres", "SELECT pg_wal_replay_resume()");
     until_replayed(

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Member, Patroni, Pooler, Setup, eventually};
 
-use super::hooks::{check_rows, write_during};
+use super::hooks::{check_no_errors, check_rows, write_during};
 use super::{PATIENCE, node_of};
 use crate::support;
 
@@ -156,8 +156,7 @@ fn many_changes_by_patroni_lose_no_acknowledged_row() {
             until_primary_is(to);
         }
     });
-    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_no_errors(&told);
     println!("the longest wait was {:?}", check_rows(&members[0].postgres, &told));
     members[0].postgres.sql("postgres", "TRUNCATE acts");
 

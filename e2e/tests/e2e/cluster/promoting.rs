@@ -7,7 +7,7 @@ use std::time::Duration;
 use testkit::{Postgres, eventually, frontend};
 
 use super::change::{ALL, assert_primary, synchronous};
-use super::hooks::{Hooks, check_rows, write_during};
+use super::hooks::{Hooks, check_no_errors, check_rows, write_during};
 use super::{PATIENCE, cluster, node_of, setup, until_nodes_are, write};
 use crate::support;
 
@@ -147,8 +147,7 @@ fn a_switchover_to_a_standby_that_has_paused_its_replay_goes_back() {
             assert_eq!(error.message(), why);
         });
     });
-    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_no_errors(&told);
     check_rows(a, &told);
     assert_primary(&nodes, 0);
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use testkit::{Pooler, ServerError, eventually, frontend};
 
 use super::change::{ALL, assert_primary};
-use super::hooks::{Hooks, check_rows, write_during};
+use super::hooks::{Hooks, check_no_errors, check_rows, write_during};
 use super::{PATIENCE, cluster, farewell, node_of, setup, until_nodes_are, write};
 use crate::support;
 
@@ -64,8 +64,7 @@ fn a_start_that_hangs_is_killed_and_repeated() {
         assert_eq!(error.message(), "switchover failed: stop_command failed: exit status: 4");
         assert!(pooler.log().contains("start_command failed: it did not end within 4 s"));
     });
-    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_no_errors(&told);
     check_rows(a, &told);
     until_nodes_are(&pooler, &["writable", "readable"]);
     let failovers = pooler.admin("SHOW FAILOVERS");
@@ -140,8 +139,7 @@ fn a_start_that_does_not_end_although_the_server_serves_is_no_second_failure() {
         pooler.log_contains("node a serves, and start_command still runs");
         assert_eq!(error.message(), "switchover failed: stop_command failed: exit status: 4");
     });
-    let errors: Vec<_> = told.iter().flat_map(|writer| &writer.errors).collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    check_no_errors(&told);
     check_rows(a, &told);
     assert_primary(&nodes, 0);
     let question = question.expect("start_command has run");
