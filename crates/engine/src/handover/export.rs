@@ -133,6 +133,7 @@ impl RecordWriter {
             client.and_then(|client| client.extended.as_ref()).map_or(0, |own| own.unnamed);
         let ahead = server.session.ahead.as_deref();
         let changes = server.changes.as_deref();
+        let traces = server.session.traces;
         let shows = |serial| ahead.is_some_and(|ahead| ahead.shows(serial));
         ServerRecord {
             pool: server.pool.0,
@@ -155,8 +156,13 @@ impl RecordWriter {
                 .and_then(|changes| changes.values_before.as_ref())
                 .map(|values| self.vars(values)),
             lent: server.session.lent.keys().map(|name| name.to_vec()).collect(),
-            signs: server.session.traces.signs.bits(),
-            pins_by_name: server.session.traces.named || server.has_too_many_names(),
+            signs: traces.signs.bits(),
+            pins_by_name: traces.named || server.has_too_many_names(),
+            before: server.session.before.as_ref().map(|values| self.vars(values)),
+            followed: server.session.followed.as_ref().map(|values| self.vars(values)),
+            resets: server.session.resets.clone(),
+            has_reset: traces.resets,
+            deallocates: traces.deallocates,
             state_report: server.session.state_report.as_deref().cloned(),
             key: ahead.map(Ahead::key),
             shows_client: client.is_some_and(|client| shows(client.serial)),

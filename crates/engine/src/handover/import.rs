@@ -326,7 +326,7 @@ impl<X: Exchange> Engine<X> {
         let is_unverified = record.pinned.is_some_and(|one| one.pins.contains(Pins::UNVERIFIED));
         let is_in_doubt = record.status != b'I' || is_unverified;
         if let Some(session) = server.session.get_mut() {
-            import_session(&mut record, is_in_doubt, session);
+            import_session(&mut record, is_in_doubt, session, tables);
             server.context_changed = is_in_doubt;
         }
         let values_before = record.values_before.map(|at| tables.vars(at));
@@ -403,7 +403,12 @@ impl<X: Exchange> Engine<X> {
 }
 
 /// `is_in_doubt`: the records do not contain everything that its transaction has done.
-fn import_session(record: &mut ServerRecord, is_in_doubt: bool, session: &mut ServerSession) {
+fn import_session(
+    record: &mut ServerRecord,
+    is_in_doubt: bool,
+    session: &mut ServerSession,
+    tables: &ImportTables,
+) {
     session.pinned = record.pinned.map(Box::new);
     session.state_report = record.state_report.take().map(Box::new);
     session.ahead = record.key.map(Ahead::of_key);
@@ -411,6 +416,11 @@ fn import_session(record: &mut ServerRecord, is_in_doubt: bool, session: &mut Se
         session.traces.signs = Signs::of_bits(record.signs) | Signs::OPAQUE;
         session.traces.outcome.ran = true;
         session.traces.named = record.pins_by_name;
+        session.traces.resets = record.has_reset;
+        session.traces.deallocates = record.deallocates;
+        session.before = record.before.map(|at| tables.vars(at));
+        session.followed = record.followed.map(|at| tables.vars(at));
+        session.resets = std::mem::take(&mut record.resets);
         session.state_report.iter_mut().for_each(|report| report.resume());
         session.may_set = true;
     }

@@ -25,6 +25,7 @@ use crate::routing::Place;
 use crate::session::ahead::Key;
 use crate::session::carried::Setting;
 use crate::session::pins::Pinned;
+use crate::session::resets::Resets;
 use crate::session::state_report::StateReport;
 use crate::session::text_history::CustomsRecord;
 use crate::settings::Primary;
@@ -33,7 +34,7 @@ use wire::error_fields::ErrorFields;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 21;
+pub const FORMAT: u32 = 22;
 
 /// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -303,6 +304,16 @@ pub struct ServerRecord {
     pub signs: u32,
     /// Has the transaction called a function of `pin_functions`?
     pub pins_by_name: bool,
+    /// See `ServerSession::before`; an index into [`WorkerRecords::vars`].
+    pub before: Option<u32>,
+    /// See `ServerSession::followed`; an index into [`WorkerRecords::vars`].
+    pub followed: Option<u32>,
+    /// The settings that the transaction's texts may have reset.
+    pub resets: Resets,
+    /// Has PostgreSQL confirmed that something was reset?
+    pub has_reset: bool,
+    /// Has PostgreSQL confirmed that all statements are gone?
+    pub deallocates: bool,
     /// The latest state report, if the server sends any.
     pub state_report: Option<StateReport>,
     /// The key of its login, if it can be sent settings and a request in one write.

@@ -1,12 +1,13 @@
 //! The settings that a transaction's texts may have reset. PostgreSQL's answer to a RESET does not
 //! name the setting, and a setting with an empty value looks like one that was reset.
 
+use serde::{Deserialize, Serialize};
 use sql::{Discarded, Verb};
 
 /// If the texts are longer, Weir assumes that they may have reset everything.
 const LEN_MAX: usize = 4_096;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resets {
     all: bool,
     /// A text is not known.

@@ -175,6 +175,60 @@ fn also_where_a_transaction_changes_another_parameter() {
     }
 }
 
+/// The transaction goes on in another process.
+#[test]
+pub(crate) fn an_online_restart_within_the_transaction_makes_no_difference() {
+    let (rig, client, server) = stage(&[ZONE]);
+    client.send([query("BEGIN"), query("SET LOCAL DateStyle = 'German'")]);
+    server.take();
+    let local = status("DateStyle", "German, DMY");
+    let reload = status("TimeZone", "Europe/Berlin");
+    server.send([complete("BEGIN"), ready('T'), complete("SET"), local, reload, ready('T')]);
+    rig.hand_over();
+    client.send([query("COMMIT")]);
+    server.expect([query("COMMIT")]);
+    let again = status("TimeZone", "Europe/Paris");
+    server.send([complete("COMMIT"), status("DateStyle", "ISO, MDY"), again, ready('I')]);
+    tells(&server, &[]);
+    client.take();
+    is_given_its_own(&client, &server);
+}
+
+/// The server does not know the client's startup packet, and the other process has read the text.
+#[test]
+pub(crate) fn a_reset_before_an_online_restart_goes_back_to_the_startup_packet() {
+    for changes in [true, false] {
+        let (rig, client, server) = stage(&[("TimeZone", "Mars")]);
+        client.send([query("SET TimeZone = 'UTC'")]);
+        server.expect([query("SET TimeZone = 'Mars';")]);
+        server.send([complete("SET"), status("TimeZone", "Mars"), ready('I')]);
+        server.expect([query("SET TimeZone = 'UTC'")]);
+        server.send([complete("SET"), status("TimeZone", "UTC"), ready('I')]);
+        tells(&server, &[ZONE]);
+        client.take();
+        if changes {
+            client.send([query("SET TimeZone = 'Venus'")]);
+            server.expect([query("SET TimeZone = 'Venus'")]);
+            server.send([complete("SET"), status("TimeZone", "Venus"), ready('I')]);
+            tells(&server, &[("TimeZone", "Venus")]);
+            client.take();
+        }
+        client.send([query("BEGIN"), query("RESET TimeZone")]);
+        server.take();
+        server.send([complete("BEGIN"), ready('T'), complete("RESET")]);
+        if changes {
+            server.send([status("TimeZone", "UTC")]);
+        }
+        server.send([ready('T')]);
+        rig.hand_over();
+        client.send([query("COMMIT")]);
+        server.answers("COMMIT");
+        tells(&server, &[]);
+        client.send([query("SELECT 1")]);
+        server.expect([query("SET TimeZone = 'Mars';")]);
+    }
+}
+
 /// Weir does not know the statement, which might reset anything. PostgreSQL has not run it.
 #[test]
 fn a_batch_that_fails_resets_nothing() {

@@ -121,6 +121,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "RestartForgetsOwnValues",
+        wrong: "Auto mode: a restart forgets a client's value that a transaction hides",
+        seen_in: "Weir, in seed 789,740",
+        noticed_by: "defaults::an_online_restart_within_the_transaction_makes_no_difference",
+        changes: &[change(
+            "handover/import.rs",
+            "session.followed = record.followed.map(|at| tables.vars(at));",
+            "",
+        )],
+    },
+    Mutant {
+        name: "RestartForgetsResets",
+        wrong: "Auto mode: a restart forgets what a transaction has reset",
+        seen_in: "Weir, read beside seed 789,740",
+        noticed_by: "defaults::a_reset_before_an_online_restart_goes_back_to_the_startup_packet",
+        changes: &[change(
+            "handover/import.rs",
+            "session.resets = std::mem::take(&mut record.resets);",
+            "",
+        )],
+    },
+    Mutant {
         name: "KeepsEvents",
         wrong: "Auto mode: the events of a transaction also count for later ones",
         seen_in: "",

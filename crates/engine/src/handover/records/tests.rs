@@ -31,6 +31,12 @@ fn welcome() -> impl Strategy<Value = WelcomeRecord> {
     (fixed, vars()).prop_map(|(fixed, vars)| WelcomeRecord { fixed, vars })
 }
 
+fn resets(text: &[u8]) -> Resets {
+    let mut resets = Resets::default();
+    resets.note(&[b"RESET ", text].concat());
+    resets
+}
+
 fn server() -> impl Strategy<Value = ServerRecord> {
     let numbers = (any::<u32>(), any::<u8>(), any::<u32>(), any::<u32>(), any::<u32>());
     let statements = prop::collection::vec((any::<u64>(), any::<bool>()), 0..4);
@@ -59,6 +65,11 @@ fn server() -> impl Strategy<Value = ServerRecord> {
                 lent: if flags[0] { vec![b"mine".to_vec()] } else { Vec::new() },
                 signs: process_id,
                 pins_by_name: flags[2],
+                before: flags[1].then_some(pool),
+                followed: flags[2].then_some(welcome),
+                resets: resets(&times[0].to_le_bytes()),
+                has_reset: flags[1],
+                deallocates: flags[0],
                 state_report: StateReport::at_login(b"v1;t").filter(|_| flags[1]),
                 key: flags[1].then(|| Key::new([status; 16])),
                 shows_client: flags[0],
@@ -314,6 +325,9 @@ fn a_server() -> ServerRecord {
         signs: 15,
         values_before: Some(6),
         pins_by_name: true,
+        before: Some(7),
+        followed: Some(8),
+        has_reset: true,
         state_report: StateReport::at_login(b"v1;w:1.0"),
         pinned: Some(Pinned { pins: Pins::LISTEN, since: 12, fingerprint: 13 }),
         statements: vec![(2, true)],
@@ -418,7 +432,7 @@ fn the_format_is_that_of_its_number() {
         lobbies: vec![a_lobby()],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (21, 688, 17_265_763_688_261_947_783));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (22, 718, 7_317_200_894_017_862_215));
 }
 
 /// FNV-1a.
