@@ -177,7 +177,7 @@ fn also_where_a_transaction_changes_another_parameter() {
 
 /// The transaction goes on in another process.
 #[test]
-pub(crate) fn an_online_restart_within_the_transaction_makes_no_difference() {
+pub(crate) fn a_restart_meanwhile_hides_no_reload() {
     let (rig, client, server) = stage(&[ZONE]);
     client.send([query("BEGIN"), query("SET LOCAL DateStyle = 'German'")]);
     server.take();
@@ -196,7 +196,7 @@ pub(crate) fn an_online_restart_within_the_transaction_makes_no_difference() {
 
 /// The server does not know the client's startup packet, and the other process has read the text.
 #[test]
-pub(crate) fn a_reset_before_an_online_restart_goes_back_to_the_startup_packet() {
+pub(crate) fn a_reset_before_a_restart_goes_back() {
     for changes in [true, false] {
         let (rig, client, server) = stage(&[("TimeZone", "Mars")]);
         client.send([query("SET TimeZone = 'UTC'")]);

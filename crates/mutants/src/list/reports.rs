@@ -122,9 +122,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "RestartForgetsOwnValues",
-        wrong: "Auto mode: a restart forgets a client's value that a transaction hides",
+        wrong: "Auto mode: a restart forgets a hidden value of a client",
         seen_in: "Weir, in seed 789,740",
-        noticed_by: "defaults::an_online_restart_within_the_transaction_makes_no_difference",
+        noticed_by: "defaults::a_restart_meanwhile_hides_no_reload",
         changes: &[change(
             "handover/import.rs",
             "session.followed = record.followed.map(|at| tables.vars(at));",
@@ -133,9 +133,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "RestartForgetsResets",
-        wrong: "Auto mode: a restart forgets what a transaction has reset",
-        seen_in: "Weir, read beside seed 789,740",
-        noticed_by: "defaults::a_reset_before_an_online_restart_goes_back_to_the_startup_packet",
+        wrong: "Auto mode: a restart forgets what was reset",
+        seen_in: "Weir, beside seed 789,740",
+        noticed_by: "defaults::a_reset_before_a_restart_goes_back",
         changes: &[change(
             "handover/import.rs",
             "session.resets = std::mem::take(&mut record.resets);",
