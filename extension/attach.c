@@ -1,7 +1,7 @@
 /*
- * attach.c: the socket of a guest, which core uses in place of the backend's own: the wait set, the
- * address that is shown, and a look at the unread bytes. Also the lobby's file, and the sleep until
- * a guest sends something.
+ * attach.c: the socket of a guest, which core uses in place of the backend's own: the address that
+ * is shown, and a look at the unread bytes. Also the lobby's file, and the sleep until a guest sends
+ * something.
  */
 #include "attend.h"
 #include "compat.h"
@@ -31,44 +31,14 @@
 #include "utils/wait_event.h"
 
 #define PEEK_MAX 8192
-/* With core's usual max_files_per_process, this is half of what it allows for such files. */
-#define WAIT_SETS 166
 
 /*
  * Files that core opens beyond its own limit, and those of the library. Descriptors come with any
  * free number first (control.c), and that must not be the number of another guest.
  */
-#define SPARE_FILES (128 + WAIT_SETS)
+#define SPARE_FILES (128 + WAITS_MAX)
 
-typedef struct WaitSet {
-    WaitEventSet *set;
-    uint32 place;
-    uint32 generation;
-} WaitSet;
-
-static WaitSet wait_sets[WAIT_SETS];
 static unsigned char peeked[PEEK_MAX];
-
-/* Core waits with this. Sets are kept, since to make one takes 3 µs. */
-void
-attach_wait_set(int socket, uint32 place, uint32 generation)
-{
-    /* Core raises an error beyond a third of the files that it may open. */
-    WaitSet *at = &wait_sets[place % Max(1, Min(WAIT_SETS, max_safe_fds / 6))];
-
-    if (at->set == NULL || at->place != place || at->generation != generation) {
-        if (at->set != NULL)
-            FreeWaitEventSet(at->set);
-        at->set = NULL;
-        at->set = compat_create_wait_set(FeBeWaitSetNEvents);
-        AddWaitEventToSet(at->set, WL_SOCKET_WRITEABLE, socket, NULL, NULL);
-        AddWaitEventToSet(at->set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-        AddWaitEventToSet(at->set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
-        at->place = place;
-        at->generation = generation;
-    }
-    FeBeWaitSet = at->set;
-}
 
 void
 attach_show(const SockAddr *address)
@@ -179,11 +149,7 @@ attach_close(const Lobby *lobby, uint32 from, uint32 to)
 void
 attach_forget(Lobby *lobby)
 {
-    for (int i = 0; i < WAIT_SETS; i++) {
-        if (wait_sets[i].set != NULL)
-            FreeWaitEventSet(wait_sets[i].set);
-        wait_sets[i].set = NULL;
-    }
+    waits_forget();
     attach_close(lobby, 0, lobby->places);
     memset(lobby->held, 0, lobby->places * sizeof(lobby->held[0]));
 }

@@ -307,7 +307,7 @@ restore(void *unused)
 
     if (!guest_restore(goes_on, lobby_window(&lobby, place), at->window_len))
         elog(ERROR, "its data in the lobby cannot be read");
-    attach_wait_set(lobby.base + (int) place, place, generation);
+    waits_use(lobby.base + (int) place, place, generation);
     return true;
 }
 
@@ -349,7 +349,7 @@ serve(bool is_new)
     next_transaction();
     phase = PHASE_SERVING;
     line->place = place + 1;
-    attach_wait_set(guest, place, generation);
+    waits_use(guest, place, generation);
     MyProcPort->sock = guest;
     MyProcPort->ssl_in_use = false;
     orders_look_again();

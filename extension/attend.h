@@ -84,10 +84,17 @@ extern void tally_resume(LobbyPlace *at);
 extern void tally_note(LobbyBackend *line, char type);
 extern void tally_end(LobbyBackend *line, uint64 us);
 
+/*
+ * waits.c: the wait sets of guests. With the usual max_files_per_process, core allows about twice
+ * as many descriptors of this kind.
+ */
+#define WAITS_MAX 160
+extern void waits_use(int socket, uint32 place, uint32 generation);
+extern void waits_forget(void);
+
 /* attach.c: the socket of a guest, which core uses in place of the backend's own. */
 struct Peek;
 struct epoll_event;
-extern void attach_wait_set(int socket, uint32 place, uint32 generation);
 extern void attach_show(const SockAddr *address);
 extern void attach_show_peer(int socket);
 extern Reason attach_look(int socket, struct Peek *peek);

@@ -2,8 +2,9 @@
 
 from direct import (
     deaths, descriptors, listen, orders, pins, rows, serving, settings, statements, torture, unnamed,
+    waits,
 )
 
 MODULES = (
-    serving, rows, descriptors, settings, statements, unnamed, pins, listen, deaths, orders, torture,
+    serving, rows, descriptors, settings, statements, unnamed, pins, listen, deaths, orders, waits, torture,
 )

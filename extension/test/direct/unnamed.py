@@ -29,6 +29,18 @@ def direct_an_unnamed_statement_waits_for_its_bind(run):
         assert ok(ask(one, execute("named") + SYNC)).value() == "1"
 
 
+def direct_a_long_unnamed_statement_keeps_its_backend(run):
+    """There is no room for it in the lobby, so no other backend can prepare it again."""
+    text = f"SELECT 'of one' /* {'x' * 70000} */"
+    with Lobby(run, backends=2) as pooler:
+        one, two = pooler.client(), pooler.client()
+        for _ in range(3):
+            ok(ask(one, parse("", text) + message(b"D", b"S\0") + SYNC))
+            for _ in range(5):
+                assert ok(two.query("SELECT 'of two'")).value() == "of two"
+            assert ok(ask(one, execute("") + SYNC)).value() == "of one"
+
+
 def direct_the_unnamed_statement_follows_its_client(run):
     typed = message(b"P", b"\0SELECT $1 || '!'\0" + struct.pack("!HI", 1, 25))
     bound = message(b"B", b"\0\0" + struct.pack("!HHI", 0, 1, 2) + b"hi" + b"\0\0")
