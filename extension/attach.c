@@ -1,7 +1,7 @@
 /*
  * attach.c: the socket of a guest, which core uses in place of the backend's own: the address that
- * is shown, and a look at the unread bytes. Also the lobby's file, and the sleep until a guest sends
- * something.
+ * is shown, and a look at the unread bytes. Also the lobby's file, and the sleep until a guest
+ * sends something.
  */
 #include "attend.h"
 #include "compat.h"
