@@ -13,9 +13,10 @@ mod repair;
 mod report;
 mod role;
 mod suspend;
+mod tickets;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     io,
     os::fd::{AsRawFd as _, OwnedFd, RawFd},
     path::Path,
@@ -34,7 +35,7 @@ use net::sys::{Epoll, Events, epoll, process::Process, socket};
 use slab::Slab;
 
 use super::{
-    control::{self, FromBackend, Hello, Reason, Received, Seat, ToBackend, Unnamed},
+    control::{self, FromBackend, Reason, Received, Seat, ToBackend, Unnamed},
     guests::{Around, Ending, Guests},
     held::{HeldList, Key},
     layout,
@@ -53,6 +54,7 @@ use idle::{Idle, UNATTENDED};
 use look::{COMING_LOOK_MS, LOOK_MS, Rhythm};
 use repair::Returning;
 use role::{Backend, Role};
+use tickets::Tickets;
 
 const WAKE: u64 = 0;
 const LISTENER: u64 = 1;
@@ -133,10 +135,7 @@ pub(crate) struct Service {
     /// Does the thread wait for connections? It pauses when none can be accepted.
     is_listening: bool,
     backends: Slab<Backend>,
-    /// By ticket.
-    expected: HashMap<String, Attending>,
-    /// The last backends that did not wait until the engine announced them.
-    gone: VecDeque<Hello>,
+    tickets: Tickets,
     lobbies: Slab<Lobby>,
     /// The counters of lobbies that have ended.
     past: Vec<(PoolId, PoolKey, Stats)>,
@@ -183,8 +182,7 @@ pub(crate) fn open(
         own,
         listener,
         backends: Slab::new(),
-        expected: HashMap::new(),
-        gone: VecDeque::new(),
+        tickets: Tickets::default(),
         lobbies: Slab::new(),
         past: Vec::new(),
         rhythm: Rhythm::default(),
@@ -417,7 +415,7 @@ impl Service {
 
     /// The engine has closed the server.
     fn server_closed(&mut self, serial: u64) {
-        self.expected.retain(|_, server| server.serial != serial);
+        self.tickets.withdraw(serial);
         if let Some(number) = self.by_serial(serial) {
             self.hold_line(number, None);
             if let Some(role) = &mut self.backends[number].role {
@@ -441,9 +439,7 @@ impl Service {
     fn backend_ended(&mut self, number: usize) {
         let backend = self.backends.remove(number);
         let _ = self.own.delete(backend.fd.as_raw_fd());
-        if let Some(hello) = backend.early {
-            self.note_gone(hello);
-        }
+        self.tickets.end(number);
         let Some(role) = backend.role else { return };
         let Role { server, room: at, line, came, has_left, is_welcome, .. } = role;
         if !came {

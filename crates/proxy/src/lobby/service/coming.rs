@@ -15,12 +15,9 @@ use super::{
         layout,
     },
     BACKEND, Backend, COMING_LOOK_MS, LISTENER, LOOK_MS, Role, Service,
+    tickets::{Announced, Shown},
 };
 use crate::warning;
-
-/// Most backends that are known to have gone. One of which nothing is known counts as silent after
-/// five seconds.
-const GONE_MAX: usize = 64;
 
 impl Service {
     pub(super) fn accept(&mut self) {
@@ -39,7 +36,7 @@ impl Service {
             }
             let raw = fd.as_raw_fd();
             let process = Process::open(process).ok();
-            let number = self.backends.insert(Backend { fd, process, early: None, role: None });
+            let number = self.backends.insert(Backend { fd, process, role: None });
             if self.own.add(raw, epoll::READABLE, BACKEND | number as u64).is_err() {
                 self.backends.remove(number);
             }
@@ -62,43 +59,24 @@ impl Service {
 
     /// The engine announces a backend. It may have shown its ticket already.
     pub(super) fn expect(&mut self, server: Attending) {
-        let is_early = |backend: &Backend| {
-            backend.early.as_ref().is_some_and(|hello| is_expected(hello, &server))
-        };
-        if let Some(at) = self.gone.iter().position(|hello| is_expected(hello, &server)) {
-            self.gone.remove(at);
-            return self.turn_away(&server, None);
+        match self.tickets.announce(server) {
+            Announced::Expected => {}
+            Announced::Here(number, hello) => {
+                if !self.greet(number, hello) {
+                    socket::shutdown(self.backends[number].fd.as_raw_fd(), false);
+                }
+            }
+            Announced::Gone(server) => self.turn_away(&server, None),
         }
-        let early = self.backends.iter().find(|(_, backend)| is_early(backend));
-        let early = early.map(|(number, _)| number);
-        self.expected.insert(server.ticket.clone(), server);
-        if let Some(number) = early
-            && let Some(hello) = self.backends[number].early.take()
-            && !self.greet(number, hello)
-        {
-            socket::shutdown(self.backends[number].fd.as_raw_fd(), false);
-        }
-    }
-
-    /// A backend has ended its connection before the engine has announced it, because Weir did not
-    /// answer in time.
-    pub(super) fn note_gone(&mut self, hello: Hello) {
-        if self.gone.len() == GONE_MAX {
-            self.gone.pop_front();
-        }
-        self.gone.push_back(hello);
     }
 
     /// Gives a backend its lobby. Returns false if it cannot serve there; the engine learns why.
     pub(super) fn greet(&mut self, number: usize, hello: Hello) -> bool {
-        let Some(server) = self.expected.remove(&hello.ticket) else {
-            self.backends[number].early = Some(hello);
-            return true;
+        let (server, hello) = match self.tickets.show(number, hello) {
+            Shown::Announced(server, hello) => (server, hello),
+            Shown::Early => return true,
+            Shown::Wrong => return false,
         };
-        if !is_expected(&hello, &server) {
-            self.expected.insert(hello.ticket, server);
-            return false;
-        }
         // It comes back: its former connection has ended, and perhaps this is not known yet.
         if let Some(former) = self.by_serial(server.serial) {
             self.backend_event(former);
@@ -161,31 +139,5 @@ impl Service {
             self.post(worker, Mail::BackendCame { server, serial });
         }
         pause
-    }
-}
-
-/// Is this the backend of that server? Other sessions may have read the ticket, as in
-/// `pg_stat_activity`.
-fn is_expected(hello: &Hello, server: &Attending) -> bool {
-    hello.ticket == server.ticket && hello.process == server.process
-}
-
-#[cfg(test)]
-mod tests {
-    use engine::ids::{PoolId, ServerId, WorkerId};
-
-    use super::*;
-
-    #[test]
-    fn a_ticket_is_of_use_to_its_backend_only() {
-        let (pool, server, worker) = (PoolId(0), ServerId(0), WorkerId(0));
-        let ticket = "of 4711".to_owned();
-        let expected = Attending { ticket, process: 4711, pool, server, serial: 1, worker };
-        for (ticket, process, is_it) in
-            [("of 4711", 4711, true), ("of 4711", 4712, false), ("another", 4711, false)]
-        {
-            let hello = Hello { ticket: ticket.to_owned(), process, layout: layout::LAYOUT };
-            assert_eq!(is_expected(&hello, &expected), is_it, "{hello:?}");
-        }
     }
 }

@@ -41,7 +41,7 @@ impl Service {
             return LOOK_MS;
         }
         let mut roles = self.backends.iter().filter_map(|(_, backend)| backend.role.as_ref());
-        let is_settled = self.expected.is_empty() && roles.all(|role| role.came && !role.departs);
+        let is_settled = self.tickets.is_empty() && roles.all(|role| role.came && !role.departs);
         self.shared.lobby.settled.store(is_settled, Ordering::Release);
         COMING_LOOK_MS
     }
@@ -152,7 +152,7 @@ impl Service {
         let at = self.lobbies.insert(Lobby::new(pool, key, room));
         for (line, (fd, process)) in record.lines.into_iter().zip(lines) {
             let server = servers.get(&line.server).cloned().unwrap_or_else(|| closed(pool));
-            let number = self.backends.insert(Backend { fd, process, early: None, role: None });
+            let number = self.backends.insert(Backend { fd, process, role: None });
             self.import_line(at, &line, server, number);
         }
         let lobby = &mut self.lobbies[at];

@@ -5,15 +5,13 @@ use std::os::fd::OwnedFd;
 use engine::shell::Attending;
 use net::sys::process::Process;
 
-use super::{super::control::Hello, holding::Home};
+use super::holding::Home;
 
 /// A connection of a backend.
 #[derive(Debug)]
 pub(super) struct Backend {
     pub(super) fd: OwnedFd,
     pub(super) process: Option<Process>,
-    /// Its first message, while the engine has not announced it.
-    pub(super) early: Option<Hello>,
     /// Set when it has shown its ticket.
     pub(super) role: Option<Role>,
 }
