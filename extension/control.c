@@ -146,6 +146,9 @@ obey(Packet *packet)
     }
 }
 
+/* Weir has to answer until then. */
+static uint64 patience_until;
+
 /*
  * A system call was interrupted, as by the signal of a NOTIFY, and is to be repeated. With a time
  * limit of the socket, SA_RESTART has no effect.
@@ -153,7 +156,7 @@ obey(Packet *packet)
 static bool
 is_interrupted(void)
 {
-    return errno == EINTR && !ProcDiePending;
+    return errno == EINTR && !ProcDiePending && attach_now_us() < patience_until;
 }
 
 /* On a local socket this may be repeated. */
@@ -203,6 +206,7 @@ open_socket(void)
     struct timeval patience = {.tv_sec = WELCOME_PATIENCE_S};
     char path[MAXPGPATH];
 
+    patience_until = attach_now_us() + WELCOME_PATIENCE_S * UINT64CONST(1000000);
     find_socket(path, sizeof(path));
     if (strlcpy(address.sun_path, path, sizeof(address.sun_path)) >= sizeof(address.sun_path)) {
         errno = ENAMETOOLONG;

@@ -389,10 +389,6 @@ class Pooler:
             if code == START:
                 break
             connection.sendall(b"N")
-        connection.sendall(
-            b"R\0\0\0\x08\0\0\0\0" + self.greeting + b"K\0\0\0\x0c\0\0\0\x01\0\0\0\x02" + b"Z\0\0\0\x05I"
-        )
-        connection.setblocking(False)
         with self.lock:
             if self.ended:
                 return
@@ -402,9 +398,15 @@ class Pooler:
             else:
                 raise AssertionError("no place is free")
             os.dup2(connection.fileno(), BASE + place, inheritable=False)
-            connection.close()
             self.generations[place] = self.lib.lobby_take(self.lobby, place)
             assert self.generations[place]
+            # The next client comes after this, and so takes a later place.
+            connection.sendall(
+                b"R\0\0\0\x08\0\0\0\0" + self.greeting
+                + b"K\0\0\0\x0c\0\0\0\x01\0\0\0\x02" + b"Z\0\0\0\x05I"
+            )
+            connection.setblocking(False)
+            connection.close()
             record = window(packet)
             assert self.lib.lobby_write_window(self.lobby, place, record, len(record))
             assert self.lib.lobby_admit(self.lobby, place)

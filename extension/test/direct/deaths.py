@@ -1,10 +1,13 @@
 """Clients, backends and servers that end."""
 
 import os
+import select
 import signal
+import time
 
-from direct.lobby import SYNC, Lobby, ask, execute, ok, parse, wait_for
+from direct.lobby import SYNC, Lobby, ask, execute, ok, parse, query, wait_for
 from pooler import ARMED, LINGERING, SLEEPING
+from session import Session
 
 
 def direct_a_backend_that_ends_takes_its_guest_only(run):
@@ -93,3 +96,22 @@ def direct_a_client_outlives_a_crash_of_the_backend_that_lingers_with_it(run):
         run.cluster.wait_until_ready()
         pooler.enlist()
         assert ok(client.query("SHOW work_mem")).value() == "5MB"
+
+
+def direct_signals_do_not_lengthen_the_wait_for_the_pooler(run):
+    """Weir is silent for longer than the five seconds for which a backend waits."""
+    with Lobby(run, backends=0) as pooler:
+        observer = run.session()
+        backend = Session(run.cluster.port, "postgres", weir__report=1, weir__ticket="of nobody",
+                          application_name="waits")
+        text = "SELECT pid FROM pg_stat_activity WHERE application_name = 'waits'"
+        pid = int(ok(observer.query(text)).value())
+        control, _ = pooler.control.accept()
+        begin = time.monotonic()
+        backend.socket.sendall(query("SELECT 'on its own'"))
+        while not select.select([backend.socket], [], [], 0.2)[0]:
+            os.kill(pid, signal.SIGUSR1)
+            assert time.monotonic() - begin < 9, "it still waits"
+        assert ok(backend.take(backend.until_ready())).value() == "on its own"
+        for one in (control, backend, observer):
+            one.close()
