@@ -17,7 +17,7 @@ use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::handover::records::{
     AttendingRecord, ClientRecord, ExtendedRecord, FailedRecord, NamedRecord, ReplicationRecord,
-    ServerRecord, StatementRecord, VarsRecord, WelcomeRecord, WorkerRecords,
+    ServerRecord, StatementRecord, TracesRecord, VarsRecord, WelcomeRecord, WorkerRecords,
 };
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::relay::prepared::Statement;
@@ -133,7 +133,8 @@ impl RecordWriter {
             client.and_then(|client| client.extended.as_ref()).map_or(0, |own| own.unnamed);
         let ahead = server.session.ahead.as_deref();
         let changes = server.changes.as_deref();
-        let traces = server.session.traces;
+        let mut traces = server.session.traces;
+        traces.named |= server.has_too_many_names();
         let shows = |serial| ahead.is_some_and(|ahead| ahead.shows(serial));
         ServerRecord {
             pool: server.pool.0,
@@ -156,13 +157,14 @@ impl RecordWriter {
                 .and_then(|changes| changes.values_before.as_ref())
                 .map(|values| self.vars(values)),
             lent: server.session.lent.keys().map(|name| name.to_vec()).collect(),
-            signs: traces.signs.bits(),
-            pins_by_name: traces.named || server.has_too_many_names(),
+            traces: TracesRecord::of(traces),
+            may_set: server.session.may_set,
+            context_changed: server.context_changed,
             before: server.session.before.as_ref().map(|values| self.vars(values)),
             followed: server.session.followed.as_ref().map(|values| self.vars(values)),
             resets: server.session.resets.clone(),
-            has_reset: traces.resets,
-            deallocates: traces.deallocates,
+            drawn: server.session.drawn.clone(),
+            last_draw: server.session.last_draw,
             state_report: server.session.state_report.as_deref().cloned(),
             key: ahead.map(Ahead::key),
             shows_client: client.is_some_and(|client| shows(client.serial)),

@@ -28,7 +28,6 @@ use crate::server::{Server, ServerLogin, ServerPhase};
 use crate::session::ahead::Ahead;
 use crate::session::carried::{Carried, Setting};
 use crate::session::on_server::ServerSession;
-use crate::session::pins::Pins;
 use crate::session::state::{Lent, Numbers, Session};
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
@@ -318,16 +317,14 @@ impl<X: Exchange> Engine<X> {
         server.epoch = epoch;
         server.use_in(PoolMode::of_word(&record.mode).unwrap_or(self.settings(pool).mode));
         server.status = record.status;
+        server.context_changed = record.context_changed;
         server.process_id = record.process_id;
         server.secret = std::mem::take(&mut record.secret).into();
         server.welcome = tables.welcome(record.welcome);
         server.vars = tables.vars(record.vars);
         server.unnamed = if record.unnamed_is_clients { unnamed } else { 0 };
-        let is_unverified = record.pinned.is_some_and(|one| one.pins.contains(Pins::UNVERIFIED));
-        let is_in_doubt = record.status != b'I' || is_unverified;
         if let Some(session) = server.session.get_mut() {
-            import_session(&mut record, is_in_doubt, session, tables);
-            server.context_changed = is_in_doubt;
+            import_session(&mut record, session, tables);
         }
         let values_before = record.values_before.map(|at| tables.vars(at));
         if record.changes_schema || values_before.is_some() {
@@ -402,28 +399,17 @@ impl<X: Exchange> Engine<X> {
     }
 }
 
-/// `is_in_doubt`: the records do not contain everything that its transaction has done.
-fn import_session(
-    record: &mut ServerRecord,
-    is_in_doubt: bool,
-    session: &mut ServerSession,
-    tables: &ImportTables,
-) {
+fn import_session(record: &mut ServerRecord, session: &mut ServerSession, tables: &ImportTables) {
     session.pinned = record.pinned.map(Box::new);
     session.state_report = record.state_report.take().map(Box::new);
     session.ahead = record.key.map(Ahead::of_key);
-    if is_in_doubt {
-        session.traces.signs = Signs::of_bits(record.signs) | Signs::OPAQUE;
-        session.traces.outcome.ran = true;
-        session.traces.named = record.pins_by_name;
-        session.traces.resets = record.has_reset;
-        session.traces.deallocates = record.deallocates;
-        session.before = record.before.map(|at| tables.vars(at));
-        session.followed = record.followed.map(|at| tables.vars(at));
-        session.resets = std::mem::take(&mut record.resets);
-        session.state_report.iter_mut().for_each(|report| report.resume());
-        session.may_set = true;
-    }
+    session.traces = record.traces.into_traces();
+    session.before = record.before.map(|at| tables.vars(at));
+    session.followed = record.followed.map(|at| tables.vars(at));
+    session.resets = std::mem::take(&mut record.resets);
+    session.may_set = record.may_set;
+    session.drawn = std::mem::take(&mut record.drawn);
+    session.last_draw = record.last_draw;
     session.numbers = Numbers::Strangers;
     // Older than all later messages.
     let lent = Lent { since: 0, is_placeholder: false };

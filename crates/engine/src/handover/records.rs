@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use config::{Host, Node};
 use serde::{Deserialize, Serialize};
+use sql::Signs;
 
 use crate::admission::pool::Pool;
 use crate::client::{Client, ClientPhase};
@@ -26,15 +27,17 @@ use crate::session::ahead::Key;
 use crate::session::carried::Setting;
 use crate::session::pins::Pinned;
 use crate::session::resets::Resets;
+use crate::session::sequences::DrawnNumbers;
+use crate::session::state::{Outcome, Traces};
 use crate::session::state_report::StateReport;
-use crate::session::text_history::CustomsRecord;
+use crate::session::text_history::{Called, CustomsRecord};
 use crate::settings::Primary;
 use crate::vars::{Slots, Vars, Welcome};
 use wire::error_fields::ErrorFields;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 22;
+pub const FORMAT: u32 = 23;
 
 /// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -300,20 +303,21 @@ pub struct ServerRecord {
     pub values_before: Option<u32>,
     /// Names of the client's statements that were prepared there under the client's own names.
     pub lent: Vec<Vec<u8>>,
-    /// The signs of the open transaction's texts, as [`sql::Signs`].
-    pub signs: u32,
-    /// Has the transaction called a function of `pin_functions`?
-    pub pins_by_name: bool,
+    /// See `Server::context_changed`.
+    pub context_changed: bool,
+    /// Traces of the open transaction, or of earlier ones without a verdict.
+    pub traces: TracesRecord,
+    /// See `ServerSession::may_set`.
+    pub may_set: bool,
     /// See `ServerSession::before`; an index into [`WorkerRecords::vars`].
     pub before: Option<u32>,
     /// See `ServerSession::followed`; an index into [`WorkerRecords::vars`].
     pub followed: Option<u32>,
     /// The settings that the transaction's texts may have reset.
     pub resets: Resets,
-    /// Has PostgreSQL confirmed that something was reset?
-    pub has_reset: bool,
-    /// Has PostgreSQL confirmed that all statements are gone?
-    pub deallocates: bool,
+    pub drawn: DrawnNumbers,
+    /// See `ServerSession::last_draw`.
+    pub last_draw: u32,
     /// The latest state report, if the server sends any.
     pub state_report: Option<StateReport>,
     /// The key of its login, if it can be sent settings and a request in one write.
@@ -333,6 +337,46 @@ pub struct AttendingRecord {
     /// Was it asked to leave the lobby?
     pub is_asked: bool,
     pub server: ServerRecord,
+}
+
+/// [`Traces`] without what only one process knows: the text, and the functions that it calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracesRecord {
+    /// As [`Signs::bits`].
+    pub signs: u32,
+    pub named: bool,
+    pub incomplete: bool,
+    pub deallocates: bool,
+    pub resets: bool,
+    pub put_off: bool,
+    pub earlier: bool,
+    pub outcome: Outcome,
+}
+
+impl TracesRecord {
+    pub(crate) fn of(traces: Traces) -> Self {
+        let Traces { named, incomplete, deallocates, resets, put_off, earlier, outcome, .. } =
+            traces;
+        let signs = traces.signs.bits();
+        Self { signs, named, incomplete, deallocates, resets, put_off, earlier, outcome }
+    }
+
+    pub(crate) fn into_traces(self) -> Traces {
+        let Self { signs, named, incomplete, deallocates, resets, put_off, earlier, outcome } =
+            self;
+        Traces {
+            signs: Signs::of_bits(signs),
+            called: Called::default(),
+            knows_text: false,
+            named,
+            incomplete,
+            deallocates,
+            resets,
+            put_off,
+            earlier,
+            outcome,
+        }
+    }
 }
 
 impl VarsRecord {

@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use serde::{Deserialize, Serialize};
 
 use crate::ids::Micros;
 
@@ -87,7 +88,7 @@ impl SequenceHabits {
 }
 
 /// The watched texts by which a server's client may have drawn numbers since its last question.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrawnNumbers {
     pub texts: Vec<u32>,
     /// Number of transactions with such a text.

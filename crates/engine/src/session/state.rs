@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use sql::Signs;
 
 use crate::notify::listening::Listening;
@@ -139,7 +140,7 @@ pub struct Traces {
 
 /// The texts' effects, as far as PostgreSQL's answers show. A function has left nothing if it was
 /// not called, or if its transaction was rolled back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The texts were executed, and not only prepared.
     pub called: bool,

@@ -170,8 +170,7 @@ impl StateReport {
         self.events = Events::default();
     }
 
-    /// The server moves to another process, where its last transaction counts as having no verdict
-    /// yet.
+    /// There is something without a verdict.
     pub fn resume(&mut self) {
         self.is_news = true;
     }

@@ -229,6 +229,26 @@ pub(crate) fn a_reset_before_a_restart_goes_back() {
     }
 }
 
+/// The other process has read nothing of it.
+#[test]
+pub(crate) fn a_reset_after_a_restart_goes_back() {
+    let (rig, client, server) = stage(&[("TimeZone", "Mars")]);
+    client.send([query("BEGIN")]);
+    server.expect([query("SET TimeZone = 'Mars';")]);
+    server.send([complete("SET"), status("TimeZone", "Mars"), ready('I')]);
+    server.expect([query("BEGIN")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    rig.hand_over();
+    client.send([query("SELECT my_reset()")]);
+    server.expect([query("SELECT my_reset()")]);
+    server.send([complete("SELECT 1"), status("TimeZone", "UTC"), ready('T')]);
+    client.send([query("COMMIT")]);
+    server.answers("COMMIT");
+    tells(&server, &[]);
+    client.send([query("SELECT 1")]);
+    server.expect([query("SET TimeZone = 'Mars';")]);
+}
+
 /// Weir does not know the statement, which might reset anything. PostgreSQL has not run it.
 #[test]
 fn a_batch_that_fails_resets_nothing() {

@@ -139,6 +139,28 @@ fn the_next_process_knows_invisible_state_of_an_open_transaction() {
     }
 }
 
+/// An emptied setting looks like one that was reset.
+#[test]
+pub(crate) fn the_next_process_knows_an_emptied_setting() {
+    let rig = auto(|_| {});
+    let client = rig.client_with(0, &[("app.tenant", "x")]);
+    let server = rig.server(0);
+    client.send([query("BEGIN")]);
+    server.expect([query("SELECT pg_catalog.set_config('app.tenant','x',false) IS NULL;")]);
+    server.send([complete("SELECT 1"), ready('I')]);
+    server.expect([query("BEGIN")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    client.send([query("SET app.tenant = ''")]);
+    server.expect([query("SET app.tenant = ''")]);
+    server.send([complete("SET"), ready('T')]);
+    rig.hand_over();
+    client.send([query("COMMIT")]);
+    server.answers("COMMIT");
+    tells(&server, &[]);
+    client.send([query("SELECT 1")]);
+    server.answers("SELECT 1");
+}
+
 #[test]
 fn the_next_process_probes_for_settings_of_the_last_transaction() {
     for (count, fits) in [(1, true), (200, true), (300, false)] {

@@ -328,7 +328,6 @@ fn a_loss_of_notifications_kept_during_a_transaction_is_reported() {
     client.expect([]);
     client.send([query("COMMIT")]);
     server.answers("COMMIT");
-    left(&server, &["news"]);
     client.expect([done("OK"), warning("01000", GAP)]);
     assert!(server.is_parked());
 }

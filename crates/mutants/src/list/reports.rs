@@ -143,6 +143,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "RestartDoubtsTexts",
+        wrong: "Auto mode: a restart takes known texts for unknown",
+        seen_in: "Weir, beside seed 789,740",
+        noticed_by: "handover::the_next_process_knows_an_emptied_setting",
+        changes: &[change(
+            "handover/records.rs",
+            "signs: «Signs::of_bits(signs)»,",
+            "Signs::of_bits(signs) | Signs::OPAQUE",
+        )],
+    },
+    Mutant {
+        name: "RestartForgetsTraces",
+        wrong: "Auto mode: a restart forgets what a transaction's texts may leave",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "handover/import.rs",
+            "session.traces = record.traces.into_traces();",
+            "",
+        )],
+    },
+    Mutant {
         name: "KeepsEvents",
         wrong: "Auto mode: the events of a transaction also count for later ones",
         seen_in: "",

@@ -37,6 +37,16 @@ fn resets(text: &[u8]) -> Resets {
     resets
 }
 
+fn traces(signs: u32, [named, resets, put_off]: [bool; 3]) -> TracesRecord {
+    TracesRecord { signs, named, resets, put_off, ..TracesRecord::default() }
+}
+
+fn drawn(text: u32) -> DrawnNumbers {
+    let mut drawn = DrawnNumbers::default();
+    drawn.add(text);
+    drawn
+}
+
 fn server() -> impl Strategy<Value = ServerRecord> {
     let numbers = (any::<u32>(), any::<u8>(), any::<u32>(), any::<u32>(), any::<u32>());
     let statements = prop::collection::vec((any::<u64>(), any::<bool>()), 0..4);
@@ -63,13 +73,14 @@ fn server() -> impl Strategy<Value = ServerRecord> {
                 changes_schema: flags[2],
                 values_before: flags[0].then_some(process_id),
                 lent: if flags[0] { vec![b"mine".to_vec()] } else { Vec::new() },
-                signs: process_id,
-                pins_by_name: flags[2],
+                traces: traces(process_id, flags),
+                may_set: flags[0],
+                context_changed: flags[1],
                 before: flags[1].then_some(pool),
                 followed: flags[2].then_some(welcome),
                 resets: resets(&times[0].to_le_bytes()),
-                has_reset: flags[1],
-                deallocates: flags[0],
+                drawn: drawn(pool),
+                last_draw: pool,
                 state_report: StateReport::at_login(b"v1;t").filter(|_| flags[1]),
                 key: flags[1].then(|| Key::new([status; 16])),
                 shows_client: flags[0],
@@ -322,12 +333,11 @@ fn a_server() -> ServerRecord {
         status: b'T',
         secret: b"secret".to_vec(),
         lent: vec![b"mine".to_vec()],
-        signs: 15,
+        traces: traces(15, [true, false, true]),
+        last_draw: 9,
         values_before: Some(6),
-        pins_by_name: true,
         before: Some(7),
         followed: Some(8),
-        has_reset: true,
         state_report: StateReport::at_login(b"v1;w:1.0"),
         pinned: Some(Pinned { pins: Pins::LISTEN, since: 12, fingerprint: 13 }),
         statements: vec![(2, true)],
@@ -432,7 +442,7 @@ fn the_format_is_that_of_its_number() {
         lobbies: vec![a_lobby()],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (22, 718, 7_317_200_894_017_862_215));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (23, 760, 2_566_595_119_039_863_266));
 }
 
 /// FNV-1a.
