@@ -124,7 +124,7 @@ fn compare(a: &mut [Duration], b: &mut [Duration]) -> (f64, Duration) {
 }
 
 /// Returns whether a client on another machine could distinguish `a` from `b` by measuring.
-fn differ(pooler: &Pooler, database: &str, a: &str, b: &str) -> (bool, f64, Duration) {
+fn differ(pooler: &Pooler, database: &str, a: &str, b: &str) -> bool {
     let (mut times_a, mut times_b) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         // Measures alternately, so that drift affects both equally.
@@ -140,8 +140,10 @@ fn differ(pooler: &Pooler, database: &str, a: &str, b: &str) -> (bool, f64, Dura
         }
     }
     let (longer, apart) = compare(&mut times_a, &mut times_b);
-    let differs = !(0.25..0.75).contains(&longer) && apart > Duration::from_micros(150);
-    (differs, longer, apart)
+    println!(
+        "{a} takes longer than {b} in {longer:.2} of all pairs; the medians differ by {apart:?}"
+    );
+    !(0.25..0.75).contains(&longer) && apart > Duration::from_micros(150)
 }
 
 #[test]
@@ -157,12 +159,14 @@ fn the_time_of_a_refusal_does_not_tell_whether_the_user_exists() {
         .set("auth_failure_delay", 0)
         .secret("stored", &stored.verifier)
         .start();
+    // Other tests use the machine at the same time. What is there shows in each measurement.
+    let differs = |a: &str, b: &str| differ(&pooler, &database, a, b);
     // Shows that the check can fail: Weir derives keys for a password, but not for a verifier.
-    let (differs, longer, apart) = differ(&pooler, &database, "stored", &clear.name);
-    assert!(differs, "this machine is too noisy to tell anything: {longer}, {apart:?}");
+    let is_noisy = !(0..3).any(|_| differs("stored", &clear.name));
+    assert!(!is_noisy, "this machine is too noisy to tell anything");
     // Each unknown name sorts before the known one that it is compared with.
     for (known, unknown) in [("stored", "storec"), (clear.name.as_str(), "rold")] {
-        let (differs, longer, apart) = differ(&pooler, &database, known, unknown);
-        assert!(!differs, "{known} takes longer in {longer:.2} of all, by {apart:?}");
+        let is_told = (0..3).all(|_| differs(known, unknown));
+        assert!(!is_told, "the time tells that {known} exists, and {unknown} does not");
     }
 }
