@@ -16,18 +16,13 @@
 #include "storage/fd.h"
 #include "storage/latch.h"
 
-/* No place has this number. */
-#define PLACE_NONE UINT32_MAX
-/* The events of a set: socket, latch, and the postmaster's end. */
-#define EVENTS 3
-
 typedef struct WaitSet {
     WaitEventSet *set;
     int socket;
     uint32 place;
-    uint32 generation;
-    int epoll;        /* -1: unknown, as is the entry */
-    WaitEvent *entry; /* the set's entry for the socket */
+    uint32 generation; /* 0: no guest's */
+    int epoll;         /* -1: unknown, as is the entry */
+    WaitEvent *entry;  /* the set's entry for the socket */
 } WaitSet;
 
 static WaitSet all[WAITS_MAX];
@@ -39,14 +34,14 @@ static WaitSet all[WAITS_MAX];
 static void
 find_inside(WaitSet *at, int epoll)
 {
-    struct epoll_event events[EVENTS] = {0};
+    struct epoll_event events[FeBeWaitSetNEvents] = {0};
     int count;
 
     at->epoll = -1;
     if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, at->socket, &events[0]) == 0 ||
         errno != EEXIST)
         return;
-    count = epoll_wait(epoll, events, EVENTS, 0);
+    count = epoll_wait(epoll, events, FeBeWaitSetNEvents, 0);
     for (int i = 0; i < count; i++) {
         WaitEvent *entry = events[i].data.ptr;
 
@@ -75,7 +70,7 @@ make(WaitSet *at, int socket)
     if (epoll >= 0)
         close(epoll);
     at->epoll = -1;
-    at->place = PLACE_NONE;
+    at->generation = 0;
     at->set = compat_create_wait_set(FeBeWaitSetNEvents);
     AddWaitEventToSet(at->set, WL_SOCKET_WRITEABLE, socket, NULL, NULL);
     AddWaitEventToSet(at->set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);

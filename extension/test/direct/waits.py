@@ -54,8 +54,9 @@ def direct_guests_share_the_sets_with_which_core_waits(run):
         guests = [pooler.client() for _ in range(SETS + 30)]
         for guest in guests:
             assert ok(guest.query("SELECT 7")).value() == "7"
+        # The second of each pair has the set. Core has waited for neither.
         for one, other in PARTNERS:
-            for number in (one, other, one):
+            for number in (other, one, other):
                 is_served(run, guests[number])
         # The places of some have other guests, and the backend has had the sockets of both.
         for one, other in PARTNERS:

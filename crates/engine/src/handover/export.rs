@@ -17,7 +17,7 @@ use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::handover::records::{
     AttendingRecord, ClientRecord, ExtendedRecord, FailedRecord, NamedRecord, ReplicationRecord,
-    ServerRecord, StatementRecord, TracesRecord, VarsRecord, WelcomeRecord, WorkerRecords,
+    ServerRecord, StatementRecord, VarsRecord, WelcomeRecord, WorkerRecords,
 };
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::relay::prepared::Statement;
@@ -157,7 +157,7 @@ impl RecordWriter {
                 .and_then(|changes| changes.values_before.as_ref())
                 .map(|values| self.vars(values)),
             lent: server.session.lent.keys().map(|name| name.to_vec()).collect(),
-            traces: TracesRecord::of(traces),
+            traces,
             may_set: server.session.may_set,
             context_changed: server.context_changed,
             before: server.session.before.as_ref().map(|values| self.vars(values)),

@@ -403,7 +403,7 @@ fn import_session(record: &mut ServerRecord, session: &mut ServerSession, tables
     session.pinned = record.pinned.map(Box::new);
     session.state_report = record.state_report.take().map(Box::new);
     session.ahead = record.key.map(Ahead::of_key);
-    session.traces = record.traces.into_traces();
+    session.traces = record.traces;
     session.before = record.before.map(|at| tables.vars(at));
     session.followed = record.followed.map(|at| tables.vars(at));
     session.resets = std::mem::take(&mut record.resets);

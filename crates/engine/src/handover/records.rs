@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use config::{Host, Node};
 use serde::{Deserialize, Serialize};
-use sql::Signs;
 
 use crate::admission::pool::Pool;
 use crate::client::{Client, ClientPhase};
@@ -28,9 +27,9 @@ use crate::session::carried::Setting;
 use crate::session::pins::Pinned;
 use crate::session::resets::Resets;
 use crate::session::sequences::DrawnNumbers;
-use crate::session::state::{Outcome, Traces};
+use crate::session::state::Traces;
 use crate::session::state_report::StateReport;
-use crate::session::text_history::{Called, CustomsRecord};
+use crate::session::text_history::CustomsRecord;
 use crate::settings::Primary;
 use crate::vars::{Slots, Vars, Welcome};
 use wire::error_fields::ErrorFields;
@@ -306,7 +305,7 @@ pub struct ServerRecord {
     /// See `Server::context_changed`.
     pub context_changed: bool,
     /// Traces of the open transaction, or of earlier ones without a verdict.
-    pub traces: TracesRecord,
+    pub traces: Traces,
     /// See `ServerSession::may_set`.
     pub may_set: bool,
     /// See `ServerSession::before`; an index into [`WorkerRecords::vars`].
@@ -315,6 +314,7 @@ pub struct ServerRecord {
     pub followed: Option<u32>,
     /// The settings that the transaction's texts may have reset.
     pub resets: Resets,
+    /// The texts by which the client has drawn numbers that it may still ask for.
     pub drawn: DrawnNumbers,
     /// See `ServerSession::last_draw`.
     pub last_draw: u32,
@@ -337,46 +337,6 @@ pub struct AttendingRecord {
     /// Was it asked to leave the lobby?
     pub is_asked: bool,
     pub server: ServerRecord,
-}
-
-/// [`Traces`] without what only one process knows: the text, and the functions that it calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TracesRecord {
-    /// As [`Signs::bits`].
-    pub signs: u32,
-    pub named: bool,
-    pub incomplete: bool,
-    pub deallocates: bool,
-    pub resets: bool,
-    pub put_off: bool,
-    pub earlier: bool,
-    pub outcome: Outcome,
-}
-
-impl TracesRecord {
-    pub(crate) fn of(traces: Traces) -> Self {
-        let Traces { named, incomplete, deallocates, resets, put_off, earlier, outcome, .. } =
-            traces;
-        let signs = traces.signs.bits();
-        Self { signs, named, incomplete, deallocates, resets, put_off, earlier, outcome }
-    }
-
-    pub(crate) fn into_traces(self) -> Traces {
-        let Self { signs, named, incomplete, deallocates, resets, put_off, earlier, outcome } =
-            self;
-        Traces {
-            signs: Signs::of_bits(signs),
-            called: Called::default(),
-            knows_text: false,
-            named,
-            incomplete,
-            deallocates,
-            resets,
-            put_off,
-            earlier,
-            outcome,
-        }
-    }
 }
 
 impl VarsRecord {

@@ -115,13 +115,17 @@ impl Deallocations {
 }
 
 /// Traces: the state that a transaction's texts may have left in the session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traces {
+    #[serde(with = "signs_as_bits")]
     pub signs: Signs,
     /// The functions that may have left it, if they are the functions of one text and nothing else
     /// may have.
+    /// Another process does not know them.
+    #[serde(skip)]
     pub called: Called,
     /// Is the last text known (`ServerSession::text`)?
+    #[serde(skip)]
     pub knows_text: bool,
     /// Did a text call a function of `pin_functions`?
     pub named: bool,
@@ -136,6 +140,20 @@ pub struct Traces {
     /// May an earlier transaction of a pipeline have left some of them?
     pub earlier: bool,
     pub outcome: Outcome,
+}
+
+/// The form of signs in the records of a restart.
+mod signs_as_bits {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use sql::Signs;
+
+    pub(super) fn serialize<S: Serializer>(signs: &Signs, to: S) -> Result<S::Ok, S::Error> {
+        signs.bits().serialize(to)
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Signs, D::Error> {
+        u32::deserialize(from).map(Signs::of_bits)
+    }
 }
 
 /// The texts' effects, as far as PostgreSQL's answers show. A function has left nothing if it was

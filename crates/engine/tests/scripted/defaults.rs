@@ -194,6 +194,16 @@ pub(crate) fn a_restart_meanwhile_hides_no_reload() {
     is_given_its_own(&client, &server);
 }
 
+/// The transaction ends, and the client has the value of its startup packet.
+#[track_caller]
+fn returns_to_mars(client: &Client, server: &Server) {
+    client.send([query("COMMIT")]);
+    server.answers("COMMIT");
+    tells(server, &[]);
+    client.send([query("SELECT 1")]);
+    server.expect([query("SET TimeZone = 'Mars';")]);
+}
+
 /// The server does not know the client's startup packet, and the other process has read the text.
 #[test]
 pub(crate) fn a_reset_before_a_restart_goes_back() {
@@ -221,11 +231,7 @@ pub(crate) fn a_reset_before_a_restart_goes_back() {
         }
         server.send([ready('T')]);
         rig.hand_over();
-        client.send([query("COMMIT")]);
-        server.answers("COMMIT");
-        tells(&server, &[]);
-        client.send([query("SELECT 1")]);
-        server.expect([query("SET TimeZone = 'Mars';")]);
+        returns_to_mars(&client, &server);
     }
 }
 
@@ -242,11 +248,7 @@ pub(crate) fn a_reset_after_a_restart_goes_back() {
     client.send([query("SELECT my_reset()")]);
     server.expect([query("SELECT my_reset()")]);
     server.send([complete("SELECT 1"), status("TimeZone", "UTC"), ready('T')]);
-    client.send([query("COMMIT")]);
-    server.answers("COMMIT");
-    tells(&server, &[]);
-    client.send([query("SELECT 1")]);
-    server.expect([query("SET TimeZone = 'Mars';")]);
+    returns_to_mars(&client, &server);
 }
 
 /// Weir does not know the statement, which might reset anything. PostgreSQL has not run it.

@@ -148,9 +148,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir, beside seed 789,740",
         noticed_by: "handover::the_next_process_knows_an_emptied_setting",
         changes: &[change(
-            "handover/records.rs",
-            "signs: «Signs::of_bits(signs)»,",
-            "Signs::of_bits(signs) | Signs::OPAQUE",
+            "handover/import.rs",
+            "session.traces = «record.traces»;",
+            "{ record.traces.signs |= Signs::OPAQUE; record.traces }",
         )],
     },
     Mutant {
@@ -158,11 +158,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: a restart forgets what a transaction's texts may leave",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change(
-            "handover/import.rs",
-            "session.traces = record.traces.into_traces();",
-            "",
-        )],
+        changes: &[change("handover/import.rs", "session.traces = record.traces;", "")],
     },
     Mutant {
         name: "KeepsEvents",

@@ -1,6 +1,7 @@
 //! Records that were written are read back unchanged, and other bytes are refused.
 
 use proptest::prelude::*;
+use sql::Signs;
 
 use super::*;
 use crate::ids::NodeId;
@@ -37,8 +38,8 @@ fn resets(text: &[u8]) -> Resets {
     resets
 }
 
-fn traces(signs: u32, [named, resets, put_off]: [bool; 3]) -> TracesRecord {
-    TracesRecord { signs, named, resets, put_off, ..TracesRecord::default() }
+fn traces(signs: u32, [named, resets, put_off]: [bool; 3]) -> Traces {
+    Traces { signs: Signs::of_bits(signs), named, resets, put_off, ..Traces::default() }
 }
 
 fn drawn(text: u32) -> DrawnNumbers {
