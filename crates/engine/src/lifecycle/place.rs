@@ -26,13 +26,13 @@ impl<X: Exchange> Engine<X> {
         // Parking happens under the pool's lock, so no client can begin to wait in between.
         let next = self.exchange.pool(pool, |pool| {
             let mut next = pool.release(worker, epoch, is_ours, now);
-            if next == Next::Park
-                && may_return
-                && servers[id.0 as usize].session.way_back == WayBack::Open
-            {
-                next = pool.next_of_lobby();
+            if matches!(next, Next::Park) && may_return {
+                let session = servers[id.0 as usize].session.get();
+                if session.is_some_and(|own| matches!(own.way_back, WayBack::Open)) {
+                    next = pool.next_of_lobby();
+                }
             }
-            if next == Next::Park {
+            if matches!(next, Next::Park) {
                 let mut server = servers.remove(id.0 as usize);
                 server.enter(ServerPhase::Parked);
                 let transport = io.detach_server(id, server.pool);

@@ -12,7 +12,8 @@ use crate::session::sequences::SequenceHabits;
 use crate::session::setting_names::is_name;
 
 /// Limit of known setting names, and of possible ones. Most possible names are columns of tables.
-/// The probe asks for further names only after texts that contain them (`setting_names.rs`).
+/// The probe asks for further names only after texts that contain them (`setting_names.rs`). If
+/// there are further known names, a server is closed after functions that are not trusted.
 const CUSTOMS_MAX: usize = 256;
 pub(crate) const CANDIDATES_MAX: usize = 256;
 /// Limit of sets of functions. When it is reached, all are learnt again. If more than that have
@@ -52,6 +53,8 @@ pub(crate) struct TextHistory {
     /// names in texts that call functions. The second kind is frequent and mostly wrong, so it has
     /// its own queue and cannot push out the first kind.
     candidates: [VecDeque<Box<[u8]>>; 2],
+    /// Servers have confirmed more names than are kept.
+    has_dropped: bool,
     /// Functions that have left something, by name only. They are never trusted, in whatever
     /// schema.
     guilty: HashSet<u64, RandomState>,
@@ -75,6 +78,8 @@ pub struct CustomsRecord {
     /// Possible names: those of texts that set something, and others.
     pub likely: Vec<Vec<u8>>,
     pub others: Vec<Vec<u8>>,
+    /// Servers have confirmed more names than these.
+    pub has_dropped: bool,
 }
 
 impl TextHistory {
@@ -99,12 +104,24 @@ impl TextHistory {
 
     /// A server has confirmed this name as a setting.
     pub(crate) fn learn_custom(&mut self, name: &[u8]) {
-        for candidates in &mut self.candidates {
-            let at = candidates.iter().position(|one| **one == *name);
-            if let Some(at) = at.filter(|_| self.customs.len() < CUSTOMS_MAX) {
-                self.customs.extend(candidates.remove(at));
-            }
+        let name = name.to_ascii_lowercase();
+        if !is_name(&name) || self.customs.contains(&*name) {
+            return;
         }
+        if self.customs.len() == CUSTOMS_MAX {
+            self.has_dropped = true;
+            return;
+        }
+        for candidates in &mut self.candidates {
+            candidates.retain(|one| **one != *name);
+        }
+        self.customs.insert(name.into());
+    }
+
+    /// Is a name that a server has confirmed not known? A function may set it without naming it,
+    /// and the probe would not ask for it.
+    pub(crate) fn has_dropped(&self) -> bool {
+        self.has_dropped
     }
 
     /// A probe with unconfirmed names has failed. The next probe must not fail for the same reason,
@@ -132,19 +149,18 @@ impl TextHistory {
             known: self.customs.iter().map(|name| name.to_vec()).collect(),
             likely: names(likely),
             others: names(others),
+            has_dropped: self.has_dropped,
         }
     }
 
     /// Takes over the record of another process.
     pub(crate) fn recall_customs(&mut self, record: &CustomsRecord) {
-        let known =
-            record.known.iter().filter(|name| is_name(name)).map(|name| name.as_slice().into());
-        let room = CUSTOMS_MAX.saturating_sub(self.customs.len());
-        self.customs.extend(known.take(room));
+        record.known.iter().filter(|name| is_name(name)).for_each(|name| self.learn_custom(name));
         for (names, sets) in [(&record.likely, true), (&record.others, false)] {
             let names = names.iter().filter(|name| is_name(name));
             names.for_each(|name| self.note_custom(name, sets));
         }
+        self.has_dropped |= record.has_dropped;
     }
 
     /// May a text with these functions run without a probe?
@@ -214,8 +230,45 @@ mod tests {
         assert_eq!(names.len(), 2 + CANDIDATES_MAX);
         assert!(names.contains(&&b"app.tenant"[..]) && names.contains(&&b"app.other"[..]));
         assert!(!names.contains(&&b"t.c"[..]));
+        assert!(!history.has_dropped(), "a possible name is only a hint");
         history.forget_candidates();
         assert_eq!(history.customs().collect::<Vec<_>>(), [b"app.tenant"]);
+    }
+
+    #[test]
+    fn a_confirmed_name_is_kept_or_counts_as_dropped() {
+        let mut history = TextHistory::default();
+        for number in 0..CUSTOMS_MAX {
+            let name = format!("app.n{number}").into_bytes();
+            history.note_custom(&name, number % 2 == 0);
+            history.learn_custom(&name);
+            history.learn_custom(&name.to_ascii_uppercase());
+        }
+        assert_eq!((history.customs().count(), history.has_dropped()), (CUSTOMS_MAX, false));
+        history.learn_custom(b"no name");
+        history.note_custom(b"app.other", true);
+        assert!(!history.has_dropped());
+        history.learn_custom(b"app.other");
+        assert!(history.has_dropped());
+    }
+
+    #[test]
+    fn another_process_knows_that_names_were_dropped() {
+        let record = CustomsRecord { has_dropped: true, ..CustomsRecord::default() };
+        let mut history = TextHistory::default();
+        history.recall_customs(&record);
+        assert_eq!(history.customs_record(0), record);
+
+        // Workers may have learnt different names.
+        let known = |from: usize| (from..from + 200).map(|number| format!("a.n{number}").into());
+        for from in [0, 200] {
+            let record = CustomsRecord { known: known(from).collect(), ..CustomsRecord::default() };
+            let mut history = TextHistory::default();
+            history.recall_customs(&record);
+            assert!(!history.has_dropped());
+            history.recall_customs(&CustomsRecord { known: known(100).collect(), ..record });
+            assert_eq!(history.has_dropped(), history.known_customs().count() == CUSTOMS_MAX);
+        }
     }
 
     fn called(names: u64, here: u64) -> Called {

@@ -27,6 +27,7 @@ mod relief;
 mod renewal;
 mod rig;
 mod routing;
+mod setting_names;
 mod signals;
 mod silent;
 mod standbys;

@@ -182,6 +182,27 @@ fn a_server_is_closed_after_a_function_with_more_parameters_than_are_searched() 
     }
 }
 
+#[test]
+pub(crate) fn a_function_closes_if_settings_are_unknown() {
+    for (count, stays) in [(256, true), (257, false)] {
+        let rig = auto(|_| {});
+        let client = rig.client();
+        let server = rig.server(0);
+        let sets: Vec<_> = (0..count).map(|n| format!("SET app.n{n} = '1'")).collect();
+        let settings = || {
+            let row = |n| row_of(&[Some("s"), Some(&format!("app.n{n}")), Some("1")]);
+            (0..count).map(row).chain([nothing()])
+        };
+        for text in [&sets.join(";"), "SELECT mine(1)"] {
+            client.send([query(text)]);
+            server.answers(text);
+            assert_eq!(asked(&server).len(), count);
+            server.send(settings());
+        }
+        assert_eq!((server.is_parked(), server.is_open()), (stays, stays), "{count}");
+    }
+}
+
 fn call(function: u32, arguments: &[&[u8]]) -> Message {
     let mut rest = [&function.to_be_bytes()[..], &[0, 0]].concat();
     rest.extend((arguments.len() as u16).to_be_bytes());

@@ -334,4 +334,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "false",
         )],
     },
+    Mutant {
+        name: "ForgetsKnownNames",
+        wrong: "Auto mode: more settings than are known have no effect",
+        seen_in: "Weir",
+        noticed_by: "setting_names::a_function_closes_if_settings_are_unknown",
+        changes: &[change(
+            "session/text_history.rs",
+            "if self.customs.len() == CUSTOMS_MAX {
+                «self.has_dropped = true;»",
+            "",
+        )],
+    },
 ];

@@ -194,8 +194,15 @@ fn records() -> impl Strategy<Value = WorkerRecords> {
         .prop_map(|((serial, is_asked), server)| AttendingRecord { serial, is_asked, server });
     let attending = prop::collection::vec(attending, 0..3);
     let names = || prop::collection::vec(bytes(), 0..3);
-    let customs = (any::<u32>(), names(), names(), names())
-        .prop_map(|(pool, known, likely, others)| CustomsRecord { pool, known, likely, others });
+    let customs = (any::<u32>(), names(), names(), names(), any::<bool>()).prop_map(
+        |(pool, known, likely, others, has_dropped)| CustomsRecord {
+            pool,
+            known,
+            likely,
+            others,
+            has_dropped,
+        },
+    );
     let customs = prop::collection::vec(customs, 0..3);
     (any::<u64>(), statements, vars, welcomes, clients, (parked, attending), customs).prop_map(
         |(serial, statements, vars, welcomes, clients, (parked, attending), customs)| {
@@ -443,7 +450,7 @@ fn the_format_is_that_of_its_number() {
         lobbies: vec![a_lobby()],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (23, 760, 2_566_595_119_039_863_266));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (24, 761, 4_825_314_987_912_238_578));
 }
 
 /// FNV-1a.
