@@ -9,6 +9,7 @@
 mod kinds;
 mod statements;
 
+use std::collections::HashMap;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -106,20 +107,27 @@ fn bytes_of(kinds: &[Kind], count: usize) -> Vec<u8> {
     })
 }
 
-/// Runs the flood of a client that reads its answers. Returns the longest wait of the other client.
-fn read(pooler: &Pooler, database: &str, state: &State, kinds: &[Kind], count: usize) -> Duration {
+/// The number of answers of each type.
+type Answers = HashMap<u8, usize>;
+
+/// Runs the flood of a client that reads its answers. Returns these.
+fn read(pooler: &Pooler, database: &str, state: &State, kinds: &[Kind], count: usize) -> Answers {
     let names = if keeps_names(kinds) { count } else { 0 };
-    read_bytes(pooler, database, state, (&name(kinds), bytes_of(kinds, count)), count, names)
+    let may_end = kinds.iter().any(|kind| state.may_end(kind));
+    let flood = (&*name(kinds), bytes_of(kinds, count), may_end);
+    read_bytes(pooler, database, state, flood, count, names)
 }
+
+/// `may_end`: the server may end the connection because of these messages.
 
 fn read_bytes(
     pooler: &Pooler,
     database: &str,
     state: &State,
-    (name, bytes): (&str, Vec<u8>),
+    (name, bytes, may_end): (&str, Vec<u8>, bool),
     count: usize,
     names: usize,
-) -> Duration {
+) -> Answers {
     let before = pooler.resident_kib();
     let other = Other::begin(pooler, database);
     let Flooder { mut client, first, .. } = state.begin(pooler, database);
@@ -129,17 +137,20 @@ fn read_bytes(
     let flood = [first, bytes, rest.concat()].concat();
     let began = Instant::now();
     let mut writer = client.writer();
-    // The server may have closed the connection meanwhile.
+    // The server may have closed the connection meanwhile; then an answer is missing.
     let sender = thread::spawn(move || drop(writer.write_all(&flood)));
     let mut grown = 0;
     let mut seen = 0_u64;
+    let mut answers = Answers::new();
     loop {
         let message = match client.try_read() {
             Ok(Some(message)) => message,
-            Ok(None) => break,
+            Ok(None) if may_end || flavour() == Flavour::PgBouncer => break,
+            Ok(None) => panic!("{name}, {}: closed after {seen} answers", state.name),
             Err(error) => panic!("{name}, {}: no more than {seen} answers: {error}", state.name),
         };
         seen += 1;
+        *answers.entry(message.tag).or_default() += 1;
         if seen.is_multiple_of(20_000) {
             grown = grown.max(pooler.resident_kib().saturating_sub(before));
         }
@@ -158,17 +169,11 @@ fn read_bytes(
         let wait_max = if is_full() { WAIT_MAX_OF_MANY } else { WAIT_MAX };
         assert!(waited < wait_max, "{name}, {}: another client waited {waited:?}", state.name);
     }
-    waited
+    answers
 }
 
-/// Runs the flood of ten clients that do not read. Returns the longest wait of the other client.
-fn unread(
-    pooler: &Pooler,
-    database: &str,
-    state: &State,
-    kinds: &[Kind],
-    count: usize,
-) -> Duration {
+/// Runs the flood of ten clients that do not read.
+fn unread(pooler: &Pooler, database: &str, state: &State, kinds: &[Kind], count: usize) {
     let name = name(kinds);
     let before = pooler.resident_kib();
     let other = Other::begin(pooler, database);
@@ -220,7 +225,6 @@ fn unread(
         assert!(is_back.is_some(), "{name}: {left} of {grown} KiB are not given back");
         assert!(waited < WAIT_MAX_OF_TEN, "{name}: another client waited {waited:?}");
     }
-    waited
 }
 
 fn name_max_bytes(state: &State) -> u64 {
@@ -260,13 +264,19 @@ fn floods_that_were_slow_delay_nobody() {
             read(&pooler, &database, IDLE, &[*kind], count);
         }
         let count = if is_full() { 200_000 } else { 20_000 };
-        let flood = ("Parse (named), then Close", kinds::parse_then_close(count));
-        read_bytes(&pooler, &database, IDLE, flood, count, count / 2);
+        let flood = ("Parse (named), then Close", kinds::parse_then_close(count), false);
+        let answers = read_bytes(&pooler, &database, IDLE, flood, count, count / 2);
+        let [parsed, closed] = [b'1', b'3'].map(|tag| answers.get(&tag).copied());
+        assert_eq!((parsed, closed), (Some(count / 2), Some(count / 2)));
         let count = 2 * count;
-        let flood = ("EXECUTE of each name", kinds::execute_each(count));
+        let flood = ("EXECUTE of each name", kinds::execute_each(count), false);
         // In auto mode the server has each statement under the client's name as well, until the
         // transaction ends.
-        read_bytes(&pooler, &database, IDLE, flood, count, count);
+        let answers = read_bytes(&pooler, &database, IDLE, flood, count, count);
+        // In transaction mode, SQL does not find the protocol's statements, and the first EXECUTE
+        // fails the transaction.
+        let parsed = if *mode == "transaction" { 1 } else { count / 2 };
+        assert_eq!(answers.get(&b'1').copied(), Some(parsed), "{mode}");
     }
 }
 
@@ -356,6 +366,7 @@ fn a_million_messages_before_one_sync_are_answered() {
     let count = if is_full() { 1_000_000 } else { 50_000 };
     for mode in modes() {
         let (pooler, database) = pooler(mode);
-        read(&pooler, &database, IDLE, &[PARSE], count);
+        let answers = read(&pooler, &database, IDLE, &[PARSE], count);
+        assert_eq!(answers.get(&b'1').copied(), Some(count));
     }
 }

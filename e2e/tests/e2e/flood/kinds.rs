@@ -169,6 +169,14 @@ impl State {
         self.modes.contains(&mode)
     }
 
+    /// May the server end the connection because of such a message? During a login and a COPY, it
+    /// expects few kinds of messages.
+    pub(super) fn may_end(&self, kind: &Kind) -> bool {
+        matches!(self.enter, Enter::Login)
+            || self.name == "copying in"
+            || ["PasswordMessage", "Terminate", "an unknown type"].contains(&kind.name)
+    }
+
     pub(super) fn begin(&self, pooler: &Pooler, database: &str) -> Flooder {
         let (mut first, mut holder) = (Vec::new(), None);
         let mut client = match self.enter {
