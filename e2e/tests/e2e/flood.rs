@@ -119,7 +119,6 @@ fn read(pooler: &Pooler, database: &str, state: &State, kinds: &[Kind], count: u
 }
 
 /// `may_end`: the server may end the connection because of these messages.
-
 fn read_bytes(
     pooler: &Pooler,
     database: &str,

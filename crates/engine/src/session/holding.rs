@@ -12,6 +12,7 @@
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId};
+use crate::lifecycle::close_reason::CloseReason;
 use crate::server::{Server, ServerPhase};
 use crate::session::pins::{Pinned, Pins};
 use crate::shell::{Exchange, Io};
@@ -26,7 +27,7 @@ impl<X: Exchange> Engine<X> {
         if server.has_asked_unseen() {
             return self.end_hold_asked(on, now);
         }
-        if server.doomed.is_some() {
+        if server.doomed.is_some_and(|reason| !matches!(reason, CloseReason::SettingsUnknown)) {
             server.take_hold();
             return;
         }

@@ -13,7 +13,7 @@ use crate::session::setting_names::is_name;
 
 /// Limit of known setting names, and of possible ones. Most possible names are columns of tables.
 /// The probe asks for further names only after texts that contain them (`setting_names.rs`). If
-/// there are further known names, a server is closed after functions that are not trusted.
+/// there are further known names, sessions are discarded after functions, and none is trusted.
 const CUSTOMS_MAX: usize = 256;
 pub(crate) const CANDIDATES_MAX: usize = 256;
 /// Limit of sets of functions. When it is reached, all are learnt again. If more than that have
@@ -110,6 +110,7 @@ impl TextHistory {
         }
         if self.customs.len() == CUSTOMS_MAX {
             self.has_dropped = true;
+            self.functions.clear();
             return;
         }
         for candidates in &mut self.candidates {
@@ -118,8 +119,8 @@ impl TextHistory {
         self.customs.insert(name.into());
     }
 
-    /// Is a name that a server has confirmed not known? A function may set it without naming it,
-    /// and the probe would not ask for it.
+    /// Have servers confirmed a name that is not kept? A function may set it without naming it, and
+    /// the probe would not ask for it.
     pub(crate) fn has_dropped(&self) -> bool {
         self.has_dropped
     }
@@ -260,14 +261,15 @@ mod tests {
         assert_eq!(history.customs_record(0), record);
 
         // Workers may have learnt different names.
-        let known = |from: usize| (from..from + 200).map(|number| format!("a.n{number}").into());
-        for from in [0, 200] {
-            let record = CustomsRecord { known: known(from).collect(), ..CustomsRecord::default() };
+        let names = |from: usize| CustomsRecord {
+            known: (from..from + 200).map(|number| format!("a.n{number}").into()).collect(),
+            ..CustomsRecord::default()
+        };
+        for (from, count, has_dropped) in [(50, 250, false), (100, CUSTOMS_MAX, true)] {
             let mut history = TextHistory::default();
-            history.recall_customs(&record);
-            assert!(!history.has_dropped());
-            history.recall_customs(&CustomsRecord { known: known(100).collect(), ..record });
-            assert_eq!(history.has_dropped(), history.known_customs().count() == CUSTOMS_MAX);
+            history.recall_customs(&names(0));
+            history.recall_customs(&names(from));
+            assert_eq!((history.customs().count(), history.has_dropped()), (count, has_dropped));
         }
     }
 

@@ -262,9 +262,18 @@ impl<X: Exchange> Engine<X> {
                 view.into_iter().for_each(|view| view.history.forget_candidates());
             }
         }
+        let may_hide = self.may_hide_settings(on, traces);
         if pins.is_empty() {
-            self.server_mut(on).session.own().pinned = None;
+            let server = self.server_mut(on);
+            server.session.own().pinned = None;
+            if may_hide {
+                // The session is discarded.
+                server.doubt_settings();
+            }
             return self.unlink(id, on, io);
+        }
+        if may_hide {
+            self.server_mut(on).doomed.get_or_insert(CloseReason::SettingsUnknown);
         }
         self.pin(on, pins, traces.knows_text, io);
         let readable = match is_known {
@@ -278,6 +287,15 @@ impl<X: Exchange> Engine<X> {
                 self.go_on(id, io);
             }
         }
+    }
+
+    /// May a function have left a setting for which the probe did not ask?
+    fn may_hide_settings(&self, on: ServerId, traces: Traces) -> bool {
+        let server = self.server(on);
+        let view = self.pools.get(server.pool);
+        traces.signs.intersects(Signs::OPAQUE)
+            && server.session.state_report.is_none()
+            && view.is_some_and(|view| view.history.has_dropped())
     }
 
     /// Reasons to keep the server that neither its state nor a probe shows. `is_known`: the verdict
@@ -477,11 +495,14 @@ impl<X: Exchange> Engine<X> {
         if server.session.state_report.is_some() {
             return;
         }
+        let is_unknown = matches!(server.doomed, Some(CloseReason::SettingsUnknown));
         let (Some(called), Some(view)) = (traces.suspects(), self.pools.get_mut(pool)) else {
             return;
         };
         if changed || !(pins.is_empty() || was_pinned) {
             view.history.has_left_something(called);
+        } else if is_unknown || view.history.has_dropped() {
+            // The probe has not asked for all settings.
         } else if pins.is_empty() && traces.outcome.is_proof() {
             view.history.has_left_nothing(called, schema, now);
         }

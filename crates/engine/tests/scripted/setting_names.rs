@@ -5,7 +5,7 @@ use wire::backend;
 
 use crate::carried::{auto, tells};
 use crate::messages::*;
-use crate::rig::Server;
+use crate::rig::{Client, Server};
 
 /// Takes the probe's query. With letters other than ASCII, the probe could fail.
 #[track_caller]
@@ -183,23 +183,81 @@ fn a_server_is_closed_after_a_function_with_more_parameters_than_are_searched() 
 }
 
 #[test]
-pub(crate) fn a_function_closes_if_settings_are_unknown() {
+pub(crate) fn unsearched_parameters_prove_nothing() {
+    let rig = auto(|_| {});
+    let client = rig.client();
+    let long = with_value(&vec![b'x'; 70_000]);
+    for number in 0..10 {
+        let server = rig.server(number);
+        client.send([parse("", "SELECT mine($1)"), long.clone(), execute(), sync()]);
+        server.take();
+        server.send([parsed(), bound(), complete("SELECT 1"), ready('I')]);
+        question(&server);
+        server.send([nothing()]);
+        assert!(!server.is_open());
+        client.send([query("SELECT 1")]);
+        rig.server(number + 1).answers("SELECT 1");
+    }
+}
+
+/// Lets the client set this number of settings and take them back.
+fn set_many(client: &Client, server: &Server, count: usize) {
+    let sets: Vec<_> = (0..count).map(|n| format!("SET app.n{n} = '1'")).collect();
+    client.send([query(&sets.join(";"))]);
+    server.answers(&sets.join(";"));
+    assert_eq!(asked(server).len(), count);
+    let row = |n| row_of(&[Some("s"), Some(&format!("app.n{n}")), Some("1")]);
+    server.send((0..count).map(row).chain([nothing()]));
+    client.send([query("DISCARD ALL")]);
+    server.expect([query("DISCARD ALL")]);
+    server.send([done("DISCARD ALL")]);
+    question(server);
+    server.send([nothing()]);
+    assert!(server.is_parked());
+}
+
+#[test]
+pub(crate) fn unknown_settings_are_discarded() {
+    for (count, is_known) in [(256, true), (257, false)] {
+        let rig = auto(|_| {});
+        let client = rig.client();
+        let server = rig.server(0);
+        set_many(&client, &server, count);
+        for text in ["SELECT mine(1)", "SET work_mem = '1MB'; SELECT mine(1)"] {
+            for times in 0..12 {
+                client.send([query(text)]);
+                server.expect([query(text)]);
+                server.send([done("SELECT 1")]);
+                let is_trusted = is_known && times >= 8 && !text.starts_with("SET");
+                if !is_trusted {
+                    question(&server);
+                    server.send([nothing()]);
+                    if !is_known {
+                        server.answers("DISCARD ALL");
+                    }
+                }
+                assert!(server.is_parked(), "{count}, {text}");
+            }
+        }
+    }
+}
+
+#[test]
+pub(crate) fn unknown_settings_end_with_a_pin() {
     for (count, stays) in [(256, true), (257, false)] {
         let rig = auto(|_| {});
         let client = rig.client();
         let server = rig.server(0);
-        let sets: Vec<_> = (0..count).map(|n| format!("SET app.n{n} = '1'")).collect();
-        let settings = || {
-            let row = |n| row_of(&[Some("s"), Some(&format!("app.n{n}")), Some("1")]);
-            (0..count).map(row).chain([nothing()])
-        };
-        for text in [&sets.join(";"), "SELECT mine(1)"] {
-            client.send([query(text)]);
-            server.answers(text);
-            assert_eq!(asked(&server).len(), count);
-            server.send(settings());
+        set_many(&client, &server, count);
+        client.send([query("SELECT mine(1)")]);
+        server.answers("SELECT mine(1)");
+        question(&server);
+        server.send([row_of(&[Some("t"), None, None]), nothing()]);
+        client.leave();
+        if stays {
+            server.answers("DISCARD ALL");
         }
-        assert_eq!((server.is_parked(), server.is_open()), (stays, stays), "{count}");
+        assert_eq!(server.is_open(), stays, "{count}");
     }
 }
 

@@ -336,13 +336,46 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ForgetsKnownNames",
-        wrong: "Auto mode: more settings than are known have no effect",
+        wrong: "Auto mode: unknown settings stay",
         seen_in: "Weir",
-        noticed_by: "setting_names::a_function_closes_if_settings_are_unknown",
+        noticed_by: "setting_names::unknown_settings_are_discarded",
         changes: &[change(
             "session/text_history.rs",
             "if self.customs.len() == CUSTOMS_MAX {
                 «self.has_dropped = true;»",
+            "",
+        )],
+    },
+    Mutant {
+        name: "TrustsWithoutKnowing",
+        wrong: "Auto mode: a function is trusted though settings are unknown",
+        seen_in: "Weir",
+        noticed_by: "setting_names::unknown_settings_are_discarded",
+        changes: &[change(
+            "session/verdict.rs",
+            "} else if is_unknown || «view.history.has_dropped()» {",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "TrustsUnsearched",
+        wrong: "Auto mode: a function is trusted with unsearched parameters",
+        seen_in: "Weir",
+        noticed_by: "setting_names::unsearched_parameters_prove_nothing",
+        changes: &[change(
+            "session/verdict.rs",
+            "let is_unknown = «matches!(server.doomed, Some(CloseReason::SettingsUnknown))»;",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "KeepsUnknownAfterPin",
+        wrong: "Auto mode: unknown settings stay after a pin",
+        seen_in: "Weir",
+        noticed_by: "setting_names::unknown_settings_end_with_a_pin",
+        changes: &[change(
+            "session/verdict.rs",
+            "self.server_mut(on).doomed.get_or_insert(CloseReason::SettingsUnknown);",
             "",
         )],
     },

@@ -172,8 +172,9 @@ impl State {
     /// May the server end the connection because of such a message? During a login and a COPY, it
     /// expects few kinds of messages.
     pub(super) fn may_end(&self, kind: &Kind) -> bool {
+        let of_copies = ["CopyData", "CopyDone", "CopyFail", "Sync", "Flush"];
         matches!(self.enter, Enter::Login)
-            || self.name == "copying in"
+            || self.name == "copying in" && !of_copies.contains(&kind.name)
             || ["PasswordMessage", "Terminate", "an unknown type"].contains(&kind.name)
     }
 

@@ -444,10 +444,8 @@ impl<X: Exchange> Requests<'_, X> {
         }
         if signs.intersects(MAY_SET) {
             self.note_settings(seen.signs, text, sent);
-            let calls = !seen.signs.intersects(Signs::SETTINGS);
-            let drops = |texts: &Texts<'_>| texts.history.has_dropped();
-            let may_miss = sent.is_cut() || self.texts.as_ref().is_some_and(drops);
-            if calls && may_miss && !reports {
+            let is_unsearched = !seen.signs.intersects(Signs::SETTINGS) && sent.is_cut();
+            if is_unsearched && !reports {
                 self.server.doomed.get_or_insert(CloseReason::SettingsUnknown);
             }
         }
