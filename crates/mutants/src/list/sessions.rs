@@ -81,7 +81,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "session/verdict.rs",
-            "if «pins.is_empty()» { self.server_mut(on).session.own().pinned = None;",
+            "if «pins.is_empty()» { let server = self.server_mut(on);",
             "true",
         )],
     },
