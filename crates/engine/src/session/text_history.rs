@@ -156,7 +156,7 @@ impl TextHistory {
 
     /// Takes over the record of another process.
     pub(crate) fn recall_customs(&mut self, record: &CustomsRecord) {
-        record.known.iter().filter(|name| is_name(name)).for_each(|name| self.learn_custom(name));
+        record.known.iter().for_each(|name| self.learn_custom(name));
         for (names, sets) in [(&record.likely, true), (&record.others, false)] {
             let names = names.iter().filter(|name| is_name(name));
             names.for_each(|name| self.note_custom(name, sets));
