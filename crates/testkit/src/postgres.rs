@@ -9,6 +9,7 @@ mod faults;
 mod role;
 mod settings;
 mod standby;
+mod template;
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -109,17 +110,21 @@ impl Postgres {
 
     fn start_at(version: Version, settings: &str, host: Option<Host>) -> Self {
         let folder = scratch::folder("pg");
-        let data = folder.join("data");
-        let output = guest::command(version.program("initdb"))
-            .arg("-D")
-            .arg(&data)
-            .args(["-U", "postgres", "-E", "UTF8", "--no-locale", "--no-sync"])
-            .args(["--auth-local=trust", "--auth-host=scram-sha-256"])
-            .current_dir(&folder)
-            .output()
-            .expect("cannot run initdb");
-        assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
+        template::copy(version, &folder.join("data"));
+        Self::start_in(version, folder, settings, host)
+    }
 
+    /// Makes and starts a cluster with a system identifier of its own. All others of this process
+    /// have the same.
+    pub fn start_unrelated() -> Self {
+        let folder = scratch::folder("pg");
+        template::make(Version::Installed, &folder.join("data"));
+        Self::start_in(Version::Installed, folder, "", None)
+    }
+
+    /// Starts a cluster in the folder that contains its data.
+    fn start_in(version: Version, folder: PathBuf, settings: &str, host: Option<Host>) -> Self {
+        let data = folder.join("data");
         let port = scratch::free_port();
         let socket = format!("port = {port}\nunix_socket_directories = '{}'\n", folder.display());
         append(&data.join("postgresql.conf"), &format!("{SETTINGS}{socket}"));

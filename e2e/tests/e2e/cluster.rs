@@ -266,7 +266,7 @@ fn a_node_of_another_cluster_is_not_used() {
     }
     let nodes = cluster(1);
     let [a, b] = &nodes[..] else { unreachable!("two nodes") };
-    let stranger = Postgres::start_cluster(0).remove(0);
+    let stranger = Postgres::start_unrelated().with_standbys(0).remove(0);
     let pooler = setup(&[&stranger, a, b], "").start();
     let nodes = until_nodes_are(&pooler, &["unfit", "writable", "readable"]);
     assert!(nodes.column("reason")[0].starts_with("system identifier "), "{nodes:?}");

@@ -89,6 +89,14 @@ impl Direct {
     fn backends(&self) -> Vec<u32> {
         self.postgres.backends(&self.database)
     }
+
+    /// Waits until so many backends serve clients or are kept by them. All other clients are then at
+    /// rest: a backend is still busy with a client for a moment after its last reply.
+    fn until_active(&self, count: usize) {
+        eventually("all other clients are at rest", PATIENCE, || {
+            (self.column("sv_active") == count.to_string()).then_some(())
+        });
+    }
 }
 
 fn pid(client: &mut RawClient) -> u32 {

@@ -40,6 +40,8 @@ const STORM_STEPS: usize = 3_000;
 
 /// Steps after which a run counts as endless. An ordinary run has a few thousand.
 const STEPS_MAX: usize = 300_000;
+/// The same for servers that were opened, most of which have closed. An ordinary run has a dozen.
+const SERVERS_MAX: usize = 1_000;
 
 /// The next event of a run.
 #[derive(Clone, Copy, Debug)]
@@ -249,7 +251,7 @@ impl World {
         let mut actions = Vec::new();
         while self.clients.iter().any(|client| !client.is_done()) {
             self.summary.steps += 1;
-            if self.summary.steps > STEPS_MAX {
+            if self.summary.steps > STEPS_MAX || self.net.servers.len() > SERVERS_MAX {
                 return Err(format!("it never ends\n{}", self.describe()));
             }
             self.stormy = self.summary.steps < STORM_STEPS;

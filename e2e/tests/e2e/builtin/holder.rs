@@ -196,10 +196,16 @@ fn clients_that_the_next_pooler_does_not_want_are_told_at_once() {
     let before = server.pooler_pid();
     signal(before, "STOP");
     server.set("weir.data_path", "proxy");
+    // Else the supervisor may start the next pooler with the old value.
+    eventually("the postmaster has told its processes", PATIENCE, || {
+        let known = server.superuser("postgres").value("SHOW weir.data_path");
+        (known == "proxy").then_some(())
+    });
     support::kill9(before);
     drop(until_replaced(&server, before));
     let last = client.read_to_end().iter().find_map(|message| message.error());
-    assert!(last.expect("an error").message().contains("restarted"));
+    let last = last.expect("an error");
+    assert!(last.message().contains("restarted"), "{last:?}\n{}", server.log());
     let soon = Duration::from_secs(5);
     eventually("its holder has ended", soon, || (holders(&server) == 1).then_some(()));
 }

@@ -204,7 +204,7 @@ fn an_api_that_lies_about_the_nodes_is_not_believed() {
     }
     let nodes = cluster(1);
     let [a, b] = &nodes[..] else { unreachable!("two nodes") };
-    let stranger = cluster(0).remove(0);
+    let stranger = Postgres::start_unrelated().with_standbys(0).remove(0);
     let member = |name: &str, role: &str, node: &Postgres| {
         let port = node.port();
         format!(

@@ -112,6 +112,7 @@ fn clients_at_rest_keep_all_when_postgresql_crashes_or_restarts() {
         resting[0].send();
         resting[0].expect("before");
         let (backend, all) = (pid(&mut busy), direct.backends());
+        direct.until_active(3);
         end.bring(&direct, backend);
         // One that still lives would take a request, and lose its client.
         let are_gone = || !all.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists());
@@ -146,6 +147,7 @@ fn a_request_waits_for_postgresql_as_long_as_query_wait_timeout_says() {
     let direct = Direct::start_with(SIZE, |setup| setup.set("query_wait_timeout", 1));
     let (mut asks, mut rests) = (direct.client(), direct.client());
     rests.rows("SET work_mem = '7MB'");
+    direct.until_active(0);
     direct.postgres.stop();
     asks.send(frontend::query("SELECT 1"));
     asks.set_timeout(Duration::from_secs(10));
