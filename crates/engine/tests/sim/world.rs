@@ -40,7 +40,7 @@ const STORM_STEPS: usize = 3_000;
 
 /// Steps after which a run counts as endless. An ordinary run has a few thousand.
 const STEPS_MAX: usize = 300_000;
-/// The same for servers that were opened, most of which have closed. An ordinary run has a dozen.
+/// Servers ever opened after which a run counts as endless. An ordinary run has a dozen.
 const SERVERS_MAX: usize = 1_000;
 
 /// The next event of a run.
