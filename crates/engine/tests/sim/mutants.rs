@@ -35,8 +35,7 @@ use sabotage::Sabotage;
 const SEEDS_MIN: usize = 3;
 
 /// Names of the checks in the list, with words that identify each check's report.
-const CHECKS: [(&str, &[&str]); 18] = [
-    ("assertions", &["panic: "]),
+const CHECKS: [(&str, &[&str]); 20] = [
     (
         "answers",
         &[
@@ -69,6 +68,8 @@ const CHECKS: [(&str, &[&str]); 18] = [
             "was acknowledged and never done",
         ],
     ),
+    ("intrusions", &["panic: a message of ours into a client's conversation"]),
+    ("keys", &["panic: invalid key"]),
     ("leaks", &["server sockets are open, the pools count"]),
     ("limits", &[" servers in ", "seats are taken by", "turns are taken by", " are allowed"]),
     ("memory", &["bytes kept for", "bytes held of", " statements on server"]),
@@ -86,6 +87,7 @@ const CHECKS: [(&str, &[&str]); 18] = [
     ),
     ("places", &["was for the writer"]),
     ("renewals", &["was refused and then done"]),
+    ("repeats", &["panic: a Bind is held back again and again"]),
     ("rest", &["holds a server for nothing", "something is left behind"]),
     ("sessions", &["came into a transaction of", "found the session of"]),
     ("sockets", &["which is free", "closed twice", "was not free", "attached twice", "detached "]),

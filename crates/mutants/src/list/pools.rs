@@ -164,7 +164,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "TakesBackClosed",
         wrong: "A server that was closed after its client had left is taken back all the same",
         seen_in: "",
-        noticed_by: "assertions",
+        noticed_by: "keys",
         changes: &[change(
             "engine/work.rs",
             "if «self.is_without_client(server, serial)» { self.take_back(server, left, io);",
@@ -175,7 +175,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "KeepsPlaceInQueue",
         wrong: "A client that has left keeps its place in the queue",
         seen_in: "",
-        noticed_by: "assertions",
+        noticed_by: "keys",
         changes: &[change(
             "lifecycle/leave.rs",
             "self.exchange.pool(waiter.pool, |pool| pool.forget(worker, waiter.ticket));",

@@ -186,7 +186,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "PassesDirtyServer",
         wrong: "A server that owes replies is reused",
         seen_in: "",
-        noticed_by: "assertions",
+        noticed_by: "intrusions",
         changes: &[
             change("lifecycle/link.rs", "if «!flushed || !server.is_clean()» {", "!flushed"),
             change(

@@ -135,7 +135,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "AsksForEver",
         wrong: "Auto mode: a Bind is held back each time that its statement's columns are unknown",
         seen_in: "Weir, until the simulator had it",
-        noticed_by: "assertions",
+        noticed_by: "repeats",
         changes: &[change(
             "relay/requests/statements.rs",
             "own.renewed || «own.questions >= QUESTIONS_MAX»",
