@@ -50,7 +50,7 @@ class View(ctypes.Structure):
 
 
 def library(work):
-    path = work / "liblobby.so"
+    path = work / f"liblobby-{os.getpid()}.so"
     if not path.exists():
         run(["gcc", "-std=gnu11", "-O1", "-shared", "-fPIC", EXTENSION / "lobby.c", "-o", path])
     lib = ctypes.CDLL(str(path))
