@@ -115,7 +115,7 @@ impl Postgres {
     }
 
     /// Makes and starts a cluster with a system identifier of its own. All others of this process
-    /// have the same.
+    /// have the same. It never loads the library `weir`.
     pub fn start_unrelated() -> Self {
         let folder = scratch::folder("pg");
         template::make(Version::Installed, &folder.join("data"));

@@ -111,8 +111,8 @@ fn clients_at_rest_keep_all_when_postgresql_crashes_or_restarts() {
         // A second backend, at least.
         resting[0].send();
         resting[0].expect("before");
-        let (backend, all) = (pid(&mut busy), direct.backends());
         direct.until_active(3);
+        let (backend, all) = (pid(&mut busy), direct.backends());
         end.bring(&direct, backend);
         // One that still lives would take a request, and lose its client.
         let are_gone = || !all.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists());
