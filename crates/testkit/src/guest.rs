@@ -58,6 +58,12 @@ pub(crate) fn mortal_command_with_log(program: impl AsRef<OsStr>, socket: &Path)
     command
 }
 
+/// Runs a command to its end. Panics with its words if it fails.
+pub(crate) fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|e| panic!("cannot run {command:?}: {e}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// Makes the unprivileged user the owner of `path`.
 pub fn give_away(path: &Path) {
     if is_root() {

@@ -13,6 +13,7 @@ mod delivery;
 mod dice;
 mod guest;
 mod library;
+mod memory;
 mod network;
 mod patroni;
 mod pki;
@@ -31,6 +32,7 @@ pub use library::{
     altered as altered_library, file as library_file, is_direct as pools_are_direct,
     is_everywhere as library_is_everywhere,
 };
+pub use memory::{memory_file_bytes, memory_files};
 pub use network::{Host, Network};
 pub use patroni::{Member, Patroni};
 pub use pki::{Authority, Identity, ManualAuthority, Signature, Wanted};

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+
+use testkit::memory_file_bytes;
 
 use crate::stage::Stage;
-
-/// Files in memory are counted in blocks of this size.
-const BLOCK: u64 = 512;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
@@ -24,17 +22,12 @@ impl Sample {
     pub(crate) fn take(stage: &Stage) -> Self {
         let weir = stage.pooler.pid();
         let backends = stage.postgres.backends(&stage.steady).into_iter();
-        let open: Vec<_> = fs::read_dir(format!("/proc/{weir}/fd")).expect("Weir runs").collect();
-        let in_memory = open.iter().flatten().filter(|entry| {
-            let target = fs::read_link(entry.path()).unwrap_or_default();
-            target.to_string_lossy().starts_with("/memfd:")
-        });
-        let bytes = |path| fs::metadata(path).map_or(0, |file| file.blocks() * BLOCK);
+        let open = fs::read_dir(format!("/proc/{weir}/fd")).expect("Weir runs");
         Self {
             backends: backends.filter_map(|pid| Some((pid, anonymous_kib(pid)?))).collect(),
             weir_kib: stage.pooler.resident_kib(),
-            shared_kib: in_memory.map(|entry| bytes(entry.path())).sum::<u64>() / 1024,
-            open_files: open.len(),
+            shared_kib: memory_file_bytes(weir) / 1024,
+            open_files: open.count(),
         }
     }
 

@@ -65,14 +65,13 @@ impl Postgres {
     fn copy(&self, primary: &Self) {
         let (folder, port) = (&self.folder, self.port);
         let data = folder.join("data");
-        let output = guest::command(self.version.program("pg_basebackup"))
-            .arg("-D")
-            .arg(&data)
-            .args(["-d", &primary.source(), "-R", "-X", "stream", "-c", "fast", "--no-sync"])
-            .current_dir(folder)
-            .output()
-            .expect("cannot run pg_basebackup");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        guest::run(
+            guest::command(self.version.program("pg_basebackup"))
+                .arg("-D")
+                .arg(&data)
+                .args(["-d", &primary.source(), "-R", "-X", "stream", "-c", "fast", "--no-sync"])
+                .current_dir(folder),
+        );
         let place = format!("port = {port}\nunix_socket_directories = '{}'\n", folder.display());
         append(&data.join("postgresql.conf"), &place);
         self.listen_at_its_host();
@@ -98,8 +97,7 @@ impl Postgres {
     fn replace(&self, old: &str, new: &str) {
         let (old, new) = (self.folder.join(old), self.folder.join(new));
         let _ = fs::remove_dir_all(&old);
-        let status = guest::command("cp").arg("-a").arg(new).arg(old).status();
-        assert!(status.expect("cannot run cp").success(), "cp has failed");
+        guest::run(guest::command("cp").arg("-a").arg(new).arg(old));
     }
 
     /// Returns the connection string for standbys of this server.

@@ -2,7 +2,6 @@
 //! tenth of that. So each process runs it once for each version.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::binaries::Version;
@@ -22,20 +21,18 @@ pub(super) fn copy(version: Version, data: &Path) {
         make(version, &made);
         made
     });
-    run(guest::command("cp").arg("-a").arg(template).arg(data));
+    guest::run(guest::command("cp").arg("-a").arg(template).arg(data));
 }
 
 /// Does the same, with a system identifier of its own.
 pub(super) fn make(version: Version, data: &Path) {
-    let mut command = guest::command(version.program("initdb"));
     let folder = data.parent().expect("the folder of a cluster has a parent");
-    let command = command.arg("-D").arg(data).current_dir(folder);
-    run(command
-        .args(["-U", "postgres", "-E", "UTF8", "--no-locale", "--no-sync"])
-        .args(["--auth-local=trust", "--auth-host=scram-sha-256"]));
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().unwrap_or_else(|e| panic!("cannot run {command:?}: {e}"));
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    guest::run(
+        guest::command(version.program("initdb"))
+            .arg("-D")
+            .arg(data)
+            .args(["-U", "postgres", "-E", "UTF8", "--no-locale", "--no-sync"])
+            .args(["--auth-local=trust", "--auth-host=scram-sha-256"])
+            .current_dir(folder),
+    );
 }

@@ -1,13 +1,8 @@
 //! The process that holds the clients of direct pools: its limits, its end, and what it gives up.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{fs, path::Path, process::Command, time::Duration};
 
-use testkit::{Builtin, Version, eventually};
+use testkit::{Builtin, Version, eventually, memory_files};
 
 use super::defects::Stopped;
 use super::direct::{is_lost, pid, server};
@@ -28,12 +23,7 @@ fn signal(process: u32, signal: &str) {
 
 /// Returns the configuration that the supervisor has written for its pooler.
 fn configuration(server: &Builtin) -> String {
-    let folder = format!("/proc/{}/fd", server.supervisor_pid().expect("it runs"));
-    let files = fs::read_dir(folder).expect("its open files").flatten().map(|file| file.path());
-    let is_it = |path: &PathBuf| {
-        fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:weir.ini"))
-    };
-    let mut found = files.filter(is_it);
+    let mut found = memory_files(server.supervisor_pid().expect("it runs"), "weir.ini");
     found.next().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default()
 }
 

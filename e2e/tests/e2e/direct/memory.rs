@@ -1,9 +1,9 @@
 //! The memory that clients of a direct pool cost while they do nothing: that of Weir, and that of the
 //! files that it shares with the backends.
 
-use std::{fs, os::unix::fs::MetadataExt as _};
+use std::fs;
 
-use testkit::frontend;
+use testkit::{frontend, memory_file_bytes};
 
 use super::{Direct, ask};
 use crate::support;
@@ -24,16 +24,6 @@ fn own_memory(process: u32) -> usize {
     kib.expect("a number") * 1024
 }
 
-/// Returns the bytes of the files in memory that a process has.
-fn memory_files(process: u32) -> usize {
-    let files = fs::read_dir(format!("/proc/{process}/fd")).expect("it runs").flatten();
-    let is_memory = |file: &fs::DirEntry| {
-        fs::read_link(file.path()).is_ok_and(|to| to.to_string_lossy().starts_with("/memfd:"))
-    };
-    let blocks = |file: fs::DirEntry| fs::metadata(file.path()).map_or(0, |found| found.blocks());
-    files.filter(is_memory).map(|file| blocks(file) as usize * 512).sum()
-}
-
 #[test]
 fn idle_clients_cost_little() {
     if !support::only_weir() {
@@ -42,7 +32,7 @@ fn idle_clients_cost_little() {
     let direct = Direct::start_with(2, |setup| setup.set("max_client_conn", 2 * CLIENTS));
     let _first = direct.clients(100);
     let weir = direct.pooler.pid();
-    let memory = || own_memory(weir) + memory_files(weir);
+    let memory = || own_memory(weir) + memory_file_bytes(weir) as usize;
     let before = memory();
     let each = || memory().saturating_sub(before) / CLIENTS;
     let mut clients = direct.clients(CLIENTS);

@@ -2,9 +2,11 @@
 //! sees it.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     os::unix::fs::{FileExt as _, MetadataExt as _},
 };
+
+use testkit::memory_files;
 
 const MAGIC: &[u8] = b"WeirLoby";
 const BACKENDS_AT: u64 = 12;
@@ -20,13 +22,7 @@ pub(crate) struct Shared(File);
 impl Shared {
     /// The file of this process's only lobby, if it has one.
     pub(crate) fn find(weir: u32) -> Option<Self> {
-        let folder = format!("/proc/{weir}/fd");
-        let files = fs::read_dir(folder).expect("the process is there").flatten();
-        let is_memory = |link: &fs::DirEntry| {
-            let target = fs::read_link(link.path()).unwrap_or_default();
-            target.to_string_lossy().starts_with("/memfd:")
-        };
-        let paths = files.filter(is_memory).map(|link| link.path());
+        let paths = memory_files(weir, "");
         let mut lobbies = paths.filter_map(|path| File::open(path).ok().filter(is_lobby));
         lobbies.next().map(Self)
     }
