@@ -414,7 +414,7 @@ impl<X: Exchange> Engine<X> {
         });
         self.vacate(pool, now);
         if listens {
-            self.forget_listener(pool, now);
+            self.forget_listener(pool, (now, 0));
         }
         if self.exchange.pool(pool, |pool| pool.reserve_opening(now)) {
             self.work.push_back(Work::Open(pool));
@@ -494,8 +494,7 @@ impl<X: Exchange> Engine<X> {
             });
             self.vacate(pool, now);
             if listens {
-                let retry = self.settings(pool).server_login_retry;
-                self.forget_listener(pool, now + retry);
+                self.listener_failed(pool, refused, now);
             }
             if open {
                 self.work.push_back(Work::Open(pool));

@@ -271,12 +271,19 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Forgets a listener that was closed or could not be opened. Its clients ask again, and the
-    /// next attempt is made at `retry_at`.
-    pub(crate) fn forget_listener(&mut self, pool: PoolId, retry_at: Micros) {
+    /// Deals with a listener that could not be opened. `refused`: PostgreSQL has refused its login.
+    pub(crate) fn listener_failed(&mut self, pool: PoolId, refused: bool, now: Micros) {
+        let last = self.listeners.get(&pool).map_or(0, |listener| listener.pause);
+        let next = self.exchange.pool(pool, |pool| pool.attempt_after(last, refused, now));
+        self.forget_listener(pool, next);
+    }
+
+    /// Forgets a listener that was closed or could not be opened. Its clients ask again. The next
+    /// attempt is made at `retry_at`, after `pause`.
+    pub(crate) fn forget_listener(&mut self, pool: PoolId, (retry_at, pause): (Micros, Micros)) {
         let identity = self.view(pool).identity.clone();
         self.exchange.limits(|limits| limits.listener_gone(&identity));
-        let Some(old) = self.listeners.insert(pool, Listener::retried_at(retry_at)) else {
+        let Some(old) = self.listeners.insert(pool, Listener::retried_at(retry_at, pause)) else {
             return;
         };
         let has_missed = matches!(old.stage, Stage::Open { .. }) && !old.has_read_all;

@@ -39,6 +39,8 @@ pub(crate) struct Listener {
     pub stage: Stage,
     /// The time of the next attempt to open it.
     pub retry_at: Micros,
+    /// The pause before that attempt; the next one is longer.
+    pub pause: Micros,
     /// It found no seat: unused listeners of other pools make room for it.
     pub lacks_seat: bool,
     /// Since when it has no channels.
@@ -88,9 +90,9 @@ impl Listened {
 }
 
 impl Listener {
-    /// Returns a closed listener that is opened at `retry_at` at the earliest.
-    pub(crate) fn retried_at(retry_at: Micros) -> Self {
-        Self { retry_at, ..Self::default() }
+    /// Returns a closed listener that is opened at `retry_at` at the earliest, after this pause.
+    pub(crate) fn retried_at(retry_at: Micros, pause: Micros) -> Self {
+        Self { retry_at, pause, ..Self::default() }
     }
 
     /// Does any client need the listener?

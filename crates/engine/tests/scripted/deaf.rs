@@ -49,6 +49,39 @@ fn clients_are_warned_while_there_is_no_listener() {
 }
 
 #[test]
+pub(crate) fn a_listener_returns_soon_after_postgresql() {
+    let rig = rig(1);
+    let (client, _, listener, _) = listening(&rig, 0);
+    rig.set_automatic(false);
+    listener.die();
+    // Each pause is longer by half.
+    for (attempt, pause) in [(2, 100), (3, 150), (4, 225)] {
+        rig.server(attempt).refuse();
+        rig.wait_ms(pause - 5);
+        assert_eq!(rig.servers(), attempt + 1, "{pause} ms are not over");
+        rig.wait_ms(5);
+    }
+    client.expect([warning("01000", DEAF)]);
+    // PostgreSQL has started, and does not let anybody in yet.
+    rig.server(5).connect();
+    rig.server(5).send([fatal("57P03", "the database system is starting up")]);
+    rig.set_automatic(true);
+    rig.wait_ms(338);
+    let listener = rig.server(6);
+    begin(&listener, "LISTEN \"news\";");
+    client.expect([warning("01000", GAP)]);
+    listener.send([told(5, "news", "1")]);
+    client.expect([told(5, "news", "1")]);
+    // The next loss begins with the first pause.
+    rig.set_automatic(false);
+    listener.die();
+    client.take();
+    rig.server(7).refuse();
+    rig.wait_ms(100);
+    assert_eq!(rig.servers(), 9);
+}
+
+#[test]
 fn clients_are_warned_of_a_shutdown() {
     let rig = rig(2);
     let (client, server, listener, _) = listening(&rig, 1);

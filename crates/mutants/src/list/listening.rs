@@ -136,6 +136,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "ListensLateAfterARestart",
+        wrong: "Auto mode: a listener that cannot connect waits as after a refusal",
+        seen_in: "Weir",
+        noticed_by: "deaf::a_listener_returns_soon_after_postgresql",
+        changes: &[change(
+            "notify/connection.rs",
+            "pool.attempt_after(last, «refused», now)",
+            "true",
+        )],
+    },
+    Mutant {
         name: "StopsListeningInTheDrain",
         wrong: "Auto mode: a planned change of the primary ends the listener before the last commits",
         seen_in: "Weir",

@@ -21,7 +21,7 @@ fn pooler(workers: u32, size: u32) -> (Pooler, String) {
 }
 
 /// Waits until nobody has a server, be it for a question of the pooler's own.
-fn until_free(pooler: &Pooler) {
+pub(crate) fn until_free(pooler: &Pooler) {
     eventually("nobody has a server", PATIENCE, || {
         let servers = pooler.admin("SHOW SERVERS");
         let is_free = |state: &&&str| ["idle", "used", "listening"].contains(state);

@@ -128,22 +128,28 @@ impl<T> Pool<T> {
 
     /// Returns when the next attempt may be made after a failure just now, and the pause from which
     /// the next one grows.
+    pub fn next_attempt(&self, refused: bool, now: Micros) -> (Micros, Micros) {
+        match &self.failure {
+            // Several attempts ran at the same time, and another one failed before.
+            Some(last) if !refused && now < last.retry_at => (last.retry_at, last.pause),
+            last => self.attempt_after(last.as_ref().map_or(0, |last| last.pause), refused, now),
+        }
+    }
+
+    /// Returns what [`Self::next_attempt`] does, for a connection with pauses of its own. `pause` is
+    /// what the last failure returned, or 0 for the first one.
     ///
     /// After a refused login Weir waits for `server_login_retry`, because repeated failures may
     /// lock the user. A failed connection locks no user. Its pause begins at [`CONNECT_PAUSE_MIN`]
     /// and grows by half with each attempt, up to `server_login_retry`. So clients are refused for
     /// at most 1.5 times as long as PostgreSQL was away.
-    pub fn next_attempt(&self, refused: bool, now: Micros) -> (Micros, Micros) {
+    pub fn attempt_after(&self, pause: Micros, refused: bool, now: Micros) -> (Micros, Micros) {
         let most = self.settings.server_login_retry;
         let first = CONNECT_PAUSE_MIN.min(most);
-        let pause = match &self.failure {
-            _ if refused => return (now + most, first),
-            // Several attempts ran at the same time, and another one failed before.
-            Some(last) if now < last.retry_at => return (last.retry_at, last.pause),
-            Some(last) => last.pause + last.pause / 2,
-            None => first,
-        };
-        let pause = pause.clamp(first, most);
+        if refused {
+            return (now + most, first);
+        }
+        let pause = (pause + pause / 2).clamp(first, most);
         (now + pause, pause)
     }
 
