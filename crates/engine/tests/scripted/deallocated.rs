@@ -75,6 +75,19 @@ fn a_name_is_not_free_when_that_has_failed_or_is_not_certain() {
     }
 }
 
+/// Weir remembers 1,024 names.
+#[test]
+fn a_name_is_not_free_beyond_the_limit() {
+    for (before, expected) in [(1_023, true), (1_024, false)] {
+        let (_rig, client, server) = prepared();
+        let text = "DEALLOCATE b;".repeat(before) + "DEALLOCATE a";
+        let tags = vec![complete("DEALLOCATE"); before + 1];
+        let answer: Vec<_> = tags.into_iter().chain([ready('T')]).collect();
+        runs(&client, &server, &[query(&text)], &answer);
+        assert_eq!(is_free(&client, &server), expected, "after {before} others");
+    }
+}
+
 /// Two Queries in one write. Weir does not examine the second one again in between.
 #[test]
 fn a_placeholder_lent_to_a_failed_prepare_is_not_executed() {

@@ -7,6 +7,7 @@ mod ahead;
 mod asking;
 mod backslashes;
 mod balance;
+mod beyond;
 mod cancel;
 mod carried;
 mod channel_binding;
