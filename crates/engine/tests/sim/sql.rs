@@ -269,7 +269,7 @@ fn statement(text: &str) -> Option<Statement> {
         "DISCARD" if text == "DISCARD SEQUENCES" => Statement::DiscardSequences,
         "DISCARD" => Statement::DiscardAll,
         "DEALLOCATE" if text == "DEALLOCATE ALL" => Statement::DeallocateAll,
-        "DEALLOCATE" => Statement::Deallocate(words.next()?.to_owned()),
+        "DEALLOCATE" => Statement::Deallocate(unquoted(words.next()?)),
         "DECLARE" => Statement::Cursor { made: true },
         "CLOSE" => Statement::Cursor { made: false },
         "PREPARE" => {
