@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::{Postgres, append};
 use crate::binaries::{Version, pooler_binary};
+use crate::pooler::tail;
 use crate::wait::eventually;
 use crate::{RawClient, Role, ServerError, guest, library, scratch};
 
@@ -199,6 +200,15 @@ impl Builtin {
     /// Has the server reinitialised after the crash of one of its processes?
     pub fn has_crashed(&self) -> bool {
         self.postgres.log().contains("terminating any other active server processes")
+    }
+}
+
+/// The server's log has the pooler's lines, too.
+impl Drop for Builtin {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("log of the server:\n{}", tail(&self.postgres.log()));
+        }
     }
 }
 
