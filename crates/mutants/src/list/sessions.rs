@@ -222,6 +222,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "KeepsOthersPrepare",
+        wrong: "Auto mode: statements of SQL's PREPARE stay on the server for the next client",
+        seen_in: "",
+        noticed_by: "answers",
+        changes: &[change(
+            "session/carried.rs",
+            "if «self.get(name) != Some(value)» { sql.extend_from_slice(b\"DEALLOCATE \");",
+            "false",
+        )],
+    },
+    Mutant {
         name: "ForgetsPrepare",
         wrong: "Auto mode: statements of SQL's PREPARE do not follow their client",
         seen_in: "",

@@ -202,8 +202,9 @@ fn the_idle_time_of_a_server_begins_with_its_last_use() {
 }
 
 fn the_idle_time_begins_with_the_last_use_on(path: &str) {
-    let settings = format!("weir.data_path = {path}\nweir.idle_pool_worker_timeout = '1s'");
-    let server = Builtin::serving(&settings);
+    // With a second server, the client could change to that one.
+    let settings = "weir.session_pool_size = 1\nweir.idle_pool_worker_timeout = '1s'";
+    let server = Builtin::serving(&format!("weir.data_path = {path}\n{settings}"));
     let mut client = server.client("postgres");
     let backend = client.value("SELECT pg_backend_pid()");
     let began = Instant::now();
