@@ -48,8 +48,8 @@ use texts::Texts;
 
 const BROKEN_PARSE: &str = "broken Parse packet";
 
-/// Limit of the bytes that Weir adds to one input. A few small Binds can name many long statements
-/// that the server does not have.
+/// Limit of the bytes that Weir adds to one input. Many statements do not reach it, since Weir reads
+/// no further at `OWED_BYTES_MAX`. One long statement that the server does not have can.
 const PREPARED_AGAIN_LEN_MAX: usize = 64 << 20;
 
 /// PostgreSQL closes the connection after a longer message that ends a copy (`postgres.c`,

@@ -107,7 +107,7 @@ fn clients_are_given_up_when_poolers_die_again_and_again() {
     }
     let server = server(Version::Installed, "weir.session_pool_size = 2");
     let mut client = server.client("postgres");
-    // It comes into the lobby soon after its login, and this waits until it is there.
+    // A client that has just logged in may not be in the lobby yet.
     client.rows("SELECT 1");
     for _ in 1..DEATHS_MAX {
         kill(&server);

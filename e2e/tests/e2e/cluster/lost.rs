@@ -267,7 +267,7 @@ fn a_client_that_listens_is_told_of_the_gap() {
     let [a, b] = &nodes[..] else { unreachable!("two nodes") };
     let mut client = pooler.client("app");
     client.rows("LISTEN news");
-    // A client whose own server still listens is warned twice: when that is lost, and the listener.
+    // If its own server still listened, it would be warned of that loss, and of the listener's.
     until_free(&pooler);
     client.rows("BEGIN");
     write(&mut client, "lost");
