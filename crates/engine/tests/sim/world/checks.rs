@@ -147,9 +147,11 @@ impl World {
             let idle = server.backend.is_at_rest() && server.stalled_until <= self.net.now;
             let idle = idle && !server.backend.is_unsure() && !self.is_canceling(socket.worker);
             // Requests after a lost BEGIN have run outside the transaction. The reference does not
-            // know what they have left.
+            // know what they have left, nor whether the client's last requests are answered: Weir
+            // does not read the server while the client does not read.
             let is_lost = client.recovery != Recovery::None;
-            let idle = idle && !(is_lost && server.backend.has_state());
+            let is_unknown = server.backend.has_state() || !socket.down.data.is_empty();
+            let idle = idle && !(is_lost && is_unknown);
             if idle && server.up.data.is_empty() && server.down.data.is_empty() {
                 return Err(format!("client {at} holds a server for nothing"));
             }
