@@ -243,12 +243,12 @@ impl Member {
         self.postgres.wait_until_gone();
     }
 
-    /// Ends Patroni, which stops PostgreSQL and leaves the cluster.
+    /// Ends Patroni, which stops PostgreSQL and leaves the cluster. If it hangs after that, it is
+    /// killed, and its place in the cluster expires.
     pub fn leave(&mut self) {
         let Some(process) = &mut self.process else { return };
         send_signal(process.id(), "TERM");
         self.postgres.wait_until_gone();
-        // Seldom, Patroni 3.0 does not end after that.
         let ended = poll_until(EXIT_PATIENCE, || process.try_wait().expect("our own child"));
         if ended.is_none() {
             process.kill().and_then(|()| process.wait()).expect("our own child");

@@ -279,7 +279,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Forgets a listener that was closed or could not be opened. Its clients ask again. The next
-    /// attempt is made at `retry_at`, after `pause`.
+    /// attempt is made at `retry_at`; if it fails, the pause after it grows from `pause`.
     pub(crate) fn forget_listener(&mut self, pool: PoolId, (retry_at, pause): (Micros, Micros)) {
         let identity = self.view(pool).identity.clone();
         self.exchange.limits(|limits| limits.listener_gone(&identity));
@@ -313,7 +313,7 @@ fn by_worker(all: impl Iterator<Item = Subscriber>) -> Vec<(WorkerId, Vec<(Clien
 }
 
 /// Returns why a listener of this epoch must be closed.
-fn unfit_to_listen<T>(pool: &Pool<T>, epoch: u64) -> Option<CloseReason<'static>> {
+pub(crate) fn unfit_to_listen<T>(pool: &Pool<T>, epoch: u64) -> Option<CloseReason<'static>> {
     let is_kept = pool.keeps_listener() && pool.epoch() == epoch;
     if is_kept { None } else { unfit(pool, epoch) }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Listener {
     pub stage: Stage,
     /// The time of the next attempt to open it.
     pub retry_at: Micros,
-    /// The pause before that attempt; the next one is longer.
+    /// The pause from which the next one grows.
     pub pause: Micros,
     /// It found no seat: unused listeners of other pools make room for it.
     pub lacks_seat: bool,
@@ -90,7 +90,8 @@ impl Listened {
 }
 
 impl Listener {
-    /// Returns a closed listener that is opened at `retry_at` at the earliest, after this pause.
+    /// Returns a closed listener that is opened at `retry_at` at the earliest. The pause after the next
+    /// failure grows from `pause`.
     pub(crate) fn retried_at(retry_at: Micros, pause: Micros) -> Self {
         Self { retry_at, pause, ..Self::default() }
     }

@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::purpose_of;
+use crate::notify::connection::{unfit, unfit_to_listen};
 use crate::server::Settling;
 use crate::server::{Server, ServerPhase, ServerPurpose};
 use crate::shell::{Closing, Exchange, Io};
@@ -172,7 +173,10 @@ impl<X: Exchange> Engine<X> {
     fn servers_of(&self, pool: PoolId) -> Vec<(ServerId, bool)> {
         let kind = |server: &Server| match &server.phase {
             ServerPhase::Connecting(login) | ServerPhase::Login(login) => {
-                let is_for_all = matches!(login.purpose, None | Some(ServerPurpose::Attend { .. }));
+                let is_for_all = matches!(
+                    login.purpose,
+                    None | Some(ServerPurpose::Attend { .. } | ServerPurpose::Listen)
+                );
                 is_for_all.then_some(true)
             }
             ServerPhase::Parked
@@ -224,14 +228,11 @@ impl<X: Exchange> Engine<X> {
             if !is_login {
                 continue;
             }
-            let epoch = self.server(server).epoch;
-            let why = self.exchange.pool(pool, |pool| match pool.gate() {
-                Gate::Paused => Some(CloseReason::Paused),
-                Gate::NoPrimary => Some(CloseReason::PrimaryLost),
-                Gate::Closed(reason) => Some(reason),
-                Gate::Open | Gate::Held => {
-                    (pool.epoch() != epoch).then_some(CloseReason::ConnectStringChanged)
-                }
+            let Server { epoch, ref phase, .. } = *self.server(server);
+            let listens = phase.will_listen();
+            let why = self.exchange.pool(pool, |pool| match listens {
+                true => unfit_to_listen(pool, epoch),
+                false => unfit(pool, epoch),
             });
             if let Some(why) = why {
                 self.end_login(server, why, io);
@@ -247,14 +248,21 @@ impl<X: Exchange> Engine<X> {
         io.close_server(id);
         self.opening_ended();
         let (pool, epoch, serial) = (server.pool, server.epoch, server.serial);
+        let listens = server.phase.will_listen();
         if let Some(ServerPurpose::Attend { .. }) = purpose_of(server.phase) {
             self.attending_ended(pool, epoch, serial, false, io);
         }
         let open = self.exchange.pool(pool, |pool| {
+            if listens {
+                pool.listener_gone();
+            }
             pool.opening_ended(epoch);
             pool.reserve_opening(now)
         });
         self.vacate(pool, now);
+        if listens {
+            self.forget_listener(pool, (now, 0));
+        }
         if open {
             self.open_server(pool, io);
         }

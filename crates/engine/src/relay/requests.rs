@@ -49,7 +49,7 @@ use texts::Texts;
 const BROKEN_PARSE: &str = "broken Parse packet";
 
 /// Limit of the bytes that Weir adds to one input. Many statements do not reach it, since Weir reads
-/// no further at `OWED_BYTES_MAX`. One long statement that the server does not have can.
+/// no further at `OWED_BYTES_MAX`. A single statement of this length reaches it.
 const PREPARED_AGAIN_LEN_MAX: usize = 64 << 20;
 
 /// PostgreSQL closes the connection after a longer message that ends a copy (`postgres.c`,
@@ -352,7 +352,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 Err(why) => return Stop::Violation(why),
             };
             if self.out.gathered() > self.input.len() + PREPARED_AGAIN_LEN_MAX {
-                let why = "too many statements to prepare again at once".to_owned();
+                let why = "statement too long to prepare again".to_owned();
                 return Stop::Violation(why.into());
             }
             let (from, to) = (self.at, self.at + available);

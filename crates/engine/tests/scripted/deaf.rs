@@ -3,8 +3,10 @@
 use engine::Drain;
 use engine::pool::Gate;
 
+use crate::clusters::tell;
 use crate::listen::{DEAF, GAP, begin, left, listening, locks, of_another_encoding, rig};
 use crate::messages::*;
+use crate::relief::prepared;
 use crate::rig::{Client, Rig, add_others};
 
 /// A rig whose database may have this number of servers, over all users.
@@ -79,6 +81,29 @@ pub(crate) fn a_listener_returns_soon_after_postgresql() {
     rig.server(7).refuse();
     rig.wait_ms(100);
     assert_eq!(rig.servers(), 9);
+}
+
+/// The address of a lost primary may not answer for a long time.
+#[test]
+pub(crate) fn a_listener_does_not_wait_for_a_lost_primary() {
+    let (rig, client, _, listener, _) = prepared();
+    rig.set_automatic(false);
+    listener.die();
+    let at_the_lost = rig.server(2);
+    tell(&rig, Some("10.0.0.1"), Some("it is gone"));
+    assert!(!at_the_lost.is_open());
+    rig.wait(1);
+    client.expect([warning("01000", DEAF)]);
+    assert_eq!(rig.servers(), 3);
+    tell(&rig, Some("10.0.0.1"), None);
+    rig.wait(1);
+    let at_the_old = rig.server(3);
+    tell(&rig, Some("10.0.0.2"), None);
+    assert!(!at_the_old.is_open());
+    rig.set_automatic(true);
+    rig.wait(1);
+    begin(&rig.server(4), "LISTEN \"news\";");
+    client.expect([warning("01000", GAP)]);
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn the_next_process_knows_what_an_unnamed_statement_may_leave() {
 }
 
 #[test]
-fn the_next_process_knows_invisible_state_of_an_open_transaction() {
+pub(crate) fn the_next_process_knows_invisible_state() {
     let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
     let pins = "[pgbouncer]\npin_functions = pinned\n";
     let pins = Config::parse_ini(pins, "pins.ini", &no_file).expect("a sound text").global;

@@ -14,7 +14,7 @@ const RESUMING: &str = "resuming";
 
 /// A client of the second worker that listens without a server, a server that is idle, and the
 /// listener.
-fn prepared() -> (Rig, Client, Server, Server, String) {
+pub(crate) fn prepared() -> (Rig, Client, Server, Server, String) {
     let rig = Rig::with_workers(2, |config| {
         clustered(config);
         config.global.pool_mode = PoolMode::Auto;

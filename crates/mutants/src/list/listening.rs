@@ -147,6 +147,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "ListensAtOnceAfterARefusal",
+        wrong: "Auto mode: a refused listener tries again at once",
+        seen_in: "Weir",
+        noticed_by: "listen::a_listener_without_a_login_is_tried_again",
+        changes: &[change(
+            "notify/connection.rs",
+            "pool.attempt_after(last, «refused», now)",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "ListensAtALostPrimary",
+        wrong: "Auto mode: a listener's login goes on at a primary that is lost",
+        seen_in: "Weir",
+        noticed_by: "orders",
+        changes: &[change(
+            "operator/control.rs",
+            "«is_for_all».then_some(true)",
+            "(is_for_all && !server.phase.will_listen())",
+        )],
+    },
+    Mutant {
         name: "StopsListeningInTheDrain",
         wrong: "Auto mode: a planned change of the primary ends the listener before the last commits",
         seen_in: "Weir",

@@ -157,7 +157,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "RestartForgetsTraces",
         wrong: "Auto mode: a restart forgets what a transaction's texts may leave",
         seen_in: "",
-        noticed_by: "answers",
+        noticed_by: "handover::the_next_process_knows_invisible_state",
         changes: &[change("handover/import.rs", "session.traces = record.traces;", "")],
     },
     Mutant {

@@ -136,8 +136,8 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Returns what [`Self::next_attempt`] does, for a connection with pauses of its own. `pause` is
-    /// what the last failure returned, or 0 for the first one.
+    /// Returns when the next attempt may be made after a failure just now, and the pause from which
+    /// the next one grows. `pause` is what the last failure returned, or 0 for the first one.
     ///
     /// After a refused login Weir waits for `server_login_retry`, because repeated failures may
     /// lock the user. A failed connection locks no user. Its pause begins at [`CONNECT_PAUSE_MIN`]

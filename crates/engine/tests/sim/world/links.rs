@@ -3,10 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use engine::Engine;
 use engine::ids::PoolId;
 use engine::pool::Gate;
+use engine::report::ServerState;
 
 use super::World;
+use crate::exchange::SimExchange;
 use crate::net::Place;
 
 /// The state after the last step.
@@ -58,17 +61,22 @@ impl World {
 
     /// Called when nothing can happen and all orders have arrived. They have been carried out, and
     /// no work waits for the next tick.
-    pub(super) fn check_orders(&self) -> Result<(), String> {
+    pub(super) fn check_orders(&mut self) -> Result<(), String> {
+        let logins = self.logins_for_all();
         let shared = self.shared.borrow();
         let under_way = shared.mail.iter().any(|queue| !queue.is_empty())
             || self.orders.iter().any(|orders| !orders.is_empty());
         if under_way {
             return Ok(());
         }
-        for (at, server) in self.net.servers.iter().enumerate() {
-            let Place::Detached { pool, .. } = server.place else { continue };
+        let parked = self.net.servers.iter().enumerate().filter_map(|(at, server)| {
+            let Place::Detached { pool, .. } = server.place else { return None };
+            Some((at, pool))
+        });
+        for (at, pool) in parked.chain(logins) {
             let replaced = self.links.replaced.get(&pool);
-            let is_obsolete = replaced.is_some_and(|moment| server.opened_at <= *moment);
+            let opened_at = self.net.servers[at].opened_at;
+            let is_obsolete = replaced.is_some_and(|moment| opened_at <= *moment);
             if is_obsolete || shared.pools[pool.0 as usize].gate() != Gate::Open {
                 return Err(format!("server {at} stays although nobody may have it"));
             }
@@ -82,5 +90,19 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Returns the servers whose login goes on and concerns not one client alone, with their pools.
+    fn logins_for_all(&mut self) -> Vec<(usize, PoolId)> {
+        if self.links.replaced.is_empty() && self.links.closed.is_empty() {
+            return Vec::new();
+        }
+        let (now, slots) = (self.net.now, &self.net.server_slots);
+        let of_worker = |(engine, slots): (&mut Engine<SimExchange>, &HashMap<u32, usize>)| {
+            let rows = engine.report(now).servers.into_iter();
+            let logins = rows.filter(|row| row.state == ServerState::Login && row.client == 0);
+            logins.filter_map(|row| Some((*slots.get(&row.slot?.0)?, row.pool))).collect::<Vec<_>>()
+        };
+        self.engines.iter_mut().zip(slots).flat_map(of_worker).collect()
     }
 }
