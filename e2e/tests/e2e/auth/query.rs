@@ -194,7 +194,7 @@ fn a_query_that_fails_is_a_mistake_in_the_configuration() {
     let pooler = setup.set("auth_query", "SELECT 1 / 0, $1").start();
     let error = pooler.login("nobody", &database, "x").expect_err("no answer");
     assert_eq!(error.summary(), ("FATAL", "08P01", "bouncer config error"));
-    assert!(pooler.log().contains("error response from auth_query"));
+    pooler.log_contains("error response from auth_query");
 }
 
 /// A typo in this name locks out all users that are not in `auth_file`. Only the log tells the

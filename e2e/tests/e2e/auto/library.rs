@@ -305,7 +305,7 @@ fn a_pooler_in_between_that_refuses_the_parameter_is_logged_in_to_without_it() {
     assert_eq!(client.value("SHOW work_mem"), "5MB");
     settle(&outer);
     assert!(outer.admin("SHOW POOLS").column("session_state").contains(&"probe"));
-    assert!(inner.log().contains("unsupported startup parameter: weir.report"));
+    inner.log_contains("unsupported startup parameter: weir.report");
 }
 
 /// A setting that the next server refuses: the client has lost the right to its role.

@@ -62,7 +62,7 @@ fn a_start_that_hangs_is_killed_and_repeated() {
             hooks.serve("start", "a", 0, || a.launch());
         });
         assert_eq!(error.message(), "switchover failed: stop_command failed: exit status: 4");
-        assert!(pooler.log().contains("start_command failed: it did not end within 4 s"));
+        pooler.log_contains("start_command failed: it did not end within 4 s");
     });
     check_no_errors(&told);
     check_rows(a, &told);

@@ -39,7 +39,7 @@ fn a_pool_without_room_for_its_clients_is_named_and_proxied() {
     assert_eq!(direct.column("why"), "no room");
     let pool = format!("the pool {}/app cannot be direct and is proxied", direct.database);
     let line = format!("{pool}: the limit of open files must be at least ");
-    assert!(direct.pooler.log().contains(&line), "{}", direct.pooler.log());
+    direct.pooler.log_contains(&line);
 }
 
 #[test]

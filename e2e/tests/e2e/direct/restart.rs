@@ -154,8 +154,8 @@ fn clients_in_all_phases_go_on_in_the_new_process() {
             (2 * restarts).to_string()
         );
     }
+    direct.pooler.log_contains("handed 8 clients, 5 servers");
     let log = direct.pooler.log();
-    assert!(log.contains("handed 8 clients, 5 servers"), "{log}");
     assert!(!log.contains("cannot be restored"), "{log}");
 }
 
@@ -309,7 +309,7 @@ fn a_take_over_that_is_given_up_leaves_all_as_it_was() {
     open.rows("COMMIT");
     assert_eq!(resting.value("SHOW work_mem"), "5MB");
     assert_eq!(direct.client().value("SELECT 4"), "4");
-    assert!(direct.pooler.log().contains("this process continues"), "{}", direct.pooler.log());
+    direct.pooler.log_contains("this process continues");
     direct.take_over();
     assert_eq!(phases[0].value("SHOW work_mem"), "5MB");
 }
