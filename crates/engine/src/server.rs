@@ -62,22 +62,6 @@ pub enum ServerPhase {
 }
 
 impl ServerPhase {
-    /// Is it a login of the pool's listener?
-    pub fn will_listen(&self) -> bool {
-        match self {
-            Self::Connecting(login) | Self::Login(login) => {
-                matches!(login.purpose, Some(ServerPurpose::Listen))
-            }
-            Self::Parked
-            | Self::Preparing(_)
-            | Self::Linked
-            | Self::Finishing
-            | Self::Settling(_)
-            | Self::Listening
-            | Self::Attending { .. } => false,
-        }
-    }
-
     /// Is the server's client held back because it signals another one?
     pub fn is_signaling(&self) -> bool {
         matches!(self, Self::Preparing(Preparation::Signal(_)))

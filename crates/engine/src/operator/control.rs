@@ -12,6 +12,16 @@ use crate::server::Settling;
 use crate::server::{Server, ServerPhase, ServerPurpose};
 use crate::shell::{Closing, Exchange, Io};
 
+/// The state of a server that belongs to its pool.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Not logged in. `listens`: it is to be the pool's listener.
+    Login {
+        listens: bool,
+    },
+    LoggedIn,
+}
+
 impl<X: Exchange> Engine<X> {
     /// Applies changes of pools: closes parked servers and logins that are of no use now,
     /// disconnects clients that cannot be served, and serves those that can.
@@ -48,12 +58,13 @@ impl<X: Exchange> Engine<X> {
 
     /// Closes the busy servers at a node that is not the primary of the pool's cluster any more.
     fn cut_servers(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        for (server, is_login) in self.servers_of(pool) {
+        for (server, standing) in self.servers_of(pool) {
             // An earlier step of this loop may have closed it.
             let Some(epoch) = self.servers.get(server.0 as usize).map(|server| server.epoch) else {
                 continue;
             };
-            if !is_login && self.exchange.pool(pool, |pool| pool.is_cut(epoch)) {
+            let is_open = standing == Standing::LoggedIn;
+            if is_open && self.exchange.pool(pool, |pool| pool.is_cut(epoch)) {
                 self.lose_server(server, CloseReason::PrimaryChanged, io);
             }
         }
@@ -88,12 +99,16 @@ impl<X: Exchange> Engine<X> {
                 self.disconnect(client, CloseReason::DatabaseRemoved, io);
             }
             self.finish(io);
-            for (server, is_login) in self.servers_of(id) {
+            for (server, standing) in self.servers_of(id) {
                 // An earlier step of this loop may have closed this server.
-                match is_login {
+                match standing {
                     _ if !self.servers.contains(server.0 as usize) => {}
-                    true => self.end_login(server, CloseReason::DatabaseRemoved, io),
-                    false => self.lose_server(server, CloseReason::DatabaseRemoved, io),
+                    Standing::Login { .. } => {
+                        self.end_login(server, CloseReason::DatabaseRemoved, io);
+                    }
+                    Standing::LoggedIn => {
+                        self.lose_server(server, CloseReason::DatabaseRemoved, io);
+                    }
                 }
             }
             for client in self.clients_where(|client| client.pool == Some(id)) {
@@ -168,27 +183,31 @@ impl<X: Exchange> Engine<X> {
         chosen.map(|(slot, _)| ClientId(slot as u32)).collect()
     }
 
-    /// Returns the servers of a pool, and for each whether its login is not finished. Logins for
-    /// one client alone are left out, because they belong to the client.
-    fn servers_of(&self, pool: PoolId) -> Vec<(ServerId, bool)> {
-        let kind = |server: &Server| match &server.phase {
-            ServerPhase::Connecting(login) | ServerPhase::Login(login) => {
-                let is_for_all = matches!(
-                    login.purpose,
-                    None | Some(ServerPurpose::Attend { .. } | ServerPurpose::Listen)
-                );
-                is_for_all.then_some(true)
-            }
+    /// Returns the servers of a pool. Logins for one client alone are left out, because they belong
+    /// to the client.
+    fn servers_of(&self, pool: PoolId) -> Vec<(ServerId, Standing)> {
+        let standing = |server: &Server| match &server.phase {
+            ServerPhase::Connecting(login) | ServerPhase::Login(login) => match login.purpose {
+                None | Some(ServerPurpose::Attend { .. }) => {
+                    Some(Standing::Login { listens: false })
+                }
+                Some(ServerPurpose::Listen) => Some(Standing::Login { listens: true }),
+                Some(
+                    ServerPurpose::Proof { .. }
+                    | ServerPurpose::Settings { .. }
+                    | ServerPurpose::Replication { .. },
+                ) => None,
+            },
             ServerPhase::Parked
             | ServerPhase::Preparing(_)
             | ServerPhase::Linked
             | ServerPhase::Finishing
             | ServerPhase::Settling(_)
             | ServerPhase::Listening
-            | ServerPhase::Attending { .. } => Some(false),
+            | ServerPhase::Attending { .. } => Some(Standing::LoggedIn),
         };
         let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
-        own.filter_map(|(slot, server)| Some((ServerId(slot as u32), kind(server)?))).collect()
+        own.filter_map(|(slot, server)| Some((ServerId(slot as u32), standing(server)?))).collect()
     }
 
     /// Gives the servers that were parked while the pool was held to the clients that waited.
@@ -224,12 +243,9 @@ impl<X: Exchange> Engine<X> {
 
     /// Ends logins of servers that may not be used any more.
     fn end_logins(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        for (server, is_login) in self.servers_of(pool) {
-            if !is_login {
-                continue;
-            }
-            let Server { epoch, ref phase, .. } = *self.server(server);
-            let listens = phase.will_listen();
+        for (server, standing) in self.servers_of(pool) {
+            let Standing::Login { listens } = standing else { continue };
+            let epoch = self.server(server).epoch;
             let why = self.exchange.pool(pool, |pool| match listens {
                 true => unfit_to_listen(pool, epoch),
                 false => unfit(pool, epoch),
@@ -248,8 +264,9 @@ impl<X: Exchange> Engine<X> {
         io.close_server(id);
         self.opening_ended();
         let (pool, epoch, serial) = (server.pool, server.epoch, server.serial);
-        let listens = server.phase.will_listen();
-        if let Some(ServerPurpose::Attend { .. }) = purpose_of(server.phase) {
+        let purpose = purpose_of(server.phase);
+        let listens = matches!(purpose, Some(ServerPurpose::Listen));
+        if let Some(ServerPurpose::Attend { .. }) = purpose {
             self.attending_ended(pool, epoch, serial, false, io);
         }
         let open = self.exchange.pool(pool, |pool| {

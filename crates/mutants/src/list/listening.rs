@@ -164,8 +164,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "orders",
         changes: &[change(
             "operator/control.rs",
-            "«is_for_all».then_some(true)",
-            "(is_for_all && !server.phase.will_listen())",
+            "Some(ServerPurpose::Listen) => «Some(Standing::Login { listens: true })»,",
+            "None",
         )],
     },
     Mutant {
