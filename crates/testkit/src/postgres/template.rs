@@ -1,27 +1,25 @@
 //! The data of an empty cluster. `initdb` needs a second of CPU time, and a copy of its result a
-//! tenth of that. So each process runs it once for each version.
+//! tenth of that. So each run of tests runs it once for each version.
 
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::fs;
+use std::path::Path;
 
 use crate::binaries::Version;
-use crate::{guest, scratch};
+use crate::{guest, run};
 
 /// Makes the folder `data`, an empty cluster. All clusters that are made so have the same system
 /// identifier.
 pub(super) fn copy(version: Version, data: &Path) {
-    static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
-    static EIGHTEEN: OnceLock<PathBuf> = OnceLock::new();
-    let template = match version {
-        Version::Installed => &INSTALLED,
-        Version::Eighteen => &EIGHTEEN,
+    let name = match version {
+        Version::Installed => "template",
+        Version::Eighteen => "template18",
     };
-    let template = template.get_or_init(|| {
-        let made = scratch::folder("template").join("data");
-        make(version, &made);
-        made
+    let template = run::once(name, |folder| {
+        fs::create_dir(folder).expect("the run's own folder");
+        guest::give_away(folder);
+        make(version, &folder.join("data"));
     });
-    guest::run(guest::command("cp").arg("-a").arg(template).arg(data));
+    guest::run(guest::command("cp").arg("-a").arg(template.join("data")).arg(data));
 }
 
 /// Does the same, with a system identifier of its own.

@@ -4,7 +4,6 @@
 //! are given out in turn, so that no settings are a reason to be given one.
 
 use std::fmt::Write as _;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, Version, frontend, poll_until};
@@ -51,14 +50,18 @@ pub(super) struct Stage {
 
 /// Roles that are the same for all databases.
 fn roles(postgres: &Postgres) {
-    static MADE: OnceLock<()> = OnceLock::new();
-    MADE.get_or_init(|| {
+    let mut superuser = postgres.superuser("postgres");
+    superuser.rows("BEGIN");
+    // Other tests of this server make them, too.
+    superuser.rows("SELECT pg_advisory_xact_lock(1)");
+    if superuser.rows(&format!("SELECT FROM pg_roles WHERE rolname = '{}'", ROLES[0])).is_empty() {
         for role in ROLES {
-            postgres.sql("postgres", &format!("CREATE ROLE {role}"));
+            superuser.rows(&format!("CREATE ROLE {role}"));
         }
-        // Whoever has become one of them may go on to be the stranger's.
-        postgres.sql("postgres", "GRANT torture_stranger TO torture_a, torture_b");
-    });
+        // A session that has become one of them may become the stranger's.
+        superuser.rows("GRANT torture_stranger TO torture_a, torture_b");
+    }
+    superuser.rows("COMMIT");
 }
 
 /// A database with what scripts speak of, and defaults of its own for some settings.
