@@ -4,7 +4,6 @@ use std::fs;
 use std::io::Write;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use super::{Postgres, append};
