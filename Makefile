@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full nightly binary sim fuzz fuzz-sessions soak bench count setup setup-demo setup-drivers drivers release regress route-diff install deb extension install-extension test-extension setup-extension
+.PHONY: help demo check test test-full nightly binary sim fuzz fuzz-sessions soak bench count setup setup-demo setup-check setup-drivers drivers release regress route-diff install deb extension install-extension test-extension setup-extension
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -14,6 +14,7 @@ help:
 	@echo "             (ARGS=--builtin: a PostgreSQL that runs Weir itself;"
 	@echo "             ARGS='--builtin --bench 5': its figures, proxied and direct, 5 s a row)"
 	@echo "             (ARGS='--bench 5': pgbench direct and through each pool mode, 5 s a row)"
+	@echo "make check   without PostgreSQL: formatting, lints, unit tests, 512 seeds of the simulator"
 	@echo "make test    formatting, lints, unit and end-to-end tests"
 	@echo "make test-full  one part of the longer suites, another one each day (SHARD=2/32: that one)"
 	@echo "make nightly all of the longer suites: some hours"
@@ -48,6 +49,9 @@ demo: setup-demo release $(if $(findstring --library,$(ARGS)),extension) \
 	else \
 		cargo run -q --locked --release -p weir-cli -- demo $(LAB); \
 	fi
+
+check: setup-check
+	@scripts/check quick
 
 test: setup
 	@scripts/check
@@ -125,6 +129,9 @@ release:
 
 setup:
 	@scripts/setup test
+
+setup-check:
+	@scripts/setup check
 
 setup-demo:
 	@scripts/setup demo

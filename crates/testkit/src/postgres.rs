@@ -226,7 +226,6 @@ impl Postgres {
     }
 
     /// Returns a name that no other test of this run uses.
-    #[expect(clippy::unused_self, reason = "a name of an object in this server")]
     pub fn name(&self, prefix: &str) -> String {
         format!("{prefix}_{}", run::number("name"))
     }

@@ -1,4 +1,5 @@
-//! What the test processes of one run share: empty clusters to copy, the library, running servers.
+//! The files and servers that the test processes of one run share: empty clusters to copy, the
+//! library, running clusters.
 //!
 //! A runner that starts a process for each test names a folder for the run (`WEIR_TEST_RUN`), in
 //! which `scripts/test-run` keeps the servers alive. Without it, each process is a run of its own.
