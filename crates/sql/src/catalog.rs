@@ -8,13 +8,14 @@
 //! * functions whose source locks, writes, tells of the node, or runs SQL that it does not show
 //! * functions in a language that is not read here, unless PostgreSQL calls them in C
 //! * functions, operators, aggregates, views, types, and tables with policies or partitions that
-//!   use any of these
+//!   use any of these, also in default values of arguments
+//! * tables and functions with values of a type whose casts or operator classes use any of these
 //!
 //! A [`CatalogView`] holds their names without schemas, as digests. So `search_path` has no say, and
 //! a column with the name of a sequence costs the primary a read.
 //!
-//! Not found: input functions of types and casts, if a text does not name the type. A function in C
-//! that is declared STABLE is believed.
+//! Not found, if a text does not name the type: input functions, constraints of domains. A function in
+//! C that is declared STABLE is believed. Decision 023 lists the columns of the catalogs.
 
 mod closure;
 mod queries;

@@ -144,7 +144,9 @@ fn what_functions_and_views_hide_runs_on_the_primary() {
          CREATE VIEW drawn AS SELECT draw() AS number, here();
          GRANT SELECT ON drawn TO app;
          CREATE FUNCTION locks() RETURNS int LANGUAGE plpgsql STABLE AS
-         $$BEGIN PERFORM pg_advisory_xact_lock(7); RETURN here(); END$$",
+         $$BEGIN PERFORM pg_advisory_xact_lock(7); RETURN here(); END$$;
+         CREATE FUNCTION port(at int DEFAULT inet_server_port()) RETURNS int LANGUAGE sql STABLE
+         AS 'SELECT $1'",
     );
     let pooler = setup(&nodes, "", "").start();
     let mut client = until_routed(&pooler, &nodes[0]);
@@ -152,6 +154,7 @@ fn what_functions_and_views_hide_runs_on_the_primary() {
     assert_eq!(client.value("SELECT draw()"), "1");
     assert_eq!(client.value("SELECT here FROM drawn"), primary);
     assert_eq!(client.value("SELECT locks()"), primary);
+    assert_eq!(client.value("SELECT port()"), primary);
     // A function that was made just now. The standby would run it.
     let mut others: Vec<_> = (0..5).map(|_| until_routed(&pooler, &nodes[0])).collect();
     client.rows("CREATE VIEW locking AS SELECT locks() AS here");

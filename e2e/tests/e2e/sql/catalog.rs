@@ -35,6 +35,8 @@ fn only_names_that_hide_no_danger_may_go_to_a_standby() {
                 "SELECT to_tsvector('a') @@ to_tsquery('b'), jsonb_build_object('a', 1) -> 'a'",
                 "SELECT generate_series(1, 2), coalesce(v, 'x') FROM plain ORDER BY v",
                 "SELECT date_trunc('day', clock_timestamp()), gen_random_uuid()",
+                "SELECT by_default()",
+                "SELECT c, d FROM paints ORDER BY c",
             ],
         );
         check(
@@ -65,6 +67,16 @@ fn only_names_that_hide_no_danger_may_go_to_a_standby() {
                 "SELECT '1'::checked",
                 "TABLE parts",
                 "SELECT lo_get(1)",
+                "SELECT tells()",
+                "SELECT draws(1)",
+                "SELECT secret()",
+                "TABLE by_tells",
+                "SELECT 1 FROM cast_rows WHERE p LIKE 'a'",
+                "SELECT 1 FROM cast_lists",
+                "SELECT upper(a_pair())",
+                "SELECT 'a'::mood",
+                "SELECT m FROM feelings ORDER BY m",
+                "SELECT s FROM periods",
             ],
         );
     }
