@@ -52,6 +52,7 @@ impl Server {
     pub fn note_failed(&mut self, was_executed: bool) {
         if let Some(session) = self.session.get_mut() {
             session.traces.outcome.doubtful = true;
+            session.traces.outcome.undone = true;
             session.traces.outcome.ran |= was_executed;
         }
     }

@@ -7,6 +7,7 @@ use sql::Signs;
 use crate::session::carried::{Carried, ROLE, Setting};
 use crate::session::probe::Left;
 use crate::session::resets::Resets;
+use crate::session::setting_names::SettingNames;
 use crate::session::state::Traces;
 use crate::vars::{Slots, TrackedNames, Vars};
 
@@ -21,6 +22,8 @@ pub(crate) struct Ended<'a> {
     /// The texts of the transaction.
     pub traces: Traces,
     pub resets: Resets,
+    /// Names of application settings in these texts.
+    pub named: Option<&'a SettingNames>,
     /// Is `left` the server's own report? A report tells a reset from an empty or an old value.
     pub reports: bool,
     /// The server's values at the end, before the transaction, and at the server's login.
@@ -89,9 +92,23 @@ impl Ended<'_> {
             self.names.slot(&setting.name).is_none_or(|slot| self.there.get(slot).is_none())
         };
         there.carried = Carried::new(settings.all().iter().filter(untracked).cloned().collect());
+        let defaults = self.left.defaults.all().iter().filter(|one| self.sets_default(one));
+        there.carried = there.carried.with(defaults);
         if !self.reports && !self.is_opaque() {
             keep_cleared(there, self.startup, self.before, &self.resets);
         }
+    }
+
+    /// Has the session set this setting, although its value is the server's default? Yes, if it had
+    /// set the same value before, or if a committed text names the setting and sets something.
+    fn sets_default(&self, one: &Setting) -> bool {
+        let was_set = self.before.carried.get(&one.name) == Some(&*one.value);
+        let sets = self.traces.signs.contains(Signs::SETTINGS)
+            && !self.traces.signs.contains(Signs::LOCAL)
+            && self.traces.outcome.ran
+            && !self.traces.outcome.undone
+            && self.named.is_some_and(|names| names.are_set(&one.name));
+        (was_set || sets) && !self.resets.may_include(&one.name, self.traces.resets)
     }
 
     /// A tracked parameter was reset if the session no longer sets it and its value has changed. If
@@ -214,6 +231,7 @@ mod tests {
             channels: None,
             traces,
             resets,
+            named: None,
             reports: false,
             there,
             before,

@@ -39,6 +39,7 @@ pub struct Topics {
 pub struct Probe {
     topics: Topics,
     settings: Vec<Setting>,
+    defaults: Vec<Setting>,
     /// Bytes that the settings take, including those beyond the limit.
     settings_len: usize,
     /// Names of statements, and the texts that prepared them.
@@ -55,6 +56,9 @@ pub struct Probe {
 pub struct Left {
     /// The settings, including tracked parameters, if the probe asked for them.
     pub settings: Option<Carried>,
+    /// Application settings whose values are the server's own defaults. PostgreSQL does not tell
+    /// whether the session has set such a value.
+    pub defaults: Carried,
     /// Statements of SQL's PREPARE that other servers can prepare: name and text. Set if the probe
     /// asked for objects.
     pub prepared: Option<Carried>,
@@ -97,6 +101,7 @@ impl Left {
         let channels = channels.into_iter().filter(|name| name.is_ascii());
         Self {
             settings: topics.settings.then(|| Carried::new(settings)),
+            defaults: Carried::default(),
             channels: topics.objects.then(|| Carried::names(channels)),
             prepared: topics.objects.then_some(prepared),
             lent: Vec::new(),
@@ -196,25 +201,30 @@ fn given(login: &[u8]) -> Vec<u8> {
     sql
 }
 
-/// A setting that was set and then reset has an empty value. It counts as unset, unless new
-/// sessions start with another value.
+/// The server's default comes from its configuration, or from ALTER DATABASE and ALTER ROLE. It may
+/// differ from node to node, so it is not carried. `set_config` with NULL returns it, and sets it for
+/// this transaction only. A setting that was set and then reset has an empty value.
 fn custom_settings<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let mut list = Vec::new();
     quote_list(names, &mut list);
     if list.is_empty() {
         return None;
     }
-    let mut sql = b"SELECT 's', custom.name, pg_catalog.current_setting(custom.name, true) \
+    let mut sql = b"SELECT CASE WHEN custom.value OPERATOR(pg_catalog.<>) custom.initial \
+        THEN 's' ELSE 'd' END, custom.name, custom.value FROM (SELECT one.name, one.value, \
+        COALESCE(pg_catalog.set_config(one.name, NULL, true), '') AS initial FROM (\
+        SELECT asked.name, pg_catalog.current_setting(asked.name, true) AS value \
         FROM pg_catalog.unnest(ARRAY["
         .to_vec();
     sql.extend_from_slice(&list);
+    // OFFSET has the values read before `set_config` changes them.
     sql.extend_from_slice(
-        b"]::pg_catalog.text[]) custom (name) \
-        WHERE pg_catalog.current_setting(custom.name, true) IS NOT NULL \
-        AND (pg_catalog.current_setting(custom.name, true) OPERATOR(pg_catalog.<>) '' \
-        OR EXISTS (SELECT 1 FROM given WHERE given.name OPERATOR(pg_catalog.=) custom.name)) \
+        b"]::pg_catalog.text[]) asked (name) \
+        WHERE pg_catalog.current_setting(asked.name, true) IS NOT NULL \
         AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_settings known \
-        WHERE known.name OPERATOR(pg_catalog.=) custom.name)",
+        WHERE known.name OPERATOR(pg_catalog.=) asked.name) OFFSET 0) one OFFSET 0) custom \
+        WHERE custom.value OPERATOR(pg_catalog.<>) '' \
+        OR custom.initial OPERATOR(pg_catalog.<>) ''",
     );
     Some(sql)
 }
@@ -231,6 +241,7 @@ impl Probe {
         Self {
             topics,
             settings: Vec::new(),
+            defaults: Vec::new(),
             settings_len: 0,
             prepared: Vec::new(),
             lent: Vec::new(),
@@ -260,6 +271,11 @@ impl Probe {
         let (name, text) = (text()?, text()?);
         let pins = match kind {
             b"s" => self.setting(name?, text),
+            b"d" => {
+                let pins = self.setting(name?, text);
+                self.defaults.extend(self.settings.pop_if(|_| pins.is_empty()));
+                pins
+            }
             b"l" => {
                 if self.channels.len() <= CHANNELS_MAX {
                     self.channels.push(text?.into());
@@ -308,10 +324,9 @@ impl Probe {
 
     /// Returns None if the messages were no answer to the query, or not a complete one.
     pub fn finish(self) -> Option<Left> {
-        let Self { topics, settings, settings_len: _, prepared, lent, channels, pins, incomplete } =
-            self;
+        let Self { topics, settings, prepared, lent, channels, pins, incomplete, .. } = self;
         let left = Left::new(topics, settings, prepared, channels, pins);
-        let left = Left { lent, ..left };
+        let left = Left { lent, defaults: Carried::new(self.defaults), ..left };
         (!incomplete).then_some(left)
     }
 }

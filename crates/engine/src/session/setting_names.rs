@@ -64,6 +64,11 @@ impl SettingNames {
         self.all.iter().map(|(name, sets)| (&**name, *sets))
     }
 
+    /// Does a text that sets something by its own words have this name?
+    pub(crate) fn are_set(&self, name: &[u8]) -> bool {
+        self.all.get(name).is_some_and(|sets| *sets)
+    }
+
     /// Adds a word with a dot. A dollar sign may belong to the quotes around a name (`$$a.b$$`).
     fn add(&mut self, word: &[u8], sets: bool) {
         let parts = word.split(|byte| *byte == b'$').filter(|_| word.contains(&b'$'));

@@ -169,12 +169,16 @@ pub struct Outcome {
     /// A statement failed, was rolled back, returned no rows, or was a command that does not run
     /// functions.
     pub doubtful: bool,
+    /// A statement failed, or something was rolled back.
+    #[serde(default)]
+    pub undone: bool,
 }
 
 impl Outcome {
     /// Notes the tag of a completed command.
     pub fn completed(&mut self, tag: &[u8]) {
         self.ran = true;
+        self.undone |= tag == b"ROLLBACK";
         let (command, count) = match tag.iter().rposition(|byte| *byte == b' ') {
             Some(at) => (&tag[..at], &tag[at + 1..]),
             None => (tag, &b""[..]),

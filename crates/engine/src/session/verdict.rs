@@ -35,6 +35,7 @@ use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::{self, Left, Probe, Topics};
 use crate::session::resets::Resets;
 use crate::session::sequences::DrawnNumbers;
+use crate::session::setting_names::SettingNames;
 use crate::session::state::{AllLent, Numbers, Traces};
 use crate::session::state_report;
 use crate::session::text_history::CANDIDATES_MAX;
@@ -217,10 +218,12 @@ impl<X: Exchange> Engine<X> {
         let unseen = self.take_events(id, on, is_known);
         let server = self.server_mut(on);
         let traces = server.session.traces;
+        let mut named = None;
         match left {
             Some(_) => {
                 let session = server.session.own();
-                (session.traces, session.setting_names) = (Traces::default(), None);
+                session.traces = Traces::default();
+                named = session.setting_names.take();
             }
             // The probe failed, so nothing is known about the change, and no trace may be
             // forgotten.
@@ -242,7 +245,7 @@ impl<X: Exchange> Engine<X> {
             Some(left) => {
                 pins |= left.pins;
                 self.forget_deallocated(id, &lent, &left);
-                let changed = self.take_over(id, on, traces, &left, io);
+                let changed = self.take_over(id, on, (traces, named.as_deref()), &left, io);
                 self.judge_functions(on, traces, changed, left.pins, now);
                 if let Some(channels) = &left.channels
                     && self.hears_on(id, channels)
@@ -409,7 +412,7 @@ impl<X: Exchange> Engine<X> {
         &mut self,
         id: ClientId,
         on: ServerId,
-        traces: Traces,
+        (traces, named): (Traces, Option<&SettingNames>),
         left: &Left,
         io: &mut impl Io<X>,
     ) -> bool {
@@ -430,6 +433,7 @@ impl<X: Exchange> Engine<X> {
             channels,
             traces,
             resets: std::mem::take(&mut session.resets),
+            named,
             reports: session.state_report.is_some(),
             there: &server.vars,
             before: &before,

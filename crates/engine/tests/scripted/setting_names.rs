@@ -5,7 +5,7 @@ use wire::backend;
 
 use crate::carried::{auto, tells};
 use crate::messages::*;
-use crate::rig::{Client, Server};
+use crate::rig::{Client, Rig, Server};
 
 /// Takes the probe's query. With letters other than ASCII, the probe could fail.
 #[track_caller]
@@ -373,4 +373,60 @@ fn letters_of_the_database_are_asked_about_in_any_encoding() {
     backend::data_row(&mut row, &[Some(&b"s"[..]), Some(b"app.\\303\\244"), Some(b"1")]);
     server.send([row, nothing()]);
     assert!(server.is_parked());
+}
+
+/// Answers the probe: the setting has the server's default.
+fn tells_default(server: &Server, name: &str, value: &str) {
+    let mut answer = Vec::new();
+    let columns = [Some(&b"d"[..]), Some(name.as_bytes()), Some(value.as_bytes())];
+    backend::data_row(&mut answer, &columns);
+    assert!(asked(server).contains(&name.to_owned()));
+    server.send([answer, done("SELECT")]);
+}
+
+/// Another server has another default. Returns what it is told before the client's next text.
+fn at_another_server(rig: &Rig, client: &Client) -> String {
+    let busy = rig.client();
+    busy.send([query("SELECT 2")]);
+    client.send([query("SELECT 3")]);
+    let first = rig.server(1).take();
+    String::from_utf8_lossy(&first[5..first.len() - 1]).into_owned()
+}
+
+#[test]
+pub(crate) fn a_default_is_not_carried() {
+    for (text, tag, is_set) in [
+        ("SET app.place = 'a'", "SET", true),
+        ("SELECT look('app.place')", "SELECT 1", false),
+        ("SET LOCAL app.place = 'b'; SELECT look('app.place')", "SELECT 1", false),
+        ("BEGIN; SET app.place = 'b'; ROLLBACK", "ROLLBACK", false),
+        ("RESET app.place", "RESET", false),
+    ] {
+        let rig = auto(|config| config.global.default_pool_size = 2);
+        let client = rig.client();
+        let server = rig.server(0);
+        client.send([query(text)]);
+        server.expect([query(text)]);
+        server.send([complete(tag), ready('I')]);
+        tells_default(&server, "app.place", "a");
+        assert!(server.is_parked());
+        let told = at_another_server(&rig, &client);
+        assert_eq!(told.contains("'app.place','a'"), is_set, "{text}: {told}");
+    }
+}
+
+#[test]
+pub(crate) fn a_set_default_is_carried() {
+    let rig = auto(|config| config.global.default_pool_size = 2);
+    let client = rig.client();
+    let server = rig.server(0);
+    client.send([query("SET app.place = 'b'")]);
+    server.answers("SET app.place = 'b'");
+    tells(&server, &[("app.place", "b")]);
+    client.send([query("SELECT look('app.place')")]);
+    server.answers("SELECT look('app.place')");
+    // A reload has changed the default.
+    tells_default(&server, "app.place", "b");
+    let told = at_another_server(&rig, &client);
+    assert!(told.contains("'app.place','b'"), "{told}");
 }

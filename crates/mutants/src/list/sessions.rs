@@ -390,4 +390,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "",
         )],
     },
+    Mutant {
+        name: "CarriesDefaults",
+        wrong: "Auto mode: a server's default of an application setting is carried to other servers",
+        seen_in: "Weir",
+        noticed_by: "setting_names::a_default_is_not_carried",
+        changes: &[change(
+            "session/new_values.rs",
+            "let was_set = «self.before.carried.get(&one.name) == Some(&*one.value)»;",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "DropsSetDefaults",
+        wrong: "Auto mode: a client loses a value that it has set and that equals a server's default",
+        seen_in: "Weir",
+        noticed_by: "setting_names::a_set_default_is_carried",
+        changes: &[change(
+            "session/new_values.rs",
+            "let was_set = «self.before.carried.get(&one.name) == Some(&*one.value)»;",
+            "false",
+        )],
+    },
 ];

@@ -260,3 +260,84 @@ fn without_a_cluster_they_are_plain_settings_with_the_library_too() {
         they_are_plain_settings(&alone(Postgres::start_with_library(Version::Installed)));
     }
 }
+
+/// Settings of an application whose value in the configuration differs from node to node.
+fn configured(nodes: &[Postgres]) {
+    nodes[0].sql(
+        "postgres",
+        "CREATE FUNCTION look(name text) RETURNS text LANGUAGE plpgsql STABLE
+         AS 'BEGIN RETURN current_setting(name, true); END'",
+    );
+    for (node, value) in nodes.iter().zip(["first", "second"]) {
+        node.configure("app.place", value);
+        node.configure("work_mem", if value == "first" { "5MB" } else { "6MB" });
+    }
+}
+
+/// The values of the two nodes, as a client sees them.
+#[track_caller]
+fn seen(client: &mut RawClient, setting: &str) -> [String; 2] {
+    ["primary", "standby"].map(|place| {
+        client.value(&format!("/* weir: {place} */ SELECT current_setting('{setting}')"))
+    })
+}
+
+fn defaults_stay_with_their_nodes(nodes: &[Postgres]) {
+    configured(nodes);
+    let pooler = setup(nodes, "", "read_after_write=off max_staleness=0").start();
+    until_routed(&pooler, &nodes[0]);
+    let (own, memory) = (["first", "second"], ["5MB", "6MB"]);
+    let mut client = pooler.client("app");
+    for place in ["primary", "standby", "standby", "primary"] {
+        // The text names the setting, so a function may set it.
+        let text = format!("/* weir: {place} */ SELECT look('app.place'), look('work_mem')");
+        client.rows(&text);
+        assert_eq!(seen(&mut client, "app.place"), own, "a function was called on the {place}");
+        assert_eq!(seen(&mut client, "work_mem"), memory);
+    }
+    for (steps, expected) in [
+        (&["SET app.place = 'client'"][..], ["client"; 2]),
+        (&["SET app.place = ''"], [""; 2]),
+        // The value of one of the nodes.
+        (&["SET app.place = 'first'"], ["first"; 2]),
+        (&["SELECT set_config('app.place', 'first', false)"], ["first"; 2]),
+        (
+            &["SET app.place = 'second'", "/* weir: standby */ SELECT look('app.place')"],
+            ["second"; 2],
+        ),
+        (&["SET app.place = 'first'", "SELECT look('app.place')"], ["first"; 2]),
+        (&["SET app.place = 'first'", "RESET app.place"], own),
+        (&["SET app.place = 'client'", "/* weir: standby */ RESET app.place"], own),
+        (&["SET app.place = 'client'", "RESET ALL"], own),
+        (&["SET app.place = 'client'", "DISCARD ALL"], own),
+        (&["SET app.place = 'client'", "SELECT set_config('app.place', NULL, false)"], own),
+        (&["BEGIN", "SET LOCAL app.place = 'client'", "COMMIT"], own),
+        (&["BEGIN", "SET app.place = 'client'", "ROLLBACK"], own),
+        (&["BEGIN", "SAVEPOINT s", "SET app.place = 'client'", "ROLLBACK TO s", "COMMIT"], own),
+        (&["SELECT set_config('app.place', 'client', true)"], own),
+    ] {
+        let mut client = pooler.client("app");
+        for step in steps {
+            client.rows(step);
+        }
+        assert_eq!(seen(&mut client, "app.place"), expected, "{steps:?}");
+        client.rows("/* weir: standby */ SELECT look('app.place')");
+        client.rows("SELECT look('app.place')");
+        assert_eq!(seen(&mut client, "app.place"), expected, "functions behind {steps:?}");
+    }
+}
+
+#[test]
+fn a_default_of_one_node_is_not_carried_to_another() {
+    if support::only_weir() {
+        defaults_stay_with_their_nodes(&cluster(1));
+    }
+}
+
+#[test]
+fn a_default_of_one_node_is_not_carried_to_another_with_the_library_too() {
+    if support::only_weir() {
+        let primary = Postgres::start_with_library(Version::Installed);
+        defaults_stay_with_their_nodes(&furnished(primary.with_standbys(1)));
+    }
+}
