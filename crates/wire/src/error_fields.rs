@@ -83,8 +83,18 @@ impl ErrorFields {
     /// Does this error end the session (FATAL or PANIC, by the untranslated severity)?
     #[must_use]
     pub fn ends_session(&self) -> bool {
-        let severity = self.get(b'V').unwrap_or_else(|| self.severity());
-        matches!(severity, b"FATAL" | b"PANIC")
+        matches!(self.plain_severity(), b"FATAL" | b"PANIC")
+    }
+
+    /// Does all of PostgreSQL end with this error?
+    #[must_use]
+    pub fn is_panic(&self) -> bool {
+        self.plain_severity() == b"PANIC"
+    }
+
+    /// Returns the severity, which is not translated if the server says it so.
+    fn plain_severity(&self) -> &[u8] {
+        self.get(b'V').unwrap_or_else(|| self.severity())
     }
 
     /// Returns the message for a log line; empty when it is missing.

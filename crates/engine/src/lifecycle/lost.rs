@@ -14,7 +14,9 @@ use config::PoolMode;
 use sql::Signs;
 use wire::backend;
 use wire::error_fields::ErrorFields;
-use wire::sqlstate::{ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, CRASH_SHUTDOWN};
+use wire::sqlstate::{
+    ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, CRASH_SHUTDOWN, DATABASE_DROPPED, SERIALIZATION_FAILURE,
+};
 
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
@@ -82,8 +84,16 @@ fn keeps_channels_there(client: &Client, server: &Server) -> bool {
 
 /// Does PostgreSQL say with this error that it ends, or that it ends this session?
 pub(crate) fn says_farewell(error: &ErrorFields) -> bool {
-    let codes = [ADMIN_SHUTDOWN, CRASH_SHUTDOWN, CANNOT_CONNECT_NOW].map(str::as_bytes);
-    error.ends_session() && codes.contains(&error.sqlstate())
+    // A standby sends the last two if the session conflicts with the replay of the log.
+    let codes = [
+        ADMIN_SHUTDOWN,
+        CRASH_SHUTDOWN,
+        CANNOT_CONNECT_NOW,
+        SERIALIZATION_FAILURE,
+        DATABASE_DROPPED,
+    ];
+    let is_of_node = codes.map(str::as_bytes).contains(&error.sqlstate());
+    error.ends_session() && (is_of_node || error.is_panic())
 }
 
 /// Is the server lost for a reason that is not the client's?

@@ -12,7 +12,7 @@ use crate::rig::{Client, Rig, Server};
 const FAIL: &str = "BEGIN; ROLLBACK TO SAVEPOINT \"the transaction was lost with its server\"";
 const ABORTED: &str = "current transaction is aborted";
 
-fn rig(change: impl FnOnce(&mut Config)) -> Rig {
+pub(crate) fn rig(change: impl FnOnce(&mut Config)) -> Rig {
     let rig = Rig::new(|config| {
         clustered(config);
         change(config);
@@ -23,7 +23,7 @@ fn rig(change: impl FnOnce(&mut Config)) -> Rig {
 }
 
 /// A client, and its server in a transaction.
-fn begun(rig: &Rig) -> (Client, Server) {
+pub(crate) fn begun(rig: &Rig) -> (Client, Server) {
     let client = rig.client();
     client.send([query("BEGIN")]);
     let server = rig.server(rig.servers() - 1);
@@ -35,7 +35,7 @@ fn begun(rig: &Rig) -> (Client, Server) {
 
 /// The client got an error of Weir's with this code, and then these messages.
 #[track_caller]
-fn is_told(client: &Client, code: &str, rest: impl IntoIterator<Item = Message>) {
+pub(crate) fn is_told(client: &Client, code: &str, rest: impl IntoIterator<Item = Message>) {
     let got = client.take();
     let header = wire::Header::parse(&got).expect("a message").expect("a whole one");
     let (error, behind) = got.split_at(header.total);
@@ -287,20 +287,6 @@ fn statements_of_the_client_stay() {
     is_told(&client, "08007", [ready('I')]);
     client.send([bind("a"), execute(), sync()]);
     rig.server(1).expect([parse("weir_1", "select 1"), bind("weir_1"), execute(), sync()]);
-}
-
-#[test]
-fn the_servers_farewell_is_not_the_clients() {
-    let rig = rig(|_| {});
-    let (client, server) = begun(&rig);
-    client.send([query("INSERT")]);
-    server.send([fatal("57P01", "terminating connection due to administrator command")]);
-    assert!(!server.is_open());
-    is_told(&client, "40001", [ready('E')]);
-    let (client, server) = begun(&rig);
-    server.send([fatal("25P03", "terminating connection due to idle-in-transaction timeout")]);
-    client.expect([fatal("25P03", "terminating connection due to idle-in-transaction timeout")]);
-    assert!(!client.is_open(), "this session was ended for a reason of its own");
 }
 
 #[test]

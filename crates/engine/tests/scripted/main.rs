@@ -23,6 +23,7 @@ mod doubtful;
 mod drain;
 mod dying;
 mod enlisted;
+mod farewell;
 mod figures;
 mod flood;
 mod handover;

@@ -12,6 +12,7 @@ mod carried;
 mod clusters;
 mod deaf;
 mod defaults;
+mod farewell;
 mod handover;
 mod judged;
 mod listen;

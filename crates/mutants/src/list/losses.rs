@@ -29,6 +29,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "ClosesOnConflict",
+        wrong: "A client is disconnected when its idle transaction conflicts with a standby's replay",
+        seen_in: "Weir",
+        noticed_by: "farewell::a_client_outlives_what_is_not_its_fault",
+        changes: &[change(
+            "lifecycle/lost.rs",
+            "CANNOT_CONNECT_NOW, «SERIALIZATION_FAILURE», DATABASE_DROPPED, ];",
+            "ADMIN_SHUTDOWN",
+        )],
+    },
+    Mutant {
+        name: "OutlivesItsOwnFault",
+        wrong: "A client keeps its connection when PostgreSQL's limit for idle transactions ends it",
+        seen_in: "",
+        noticed_by: "farewell::a_client_outlives_what_is_not_its_fault",
+        changes: &[change("lifecycle/lost.rs", "(«is_of_node» || error.is_panic())", "true")],
+    },
+    Mutant {
         name: "ForgetsBoundCommit",
         wrong: "A COMMIT that an earlier request has bound does not count when it is executed",
         seen_in: "",
