@@ -82,7 +82,8 @@ fn keeps_channels_there(client: &Client, server: &Server) -> bool {
     server.pins().contains(Pins::LISTEN) && !passes_channels(client)
 }
 
-/// Does PostgreSQL say with this error that it ends, or that it ends this session?
+/// Does PostgreSQL say with this error that it ends, or that it ends this session for a reason that
+/// is not the client's? The limits of idle sessions and of transactions are reasons of the client.
 pub(crate) fn says_farewell(error: &ErrorFields) -> bool {
     // A standby sends the last two if the session conflicts with the replay of the log.
     let codes = [
@@ -148,6 +149,11 @@ impl<X: Exchange> Engine<X> {
         self.roll_back_values(id, on, io);
         if loss.is_unknown() {
             self.suppose_writes(&[id], io);
+        }
+        if self.is_reader(on) {
+            // It may have shown a part of its data.
+            let serial = self.client(id).serial;
+            self.sessions.of(id, serial).has_lost_reader(io.clock());
         }
         let error = loss.error();
         if let Some(error) = &error {

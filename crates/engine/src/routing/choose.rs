@@ -14,6 +14,7 @@ use crate::routing::Place;
 use crate::routing::first_request::{FirstRequest, first_request};
 use crate::routing::freshness::Need;
 use crate::routing::rules::{Drawn, Routing};
+use crate::routing::sessions::Harmless;
 use crate::routing::stays::share;
 use crate::routing::why::Why;
 use crate::routing::wish::{Wish, token_of, wish_of};
@@ -30,8 +31,8 @@ const FULL_PATIENCE: Micros = 10_000;
 struct Choice {
     /// The nodes that may run it, or why the primary runs it.
     nodes: Result<Drawn, Why>,
-    /// Do the judges say that it changes no data?
-    is_read: bool,
+    /// If the judges say that it changes no data.
+    harmless: Option<Harmless>,
     /// Does it name the node?
     is_fixed: bool,
     /// The writes that it must see.
@@ -39,8 +40,8 @@ struct Choice {
 }
 
 impl Choice {
-    fn primary(why: Why, is_read: bool) -> Self {
-        Self { nodes: Err(why), is_read, is_fixed: true, need: Need::default() }
+    fn primary(why: Why, harmless: Option<Harmless>) -> Self {
+        Self { nodes: Err(why), harmless, is_fixed: true, need: Need::default() }
     }
 }
 
@@ -248,7 +249,7 @@ impl<X: Exchange> Engine<X> {
             return Some((pool, since));
         }
         let first = first.map(|(_, need)| need);
-        let Choice { nodes, is_read, is_fixed, need } =
+        let Choice { nodes, harmless, is_fixed, need } =
             self.choose(id, writer, request, (since, io.now()), first);
         self.sessions.of(id, serial).need = need;
         let nodes = if is_late { nodes.and(Err(Why::Full)) } else { nodes };
@@ -260,6 +261,9 @@ impl<X: Exchange> Engine<X> {
         }
         if let Some(routing) = self.routing_of(id) {
             routing.counts.add(nodes.err().unwrap_or(Why::Read));
+            if nodes == Err(Why::OwnRead) {
+                routing.readers.want_as_of(need.shown.at);
+            }
         }
         let node = nodes.ok().map(|drawn| self.pick(writer, drawn));
         let place = &mut self.client_mut(id).while_waiting.reader;
@@ -269,12 +273,12 @@ impl<X: Exchange> Engine<X> {
             ReaderPlace::Fixed | ReaderPlace::Open => ReaderPlace::Open,
         };
         let pool = node.map_or(writer, |node| self.pool_at(writer, Place::Reader(node)));
-        if let Some(node) = node.filter(|_| !is_fixed) {
-            self.stay_with(id, node);
+        if let Some(node) = node {
+            self.go_to(id, node, is_fixed);
         }
         let session = self.sessions.of(id, serial);
-        session.is_judged_read = is_read;
-        session.expect((is_read && pool == writer).then_some(request.len()));
+        session.is_judged_read = harmless.is_some();
+        session.expect(harmless.filter(|_| pool == writer).map(|kind| (kind, request.len())));
         Some((pool, since))
     }
 
@@ -312,7 +316,7 @@ impl<X: Exchange> Engine<X> {
         let random = scatter(self.next_serial());
         let (client, view) = (&self.clients[id.0 as usize], self.pools.get(writer));
         let Some(routing) = view.and_then(|view| view.settings.routing.as_deref()) else {
-            return Choice::primary(Why::NoStandby, false);
+            return Choice::primary(Why::NoStandby, None);
         };
         let verdicts = self.verdicts.get_or_insert_with(|| {
             let seed = u64::from_le_bytes(*self.seed.first_chunk().unwrap_or(&[0; 8]));
@@ -329,17 +333,17 @@ impl<X: Exchange> Engine<X> {
             }
         };
         let asked = wish_of(client, request, &routing.rules, judge);
-        let is_read = asked.is_read && catalog.is_of(schema);
+        let harmless = asked.harmless.filter(|_| catalog.is_of(schema));
         let wish = match asked.place {
             Ok(Wish::Standby) if !catalog.is_of(schema) => Err(Why::Catalogs),
             place => place,
         };
         let session = self.sessions.of(id, client.serial);
-        let stay = (session.node(&routing.stays), session.read_at);
-        let mut need = first.unwrap_or_else(|| routing.need(session.wrote, since));
+        let stay = session.node(&routing.stays);
+        let mut need = first.unwrap_or_else(|| routing.need(session.wrote, session.shown, since));
         let (wish, token) = match wish.and_then(|wish| Ok((wish, token_of(client)?))) {
             Ok(found) => found,
-            Err(why) => return Choice::primary(why, is_read),
+            Err(why) => return Choice::primary(why, harmless),
         };
         need.token = token;
         let nodes = match wish {
@@ -356,7 +360,7 @@ impl<X: Exchange> Engine<X> {
             // Weir does not know when it was written.
             routing.readers.want_as_of(now);
         }
-        Choice { nodes, is_read, is_fixed: matches!(wish, Wish::Node(_)), need }
+        Choice { nodes, harmless, is_fixed: matches!(wish, Wish::Node(_)), need }
     }
 
     /// Returns the pool of a request that would wait in this full one: that of another node, or the
@@ -371,7 +375,7 @@ impl<X: Exchange> Engine<X> {
         for other in others {
             let pool = self.pool_at(writer, Place::Reader(other));
             if pool != writer && !self.exchange.pool(pool, |pool| pool.is_used_up()) {
-                self.stay_with(id, other);
+                self.go_to(id, other, false);
                 return Some(pool);
             }
         }
@@ -422,13 +426,18 @@ impl<X: Exchange> Engine<X> {
         self.finish(io);
     }
 
-    /// Has the client's session stay with this standby, if sessions do.
-    fn stay_with(&mut self, id: ClientId, node: NodeId) {
+    /// Notes that a standby gets the client's request. `is_fixed`: the request names it, so the session
+    /// does not stay there.
+    fn go_to(&mut self, id: ClientId, node: NodeId, is_fixed: bool) {
         let client = &self.clients[id.0 as usize];
         let view = client.pool.and_then(|pool| self.pools.get(pool));
-        let routing = view.and_then(|view| view.settings.routing.as_deref());
-        if let Some(routing) = routing.filter(|own| own.rules.balance == Balance::Session) {
-            self.sessions.of(id, client.serial).stay_with(node, &routing.stays);
+        let Some(routing) = view.and_then(|view| view.settings.routing.as_deref()) else { return };
+        let session = self.sessions.of(id, client.serial);
+        if let Some(reader) = routing.readers.get(node) {
+            session.goes_to((node, reader.life()));
+        }
+        if !is_fixed && routing.rules.balance == Balance::Session {
+            session.stay_with(node, &routing.stays);
         }
     }
 

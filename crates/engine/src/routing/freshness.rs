@@ -17,7 +17,7 @@
 
 use config::ReadAfterWrite;
 
-use crate::ids::Micros;
+use crate::ids::{Micros, NodeId};
 
 /// Maximal number of samples of a primary. If there are more, every second one of the older half is
 /// dropped. Then standbys that lag far behind look older than they are.
@@ -110,27 +110,52 @@ impl Wrote {
     }
 }
 
-/// The writes that a read must see. They are those before its arrival, however long it then waits for a
-/// server.
+/// The data that the last read of a session may have shown. Its later reads must not show older data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// When the last answer ended. No later commit was shown. 0 = nothing was read.
+    pub(crate) at: Micros,
+    /// The standby that has answered, and its [`life`](super::readers::Reader::life); None: the
+    /// primary.
+    pub(crate) by: Option<(NodeId, u32)>,
+}
+
+impl Shown {
+    /// Has a node all of this data, which is fresh as of this moment? The node that has answered has
+    /// it. The primary had it before `at`, and so has a standby that is fresh as of a later moment.
+    pub fn is_at(self, node: NodeId, life: u32, fresh_as_of: Option<Micros>) -> bool {
+        self.at == 0 || self.by == Some((node, life)) || fresh_as_of > Some(self.at)
+    }
+}
+
+/// The commits that a read must see. They are those before its arrival, however long it then waits
+/// for a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
     /// The last write that counts for the read.
     pub wrote: Wrote,
     /// The position that the session has from another one (`weir.token`); 0 = none.
     pub token: Position,
+    /// The data that its session has read.
+    pub shown: Shown,
 }
 
 impl Need {
     /// Returns the need of a read that has arrived at `since`, after these writes of its session and
-    /// of its user.
-    pub fn of(which: ReadAfterWrite, [session, user]: [Wrote; 2], since: Micros) -> Self {
+    /// of its user, and after the session has read this.
+    pub fn of(
+        which: ReadAfterWrite,
+        [session, user]: [Wrote; 2],
+        shown: Shown,
+        since: Micros,
+    ) -> Self {
         let wrote = match which {
             ReadAfterWrite::Session => session,
             ReadAfterWrite::User => session.max(user),
             ReadAfterWrite::Strict => session.max(Wrote(Some(since))),
-            ReadAfterWrite::Off => Wrote::default(),
+            ReadAfterWrite::Off => return Self::default(),
         };
-        Self { wrote, token: 0 }
+        Self { wrote, token: 0, shown }
     }
 
     /// Has a standby these writes, which is fresh as of this moment and has everything up to `reached`?
@@ -262,7 +287,7 @@ mod tests {
             (Strict, Some(20), Wrote::at(10), never, false),
             (Strict, Some(21), Wrote::at(21), never, false),
         ] {
-            let need = Need::of(setting, [session, user], 20);
+            let need = Need::of(setting, [session, user], Shown::default(), 20);
             let found = need.is_met(fresh_as_of, 0);
             assert_eq!(found, expected, "{setting:?} {fresh_as_of:?} {session:?} {user:?}");
         }
@@ -275,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_position_from_another_session_counts_always() {
-        let need = Need { wrote: Wrote::default(), token: 900 };
+        let need = Need { token: 900, ..Need::default() };
         for fresh_as_of in [None, Some(10)] {
             assert!(!need.is_met(fresh_as_of, 899));
             assert!(need.is_met(fresh_as_of, 900));
@@ -284,6 +309,29 @@ mod tests {
         let log = log(&[(10, 0x0d00_0028)]);
         assert_eq!(log.reached(0x0d00_0000), 0x0d00_0028);
         assert_eq!(log.reached(0x0d00_0018), 0x0d00_0018);
+    }
+
+    #[test]
+    fn a_session_does_not_go_back_in_time() {
+        let (own, other) = (NodeId(1), NodeId(2));
+        let by_standby = Shown { at: 20, by: Some((own, 3)) };
+        let by_primary = Shown { at: 20, by: None };
+        for (shown, node, life, fresh_as_of, expected) in [
+            (Shown::default(), other, 0, None, true),
+            (by_standby, own, 3, Some(5), true),
+            (by_standby, own, 4, Some(5), false),
+            (by_standby, own, 4, Some(21), true),
+            (by_standby, other, 3, Some(20), false),
+            (by_standby, other, 3, Some(21), true),
+            (by_primary, own, 3, Some(20), false),
+            (by_primary, own, 3, Some(21), true),
+        ] {
+            let found = shown.is_at(node, life, fresh_as_of);
+            assert_eq!(found, expected, "{shown:?} {node:?} {life} {fresh_as_of:?}");
+        }
+        let of = |setting| Need::of(setting, [Wrote::default(); 2], by_primary, 30).shown;
+        assert_eq!(of(ReadAfterWrite::Session), by_primary);
+        assert_eq!(of(ReadAfterWrite::Off), Shown::default());
     }
 
     #[test]
@@ -385,10 +433,10 @@ mod tests {
                 let position = replayed.checked_sub(1).map_or(16 * page, |last| commits[last].1);
                 let fresh_as_of = log.fresh_as_of(position);
                 for (at, (wrote, _)) in commits.iter().enumerate() {
-                    let need = Need { wrote: Wrote::at(*wrote), token: 0 };
+                    let need = Need { wrote: Wrote::at(*wrote), ..Need::default() };
                     let allowed = need.is_met(fresh_as_of, 0);
                     prop_assert!(!allowed || at < replayed, "commit {at} of {wrote} is not there");
-                    let need = Need { wrote: Wrote::default(), token: commits[at].1 };
+                    let need = Need { token: commits[at].1, ..Need::default() };
                     let allowed = need.is_met(fresh_as_of, log.reached(position));
                     prop_assert!(allowed == (at < replayed), "commit {at} is at {}", need.token);
                 }

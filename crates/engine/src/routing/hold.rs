@@ -28,12 +28,14 @@ impl<X: Exchange> Engine<X> {
     ) -> bool {
         let routing = self.pools.get(writer).and_then(|view| view.settings.routing.as_deref());
         let Some(routing) = routing else { return false };
+        let serial = self.clients[id.0 as usize].serial;
         let is_early = now.saturating_sub(since) < routing.rules.stale_wait;
         let waits = is_early && routing.rules.wait_for(why);
+        let session = self.sessions.of(id, serial);
+        let waits = waits || session.waits_ahead(why == Why::OwnRead, is_early, now);
         if waits {
             routing.readers.want_as_of(since);
             routing.readers.note_waiting();
-            let serial = self.client(id).serial;
             self.sessions.hold(id, serial, since);
         }
         waits

@@ -28,6 +28,9 @@ pub struct Reader {
     lag_bytes: AtomicU64,
     /// See [`PrimaryLog::reached`](super::freshness::PrimaryLog::reached).
     reached: AtomicU64,
+    /// Number of times that it may not be read any more. It may have restarted since, with less of
+    /// the log than it had.
+    breaks: AtomicU32,
     /// Sessions of all pools that stay with it.
     pub(super) sessions: AtomicU32,
 }
@@ -41,6 +44,7 @@ impl Readers {
             fresh_as_of: AtomicU64::new(0),
             lag_bytes: AtomicU64::new(0),
             reached: AtomicU64::new(0),
+            breaks: AtomicU32::new(0),
             sessions: AtomicU32::new(0),
         };
         Self { nodes: nodes.into_iter().map(reader).collect(), ..Self::default() }
@@ -93,6 +97,9 @@ impl Readers {
 impl Reader {
     /// Stores a sample. None: the node may not be read.
     pub fn set(&self, fresh_as_of: Option<Micros>, lag_bytes: u64, reached: Position) {
+        if fresh_as_of.is_none() && self.fresh_as_of().is_some() {
+            self.breaks.fetch_add(1, Ordering::Release);
+        }
         self.lag_bytes.store(lag_bytes, Ordering::Relaxed);
         self.reached.store(reached, Ordering::Relaxed);
         self.fresh_as_of.store(fresh_as_of.unwrap_or(0), Ordering::Release);
@@ -102,6 +109,11 @@ impl Reader {
     pub fn fresh_as_of(&self) -> Option<Micros> {
         let moment = self.fresh_as_of.load(Ordering::Acquire);
         (moment != 0).then_some(moment)
+    }
+
+    /// Returns a number that stays the same while the node only gains commits.
+    pub fn life(&self) -> u32 {
+        self.breaks.load(Ordering::Acquire)
     }
 
     /// Returns the position in the log up to which it has everything, as of the last sample.

@@ -8,7 +8,7 @@ use config::{Balance, Config, Database, Pattern, PoolMode, ReadAfterWrite, Reads
 use sql::CatalogView;
 
 use crate::ids::{Micros, NodeId};
-use crate::routing::freshness::{Limits, Need, Wrote};
+use crate::routing::freshness::{Limits, Need, Shown, Wrote};
 use crate::routing::readers::{Reader, Readers};
 use crate::routing::stays::{Stays, share};
 use crate::routing::why::{Counts, Why};
@@ -66,7 +66,8 @@ impl ReadRules {
     /// Does a read wait that no standby may run for this reason?
     pub(crate) fn wait_for(&self, why: Why) -> bool {
         let waits = self.when_stale == WhenStale::Wait;
-        why == Why::OwnWrite && (waits || self.are_strict()) || why == Why::Stale && waits
+        why == Why::OwnWrite && self.are_strict()
+            || waits && matches!(why, Why::OwnWrite | Why::OwnRead | Why::Stale)
     }
 }
 
@@ -167,10 +168,11 @@ impl Routing {
         self.readers.want_as_of(now);
     }
 
-    /// Returns the need of a read that has arrived at `since`, after this write of its session.
-    pub(crate) fn need(&self, session: Wrote, since: Micros) -> Need {
+    /// Returns the need of a read that has arrived at `since`, after this write and this read of its
+    /// session.
+    pub(crate) fn need(&self, session: Wrote, shown: Shown, since: Micros) -> Need {
         let user = Wrote::at(self.wrote_at.load(Ordering::Acquire));
-        Need::of(self.rules.read_after_write, [session, user], since)
+        Need::of(self.rules.read_after_write, [session, user], shown, since)
     }
 
     /// Returns whether the node may run a read with this need.
@@ -186,16 +188,20 @@ impl Routing {
         if !may {
             return Err(Why::Stale);
         }
-        match need.is_met(Some(fresh_as_of), reader.reached()) {
+        if !need.is_met(Some(fresh_as_of), reader.reached()) {
+            return Err(Why::OwnWrite);
+        }
+        match need.shown.is_at(node, reader.life(), Some(fresh_as_of)) {
             true => Ok(()),
-            false => Err(Why::OwnWrite),
+            false => Err(Why::OwnRead),
         }
     }
 
     /// Returns each node with its name, and whether it may run a read of a new session.
     pub fn nodes(&self, now: Micros) -> impl Iterator<Item = (NodeId, &str, Why)> {
         self.readers.all().map(move |(node, reader)| {
-            let allowed = self.allows(node, reader, self.need(Wrote::default(), now), now);
+            let need = self.need(Wrote::default(), Shown::default(), now);
+            let allowed = self.allows(node, reader, need, now);
             (node, &*reader.name, allowed.err().unwrap_or(Why::Read))
         })
     }
@@ -226,8 +232,7 @@ impl Routing {
         for (node, reader) in self.readers.all().filter(|(_, reader)| reader.weight > 0) {
             match self.allows(node, reader, need, now) {
                 Ok(()) => fit.push((node, reader)),
-                Err(Why::OwnWrite) => why = Why::OwnWrite,
-                Err(Why::Stale) if why == Why::NoStandby => why = Why::Stale,
+                Err(own) if near(own) > near(why) => why = own,
                 Err(_) => {}
             }
         }
@@ -237,6 +242,8 @@ impl Routing {
     /// Draws two different nodes of those that may run a read, by weight.
     pub(crate) fn draw(&self, need: Need, now: Micros, random: u64) -> Result<Drawn, Why> {
         let mut fit = self.fit(need, now)?;
+        // Until then, the session can only stay with the standby that has answered last.
+        self.readers.want_as_of(need.shown.at);
         let one = draw_from(&mut fit, random >> 32).ok_or(Why::NoStandby)?;
         let other = draw_from(&mut fit, random & 0xffff_ffff);
         Ok(other.map_or(Drawn::One(one), |other| Drawn::Two([one, other])))
@@ -244,10 +251,10 @@ impl Routing {
 
     /// Returns the node for a read of a session. A session that stays with `own` keeps it while that
     /// node may run the read and has no more than its share of the sessions. Otherwise the node with
-    /// the smallest share gets the session. `read_at`: when its last answer ended.
+    /// the smallest share gets the session.
     pub(crate) fn node_of_session(
         &self,
-        (own, read_at): (Option<NodeId>, Micros),
+        own: Option<NodeId>,
         need: Need,
         now: Micros,
         random: u64,
@@ -257,7 +264,7 @@ impl Routing {
                 && self.node(*node, need, now).is_ok()
         };
         if let Some(own) = own.filter(stays) {
-            let lighter = self.lighter(own, read_at, need, now);
+            let lighter = self.lighter(own, need, now);
             return Ok(lighter.map_or(Drawn::One(own), |to| Drawn::Move { from: own, to }));
         }
         let mut fit = self.fit(need, now)?;
@@ -267,15 +274,13 @@ impl Routing {
         self.least_of(fit.into_iter()).map(Drawn::One).ok_or(Why::NoStandby)
     }
 
-    /// Returns another node for a session, if that makes the shares more even and the session's
-    /// reads do not go back in time.
-    fn lighter(&self, own: NodeId, read_at: Micros, need: Need, now: Micros) -> Option<NodeId> {
+    /// Returns another node for a session, if that makes the shares more even.
+    fn lighter(&self, own: NodeId, need: Need, now: Micros) -> Option<NodeId> {
         let here = share(self.stays.at(own), self.readers.get(own)?.weight);
         let gains = |(node, reader): &(NodeId, &Reader)| {
             *node != own
                 && reader.weight > 0
                 && self.stays.with_one_more(*node, reader)[0] < here
-                && reader.fresh_as_of() > Some(read_at)
                 && self.allows(*node, reader, need, now).is_ok()
         };
         self.least_of(self.readers.all().filter(gains))
@@ -289,6 +294,12 @@ impl Routing {
         });
         least.map(|(_, node)| node)
     }
+}
+
+/// Returns how near to a read on a standby this reason is: which one is told of several standbys.
+fn near(why: Why) -> usize {
+    let by_nearness = [Why::Stale, Why::OwnWrite, Why::OwnRead];
+    by_nearness.iter().position(|known| *known == why).map_or(0, |at| at + 1)
 }
 
 /// Takes one of these nodes, by weight.
@@ -322,7 +333,7 @@ mod tests {
     }
 
     fn wrote(moment: Micros) -> Need {
-        Need { wrote: Wrote::at(moment), token: 0 }
+        Need { wrote: Wrote::at(moment), ..Need::default() }
     }
 
     #[test]
@@ -350,7 +361,9 @@ mod tests {
     /// Has a session of this pool read, which stays with a node or with none yet.
     fn reads(routing: &Routing, session: &mut Option<Stay>, read_at: Micros) -> u16 {
         let own = session.as_ref().and_then(|stay| stay.node_in(&routing.stays));
-        let node = routing.node_of_session((own, read_at), Need::default(), 5_000, 7);
+        let by = own.and_then(|node| Some((node, routing.readers.get(node)?.life())));
+        let need = Need { shown: Shown { at: read_at, by }, ..Need::default() };
+        let node = routing.node_of_session(own, need, 5_000, 7);
         let node = match node.expect("a node") {
             Drawn::One(node) | Drawn::Move { to: node, .. } => node,
             two @ Drawn::Two(_) => panic!("{two:?}"),
@@ -452,7 +465,7 @@ mod tests {
         set(&routing, 0, 4_900);
         routing.note_write(4_950);
         let draw = |routing: &Routing| {
-            let need = routing.need(Wrote::default(), 5_000);
+            let need = routing.need(Wrote::default(), Shown::default(), 5_000);
             routing.draw(need, 5_000, 0)
         };
         assert_eq!(draw(&routing), Ok(Drawn::One(NodeId(0))));
@@ -469,7 +482,8 @@ mod tests {
 
     #[test]
     fn a_read_waits_only_for_what_time_can_mend() {
-        let whys = || Why::all().filter(|why| !matches!(why, Why::OwnWrite | Why::Stale));
+        let known = |why: &Why| matches!(why, Why::OwnWrite | Why::OwnRead | Why::Stale);
+        let whys = || Why::all().filter(|why| !known(why));
         for (read_after_write, when_stale, own_write, stale) in [
             (ReadAfterWrite::Session, WhenStale::Primary, false, false),
             (ReadAfterWrite::Session, WhenStale::Wait, true, true),
@@ -478,6 +492,7 @@ mod tests {
             let rules = ReadRules { read_after_write, when_stale, ..ReadRules::default() };
             assert_eq!(rules.wait_for(Why::OwnWrite), own_write);
             assert_eq!(rules.wait_for(Why::Stale), stale);
+            assert_eq!(rules.wait_for(Why::OwnRead), stale);
             assert!(!whys().any(|why| rules.wait_for(why)));
         }
     }

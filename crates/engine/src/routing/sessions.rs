@@ -4,13 +4,17 @@
 use std::sync::Arc;
 
 use crate::ids::{ClientId, Micros, NodeId};
-use crate::routing::freshness::{Need, Wrote};
+use crate::routing::freshness::{Need, Shown, Wrote};
 use crate::routing::rules::Routing;
 use crate::routing::stays::{Stay, Stays};
 
 /// A request waits for servers of readers so many times, if each comes too late. Then the writer runs
 /// it.
 const OVERTAKEN_MAX: u8 = 2;
+
+/// A session that reads without a pause is always ahead of the samples. When the primary has run its
+/// reads for so long for no other reason, one of them waits for a standby.
+const AHEAD_MAX: Micros = 1_000_000;
 
 /// The routed sessions of a worker.
 #[derive(Debug, Default)]
@@ -29,8 +33,12 @@ pub(crate) struct Session {
     pub(crate) wrote: Wrote,
     /// The standby with which it stays.
     stay: Option<Stay>,
-    /// When its last answer ended. The session has seen no later commit; 0 = there was none.
-    pub(crate) read_at: Micros,
+    /// The data that its last read may have shown.
+    pub(crate) shown: Shown,
+    /// The standby of its last request on one, with the standby's life before the request.
+    reader: Option<(NodeId, u32)>,
+    /// Since when the primary runs its reads because no standby has what it has read; 0 = it does not.
+    ahead_since: Micros,
     /// The number of times that a reader's server came too late: its node was lost, or too far behind.
     overtaken: u8,
     /// Do the judges say that its last request only reads? False again when a reader has got that
@@ -42,18 +50,26 @@ pub(crate) struct Session {
     first: Option<(Micros, Need)>,
     /// Does its read wait for a fresher standby?
     is_held: bool,
-    /// The read that the primary runs, because no standby may run it.
-    read: OnPrimary,
+    /// The request that the primary runs, if it changes no data.
+    harmless: OnPrimary,
+}
+
+/// A request that changes no data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Harmless {
+    Read,
+    /// It sets values of its session, and shows no data.
+    Set,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum OnPrimary {
     #[default]
     None,
-    /// A read of this many bytes that was not sent yet.
-    Due(usize),
-    /// A read that was sent, with the serial number of its last message.
-    Sent(u64),
+    /// A request of this many bytes that was not sent yet.
+    Due(Harmless, usize),
+    /// A request that was sent, with the serial number of its last message.
+    Sent(Harmless, u64),
 }
 
 impl Sessions {
@@ -133,10 +149,15 @@ impl Sessions {
         now: Micros,
     ) {
         let session = self.of(client, serial);
-        session.read_at = now;
-        if std::mem::take(&mut session.read) != OnPrimary::Sent(last) {
-            session.wrote.note(now);
-            routing.note_write(now);
+        match std::mem::take(&mut session.harmless) {
+            OnPrimary::Sent(Harmless::Read, sent) if sent == last => {
+                session.shown = Shown { at: now, by: None };
+            }
+            OnPrimary::Sent(Harmless::Set, sent) if sent == last => {}
+            OnPrimary::None | OnPrimary::Due(..) | OnPrimary::Sent(..) => {
+                session.wrote.note(now);
+                routing.note_write(now);
+            }
         }
     }
 }
@@ -145,6 +166,36 @@ impl Session {
     /// Returns the standby with which it stays, if that is one of these nodes.
     pub(crate) fn node(&self, stays: &Arc<Stays>) -> Option<NodeId> {
         self.stay.as_ref().and_then(|stay| stay.node_in(stays))
+    }
+
+    /// Notes that a standby with this life gets its request.
+    pub(crate) fn goes_to(&mut self, reader: (NodeId, u32)) {
+        (self.reader, self.ahead_since) = (Some(reader), 0);
+    }
+
+    /// Notes that a request on that standby has ended, at a moment behind its answer.
+    pub(crate) fn has_read(&mut self, now: Micros) {
+        self.shown = Shown { at: now, by: self.reader };
+    }
+
+    /// Notes that its standby is lost, at a moment behind all that it has answered.
+    pub(crate) fn has_lost_reader(&mut self, now: Micros) {
+        self.shown = Shown { at: now, by: None };
+    }
+
+    /// The primary is to run its read. `is_ahead`: only because no standby has what it has read.
+    /// `may_wait`: the read has not waited too long yet. Returns true if it must wait, because the
+    /// session has been ahead for long.
+    pub(crate) fn waits_ahead(&mut self, is_ahead: bool, may_wait: bool, now: Micros) -> bool {
+        let since = if self.ahead_since == 0 { now } else { self.ahead_since };
+        let is_long = now.saturating_sub(since) > AHEAD_MAX;
+        self.ahead_since = match (is_ahead, is_long && !may_wait) {
+            (false, _) => 0,
+            (true, false) => since,
+            // It has waited in vain, and need not wait again soon.
+            (true, true) => now,
+        };
+        is_ahead && is_long && may_wait
     }
 
     /// Its request has got a server. `too_late`: a reader's, whose node it must not read any more.
@@ -169,23 +220,23 @@ impl Session {
         }
     }
 
-    /// Notes the next request at the primary: a read of so many bytes, or another request (None).
-    pub(crate) fn expect(&mut self, read: Option<usize>) {
-        self.read = read.map_or(OnPrimary::None, OnPrimary::Due);
+    /// Notes the next request at the primary: a harmless one of so many bytes, or another (None).
+    pub(crate) fn expect(&mut self, harmless: Option<(Harmless, usize)>) {
+        self.harmless = harmless.map_or(OnPrimary::None, |(kind, len)| OnPrimary::Due(kind, len));
     }
 
     /// Notes that `len` bytes of the client's requests were handled together. `last` is the serial
-    /// number of the last message. Only a read that was handled alone is known not to write.
+    /// number of the last message. Only a request that was handled alone is known not to write.
     pub(crate) fn handled(&mut self, len: usize, last: u64) {
-        self.read = match self.read {
-            OnPrimary::Due(expected) if expected == len => OnPrimary::Sent(last),
-            OnPrimary::Due(_) | OnPrimary::None => OnPrimary::None,
-            sent @ OnPrimary::Sent(_) => sent,
+        self.harmless = match self.harmless {
+            OnPrimary::Due(kind, expected) if expected == len => OnPrimary::Sent(kind, last),
+            OnPrimary::Due(..) | OnPrimary::None => OnPrimary::None,
+            sent @ OnPrimary::Sent(..) => sent,
         };
     }
 
     pub(crate) fn is_due(&self) -> bool {
-        matches!(self.read, OnPrimary::Due(_))
+        matches!(self.harmless, OnPrimary::Due(..))
     }
 }
 
@@ -207,7 +258,7 @@ mod tests {
         ] {
             let session = sessions.of(client.0, client.1);
             session.wrote = Wrote::default();
-            session.expect(expected);
+            session.expect(expected.map(|len| (Harmless::Read, len)));
             if let Some((len, last)) = handled {
                 session.handled(len, last);
             }
@@ -215,6 +266,50 @@ mod tests {
             let found = sessions.of(client.0, client.1).wrote;
             assert_eq!(found, if wrote { Wrote::at(9) } else { Wrote::default() });
         }
+    }
+
+    #[test]
+    fn a_read_shows_data_and_a_set_shows_none() {
+        let routing = Routing::default();
+        let mut sessions = Sessions::default();
+        let client = (ClientId(3), 17);
+        let by_primary = Shown { at: 9, by: None };
+        for (kind, shown) in [(Harmless::Read, by_primary), (Harmless::Set, Shown::default())] {
+            let session = sessions.of(client.0, client.1);
+            session.shown = Shown::default();
+            session.expect(Some((kind, 20)));
+            session.handled(20, 5);
+            sessions.ended(client, 5, &routing, 9);
+            let session = sessions.of(client.0, client.1);
+            assert_eq!((session.shown, session.wrote), (shown, Wrote::default()));
+        }
+        let session = sessions.of(client.0, client.1);
+        session.goes_to((NodeId(2), 7));
+        session.has_read(11);
+        assert_eq!(session.shown, Shown { at: 11, by: Some((NodeId(2), 7)) });
+        session.has_lost_reader(12);
+        assert_eq!(session.shown, Shown { at: 12, by: None });
+    }
+
+    #[test]
+    fn a_read_waits_once_when_the_session_has_been_ahead_for_long() {
+        let mut session = Session::default();
+        for (is_ahead, may_wait, now, waits) in [
+            (true, true, 10, false),
+            (true, true, AHEAD_MAX, false),
+            (true, true, AHEAD_MAX + 20, true),
+            // It is judged again, and has waited in vain at last.
+            (true, true, AHEAD_MAX + 30, true),
+            (true, false, AHEAD_MAX + 40, false),
+            (true, true, AHEAD_MAX + 50, false),
+            (true, true, 3 * AHEAD_MAX, true),
+            (false, true, 3 * AHEAD_MAX, false),
+            (true, true, 4 * AHEAD_MAX, false),
+        ] {
+            assert_eq!(session.waits_ahead(is_ahead, may_wait, now), waits, "{now}");
+        }
+        session.goes_to((NodeId(1), 0));
+        assert!(!session.waits_ahead(true, true, 6 * AHEAD_MAX), "it was on a standby");
     }
 
     #[test]

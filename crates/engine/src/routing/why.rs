@@ -22,11 +22,12 @@ pub enum Why {
     NoStandby,
     Stale,
     OwnWrite,
+    OwnRead,
     Refused,
     Full,
 }
 
-const OTHERS: [Why; 13] = [
+const OTHERS: [Why; 14] = [
     Why::Read,
     Why::Hint,
     Why::Setting,
@@ -40,6 +41,7 @@ const OTHERS: [Why; 13] = [
     Why::Refused,
     Why::Full,
     Why::List,
+    Why::OwnRead,
 ];
 
 const COUNT: usize = OTHERS.len() + Refusal::ALL.len();
@@ -65,6 +67,7 @@ impl Why {
             Self::NoStandby => "no standby",
             Self::Stale => "stale",
             Self::OwnWrite => "own write",
+            Self::OwnRead => "own read",
             Self::Refused => "refused",
             Self::Full => "full",
         }
@@ -87,6 +90,7 @@ impl Why {
             Self::NoStandby => "No standby can be read.",
             Self::Stale => "The standbys are too far behind (max_staleness, max_lag_bytes).",
             Self::OwnWrite => "No standby has the writes that the read must see yet.",
+            Self::OwnRead => "No standby is known to have yet what the session has read.",
             Self::Refused => "A standby has refused it, or was lost, and the primary ran it.",
             Self::Full => "All servers of the pools at the standbys are in use.",
         }
@@ -109,6 +113,7 @@ impl Why {
             Self::Refused => 10,
             Self::Full => 11,
             Self::List => 12,
+            Self::OwnRead => 13,
         }
     }
 }

@@ -7,6 +7,7 @@ use wire::{HEADER_LEN, Header, frontend};
 use crate::client::{Client, Extended};
 use crate::routing::freshness::{Position, position};
 use crate::routing::rules::ReadRules;
+use crate::routing::sessions::Harmless;
 use crate::routing::why::Why;
 use crate::vars::APPLICATION_NAME;
 
@@ -43,13 +44,13 @@ fn wish_of_setting(value: &[u8]) -> Result<Option<Wish<'_>>, Why> {
 pub(crate) struct Asked<'a> {
     /// The place, or why the primary must run it.
     pub(crate) place: Result<Wish<'a>, Why>,
-    /// Do the judges say of each text that it changes no data? A hint is no judgement.
-    pub(crate) is_read: bool,
+    /// If the judges say of each text that it changes no data. A hint is no judgement.
+    pub(crate) harmless: Option<Harmless>,
 }
 
 impl Asked<'_> {
     pub(crate) fn primary(why: Why) -> Self {
-        Self { place: Err(why), is_read: false }
+        Self { place: Err(why), harmless: None }
     }
 }
 
@@ -100,11 +101,14 @@ fn wish<'a>(
     setting: Option<Wish<'a>>,
     mut judge: impl FnMut(&[u8]) -> Judgement,
 ) -> Asked<'a> {
-    let (mut found, mut is_read) = (None, true);
+    let (mut found, mut harmless) = (None, Some(Harmless::Set));
     let walked = each_text(request, known, |text| {
         let verdict = judge(text);
         let is_judged_read = matches!(verdict, Ok(Verdict::Read | Verdict::ReadOnlyTransaction));
-        is_read &= is_judged_read || is_lone_set(text);
+        harmless = match is_lone_set(text) {
+            true => harmless,
+            false => harmless.filter(|_| is_judged_read).map(|_| Harmless::Read),
+        };
         let own = wish_of_text(text, setting, found.is_none(), verdict);
         found = Some(match (found, own) {
             (None | Some(Ok(Wish::Standby)), own) => own,
@@ -114,7 +118,7 @@ fn wish<'a>(
     });
     match walked {
         // A batch without a text runs nothing.
-        Ok(()) => Asked { place: found.unwrap_or(Err(Why::Text(Refusal::Empty))), is_read },
+        Ok(()) => Asked { place: found.unwrap_or(Err(Why::Text(Refusal::Empty))), harmless },
         Err(why) => Asked::primary(why),
     }
 }
@@ -238,24 +242,25 @@ mod tests {
 
     #[test]
     fn a_hint_is_no_judgement() {
-        for (text, is_read) in [
-            ("SELECT 1", true),
-            ("/* weir: standby */ SELECT 1", true),
-            ("/* weir: node=b */ SELECT 1", true),
-            ("/* weir: primary */ SELECT 1", true),
-            ("/* weir: standby */ INSERT INTO t VALUES (1)", false),
-            ("UPDATE t SET a = 1", false),
-            ("SET weir.token = '0/1'", true),
-            (" reset weir.token;", true),
-            ("SET weir.token = '0/1'; DELETE FROM t", false),
-            ("SELECT nextval('s')", false),
+        let (read, set) = (Some(Harmless::Read), Some(Harmless::Set));
+        for (text, harmless) in [
+            ("SELECT 1", read),
+            ("/* weir: standby */ SELECT 1", read),
+            ("/* weir: node=b */ SELECT 1", read),
+            ("/* weir: primary */ SELECT 1", read),
+            ("/* weir: standby */ INSERT INTO t VALUES (1)", None),
+            ("UPDATE t SET a = 1", None),
+            ("SET weir.token = '0/1'", set),
+            (" reset weir.token;", set),
+            ("SET weir.token = '0/1'; DELETE FROM t", None),
+            ("SELECT nextval('s')", None),
         ] {
-            assert_eq!(wish(&query(text), None, None, judge).is_read, is_read, "{text}");
+            assert_eq!(wish(&query(text), None, None, judge).harmless, harmless, "{text}");
         }
         let read: (u8, &[u8]) = (b'P', b"a\0SELECT 1\0\0\0");
         let write: (u8, &[u8]) = (b'P', b"b\0/*weir:standby*/DELETE FROM t\0\0\0");
         let both = batch(&[read, write, (b'S', b"")]);
-        let hinted = Asked { place: Ok(Wish::Hinted), is_read: false };
+        let hinted = Asked { place: Ok(Wish::Hinted), harmless: None };
         assert_eq!(wish(&both, None, None, judge), hinted);
     }
 
@@ -280,7 +285,8 @@ mod tests {
         let place = |text| wish(&query(text), None, standby, listed).place.map(drop);
         assert_eq!(place("SELECT 1"), Err(Why::List));
         assert_eq!(place("/* weir: standby */ SELECT 1"), Ok(()));
-        assert!(!wish(&query("SELECT 1"), None, None, listed).is_read, "nobody has judged it");
+        let harmless = wish(&query("SELECT 1"), None, None, listed).harmless;
+        assert_eq!(harmless, None, "nobody has judged it");
     }
 
     #[test]

@@ -8,19 +8,21 @@ use engine::ids::{Micros, NodeId};
 use engine::routing::readers::Readers;
 use engine::routing::rules::{Catalog, ReadRules, Routing};
 
+use crate::clusters::clustered;
 use crate::messages::*;
 use crate::rig::{Client, Rig};
 
 const READ: &str = "select 1";
+pub(crate) const STALE_WAIT: Micros = 200_000;
 
 /// A primary and two standbys.
-struct Cluster {
-    rig: Rig,
-    readers: Arc<Readers>,
+pub(crate) struct Cluster {
+    pub(crate) rig: Rig,
+    pub(crate) readers: Arc<Readers>,
 }
 
 impl Cluster {
-    fn new(balance: Balance, workers: usize) -> Self {
+    pub(crate) fn new(balance: Balance, workers: usize) -> Self {
         Self::of_size(20, balance, workers)
     }
 
@@ -28,9 +30,10 @@ impl Cluster {
     fn of_size(size: u32, balance: Balance, workers: usize) -> Self {
         let readers = Arc::new(Readers::new(["a", "b", "c"].map(|name| (name.to_owned(), 1))));
         let catalog = Arc::new(Catalog::new(Default::default(), 1, false, 0));
-        let rules = ReadRules { balance, ..ReadRules::default() };
+        let rules = ReadRules { balance, stale_wait: STALE_WAIT, ..ReadRules::default() };
         let routing = Routing::new(rules, readers.clone(), catalog, None);
         let auto = |config: &mut config::Config| {
+            clustered(config);
             config.global.pool_mode = PoolMode::Auto;
             config.global.default_pool_size = size;
         };
@@ -40,12 +43,12 @@ impl Cluster {
     }
 
     /// Standby 1 or 2 has everything up to this moment.
-    fn has_all_before(&self, standby: u16, moment: Micros) {
+    pub(crate) fn has_all_before(&self, standby: u16, moment: Micros) {
         self.readers.get(NodeId(standby)).expect("a standby").set(Some(moment), 0, 0);
     }
 
     /// The client reads. Returns the server that answers.
-    fn reads(&self, client: &Client) -> usize {
+    pub(crate) fn reads(&self, client: &Client) -> usize {
         let number = self.begins_read(client);
         self.rig.server(number).send([done("OK")]);
         client.expect([done("OK")]);
@@ -54,7 +57,7 @@ impl Cluster {
     }
 
     /// The client sends a read, which gets no answer yet. Returns the server that has it.
-    fn begins_read(&self, client: &Client) -> usize {
+    pub(crate) fn begins_read(&self, client: &Client) -> usize {
         client.send([query(READ)]);
         let asked = |number: &usize| !self.rig.server(*number).take().is_empty();
         (0..self.rig.servers()).find(asked).expect("a server has the read")

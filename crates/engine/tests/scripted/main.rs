@@ -38,6 +38,7 @@ mod lost;
 mod meanings;
 mod messages;
 mod modes;
+mod monotonic;
 mod news;
 mod numbers;
 mod openings;

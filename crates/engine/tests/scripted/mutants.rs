@@ -19,6 +19,7 @@ mod listen;
 mod lost;
 mod messages;
 mod modes;
+mod monotonic;
 mod news;
 mod outdated;
 mod prepared;

@@ -311,8 +311,10 @@ pub(crate) fn a_position_of_another_session_must_be_there() {
     cluster.standby_has(cluster.rig.now(), 0x63);
     sets(&client, &primary, "weir.token", "0/64");
     asks(&client, &primary, READ);
-    // The SET itself is no write.
+    cluster.rig.later(1_000);
     cluster.standby_has(cluster.rig.now(), 0x64);
+    // The SET itself is no write, and shows no data.
+    sets(&client, &primary, "weir.token", "0/64");
     client.send([query(READ)]);
     standby.answers("SELECT pg_catalog.set_config('weir.token','0/64',false) IS NULL;");
     standby.answers(READ);

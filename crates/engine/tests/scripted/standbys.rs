@@ -9,6 +9,7 @@
 //! | `session` | the writes of its session that were acknowledged |
 //! | `user` | those of all sessions |
 //! | `strict` | all, also those that did not go through Weir |
+//! | all but `off` | what the earlier reads of its session have shown |
 //! | always | all that were older than `max_staleness` |
 //!
 //! `SIM_SEED=n` prints the steps of one seed.

@@ -202,7 +202,62 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A session moves to a standby that lacks what the session has read",
         seen_in: "",
         noticed_by: "balance::a_session_does_not_go_back_in_time_for_the_balance",
-        changes: &[change("routing/rules.rs", "&& «reader.fresh_as_of() > Some(read_at)»", "true")],
+        changes: &[change(
+            "routing/rules.rs",
+            "match «need.shown.is_at(node, reader.life(), Some(fresh_as_of))»",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "ForgetsReadsOfPrimary",
+        wrong: "A session that has read on the primary goes on at a standby that lacks what it has read",
+        seen_in: "Weir",
+        noticed_by: "standbys::a_session_sees_its_own_writes",
+        changes: &[change(
+            "routing/sessions.rs",
+            "«session.shown = Shown { at: now, by: None };»",
+            "",
+        )],
+    },
+    Mutant {
+        name: "TrustsRestartedStandby",
+        wrong: "A session goes on at its standby, which has lost what the session has read there",
+        seen_in: "Weir",
+        noticed_by: "monotonic::a_session_changes_its_standby_only_for_one_that_has_what_it_has_read",
+        changes: &[change(
+            "routing/freshness.rs",
+            "|| «self.by == Some((node, life))»",
+            "{ let _ = life; self.by.is_some_and(|(by, _)| by == node) }",
+        )],
+    },
+    Mutant {
+        name: "ForgetsReadsOfLostStandby",
+        wrong: "What a transaction has read on a standby that was lost does not count",
+        seen_in: "",
+        noticed_by: "monotonic::what_a_lost_transaction_has_read_counts",
+        changes: &[change(
+            "lifecycle/lost.rs",
+            "«self.sessions.of(id, serial).has_lost_reader(io.clock());»",
+            "let _ = serial;",
+        )],
+    },
+    Mutant {
+        name: "NeverReturnsToStandby",
+        wrong: "The primary runs the reads of a session forever, because it reads without a pause",
+        seen_in: "",
+        noticed_by: "monotonic::a_session_that_reads_without_a_pause_returns_to_a_standby",
+        changes: &[change("routing/sessions.rs", "«is_ahead && is_long && may_wait»", "false")],
+    },
+    Mutant {
+        name: "WaitsInVainAgain",
+        wrong: "Each read waits for a standby that does not become fresh enough",
+        seen_in: "",
+        noticed_by: "monotonic::a_session_does_not_wait_in_vain_again_and_again",
+        changes: &[change(
+            "routing/sessions.rs",
+            "match (is_ahead, «is_long && !may_wait»)",
+            "false",
+        )],
     },
     Mutant {
         name: "CountsSessionsThatLeft",
@@ -273,8 +328,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "reads::later_writes_do_not_concern_a_held_read",
         changes: &[change(
             "routing/choose.rs",
-            "let mut need = «first.unwrap_or_else(|| routing.need(session.wrote, since))»;",
-            "{ let _ = first; routing.need(session.wrote, since) }",
+            "let mut need = «first.unwrap_or_else(|| routing.need(session.wrote, session.shown, since))»;",
+            "{ let _ = first; routing.need(session.wrote, session.shown, since) }",
         )],
     },
     Mutant {

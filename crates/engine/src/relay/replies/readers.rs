@@ -20,7 +20,7 @@ pub(super) fn note_read(
     now: Micros,
 ) {
     let Some((id, client)) = reader else { return };
-    sessions.of(id, client.serial).read_at = now;
+    sessions.of(id, client.serial).has_read(now);
     if !left_recovery {
         return;
     }

@@ -32,6 +32,8 @@ struct Application {
     client: Client,
     /// The number of commits behind its last write that was acknowledged.
     wrote: usize,
+    /// The number of commits that its last read has shown.
+    shown: usize,
     asked: Option<Asked>,
     /// The node that has answered its last read.
     read_at: usize,
@@ -48,6 +50,8 @@ struct Asked {
     losses: usize,
     /// The primary has changed since, so an error is allowed.
     may_fail: bool,
+    /// The number of commits that such a change has kept. An answer may show others, which are lost.
+    kept: usize,
 }
 
 pub(super) struct Fleet {
@@ -136,7 +140,8 @@ impl Fleet {
         fleet.publish();
         for number in 0..CLIENTS {
             let client = fleet.rig.client_at(number % workers);
-            fleet.applications.push(Application { client, wrote: 0, asked: None, read_at: 0 });
+            let application = Application { client, wrote: 0, shown: 0, asked: None, read_at: 0 };
+            fleet.applications.push(application);
         }
         fleet
     }
@@ -203,8 +208,8 @@ impl Fleet {
         };
         let known = self.applications.iter().map(|own| own.wrote).max().unwrap_or(0);
         let must_see = match self.which {
-            ReadAfterWrite::Session => self.applications[at].wrote,
-            ReadAfterWrite::User => known,
+            ReadAfterWrite::Session => self.applications[at].wrote.max(self.applications[at].shown),
+            ReadAfterWrite::User => known.max(self.applications[at].shown),
             ReadAfterWrite::Strict => self.commits.len(),
             ReadAfterWrite::Off => 0,
         };
@@ -212,7 +217,9 @@ impl Fleet {
         let oldest = now.saturating_sub(MAX_STALENESS);
         let must_see = must_see.max(self.commits.partition_point(|moment| *moment < oldest));
         self.tell(|| format!("client {at}: {text}, must see {must_see}"));
-        let asked = Asked { text: text.clone(), at: now, must_see, losses: 0, may_fail: false };
+        let kept = usize::MAX;
+        let asked =
+            Asked { text: text.clone(), at: now, must_see, losses: 0, may_fail: false, kept };
         self.applications[at].asked = Some(asked);
         self.applications[at].client.send([query(&text)]);
         self.deliver();
@@ -366,9 +373,10 @@ impl Fleet {
         self.asked_at = self.rig.now();
         for application in &mut self.applications {
             application.wrote = application.wrote.min(kept);
+            application.shown = application.shown.min(kept);
             if let Some(asked) = &mut application.asked {
                 asked.must_see = asked.must_see.min(kept);
-                asked.may_fail = true;
+                (asked.may_fail, asked.kept) = (true, asked.kept.min(kept));
             }
         }
         for (number, node) in self.nodes.iter_mut().enumerate() {
@@ -442,6 +450,7 @@ impl Fleet {
             } else if asked.text.starts_with("select") {
                 let seen = answer.seen.expect("a row");
                 assert!(seen >= asked.must_see, "client {at} sees {seen}: {asked:?}");
+                application.shown = seen.min(asked.kept);
             } else {
                 let own = self.commits.len();
                 application.wrote = application.wrote.max(own);
