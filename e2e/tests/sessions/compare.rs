@@ -1,9 +1,9 @@
-//! The comparison of two answers, and the stated limits of `pool_mode = auto`.
+//! The comparison of two answers.
 
 use testkit::Message;
 
-use crate::script::Step;
-use crate::texts::LOGIN_VALUES;
+use crate::player::{Heard, Parameters, Rows, now};
+use crate::script::{Check, Step};
 
 /// Returns the message without the parts that may differ between two databases. Returns `None` if
 /// it is compared elsewhere.
@@ -52,66 +52,53 @@ pub(crate) fn show(message: Option<&Message>) -> String {
     }
 }
 
-fn has_error(messages: &[Message], words: &str) -> bool {
-    let mut errors = messages.iter().filter(|message| message.tag == b'E');
-    errors.any(|error| String::from_utf8_lossy(&error.body).contains(words))
-}
-
-/// Returns whether a row of one column has this value.
-fn has_row(messages: &[Message], value: &str) -> bool {
-    let length = (value.len() as u32).to_be_bytes();
-    let body = [&[0, 1], &length[..], value.as_bytes()].concat();
-    messages.iter().any(|message| message.tag == b'D' && message.body == body)
-}
-
-/// SQLSTATEs of errors about names of statements.
-const OF_NAMES: [&str; 4] = [" 26000 ", " 42P05 ", " 0A000 ", " 25P02 "];
-
-/// Returns the name of the limit in `docs/auto-mode.md` that explains this difference.
-/// `shares_names`: SQL's PREPARE uses the names of the protocol's statements, too.
-pub(crate) fn limit(
+/// Returns how the answers to a step differ from those of the direct connection. `rows` are other
+/// rows that they may have.
+pub(crate) fn difference(
     step: &Step,
-    shares_names: bool,
-    direct: &[Message],
-    through: &[Message],
-) -> Option<&'static str> {
-    let has_any = |messages, codes: &[&str]| codes.iter().any(|code| has_error(messages, code));
-    let asks_for_a_number = step.says("currval") || step.says("lastval");
-    if asks_for_a_number && has_any(through, &[" 55000 ", " 26000 "]) {
-        return Some("a client's first currval or lastval");
+    expected: &Heard,
+    heard: &Heard,
+    rows: &Rows,
+) -> Option<String> {
+    let (direct, through) = (&expected.replies, &heard.replies);
+    let is_same = |(one, other): &(&Message, &Message)| {
+        one == other
+            || one.tag == b'D'
+                && other.tag == b'D'
+                && match step.check {
+                    Check::Equal => false,
+                    Check::Reading(_) => rows.contains(&other.body),
+                    Check::Moment(_) => true,
+                }
+    };
+    let same = direct.iter().zip(through).take_while(is_same).count();
+    if same < direct.len().max(through.len()) || expected.status != heard.status {
+        let [direct, through] = [direct.get(same), through.get(same)].map(show);
+        return Some(format!("message {same}\n    direct:  {direct}\n    through: {through}"));
     }
-    let changed = "cached plan must not change result type";
-    if has_error(direct, changed) && !has_error(through, changed) {
-        return Some("a changed table");
+    match step.check {
+        Check::Moment(_) => through.iter().find_map(|message| misplaced(message, heard.moment)),
+        Check::Equal | Check::Reading(_) => None,
     }
-    let within_a_text = step.says("to default; show");
-    let by_null = LOGIN_VALUES
-        .iter()
-        .any(|(value, default)| has_row(direct, value) && has_row(through, default));
-    if within_a_text || by_null {
-        return Some("a default within a transaction");
-    }
-    let describes = direct.iter().any(|message| message.tag == b't');
-    if (describes || has_error(direct, "bind message supplies")) && has_error(through, " 25P02 ") {
-        return Some("a Bind or Describe in a failed transaction");
-    }
-    if step.says("prepare r") && has_error(direct, " 42P05 ") && !has_any(through, &["ERROR"]) {
-        return Some("a statement that cannot be prepared at present");
-    }
-    if !has_error(direct, " 34000 ") && has_error(through, " 34000 portal \"\" ") {
-        return Some("the unnamed portal");
-    }
-    let missing = [" 3F000 ", " 42P01 ", " 42704 "];
-    if step.says("pg_temp") && has_any(direct, &missing) && has_any(through, &missing) {
-        return Some("the temporary schema");
-    }
-    let names_by_sql = ["execute", "deallocate", "prepare"].iter().any(|word| step.says(word));
-    let runs_missing = has_error(direct, " 26000 ") && !has_any(through, &["ERROR"]);
-    if runs_missing && !names_by_sql {
+}
+
+/// Returns why the time in a row is wrong.
+fn misplaced(message: &Message, earliest: f64) -> Option<String> {
+    if message.tag != b'D' {
         return None;
     }
-    if shares_names && (has_any(direct, &OF_NAMES) || has_any(through, &OF_NAMES)) {
-        return Some("a name of SQL's PREPARE and of the protocol");
-    }
-    None
+    let value = message.row().into_iter().next().flatten().unwrap_or_default();
+    let time: f64 = value.parse().ok()?;
+    let is_right = (earliest..=now()).contains(&time);
+    (!is_right).then(|| format!("the time is {:.3} s before the Parse", earliest - time))
+}
+
+/// Returns the parameters whose values differ from those on a direct connection.
+pub(crate) fn misinformed(direct: &Parameters, through: &Parameters) -> Option<String> {
+    let differing = direct.iter().filter_map(|(name, value)| {
+        let other = through.get(name);
+        (other != Some(value)).then(|| format!("{name}: direct {value:?}, through {other:?}"))
+    });
+    let differing: Vec<_> = differing.collect();
+    (!differing.is_empty()).then(|| differing.join("; "))
 }

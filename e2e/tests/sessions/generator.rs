@@ -5,13 +5,16 @@
 //! waits long for a lock of another session, since the database has a `lock_timeout`.
 
 use crate::hostile;
-use crate::script::{Action, Hold, Intrusion, Parameter, Request, Script, Setting, Step};
+use crate::script::{
+    Action, Check, Event, Hold, Intrusion, Login, Parameter, Request, Script, Setting, Start, Step,
+};
 use crate::texts::{
     BAIT, DDL, ENCODING, ERRORS, LOOKS, SETTINGS, STARTUPS, WITH_PARAMETERS, WRITES,
 };
 use testkit::Dice;
 
 mod objects;
+mod readings;
 
 const STEPS_MIN: usize = 12;
 const STEPS_MORE: usize = 28;
@@ -41,6 +44,8 @@ enum Theme {
     Discard,
     Leaving,
     Functions,
+    Readings,
+    Moments,
 }
 
 const THEMES: &[Theme] = &[
@@ -64,6 +69,9 @@ const THEMES: &[Theme] = &[
     Theme::Discard,
     Theme::Leaving,
     Theme::Functions,
+    Theme::Readings,
+    Theme::Readings,
+    Theme::Moments,
 ];
 
 /// The generator's knowledge of a session.
@@ -98,6 +106,8 @@ struct Generator {
     favourites: Vec<Theme>,
     /// True if SQL's PREPARE uses the names of the protocol's statements, too.
     shares_names: bool,
+    /// The role of each session, if the operator acts in this script.
+    logins: Option<Vec<Login>>,
     steps: Vec<Step>,
 }
 
@@ -116,14 +126,21 @@ pub(crate) fn script(seed: u64) -> Script {
     }
     let favourites = (0..4).map(|_| *dice.of(THEMES)).collect();
     let shares_names = dice.once_in(8);
+    let mut login = |_| *dice.of(&[Login::Owner, Login::Chief, Login::Clerk]);
+    let logins: Vec<_> = (0..sessions.len()).map(&mut login).collect();
+    let logins = dice.once_in(4).then_some(logins);
     let steps = Vec::new();
-    let mut generator = Generator { dice, setting, sessions, favourites, shares_names, steps };
+    let mut generator =
+        Generator { dice, setting, sessions, favourites, shares_names, logins, steps };
     let count = STEPS_MIN + generator.dice.below(STEPS_MORE);
     while generator.steps.len() < count {
         generator.add_step();
     }
-    let steps = generator.steps;
-    let script = Script { setting, startups, shares_names, steps };
+    let Generator { steps, logins, .. } = generator;
+    let logins = logins.unwrap_or_else(|| vec![Login::Owner; startups.len()]);
+    let start = |(login, parameters)| Start { login, parameters };
+    let sessions = logins.into_iter().zip(startups).map(start).collect();
+    let script = Script { setting, sessions, shares_names, steps };
     assert!(script.is_servable(), "seed {seed} may wait for a server for ever");
     script
 }
@@ -144,6 +161,9 @@ impl Generator {
             true => *self.dice.of(&self.favourites),
             false => *self.dice.of(THEMES),
         };
+        if self.logins.is_some() && self.dice.once_in(8) {
+            return self.happen();
+        }
         // A session that holds its server releases it sooner or later.
         if self.sessions[session].may_hold() && self.dice.once_in(5) {
             return self.finish(session);
@@ -175,6 +195,32 @@ impl Generator {
             Theme::Discard => self.discard(session),
             Theme::Leaving => self.leave(session),
             Theme::Functions => self.function(session),
+            Theme::Readings => self.reading(session),
+            Theme::Moments => self.moment(session),
+        }
+    }
+
+    /// Lets the operator act, and looks at what the sessions may see then.
+    fn happen(&mut self) {
+        const EVENTS: [Event; 5] = [
+            Event::SwapRoles,
+            Event::SwapRoles,
+            Event::RenewRole,
+            Event::RenewRole,
+            Event::RenewDatabase,
+        ];
+        let action = Action::Happens(*self.dice.of(&EVENTS));
+        for session in &mut self.sessions {
+            *session = Session::new(session.logs_in_with_other);
+        }
+        let (check, intrusion) = (Check::Equal, Intrusion::default());
+        self.steps.push(Step { session: 0, action, hold: Hold::Frees, check, intrusion });
+        for session in 0..self.sessions.len() {
+            if self.dice.once_in(2) {
+                let looks =
+                    ["SELECT current_user, session_user", "SELECT word FROM public.secrets"];
+                self.say_one(session, &looks);
+            }
         }
     }
 
@@ -192,7 +238,7 @@ impl Generator {
             intrusion.acts = (0..acts).map(|_| self.dice.below(hostile::ACTS.len())).collect();
         }
         intrusion.stays = needed < self.setting.pool_size && self.dice.once_in(2);
-        self.steps.push(Step { session, action, hold, intrusion });
+        self.steps.push(Step { session, action, hold, check: Check::Equal, intrusion });
     }
 
     fn write(&mut self, session: usize, requests: Vec<Request>) {

@@ -3,6 +3,8 @@
 
 use testkit::{RawClient, frontend};
 
+use crate::texts::{LITERALS, MOMENTS};
+
 /// One action of a hostile client.
 #[derive(Debug)]
 pub(crate) enum Act {
@@ -12,8 +14,19 @@ pub(crate) enum Act {
     Statements,
     /// Sends a pipeline with an error in it.
     Error,
+    /// Prepares the texts of sessions whose literals are read by settings: in one transaction that
+    /// begins with this text, or each on its own.
+    Readings(&'static str),
     /// Sends a text and disconnects.
     Leaves(&'static str),
+}
+
+impl Act {
+    /// Returns whether the client keeps a server of a direct pool until it disconnects.
+    pub(crate) fn keeps_in_direct_pool(&self) -> bool {
+        const WORDS: [&str; 3] = ["SET ROLE", "PREPARE", "; LISTEN"];
+        matches!(self, Self::Query(sql) if WORDS.iter().any(|word| sql.contains(word)))
+    }
 }
 
 pub(crate) const ACTS: &[Act] = &[
@@ -37,6 +50,19 @@ pub(crate) const ACTS: &[Act] = &[
     Act::Query("SELECT set_config('app.tenant', 'stranger', false)"),
     Act::Statements,
     Act::Statements,
+    Act::Readings(""),
+    Act::Readings(
+        "BEGIN; SET LOCAL DateStyle = 'SQL, DMY'; SET LOCAL TimeZone = 'Pacific/Kiritimati'; \
+         SET LOCAL IntervalStyle = 'sql_standard'; SET LOCAL array_nulls = off",
+    ),
+    Act::Readings(
+        "BEGIN; SET LOCAL DateStyle = 'German, DMY'; SET LOCAL TimeZone = 'Etc/GMT+12'; \
+         SET LOCAL transform_null_equals = on; SET LOCAL timezone_abbreviations = 'Australia'; \
+         SET LOCAL search_path = hostile",
+    ),
+    Act::Readings(
+        "BEGIN; SET LOCAL standard_conforming_strings = off; SET LOCAL ROLE fuzz_stranger",
+    ),
     Act::Error,
     Act::Leaves(
         "CREATE TEMP TABLE mine (stranger int); CREATE TEMP VIEW place AS SELECT 'stranger' AS name; \
@@ -50,7 +76,14 @@ pub(crate) const ACTS: &[Act] = &[
 pub(crate) fn act(client: &mut RawClient, act: &Act) -> Result<(), String> {
     let (bytes, readies) = match act {
         Act::Query(sql) | Act::Leaves(sql) => (frontend::query(sql), 1),
-        Act::Statements => (["a", "b", "c"].map(statement).concat(), 3),
+        Act::Statements => {
+            (["a", "b", "c"].map(|name| statement(name, "SELECT 'stranger'")).concat(), 3)
+        }
+        Act::Readings("") => (readings(), LITERALS.len() + MOMENTS.len()),
+        Act::Readings(begin) => {
+            let all = [frontend::query(begin), readings(), frontend::query("COMMIT")];
+            (all.concat(), LITERALS.len() + MOMENTS.len() + 2)
+        }
         Act::Error => {
             let failing = ["SELECT 'stranger'", "SELECT 1/0", "SELECT 2"].map(unnamed).concat();
             ([failing, frontend::sync()].concat(), 1)
@@ -82,13 +115,18 @@ fn unnamed(sql: &str) -> Vec<u8> {
     [frontend::parse("", sql), frontend::bind("", "", &[]), frontend::execute("", 0)].concat()
 }
 
-fn statement(name: &str) -> Vec<u8> {
+fn statement(name: &str, sql: &str) -> Vec<u8> {
     [
         frontend::close_statement(name),
-        frontend::parse(name, "SELECT 'stranger'"),
+        frontend::parse(name, sql),
         frontend::bind("", name, &[]),
         frontend::execute("", 0),
         frontend::sync(),
     ]
     .concat()
+}
+
+fn readings() -> Vec<u8> {
+    let texts = LITERALS.iter().chain(MOMENTS).enumerate();
+    texts.flat_map(|(number, sql)| statement(&format!("l{number}"), sql)).collect()
 }

@@ -1,14 +1,16 @@
 //! Plays a script on direct connections, then through Weir, and compares the answers.
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use testkit::{Message, Pooler, RawClient, frontend};
+use testkit::{Pooler, RawClient, frontend};
 
-use crate::compare::{comparable, limit, show};
+use crate::compare::{difference, misinformed};
 use crate::hostile::{self, ACTS, Act};
-use crate::script::{Action, Script, Step};
-use crate::stage::{Locks, Stage, state};
+use crate::limits::limit;
+use crate::path::DataPath;
+use crate::player::{Heard, News, Parameters, Player, Rows, now};
+use crate::script::{Action, Event, Login, Script, Start, Step};
+use crate::stage::{Locks, Side, Stage, state};
 
 /// The result of a script.
 #[derive(Debug)]
@@ -38,88 +40,13 @@ pub(crate) enum Kind {
     Panic,
 }
 
-/// The answers to one write.
-#[derive(Debug, Default)]
-struct Heard {
-    replies: Vec<Message>,
-    /// The transaction status, or 0 if the connection is closed.
-    status: u8,
-    parameters: Parameters,
-}
-
 /// The answers to a step on direct connections.
 #[derive(Debug)]
 enum Seen {
-    Written(Heard),
+    /// The answers, and other rows that they may have: see `Check::Reading`.
+    Written(Heard, Rows),
     Left(Locks),
-}
-
-/// Values from ParameterStatus.
-type Parameters = BTreeMap<String, String>;
-/// Payloads in order, by channel and notifying session.
-type News = BTreeMap<(String, String), Vec<String>>;
-
-/// A connection that plays a session.
-#[derive(Debug)]
-struct Player {
-    client: RawClient,
-    news: News,
-}
-
-impl Player {
-    fn new(client: RawClient) -> Self {
-        Self { client, news: News::new() }
-    }
-
-    /// Writes the bytes, and reads until `readies` ReadyForQuery have come.
-    fn write(&mut self, bytes: &[u8], readies: usize) -> Result<Heard, String> {
-        let mut heard = Heard::default();
-        if self.client.try_send(bytes).is_err() {
-            return Ok(heard);
-        }
-        let mut count = 0;
-        while count < readies {
-            match self.client.try_read() {
-                Ok(Some(message)) => {
-                    if message.tag == b'Z' {
-                        count += 1;
-                        heard.status = message.body[0];
-                    }
-                    self.note(&message);
-                    heard.replies.extend(comparable(&message));
-                }
-                Ok(None) => {
-                    heard.status = 0;
-                    break;
-                }
-                Err(error) => return Err(format!("{error}; so far {:?}", heard.replies)),
-            }
-        }
-        heard.parameters.clone_from(&self.client.parameters);
-        Ok(heard)
-    }
-
-    fn note(&mut self, message: &Message) {
-        if message.tag == b'A' {
-            let mut texts = message.body[4..].split(|byte| *byte == 0);
-            let mut text =
-                || String::from_utf8_lossy(texts.next().unwrap_or_default()).into_owned();
-            let (channel, payload) = (text(), text());
-            let notifier = payload.split('-').next().unwrap_or_default().to_owned();
-            self.news.entry((channel, notifier)).or_default().push(payload);
-        }
-    }
-
-    /// Ends the transaction and reads pending messages.
-    fn rest(&mut self) -> Result<(), String> {
-        self.write(&frontend::query("ROLLBACK"), 1)?;
-        self.write(&frontend::query("SELECT 1"), 1)?;
-        Ok(())
-    }
-
-    fn count_news(&self) -> usize {
-        self.news.values().map(Vec::len).sum()
-    }
+    Happened,
 }
 
 /// Plays a script on both sides.
@@ -136,12 +63,25 @@ fn failure(kind: Kind, what: String) -> Outcome {
     Outcome::Failure(Failure { kind, what })
 }
 
+/// Plays the script again if an hour has ended: then 'today' may have changed in some time zone.
 fn play_both(stage: &mut Stage, script: &Script) -> Outcome {
-    stage.reset();
+    let hour = || (now() / 3600.0).floor();
+    let before = hour();
+    let outcome = play_once(stage, script);
+    match hour() == before {
+        true => outcome,
+        false => play_once(stage, script),
+    }
+}
+
+fn play_once(stage: &mut Stage, script: &Script) -> Outcome {
+    stage.on_path = 0;
+    stage.reset(Side::Direct);
     let (seen, told) = match play_directly(stage, script) {
         Ok(expected) => expected,
         Err(what) => return failure(Kind::Script, what),
     };
+    stage.reset(Side::Through);
     let pooler = stage.pooler(script.setting);
     let mut performance = Performance::new(stage, script, &pooler);
     for (number, (step, seen)) in script.steps.iter().zip(&seen).enumerate() {
@@ -167,20 +107,34 @@ struct Told {
 type Expected = (Vec<Seen>, Vec<Told>);
 
 fn play_directly(stage: &mut Stage, script: &Script) -> Result<Expected, String> {
-    let mut players: Vec<_> =
-        script.startups.iter().map(|startup| Player::new(stage.direct(startup))).collect();
+    let log_in = |stage: &Stage| {
+        let login = |start: &Start| Player::new(stage.direct(start));
+        script.sessions.iter().map(login).collect::<Vec<_>>()
+    };
+    let mut players = log_in(stage);
     let mut seen = Vec::new();
     for step in &script.steps {
         let player = &mut players[step.session];
         seen.push(match &step.action {
             Action::Write(requests) => {
-                let heard = player.write(&Step::bytes(requests), Step::readies(requests));
-                Seen::Written(heard.map_err(|what| format!("{step}\n    directly: {what}"))?)
+                let heard = player.play(step, requests);
+                let heard = heard.map_err(|what| format!("{step}\n    directly: {what}"))?;
+                let rows = player.readings(step, &heard)?;
+                if let Some(what) = difference(step, &heard, &heard, &rows) {
+                    return Err(format!("{step}\n    directly: {what}"));
+                }
+                Seen::Written(heard, rows)
             }
             Action::Leave { says_goodbye } => {
                 let backend = player.client.pid;
-                leave(player, *says_goodbye, stage.direct(&script.startups[step.session]));
+                leave(player, *says_goodbye, stage.direct(&script.sessions[step.session]));
                 Seen::Left(stage.direct_locks_without(backend))
+            }
+            Action::Happens(event) => {
+                players.clear();
+                stage.happen(*event, Side::Direct);
+                players = log_in(stage);
+                Seen::Happened
             }
         });
     }
@@ -214,19 +168,36 @@ struct Performance<'a> {
 
 impl<'a> Performance<'a> {
     fn new(stage: &'a mut Stage, script: &'a Script, pooler: &'a Pooler) -> Self {
-        let login = |startup: &Vec<_>| Player::new(stage.through(pooler, startup));
-        let players = script.startups.iter().map(login).collect();
-        Self { stage, script, pooler, players, hostile: [None, None] }
+        let players = Vec::new();
+        let mut performance = Self { stage, script, pooler, players, hostile: [None, None] };
+        performance.log_in();
+        performance
+    }
+
+    fn log_in(&mut self) {
+        let login = |start: &Start| Player::new(self.stage.through(self.pooler, start));
+        self.players = self.script.sessions.iter().map(login).collect();
+    }
+
+    fn happen(&mut self, event: Event) {
+        self.players.clear();
+        self.hostile = [None, None];
+        self.stage.happen(event, Side::Through);
+        self.log_in();
     }
 
     fn hostile(&mut self, place: usize, act: &Act) -> Result<(), String> {
         let mut client = match self.hostile[place].take() {
             Some(client) => client,
-            None => self.stage.through(self.pooler, &[]),
+            None => {
+                let start = Start { login: Login::Owner, parameters: Vec::new() };
+                self.stage.through(self.pooler, &start)
+            }
         };
         hostile::act(&mut client, act)
             .map_err(|what| format!("{act:?}: {what}{}", state(self.pooler)))?;
-        if !matches!(act, Act::Leaves(_)) {
+        let keeps = self.stage.path == DataPath::Direct && act.keeps_in_direct_pool();
+        if !matches!(act, Act::Leaves(_)) && !keeps {
             self.hostile[place] = Some(client);
         }
         Ok(())
@@ -247,10 +218,10 @@ impl<'a> Performance<'a> {
             return failure(Kind::Hang, format!("a hostile client: {what}"));
         }
         let outcome = match (&step.action, seen) {
-            (Action::Write(requests), Seen::Written(expected)) => {
+            (Action::Write(requests), Seen::Written(expected, rows)) => {
                 let player = &mut self.players[step.session];
-                match player.write(&Step::bytes(requests), Step::readies(requests)) {
-                    Ok(heard) => judge(step, self.script, expected, &heard),
+                match player.play(step, requests) {
+                    Ok(heard) => self.judge(step, expected, rows, &heard),
                     Err(what) => {
                         let state = state(self.pooler);
                         failure(Kind::Hang, format!("no answer: {what}{state}"))
@@ -258,12 +229,16 @@ impl<'a> Performance<'a> {
                 }
             }
             (Action::Leave { says_goodbye }, Seen::Left(locks)) => {
-                let next = self.stage.through(self.pooler, &self.script.startups[step.session]);
+                let next = self.stage.through(self.pooler, &self.script.sessions[step.session]);
                 leave(&mut self.players[step.session], *says_goodbye, next);
                 match self.stage.wait_for_locks(locks) {
                     Ok(()) => Outcome::Equal,
                     Err(seen) => failure(Kind::Locks, format!("{seen:?} and not {locks:?}")),
                 }
+            }
+            (Action::Happens(event), Seen::Happened) => {
+                self.happen(*event);
+                Outcome::Equal
             }
             _ => unreachable!("a step is seen as what it is"),
         };
@@ -273,6 +248,24 @@ impl<'a> Performance<'a> {
             return failure(Kind::Hang, format!("a hostile client: {what}"));
         }
         outcome
+    }
+
+    fn judge(&self, step: &Step, expected: &Heard, rows: &Rows, heard: &Heard) -> Outcome {
+        if let Some(what) = difference(step, expected, heard, rows) {
+            let (direct, through) = (&expected.replies, &heard.replies);
+            return match limit(self.stage.path, step, self.script, direct, through) {
+                Some(name) => Outcome::Limit(name),
+                None => failure(Kind::Reply, what),
+            };
+        }
+        // A RESET to a value of the startup packet is reported at the end of the transaction, and
+        // so with the next answer.
+        let reports_late = !self.script.sessions[step.session].parameters.is_empty();
+        let is_compared = heard.status == b'I' && !reports_late;
+        match misinformed(&expected.parameters, &heard.parameters) {
+            Some(what) if is_compared => failure(Kind::Parameters, what),
+            _ => Outcome::Equal,
+        }
     }
 
     /// Brings all sessions to rest, compares their notifications and parameters, and lets them
@@ -294,6 +287,7 @@ impl<'a> Performance<'a> {
         }
         drop(self.players);
         drop(self.hostile);
+        self.stage.note_path(self.pooler);
         match self.stage.wait_for_rest(self.pooler) {
             Ok(()) => outcome,
             Err(what) => failure(Kind::Rest, what),
@@ -323,35 +317,4 @@ fn hear(player: &mut Player, expected: &News) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("{:?} and not {expected:?}", player.news)),
     }
-}
-
-fn judge(step: &Step, script: &Script, expected: &Heard, heard: &Heard) -> Outcome {
-    let (direct, through) = (&expected.replies, &heard.replies);
-    if direct != through || expected.status != heard.status {
-        if let Some(name) = limit(step, script.shares_names, direct, through) {
-            return Outcome::Limit(name);
-        }
-        let same = direct.iter().zip(through).take_while(|(one, other)| one == other).count();
-        let [direct, through] = [direct.get(same), through.get(same)].map(show);
-        let what = format!("message {same}\n    direct:  {direct}\n    through: {through}");
-        return failure(Kind::Reply, what);
-    }
-    // A RESET to a value of the startup packet is reported at the end of the transaction, and so
-    // with the next answer.
-    let reports_late = !script.startups[step.session].is_empty();
-    let is_compared = heard.status == b'I' && !reports_late;
-    match misinformed(&expected.parameters, &heard.parameters) {
-        Some(what) if is_compared => failure(Kind::Parameters, what),
-        _ => Outcome::Equal,
-    }
-}
-
-/// Returns the parameters whose values differ from those on a direct connection.
-fn misinformed(direct: &Parameters, through: &Parameters) -> Option<String> {
-    let differing = direct.iter().filter_map(|(name, value)| {
-        let other = through.get(name);
-        (other != Some(value)).then(|| format!("{name}: direct {value:?}, through {other:?}"))
-    });
-    let differing: Vec<_> = differing.collect();
-    (!differing.is_empty()).then(|| differing.join("; "))
 }

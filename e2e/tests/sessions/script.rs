@@ -94,6 +94,42 @@ pub(crate) enum Action {
     Write(Vec<Request>),
     /// Disconnects, with or without a Terminate, and logs in again.
     Leave { says_goodbye: bool },
+    /// All sessions disconnect, the operator acts, and all log in again.
+    Happens(Event),
+}
+
+/// An action of the operator while no client is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The roles of `Login::Chief` and `Login::Clerk` swap their names.
+    SwapRoles,
+    /// The role of `Login::Clerk` is dropped and created again.
+    RenewRole,
+    /// The database is dropped and created again.
+    RenewDatabase,
+}
+
+/// The role that a session logs in as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Login {
+    /// The owner of the tables.
+    Owner,
+    /// A role that may read `public.secrets`.
+    Chief,
+    /// A role that may not.
+    Clerk,
+}
+
+/// What the answers of a step must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// Those of the direct connection.
+    Equal,
+    /// The rows are those of the direct connection, or of one of the session's own readings of this
+    /// statement since its Parse: a server without the statement reads the literals again.
+    Reading(&'static str),
+    /// Each row is a time that is not before the Parse of this statement.
+    Moment(&'static str),
 }
 
 /// The effect of a step on the session's server.
@@ -121,6 +157,7 @@ pub(crate) struct Step {
     pub(crate) session: usize,
     pub(crate) action: Action,
     pub(crate) hold: Hold,
+    pub(crate) check: Check,
     pub(crate) intrusion: Intrusion,
 }
 
@@ -162,11 +199,18 @@ impl Setting {
     }
 }
 
+/// The login of a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Start {
+    pub(crate) login: Login,
+    /// The parameters of the startup packet.
+    pub(crate) parameters: Vec<(&'static str, &'static str)>,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     pub(crate) setting: Setting,
-    /// The startup parameters of each session.
-    pub(crate) startups: Vec<Vec<(&'static str, &'static str)>>,
+    pub(crate) sessions: Vec<Start>,
     /// True if SQL's PREPARE uses the names of the protocol's statements, too.
     pub(crate) shares_names: bool,
     pub(crate) steps: Vec<Step>,
@@ -187,6 +231,10 @@ impl Script {
             needed.insert(step.session);
             let stays = usize::from(step.intrusion.stays);
             let is_servable = needed.len() + stays <= self.setting.pool_size;
+            if matches!(step.action, Action::Happens(_)) {
+                holding.clear();
+                return true;
+            }
             match step.hold {
                 Hold::Takes => holding.insert(step.session),
                 Hold::Frees => holding.remove(&step.session),
@@ -282,8 +330,14 @@ impl fmt::Display for Step {
             let stays = if self.intrusion.stays { ", and one keeps a server" } else { "" };
             writeln!(f, "    hostile clients: {:?}{stays}", self.intrusion.acts)?;
         }
-        write!(f, "    session {}: ", self.session)?;
         match &self.action {
+            Action::Happens(event) => {
+                return write!(f, "    all disconnect; {event:?}; all log in");
+            }
+            _ => write!(f, "    session {}: ", self.session)?,
+        }
+        match &self.action {
+            Action::Happens(_) => Ok(()),
             Action::Leave { says_goodbye: true } => write!(f, "Terminate, and logs in again"),
             Action::Leave { says_goodbye: false } => write!(f, "disconnects, and logs in again"),
             Action::Write(requests) => {
@@ -299,9 +353,9 @@ impl fmt::Display for Script {
         let Setting { pool_size, workers, round_robin } = self.setting;
         let robin = u8::from(round_robin);
         writeln!(f, "    pool of {pool_size}, {workers} workers, server_round_robin={robin}")?;
-        for (session, startup) in self.startups.iter().enumerate() {
-            if !startup.is_empty() {
-                writeln!(f, "    session {session} logs in with {startup:?}")?;
+        for (session, Start { login, parameters }) in self.sessions.iter().enumerate() {
+            if *login != Login::Owner || !parameters.is_empty() {
+                writeln!(f, "    session {session} logs in as {login:?} with {parameters:?}")?;
             }
         }
         for step in &self.steps {

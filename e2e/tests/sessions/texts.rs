@@ -17,10 +17,15 @@ pub(crate) const OBJECTS: &str = "\
         AS 'BEGIN RETURN set_config($1, $2, false); END'; \
     CREATE FUNCTION public.own_local(text) RETURNS text LANGUAGE plpgsql \
         AS 'BEGIN RETURN set_config(''work_mem'', $1, true); END'; \
+    CREATE FUNCTION public.own_local_of(text, text) RETURNS text LANGUAGE plpgsql \
+        AS 'BEGIN RETURN set_config($1, $2, true); END'; \
+    CREATE FUNCTION public.own_value() RETURNS text LANGUAGE sql AS 'SELECT ''first'''; \
+    CREATE TABLE public.secrets AS SELECT 'secret' AS word; \
     CREATE PROCEDURE public.own_commit() LANGUAGE plpgsql \
         AS 'BEGIN SET work_mem = ''8MB''; COMMIT; SET work_mem = ''9MB''; ROLLBACK; END'; \
     GRANT ALL ON SCHEMA s1, s2, fuzz_a, hostile TO PUBLIC; \
     GRANT ALL ON ALL TABLES IN SCHEMA public, s1, s2, fuzz_a, hostile TO PUBLIC; \
+    REVOKE ALL ON public.secrets FROM PUBLIC; \
     GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO PUBLIC";
 
 /// Texts that show a session's state or the tables, and errors.
@@ -47,6 +52,8 @@ pub(crate) const LOOKS: &[&str] = &[
     "SELECT 2 AS two WHERE false",
     "VALUES (1, 'a'), (2, 'b')",
     "SELECT count(*) FROM mine",
+    "SELECT public.own_value()",
+    "SELECT word FROM public.secrets",
     "",
 ];
 
@@ -86,6 +93,53 @@ pub(crate) const DDL: &[&str] = &[
     "SELECT * FROM public.later",
     "CREATE INDEX ON public.t (n)",
     "ALTER TABLE s2.place RENAME COLUMN number TO figure",
+    "DROP TABLE public.changing; CREATE TABLE public.changing AS SELECT 'anew' AS a",
+    "CREATE OR REPLACE FUNCTION public.own_value() RETURNS text LANGUAGE sql AS $$SELECT 'second'$$",
+    "CREATE OR REPLACE FUNCTION public.own_value() RETURNS text LANGUAGE plpgsql \
+     AS $$BEGIN RETURN 'third'; END$$",
+    "CREATE TABLE s2.kept AS SELECT 'anew' AS name; DROP TABLE s2.place; \
+     ALTER TABLE s2.kept RENAME TO place; GRANT ALL ON s2.place TO PUBLIC",
+];
+
+/// Texts with a literal that PostgreSQL reads with the settings of the Parse.
+pub(crate) const LITERALS: &[&str] = &[
+    "SELECT '01/02/2024'::date",
+    "SELECT extract(doy FROM '01/02/03'::date)",
+    "SELECT extract(epoch FROM '2024-01-02 03:04:05'::timestamptz)",
+    "SELECT extract(epoch FROM '2024-01-02 03:04:05 EST'::timestamptz)",
+    "SELECT extract(epoch FROM '-1 02:03:04'::interval)",
+    "SELECT ('{NULL}'::text[])[1] IS NULL",
+    "SELECT count(*) FROM (VALUES (1), (NULL)) AS v(a) WHERE a = NULL",
+    r"SELECT length('a\\b')",
+    "SELECT 'today'::date",
+    "SELECT 'yesterday'::date, 'tomorrow'::timestamp",
+    "SELECT 'place'::regclass::text",
+    "SELECT name FROM place",
+];
+
+/// Texts with a literal that PostgreSQL replaces by the time of the Parse.
+pub(crate) const MOMENTS: &[&str] = &[
+    "SELECT extract(epoch FROM 'now'::timestamptz)",
+    "SELECT extract(epoch FROM timestamptz ' NOW ')",
+    "SELECT extract(epoch FROM $$now$$::timestamptz)",
+    "SELECT extract(epoch FROM max(t)) FROM (VALUES ('now'::timestamptz)) AS v(t)",
+    r"SELECT extract(epoch FROM E'n\157w'::timestamptz)",
+    r"SELECT extract(epoch FROM E'\x6eow'::timestamptz)",
+    r"SELECT extract(epoch FROM U&'\006eow'::timestamptz)",
+    "SELECT extract(epoch FROM 'no'\n'w'::timestamptz)",
+];
+
+/// Settings by which these are read, and some of their values.
+pub(crate) const READERS: &[(&str, &[&str])] = &[
+    ("DateStyle", &["'ISO, DMY'", "'SQL, MDY'", "'German, DMY'"]),
+    ("TimeZone", &["'Pacific/Kiritimati'", "'Etc/GMT+12'", "'Asia/Tokyo'"]),
+    ("IntervalStyle", &["'sql_standard'", "'postgres'"]),
+    ("array_nulls", &["'off'", "'on'"]),
+    ("transform_null_equals", &["'on'", "'off'"]),
+    ("standard_conforming_strings", &["'off'", "'on'"]),
+    ("timezone_abbreviations", &["'Australia'", "'Default'"]),
+    ("search_path", &["'s1'", "'s2'", "'hostile'"]),
+    ("role", &["'fuzz_a'", "'none'"]),
 ];
 
 /// Statements with parameters, and the number of these.
@@ -122,6 +176,12 @@ pub(crate) const SETTINGS: &[(&str, &[&str])] = &[
     ("default_transaction_isolation", &["'repeatable read'", "'read committed'"]),
     ("default_transaction_read_only", &["on", "off", "off"]),
     ("statement_timeout", &["'99s'", "0"]),
+    ("array_nulls", &["off", "on"]),
+    ("transform_null_equals", &["on", "off"]),
+    ("timezone_abbreviations", &["'India'", "'Default'", "DEFAULT"]),
+    ("backslash_quote", &["'on'", "DEFAULT"]),
+    ("xmloption", &["document", "DEFAULT"]),
+    ("lc_monetary", &["'C.utf8'", "DEFAULT"]),
 ];
 
 /// Startup parameters, for sessions that have some.

@@ -1,0 +1,81 @@
+//! The ways on which a script is played through Weir.
+
+use std::sync::OnceLock;
+
+use testkit::{Postgres, Version};
+
+/// The standbys of the cluster that plays `Standbys`.
+const STANDBYS: usize = 2;
+
+/// The way of a client's requests to PostgreSQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DataPath {
+    /// Weir handles the queries, and sends probes.
+    Proxied,
+    /// Weir handles the queries, and the library `weir` reports the state of sessions.
+    Library,
+    /// PostgreSQL's backends serve the clients' sockets.
+    Direct,
+    /// A cluster: reads may run on standbys.
+    Standbys,
+}
+
+impl DataPath {
+    /// Returns its name in `DATA_PATH`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Proxied => "proxied",
+            Self::Library => "library",
+            Self::Direct => "direct",
+            Self::Standbys => "standbys",
+        }
+    }
+
+    /// Returns the number of scripts that `make test` plays.
+    pub(crate) fn seeds(self) -> u64 {
+        match self {
+            Self::Proxied => 80,
+            Self::Library => 20,
+            Self::Direct => 50,
+            Self::Standbys => 30,
+        }
+    }
+
+    /// Returns the maximum share of scripts that a stated limit ends.
+    pub(crate) fn limits_max_percent(self) -> u64 {
+        match self {
+            Self::Proxied | Self::Library => 10,
+            Self::Direct | Self::Standbys => 15,
+        }
+    }
+
+    /// Returns the server that all scripts of this path use. In a cluster, this is the primary.
+    pub(crate) fn postgres(self) -> &'static Postgres {
+        match self {
+            Self::Proxied => Postgres::shared(),
+            Self::Library | Self::Direct => {
+                static SERVER: OnceLock<Postgres> = OnceLock::new();
+                SERVER.get_or_init(|| Postgres::start_with_library(Version::Installed))
+            }
+            Self::Standbys => &nodes()[0],
+        }
+    }
+
+    /// Returns the primary and its standbys, or nothing without a cluster.
+    pub(crate) fn nodes(self) -> &'static [Postgres] {
+        match self {
+            Self::Standbys => nodes(),
+            Self::Proxied | Self::Library | Self::Direct => &[],
+        }
+    }
+}
+
+fn nodes() -> &'static [Postgres] {
+    static NODES: OnceLock<Vec<Postgres>> = OnceLock::new();
+    NODES.get_or_init(|| {
+        let nodes = Postgres::start_cluster(STANDBYS);
+        // Otherwise a standby gets a commit only when the primary happens to flush its log.
+        nodes[0].set("synchronous_commit", "on");
+        nodes
+    })
+}
