@@ -56,6 +56,10 @@ pub(crate) fn limit(
     if !has_error(direct, " 34000 ") && has_error(through, " 34000 portal \"\" ") {
         return Some("the unnamed portal");
     }
+    let unnamed = " 26000 unnamed prepared statement ";
+    if path == DataPath::Direct && has_error(through, unnamed) && !has_error(direct, unnamed) {
+        return Some("an unnamed statement that no backend restores");
+    }
     let missing = [" 3F000 ", " 42P01 ", " 42704 "];
     if step.says("pg_temp") && has_any(direct, &missing) && has_any(through, &missing) {
         return Some("the temporary schema");

@@ -220,6 +220,8 @@ impl Stage {
             .workers(setting.workers)
             .set("pool_mode", "auto")
             .set("default_pool_size", size)
+            // While a database is away, logins fail.
+            .set("server_login_retry", 0.1)
             .set("server_round_robin", u8::from(setting.round_robin))
             .secret(&self.owner.name, &self.owner.password);
         for name in &self.others {
