@@ -9,7 +9,7 @@ use crate::script::{
     Action, Check, Event, Hold, Intrusion, Login, Parameter, Request, Script, Setting, Start, Step,
 };
 use crate::texts::{
-    BAIT, DDL, ENCODING, ERRORS, LOOKS, SETTINGS, STARTUPS, WITH_PARAMETERS, WRITES,
+    BAIT, DDL, ENCODING, ERRORS, LOOKS, READS, SETTINGS, STARTUPS, WITH_PARAMETERS, WRITES,
 };
 use testkit::Dice;
 
@@ -46,6 +46,7 @@ enum Theme {
     Functions,
     Readings,
     Moments,
+    Reads,
 }
 
 const THEMES: &[Theme] = &[
@@ -72,6 +73,8 @@ const THEMES: &[Theme] = &[
     Theme::Readings,
     Theme::Readings,
     Theme::Moments,
+    Theme::Reads,
+    Theme::Reads,
 ];
 
 /// The generator's knowledge of a session.
@@ -197,6 +200,7 @@ impl Generator {
             Theme::Functions => self.function(session),
             Theme::Readings => self.reading(session),
             Theme::Moments => self.moment(session),
+            Theme::Reads => self.read(session),
         }
     }
 
@@ -348,6 +352,23 @@ impl Generator {
             "SET TRANSACTION READ ONLY",
         ]);
         self.say(session, sql);
+    }
+
+    /// Adds steps that read: single statements, or a READ ONLY transaction.
+    fn read(&mut self, session: usize) {
+        if self.sessions[session].may_be_inside || !self.dice.once_in(4) {
+            for _ in 0..=self.dice.below(3) {
+                self.say_one(session, READS);
+            }
+            return;
+        }
+        let begin =
+            *self.dice.of(&["BEGIN READ ONLY", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"]);
+        let first = *self.dice.of(READS);
+        let second = *self.dice.of(READS);
+        let texts = [begin, first, second, "COMMIT"];
+        let requests = texts.map(Request::query).to_vec();
+        self.write(session, requests);
     }
 
     fn statement_text(&mut self, session: usize) -> String {

@@ -4,7 +4,7 @@
 use testkit::Message;
 
 use crate::path::DataPath;
-use crate::script::{Script, Step};
+use crate::script::Script;
 use crate::texts::LOGIN_VALUES;
 
 fn has_error(messages: &[Message], words: &str) -> bool {
@@ -22,14 +22,23 @@ fn has_row(messages: &[Message], value: &str) -> bool {
 /// SQLSTATEs of errors about names of statements.
 const OF_NAMES: [&str; 4] = [" 26000 ", " 42P05 ", " 0A000 ", " 25P02 "];
 
-/// Returns the name of the stated limit that explains this difference.
+/// Returns whether this step is the first one after the beginning of a READ ONLY transaction.
+fn is_first(script: &Script, number: usize) -> bool {
+    let session = script.steps[number].session;
+    let mut before = script.steps[..number].iter().rev();
+    let before = before.find(|step| step.session == session);
+    before.is_some_and(|step| step.says("read only"))
+}
+
+/// Returns the name of the stated limit that explains this difference of a step.
 pub(crate) fn limit(
     path: DataPath,
-    step: &Step,
     script: &Script,
+    number: usize,
     direct: &[Message],
     through: &[Message],
 ) -> Option<&'static str> {
+    let step = &script.steps[number];
     let has_any = |messages, codes: &[&str]| codes.iter().any(|code| has_error(messages, code));
     let asks_for_a_number = step.says("currval") || step.says("lastval");
     if asks_for_a_number && has_any(through, &[" 55000 ", " 26000 "]) {
@@ -55,6 +64,10 @@ pub(crate) fn limit(
     }
     if !has_error(direct, " 34000 ") && has_error(through, " 34000 portal \"\" ") {
         return Some("the unnamed portal");
+    }
+    let recovers = " during recovery";
+    if path == DataPath::Standbys && has_error(through, recovers) && !is_first(script, number) {
+        return Some("a READ ONLY transaction on a standby");
     }
     let unnamed = " 26000 unnamed prepared statement ";
     if path == DataPath::Direct && has_error(through, unnamed) && !has_error(direct, unnamed) {

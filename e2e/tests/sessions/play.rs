@@ -85,7 +85,7 @@ fn play_once(stage: &mut Stage, script: &Script) -> Outcome {
     let pooler = stage.pooler(script.setting);
     let mut performance = Performance::new(stage, script, &pooler);
     for (number, (step, seen)) in script.steps.iter().zip(&seen).enumerate() {
-        match performance.play(step, seen) {
+        match performance.play(number, step, seen) {
             Outcome::Equal => {}
             Outcome::Failure(Failure { kind, what }) => {
                 let what = format!("step {number}:\n{step}\n    {what}");
@@ -208,12 +208,16 @@ impl<'a> Performance<'a> {
             self.hostile(0, &ACTS[*number])?;
         }
         match step.intrusion.stays {
-            true => self.hostile(1, &Act::Query("BEGIN; SELECT 1")),
+            true if step.intrusion.acts.is_empty() => {
+                self.hostile(1, &Act::Query("BEGIN; SELECT 1"))
+            }
+            // In a cluster, this one keeps a server of a standby.
+            true => self.hostile(1, &Act::Query("BEGIN READ ONLY; SELECT 1")),
             false => Ok(()),
         }
     }
 
-    fn play(&mut self, step: &Step, seen: &Seen) -> Outcome {
+    fn play(&mut self, number: usize, step: &Step, seen: &Seen) -> Outcome {
         if let Err(what) = self.intrude(step) {
             return failure(Kind::Hang, format!("a hostile client: {what}"));
         }
@@ -221,7 +225,7 @@ impl<'a> Performance<'a> {
             (Action::Write(requests), Seen::Written(expected, rows)) => {
                 let player = &mut self.players[step.session];
                 match player.play(step, requests) {
-                    Ok(heard) => self.judge(step, expected, rows, &heard),
+                    Ok(heard) => self.judge(number, expected, rows, &heard),
                     Err(what) => {
                         let state = state(self.pooler);
                         failure(Kind::Hang, format!("no answer: {what}{state}"))
@@ -250,10 +254,11 @@ impl<'a> Performance<'a> {
         outcome
     }
 
-    fn judge(&self, step: &Step, expected: &Heard, rows: &Rows, heard: &Heard) -> Outcome {
+    fn judge(&self, number: usize, expected: &Heard, rows: &Rows, heard: &Heard) -> Outcome {
+        let step = &self.script.steps[number];
         if let Some(what) = difference(step, expected, heard, rows) {
             let (direct, through) = (&expected.replies, &heard.replies);
-            return match limit(self.stage.path, step, self.script, direct, through) {
+            return match limit(self.stage.path, self.script, number, direct, through) {
                 Some(name) => Outcome::Limit(name),
                 None => failure(Kind::Reply, what),
             };

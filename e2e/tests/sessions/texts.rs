@@ -57,6 +57,20 @@ pub(crate) const LOOKS: &[&str] = &[
     "",
 ];
 
+/// Texts that a standby may run.
+pub(crate) const READS: &[&str] = &[
+    "SELECT count(*), sum(n) FROM public.t",
+    "SELECT n, s FROM public.t ORDER BY n, s",
+    "SELECT name FROM place",
+    "SELECT count(*) FROM public.sink",
+    "SELECT a FROM public.changing",
+    "SELECT nullif(current_setting('app.tenant', true), '')",
+    "SELECT current_user, session_user",
+    "TABLE s1.place",
+    "VALUES (1, 'a'), (2, 'b')",
+    "COPY (SELECT n FROM public.t ORDER BY n) TO STDOUT",
+];
+
 pub(crate) const ERRORS: &[&str] = &[
     "SELECT 1/0",
     "SELECT nosuch",
