@@ -206,11 +206,13 @@ impl Generator {
 
     /// Lets the operator act, and looks at what the sessions may see then.
     fn happen(&mut self) {
-        const EVENTS: [Event; 5] = [
+        const EVENTS: [Event; 7] = [
             Event::SwapRoles,
             Event::SwapRoles,
             Event::RenewRole,
             Event::RenewRole,
+            Event::SetRole("11MB"),
+            Event::SetRole("12MB"),
             Event::RenewDatabase,
         ];
         let action = Action::Happens(*self.dice.of(&EVENTS));
@@ -221,8 +223,11 @@ impl Generator {
         self.steps.push(Step { session: 0, action, hold: Hold::Frees, check, intrusion });
         for session in 0..self.sessions.len() {
             if self.dice.once_in(2) {
-                let looks =
-                    ["SELECT current_user, session_user", "SELECT word FROM public.secrets"];
+                let looks = [
+                    "SELECT current_user, session_user",
+                    "SELECT word FROM public.secrets",
+                    "SHOW work_mem",
+                ];
                 self.say_one(session, &looks);
             }
         }

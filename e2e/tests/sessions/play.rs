@@ -37,6 +37,8 @@ pub(crate) enum Kind {
     Notifications,
     Locks,
     Rest,
+    /// Servers outlive their role or its settings.
+    Outlived,
     Panic,
 }
 
@@ -179,11 +181,17 @@ impl<'a> Performance<'a> {
         self.players = self.script.sessions.iter().map(login).collect();
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: Event) -> Result<(), String> {
         self.players.clear();
         self.hostile = [None, None];
         self.stage.happen(event, Side::Through);
+        for login in [Login::Owner, Login::Chief, Login::Clerk] {
+            if self.script.sessions.iter().any(|start| start.login == login) {
+                self.stage.settle(self.pooler, login)?;
+            }
+        }
         self.log_in();
+        Ok(())
     }
 
     fn hostile(&mut self, place: usize, act: &Act) -> Result<(), String> {
@@ -240,10 +248,10 @@ impl<'a> Performance<'a> {
                     Err(seen) => failure(Kind::Locks, format!("{seen:?} and not {locks:?}")),
                 }
             }
-            (Action::Happens(event), Seen::Happened) => {
-                self.happen(*event);
-                Outcome::Equal
-            }
+            (Action::Happens(event), Seen::Happened) => match self.happen(*event) {
+                Ok(()) => Outcome::Equal,
+                Err(what) => failure(Kind::Outlived, what),
+            },
             _ => unreachable!("a step is seen as what it is"),
         };
         if step.intrusion.stays

@@ -105,6 +105,8 @@ pub(crate) enum Event {
     SwapRoles,
     /// The role of `Login::Clerk` is dropped and created again.
     RenewRole,
+    /// The role of `Login::Clerk` gets another value of a setting for its new sessions.
+    SetRole(&'static str),
     /// The database is dropped and created again.
     RenewDatabase,
 }

@@ -199,6 +199,10 @@ impl Stage {
                 self.postgres.sql("postgres", &format!("DROP ROLE {clerk}"));
                 self.postgres.sql("postgres", &self.creation(&clerk));
             }
+            Event::SetRole(value) => {
+                let sql = format!("ALTER ROLE {clerk} SET work_mem = '{value}'");
+                self.postgres.sql("postgres", &sql);
+            }
             Event::RenewDatabase => {
                 let name = &self.databases[side as usize];
                 self.superusers[side as usize] = self.postgres.superuser("postgres");
@@ -208,6 +212,31 @@ impl Stage {
             }
         }
         self.wait_for_standbys();
+    }
+
+    /// Waits until new clients of this role get servers of its own on every node: Weir checks its
+    /// servers at a bounded rate.
+    pub(crate) fn settle(&self, pooler: &Pooler, login: Login) -> Result<(), String> {
+        let nodes: &[&str] = match self.path {
+            DataPath::Proxied | DataPath::Library | DataPath::Direct => &[""],
+            DataPath::Standbys => &["", "/* weir: node=b */ ", "/* weir: node=c */ "],
+        };
+        let start = Start { login, parameters: Vec::new() };
+        let what = "SELECT session_user || ' ' || current_setting('work_mem')";
+        let expected = self.direct(&start).rows(what);
+        for node in nodes {
+            let mut seen = None;
+            let settled = poll_until(PATIENCE, || {
+                let outcome = self.through(pooler, &start).query(&format!("{node}{what}"));
+                let is_right = outcome.error.is_none() && outcome.rows == expected;
+                seen = Some(outcome);
+                is_right.then_some(())
+            });
+            if settled.is_none() {
+                return Err(format!("{login:?} gets {seen:?} and not {expected:?}"));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn pooler(&self, setting: Setting) -> Pooler {
