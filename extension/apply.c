@@ -86,6 +86,7 @@ static void
 analyze(ParseState *state, Query *query, JumbleState *jumble)
 {
     apply_check();
+    context_note_analysis();
     if (next_analyze != NULL)
         next_analyze(state, query, jumble);
 }

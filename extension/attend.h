@@ -173,10 +173,19 @@ extern void names_note_reply(char type);
 extern void names_note_change(void);
 extern Bind names_await_bind(bool is_known); /* asked behind names_capture */
 extern bool names_has_unnamed(void); /* likewise: the unnamed statement was prepared */
-extern bool names_capture(uint64 parse_context); /* true: they have changed */
+extern bool names_capture(void); /* true: they have changed */
 extern void names_restore(const char *text, uint32 len);
 extern bool names_are_outdated(void); /* does a restored statement have other columns? */
 extern const char *names_text(uint32 *len);
+
+/* context.c: what gave a statement its meaning, as a *label*. */
+extern bool context_rest(void); /* no transaction is open; true: the settings are others */
+extern const char *context_at_rest(void);
+extern bool context_is_touched(void);
+extern bool context_has_strayed(void);
+extern void context_note_parse(void);
+extern TimestampTz context_moment(const char *label); /* 0: of no moment */
+extern int context_enter(const char *label);
 
 /* unnamed.c: the unnamed statement. */
 
@@ -206,12 +215,17 @@ extern const char *unnamed_body(uint32 *len);
 /* One statement as a window's text tells it. */
 typedef struct Wanted {
     char name[NAMEDATALEN];
-    uint64 parse_context;
+    const char *label; /* of its parse context */
     uint64 columns;
     int types_count;
     Oid *types;
     char *query;
 } Wanted;
+
+/* wanted.c: these raise an ERROR if the text cannot be read. */
+extern int wanted_labels(const char **at, const char *end, char ***labels);
+extern void wanted_read(const char **at, const char *end, char **labels, int labels_count,
+                        Wanted *wanted);
 
 /* The wait for a lock on a table; the waits of the guest's other statements are shorter then. */
 #define REMAKE_PATIENCE_MS 50

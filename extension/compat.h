@@ -6,6 +6,8 @@
 
 #include "postgres.h"
 
+#include "access/parallel.h"
+#include "access/xact.h"
 #include "fmgr.h"
 #include "libpq/hba.h"
 #include "libpq/libpq.h"
@@ -230,6 +232,20 @@ static inline Latch *
 compat_latch_of(uint32 number)
 {
     return number < ProcGlobal->allProcCount ? &GetPGProcByNumber(number)->procLatch : NULL;
+}
+
+/*
+ * Changes the time at which the open transaction has begun. The server lets only the workers of a
+ * parallel query do so.
+ */
+static inline void
+compat_set_transaction_start(TimestampTz at)
+{
+    int number = ParallelWorkerNumber;
+
+    ParallelWorkerNumber = 0;
+    SetParallelStartTimestamps(at, GetCurrentStatementStartTimestamp());
+    ParallelWorkerNumber = number;
 }
 
 /* Whether an INSERT, UPDATE or DELETE has RETURNING. */

@@ -167,6 +167,9 @@ function_called(Oid function)
         case F_SETSEED:
             note(EVENT_SETSEED);
             break;
+        case F_SET_CONFIG:
+            context_note_set(NULL);
+            break;
         case F_PG_BACKUP_START:
             note(EVENT_BACKUP);
             break;
@@ -225,8 +228,18 @@ utility(PlannedStmt *planned, const char *query, bool readOnlyTree, ProcessUtili
         case T_LoadStmt:
             note(EVENT_LOAD);
             break;
+        case T_VariableSetStmt:
+            context_note_set(((VariableSetStmt *) statement)->name);
+            break;
+        case T_ExecuteStmt:
+            /* The function around it may have settings of its own. */
+            if (context != PROCESS_UTILITY_TOPLEVEL)
+                context_note_set(NULL);
+            break;
         case T_DiscardStmt:
             forgets_statements = ((DiscardStmt *) statement)->target == DISCARD_ALL;
+            if (forgets_statements)
+                context_note_set(NULL);
             forgets_numbers =
                 forgets_statements || ((DiscardStmt *) statement)->target == DISCARD_SEQUENCES;
             break;

@@ -279,6 +279,7 @@ restore_settings(const char *text, uint32 len)
         elog(ERROR, "it has too many settings");
     memcpy(other.text, text, len);
     other.len = len;
+    context_note_set(NULL);
     own_transaction_begin();
     check(&current, &other);
     mixed = true;
@@ -333,36 +334,6 @@ guest_restore(bool goes_on, const unsigned char *window, uint32 len)
     unsaved = false;
     unsaved_unnamed = false;
     return unnamed_restore(copy + header.settings_len + header.names_len, header.unnamed_len);
-}
-
-/* Settings that change the meaning of a text. Most clients differ in these only. */
-static bool
-is_of_no_meaning(const Setting *item)
-{
-    static const char *const names[] = {
-        "application_name", "statement_timeout", "lock_timeout", "client_min_messages",
-        "idle_in_transaction_session_timeout", "extra_float_digits",
-    };
-
-    for (int i = 0; i < lengthof(names); i++)
-        if (is_same(item->name, item->name_end, names[i], names[i] + strlen(names[i])))
-            return true;
-    return false;
-}
-
-/* A number for the settings in force. Statements are shared where it is equal. */
-static uint64
-parse_context(void)
-{
-    uint64 hash = UINT64CONST(0xcbf29ce484222325);
-    const char *at = current.text;
-    Setting item;
-
-    while (next_item(&at, current.text + current.len, &item))
-        if (!is_of_no_meaning(&item))
-            for (const char *byte = item.name; byte < item.value_end; byte++)
-                hash = (hash ^ (unsigned char) *byte) * UINT64CONST(0x100000001b3);
-    return hash;
 }
 
 static bool
@@ -435,11 +406,12 @@ guest_capture(Numbers *numbers)
         memcpy(current.text, other.text, other.len);
         current.len = other.len;
         unsaved = true;
+        context_note_set(NULL);
         has_forbidden = find_forbidden();
     }
     if (is_in(&current, "role") || is_in(&current, "session_authorization"))
         tie = TIE_OTHER;
-    if (names_capture(parse_context()))
+    if (names_capture())
         unsaved = true;
     if (unnamed_settle(names_has_unnamed()))
         unsaved_unnamed = true;

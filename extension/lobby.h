@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define LOBBY_MAGIC UINT64_C(0x79626f4c72696557) /* "WeirLoby" */
-#define LOBBY_LAYOUT 8
+#define LOBBY_LAYOUT 9
 #define LOBBY_SIGNAL 0x52696557 /* the value of SIGINT that announces an order */
 #define LOBBY_LINE 64          /* of a place */
 #define LOBBY_BACKEND_LINE 128 /* its second half is written by the backend alone */
@@ -118,7 +118,8 @@ typedef struct LobbyPlace {
     uint32_t asks;         /* the guest has asked for the last number that it drew */
     uint32_t process;      /* the process id that its login has told it; 0: unknown */
     uint32_t leaver;       /* the backend that leaves with the guest, + 1; 0: none */
-    uint32_t channels_len; /* bytes behind the window: the channels of a guest that leaves */
+    uint32_t channels_len; /* bytes behind the window: the channels of a guest that leaves, and
+                              the label of its parse context */
 } LobbyPlace;
 
 /* One process's view. */

@@ -4,7 +4,7 @@
  * The server has one table of names for a session. A statement is in that table, as one of the
  * attached guest's, or it is parked here; never both. So Close, DEALLOCATE and DISCARD free what is
  * the guest's own. A parked statement serves the next guest that has prepared the same text, with
- * the same types and columns and under the same settings.
+ * the same types and columns and in the same parse context (context.c).
  *
  * When a transaction may have changed the table, its names are read with the function behind
  * pg_prepared_statements. What the messages said does not matter.
@@ -32,14 +32,14 @@
 typedef struct Named {
     char name[NAMEDATALEN];
     CachedPlanSource *source;
-    uint64 parse_context; /* a number for the settings under which it was prepared */
-    uint64 columns;       /* a number for the columns that it had then */
+    const char *label; /* of its parse context; in the memory of the source */
+    uint64 columns;    /* a number for the columns that it had then */
     bool is_postponed;
 } Named;
 
 typedef struct Parked {
     CachedPlanSource *source;
-    uint64 parse_context;
+    const char *label;
     uint64 columns;
     uint64 used; /* the greatest one was used last */
 } Parked;
@@ -63,6 +63,22 @@ static bool changed = false;
 static bool outdated = false;
 
 /*
+ * A statement of the guest has other settings than those at rest. If the server analyzes it again,
+ * it gets those.
+ */
+static bool differs = false;
+
+/* One of them was analyzed otherwise than its label says. */
+static bool astray = false;
+
+/*
+ * Marks in the memory of an analysis, which the server frees when it analyzes the statement again:
+ * the analysis is that of the label; it is not, so the statement is not parked.
+ */
+static const char as_labelled[] = "weir";
+static const char otherwise[] = "weir: analyzed again";
+
+/*
  * The unnamed statement. Many drivers prepare it, wait for its description, and run it with their
  * next message. Until then the guest needs this backend, if the statement is not known (unnamed.c);
  * else the backend waits for a while. After an error no Bind is awaited.
@@ -82,6 +98,7 @@ names_note_reply(char type)
             changed = true;
             parsed++;
             is_over = false;
+            context_note_parse();
             unnamed_note_parse();
             break;
         case '3':
@@ -198,9 +215,71 @@ park(const Named *statement)
     if (parked_count == PARKED_MAX)
         drop_oldest();
     parked[parked_count++] = (Parked){.source = statement->source,
-                                      .parse_context = statement->parse_context,
+                                      .label = statement->label,
                                       .columns = statement->columns,
                                       .used = ++uses};
+}
+
+static const char *
+mark_of(const CachedPlanSource *source)
+{
+    return source->query_context != NULL ? source->query_context->ident : NULL;
+}
+
+static void
+set_mark(CachedPlanSource *source, const char *mark)
+{
+    if (source->query_context != NULL)
+        MemoryContextSetIdentifier(source->query_context, mark);
+}
+
+/* Is the label one of settings only? */
+static bool
+has_no_moment(const char *label)
+{
+    return strncmp(label, "0=", 2) == 0;
+}
+
+/*
+ * The server may have analyzed the statement again, as after a change of its table. `is_certain`:
+ * the settings were those at rest then. True: it has got their label.
+ */
+static bool
+settle(Named *one, bool is_certain)
+{
+    const char *mark = mark_of(one->source);
+    bool is_at_rest;
+
+    if (mark == as_labelled || mark == otherwise)
+        return false;
+    is_at_rest = strcmp(one->label, context_at_rest()) == 0;
+    is_certain = is_certain && (is_at_rest || has_no_moment(one->label));
+    set_mark(one->source, is_certain ? as_labelled : otherwise);
+    astray = astray || !is_certain;
+    if (is_at_rest || !is_certain)
+        return false;
+    pfree(unconstify(char *, one->label));
+    one->label = MemoryContextStrdup(one->source->context, context_at_rest());
+    return true;
+}
+
+/* The settings at rest, or the statements, are others than before. */
+static void
+find_differences(void)
+{
+    differs = false;
+    for (int i = 0; i < named_count && !differs; i++)
+        differs = has_no_moment(named[i].label) && strcmp(named[i].label, context_at_rest()) != 0;
+}
+
+/* Is it known that its label tells what it means? */
+static bool
+may_be_parked(const Named *one)
+{
+    const char *mark = mark_of(one->source);
+
+    return !one->is_postponed && mark != otherwise &&
+           (mark == as_labelled || strcmp(one->label, context_at_rest()) == 0);
 }
 
 static void
@@ -214,74 +293,32 @@ park_all(void)
         if (entry == NULL || entry->plansource != last->source)
             continue;
         take_out(entry, last->name);
-        if (last->is_postponed)
-            DropCachedPlan(last->source);
-        else
+        if (may_be_parked(last))
             park(last);
+        else
+            DropCachedPlan(last->source);
     }
 }
 
+/* The label is the copy in the source's memory then. */
 static CachedPlanSource *
-take_parked(const Wanted *wanted)
+take_parked(Wanted *wanted)
 {
     for (int i = 0; i < parked_count; i++) {
         CachedPlanSource *source = parked[i].source;
 
-        if (parked[i].parse_context != wanted->parse_context ||
-            parked[i].columns != wanted->columns || source->num_params != wanted->types_count ||
-            strcmp(source->query_string, wanted->query) != 0)
+        if (parked[i].columns != wanted->columns || source->num_params != wanted->types_count ||
+            strcmp(source->query_string, wanted->query) != 0 ||
+            strcmp(parked[i].label, wanted->label) != 0)
             continue;
         if (wanted->types_count > 0 &&
             memcmp(source->param_types, wanted->types, wanted->types_count * sizeof(Oid)) != 0)
             continue;
+        wanted->label = parked[i].label;
         parked[i] = parked[--parked_count];
         return source;
     }
     return NULL;
-}
-
-static uint64
-read_number(const char **at, const char *end, char stop)
-{
-    uint64 value = 0;
-
-    while (*at < end && **at >= '0' && **at <= '9')
-        value = value * 10 + (*(*at)++ - '0');
-    if (*at == end || **at != stop)
-        elog(ERROR, "the statements of a guest cannot be read");
-    (*at)++;
-    return value;
-}
-
-/* `;n:NAME=PARSE_CONTEXT,COLUMNS,COUNT,TYPE,…TEXT` */
-static void
-read_wanted(const char **at, const char *end, Wanted *wanted)
-{
-    const char *stop;
-    const char *equals;
-
-    if (end - *at < 4 || memcmp(*at, ";n:", 3) != 0)
-        elog(ERROR, "the statements of a guest cannot be read");
-    stop = memchr(*at + 1, ';', end - *at - 1);
-    if (stop == NULL)
-        stop = end;
-    *at += 3;
-    equals = memchr(*at, '=', stop - *at);
-    if (equals == NULL || !text_unescape(*at, equals, wanted->name, sizeof(wanted->name)))
-        elog(ERROR, "the name of a statement cannot be read");
-    *at = equals + 1;
-    wanted->parse_context = read_number(at, stop, ',');
-    wanted->columns = read_number(at, stop, ',');
-    wanted->types_count = (int) read_number(at, stop, ',');
-    if (wanted->types_count < 0 || wanted->types_count > 65535)
-        elog(ERROR, "the types of a statement cannot be read");
-    wanted->types = palloc((wanted->types_count + 1) * sizeof(Oid));
-    for (int i = 0; i < wanted->types_count; i++)
-        wanted->types[i] = (Oid) read_number(at, stop, ',');
-    wanted->query = palloc(stop - *at + 1);
-    if (!text_unescape(*at, stop, wanted->query, stop - *at + 1))
-        elog(ERROR, "the text of a statement cannot be read");
-    *at = stop;
 }
 
 /* Makes the names of the server's table those of this text. Raises an ERROR if it cannot. */
@@ -293,39 +330,56 @@ names_restore(const char *wanted_text, uint32 len)
     int patience_ms = REMAKE_PATIENCE_MS;
 
     need_memory();
-    if (len == kept_len && kept_fits && !outdated && memcmp(wanted_text, kept, len) == 0)
+    if (context_is_touched()) {
+        for (int i = 0; i < named_count; i++)
+            if (settle(&named[i], !context_has_strayed()))
+                astray = true;
+        if (context_rest())
+            find_differences();
+    }
+    if (len == kept_len && kept_fits && !outdated && !astray &&
+        memcmp(wanted_text, kept, len) == 0)
         return;
     park_all();
     outdated = false;
+    astray = false;
     /* If one cannot be made, none counts. */
     kept_len = 0;
     kept_fits = false;
     if (len > TEXT_MAX)
         elog(ERROR, "it has too many statements");
     if (len > 0) {
+        char **labels;
+        int labels_count;
+
         own_transaction_begin();
+        labels_count = wanted_labels(&at, end, &labels);
         while (at < end) {
             Wanted wanted;
             CachedPlanSource *source;
             Remade how = REMADE_WHOLE;
 
-            read_wanted(&at, end, &wanted);
+            wanted_read(&at, end, labels, labels_count, &wanted);
             if (named_count == NAMES_MAX)
                 elog(ERROR, "it has too many statements");
             source = take_parked(&wanted);
-            if (source == NULL)
+            if (source == NULL) {
                 source = remake(&wanted, &patience_ms, &how);
+                wanted.label = MemoryContextStrdup(source->context, wanted.label);
+            }
             outdated = outdated || how == REMADE_OUTDATED;
             named[named_count].is_postponed = how != REMADE_WHOLE;
             put_in(wanted.name, source);
             strlcpy(named[named_count].name, wanted.name, NAMEDATALEN);
             named[named_count].source = source;
-            named[named_count].parse_context = wanted.parse_context;
             named[named_count].columns = wanted.columns;
+            named[named_count].label = wanted.label;
+            set_mark(source, as_labelled);
             named_count++;
         }
         own_transaction_end();
     }
+    find_differences();
     memcpy(kept, wanted_text, len);
     kept_len = len;
     kept_fits = true;
@@ -381,19 +435,41 @@ find_named(const CachedPlanSource *source)
     return NULL;
 }
 
+/* The number of the statement's label among the different ones; true: it is the first with it. */
+static bool
+number_label(int statement, int *numbers, int *count)
+{
+    for (int i = 0; i < statement; i++) {
+        if (strcmp(named[i].label, named[statement].label) != 0)
+            continue;
+        numbers[statement] = numbers[i];
+        return false;
+    }
+    numbers[statement] = (*count)++;
+    return true;
+}
+
 static void
 write_text(void)
 {
     Text out = {.start = kept, .end = kept, .limit = kept + TEXT_MAX};
+    int *numbers = palloc((named_count + 1) * sizeof(int));
+    int labels = 0;
     char digits[64];
 
+    for (int i = 0; i < named_count; i++) {
+        if (number_label(i, numbers, &labels)) {
+            text_item(&out, "c:");
+            text_literal(&out, named[i].label);
+        }
+    }
     for (int i = 0; i < named_count && !out.full; i++) {
         CachedPlanSource *source = named[i].source;
 
         text_item(&out, "n:");
         text_escaped(&out, named[i].name, strlen(named[i].name));
-        snprintf(digits, sizeof(digits), "=" UINT64_FORMAT "," UINT64_FORMAT ",%d,",
-                 named[i].parse_context, named[i].columns, source->num_params);
+        snprintf(digits, sizeof(digits), "=%d," UINT64_FORMAT ",%d,", numbers[i],
+                 named[i].columns, source->num_params);
         text_literal(&out, digits);
         for (int type = 0; type < source->num_params; type++) {
             snprintf(digits, sizeof(digits), "%u,", source->param_types[type]);
@@ -405,49 +481,82 @@ write_text(void)
     kept_fits = !out.full;
 }
 
-/* Reads the names again, if they may have changed. True: they are to be saved. */
-bool
-names_capture(uint64 parse_context)
+/* A statement that the guest has prepared in the transaction. Its analysis has its label. */
+static void
+note_new(Named *one)
 {
-    char (*names)[NAMEDATALEN];
+    const char *mark = mark_of(one->source);
+
+    one->label = MemoryContextStrdup(one->source->context, mark != NULL ? mark : context_at_rest());
+    if (mark != NULL)
+        set_mark(one->source, as_labelled);
+    one->columns = remake_columns(one->source->resultDesc);
+    one->is_postponed = false;
+}
+
+/* Reads the names again. False: there are too many. */
+static bool
+read_names(void)
+{
+    char (*names)[NAMEDATALEN] = palloc(NAMES_MAX * NAMEDATALEN);
     Named *fresh;
     int count;
     int fresh_count = 0;
 
-    if (!changed)
-        return false;
-    need_memory();
-    names = palloc(NAMES_MAX * NAMEDATALEN);
     own_transaction_begin();
     count = list_names(names, NAMES_MAX);
     own_transaction_end();
-    changed = false;
-    kept_fits = count <= NAMES_MAX;
-    if (!kept_fits)
-        return true;
+    if (count > NAMES_MAX)
+        return false;
     fresh = palloc(count * sizeof(Named) + 1);
     for (int i = 0; i < count; i++) {
         PreparedStatement *entry = FetchPreparedStatement(names[i], false);
+        Named *one = &fresh[fresh_count];
         const Named *before;
 
         /* Those of SQL's PREPARE pin the guest. */
         if (entry == NULL || entry->from_sql)
             continue;
+        /* One that is new may have the address of one that has gone. */
+        before = entry->prepare_time > known_at ? NULL : find_named(entry->plansource);
         if (entry->prepare_time > known_at)
             added++;
-        strlcpy(fresh[fresh_count].name, names[i], NAMEDATALEN);
-        fresh[fresh_count].source = entry->plansource;
-        before = find_named(entry->plansource);
-        fresh[fresh_count].parse_context = before != NULL ? before->parse_context : parse_context;
-        fresh[fresh_count].columns =
-            before != NULL ? before->columns : remake_columns(entry->plansource->resultDesc);
-        fresh[fresh_count].is_postponed = before != NULL && before->is_postponed;
+        if (before != NULL)
+            *one = *before;
+        strlcpy(one->name, names[i], NAMEDATALEN);
+        one->source = entry->plansource;
+        if (before == NULL)
+            note_new(one);
         fresh_count++;
     }
     memcpy(named, fresh, fresh_count * sizeof(Named));
     named_count = fresh_count;
-    write_text();
     return true;
+}
+
+/* Reads the names again, if they may have changed. True: they are to be saved. */
+bool
+names_capture(void)
+{
+    bool is_certain = !context_has_strayed();
+    bool is_other = changed;
+
+    if (context_is_touched() && context_rest())
+        is_certain = false;
+    if (!changed && !differs && is_certain)
+        return false;
+    need_memory();
+    changed = false;
+    kept_fits = !is_other || read_names();
+    if (!kept_fits)
+        return true;
+    for (int i = 0; i < named_count; i++)
+        if (settle(&named[i], is_certain))
+            is_other = true;
+    find_differences();
+    if (is_other)
+        write_text();
+    return is_other;
 }
 
 /* NULL: the guest has more statements than its window can take. */

@@ -120,6 +120,13 @@ has_portal(void)
     return false;
 }
 
+/* Asked within a transaction. */
+bool
+objects_are_near(void)
+{
+    return has_temporary || (MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0;
+}
+
 /* False: it cannot be told now whether there are temporary objects. */
 bool
 objects_write(Text *out)

@@ -170,6 +170,22 @@ postpone(const Wanted *wanted, const List *trees, bool is_other)
     return source;
 }
 
+/* In the parse context of the guest's own Parse. */
+static CachedPlanSource *
+make_as_it_was(const Wanted *wanted, List **trees)
+{
+    TimestampTz moment = context_moment(wanted->label);
+    int level = context_enter(wanted->label);
+    CachedPlanSource *source;
+
+    if (moment != 0)
+        compat_set_transaction_start(moment);
+    *trees = pg_parse_query(wanted->query);
+    source = make(wanted, *trees);
+    AtEOXact_GUC(true, level);
+    return source;
+}
+
 /*
  * NULL: it cannot be prepared now. The wait for a lock is short, since other guests could be served
  * meanwhile, and it can be interrupted: no guest is attached. `trees`: the text, if it parses.
@@ -181,6 +197,7 @@ try_to_make(const Wanted *wanted, int *patience_ms, List **trees)
     ResourceOwner owner = CurrentResourceOwner;
     uint32 holdoff = InterruptHoldoffCount;
     int lock_timeout = LockTimeout;
+    TimestampTz began = GetCurrentTransactionStartTimestamp();
     CachedPlanSource *volatile source = NULL;
 
     BeginInternalSubTransaction(NULL);
@@ -189,8 +206,7 @@ try_to_make(const Wanted *wanted, int *patience_ms, List **trees)
     {
         LockTimeout = *patience_ms;
         RESUME_INTERRUPTS();
-        *trees = pg_parse_query(wanted->query);
-        source = make(wanted, *trees);
+        source = make_as_it_was(wanted, trees);
         HOLD_INTERRUPTS();
         LockTimeout = lock_timeout;
         ReleaseCurrentSubTransaction();
@@ -208,6 +224,7 @@ try_to_make(const Wanted *wanted, int *patience_ms, List **trees)
         RollbackAndReleaseCurrentSubTransaction();
     }
     PG_END_TRY();
+    compat_set_transaction_start(began);
     MemoryContextSwitchTo(before);
     CurrentResourceOwner = owner;
     return source;

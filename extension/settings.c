@@ -120,8 +120,8 @@ string_of(const struct config_string *setting)
     return *setting->variable != NULL ? *setting->variable : "";
 }
 
-static void
-write_value(Text *out, struct config_generic *setting)
+void
+settings_write_value(Text *out, struct config_generic *setting)
 {
     const char *word;
 
@@ -181,7 +181,7 @@ settings_write(Text *out)
         text_item(out, "s:");
         text_escaped(out, setting->name, strlen(setting->name));
         text_literal(out, "=");
-        write_value(out, setting);
+        settings_write_value(out, setting);
         if (out->full)
             return true;
     }

@@ -62,7 +62,9 @@ extern int report_flush(void);
 extern void report_renew(void);
 
 /* settings.c */
+struct config_generic;
 extern bool settings_write(Text *out);
+extern void settings_write_value(Text *out, struct config_generic *setting);
 extern bool settings_are_privileged(void);
 
 /* events.c */
@@ -90,8 +92,13 @@ extern void channels_write(Text *out);
 /* objects.c */
 extern void objects_install(void);
 extern bool objects_write(Text *out);
+extern bool objects_are_near(void); /* temporary ones: they exist, or the transaction uses them */
 extern void slots_note(void);
 extern bool slots_held(void);
+
+/* context.c, for the hooks of the other files */
+extern void context_note_set(const char *name); /* before it is set; NULL: it may be any */
+extern void context_note_analysis(void);
 
 /* apply.c */
 extern void apply_install(void);

@@ -158,16 +158,23 @@ def direct_a_locked_table_delays_its_own_statements_only(run):
 
 
 def direct_a_text_that_does_not_parse_any_more_fails_by_itself(run):
+    """A `search_path` of more than 4 KB is not kept with a statement, so neither is the rest of its
+    parse context."""
+    path = ", ".join(f"{letter * 60}{number}" for letter in "abcdefgh" for number in range(10))
     with Lobby(run, backends=2, deaths=1) as pooler:
         client, other = pooler.client(), pooler.client()
         ok(client.query("SET standard_conforming_strings = off; SET escape_string_warning = off"))
+        ok(client.query(f"BEGIN; SET LOCAL search_path = {path}"))
         ok(ask(client, parse("quoted", "SELECT 'it\\'s'") + SYNC))
         ok(ask(client, parse("plain", "SELECT 8") + SYNC))
+        ok(client.query("COMMIT"))
+        ok(ask(client, parse("kept", "SELECT 'it\\'s kept'") + SYNC))
         ok(client.query("SET standard_conforming_strings = on"))
         move(run, pooler, client)
         assert [code for code, _ in ask(client, execute("quoted") + SYNC).errors] == ["42601"]
         assert codes(client, describe("quoted")) == (b"tEZ", ["42601"])
         assert ok(ask(client, execute("plain") + SYNC)).value() == "8"
+        assert ok(ask(client, execute("kept") + SYNC)).value() == "it's kept"
         ok(client.query("SET standard_conforming_strings = off"))
         # Once the backend has served another client with statements, it prepares them once more.
         ok(ask(other, parse("plain", "SELECT 9") + SYNC))

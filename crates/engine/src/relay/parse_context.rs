@@ -63,6 +63,10 @@ const ESCAPES: [&[u8]; 2] = [b"\\", b"u&"];
 /// change the context.
 const SEARCHED_LEN_MAX: usize = 65_536;
 
+/// Words of literals that PostgreSQL replaces by the time of parsing. The library has the same list
+/// (`extension/context.h`).
+const MOMENTS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
+
 /// This bit is set in digests that belong to one client only.
 const PRIVATE: u64 = 0b10;
 
@@ -130,17 +134,104 @@ pub fn may_change_context(signs: Signs, text: &[u8], parameters: &[u8]) -> bool 
 /// Does the text contain a literal such as 'now', which PostgreSQL replaces by the time of parsing?
 /// Such a text is not shared. A false positive costs only the sharing.
 pub fn is_of_its_moment(sql: &[u8]) -> bool {
-    const WORDS: [&[u8]; 4] = [b"now", b"today", b"tomorrow", b"yesterday"];
-    let is_one = |word: &[u8]| WORDS.iter().any(|known| known.eq_ignore_ascii_case(word));
-    let has_one = |text: &[u8]| text.split(|byte| !byte.is_ascii_alphabetic()).any(is_one);
-    // The letter after a backslash may be an escape for another one.
-    let may_say = |literal: &[u8]| {
-        let mut parts = literal.split(|byte| *byte == b'\\');
-        parts.any(|part| has_one(part) || part.get(1..).is_some_and(has_one))
-    };
+    let is_possible = MOMENTS.iter().any(|word| contains(sql, word)) || may_hide_moment(sql);
     // The text is read with both settings of standard_conforming_strings.
-    let may_be = |standard| sql::literals(sql, standard).any(may_say);
-    WORDS.iter().any(|word| contains(sql, word)) && (may_be(true) || may_be(false))
+    is_possible && [true, false].into_iter().any(|standard| has_moment(sql, standard))
+}
+
+/// May a literal consist of other letters than the text shows? It may have escapes, or parts on
+/// several lines.
+fn may_hide_moment(sql: &[u8]) -> bool {
+    let is_cut = |at: usize| {
+        let rest = sql.get(at + 1..).unwrap_or_default().trim_ascii_start();
+        rest.starts_with(b"'") || rest.starts_with(b"--")
+    };
+    ESCAPES.iter().any(|escape| contains(sql, escape))
+        || sql.iter().enumerate().any(|(at, byte)| *byte == b'\'' && is_cut(at))
+}
+
+fn has_moment(sql: &[u8], standard_strings: bool) -> bool {
+    let is_word = |word: &[u8]| MOMENTS.iter().any(|known| known.eq_ignore_ascii_case(word));
+    let says = |literal: &[u8]| literal.split(|byte| !byte.is_ascii_alphabetic()).any(is_word);
+    let mut literal = Vec::new();
+    let mut has_escapes = false;
+    let mut end = 0;
+    for part in sql::literals(sql, standard_strings) {
+        let start = part.as_ptr().addr() - sql.as_ptr().addr();
+        let between = sql.get(end..start).unwrap_or_default();
+        if between.is_empty() && end > 0 {
+            literal.push(b'\''); // a doubled quote
+        } else if !is_line_end(between) {
+            if says(&literal) {
+                return true;
+            }
+            literal.clear();
+            has_escapes = !standard_strings || part.starts_with(b"E") || part.starts_with(b"e");
+        }
+        end = start + part.len();
+        // The escapes of U&'…' are not read.
+        if part.starts_with(b"U") || part.starts_with(b"u") {
+            return true;
+        }
+        let (body, has_escapes) = match dollar_body(part) {
+            Some(body) => (body, false),
+            None => (quoted_body(part), has_escapes),
+        };
+        match has_escapes {
+            true => unescape(body, &mut literal),
+            false => literal.extend_from_slice(body),
+        }
+    }
+    says(&literal)
+}
+
+/// Is this what stands between two parts of one literal: white space with a line end, and comments?
+fn is_line_end(between: &[u8]) -> bool {
+    let is_blank = |line: &[u8]| line.is_empty() || line.starts_with(b"--");
+    let mut lines = between.split(|byte| matches!(byte, b'\n' | b'\r')).map(<[u8]>::trim_ascii);
+    between.iter().any(|byte| matches!(byte, b'\n' | b'\r')) && lines.all(is_blank)
+}
+
+/// Returns the contents of `$tag$…$tag$`.
+fn dollar_body(part: &[u8]) -> Option<&[u8]> {
+    let tag = part.strip_prefix(b"$")?.iter().position(|byte| *byte == b'$')? + 2;
+    part.get(tag..part.len().checked_sub(tag)?)
+}
+
+/// Returns the contents of `'…'` or `E'…'`.
+fn quoted_body(part: &[u8]) -> &[u8] {
+    let begin = part.iter().position(|byte| *byte == b'\'').map_or(0, |at| at + 1);
+    let body = part.get(begin..).unwrap_or_default();
+    body.strip_suffix(b"'").unwrap_or(body)
+}
+
+/// Appends the string that these contents of `E'…'` stand for. Characters beyond LATIN1 become `?`.
+fn unescape(mut body: &[u8], to: &mut Vec<u8>) {
+    while let Some((&byte, rest)) = body.split_first() {
+        body = rest;
+        let escape = if byte == b'\\' { rest.split_first() } else { None };
+        let Some((&letter, behind)) = escape else {
+            to.push(byte);
+            continue;
+        };
+        let (radix, most, digits) = match letter {
+            b'x' => (16, 2, behind),
+            b'u' => (16, 4, behind),
+            b'U' => (16, 8, behind),
+            _ => (8, 3, rest),
+        };
+        let is_digit = |byte: &&u8| char::from(**byte).is_digit(radix);
+        let (number, after) =
+            digits.split_at(digits.iter().take(most).take_while(is_digit).count());
+        let number = str::from_utf8(number).ok().and_then(|it| u32::from_str_radix(it, radix).ok());
+        let (stands_for, left) = match number {
+            Some(number) => (u8::try_from(number).unwrap_or(b'?'), after),
+            None if b"bfnrt".contains(&letter) => (b' ', behind),
+            None => (letter, behind),
+        };
+        to.push(stands_for);
+        body = left;
+    }
 }
 
 /// Does the text contain that word, in upper or lower case?
@@ -218,21 +309,50 @@ mod tests {
     #[test]
     fn a_statement_with_the_time_of_its_parse_is_not_shared() {
         let mut interner = Interner::default();
-        for (sql, shared) in [
-            ("SELECT * FROM t WHERE at < 'now'", false),
-            ("SELECT ' Today 12:00'::timestamp", false),
-            ("SELECT '[today,tomorrow)'::daterange", false),
-            ("SELECT '{\"2024-05-01\",Yesterday}'::date[]", false),
-            ("SELECT $$now$$::timestamptz, E'\\ttoday12:00'::timestamp", false),
-            ("SELECT E'it\\'s', 'now'::date", false),
-            ("SELECT now(), 'x', at AS today FROM t", true),
-            ("SELECT 'known', 'nowhere' /* 'now' */ AS \"'now'\"", true),
-            ("SELECT 'infinity'::date, 'allballs'::time", true),
-        ] {
+        let texts = include_str!("../../../../extension/test/direct/moments.txt");
+        assert!(texts.lines().count() > 25);
+        for (shared, sql) in texts.lines().map(|line| line.split_once('\t').unwrap()) {
+            let (shared, sql) = (shared == "no", sql.replace('␤', "\n"));
             let [one, other] =
                 [(); 2].map(|()| interner.intern(sql.as_bytes(), b"", ParseContext::COMMON));
             assert_eq!(Arc::ptr_eq(&one, &other), shared, "{sql}");
         }
+    }
+
+    /// Both data paths follow one rule (`extension/context.c`). `client_encoding` counts here only:
+    /// the library compares texts in the server's encoding.
+    #[test]
+    fn the_library_has_the_same_lists() {
+        let header = include_str!("../../../../extension/context.h");
+        let words = |define: &str| {
+            let (_, rest) = header.split_once(&format!("#define {define}")).unwrap();
+            let list = rest.split_once("\n\n").unwrap().0;
+            list.split('"').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let moments = MOMENTS.map(|word| String::from_utf8_lossy(word).into_owned());
+        assert_eq!(words("CONTEXT_MOMENTS"), moments);
+        let settings = words("CONTEXT_SETTINGS");
+        let names = TrackedNames::new(&[]);
+        for name in READING {
+            assert!(settings.iter().any(|one| one.as_bytes() == name), "{name:?}");
+        }
+        for name in &settings {
+            let is_tracked = names.slot(name.as_bytes()).is_some();
+            assert!(is_tracked || READING.contains(&name.as_bytes()), "{name}");
+            let text = format!("SET LOCAL {name} = DEFAULT");
+            let signs = sql::scan(text.as_bytes(), true).signs;
+            assert!(may_change_context(signs, text.as_bytes(), b""), "{name}");
+        }
+        for name in names.all() {
+            let counts = settings.contains(name);
+            let is_known = ["application_name", "client_encoding"].contains(&name.as_str());
+            assert!(counts || is_known || !is_reading(name), "{name}");
+        }
+    }
+
+    /// Reported settings that affect no text.
+    fn is_reading(name: &str) -> bool {
+        !["scram_iterations", "default_transaction_read_only"].contains(&name)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The layout of the file in memory, as `extension/lobby.h` defines it. The test compares the two.
 
 pub(super) const MAGIC: u64 = 0x7962_6f4c_7269_6557;
-pub(super) const LAYOUT: u32 = 8;
+pub(super) const LAYOUT: u32 = 9;
 /// The value of SIGINT that announces an order.
 pub(super) const SIGNAL: u32 = 0x5269_6557;
 pub(super) const PAGE: usize = 4096;
