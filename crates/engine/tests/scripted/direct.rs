@@ -247,6 +247,38 @@ fn a_lobby_without_backends_fails_when_the_library_is_gone() {
     assert_eq!(why(&rig), None);
 }
 
+/// The clients in the lobby wait, so the lobby asks for a server again and again.
+#[test]
+fn a_pool_whose_last_server_is_lost_goes_on_with_another() {
+    let (rig, _) = working(1, 1);
+    rig.server(0).die();
+    assert_eq!((why(&rig), rig.lobby(|lobby| lobby.guests)), (None, 1));
+    wants(&rig);
+    rig.server(1).refuse();
+    assert_eq!(rig.servers(), 2);
+    wants(&rig);
+    assert_eq!(rig.servers(), 2, "a pause comes first");
+    rig.later(6_000_000);
+    wants(&rig);
+    attend(&rig, 2);
+    let client = newcomer(&rig);
+    client.expect_welcome(&[]);
+    assert_eq!((why(&rig), rig.lobby(|lobby| lobby.guests)), (None, 2));
+}
+
+#[test]
+fn a_pool_whose_last_server_is_lost_tells_why_it_is_not_direct_any_more() {
+    let (rig, _) = working(2, 1);
+    rig.server(0).die();
+    wants(&rig);
+    rig.server(1).connect();
+    rig.server(1).send([server_welcome(1)]);
+    assert_eq!(why(&rig), Some(Proxied::NoLibrary));
+    let client = newcomer(&rig);
+    client.expect_welcome(&[]);
+    assert_eq!(rig.lobby(|lobby| lobby.guests), 1, "it is not in the lobby");
+}
+
 #[test]
 fn a_refused_connection_does_not_make_the_pool_proxied() {
     let (rig, _) = working(2, 1);
