@@ -366,16 +366,17 @@ copy_startup(Settings *to)
 
 /* Would another backend refuse one of the settings? */
 static bool
-find_forbidden(void)
+find_forbidden(const Settings *in)
 {
-    const char *at = current.text;
+    const char *at = in->text;
     Setting item;
     bool found = false;
 
     if (!settings_are_privileged() || GetSessionUserIsSuperuser())
         return false;
     own_transaction_begin();
-    while (!found && next_item(&at, current.text + current.len, &item)) {
+    fault_point("forbidden");
+    while (!found && next_item(&at, in->text + in->len, &item)) {
         char name[VALUE_MAX];
 
         read_name(&item, name);
@@ -395,19 +396,19 @@ guest_capture(Numbers *numbers)
     Tie tie;
 
     out.end += copy_startup(&other);
+    is_whole = settings_write(&out);
+    tie = depart_find_tie(); /* it may note an event: a slot */
     if (events_take(numbers))
         stuck = true;
-    is_whole = settings_write(&out);
     if (out.full)
         return TIE_OTHER;
-    tie = depart_find_tie();
     other.len = out.end - out.start;
     if (other.len != current.len || memcmp(other.text, current.text, other.len) != 0) {
+        has_forbidden = find_forbidden(&other);
         memcpy(current.text, other.text, other.len);
         current.len = other.len;
         unsaved = true;
         context_note_set(NULL);
-        has_forbidden = find_forbidden();
     }
     if (is_in(&current, "role") || is_in(&current, "session_authorization"))
         tie = TIE_OTHER;

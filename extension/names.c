@@ -71,6 +71,9 @@ static bool differs = false;
 /* One of them was analyzed otherwise than its label says. */
 static bool astray = false;
 
+/* A statement may have been analyzed under other settings since the names were read. */
+static bool doubtful = false;
+
 /*
  * Marks in the memory of an analysis, which the server frees when it analyzes the statement again:
  * the analysis is that of the label; it is not, so the statement is not parked.
@@ -183,17 +186,30 @@ take_out(PreparedStatement *entry, const char *name)
 /*
  * Puts a statement into the server's table. The server saves it as if it were new: it takes it into
  * its list of saved statements, and drops its plan. So it leaves the list before, and its plan is
- * kept from the server.
+ * kept from the server. A statement that the server does not take is freed: outside of the list it
+ * would not learn of changed tables.
  */
 static void
 put_in(const char *name, CachedPlanSource *source)
 {
     struct CachedPlan *plan = source->gplan;
 
-    dlist_delete(&source->node);
+    if (source->is_saved)
+        dlist_delete(&source->node);
     source->is_saved = false;
     source->gplan = NULL;
-    StorePreparedStatement(name, source, false);
+    PG_TRY();
+    {
+        fault_point("statement");
+        StorePreparedStatement(name, source, false);
+    }
+    PG_CATCH();
+    {
+        source->gplan = plan;
+        DropCachedPlan(source);
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
     source->gplan = plan;
 }
 
@@ -254,13 +270,15 @@ settle(Named *one, bool is_certain)
         return false;
     is_at_rest = strcmp(one->label, context_at_rest()) == 0;
     is_certain = is_certain && (is_at_rest || has_no_moment(one->label));
+    if (is_certain && !is_at_rest) {
+        char *before = unconstify(char *, one->label);
+
+        one->label = MemoryContextStrdup(one->source->context, context_at_rest());
+        pfree(before);
+    }
     set_mark(one->source, is_certain ? as_labelled : otherwise);
     astray = astray || !is_certain;
-    if (is_at_rest || !is_certain)
-        return false;
-    pfree(unconstify(char *, one->label));
-    one->label = MemoryContextStrdup(one->source->context, context_at_rest());
-    return true;
+    return is_certain && !is_at_rest;
 }
 
 /* The settings at rest, or the statements, are others than before. */
@@ -488,13 +506,11 @@ note_new(Named *one)
     const char *mark = mark_of(one->source);
 
     one->label = MemoryContextStrdup(one->source->context, mark != NULL ? mark : context_at_rest());
-    if (mark != NULL)
-        set_mark(one->source, as_labelled);
     one->columns = remake_columns(one->source->resultDesc);
     one->is_postponed = false;
 }
 
-/* Reads the names again. False: there are too many. */
+/* Reads the names again. False: there are too many. An ERROR leaves everything as it was. */
 static bool
 read_names(void)
 {
@@ -502,6 +518,7 @@ read_names(void)
     Named *fresh;
     int count;
     int fresh_count = 0;
+    uint32 fresh_added = 0;
 
     own_transaction_begin();
     count = list_names(names, NAMES_MAX);
@@ -520,7 +537,7 @@ read_names(void)
         /* One that is new may have the address of one that has gone. */
         before = entry->prepare_time > known_at ? NULL : find_named(entry->plansource);
         if (entry->prepare_time > known_at)
-            added++;
+            fresh_added++;
         if (before != NULL)
             *one = *before;
         strlcpy(one->name, names[i], NAMEDATALEN);
@@ -529,33 +546,49 @@ read_names(void)
             note_new(one);
         fresh_count++;
     }
+    fault_point("names");
     memcpy(named, fresh, fresh_count * sizeof(Named));
     named_count = fresh_count;
+    added = fresh_added;
+    for (int i = 0; i < named_count; i++) {
+        const char *mark = mark_of(named[i].source);
+
+        /* It is the label of a new statement. */
+        if (mark != NULL && mark != otherwise)
+            set_mark(named[i].source, as_labelled);
+    }
     return true;
 }
 
-/* Reads the names again, if they may have changed. True: they are to be saved. */
+/*
+ * Reads the names again, if they may have changed. True: they are to be saved. After an ERROR, the
+ * next call reads them.
+ */
 bool
 names_capture(void)
 {
-    bool is_certain = !context_has_strayed();
-    bool is_other = changed;
+    bool is_other;
 
+    doubtful = doubtful || context_has_strayed();
     if (context_is_touched() && context_rest())
-        is_certain = false;
-    if (!changed && !differs && is_certain)
+        doubtful = true;
+    if (!changed && !differs && !doubtful)
         return false;
     need_memory();
-    changed = false;
-    kept_fits = !is_other || read_names();
-    if (!kept_fits)
+    if (changed && !read_names()) {
+        kept_fits = false;
+        changed = false;
+        doubtful = false;
         return true;
+    }
     for (int i = 0; i < named_count; i++)
-        if (settle(&named[i], is_certain))
-            is_other = true;
+        changed = settle(&named[i], !doubtful) || changed;
     find_differences();
+    is_other = changed;
     if (is_other)
         write_text();
+    changed = false;
+    doubtful = false;
     return is_other;
 }
 

@@ -75,7 +75,6 @@ make(const Wanted *wanted, const List *trees)
     }
     CompleteCachedPlan(source, queries, NULL, types, types_count, NULL, NULL,
                        CURSOR_OPT_PARALLEL_OK, true);
-    SaveCachedPlan(source);
     return source;
 }
 
@@ -166,7 +165,6 @@ postpone(const Wanted *wanted, const List *trees, bool is_other)
         source->resultDesc = no_columns();
     MemoryContextSwitchTo(before);
     source->is_valid = false;
-    SaveCachedPlan(source);
     return source;
 }
 
@@ -238,7 +236,10 @@ has_other_columns(const CachedPlanSource *source, const Wanted *wanted)
            source->raw_parse_tree != NULL && analyze_requires_snapshot(source->raw_parse_tree);
 }
 
-/* Prepares it, or postpones that. The transaction is ours. */
+/*
+ * Prepares it, or postpones that. The transaction is ours. The statement belongs to the transaction
+ * until the server saves it, so an ERROR before that frees it.
+ */
 CachedPlanSource *
 remake(const Wanted *wanted, int *patience_ms, Remade *how)
 {

@@ -24,6 +24,7 @@
 #ifdef WEIR_TEST_FAULTS
 #include "test/fault.h"
 #else
+#define fault_wanted(name) false
 #define fault_point(name) ((void) 0)
 #endif
 

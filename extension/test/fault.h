@@ -4,12 +4,18 @@
 #ifndef WEIR_FAULT_H
 #define WEIR_FAULT_H
 
-static inline void
-fault_point(const char *name)
+static inline bool
+fault_wanted(const char *name)
 {
     const char *wanted = GetConfigOption("app.fault", true, false);
 
-    if (wanted != NULL && strcmp(wanted, name) == 0)
+    return wanted != NULL && strcmp(wanted, name) == 0;
+}
+
+static inline void
+fault_point(const char *name)
+{
+    if (fault_wanted(name))
         elog(ERROR, "fault at %s", name);
 }
 

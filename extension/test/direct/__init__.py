@@ -1,11 +1,11 @@
 """Backends that serve clients' sockets themselves (attend.c), with pooler.py in Weir's place."""
 
 from direct import (
-    contexts, deaths, descriptors, listen, orders, pins, rows, serving, settings, statements, torture,
-    unnamed, waits, walks,
+    contexts, deaths, descriptors, faults, listen, orders, pins, rows, serving, settings, statements,
+    torture, unnamed, waits, walks,
 )
 
 MODULES = (
     serving, rows, descriptors, settings, statements, contexts, walks, unnamed, pins, listen, deaths, orders,
-    waits, torture,
+    waits, faults, torture,
 )

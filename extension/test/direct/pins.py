@@ -40,6 +40,17 @@ def direct_a_cursor_that_has_failed_keeps_its_backend(run):
         wait_for(lambda: pooler.alive() == 1)
 
 
+def direct_a_temporary_slot_keeps_its_backend_at_once(run):
+    """What it leaves is seen at the end of the very transaction that makes it."""
+    with Lobby(run, deaths=1) as pooler:
+        client = pooler.client()
+        ok(client.query("SELECT pg_create_physical_replication_slot('mine', false, true)"))
+        wait_for(lambda: pooler.activity(0) != SERVING)
+        assert pooler.activity(0) == PINNED_IDLE
+        client.close()
+        wait_for(lambda: pooler.alive() == 0)
+
+
 def direct_dropping_what_pins_frees_the_backend(run):
     with Lobby(run) as pooler:
         one, two = pooler.client(), pooler.client()
