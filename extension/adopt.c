@@ -58,7 +58,7 @@ adopt_tell_cookie(int control)
 static void
 remove_sockets(int code, Datum argument)
 {
-    if (is_left)
+    if (is_left || !is_own_process())
         return;
     unlink(WEIR_DOOR_SOCKET);
     unlink(WEIR_DIRECT_SOCKET);

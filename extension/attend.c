@@ -45,10 +45,16 @@ typedef enum Phase {
     PHASE_SERVING
 } Phase;
 
-static Phase phase = PHASE_OFF;
+/*
+ * A signal handler reads these three. While a guest is attached, it reads `lobby` and `place`, too.
+ * They change only while none is, and `set_phase` keeps the order of the writes.
+ */
+static volatile sig_atomic_t phase = PHASE_OFF;
+static LobbyBackend *volatile line;
+static volatile sig_atomic_t idles = false; /* the line says that the pinned guest runs nothing */
+
 static Lobby lobby;
 static uint32 me;
-static LobbyBackend *line;
 
 static pgsocket own_socket;
 static bool own_tls; /* guests have none */
@@ -63,13 +69,20 @@ static bool pinned;
 static bool departs; /* pinned by nothing but its channels: it leaves with this backend */
 /* A ReadyForQuery with status I has been written, not flushed. Core flushes each notice, too. */
 static bool at_rest = false;
-static bool idles = false; /* the line says that the pinned guest runs nothing */
+
+static void
+set_phase(Phase next)
+{
+    pg_compiler_barrier();
+    phase = next;
+    pg_compiler_barrier();
+}
 
 /* A guest that runs nothing stays connected when this backend ends. */
 static void
 leave_at_exit(int code, Datum unused)
 {
-    if (phase == PHASE_OFF || phase == PHASE_LEAVING)
+    if (!is_own_process() || phase == PHASE_OFF || phase == PHASE_LEAVING)
         return;
     if (phase == PHASE_WAITING && owned &&
         lobby_release(&lobby, me, place, generation) == RELEASE_RETURNED)
@@ -99,7 +112,7 @@ begin(void *unused)
     if (!registered)
         on_proc_exit(leave_at_exit, 0);
     registered = true;
-    phase = PHASE_ORDINARY;
+    set_phase(PHASE_ORDINARY);
     return true;
 }
 
@@ -261,7 +274,7 @@ use_own_socket(void)
     MyProcPort->ssl_in_use = own_tls;
     FeBeWaitSet = own_set;
     line->place = 0;
-    phase = PHASE_WAITING;
+    set_phase(PHASE_WAITING);
 }
 
 /* Ends this backend. No guest may be attached, because it would get the error. */
@@ -347,11 +360,11 @@ serve(bool is_new)
     tally_begin();
     QueryCancelPending = false;
     next_transaction();
-    phase = PHASE_SERVING;
     line->place = place + 1;
     waits_use(guest, place, generation);
     MyProcPort->sock = guest;
     MyProcPort->ssl_in_use = false;
+    set_phase(PHASE_SERVING);
     orders_look_again();
     if (is_new)
         attach_show_peer(guest);
@@ -361,7 +374,7 @@ serve(bool is_new)
             break;
         case SWITCH_RUNS:
             MyProcPort->sock = unnamed_socket();
-            phase = PHASE_CLEARING;
+            set_phase(PHASE_CLEARING);
             break;
         case SWITCH_FAILED:
             fail("the unnamed statement cannot be exchanged");
@@ -403,7 +416,7 @@ leave_with_guest(void)
         fail("the pooler has closed its control socket");
     line = NULL; /* an order's signal may come while the lobby's memory goes */
     depart_end(&lobby, me);
-    phase = PHASE_OFF;
+    set_phase(PHASE_OFF);
 }
 
 /* Returns the guest, and leaves with it. The session keeps nothing but the guest's channels. */
@@ -417,7 +430,7 @@ depart(void)
     if (!guarded(clean, NULL, "a backend cannot leave the lobby") ||
         !depart_return(&lobby, me, place, generation))
         fail("a backend cannot leave the lobby with its client");
-    phase = PHASE_LEAVING;
+    set_phase(PHASE_LEAVING);
     leave_with_guest();
 }
 
@@ -429,7 +442,7 @@ leave_lobby(void)
     if (!guarded(clean, NULL, "a backend cannot leave the lobby"))
         fail("a backend cannot leave the lobby");
     attach_show(&own_address);
-    phase = PHASE_ORDINARY;
+    set_phase(PHASE_ORDINARY);
     control_left();
 }
 
@@ -481,7 +494,7 @@ static void
 begin_to_attend(void)
 {
     lobby_enter(&lobby, me, MyProcPid, compat_latch_number());
-    phase = PHASE_WAITING;
+    set_phase(PHASE_WAITING);
     attend();
 }
 
@@ -567,7 +580,7 @@ transaction_over(void)
 void
 attend_flushed(void)
 {
-    switch (phase) {
+    switch ((Phase) phase) {
         case PHASE_OFF:
             if (compat_has_input())
                 break;
@@ -581,7 +594,7 @@ attend_flushed(void)
                 begin_to_attend();
             break;
         case PHASE_CLEARING:
-            phase = PHASE_SERVING;
+            set_phase(PHASE_SERVING);
             MyProcPort->sock = lobby.base + (int) place;
             break;
         case PHASE_SERVING:

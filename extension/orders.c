@@ -86,12 +86,28 @@ is_order(const siginfo_t *about)
     return about->si_code == SI_QUEUE && about->si_value.sival_int == LOBBY_SIGNAL;
 }
 
+/*
+ * Has a child that was forked here got the signal? Then it has the effect that it has on other
+ * programs. From 17 on, core does the same with its own handlers.
+ */
+static bool
+is_of_child(int number)
+{
+    if (is_own_process())
+        return false;
+    signal(number, SIG_DFL);
+    raise(number);
+    return true;
+}
+
 static void
 obey(int signal, siginfo_t *about, void *context)
 {
     LobbyBackend *line = attend_line();
     int error = errno;
 
+    if (is_of_child(signal))
+        return;
     if (line == NULL || !is_order(about)) {
         StatementCancelHandler(signal);
     } else {
@@ -116,6 +132,8 @@ hear(int signal, siginfo_t *about, void *context)
 {
     int error = errno;
 
+    if (is_of_child(signal))
+        return;
     if (!gone && control_has_ended()) {
         gone = true;
         if (attend_close_others())

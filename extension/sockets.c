@@ -43,7 +43,8 @@ close_all(void)
 static void
 close_at_exit(int code, Datum argument)
 {
-    close_all();
+    if (is_own_process())
+        close_all();
 }
 
 /* Takes the socket if it listens. */

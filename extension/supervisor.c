@@ -428,6 +428,8 @@ end_child(int code, Datum argument)
 {
     bool is_serving = child.pid > 0 && child.ready && !child.failed;
 
+    if (!is_own_process())
+        return;
     if (is_serving && !ShutdownRequestPending && PostmasterIsAlive()) {
         sockets_leave();
         adopt_leave_door();

@@ -13,6 +13,9 @@
 
 #include "postgres.h"
 
+#include <unistd.h>
+
+#include "miscadmin.h"
 #include "utils/guc.h"
 
 #define WEIR_VERSION "1.1"
@@ -27,6 +30,16 @@
 #define fault_wanted(name) false
 #define fault_point(name) ((void) 0)
 #endif
+
+/*
+ * Is this a process of the server? Code in it may fork, as functions of PL/Perl do. The child has
+ * its signal handlers and callbacks, and shares its memory and its sockets.
+ */
+static inline bool
+is_own_process(void)
+{
+    return MyProcPid == (int) getpid();
+}
 
 /* weir.c: the parameters. */
 

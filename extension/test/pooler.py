@@ -294,15 +294,15 @@ class Pooler:
     def word(self, number, offset):
         return struct.unpack_from("=Q", self.map, self.line(number) + offset)[0]
 
-    def order(self, number, offset, transaction):
-        """As Weir would: the number first, then the signal."""
+    def order(self, number, offset, transaction, to=None):
+        """As Weir would: the number first, then the signal. `to`: another process gets that."""
         if offset == ASK:
             struct.pack_into("=Q", self.map, self.line(number) + ANSWER, 0)
         struct.pack_into("=Q", self.map, self.line(number) + offset, transaction)
-        self.interrupt(number)
+        self.interrupt(number, to)
 
-    def interrupt(self, number):
-        process, value = self.backends[number].process, ctypes.c_void_p(SIGNAL)
+    def interrupt(self, number, to=None):
+        process, value = to or self.backends[number].process, ctypes.c_void_p(SIGNAL)
         assert ctypes.CDLL(None).sigqueue(process, signal.SIGINT, value) == 0
 
     def leave_words(self, place, body):

@@ -1,11 +1,17 @@
 """Backends that serve clients' sockets themselves (attend.c), with pooler.py in Weir's place."""
 
 from direct import (
-    contexts, deaths, descriptors, faults, listen, orders, pins, rows, serving, settings, statements,
-    torture, unnamed, waits, walks,
+    contexts, deaths, descriptors, faults, forks, listen, orders, pins, rows, serving, settings,
+    statements, torture, unnamed, waits, walks,
 )
 
 MODULES = (
     serving, rows, descriptors, settings, statements, contexts, walks, unnamed, pins, listen, deaths, orders,
-    waits, faults, torture,
+    forks, waits, torture,
+)
+
+MODULES = (
+    serving, rows, descriptors, settings, statements, unnamed, pins, listen, deaths, orders, forks, waits,
+    torture,
+>>>>>>> c8684e90 (library: handle signals and exits in the backend only)
 )
