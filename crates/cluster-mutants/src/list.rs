@@ -146,18 +146,89 @@ static MUTANTS: &[Mutant] = &[
         noticed_by: "writers",
         changes: &[change(
             "cluster.rs",
-            "Err(Reason::TwoPrimaries { timeline, nodes })",
-            "{ drop(nodes); Ok(Primary { node: NodeId(claimants[0] as u16), timeline }) }",
+            "if «claimants.iter().all(|own| own.started == first.started)» { return Ok(*first); }",
+            "true",
         )],
     },
     Mutant {
         name: "ForgetsTheLastPrimary",
         wrong: "When the primary is lost, another node of its timeline may become the primary",
-        noticed_by: "writers",
+        noticed_by: "copy",
         changes: &[change(
             "cluster.rs",
             "self.last.filter(|last| «last.timeline == timeline»)",
             "last.timeline == timeline && false",
+        )],
+    },
+    Mutant {
+        name: "KnowsThePrimaryByItsAddress",
+        wrong: "A primary that restarts at another address is a false primary forever",
+        noticed_by: "found",
+        changes: &[change(
+            "cluster.rs",
+            "(«is_gone» || Some(own.node) == last.node)",
+            "is_gone && false",
+        )],
+    },
+    Mutant {
+        name: "TakesAnOldCopy",
+        wrong: "An old copy of the primary at another address is taken for the primary",
+        noticed_by: "copy",
+        changes: &[change("claim.rs", "«self.first.settled() < written.settled()»", "false")],
+    },
+    Mutant {
+        name: "TakesACopyThatHasWritten",
+        wrong: "An old copy that has written more than the primary is taken for the primary",
+        noticed_by: "copy",
+        changes: &[
+            change("claim.rs", "self.is_copy |= «is_behind» || primary", "is_behind && false"),
+            change("claim.rs", "«self.first.settled()» < written.settled()", "self.wal.settled()"),
+        ],
+    },
+    Mutant {
+        name: "TakesACopyThatWasRestarted",
+        wrong: "An old copy that has written and is restarted is taken for the primary",
+        noticed_by: "copy",
+        changes: &[change(
+            "claim.rs",
+            "was_standby || «before.is_some_and(is_restarted_copy)»",
+            "before.is_some_and(is_restarted_copy) && false",
+        )],
+    },
+    Mutant {
+        name: "TakesACopyThatRanBeside",
+        wrong: "A copy that ran beside the primary becomes the primary when that is lost",
+        noticed_by: "beside",
+        changes: &[change(
+            "claim.rs",
+            "self.is_copy |= is_behind || «primary.is_some_and(is_beside)»;",
+            "primary.is_some_and(is_beside) && false",
+        )],
+    },
+    Mutant {
+        name: "TakesASecondPromotion",
+        wrong: "A standby promoted to the timeline of the lost primary is taken for that primary",
+        noticed_by: "second",
+        changes: &[change("claim.rs", "is_copy: «was_standby» || before", "was_standby && false")],
+    },
+    Mutant {
+        name: "TakesACopyBesideASilentPrimary",
+        wrong: "A copy is taken for the primary when that is only silent",
+        noticed_by: "gone",
+        changes: &[change(
+            "cluster.rs",
+            "is_another || «node.is_empty()» || is_unnamed()",
+            "node.is_down()",
+        )],
+    },
+    Mutant {
+        name: "TakesTwoAddressesForTwoServers",
+        wrong: "A primary with two addresses is two primaries, of which none is used",
+        noticed_by: "found",
+        changes: &[change(
+            "cluster.rs",
+            "«claimants.iter().all(|own| own.started == first.started)»",
+            "claimants.len() == 1",
         )],
     },
     Mutant {
@@ -233,7 +304,11 @@ static MUTANTS: &[Mutant] = &[
         name: "ElectsByOldPositions",
         wrong: "A standby that has not answered since the loss counts with its old position",
         noticed_by: "loss",
-        changes: &[change("cluster.rs", "«node.sampled_at»", "node.asked_at")],
+        changes: &[change(
+            "cluster.rs",
+            "let node = &self.nodes[usize::from(node.0)]; «node.sampled_at»",
+            "node.asked_at",
+        )],
     },
     Mutant {
         name: "PromotesBeforeTheReplay",

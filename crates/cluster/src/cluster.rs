@@ -8,13 +8,17 @@
 //!                                                 or the same node again
 //! ```
 //!
-//! 1. *Primary*: the only node that is not in recovery, has the cluster's system identifier, and has
-//!    the highest timeline that was seen. If there are two, the present primary stays.
-//! 2. *Readable*: in recovery, streams, and follows the timeline of the primary.
+//! 1. *Primary*: the only server that is not in recovery, has the cluster's system identifier, and
+//!    has the highest timeline that was seen. If there are two, the present primary stays.
+//! 2. *The primary of a timeline is one server.* Another node becomes the primary of the same
+//!    timeline only if it is that server: it has not been restarted; or the primary is gone, and
+//!    the node has all WAL that the primary was seen to have (`claim.rs`).
+//! 3. *Readable*: in recovery, streams, and follows the timeline of the primary.
 //!
 //! A role that the configuration or a cluster manager gives to a node does not count.
 
 use crate::Micros;
+use crate::claim::{Claim, Flaw};
 use crate::fact::{Fact, Lsn, Role, Sample};
 use crate::history::{History, Lost};
 use crate::node::{Node, Standing};
@@ -62,7 +66,7 @@ pub struct Cluster {
     /// The highest timeline that was seen on a node of the cluster.
     newest: u32,
     /// The last primary.
-    last: Option<Primary>,
+    last: Option<Last>,
     state: Result<Primary, Reason>,
     /// The end of the WAL of the last primary, and how many standbys its commits waited for.
     written: Lsn,
@@ -72,10 +76,21 @@ pub struct Cluster {
     history: History,
 }
 
+/// A server as the primary of its timeline, at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Primary {
     node: NodeId,
     timeline: u32,
+    /// See [`Sample::started`].
+    started: u64,
+}
+
+/// The last primary. Its node may not be a node any more.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    node: Option<NodeId>,
+    timeline: u32,
+    started: u64,
 }
 
 impl Cluster {
@@ -116,13 +131,13 @@ impl Cluster {
     ) -> Self {
         let mut new = self.clone();
         let nodes: Vec<_> = nodes.into_iter().collect();
-        let followed = |old: Primary| {
-            let at = nodes.iter().position(|(_, known)| *known == Some(old.node))?;
-            Some(Primary { node: NodeId(at as u16), ..old })
+        let followed = |old: NodeId| {
+            let at = nodes.iter().position(|(_, known)| *known == Some(old))?;
+            Some(NodeId(at as u16))
         };
-        new.last = self.last.and_then(followed);
-        new.state = match self.state.clone().map(|own| (own, followed(own))) {
-            Ok((_, Some(own))) => Ok(own),
+        new.last = self.last.map(|last| Last { node: last.node.and_then(followed), ..last });
+        new.state = match self.state.clone().map(|own| (own, followed(own.node))) {
+            Ok((own, Some(node))) => Ok(Primary { node, ..own }),
             Ok((own, None)) => {
                 let (node, why) = (self.name(own.node).to_owned(), Box::new(Reason::Removed));
                 let lost = Err(Reason::Lost { node, why });
@@ -147,6 +162,14 @@ impl Cluster {
         }
     }
 
+    /// Learns which nodes the source of the nodes names. A primary that it does not name any more
+    /// stays a node until another one is the primary.
+    pub fn set_named(&mut self, is_named: impl Fn(NodeId) -> bool) {
+        for (at, node) in self.nodes.iter_mut().enumerate() {
+            node.is_named = is_named(NodeId(at as u16));
+        }
+    }
+
     /// Judges all nodes. Returns the changes since the last call.
     pub fn judge(&mut self, now: Micros) -> Vec<Change> {
         for node in &mut self.nodes {
@@ -155,10 +178,13 @@ impl Cluster {
         let standings: Vec<_> = self.nodes.iter().map(Node::standing).collect();
         self.adopt_system(&standings);
         self.learn_timeline();
-        let state = self.choose(&standings);
-        if let Ok(primary) = state {
-            self.last = Some(primary);
-            if let Some(sample) = self.own(&standings[usize::from(primary.node.0)]) {
+        self.follow_claims(now);
+        let state = self.choose(&standings, now);
+        if let Ok(Primary { node, timeline, started }) = state {
+            let claims = self.nodes.iter_mut().filter_map(|node| node.claim.as_mut());
+            claims.filter(|claim| claim.started == started).for_each(Claim::accept);
+            self.last = Some(Last { node: Some(node), timeline, started });
+            if let Some(sample) = self.own(&standings[usize::from(node.0)]) {
                 (self.written, self.quorum) = (sample.wal, sample.quorum);
             }
         }
@@ -173,7 +199,7 @@ impl Cluster {
         if self.state != state {
             self.note(&state, now);
             changes.push(match &state {
-                Ok(Primary { node, timeline }) => {
+                Ok(Primary { node, timeline, .. }) => {
                     Change::Opened { primary: *node, timeline: *timeline }
                 }
                 Err(reason) => Change::Shut { reason: reason.clone() },
@@ -194,15 +220,15 @@ impl Cluster {
     /// Returns the primary, or the last one while there is none.
     #[must_use]
     pub fn last_primary(&self) -> Option<NodeId> {
-        self.last.map(|primary| primary.node)
+        self.last.and_then(|last| last.node)
     }
 
     /// Returns the lost primary, if it is certainly down and no other node is the primary.
     #[must_use]
     pub fn lost_primary(&self) -> Option<NodeId> {
-        let last = self.last.filter(|last| last.timeline == self.newest)?;
-        let is_down = self.state.is_err() && self.nodes[usize::from(last.node.0)].is_down();
-        is_down.then_some(last.node)
+        let node = self.last.filter(|last| last.timeline == self.newest)?.node?;
+        let is_down = self.state.is_err() && self.nodes[usize::from(node.0)].is_down();
+        is_down.then_some(node)
     }
 
     /// Does the node refuse connections? A node that is only silent may run.
@@ -335,40 +361,98 @@ impl Cluster {
         }
     }
 
-    /// Chooses the primary, by rule 1.
-    fn choose(&self, standings: &[Standing]) -> Result<Primary, Reason> {
-        let timeline = self.newest;
-        let claims = |standing: &Standing| {
-            let own = self.own(standing);
-            own.is_some_and(|own| own.role == Role::Primary && own.timeline == timeline)
-        };
-        let claimants: Vec<_> = (0..standings.len()).filter(|at| claims(&standings[*at])).collect();
-        if let Some(last) = self.last.filter(|last| last.timeline == timeline) {
-            // No other node can be a primary of this timeline: a promotion begins a new timeline.
-            return match claimants.contains(&usize::from(last.node.0)) {
-                true => Ok(last),
-                false => Err(self.lost(last, standings)),
-            };
+    /// Follows what the nodes say about themselves. The claim of a node without an answer stays: it
+    /// may be heard again.
+    fn follow_claims(&mut self, now: Micros) {
+        let standbys: Vec<_> = self.nodes.iter().filter_map(|node| node.standby).collect();
+        for node in &mut self.nodes {
+            let Some(sample) = node.sample else { continue };
+            let was_standby = standbys.contains(&sample.started);
+            let asked_at = node.sampled_at;
+            node.claim = Claim::followed(node.claim, &sample, was_standby, asked_at, now);
         }
-        if self.last.is_none()
+        let Some(last) = self.last else { return };
+        let is_primary = |claim: &Claim| claim.started == last.started;
+        let primary = last.node.and_then(|node| self.nodes[usize::from(node.0)].claim);
+        let primary = primary.filter(is_primary);
+        for claim in self.nodes.iter_mut().filter_map(|node| node.claim.as_mut()) {
+            if !is_primary(claim) {
+                claim.compare(primary.as_ref(), self.written, now);
+            }
+        }
+    }
+
+    /// Returns the server of a node that accepts writes on this timeline.
+    fn claimant(&self, at: usize, standings: &[Standing], timeline: u32) -> Option<Primary> {
+        let own = self.own(&standings[at])?;
+        let claims = own.role == Role::Primary && own.timeline == timeline;
+        let node = NodeId(at as u16);
+        claims.then_some(Primary { node, timeline, started: own.started })
+    }
+
+    /// Chooses the primary, by rules 1 and 2.
+    fn choose(&self, standings: &[Standing], now: Micros) -> Result<Primary, Reason> {
+        let timeline = self.newest;
+        let claimants =
+            (0..standings.len()).filter_map(|at| self.claimant(at, standings, timeline));
+        let mut claimants: Vec<_> = claimants.collect();
+        let last = self.last.filter(|last| last.timeline == timeline);
+        if let Some(last) = last {
+            let is_same = |own: &&Primary| own.started == last.started;
+            let is_there = |own: &&Primary| Some(own.node) == last.node;
+            let same = claimants.iter().filter(is_same);
+            if let Some(own) = same.clone().find(is_there).or(same.clone().next()) {
+                return Ok(*own);
+            }
+            let is_gone = self.is_gone(last, standings, now);
+            let succeeds = |own: &Primary| {
+                (is_gone || Some(own.node) == last.node) && self.flaw(own.node).is_none()
+            };
+            claimants.retain(succeeds);
+        } else if self.last.is_none()
             && let Some(missing) = self.nodes.iter().find(|node| !node.is_heard)
         {
             // A node that was not heard yet may have a higher timeline.
             return Err(Reason::WaitsFor(missing.name.clone()));
         }
-        match claimants[..] {
-            [only] => Ok(Primary { node: NodeId(only as u16), timeline }),
-            [] => Err(self.no_claimant(standings)),
-            _ => {
-                let nodes = claimants.iter().map(|at| self.nodes[*at].name.clone()).collect();
-                Err(Reason::TwoPrimaries { timeline, nodes })
-            }
+        let Some(first) = claimants.first() else {
+            return Err(match last {
+                Some(last) => self.lost(last, standings),
+                None => self.no_claimant(standings),
+            });
+        };
+        // Two addresses of one server are no two primaries.
+        if claimants.iter().all(|own| own.started == first.started) {
+            return Ok(*first);
         }
+        let name = |own: &Primary| self.name(own.node).to_owned();
+        Err(Reason::TwoPrimaries { timeline, nodes: claimants.iter().map(name).collect() })
+    }
+
+    /// Returns why this node is not the last primary, at another address or restarted.
+    fn flaw(&self, node: NodeId) -> Option<Flaw> {
+        self.nodes[usize::from(node.0)].claim?.flaw(self.written)
+    }
+
+    /// Is the last primary certainly not at its node any more? A node that is only silent may run.
+    fn is_gone(&self, last: Last, standings: &[Standing], now: Micros) -> bool {
+        let Some(at) = last.node.map(|node| usize::from(node.0)) else { return true };
+        let node = &self.nodes[at];
+        let is_another = match &standings[at] {
+            Standing::Present(own) => {
+                Some(own.system) != self.system || own.started != last.started
+            }
+            Standing::Unknown(_) | Standing::Unready | Standing::Down(_) => false,
+        };
+        let is_unnamed = || !node.is_named && node.is_unheard(self.settings.health_timeout, now);
+        is_another || node.is_empty() || is_unnamed()
     }
 
     /// Returns why the last primary is not the primary any more.
-    fn lost(&self, last: Primary, standings: &[Standing]) -> Reason {
-        let at = usize::from(last.node.0);
+    fn lost(&self, last: Last, standings: &[Standing]) -> Reason {
+        let Some(at) = last.node.map(|node| usize::from(node.0)) else {
+            return Reason::NoneWrites { timeline: last.timeline };
+        };
         let why = match &standings[at] {
             Standing::Down(why) | Standing::Unknown(why) => why.clone(),
             Standing::Unready => Reason::Unready,
@@ -377,6 +461,7 @@ impl Cluster {
                 Some(own) if own.timeline < last.timeline => {
                     Reason::OldTimeline { own: own.timeline, newest: last.timeline }
                 }
+                Some(own) if own.role == Role::Primary => self.other_server(at, last),
                 Some(_) => Reason::NoneWrites { timeline: last.timeline },
             },
         };
@@ -415,7 +500,11 @@ impl Cluster {
         };
         match (own.role, state) {
             (Role::Primary, Ok(primary)) if usize::from(primary.node.0) == at => Verdict::Writable,
-            (Role::Primary, _) => Verdict::FalsePrimary(self.false_primary(own, state)),
+            (Role::Primary, Ok(primary)) if primary.started == own.started => {
+                let node = self.name(primary.node).to_owned();
+                Verdict::Unfit(Reason::SameServer { node })
+            }
+            (Role::Primary, _) => Verdict::FalsePrimary(self.false_primary(at, own, state)),
             (Role::Standby(_), Err(_)) => Verdict::Unfit(Reason::NoPrimary),
             (Role::Standby(receiver), Ok(primary)) => {
                 let timeline = receiver.map_or(own.timeline, |receiver| receiver.timeline);
@@ -432,24 +521,39 @@ impl Cluster {
     }
 
     /// Returns why a node that accepts writes is not the primary.
-    fn false_primary(&self, own: Sample, state: &Result<Primary, Reason>) -> Reason {
+    fn false_primary(&self, at: usize, own: Sample, state: &Result<Primary, Reason>) -> Reason {
         if own.timeline < self.newest {
             return Reason::OldTimeline { own: own.timeline, newest: self.newest };
         }
-        match (state, self.last) {
-            (_, Some(last)) if last.timeline == self.newest => Reason::SecondOfTimeline {
-                timeline: last.timeline,
-                primary: self.nodes[usize::from(last.node.0)].name.clone(),
-            },
-            (Err(reason), _) => reason.clone(),
-            (Ok(_), _) => Reason::NoPrimary,
+        let last = self.last.filter(|last| last.timeline == self.newest);
+        match (state, last) {
+            (Err(reason @ Reason::TwoPrimaries { .. }), _) => reason.clone(),
+            (_, Some(last)) => self.other_server(at, last),
+            (Err(reason), None) => reason.clone(),
+            (Ok(_), None) => Reason::NoPrimary,
+        }
+    }
+
+    /// Returns why a node that accepts writes is not the server that was the primary.
+    fn other_server(&self, at: usize, last: Last) -> Reason {
+        let timeline = last.timeline;
+        match (self.flaw(NodeId(at as u16)), last.node) {
+            (Some(Flaw::Behind(own)), _) => Reason::OldCopy { own, primary: self.written },
+            (_, Some(node)) if usize::from(node.0) != at => {
+                Reason::SecondOfTimeline { timeline, primary: self.name(node).to_owned() }
+            }
+            (Some(Flaw::Another) | None, _) => Reason::Beside { timeline },
         }
     }
 
     fn note(&mut self, state: &Result<Primary, Reason>, now: Micros) {
         if let Ok(primary) = &self.state {
             let reason = match state {
-                Ok(new) => Reason::OldTimeline { own: primary.timeline, newest: new.timeline },
+                Ok(new) if new.timeline > primary.timeline => {
+                    Reason::OldTimeline { own: primary.timeline, newest: new.timeline }
+                }
+                Ok(new) if new.node == primary.node => Reason::Restarted,
+                Ok(new) => Reason::Moved { node: self.name(new.node).to_owned() },
                 Err(reason) => reason.clone(),
             };
             let standbys = self.nodes().filter_map(|node| self.own_sample(node));

@@ -39,6 +39,9 @@ pub enum Obstacle {
 pub struct Sample {
     /// The system identifier. `initdb` generates it, and all copies have the same.
     pub system: u64,
+    /// When PostgreSQL was started, by the clock of its machine. It is only compared for equality:
+    /// answers with one system identifier and one start are of one server, at whatever address.
+    pub started: u64,
     /// The timeline to which a primary writes, or from which a standby replays.
     pub timeline: u32,
     pub role: Role,

@@ -11,16 +11,19 @@
 //! * `fact.rs`: the answers of a node
 //! * `verdict.rs`: the results, with their reasons
 //! * `node.rs`: what is known of one node
+//! * `claim.rs`: tells the primary at another address from a copy of it
 //! * `cluster.rs`: the rules, for all nodes together
 //! * `promotion.rs`: the steps of a change of the primary that Weir carries out
 //! * `past.rs`: the steps that were done about a loss, for the next attempt
 //! * `history.rs`: the changes of the primary, for SHOW FAILOVERS
 //!
 //! Invariant: the primaries that it chooses have ever higher timelines. On one timeline it chooses
-//! one node only, since PostgreSQL starts a new timeline with each promotion.
+//! one server only, since PostgreSQL starts a new timeline with each promotion. The server may get
+//! another address.
 
 #![forbid(unsafe_code)]
 
+mod claim;
 pub mod cluster;
 pub mod fact;
 pub mod history;

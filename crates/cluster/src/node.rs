@@ -1,6 +1,7 @@
 //! The knowledge about one node, and when it was learnt.
 
 use crate::Micros;
+use crate::claim::Claim;
 use crate::fact::{Fact, Role, Sample};
 use crate::verdict::Reason;
 
@@ -11,7 +12,9 @@ const SILENCE: Micros = 2;
 pub(crate) struct Node {
     pub(crate) name: String,
     /// The last answer, unless something happened since that may have changed the node's role.
-    sample: Option<Sample>,
+    pub(crate) sample: Option<Sample>,
+    /// The start of the server that answered last in recovery.
+    pub(crate) standby: Option<u64>,
     /// The last answer of all, and the highest timeline of its system that the node has shown.
     known: Option<Sample>,
     /// When the question of the latest fact was sent.
@@ -20,6 +23,13 @@ pub(crate) struct Node {
     pub(crate) sampled_at: Micros,
     /// Has any fact come?
     pub(crate) is_heard: bool,
+    /// Does the source of the nodes still name it? A primary that is not named any more stays a
+    /// node until another one is the primary.
+    pub(crate) is_named: bool,
+    /// Since it says that it is the primary of its timeline.
+    pub(crate) claim: Option<Claim>,
+    /// The refused connections since the last answer or silence.
+    refusals: u32,
     condition: Condition,
 }
 
@@ -51,10 +61,14 @@ impl Node {
         Self {
             name,
             sample: None,
+            standby: None,
             known: None,
             asked_at: 0,
             sampled_at: 0,
             is_heard: false,
+            is_named: true,
+            claim: None,
+            refusals: 0,
             condition: Condition::Answers,
         }
     }
@@ -67,10 +81,14 @@ impl Node {
         }
         self.asked_at = asked_at;
         self.is_heard = true;
+        self.refusals = if fact == Fact::Refused { self.refusals.saturating_add(1) } else { 0 };
         self.condition = match (fact, &self.condition) {
             (Fact::Seen(mut sample), _) => {
                 sample.timeline = self.timeline_by(sample);
                 (self.sample, self.sampled_at) = (Some(sample), asked_at);
+                if sample.role != Role::Primary {
+                    self.standby = Some(sample.started);
+                }
                 let before = self.known.filter(|known| known.system == sample.system);
                 let highest = before.map_or(0, |known| known.timeline).max(sample.timeline);
                 self.known = Some(Sample { timeline: highest, ..sample });
@@ -107,14 +125,23 @@ impl Node {
         before.map_or(0, |before| before.timeline).max(sample.timeline)
     }
 
-    /// Marks the node as down if it has been silent for too long.
+    /// Marks the node as down if it has been silent for too long. A node that is not named any more
+    /// is forgotten if it does not tell its state: another server may have its address.
     pub(crate) fn expire(&mut self, health_timeout: Micros, now: Micros) {
+        if !self.is_named && self.is_unheard(health_timeout, now) {
+            self.sample = None;
+        }
         if let Condition::Silent(since) = self.condition
             && now.saturating_sub(since) >= SILENCE * health_timeout
         {
             self.sample = None;
             self.condition = Condition::Down(Reason::Silent);
         }
+    }
+
+    /// Has it not answered for so long that it counts as silent?
+    pub(crate) fn is_unheard(&self, health_timeout: Micros, now: Micros) -> bool {
+        now.saturating_sub(self.sampled_at) >= SILENCE * health_timeout
     }
 
     /// Returns the highest timeline of this system that the node has shown.
@@ -149,6 +176,11 @@ impl Node {
     /// run.
     pub(crate) fn is_stopped(&self) -> bool {
         self.condition == Condition::Down(Reason::Refused)
+    }
+
+    /// Does nothing listen at its address? A single refusal may be one of a full queue.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.refusals >= 2
     }
 
     pub(crate) fn is_down(&self) -> bool {

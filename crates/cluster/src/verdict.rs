@@ -1,5 +1,7 @@
 //! The results for one node, each with its reason.
 
+use crate::fact::Lsn;
+
 /// The use that a node is fit for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -64,6 +66,18 @@ pub enum Reason {
     OldTimeline { own: u32, newest: u32 },
     #[error("the primary of timeline {timeline} is node {primary}")]
     SecondOfTimeline { timeline: u32, primary: String },
+    #[error("another server was the primary of timeline {timeline} at the same time")]
+    Beside { timeline: u32 },
+    #[error(
+        "an older copy of the primary: it had WAL up to {own}, and the primary up to {primary}"
+    )]
+    OldCopy { own: Lsn, primary: Lsn },
+    #[error("the same server as node {node}")]
+    SameServer { node: String },
+    #[error("PostgreSQL was restarted")]
+    Restarted,
+    #[error("the same server has the address of node {node} now")]
+    Moved { node: String },
     #[error("nodes {} claim to be primary on timeline {timeline}", .nodes.join(" and "))]
     TwoPrimaries { timeline: u32, nodes: Vec<String> },
     #[error("the cluster has no primary")]

@@ -6,6 +6,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
@@ -21,6 +22,8 @@ pub enum Way {
 #[derive(Debug)]
 pub struct Relay {
     port: u16,
+    /// The port to which it leads.
+    server: Arc<AtomicU16>,
     cuts: Arc<Cuts>,
 }
 
@@ -44,14 +47,20 @@ impl Relay {
         let listener = TcpListener::bind(address).expect("a free port");
         let port = listener.local_addr().expect("a bound socket").port();
         let cuts = Arc::new(Cuts::default());
-        let own = Arc::clone(&cuts);
+        let server = Arc::new(AtomicU16::new(server));
+        let (own, to) = (Arc::clone(&cuts), Arc::clone(&server));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let own = Arc::clone(&own);
+                let (own, server) = (Arc::clone(&own), to.load(Ordering::Relaxed));
                 thread::spawn(move || connect(client, server, &own));
             }
         });
-        Self { port, cuts }
+        Self { port, server, cuts }
+    }
+
+    /// Leads new connections to another port of 127.0.0.1.
+    pub fn lead_to(&self, server: u16) {
+        self.server.store(server, Ordering::Relaxed);
     }
 
     #[must_use]

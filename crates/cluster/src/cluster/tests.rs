@@ -12,6 +12,7 @@ fn cluster(nodes: usize) -> Cluster {
 fn primary(timeline: u32) -> Fact {
     Fact::Seen(Sample {
         system: 7,
+        started: 1,
         timeline,
         role: Role::Primary,
         wal: Lsn(100),
@@ -22,12 +23,21 @@ fn primary(timeline: u32) -> Fact {
 
 fn standby(timeline: u32) -> Fact {
     let role = Role::Standby(Some(Receiver { timeline }));
-    Fact::Seen(Sample { system: 7, timeline, role, wal: Lsn(90), received: Lsn(90), quorum: 0 })
+    Fact::Seen(Sample {
+        system: 7,
+        started: 1,
+        timeline,
+        role,
+        wal: Lsn(90),
+        received: Lsn(90),
+        quorum: 0,
+    })
 }
 
 fn lonely(timeline: u32) -> Fact {
     Fact::Seen(Sample {
         system: 7,
+        started: 1,
         timeline,
         role: Role::Standby(None),
         wal: Lsn(90),
@@ -45,10 +55,37 @@ fn running() -> Cluster {
 }
 
 fn tell<const N: usize>(cluster: &mut Cluster, facts: [Fact; N], now: Micros) {
-    for (at, fact) in facts.into_iter().enumerate() {
-        cluster.learn(NodeId(at as u16), fact, now);
+    let servers = [0, 1, 2];
+    tell_of(cluster, servers, facts, now);
+}
+
+/// Tells the answers of the nodes in their order, at which these servers are.
+fn tell_of<const N: usize>(
+    cluster: &mut Cluster,
+    servers: [u64; 3],
+    facts: [Fact; N],
+    now: Micros,
+) {
+    for (at, (fact, server)) in facts.into_iter().zip(servers).enumerate() {
+        cluster.learn(NodeId(at as u16), by(server, fact), now);
     }
     cluster.judge(now);
+}
+
+/// The answer of the server with this number. Each has a start of its own.
+fn by(server: u64, fact: Fact) -> Fact {
+    match fact {
+        Fact::Seen(sample) => Fact::Seen(Sample { started: server, ..sample }),
+        other => other,
+    }
+}
+
+/// The same answer, with this end of the WAL.
+fn at(wal: u64, fact: Fact) -> Fact {
+    match fact {
+        Fact::Seen(sample) => Fact::Seen(Sample { wal: Lsn(wal), ..sample }),
+        other => other,
+    }
 }
 
 fn words(cluster: &Cluster) -> Vec<&'static str> {
@@ -163,6 +200,7 @@ fn a_node_of_another_cluster_is_never_used() {
     let stranger = |timeline| {
         Fact::Seen(Sample {
             system: 8,
+            started: 1,
             timeline,
             role: Role::Primary,
             wal: Lsn(0),
@@ -229,7 +267,7 @@ fn other_nodes_do_not_change_what_is_known() {
     // A node of another cluster is still not used.
     let Fact::Seen(stranger) = primary(9) else { unreachable!() };
     let stranger = Fact::Seen(Sample { system: 8, ..stranger });
-    tell(&mut cluster, [stranger, primary(1), standby(1)], 3 * SECOND);
+    tell_of(&mut cluster, [9, 0, 2], [stranger, primary(1), standby(1)], 3 * SECOND);
     assert_eq!(words(&cluster), ["unfit", "writable", "readable"]);
     assert_eq!(cluster.history().entries().count(), 1);
 }
@@ -255,4 +293,171 @@ fn nodes_may_be_found_later() {
     let mut cluster = none.with_nodes([("a".to_owned(), None), ("b".to_owned(), None)], SECOND);
     tell(&mut cluster, [primary(1), standby(1)], 2 * SECOND);
     assert_eq!(cluster.primary(), Ok(NodeId(0)));
+}
+
+/// What Weir hears of the old address of a primary that has another one now.
+const GONE: [Fact; 2] = [Fact::Refused, Fact::Refused];
+/// The primary was restarted as the third node.
+const MOVED: [u64; 3] = [0, 1, 8];
+
+#[test]
+fn a_primary_that_restarts_at_another_address_is_the_primary() {
+    let mut cluster = running();
+    // It starts as the third node, and the second one follows it.
+    for (at, fact) in (2..).zip(GONE) {
+        tell_of(&mut cluster, MOVED, [fact, standby(1), primary(1)], at * SECOND);
+        assert_eq!(cluster.primary() == Ok(NodeId(0)), at == 2, "one refusal is no verdict");
+    }
+    assert_eq!(cluster.primary(), Ok(NodeId(2)));
+    assert_eq!(words(&cluster), ["down", "readable", "writable"]);
+    let last = cluster.history().entries().last().unwrap();
+    assert_eq!((last.from.as_deref(), last.to.as_deref()), (Some("a"), Some("c")));
+    assert_eq!(last.reason, "the same server has the address of node c now");
+    // A server at the old address is another one.
+    tell_of(&mut cluster, [9, 1, 8], [primary(1), standby(1), primary(1)], 5 * SECOND);
+    assert_eq!(words(&cluster), ["false primary", "readable", "writable"]);
+}
+
+#[test]
+fn nodes_that_swap_their_addresses_keep_their_roles() {
+    let mut cluster = running();
+    tell_of(&mut cluster, [11, 10, 2], [standby(1), primary(1), standby(1)], 2 * SECOND);
+    assert_eq!(cluster.primary(), Ok(NodeId(1)));
+    assert_eq!(words(&cluster), ["readable", "writable", "readable"]);
+    // Back again, and the servers run on.
+    tell_of(&mut cluster, [10, 11, 2], [primary(1), standby(1), standby(1)], 3 * SECOND);
+    assert_eq!(cluster.primary(), Ok(NodeId(0)));
+    assert_eq!(words(&cluster), ["writable", "readable", "readable"]);
+}
+
+#[test]
+fn a_silent_primary_may_run_as_long_as_it_is_named() {
+    let mut cluster = running();
+    for at in 2..20 {
+        tell_of(&mut cluster, MOVED, [Fact::Silent, standby(1), primary(1)], at * SECOND);
+    }
+    assert_eq!(words(&cluster), ["down", "unfit", "false primary"]);
+    assert_eq!(why(&cluster), "primary a is lost: no answer");
+    cluster.set_named(|node| node != NodeId(0));
+    cluster.judge(20 * SECOND);
+    assert_eq!(cluster.primary(), Ok(NodeId(2)));
+    // One that answers stays, whether it is named or not.
+    let mut cluster = running();
+    cluster.set_named(|node| node != NodeId(0));
+    for at in 2..20 {
+        tell_of(&mut cluster, MOVED, [primary(1), standby(1), primary(1)], at * SECOND);
+    }
+    assert_eq!(cluster.primary(), Ok(NodeId(0)));
+}
+
+#[test]
+fn an_old_address_that_another_server_has_does_not_keep_the_primary() {
+    let mut cluster = running();
+    let denied = || Fact::Unasked(Obstacle::Denied("no such user".to_owned()));
+    for at in 2..10 {
+        tell(&mut cluster, [denied(), standby(1), standby(1)], at * SECOND);
+        assert_eq!(cluster.primary(), Ok(NodeId(0)), "it may be the primary");
+    }
+    cluster.set_named(|node| node != NodeId(0));
+    tell(&mut cluster, [denied(), standby(1), standby(1)], 11 * SECOND);
+    assert_eq!(why(&cluster), "primary a is lost: cannot be asked: no such user");
+    tell_of(&mut cluster, [0, 1, 9], [denied(), standby(1), primary(1)], 12 * SECOND);
+    assert_eq!(cluster.primary(), Ok(NodeId(2)));
+}
+
+#[test]
+fn a_copy_of_the_primary_does_not_become_it() {
+    for server in [0, 2] {
+        let mut cluster = running();
+        tell(&mut cluster, [at(500, primary(1)), standby(1), standby(1)], 2 * SECOND);
+        // The copy is at the address of the primary, or at another one.
+        for (now, wal) in [(3, 499), (4, 499), (5, 900)] {
+            let mut facts = [Fact::Refused, standby(1), standby(1)];
+            facts[server] = by(7, at(wal, primary(1)));
+            for (node, fact) in facts.into_iter().enumerate() {
+                cluster.learn(NodeId(node as u16), fact, now * SECOND);
+            }
+            cluster.judge(now * SECOND);
+            assert!(cluster.primary().is_err() || now == 3 && server == 2, "{now}");
+            let reason = cluster.verdict(NodeId(server as u16)).reason().unwrap().to_string();
+            let expected = "an older copy of the primary: it had WAL up to 0/1F3, and the primary up \
+                            to 0/1F4";
+            assert!(reason == expected || now == 3 && server == 2, "{reason}");
+        }
+        tell(&mut cluster, [at(500, primary(1)), standby(1)], 6 * SECOND);
+        assert_eq!(cluster.primary(), Ok(NodeId(0)), "the primary itself comes back");
+    }
+}
+
+#[test]
+fn a_copy_remains_a_copy_over_its_restarts() {
+    let mut cluster = running();
+    tell(&mut cluster, [at(500, primary(1)), standby(1), standby(1)], 2 * SECOND);
+    let mut told = |now, facts: [Fact; 3], server| {
+        tell_of(&mut cluster, [0, 1, server], facts, now * SECOND);
+        cluster.primary().ok()
+    };
+    for now in 3..5 {
+        told(now, [Fact::Refused, standby(1), standby(1)], 2);
+    }
+    assert_eq!(told(5, [Fact::Refused, standby(1), at(400, primary(1))], 7), None);
+    assert_eq!(told(6, [Fact::Refused, standby(1), at(900, primary(1))], 7), None);
+    assert_eq!(told(7, [Fact::Refused, standby(1), at(950, primary(1))], 8), None);
+    // The primary itself has less than the copy has written by now.
+    assert_eq!(told(8, [Fact::Refused, standby(1), at(600, primary(1))], 9), Some(NodeId(2)));
+}
+
+#[test]
+fn a_primary_that_has_written_is_no_copy_of_itself() {
+    let mut cluster = running();
+    tell(&mut cluster, [at(500, primary(1)), standby(1), standby(1)], 2 * SECOND);
+    tell_of(&mut cluster, [9, 1, 2], [at(600, primary(1))], 3 * SECOND);
+    assert_eq!(words(&cluster), ["writable", "readable", "readable"]);
+    assert_eq!(cluster.history().entries().last().unwrap().reason, "PostgreSQL was restarted");
+}
+
+#[test]
+fn a_promotion_to_the_same_timeline_is_another_server() {
+    let mut cluster = running();
+    for now in 2..4 {
+        tell(&mut cluster, [Fact::Refused, standby(1), lonely(0)], now * SECOND);
+    }
+    // It was a standby on timeline 0 when it was started.
+    tell(&mut cluster, [Fact::Refused, standby(1), at(900, primary(1))], 4 * SECOND);
+    assert_eq!(words(&cluster), ["down", "unfit", "false primary"]);
+}
+
+#[test]
+fn a_primary_that_was_removed_is_known_again() {
+    let nodes = || [("b".to_owned(), Some(NodeId(1))), ("a2".to_owned(), None)];
+    for (wal, server, is_used) in [(500, 0, true), (400, 0, true), (500, 9, true), (499, 9, false)]
+    {
+        let mut before = running();
+        tell(&mut before, [at(500, primary(1)), standby(1), standby(1)], 2 * SECOND);
+        let mut cluster = before.with_nodes(nodes(), 2 * SECOND);
+        cluster.learn(NodeId(1), by(server, at(wal, primary(1))), 3 * SECOND);
+        cluster.judge(3 * SECOND);
+        assert_eq!(cluster.primary() == Ok(NodeId(1)), is_used, "{wal} {server}");
+    }
+}
+
+#[test]
+fn two_addresses_of_one_server_are_one_primary() {
+    let mut cluster = cluster(3);
+    let told = |cluster: &mut Cluster, facts: [Fact; 3], now| {
+        for (node, fact) in facts.into_iter().enumerate() {
+            cluster.learn(NodeId(node as u16), by(1, fact), now);
+        }
+        cluster.judge(now);
+    };
+    told(&mut cluster, [primary(1), primary(1), standby(1)], SECOND);
+    assert_eq!(words(&cluster), ["writable", "unfit", "readable"]);
+    let reason = cluster.verdict(NodeId(1)).reason().unwrap().to_string();
+    assert_eq!(reason, "the same server as node a");
+    for now in 2..4 {
+        told(&mut cluster, [Fact::Refused, primary(1), standby(1)], now * SECOND);
+    }
+    assert_eq!(words(&cluster), ["down", "writable", "readable"]);
+    told(&mut cluster, [primary(1), primary(1), standby(1)], 4 * SECOND);
+    assert_eq!(cluster.primary(), Ok(NodeId(1)), "the present address stays");
 }

@@ -17,7 +17,7 @@ struct Rig {
 
 fn sample(timeline: u32, role: Role, wal: u64, quorum: u32) -> Fact {
     let received = if role == Role::Primary { Lsn(0) } else { Lsn(wal) };
-    Fact::Seen(Sample { system: 7, timeline, role, wal: Lsn(wal), received, quorum })
+    Fact::Seen(Sample { system: 7, started: 1, timeline, role, wal: Lsn(wal), received, quorum })
 }
 
 fn primary(timeline: u32, quorum: u32) -> Fact {

@@ -1,5 +1,10 @@
 //! Simulated PostgreSQL servers with real histories: timelines, positions in the WAL, and who
 //! follows whom. A cluster manager promotes, not always with care.
+//!
+//! Weir knows places, which are addresses of servers. A server moves to another place, two servers
+//! swap their places, a place is empty, and a server has two.
+
+use std::collections::BTreeSet;
 
 use cluster::{Fact, Lsn, Obstacle, Receiver, Role, Sample};
 
@@ -22,6 +27,18 @@ pub(crate) enum State {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Server {
+    /// Another one for each data directory. A copy has another one than its source.
+    pub(crate) id: u64,
+    /// Another one for each start of PostgreSQL.
+    pub(crate) started: u64,
+    /// Of a copy that accepts writes: the end of the WAL when it was copied.
+    pub(crate) copied_at: Option<u64>,
+    /// Nobody writes to a copy before Weir knows it: a client would have to know its address.
+    pub(crate) is_unknown: bool,
+    /// It was promoted to a timeline that another server has begun.
+    is_second: bool,
+    /// Since when it has been running.
+    pub(crate) runs_since: u64,
     pub(crate) system: u64,
     pub(crate) timeline: u32,
     pub(crate) wal: u64,
@@ -36,12 +53,26 @@ pub(crate) struct Server {
 #[derive(Debug)]
 pub(crate) struct Nodes {
     pub(crate) all: Vec<Server>,
+    /// For each address, the server that is there.
+    pub(crate) places: Vec<Option<usize>>,
+    /// The places at which a copy was. A server that moves there is taken for that copy, unless it
+    /// has less WAL.
+    tainted: BTreeSet<usize>,
+    /// At an address without a server, nothing answers. Otherwise connections are refused.
+    is_silence: bool,
+    /// Nobody writes.
+    is_idle: bool,
     /// The primary of the cluster manager.
     pub(crate) chosen: usize,
     /// The highest timeline that any server has begun.
     newest: u32,
+    /// All timelines that were begun.
+    begun: BTreeSet<u32>,
     /// Copies of a data directory, for restores.
     backups: Vec<Server>,
+    /// The number of identities and starts so far.
+    stamps: u64,
+    now: u64,
 }
 
 impl Nodes {
@@ -49,6 +80,12 @@ impl Nodes {
         let chosen = rng.below(count as u64) as usize;
         let timeline = 1 + rng.below(3) as u32;
         let server = |at: usize| Server {
+            id: at as u64,
+            started: at as u64,
+            copied_at: None,
+            is_unknown: false,
+            is_second: false,
+            runs_since: 0,
             system: SYSTEM,
             timeline,
             wal: 1_000,
@@ -59,11 +96,28 @@ impl Nodes {
         };
         let all: Vec<_> = (0..count).map(server).collect();
         let backups = vec![all[chosen]];
-        Self { all, chosen, newest: timeline, backups }
+        let free = if rng.one_in(2) { rng.below(3) as usize } else { 0 };
+        let places = (0..count).map(Some).chain((0..free).map(|_| None)).collect();
+        Self {
+            all,
+            places,
+            tainted: BTreeSet::new(),
+            is_silence: rng.one_in(2),
+            is_idle: rng.one_in(6),
+            chosen,
+            newest: timeline,
+            begun: (1..=timeline).collect(),
+            backups,
+            stamps: count as u64,
+            now: 0,
+        }
     }
 
-    /// Returns the result of a question; None if there is no answer.
-    pub(crate) fn ask(&self, at: usize) -> Option<Fact> {
+    /// Returns the result of a question at a place; None if there is no answer.
+    pub(crate) fn ask(&self, place: usize) -> Option<Fact> {
+        let Some(at) = self.places[place] else {
+            return (!self.is_silence).then_some(Fact::Refused);
+        };
         let server = &self.all[at];
         if server.is_cut {
             return None;
@@ -77,11 +131,12 @@ impl Nodes {
         })
     }
 
-    pub(crate) fn sample(&self, at: usize) -> Sample {
+    fn sample(&self, at: usize) -> Sample {
         let server = &self.all[at];
         let receiver = self.streams(at).then_some(Receiver { timeline: server.timeline });
         Sample {
             system: server.system,
+            started: server.started,
             timeline: server.timeline,
             role: if server.is_primary { Role::Primary } else { Role::Standby(receiver) },
             wal: Lsn(server.wal),
@@ -103,11 +158,26 @@ impl Nodes {
             })
     }
 
+    /// Is the server with this identity a primary of this timeline, at this place, and has it been
+    /// for so long that Weir must know?
+    pub(crate) fn reigns(&self, id: u64, timeline: u32, place: usize, since: u64) -> bool {
+        let server = self.places[place].map(|at| &self.all[at]);
+        server.is_some_and(|own| {
+            own.id == id
+                && own.is_primary
+                && own.timeline == timeline
+                && own.state != State::Dead
+                && own.runs_since < since
+        })
+    }
+
     /// Time passes: the primaries write, and their standbys replay.
-    pub(crate) fn write(&mut self, rng: &mut Rng) {
-        for at in 0..self.all.len() {
-            if self.all[at].is_primary && matches!(self.all[at].state, State::Up | State::Full) {
-                self.all[at].wal += rng.below(100);
+    pub(crate) fn write(&mut self, now: u64, rng: &mut Rng) {
+        self.now = now;
+        let writes = |own: &&mut Server| own.is_primary && !own.is_unknown;
+        for own in self.all.iter_mut().filter(writes) {
+            if matches!(own.state, State::Up | State::Full) && !self.is_idle {
+                own.wal += rng.below(100);
             }
         }
         for at in 0..self.all.len() {
@@ -122,7 +192,7 @@ impl Nodes {
     /// Does something that happens to clusters. Returns what.
     pub(crate) fn disturb(&mut self, strangers: bool, rng: &mut Rng) -> String {
         let at = rng.below(self.all.len() as u64) as usize;
-        match rng.below(14) {
+        match rng.below(20) {
             0 => self.set(self.chosen, State::Dead),
             1 => self.set(self.chosen, State::Stopped),
             2 => self.set(at, State::Dead),
@@ -137,6 +207,12 @@ impl Nodes {
             9 | 10 => self.promote(rng),
             11 => self.follow(at),
             12 => self.restore(at, strangers, rng),
+            13 => self.shift(self.chosen, rng),
+            14 => self.shift(at, rng),
+            15 => self.swap(at, rng),
+            16 => self.add_place(at, rng),
+            17 => self.restore(at, false, rng),
+            18 => self.restart_copies(),
             _ => {
                 self.backups.push(self.all[self.chosen]);
                 "backup".to_owned()
@@ -144,9 +220,89 @@ impl Nodes {
         }
     }
 
+    fn stamp(&mut self) -> u64 {
+        self.stamps += 1;
+        self.stamps
+    }
+
     fn set(&mut self, at: usize, state: State) -> String {
+        let was_dead = self.all[at].state == State::Dead && state != State::Dead;
+        // A restart hides from everybody that it was promoted to a timeline of another server.
+        if (was_dead || state == State::Starting) && !self.all[at].is_second {
+            self.all[at].started = self.stamp();
+        }
+        if was_dead {
+            self.all[at].runs_since = self.now;
+        }
         self.all[at].state = state;
         format!("{at} is {state:?}")
+    }
+
+    fn restart(&mut self, at: usize) {
+        self.set(at, State::Dead);
+        self.set(at, State::Up);
+    }
+
+    fn restart_copies(&mut self) -> String {
+        let is_copy = |at: &usize| self.all[*at].copied_at.is_some();
+        let copies: Vec<_> = (0..self.all.len()).filter(is_copy).collect();
+        copies.iter().for_each(|at| self.restart(*at));
+        format!("the copies {copies:?} are restarted")
+    }
+
+    /// May the server get another place? It hides from everybody that a server is a copy.
+    fn is_mobile(&self, at: usize) -> bool {
+        self.all[at].copied_at.is_none() && !self.all[at].is_second
+    }
+
+    fn free_place(&self, rng: &mut Rng) -> Option<usize> {
+        let is_free = |place: &usize| self.places[*place].is_none();
+        let free = (0..self.places.len()).filter(is_free).filter(|at| !self.tainted.contains(at));
+        rng.pick(&free.collect::<Vec<_>>())
+    }
+
+    /// A server restarts at another place, as a pod does.
+    fn shift(&mut self, at: usize, rng: &mut Rng) -> String {
+        let Some(place) = self.free_place(rng).filter(|_| self.is_mobile(at)) else {
+            return "no move".to_owned();
+        };
+        for other in self.places.iter_mut().filter(|own| **own == Some(at)) {
+            *other = None;
+        }
+        self.places[place] = Some(at);
+        self.restart(at);
+        format!("{at} moves to the place {place}")
+    }
+
+    /// A server swaps its place with the chosen one.
+    fn swap(&mut self, at: usize, rng: &mut Rng) -> String {
+        let other = self.chosen;
+        let is_tainted = |at| self.tainted.iter().any(|place| self.places[*place] == Some(at));
+        let is_fixed = |at| !self.is_mobile(at) || is_tainted(at);
+        if at == other || is_fixed(at) || is_fixed(other) {
+            return "no swap".to_owned();
+        }
+        for place in &mut self.places {
+            *place = match *place {
+                Some(own) if own == at => Some(other),
+                Some(own) if own == other => Some(at),
+                same => same,
+            };
+        }
+        if rng.one_in(2) {
+            self.restart(at);
+            self.restart(other);
+        }
+        format!("{at} and {other} swap their places")
+    }
+
+    /// A server has another address, too.
+    fn add_place(&mut self, at: usize, rng: &mut Rng) -> String {
+        let Some(place) = self.free_place(rng).filter(|_| self.is_mobile(at)) else {
+            return "no second place".to_owned();
+        };
+        self.places[place] = Some(at);
+        format!("{at} has the place {place}, too")
     }
 
     /// The manager promotes a standby that runs. The old primary may run on: fences fail.
@@ -163,8 +319,10 @@ impl Nodes {
             false => self.newest + 1,
         };
         let timeline = if rng.one_in(6) { self.all[at].timeline + 1 } else { self.newest };
+        let is_second = !self.begun.insert(timeline);
         let server = &mut self.all[at];
         (server.is_primary, server.follows, server.timeline) = (true, None, timeline);
+        server.is_second = is_second;
         self.chosen = at;
         format!("{at} is promoted to timeline {timeline}")
     }
@@ -176,7 +334,14 @@ impl Nodes {
         }
         let primary = self.all[self.chosen];
         let is_cut = self.all[at].is_cut;
+        let id = self.stamp();
         self.all[at] = Server {
+            id,
+            started: id,
+            copied_at: None,
+            is_unknown: false,
+            is_second: false,
+            runs_since: self.now,
             is_primary: false,
             follows: Some(self.chosen),
             state: State::Up,
@@ -197,7 +362,14 @@ impl Nodes {
         let is_stranger = may_be_stranger && strangers == 0 && rng.one_in(2);
         let system = if is_stranger { OTHER_SYSTEM } else { SYSTEM };
         let timeline = if is_stranger { backup.timeline + 50 } else { backup.timeline };
+        let id = self.stamp();
         self.all[at] = Server {
+            id,
+            started: id,
+            copied_at: Some(backup.wal),
+            is_unknown: true,
+            is_second: false,
+            runs_since: self.now,
             system,
             timeline,
             is_primary: true,
@@ -206,21 +378,36 @@ impl Nodes {
             is_cut: false,
             wal: backup.wal,
         };
+        let places = self.places.iter().enumerate().filter(|(_, own)| **own == Some(at));
+        self.tainted.extend(places.map(|(place, _)| place));
         format!("{at} is restored: system {system}, timeline {timeline}")
     }
 
     /// The disturbances end: all servers run and can be reached, the manager's primary has the
-    /// highest timeline, and most others follow it.
-    pub(crate) fn settle(&mut self, rng: &mut Rng) {
-        for server in &mut self.all {
-            (server.state, server.is_cut) = (State::Up, false);
+    /// highest timeline, and most others follow it. `reigns`: Weir knows it as the primary of its
+    /// timeline, so it need not be promoted.
+    pub(crate) fn settle(&mut self, reigns: bool, rng: &mut Rng) {
+        for at in 0..self.all.len() {
+            self.set(at, State::Up);
+            self.all[at].is_cut = false;
         }
-        let highest = self.all.iter().filter(|server| server.system == SYSTEM);
-        let highest = highest.map(|server| server.timeline).fold(self.newest, u32::max);
-        self.newest = highest + 1;
-        let primary = &mut self.all[self.chosen];
-        (primary.is_primary, primary.follows) = (true, None);
-        primary.timeline = self.newest;
+        let own = self.all.iter().filter(|server| server.system == SYSTEM);
+        let highest = own.map(|server| server.timeline).fold(self.newest, u32::max);
+        let chosen = self.all[self.chosen];
+        let is_alone = self.all.iter().filter(|own| own.is_primary && own.timeline >= highest);
+        let stays = reigns && chosen.timeline == highest && is_alone.count() == 1;
+        if stays {
+            match rng.below(3) {
+                0 => drop(self.shift(self.chosen, rng)),
+                1 => drop(self.swap(rng.below(self.all.len() as u64) as usize, rng)),
+                _ => {}
+            }
+        } else {
+            self.newest = highest + 1;
+            let primary = &mut self.all[self.chosen];
+            (primary.is_primary, primary.follows) = (true, None);
+            primary.timeline = self.newest;
+        }
         for at in 0..self.all.len() {
             if at == self.chosen {
                 continue;

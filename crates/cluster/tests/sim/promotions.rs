@@ -217,6 +217,7 @@ impl Promotions {
         let receiver = streams.then_some(Receiver { timeline: own.timeline });
         Sample {
             system: SYSTEM,
+            started: at as u64,
             timeline: own.timeline,
             role: if own.is_primary { Role::Primary } else { Role::Standby(receiver) },
             wal: Lsn(own.wal),

@@ -1,11 +1,13 @@
 //! A cluster of simulated servers, and Weir's judgement of it. Facts are delayed, lost, overtake
 //! each other, and say less than is true. The checks know the servers' real state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use cluster::{Change, Cluster, Fact, Micros, NodeId, Obstacle, Role, Sample, Settings, Verdict};
+use cluster::{
+    Change, Cluster, Fact, Micros, NodeId, Obstacle, Reason, Role, Sample, Settings, Verdict,
+};
 
-use crate::nodes::{Nodes, SYSTEM, State};
+use crate::nodes::{Nodes, SYSTEM, Server, State};
 use crate::rng::Rng;
 
 const INTERVAL: Micros = 1_000_000;
@@ -18,11 +20,15 @@ const UNREST: Micros = 60_000_000;
 const BOUND: Micros = 5_000_000 + 4 * TIMEOUT;
 /// The longest delay of an answer.
 const DELAY_MAX: Micros = 1_500_000;
+/// A primary that has been running for so long is known to run, unless nothing is heard of it.
+const SETTLED: Micros = 10_000_000;
 
 /// A fact on its way.
 #[derive(Debug)]
 struct Mail {
     node: usize,
+    /// The server that has answered.
+    server: Option<Server>,
     fact: Fact,
     asked_at: Micros,
 }
@@ -32,11 +38,27 @@ struct Mail {
 struct Heard {
     asked_at: Micros,
     sample: Option<Sample>,
+    /// The server that has told the sample.
+    server: Option<Server>,
     /// Failures one after the other, and the refusals among them.
     failures: u32,
     refusals: u32,
+    refusals_in_a_row: u32,
     /// When the first of them was asked.
     failing_since: Micros,
+}
+
+/// The primary of a timeline.
+#[derive(Clone, Copy, Debug)]
+struct Reign {
+    /// The server, and the node at which it was.
+    id: u64,
+    node: usize,
+    /// The end of the WAL that Weir was told.
+    told: u64,
+    /// Its start, and when that was first heard.
+    started: u64,
+    since: Micros,
 }
 
 pub(crate) struct World {
@@ -49,7 +71,15 @@ pub(crate) struct World {
     ask_at: Vec<Micros>,
     heard: Vec<Heard>,
     /// The primaries so far, by timeline.
-    reigns: BTreeMap<u32, NodeId>,
+    reigns: BTreeMap<u32, Reign>,
+    /// When a copy was asked and heard last, by its identity.
+    claims: BTreeMap<u64, (Micros, Micros)>,
+    /// The servers that ran beside the primary of their timeline, by their identities.
+    copies: BTreeSet<u64>,
+    /// The starts of servers that were heard in recovery.
+    standbys: BTreeSet<u64>,
+    /// For each node, is it named by the source of the nodes?
+    named: Vec<bool>,
     /// The highest timeline of all samples that have arrived.
     newest: u32,
     is_calm: bool,
@@ -64,6 +94,7 @@ impl World {
         let mut rng = Rng::new(seed);
         let count = 1 + rng.below(5) as usize;
         let nodes = Nodes::new(count, &mut rng);
+        let count = nodes.places.len();
         let names = (0..count).map(|at| format!("n{at}"));
         Self {
             cluster: Cluster::new(SETTINGS, names, 0),
@@ -74,6 +105,10 @@ impl World {
             ask_at: (0..count).map(|_| 1 + rng.below(300_000)).collect(),
             heard: vec![Heard::default(); count],
             reigns: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            copies: BTreeSet::new(),
+            standbys: BTreeSet::new(),
+            named: vec![true; count],
             newest: 0,
             is_calm: false,
             trace,
@@ -98,12 +133,15 @@ impl World {
             let next = self.mail.keys().next().map_or(ask, |(at, _)| ask.min(*at));
             self.now = next.min(disturb_at).min(write_at).max(self.now);
             if self.now >= write_at {
-                self.nodes.write(&mut self.rng);
+                self.nodes.write(self.now, &mut self.rng);
                 write_at = self.now + 50_000;
             }
             if self.now >= disturb_at && settled_at.is_none() {
                 if self.now >= UNREST {
-                    self.nodes.settle(&mut self.rng);
+                    let chosen = self.nodes.all[self.nodes.chosen];
+                    let reign = self.reigns.get(&chosen.timeline);
+                    let reigns = reign.is_some_and(|reign| reign.id == chosen.id);
+                    self.nodes.settle(reigns, &mut self.rng);
                     self.say("all is well");
                     (self.is_calm, settled_at) = (true, Some(self.now));
                     disturb_at = Micros::MAX;
@@ -113,6 +151,7 @@ impl World {
                     disturb_at = self.now + self.rng.below(6_000_000);
                 }
             }
+            self.name();
             self.ask();
             self.deliver()?;
             if settled_at.is_some_and(|at| self.now > at + BOUND) {
@@ -126,6 +165,16 @@ impl World {
     fn disturb(&mut self) -> String {
         let knows_its_own = self.cluster.system().is_some();
         self.nodes.disturb(knows_its_own, &mut self.rng)
+    }
+
+    /// The source of the nodes names an address with a server, sooner or later.
+    fn name(&mut self) {
+        if !self.is_calm && !self.rng.one_in(20) {
+            return;
+        }
+        self.named = self.nodes.places.iter().map(Option::is_some).collect();
+        let named = &self.named;
+        self.cluster.set_named(|node| named[usize::from(node.0)]);
     }
 
     fn say(&self, what: &str) {
@@ -171,7 +220,8 @@ impl World {
 
     fn post(&mut self, node: usize, fact: Fact, delay: Micros) {
         self.sent += 1;
-        let mail = Mail { node, fact, asked_at: self.now };
+        let server = self.nodes.places[node].map(|at| self.nodes.all[at]);
+        let mail = Mail { node, server, fact, asked_at: self.now };
         self.mail.insert((self.now + delay, self.sent), mail);
     }
 
@@ -180,12 +230,12 @@ impl World {
             if entry.key().0 > self.now {
                 break;
             }
-            let Mail { node, fact, asked_at } = entry.remove();
+            let Mail { node, server, fact, asked_at } = entry.remove();
             if self.trace {
                 println!("{:>10} n{node}: {fact:?}, asked at {asked_at}", self.now);
             }
             let before = self.cluster.verdict(NodeId(node as u16)).clone();
-            self.hear(node, &fact, asked_at);
+            self.hear(node, server, &fact, asked_at);
             self.cluster.learn(NodeId(node as u16), fact.clone(), asked_at);
             for change in self.cluster.judge(self.now) {
                 self.say(&format!("{change:?}"));
@@ -193,18 +243,41 @@ impl World {
                     self.check_primary(primary, timeline)?;
                 }
             }
+            self.note_reign();
             self.check_fact(node, &fact, &before)?;
             self.check_verdicts()?;
         }
         Ok(())
     }
 
-    fn hear(&mut self, node: usize, fact: &Fact, asked_at: Micros) {
+    fn hear(&mut self, node: usize, server: Option<Server>, fact: &Fact, asked_at: Micros) {
         let heard = &mut self.heard[node];
         if asked_at < heard.asked_at {
             return;
         }
+        if let (Fact::Seen(sample), Some(server)) = (fact, server) {
+            heard.server = Some(server);
+            if sample.role != Role::Primary {
+                self.standbys.insert(sample.started);
+            } else if server.copied_at.is_some() {
+                self.claims.insert(server.id, (asked_at, self.now));
+            }
+            let all = self.nodes.all.iter_mut();
+            all.filter(|own| own.id == server.id).for_each(|own| own.is_unknown = false);
+            let reign = self.reigns.get(&sample.timeline);
+            let is_reign = |reign: &&Reign| {
+                (reign.id, reign.started, reign.node) == (server.id, server.started, node)
+            };
+            if let Some(reign) = reign.filter(is_reign) {
+                let others = self.claims.iter().filter(|(id, _)| **id != server.id);
+                let beside = others
+                    .filter(|(_, (asked, heard))| reign.since <= *asked && *heard <= asked_at);
+                self.copies.extend(beside.map(|(id, _)| *id));
+            }
+        }
         heard.asked_at = asked_at;
+        let refusals = heard.refusals_in_a_row + 1;
+        heard.refusals_in_a_row = if *fact == Fact::Refused { refusals } else { 0 };
         if matches!(fact, Fact::Refused | Fact::Silent) {
             if heard.failures == 0 {
                 (heard.failing_since, heard.refusals) = (asked_at, 0);
@@ -221,6 +294,23 @@ impl World {
             Fact::Refused | Fact::Silent => heard.failures += 1,
             Fact::Unready => (heard.sample, heard.failures) = (None, 0),
             Fact::Unasked(_) => heard.failures = 0,
+        }
+    }
+
+    /// Notes what Weir was told by the present primary.
+    fn note_reign(&mut self) {
+        let Ok(node) = self.cluster.primary() else { return };
+        let node = usize::from(node.0);
+        let Heard { sample: Some(sample), server: Some(server), .. } = self.heard[node] else {
+            return;
+        };
+        if let Some(reign) = self.reigns.get_mut(&sample.timeline)
+            && reign.id == server.id
+        {
+            (reign.node, reign.told) = (node, reign.told.max(sample.wal.0));
+            if reign.started != server.started {
+                (reign.started, reign.since) = (server.started, self.now);
+            }
         }
     }
 
@@ -252,12 +342,45 @@ impl World {
         if !self.reigns.contains_key(&timeline) && self.heard.iter().enumerate().any(claims) {
             return Err(format!("writers: n{at} is the primary, and another one claims to be it"));
         }
-        if let Some(other) = self.reigns.insert(timeline, primary).filter(|one| *one != primary) {
-            return Err(format!("writers: n{at} and {other:?} on timeline {timeline}"));
+        let server = self.heard[at].server.expect("it was heard");
+        let (id, started) = (server.id, server.started);
+        let reign = Reign { id, node: at, told: sample.wal.0, started, since: self.now };
+        if let Some(other) = self.reigns.insert(timeline, reign).filter(|own| own.id != server.id) {
+            self.check_copy(at, server, other, timeline)?;
         }
         let is_new = |(highest, _): (&u32, _)| *highest <= timeline;
         if !self.reigns.last_key_value().is_some_and(is_new) {
             return Err(format!("writers: n{at} of timeline {timeline}, which is over"));
+        }
+        Ok(())
+    }
+
+    /// Another server is the primary of a timeline. It may be a copy that has all that Weir was told
+    /// by the primary, if that is gone.
+    fn check_copy(
+        &self,
+        at: usize,
+        server: Server,
+        other: Reign,
+        timeline: u32,
+    ) -> Result<(), String> {
+        let by = format!("n{at} and the server {} on timeline {timeline}", other.id);
+        if server.copied_at.is_some_and(|wal| wal < other.told) {
+            return Err(format!("copy: {by}, which had {}: {server:?}", other.told));
+        }
+        if self.copies.contains(&server.id) {
+            return Err(format!("beside: {by}, which ran together"));
+        }
+        if self.standbys.contains(&server.started) {
+            return Err(format!("second: {by}, which were promoted"));
+        }
+        let since = self.now.saturating_sub(SETTLED);
+        let is_empty = self.heard[other.node].refusals_in_a_row >= 2;
+        if self.named[other.node]
+            && !is_empty
+            && self.nodes.reigns(other.id, timeline, other.node, since)
+        {
+            return Err(format!("gone: {by}, which runs at n{}", other.node));
         }
         Ok(())
     }
@@ -271,6 +394,8 @@ impl World {
             Fact::Unasked(why) if is_down && !was_down => {
                 Err(format!("calm: n{node} is down because of {why}"))
             }
+            // Another server may have its address.
+            Fact::Unasked(_) if !self.named[node] => Ok(()),
             Fact::Unasked(why) if *before == Verdict::Writable && *after != Verdict::Writable => {
                 Err(format!("calm: n{node} is not the primary any more because of {why}"))
             }
@@ -325,27 +450,41 @@ impl World {
 
     /// When facts have been steady for long enough, each node is judged by its real state.
     fn check_end(&self) -> Result<(), String> {
-        let chosen = NodeId(self.nodes.chosen as u16);
-        if self.cluster.primary() != Ok(chosen) {
-            let is = self.cluster.primary();
-            return Err(format!("found: the primary is {chosen:?}, and Weir has {is:?}"));
+        let chosen = self.nodes.chosen;
+        let primary = self.cluster.primary();
+        let place = primary.map(|node| self.nodes.places[usize::from(node.0)]);
+        if place != Ok(Some(chosen)) {
+            let places = &self.nodes.places;
+            return Err(format!(
+                "found: the primary is {chosen} of {places:?}, Weir has {primary:?}"
+            ));
         }
-        for (at, server) in self.nodes.all.iter().enumerate() {
-            let verdict = self.cluster.verdict(NodeId(at as u16));
+        for (node, place) in self.nodes.places.iter().enumerate() {
+            let verdict = self.cluster.verdict(NodeId(node as u16));
+            let Some(at) = *place else {
+                match verdict {
+                    Verdict::Down(_) => continue,
+                    _ => {
+                        return Err(format!("found: n{node} is {verdict:?}, and nothing is there"));
+                    }
+                }
+            };
+            let server = &self.nodes.all[at];
             let is_own = server.system == SYSTEM;
             // It may also stream from a false primary.
             let follows = self.nodes.streams(at)
                 && server.timeline == self.nodes.all[self.nodes.chosen].timeline;
             let fits = match verdict {
-                Verdict::Writable => at == self.nodes.chosen,
+                Verdict::Writable => at == chosen,
                 Verdict::Readable => follows && is_own,
                 Verdict::Down(_) => server.state == State::Dead,
                 Verdict::FalsePrimary(_) => server.is_primary && is_own,
+                Verdict::Unfit(Reason::SameServer { .. }) => at == chosen,
                 Verdict::Unfit(_) => !is_own || !server.is_primary && !follows,
                 Verdict::Unknown(_) => false,
             };
             if !fits {
-                return Err(format!("found: n{at} is {verdict:?}, and really {server:?}"));
+                return Err(format!("found: n{node} is {verdict:?}, and really {server:?}"));
             }
         }
         Ok(())

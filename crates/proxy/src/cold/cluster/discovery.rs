@@ -89,6 +89,8 @@ async fn look_up(dns: &Dns, cluster: &Cluster) -> Result<Vec<Node>, String> {
 /// Has the list take effect, unless Weir changes the primary now. Then the next one will.
 async fn adopt(controller: &Controller, watched: &Arc<Watched>, found: Vec<Node>) {
     let present = &watched.configured.nodes;
+    let is_named = |node: &Node| found.iter().any(|other| other.is_same_server(node));
+    lock(&watched.cluster).set_named(|node| is_named(&present[usize::from(node.0)]));
     let nodes = merged(present, &found, watched.in_use().as_ref());
     if nodes == *present || watched.is_changing() {
         return;

@@ -31,8 +31,8 @@ use config::in_words;
 use net::tls::TlsStream;
 
 /// One row: system identifier, is it in recovery, name of the present WAL file, position in the
-/// WAL, timelines of the control file, timeline of a streaming WAL receiver, received WAL, and the
-/// standbys for which a commit waits.
+/// WAL, timelines of the control file, timeline of a streaming WAL receiver, received WAL, the
+/// standbys for which a commit waits, and when PostgreSQL was started.
 ///
 /// The control file has the timeline of the last checkpoint, which may be older than the promotion;
 /// the name of a primary's WAL file has the present one.
@@ -43,7 +43,8 @@ const QUESTION: &str = "SELECT s.system_identifier, r.recovery, CASE WHEN r.reco
     pg_catalog.pg_stat_wal_receiver w WHERE w.status = 'streaming'), \
     pg_catalog.pg_last_wal_receive_lsn(), CASE WHEN \
     pg_catalog.current_setting('synchronous_commit') IN ('off', 'local') THEN '' ELSE \
-    pg_catalog.current_setting('synchronous_standby_names') END FROM \
+    pg_catalog.current_setting('synchronous_standby_names') END, \
+    (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::pg_catalog.int8 FROM \
     (SELECT pg_catalog.pg_is_in_recovery() AS recovery) r, pg_catalog.pg_control_system() s, \
     pg_catalog.pg_control_checkpoint() c, pg_catalog.pg_control_recovery() m";
 
@@ -338,10 +339,12 @@ fn sample(row: &SimpleQueryRow) -> Option<Sample> {
     let wal = row.get(3).and_then(Lsn::parse).unwrap_or_default();
     let received = row.get(7).and_then(Lsn::parse).unwrap_or_default();
     let quorum = row.get(8).map_or(0, ::cluster::quorum_of);
-    Some(match role {
-        Role::Primary => Sample { system, timeline, role, wal, received: Lsn::default(), quorum },
-        Role::Standby(_) => Sample { system, timeline, role, wal, received, quorum: 0 },
-    })
+    let started = row.get(9)?.parse().ok()?;
+    let (received, quorum) = match role {
+        Role::Primary => (Lsn::default(), quorum),
+        Role::Standby(_) => (received, 0),
+    };
+    Some(Sample { system, started, timeline, role, wal, received, quorum })
 }
 
 #[cfg(test)]
