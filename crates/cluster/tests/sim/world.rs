@@ -72,8 +72,8 @@ pub(crate) struct World {
     heard: Vec<Heard>,
     /// The primaries so far, by timeline.
     reigns: BTreeMap<u32, Reign>,
-    /// When a copy was asked and heard last, by its identity.
-    claims: BTreeMap<u64, (Micros, Micros)>,
+    /// When a copy was asked and heard last, by its identity and timeline.
+    claims: BTreeMap<(u64, u32), (Micros, Micros)>,
     /// The servers that ran beside the primary of their timeline, by their identities.
     copies: BTreeSet<u64>,
     /// The starts of servers that were heard in recovery.
@@ -260,7 +260,7 @@ impl World {
             if sample.role != Role::Primary {
                 self.standbys.insert(sample.started);
             } else if server.copied_at.is_some() {
-                self.claims.insert(server.id, (asked_at, self.now));
+                self.claims.insert((server.id, sample.timeline), (asked_at, self.now));
             }
             let all = self.nodes.all.iter_mut();
             all.filter(|own| own.id == server.id).for_each(|own| own.is_unknown = false);
@@ -269,10 +269,11 @@ impl World {
                 (reign.id, reign.started, reign.node) == (server.id, server.started, node)
             };
             if let Some(reign) = reign.filter(is_reign) {
-                let others = self.claims.iter().filter(|(id, _)| **id != server.id);
-                let beside = others
-                    .filter(|(_, (asked, heard))| reign.since <= *asked && *heard <= asked_at);
-                self.copies.extend(beside.map(|(id, _)| *id));
+                let beside = self.claims.iter().filter(|((id, timeline), (asked, heard))| {
+                    (*id != server.id && *timeline == sample.timeline)
+                        && (reign.since <= *asked && *heard <= asked_at)
+                });
+                self.copies.extend(beside.map(|((id, _), _)| *id));
             }
         }
         heard.asked_at = asked_at;
