@@ -9,9 +9,3 @@ MODULES = (
     serving, rows, descriptors, settings, statements, contexts, walks, unnamed, pins, listen, deaths, orders,
     forks, waits, torture,
 )
-
-MODULES = (
-    serving, rows, descriptors, settings, statements, unnamed, pins, listen, deaths, orders, forks, waits,
-    torture,
->>>>>>> c8684e90 (library: handle signals and exits in the backend only)
-)
