@@ -97,6 +97,9 @@ pub struct WhileWaiting {
     /// The server is put into a failed transaction before the client gets it: the client's own was
     /// lost (`lifecycle/failed.rs`).
     pub fails: bool,
+    /// The client's transaction is begun again on the server before the client gets it: a reader has
+    /// refused its first statement (`routing/begun.rs`).
+    pub begins: bool,
 }
 
 /// May a client that waits for a reader go elsewhere?

@@ -282,6 +282,7 @@ impl Server {
         self.context_changed = false;
         if let Some(kept) = &mut self.kept {
             kept.refused = None;
+            kept.opening = None;
         }
         if let Some(session) = self.session.get_mut() {
             session.lose_client(serial);

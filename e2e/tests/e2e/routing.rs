@@ -1,5 +1,6 @@
 //! Reads of a cluster's clients go to its standbys, and nobody notices but the primary.
 
+mod begun;
 mod cancels;
 mod faults;
 mod freshness;

@@ -238,7 +238,9 @@ impl FailedRecord {
             | ClientPhase::Preparing(_)
             | ClientPhase::Linked
             | ClientPhase::Canceling { .. } => {
-                client.while_waiting.fails.then(|| Self { status: b'E', ..Self::default() })
+                // The next process does not know how the transaction was begun.
+                let fails = client.while_waiting.fails || client.while_waiting.begins;
+                fails.then(|| Self { status: b'E', ..Self::default() })
             }
         }
     }

@@ -124,9 +124,10 @@ impl Failed {
 }
 
 impl Client {
-    /// Is it in a transaction or a batch that was lost, as far as it knows?
+    /// Is it in a transaction or a batch that has no server, as far as it knows?
     pub(crate) fn is_in_lost_request(&self) -> bool {
-        self.while_waiting.fails
+        self.while_waiting.begins
+            || self.while_waiting.fails
             || matches!(&self.phase, ClientPhase::Failed(failed) if !failed.is_between_requests())
     }
 }

@@ -298,7 +298,9 @@ impl<X: Exchange> Engine<X> {
             ) if server.status == b'I' && !server.has_traces() => {
                 self.lose_prepared(id, reason, io);
             }
-            ServerPhase::Preparing(Preparation::Fail) => self.lose_prepared(id, reason, io),
+            ServerPhase::Preparing(Preparation::Fail | Preparation::Begin) => {
+                self.lose_prepared(id, reason, io);
+            }
             ServerPhase::Preparing(Preparation::Restore | Preparation::Ask(_)) => {
                 let (client, pool) = (server.client, server.pool);
                 let was_idle = server.times.asked_at > server.times.released_at;

@@ -266,6 +266,7 @@ impl<X: Exchange> Engine<X> {
             Preparation::Statements => self.statements_prepared(id, on, io),
             Preparation::Recount(_) => self.recounted(id, on, io),
             Preparation::Fail => self.transaction_failed(id, on, io),
+            Preparation::Begin => self.begun_again(id, on, io),
         };
         if readable == Readable::Now {
             self.go_on(id, io);
@@ -291,6 +292,9 @@ impl<X: Exchange> Engine<X> {
         }
         if self.client(id).while_waiting.fails {
             return self.fail_transaction(on, io);
+        }
+        if self.client(id).while_waiting.begins {
+            return self.begin_again(id, on, io);
         }
         let tracks = self.settings(self.server(on).pool).tracks_statements(self.mode_of(on));
         let server = self.server_mut(on);

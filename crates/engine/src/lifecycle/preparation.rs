@@ -45,6 +45,8 @@ pub enum Preparation {
     Signal(Option<Box<AuthAnswer>>),
     /// The server is put into a failed transaction, because the client's own was lost.
     Fail,
+    /// The server begins the client's transaction, which a reader had begun.
+    Begin,
 }
 
 impl Preparation {
@@ -66,7 +68,8 @@ impl Preparation {
             | Self::AwaitCancel
             | Self::HandOver
             | Self::Signal(_)
-            | Self::Fail => None,
+            | Self::Fail
+            | Self::Begin => None,
         }
     }
 
@@ -88,7 +91,8 @@ impl Preparation {
             | Self::AwaitCancel
             | Self::Probe(_)
             | Self::HandOver
-            | Self::Fail => None,
+            | Self::Fail
+            | Self::Begin => None,
         }
     }
 
@@ -118,7 +122,8 @@ impl Preparation {
             | Self::Probe(_)
             | Self::HandOver
             | Self::Signal(_)
-            | Self::Fail => false,
+            | Self::Fail
+            | Self::Begin => false,
         }
     }
 
@@ -141,7 +146,8 @@ impl Preparation {
             | Self::Probe(_)
             | Self::HandOver
             | Self::Signal(_)
-            | Self::Fail => false,
+            | Self::Fail
+            | Self::Begin => false,
         }
     }
 
@@ -164,7 +170,8 @@ impl Preparation {
             | Self::Probe(_)
             | Self::HandOver
             | Self::Signal(_)
-            | Self::Fail => false,
+            | Self::Fail
+            | Self::Begin => false,
         }
     }
 }

@@ -7,7 +7,8 @@
 //! * The server is a reader and refuses the request, for example because it writes. A reader cannot
 //!   change anything, so the writer is asked instead (`routing/refusal.rs`). If the reader is lost,
 //!   another server is asked only for what the judges call a read: a standby that was promoted a
-//!   moment ago may have done what a hint has sent there.
+//!   moment ago may have done what a hint has sent there. The first statement of a transaction is
+//!   refused in the same way (`routing/begun.rs`).
 //! * The server's copy of a statement is older than the client's own Parse, and PostgreSQL refuses
 //!   it because its tables have changed since (`cached plan must not change result type`).
 //!   PostgreSQL refuses before it executes anything.
@@ -38,6 +39,9 @@ pub struct KeptRequest {
     /// The request begins with a Describe whose parameters the client has already received. Only
     /// the row description is missing.
     pub parameters_given: bool,
+    /// The texts of the transaction that a client has begun on this reader, if it has read nothing
+    /// yet (`routing/begun.rs`).
+    pub opening: Option<Box<[u8]>>,
 }
 
 /// The properties of a request that decide whether it may be sent again.
@@ -51,6 +55,8 @@ pub struct Outline {
     pub asks_writer: bool,
     /// Has a reader got it, and do the judges say that it only reads?
     pub is_read: bool,
+    /// The texts before it in its transaction, if it is the first there that a reader may refuse.
+    pub opening: Option<Box<[u8]>>,
     /// The statement that its first message, a Bind or Describe, names.
     pub uses: Option<Used>,
 }

@@ -80,7 +80,7 @@ impl<X: Exchange> Engine<X> {
                     Judged::Held | Judged::Lost => return,
                     Judged::Answers { is_held: true } => bytes = &[],
                     Judged::Answers { is_held: false } => {}
-                    Judged::Refused => return self.ask_writer(on, io),
+                    Judged::Refused(status) => return self.ask_writer(on, status, io),
                 },
             }
         }

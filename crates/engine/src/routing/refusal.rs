@@ -1,9 +1,10 @@
 //! Finds out whether a reader refuses a request. PostgreSQL's standbys refuse what they cannot do
 //! before it has an effect: a write, a lock, a serializable transaction. The error may follow
-//! messages that do not depend on the outcome, such as ParseComplete and RowDescription. Weir holds
-//! these until the outcome is known.
+//! messages that do not depend on the outcome, such as ParseComplete and RowDescription, or the end of
+//! a BEGIN. Weir holds these until the outcome is known.
 
 use wire::error_fields::ErrorFields;
+use wire::messages::CommandComplete;
 use wire::{HEADER_LEN, Header, backend};
 
 use crate::relay::kept_request::is_changed_result;
@@ -18,16 +19,19 @@ pub(super) enum Word {
     Open,
     /// The reader answers the request, perhaps with an error that the writer would give, too.
     Answers,
-    /// The reader refuses the request, and these are all its replies.
-    Refuses,
+    /// The reader refuses the request, and these are all its replies. They end with this
+    /// transaction status.
+    Refuses(u8),
+    /// The reader has run so many commands that begin a transaction or read nothing in it. The
+    /// transaction goes on.
+    Opens(usize),
     /// The reader ends the session.
     Leaves,
 }
 
 /// Reads the replies to a request from their beginning. `is_read`: the judges say that it only reads.
 pub(super) fn word(replies: &[u8], is_read: bool) -> Word {
-    let mut at = 0;
-    let mut refuses = false;
+    let (mut at, mut refuses, mut reports, mut commands) = (0, false, false, 0);
     loop {
         let rest = &replies[at..];
         let header = match Header::parse(rest) {
@@ -37,10 +41,16 @@ pub(super) fn word(replies: &[u8], is_read: bool) -> Word {
             Ok(_) if replies.len() < HELD_LEN_MAX => return Word::Open,
             Ok(_) | Err(_) => return Word::Answers,
         };
-        match header.code {
-            backend::READY_FOR_QUERY => return Word::Refuses,
-            backend::ERROR => {
-                let body = &rest[HEADER_LEN..header.total];
+        let body = &rest[HEADER_LEN..header.total];
+        match (header.code, body) {
+            (backend::READY_FOR_QUERY, [status]) if refuses => return Word::Refuses(*status),
+            (backend::READY_FOR_QUERY, b"T") if !reports => return Word::Opens(commands),
+            (backend::READY_FOR_QUERY, _) => return Word::Answers,
+            (backend::COMMAND_COMPLETE, _) if is_opening(body) => commands += 1,
+            (backend::COMMAND_COMPLETE, _) => return Word::Answers,
+            // The client hears of a value that another server does not have.
+            (backend::PARAMETER_STATUS, _) => reports = true,
+            (backend::ERROR, _) => {
                 let Ok(error) = ErrorFields::decode(body) else { return Word::Answers };
                 if error.ends_session() {
                     return Word::Leaves;
@@ -60,8 +70,7 @@ pub(super) fn word(replies: &[u8], is_read: bool) -> Word {
 /// Does PostgreSQL send this message only if it executes the request, or after it has refused it?
 fn depends_on_outcome(code: u8, refuses: bool) -> bool {
     match code {
-        backend::ERROR => return refuses,
-        backend::READY_FOR_QUERY => return !refuses,
+        backend::ERROR | backend::COMMAND_COMPLETE => return refuses,
         _ => {}
     }
     !matches!(
@@ -76,7 +85,15 @@ fn depends_on_outcome(code: u8, refuses: bool) -> bool {
             | backend::PARAMETER_STATUS
             | backend::NOTICE
             | backend::NOTIFICATION
+            | backend::READY_FOR_QUERY
     )
+}
+
+/// Does this CommandComplete belong to a command that the writer can run as well, in the same
+/// transaction?
+fn is_opening(body: &[u8]) -> bool {
+    let tag = CommandComplete::decode(body).map_or(&b""[..], |done| done.tag);
+    matches!(tag, b"BEGIN" | b"START TRANSACTION" | b"SET" | b"SAVEPOINT")
 }
 
 /// May the writer do what a standby fails to do with this SQLSTATE? Measured on PostgreSQL 15. The
@@ -136,7 +153,7 @@ mod tests {
         for len in 0..replies.len() {
             assert_eq!(word(&replies[..len], true), Word::Open, "{len}");
         }
-        assert_eq!(word(&replies, true), Word::Refuses);
+        assert_eq!(word(&replies, true), Word::Refuses(b'I'));
     }
 
     #[test]
@@ -153,10 +170,32 @@ mod tests {
 
     #[test]
     fn a_request_that_may_have_committed_is_refused_as_a_write_alone() {
-        for (sqlstate, word_of_write) in [("25006", Word::Refuses), ("42P01", Word::Answers)] {
+        for (sqlstate, word_of_write) in [("25006", Word::Refuses(b'I')), ("42P01", Word::Answers)]
+        {
             let replies = [error("ERROR", sqlstate), ready()].concat();
-            assert_eq!(word(&replies, true), Word::Refuses);
+            assert_eq!(word(&replies, true), Word::Refuses(b'I'));
             assert_eq!(word(&replies, false), word_of_write, "{sqlstate}");
+        }
+    }
+
+    #[test]
+    fn commands_that_open_a_transaction_are_told_apart() {
+        let tag = |tag: &str| message(b'C', format!("{tag}\0").as_bytes());
+        let end = |status: &str| message(b'Z', status.as_bytes());
+        let begin = [message(b'1', b""), message(b'2', b""), tag("BEGIN")].concat();
+        for (replies, expected) in [
+            (vec![begin.clone(), end("T")], Word::Opens(1)),
+            (vec![begin.clone(), tag("SET"), tag("SAVEPOINT"), end("T")], Word::Opens(3)),
+            (vec![message(b'1', b""), end("T")], Word::Opens(0)),
+            (vec![begin.clone(), tag("COMMIT"), end("I")], Word::Answers),
+            (vec![tag("SET"), end("I")], Word::Answers),
+            (vec![begin.clone(), tag("LISTEN"), end("T")], Word::Answers),
+            (vec![begin.clone(), error("ERROR", "25006"), end("E")], Word::Refuses(b'E')),
+            (vec![begin.clone(), error("ERROR", "22012"), end("E")], Word::Answers),
+        ] {
+            let replies = replies.concat();
+            assert_eq!(word(&replies, true), expected, "{replies:?}");
+            assert_eq!(word(&replies[..5], true), Word::Open);
         }
     }
 

@@ -2,10 +2,12 @@
 //! reached the client, and a reader cannot change anything, so the request has had no effect. The
 //! reader keeps the statements that it has prepared, and serves other clients.
 
+use wire::frontend;
+
 use crate::engine::Engine;
 use crate::ids::ServerId;
 use crate::lifecycle::close_reason::CloseReason;
-use crate::relay::kept_request::Outline;
+use crate::relay::ledger::Expect;
 use crate::relay::resend::may_resend;
 use crate::relay::undo::undo_for_client;
 use crate::routing::refusal::{Word, word};
@@ -22,8 +24,9 @@ pub(crate) enum Judged {
         /// Are they in the server's stream, and no longer in the input?
         is_held: bool,
     },
-    /// They are a refusal, and are in the server's stream. The writer can be asked.
-    Refused,
+    /// They are a refusal, and are in the server's stream. The writer can be asked. The reader has
+    /// this transaction status then.
+    Refused(u8),
     /// The reader has gone, and the request with it to another server.
     Lost,
 }
@@ -53,7 +56,9 @@ impl<X: Exchange> Engine<X> {
         let server = &mut *self.servers[on.0 as usize];
         let joined = server.stream.take_joined(bytes);
         let is_held = joined.is_some();
-        let is_read = server.kept.as_deref().is_some_and(|kept| kept.outline.is_read);
+        let outline = server.kept.as_deref().map(|kept| &kept.outline);
+        // A transaction that has failed has had no effect either.
+        let is_read = outline.is_some_and(|own| own.is_read || own.opening.is_some());
         let word = word(joined.as_deref().unwrap_or(bytes), is_read);
         let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
         let may_move = client.is_some_and(|client| may_resend(client, server, mode));
@@ -62,9 +67,12 @@ impl<X: Exchange> Engine<X> {
                 self.lose_server(on, CloseReason::Lost, io);
                 return Judged::Lost;
             }
-            Word::Open | Word::Refuses if may_move => server.stream.hold_rest(joined, bytes, 0),
-            Word::Open | Word::Answers | Word::Refuses | Word::Leaves => {
+            Word::Open | Word::Refuses(_) if may_move => server.stream.hold_rest(joined, bytes, 0),
+            Word::Open | Word::Answers | Word::Opens(_) | Word::Refuses(_) | Word::Leaves => {
                 if let Some(kept) = &mut server.kept {
+                    if let Word::Opens(commands) = word {
+                        kept.note_opening(client, commands);
+                    }
                     kept.outline.asks_writer = false;
                 }
                 if is_held {
@@ -73,17 +81,20 @@ impl<X: Exchange> Engine<X> {
                 return Judged::Answers { is_held };
             }
         }
-        if word == Word::Refuses { Judged::Refused } else { Judged::Held }
+        match word {
+            Word::Refuses(status) => Judged::Refused(status),
+            Word::Open | Word::Answers | Word::Opens(_) | Word::Leaves => Judged::Held,
+        }
     }
 
     /// Takes the client from a reader that has refused its request, and sends the request to the
-    /// writer.
+    /// writer. The reader has this transaction status then.
     #[cold]
-    pub(crate) fn ask_writer(&mut self, on: ServerId, io: &mut impl Io<X>) {
+    pub(crate) fn ask_writer(&mut self, on: ServerId, status: u8, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         let (Some(id), Some(kept)) = (server.client, server.kept.as_deref_mut()) else { return };
         let request = std::mem::take(&mut kept.bytes);
-        kept.outline = Outline::default();
+        let outline = std::mem::take(&mut kept.outline);
         self.answer_due(id, on, io);
         self.count_refused(id);
         let client = &mut self.clients[id.0 as usize];
@@ -94,6 +105,16 @@ impl<X: Exchange> Engine<X> {
         server.lose_client(client.serial);
         server.enter(ServerPhase::Finishing);
         client.take_back(&request);
+        if let Some(opening) = outline.opening {
+            client.while_waiting.begins = true;
+            let serial = client.serial;
+            self.sessions.of(id, serial).opening = opening;
+        }
+        if status != b'I' {
+            let mut rollback = Vec::new();
+            frontend::query(&mut rollback, b"ROLLBACK");
+            self.ask(on, &[Expect::Query], 0, &rollback, io);
+        }
         // The refusal is in the reader's stream. It frees the reader.
         self.reply_bytes(on, &[], io);
         self.send_again(id, io);

@@ -50,6 +50,8 @@ pub(crate) struct Session {
     first: Option<(Micros, Need)>,
     /// Does its read wait for a fresher standby?
     is_held: bool,
+    /// The texts that begin its transaction again on the writer (`routing/begun.rs`).
+    pub(crate) opening: Box<[u8]>,
     /// The request that the primary runs, if it changes no data.
     harmless: OnPrimary,
 }

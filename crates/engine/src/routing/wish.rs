@@ -124,7 +124,7 @@ fn wish<'a>(
 }
 
 /// Visits the texts that a request runs.
-fn each_text<'a>(
+pub(super) fn each_text<'a>(
     request: &'a [u8],
     known: Option<&'a Extended>,
     mut visit: impl FnMut(&'a [u8]),

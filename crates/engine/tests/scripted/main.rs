@@ -7,6 +7,7 @@ mod ahead;
 mod asking;
 mod backslashes;
 mod balance;
+mod begun;
 mod beyond;
 mod cancel;
 mod carried;

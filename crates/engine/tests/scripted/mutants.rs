@@ -7,6 +7,7 @@
 
 mod ahead;
 mod balance;
+mod begun;
 mod cancel;
 mod carried;
 mod clusters;

@@ -212,6 +212,14 @@ fn an_error_behind_rows_is_the_answer() {
     assert!(writer.is_parked());
 }
 
+fn asks_in_transaction(client: &Client, server: &Server, sql: &str) {
+    client.send([query(sql)]);
+    server.expect([query(sql)]);
+    let answer = [columns("a"), row("1"), complete("SELECT 1"), ready('T')];
+    server.send(answer.clone());
+    client.expect(answer);
+}
+
 #[test]
 fn in_a_transaction_on_a_reader_a_refusal_is_the_answer() {
     let rig = Rig::new(|config| config.global.pool_mode = PoolMode::Transaction);
@@ -222,6 +230,7 @@ fn in_a_transaction_on_a_reader_a_refusal_is_the_answer() {
     reader.expect([query("begin read only")]);
     reader.send([complete("BEGIN"), ready('T')]);
     client.expect([complete("BEGIN"), ready('T')]);
+    asks_in_transaction(&client, &reader, "select 1");
     client.send([query("insert")]);
     reader.expect([query("insert")]);
     reader.send([refusal(), ready('E')]);

@@ -383,4 +383,51 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "asked_at",
         )],
     },
+    Mutant {
+        name: "MovesWithoutBegin",
+        wrong: "A request that a reader refuses runs on the writer outside of its transaction",
+        seen_in: "Weir",
+        noticed_by: "begun::the_first_statement_that_a_reader_refuses_runs_on_the_writer",
+        changes: &[change("routing/refused.rs", "client.while_waiting.begins = «true»;", "false")],
+    },
+    Mutant {
+        name: "MovesAfterReading",
+        wrong: "A transaction moves to the writer after it has read on a reader",
+        seen_in: "Weir",
+        noticed_by: "begun::a_transaction_that_has_read_stays",
+        changes: &[change(
+            "routing/refusal.rs",
+            r#"matches!(tag, «b"BEGIN" | b"START TRANSACTION" | b"SET" | b"SAVEPOINT"»)"#,
+            "_",
+        )],
+    },
+    Mutant {
+        name: "MovesWithReportedValue",
+        wrong: "A transaction moves although the client has heard of a value that it has set",
+        seen_in: "Weir",
+        noticed_by: "begun::a_transaction_stays_whose_set_the_client_has_heard_of",
+        changes: &[change(
+            "routing/refusal.rs",
+            "(backend::PARAMETER_STATUS, _) => reports = «true»,",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "RunsWithoutBegin",
+        wrong: "A request runs although the writer has not begun its transaction",
+        seen_in: "Weir",
+        noticed_by: "begun::a_request_never_runs_outside_of_its_transaction",
+        changes: &[change("routing/begun.rs", "let has_begun = «server.status != b'I'»;", "true")],
+    },
+    Mutant {
+        name: "ForgetsOpening",
+        wrong: "The writer does not run the SET LOCAL of a transaction that moves",
+        seen_in: "Weir",
+        noticed_by: "begun::statements_that_read_nothing_are_run_again",
+        changes: &[change(
+            "routing/begun.rs",
+            "Vec::from(«self.outline.opening.take().unwrap_or_default()»)",
+            "Box::<[u8]>::default()",
+        )],
+    },
 ];

@@ -60,6 +60,9 @@ impl<X: Exchange> Requests<'_, X> {
             };
             self.keeping = Some(Keeping { from: self.at, begun_here: true, outline });
         }
+        if self.place != Place::Writer {
+            self.note_in_transaction(entry.serial);
+        }
         if let Some(keeping) = &mut self.keeping {
             keeping.outline.has_effect |= match entry.expect {
                 Expect::Query | Expect::FunctionCall | Expect::Bind | Expect::Execute => true,
@@ -73,11 +76,30 @@ impl<X: Exchange> Requests<'_, X> {
         }
     }
 
+    /// In a transaction on a reader, keeps a request before which nothing was read.
+    #[cold]
+    fn note_in_transaction(&mut self, serial: u64) {
+        let server = &mut *self.server;
+        let opening = server.kept.as_deref_mut().and_then(|kept| kept.opening.take());
+        let Some(opening) = opening.filter(|_| self.keeping.is_none()) else { return };
+        if self.may_move && server.status == b'T' && server.ledger.is_untouched() {
+            let outline = Outline {
+                first: serial,
+                has_effect: true,
+                asks_writer: true,
+                opening: Some(opening),
+                ..Outline::default()
+            };
+            self.keeping = Some(Keeping { from: self.at, begun_here: true, outline });
+        }
+    }
+
     /// The message just entered is a Query. A request that is a lone BEGIN has no effect.
     pub(super) fn note_begin(&mut self, header: Header, available: usize) {
         let serial = *self.serial;
         if let Some(keeping) = &mut self.keeping
             && keeping.outline.first == serial
+            && keeping.outline.opening.is_none()
             && available == header.total
             && header.total <= BEGIN_LEN_MAX
         {
@@ -94,6 +116,7 @@ impl<X: Exchange> Requests<'_, X> {
         self.extended().note_name(serial, name, first);
         if let Some(keeping) = &mut self.keeping
             && keeping.outline.first == serial
+            && keeping.outline.opening.is_none()
         {
             keeping.outline.uses = Some(used);
         }
@@ -115,6 +138,8 @@ impl<X: Exchange> Requests<'_, X> {
     pub(super) fn keep(&mut self) -> Option<usize> {
         let Keeping { from, begun_here, outline } = self.keeping.take()?;
         let bytes = &self.input[from..self.at];
+        // Another server would need the transaction first.
+        let may_go_alone = outline.opening.is_none();
         if outline.is_worth_keeping() {
             let kept = &mut **self.server.kept.get_or_insert_default();
             if begun_here {
@@ -129,6 +154,6 @@ impl<X: Exchange> Requests<'_, X> {
         } else if let Some(kept) = &mut self.server.kept {
             kept.outline = Outline::default();
         }
-        begun_here.then_some(from)
+        (begun_here && may_go_alone).then_some(from)
     }
 }

@@ -1,0 +1,92 @@
+//! Begins a transaction again on the writer, if a reader refuses its first statement.
+//!
+//! BEGIN READ ONLY goes to a reader. A standby refuses statements that the primary runs in a READ ONLY
+//! transaction, such as NOTIFY, LISTEN or LOCK. If the client has read nothing yet, no result can
+//! differ: Weir rolls back the reader's transaction, and the writer begins one with the same texts.
+//! Their replies have been given, so the client gets only those to the refused request.
+//!
+//! ```text
+//!  BEGIN ─► [SET LOCAL, SAVEPOINT, Parse …] ─► refused ─► writer: Begin (the texts) ─► the request
+//!                │
+//!                └─ a row, another command, a reported parameter ─► the transaction stays
+//! ```
+
+use crate::client::Client;
+use crate::engine::Engine;
+use crate::ids::{ClientId, ServerId};
+use crate::lifecycle::link::Readable;
+use crate::relay::kept_request::KeptRequest;
+use crate::routing::wish::each_text;
+use crate::server::{Preparation, ServerPhase};
+use crate::shell::{Exchange, Io};
+
+/// A transaction with longer texts before its first read stays on its reader.
+const OPENING_LEN_MAX: usize = 1024;
+
+/// Ends a statement, also behind a comment.
+const END: &[u8] = b"\n;\n";
+
+impl KeptRequest {
+    /// The request has begun a transaction, or has read nothing in it. Its commands are complete.
+    pub(super) fn note_opening(&mut self, client: Option<&Client>, commands: usize) {
+        let known = client.and_then(|client| client.extended.as_deref());
+        let mut opening = Vec::from(self.outline.opening.take().unwrap_or_default());
+        if commands > 0 {
+            let mut texts = 0;
+            let walked = each_text(&self.bytes, known, |text| {
+                texts += 1;
+                opening.extend_from_slice(text);
+                opening.extend_from_slice(END);
+            });
+            // Each text was run once. If there are others, their order is not known.
+            if walked.is_err() || texts != commands {
+                return;
+            }
+        }
+        if (1..=OPENING_LEN_MAX).contains(&opening.len()) {
+            self.opening = Some(opening.into());
+        }
+    }
+}
+
+impl<X: Exchange> Engine<X> {
+    /// Begins the client's transaction on this server. Everything else is prepared.
+    #[cold]
+    pub(crate) fn begin_again(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        io: &mut impl Io<X>,
+    ) -> Readable {
+        let serial = self.client(id).serial;
+        let opening = self.sessions.of(id, serial).opening.clone();
+        self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Begin));
+        self.send_own_query(on, &opening, io);
+        Readable::NotYet
+    }
+
+    /// The server has answered that. If it has refused, the client's request is not run.
+    pub(crate) fn begun_again(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        io: &mut impl Io<X>,
+    ) -> Readable {
+        let server = self.server_mut(on);
+        server.own_error = None;
+        // The texts may have set something for the transaction.
+        server.context_changed = true;
+        if let Some(session) = server.session.get_mut() {
+            session.may_set = true;
+        }
+        let has_begun = server.status != b'I';
+        let client = self.client_mut(id);
+        client.while_waiting.begins = false;
+        let serial = client.serial;
+        self.sessions.of(id, serial).opening = Box::default();
+        match has_begun {
+            true => self.ready(id, on, io),
+            false => self.fail_transaction(on, io),
+        }
+    }
+}
