@@ -90,7 +90,7 @@ fn misplaced(message: &Message, earliest: f64) -> Option<String> {
     let value = message.row().into_iter().next().flatten().unwrap_or_default();
     let time: f64 = value.parse().ok()?;
     let is_right = (earliest..=now()).contains(&time);
-    (!is_right).then(|| format!("the time is {:.3} s before the Parse", earliest - time))
+    (!is_right).then(|| format!("the time is {:.6} s before the Parse", earliest - time))
 }
 
 /// Returns the parameters whose values differ from those on a direct connection.

@@ -9,7 +9,8 @@ use crate::script::{
     Action, Check, Event, Hold, Intrusion, Login, Parameter, Request, Script, Setting, Start, Step,
 };
 use crate::texts::{
-    BAIT, DDL, ENCODING, ERRORS, LOOKS, READS, SETTINGS, STARTUPS, WITH_PARAMETERS, WRITES,
+    BAIT, DDL, ENCODING, ERRORS, LITERALS, LOOKS, MOMENTS, READS, SETTINGS, STARTUPS,
+    WITH_PARAMETERS, WRITES,
 };
 use testkit::Dice;
 
@@ -107,6 +108,9 @@ struct Generator {
     setting: Setting,
     sessions: Vec<Session>,
     favourites: Vec<Theme>,
+    /// The texts with literals of this script. Several sessions use the same ones.
+    literals: Vec<&'static str>,
+    moments: Vec<&'static str>,
     /// True if SQL's PREPARE uses the names of the protocol's statements, too.
     shares_names: bool,
     /// The role of each session, if the operator acts in this script.
@@ -127,14 +131,28 @@ pub(crate) fn script(seed: u64) -> Script {
     for (session, startup) in sessions.iter_mut().zip(&startups) {
         *session = Session::new(startup.iter().any(|(name, _)| *name == ENCODING));
     }
-    let favourites = (0..4).map(|_| *dice.of(THEMES)).collect();
+    let favourites = match dice.once_in(3) {
+        true => vec![Theme::Readings, Theme::Moments, *dice.of(THEMES)],
+        false => (0..4).map(|_| *dice.of(THEMES)).collect(),
+    };
+    let literals = (0..3).map(|_| *dice.of::<&str>(LITERALS)).collect();
+    let moments = (0..2).map(|_| *dice.of::<&str>(MOMENTS)).collect();
     let shares_names = dice.once_in(8);
     let mut login = |_| *dice.of(&[Login::Owner, Login::Chief, Login::Clerk]);
     let logins: Vec<_> = (0..sessions.len()).map(&mut login).collect();
     let logins = dice.once_in(4).then_some(logins);
     let steps = Vec::new();
-    let mut generator =
-        Generator { dice, setting, sessions, favourites, shares_names, logins, steps };
+    let mut generator = Generator {
+        dice,
+        setting,
+        sessions,
+        favourites,
+        literals,
+        moments,
+        shares_names,
+        logins,
+        steps,
+    };
     let count = STEPS_MIN + generator.dice.below(STEPS_MORE);
     while generator.steps.len() < count {
         generator.add_step();
@@ -244,7 +262,14 @@ impl Generator {
         let mut intrusion = Intrusion::default();
         if self.dice.once_in(3) {
             let acts = 1 + self.dice.below(3);
-            intrusion.acts = (0..acts).map(|_| self.dice.below(hostile::ACTS.len())).collect();
+            let reads = self.favourites.contains(&Theme::Readings);
+            for _ in 0..acts {
+                let kinds = match reads && self.dice.once_in(2) {
+                    true => hostile::READINGS,
+                    false => hostile::ACTS.len(),
+                };
+                intrusion.acts.push(self.dice.below(kinds));
+            }
         }
         intrusion.stays = needed < self.setting.pool_size && self.dice.once_in(2);
         self.steps.push(Step { session, action, hold, check: Check::Equal, intrusion });
@@ -359,11 +384,17 @@ impl Generator {
         self.say(session, sql);
     }
 
-    /// Adds steps that read: single statements, or a READ ONLY transaction.
+    /// Adds steps that read: single statements just after a write, or a READ ONLY transaction.
     fn read(&mut self, session: usize) {
         if self.sessions[session].may_be_inside || !self.dice.once_in(4) {
+            let writer = self.dice.below(self.sessions.len());
+            self.say_now(writer, WRITES);
             for _ in 0..=self.dice.below(3) {
-                self.say_one(session, READS);
+                let reader = match self.dice.once_in(2) {
+                    true => session,
+                    false => self.dice.below(self.sessions.len()),
+                };
+                self.say_now(reader, READS);
             }
             return;
         }
@@ -374,6 +405,13 @@ impl Generator {
         let texts = [begin, first, second, "COMMIT"];
         let requests = texts.map(Request::query).to_vec();
         self.write(session, requests);
+    }
+
+    /// Adds a step before which no other client acts.
+    fn say_now(&mut self, session: usize, texts: &[&str]) {
+        self.say_one(session, texts);
+        self.steps.last_mut().expect("the step was added just now").intrusion =
+            Intrusion::default();
     }
 
     fn statement_text(&mut self, session: usize) -> String {

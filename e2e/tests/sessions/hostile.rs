@@ -14,9 +14,9 @@ pub(crate) enum Act {
     Statements,
     /// Sends a pipeline with an error in it.
     Error,
-    /// Prepares the texts of sessions whose literals are read by settings: in one transaction that
-    /// begins with this text, or each on its own.
-    Readings(&'static str),
+    /// Prepares the texts of sessions whose literals are read by settings, after this text and
+    /// before the other one.
+    Readings(&'static str, &'static str),
     /// Sends a text and disconnects.
     Leaves(&'static str),
 }
@@ -29,7 +29,32 @@ impl Act {
     }
 }
 
+/// The number of readings, with which `ACTS` begin.
+pub(crate) const READINGS: usize = 6;
+
 pub(crate) const ACTS: &[Act] = &[
+    Act::Readings("RESET ROLE; RESET ALL", ""),
+    Act::Readings("RESET ROLE; RESET ALL", ""),
+    Act::Readings(
+        "RESET ROLE; RESET ALL; SET DateStyle = 'SQL, DMY'; SET array_nulls = off; \
+         SET TimeZone = 'Pacific/Kiritimati'",
+        "RESET DateStyle; RESET array_nulls; RESET TimeZone",
+    ),
+    Act::Readings(
+        "RESET ALL; BEGIN; SET LOCAL DateStyle = 'SQL, DMY'; SET LOCAL array_nulls = off; \
+         SET LOCAL TimeZone = 'Pacific/Kiritimati'; SET LOCAL IntervalStyle = 'sql_standard'",
+        "COMMIT",
+    ),
+    Act::Readings(
+        "RESET ALL; BEGIN; SET LOCAL DateStyle = 'German, DMY'; SET LOCAL TimeZone = 'Etc/GMT+12'; \
+         SET LOCAL transform_null_equals = on; SET LOCAL timezone_abbreviations = 'Australia'; \
+         SET LOCAL search_path = hostile",
+        "COMMIT",
+    ),
+    Act::Readings(
+        "RESET ALL; BEGIN; SET standard_conforming_strings = off; SET LOCAL ROLE fuzz_stranger",
+        "ROLLBACK",
+    ),
     Act::Query(
         "SET search_path = hostile; SET work_mem = '123kB'; SET TimeZone = 'Pacific/Auckland'; \
          SET app.tenant = 'stranger'; SET application_name = 'stranger'; SET app.kept = 'stranger'",
@@ -50,19 +75,6 @@ pub(crate) const ACTS: &[Act] = &[
     Act::Query("SELECT set_config('app.tenant', 'stranger', false)"),
     Act::Statements,
     Act::Statements,
-    Act::Readings(""),
-    Act::Readings(
-        "BEGIN; SET LOCAL DateStyle = 'SQL, DMY'; SET LOCAL TimeZone = 'Pacific/Kiritimati'; \
-         SET LOCAL IntervalStyle = 'sql_standard'; SET LOCAL array_nulls = off",
-    ),
-    Act::Readings(
-        "BEGIN; SET LOCAL DateStyle = 'German, DMY'; SET LOCAL TimeZone = 'Etc/GMT+12'; \
-         SET LOCAL transform_null_equals = on; SET LOCAL timezone_abbreviations = 'Australia'; \
-         SET LOCAL search_path = hostile",
-    ),
-    Act::Readings(
-        "BEGIN; SET LOCAL standard_conforming_strings = off; SET LOCAL ROLE fuzz_stranger",
-    ),
     Act::Error,
     Act::Leaves(
         "CREATE TEMP TABLE mine (stranger int); CREATE TEMP VIEW place AS SELECT 'stranger' AS name; \
@@ -74,23 +86,29 @@ pub(crate) const ACTS: &[Act] = &[
 
 /// Carries out an action. The error describes an unexpected result.
 pub(crate) fn act(client: &mut RawClient, act: &Act) -> Result<(), String> {
-    let (bytes, readies) = match act {
-        Act::Query(sql) | Act::Leaves(sql) => (frontend::query(sql), 1),
+    let parts = match act {
+        Act::Query(sql) | Act::Leaves(sql) => vec![(frontend::query(sql), 1)],
         Act::Statements => {
-            (["a", "b", "c"].map(|name| statement(name, "SELECT 'stranger'")).concat(), 3)
+            let all = ["a", "b", "c"].map(|name| statement(name, "SELECT 'stranger'"));
+            vec![(all.concat(), 3)]
         }
-        Act::Readings("") => (readings(), LITERALS.len() + MOMENTS.len()),
-        Act::Readings(begin) => {
-            let all = [frontend::query(begin), readings(), frontend::query("COMMIT")];
-            (all.concat(), LITERALS.len() + MOMENTS.len() + 2)
-        }
+        // While Weir does not know the effect of the first text, it shares nothing.
+        Act::Readings(before, behind) => vec![
+            (frontend::query(before), 1),
+            (readings(), LITERALS.len() + MOMENTS.len()),
+            (frontend::query(behind), 1),
+        ],
         Act::Error => {
             let failing = ["SELECT 'stranger'", "SELECT 1/0", "SELECT 2"].map(unnamed).concat();
-            ([failing, frontend::sync()].concat(), 1)
+            vec![([failing, frontend::sync()].concat(), 1)]
         }
     };
-    client.try_send(bytes).map_err(|error| error.to_string())?;
-    if read(client, readies)? == b'E' {
+    let mut status = b'I';
+    for (bytes, readies) in parts {
+        client.try_send(bytes).map_err(|error| error.to_string())?;
+        status = read(client, readies)?;
+    }
+    if status == b'E' {
         // The client must not keep its server.
         client.try_send(frontend::query("ROLLBACK")).map_err(|error| error.to_string())?;
         read(client, 1)?;

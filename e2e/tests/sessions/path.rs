@@ -76,6 +76,8 @@ fn nodes() -> &'static [Postgres] {
         let nodes = Postgres::start_cluster(STANDBYS);
         // Otherwise a standby gets a commit only when the primary happens to flush its log.
         nodes[0].set("synchronous_commit", "on");
+        // Otherwise a standby has a write before anyone can read.
+        nodes[STANDBYS].set("recovery_min_apply_delay", "20ms");
         nodes
     })
 }

@@ -3,7 +3,7 @@
 
 use super::{Generator, unbound};
 use crate::script::{Action, Check, Hold, Request};
-use crate::texts::{LITERALS, MOMENTS, READERS};
+use crate::texts::READERS;
 
 /// Names of statements that only these steps use.
 const OF_LITERALS: [&str; 2] = ["l", "m"];
@@ -14,7 +14,7 @@ impl Generator {
         let name = *self.dice.of(&OF_LITERALS);
         match self.dice.below(8) {
             0 | 1 => self.read_by_settings(session, name),
-            2 => {
+            2..=4 => {
                 let sql = self.literal();
                 let requests = [prepared(name, sql), executed(name), vec![Request::Sync]].concat();
                 self.check(session, requests, Check::Equal);
@@ -28,11 +28,11 @@ impl Generator {
 
     pub(super) fn moment(&mut self, session: usize) {
         let name = *self.dice.of(&OF_MOMENTS);
-        let sql = *self.dice.of(MOMENTS);
-        let parts = match self.dice.below(6) {
+        let sql = *self.dice.of(&self.moments);
+        let parts = match self.dice.below(8) {
             0 => vec![prepared(name, sql), vec![Request::Sync]],
-            1 => vec![prepared(name, sql), executed(name), vec![Request::Sync]],
-            2 if !self.sessions[session].may_be_inside => {
+            1..=3 => vec![prepared(name, sql), executed(name), vec![Request::Sync]],
+            4 if !self.sessions[session].may_be_inside => {
                 let (begin, commit) = (Request::query("BEGIN"), Request::query("COMMIT"));
                 vec![vec![begin], prepared(name, sql), vec![Request::Sync, commit]]
             }
@@ -82,7 +82,7 @@ impl Generator {
     }
 
     fn literal(&mut self) -> &'static str {
-        self.dice.of::<&str>(LITERALS)
+        *self.dice.of(&self.literals)
     }
 
     fn check(&mut self, session: usize, requests: Vec<Request>, check: Check) {
