@@ -132,10 +132,10 @@ pub(crate) fn script(seed: u64) -> Script {
         *session = Session::new(startup.iter().any(|(name, _)| *name == ENCODING));
     }
     let favourites = match dice.once_in(3) {
-        true => vec![Theme::Readings, Theme::Moments, *dice.of(THEMES)],
+        true => vec![Theme::Readings, Theme::Readings, Theme::Moments],
         false => (0..4).map(|_| *dice.of(THEMES)).collect(),
     };
-    let literals = (0..3).map(|_| *dice.of::<&str>(LITERALS)).collect();
+    let literals = (0..2).map(|_| *dice.of::<&str>(LITERALS)).collect();
     let moments = (0..2).map(|_| *dice.of::<&str>(MOMENTS)).collect();
     let shares_names = dice.once_in(8);
     let mut login = |_| *dice.of(&[Login::Owner, Login::Chief, Login::Clerk]);
@@ -167,6 +167,11 @@ pub(crate) fn script(seed: u64) -> Script {
 }
 
 impl Generator {
+    /// Returns whether most steps of the script are about statements with literals.
+    fn reads_literals(&self) -> bool {
+        self.favourites.contains(&Theme::Moments)
+    }
+
     fn holding(&self) -> usize {
         self.sessions.iter().filter(|session| session.may_hold()).count()
     }
@@ -178,7 +183,11 @@ impl Generator {
 
     fn add_step(&mut self) {
         let session = self.dice.below(self.sessions.len());
-        let theme = match self.dice.once_in(2) {
+        let is_favourite = match self.reads_literals() {
+            true => !self.dice.once_in(4),
+            false => self.dice.once_in(2),
+        };
+        let theme = match is_favourite {
             true => *self.dice.of(&self.favourites),
             false => *self.dice.of(THEMES),
         };
@@ -262,7 +271,7 @@ impl Generator {
         let mut intrusion = Intrusion::default();
         if self.dice.once_in(3) {
             let acts = 1 + self.dice.below(3);
-            let reads = self.favourites.contains(&Theme::Readings);
+            let reads = self.reads_literals();
             for _ in 0..acts {
                 let kinds = match reads && self.dice.once_in(2) {
                     true => hostile::READINGS,
