@@ -499,13 +499,23 @@ write_text(void)
     kept_fits = !out.full;
 }
 
-/* A statement that the guest has prepared in the transaction. Its analysis has its label. */
+/* Is there the label of a Parse, which context.c has written? */
+static bool
+has_label(const CachedPlanSource *source)
+{
+    const char *mark = mark_of(source);
+
+    return mark != NULL && mark != as_labelled && mark != otherwise;
+}
+
+/* A statement that the guest has prepared in the transaction. */
 static void
 note_new(Named *one)
 {
-    const char *mark = mark_of(one->source);
+    bool is_known = has_label(one->source);
 
-    one->label = MemoryContextStrdup(one->source->context, mark != NULL ? mark : context_at_rest());
+    one->label = MemoryContextStrdup(one->source->context,
+                                     is_known ? mark_of(one->source) : context_at_rest());
     one->columns = remake_columns(one->source->resultDesc);
     one->is_postponed = false;
 }
@@ -530,13 +540,15 @@ read_names(void)
         PreparedStatement *entry = FetchPreparedStatement(names[i], false);
         Named *one = &fresh[fresh_count];
         const Named *before;
+        bool is_new;
 
         /* Those of SQL's PREPARE pin the guest. */
         if (entry == NULL || entry->from_sql)
             continue;
         /* One that is new may have the address of one that has gone. */
-        before = entry->prepare_time > known_at ? NULL : find_named(entry->plansource);
-        if (entry->prepare_time > known_at)
+        is_new = entry->prepare_time > known_at;
+        before = is_new || has_label(entry->plansource) ? NULL : find_named(entry->plansource);
+        if (is_new)
             fresh_added++;
         if (before != NULL)
             *one = *before;
@@ -550,13 +562,9 @@ read_names(void)
     memcpy(named, fresh, fresh_count * sizeof(Named));
     named_count = fresh_count;
     added = fresh_added;
-    for (int i = 0; i < named_count; i++) {
-        const char *mark = mark_of(named[i].source);
-
-        /* It is the label of a new statement. */
-        if (mark != NULL && mark != otherwise)
+    for (int i = 0; i < named_count; i++)
+        if (has_label(named[i].source))
             set_mark(named[i].source, as_labelled);
-    }
     return true;
 }
 

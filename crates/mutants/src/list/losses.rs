@@ -188,4 +188,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "lost::the_next_statement_is_asked_about",
         changes: &[change("lifecycle/lost.rs", "client.end_request();", "")],
     },
+    Mutant {
+        name: "CountsLostBackends",
+        wrong: "A lost backend of a direct pool counts as one that serves the pool's clients",
+        seen_in: "",
+        noticed_by: "direct::the_last_server_is_lost_and_the_library_gone",
+        changes: &[change(
+            "admission/pool/lobby.rs",
+            "self.attendance.present -= u32::from(epoch == self.epoch);",
+            "let _ = epoch;",
+        )],
+    },
 ];

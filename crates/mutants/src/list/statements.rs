@@ -132,6 +132,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "SharesMoments",
+        wrong: "A text such as 'now' is one statement for all clients",
+        seen_in: "Weir's direct pools",
+        noticed_by: "meanings::a_moment_is_each_clients_own",
+        changes: &[
+            change("relay/interner.rs", "if «is_of_its_moment» {", "false"),
+            change("relay/interner.rs", "if «!is_of_its_moment» {", "true"),
+        ],
+    },
+    Mutant {
+        name: "MissesHiddenMoments",
+        wrong: "A text such as 'now' is shared if it is written with escapes",
+        seen_in: "Weir",
+        noticed_by: "meanings::a_moment_is_each_clients_own",
+        changes: &[change(
+            "relay/parse_context.rs",
+            "MOMENTS.iter().any(|word| contains(sql, word)) «|| may_hide_moment(sql)»;",
+            "",
+        )],
+    },
+    Mutant {
         name: "AsksForEver",
         wrong: "Auto mode: a Bind is held back each time that its statement's columns are unknown",
         seen_in: "Weir, until the simulator had it",
