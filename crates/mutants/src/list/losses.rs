@@ -190,7 +190,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "CountsLostBackends",
-        wrong: "A lost backend of a direct pool counts as one that serves the pool's clients",
+        wrong: "A lost backend of a direct pool counts as one that serves clients",
         seen_in: "",
         noticed_by: "direct::the_last_server_is_lost_and_the_library_gone",
         changes: &[change(
