@@ -55,26 +55,19 @@ depart_may(const Lobby *lobby, const LobbyPlace *at)
 }
 
 /*
- * Writes the channels behind the guest's state, before the guest is returned, and the label of its
- * parse context: Weir may share statements with this label only. False: there is no room.
+ * Writes the channels behind the guest's state, before the guest is returned. False: there is no
+ * room.
  */
 bool
 depart_prepare(const Lobby *lobby, uint32 me, uint32 place)
 {
     LobbyPlace *at = lobby_place(lobby, place);
     uint32 used = at->window_len;
-    char *window = (char *) lobby_window(lobby, place);
-    Text out = {.start = window + used, .end = window + used, .limit = window + LOBBY_STATE};
 
     if (used > LOBBY_STATE || channels_len > LOBBY_STATE - used)
         return false;
-    memcpy(out.end, channels, channels_len);
-    out.end += channels_len;
-    text_item(&out, "c:");
-    text_literal(&out, context_at_rest());
-    if (out.full)
-        return false;
-    at->channels_len = out.end - out.start;
+    memcpy(lobby_window(lobby, place) + used, channels, channels_len);
+    at->channels_len = channels_len;
     __atomic_store_n(&at->leaver, me + 1, __ATOMIC_SEQ_CST);
     return true;
 }

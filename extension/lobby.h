@@ -118,8 +118,7 @@ typedef struct LobbyPlace {
     uint32_t asks;         /* the guest has asked for the last number that it drew */
     uint32_t process;      /* the process id that its login has told it; 0: unknown */
     uint32_t leaver;       /* the backend that leaves with the guest, + 1; 0: none */
-    uint32_t channels_len; /* bytes behind the window: the channels of a guest that leaves, and
-                              the label of its parse context */
+    uint32_t channels_len; /* bytes behind the window: the channels of a guest that leaves */
 } LobbyPlace;
 
 /* One process's view. */

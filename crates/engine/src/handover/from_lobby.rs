@@ -33,7 +33,7 @@ pub struct LobbyLeaver {
     pub serial: u64,
     /// The client's state: settings, statements, the unnamed statement.
     pub state: Vec<u8>,
-    /// The channels to which the server listens for it, and the label of its parse context.
+    /// The channels to which the server listens for it.
     pub channels: Vec<u8>,
 }
 
@@ -58,8 +58,7 @@ impl<X: Exchange> Engine<X> {
         self.clients.insert(client);
         let [settings, names, unnamed] = parts(&state);
         self.take_settings(id, settings);
-        let at_rest = items(&channels).find(|(letter, _)| *letter == b'c').map(|(_, label)| label);
-        self.take_statements(id, names, unnamed, at_rest);
+        self.take_statements(id, names, unnamed);
         let channels = items(&channels).filter(|(letter, _)| *letter == b'l');
         let channels = channels.filter_map(|(_, name)| state_report::text(name)).collect();
         let left = Left::of_session(Vec::new(), Vec::new(), channels, Pins::NONE);
@@ -119,25 +118,16 @@ impl<X: Exchange> Engine<X> {
         vars
     }
 
-    /// `at_rest`: the label of the parse context that the client's settings give.
-    fn take_statements(
-        &mut self,
-        id: ClientId,
-        names: &[u8],
-        unnamed: &[u8],
-        at_rest: Option<&[u8]>,
-    ) {
+    fn take_statements(&mut self, id: ClientId, names: &[u8], unnamed: &[u8]) {
+        // From now on each means what its text means with the client's own settings.
         let context = ParseContext::of(&self.client(id).vars, &self.names);
         let mut statements = ClientStatements::default();
-        for (named, types, is_at_rest) in named_statements(names, at_rest) {
-            let serial = self.next_serial();
-            // Another context is known to the library only.
-            let context = match is_at_rest {
-                true => context,
-                false => ParseContext::private(self.client(id).key, serial),
+        for (_, pair) in items(names).filter(|(letter, _)| *letter == b'n') {
+            let Some((named, types)) = state_report::pair_of(pair).and_then(statement) else {
+                continue;
             };
             let statement = self.exchange.intern(&named.value, &types, context);
-            statements.import(named.name.into(), statement, serial, None);
+            statements.import(named.name.into(), statement, self.next_serial(), None);
         }
         let mut unnamed_parse = Vec::new();
         // An empty name, the text, and the types: the body of a Parse message.
@@ -222,26 +212,11 @@ fn items(text: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// Returns each statement's name with its text, its types, and whether its parse context has this
-/// label (`extension/context.c`).
-fn named_statements<'a>(
-    names: &'a [u8],
-    at_rest: Option<&'a [u8]>,
-) -> impl Iterator<Item = (Setting, Vec<u8>, bool)> + 'a {
-    let labels: Vec<_> = items(names).filter(|(letter, _)| *letter == b'c').collect();
-    items(names).filter(|(letter, _)| *letter == b'n').filter_map(move |(_, pair)| {
-        let (named, types, label) = state_report::pair_of(pair).and_then(statement)?;
-        let (_, label) = *labels.get(label)?;
-        Some((named, types, at_rest == Some(label)))
-    })
-}
-
-/// Reads a statement: its name with its text, its types, and the number of its label. In the value,
-/// this number, a digest, the number of types, and the types come before the text.
-fn statement(named: Setting) -> Option<(Setting, Vec<u8>, usize)> {
+/// Reads a statement: its name with its text, and its types. In the value, the number of its label
+/// (`extension/context.c`), a digest, the number of types, and the types come before the text.
+fn statement(named: Setting) -> Option<(Setting, Vec<u8>)> {
     let mut words = named.value.splitn(4, |byte| *byte == b',');
-    let label = number(words.next()?)?;
-    let _columns = words.next()?;
+    let (_, _) = (words.next()?, words.next()?);
     let count: u16 = number(words.next()?)?;
     let mut rest = words.next()?;
     let mut types = count.to_be_bytes().to_vec();
@@ -252,7 +227,7 @@ fn statement(named: Setting) -> Option<(Setting, Vec<u8>, usize)> {
         rest = &rest[end + 1..];
     }
     let value = rest.into();
-    Some((Setting { name: named.name, value }, types, label))
+    Some((Setting { name: named.name, value }, types))
 }
 
 fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
@@ -275,18 +250,19 @@ mod tests {
 
     #[test]
     fn statements_are_read_as_the_library_writes_them() {
-        let text = b";c:0=10=ISO;c:5=10=ISO;n:s\\303\\244=0,4,2,23,25,SELECT $1\\073 '\\075', $2;\
-                     n:t=1,2,0,SELECT 1;n:u=2,2,0,SELECT 2";
-        let all: Vec<_> = named_statements(text, Some(b"0=10=ISO")).collect();
+        let text =
+            b";c:0=10=ISO\\054 MDY;c:5=10=;n:s\\303\\244=0,4,2,23,25,SELECT $1\\073 '\\075', $2;\
+                     n:t=1,2,0,SELECT 1";
+        let all = items(text).filter(|(letter, _)| *letter == b'n');
+        let all = all.filter_map(|(_, pair)| state_report::pair_of(pair));
+        let all: Vec<_> = all.filter_map(statement).collect();
         let types = vec![0, 2, 0, 0, 0, 23, 0, 0, 0, 25];
         let named = |name: &str, value: &[u8]| Setting {
             name: name.as_bytes().into(),
             value: value.into(),
         };
-        assert_eq!(all[0], (named("sä", b"SELECT $1; '=', $2"), types, true));
-        assert_eq!(all[1], (named("t", b"SELECT 1"), vec![0, 0], false));
-        assert_eq!(all.len(), 2);
-        assert!(named_statements(text, None).all(|(_, _, is_at_rest)| !is_at_rest));
+        assert_eq!(all[0], (named("sä", b"SELECT $1; '=', $2"), types));
+        assert_eq!(all[1], (named("t", b"SELECT 1"), vec![0, 0]));
         assert_eq!(statement(named("x", b"1,2,3,23,SELECT")), None);
     }
 }
