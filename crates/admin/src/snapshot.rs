@@ -126,6 +126,8 @@ pub struct ClusterRow {
     pub source: &'static str,
     /// Why the nodes cannot be found.
     pub trouble: String,
+    /// Why a failover by Weir may lose commits.
+    pub failover_risk: String,
     /// Empty if there is none.
     pub primary: String,
     /// Why there is none.

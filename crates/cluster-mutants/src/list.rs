@@ -389,7 +389,69 @@ static MUTANTS: &[Mutant] = &[
         name: "PromotesWithoutAQuorum",
         wrong: "A standby is promoted although it may lack committed transactions",
         noticed_by: "loss",
-        changes: &[change("promotion.rs", "let is_complete = «missing < quorum»;", "true")],
+        changes: &[change("promotion.rs", "if «missing >= quorum» {", "false")],
+    },
+    Mutant {
+        name: "CountsAllThatReceiveWal",
+        wrong: "With `*` in `synchronous_standby_names`, commits count as confirmed by the nodes",
+        noticed_by: "loss",
+        changes: &[change(
+            "commits.rs",
+            "for name in &listed.names { «nodes.push(confirmer(name, primary, own, members)?);» }",
+            "match confirmer(name, primary, own, members) { \
+             Err(Doubt::Anyone) => nodes.extend(members.iter().map(|member| member.id)), \
+             found => nodes.push(found?) }",
+        )],
+    },
+    Mutant {
+        name: "IgnoresNamesOfNoNode",
+        wrong: "A name in `synchronous_standby_names` that is no node's is skipped",
+        noticed_by: "loss",
+        changes: &[change(
+            "commits.rs",
+            "for name in &listed.names { «nodes.push(confirmer(name, primary, own, members)?);» }",
+            "match confirmer(name, primary, own, members) { \
+             Err(Doubt::NoNode(_)) => {} found => nodes.push(found?) }",
+        )],
+    },
+    Mutant {
+        name: "IgnoresASecondSender",
+        wrong: "A program that has connected under the name of a standby is not noticed",
+        noticed_by: "loss",
+        changes: &[change("commits.rs", "if «count > 1» {", "false")],
+    },
+    Mutant {
+        name: "ForgetsDoubtsAtOnce",
+        wrong: "When a program with the name of a standby has left, its confirmations count",
+        noticed_by: "loss",
+        changes: &[change("commits.rs", "since: «told.wal» });", "Lsn::default()")],
+    },
+    Mutant {
+        name: "TrustsNewSettingsAtOnce",
+        wrong: "Commits count as synchronous before all processes of the primary know the setting",
+        noticed_by: "loss",
+        changes: &[change(
+            "commits.rs",
+            "Ok(_) if «is_reloaded» => return self.doubt(Doubt::Reloaded, now),",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "PromotesByFactsFromBeforeItWasStopped",
+        wrong: "After SIGSTOP and SIGCONT of Weir, a standby is chosen by old answers",
+        noticed_by: "returned",
+        changes: &[
+            change(
+                "promotion.rs",
+                "let is_outdated = «now.saturating_sub(self.looked_at) >= FRESH»;",
+                "false",
+            ),
+            change(
+                "promotion.rs",
+                "let is_asked = «self.step == Step::Judge || cluster.asked_at(self.from) > self.since»;",
+                "true",
+            ),
+        ],
     },
     Mutant {
         name: "PromotesTheWrongStandby",

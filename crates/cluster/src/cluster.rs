@@ -17,8 +17,11 @@
 //!
 //! A role that the configuration or a cluster manager gives to a node does not count.
 
+use std::fmt::Write as _;
+
 use crate::Micros;
 use crate::claim::{Claim, Flaw};
+use crate::commits::{self, Commits, Doubt, Guarantee, Member, Replication, Told};
 use crate::fact::{Fact, Lsn, Role, Sample};
 use crate::history::{History, Lost};
 use crate::node::{Node, Standing};
@@ -68,9 +71,10 @@ pub struct Cluster {
     /// The last primary.
     last: Option<Last>,
     state: Result<Primary, Reason>,
-    /// The end of the WAL of the last primary, and how many standbys its commits waited for.
+    /// The end of the WAL of the last primary.
     written: Lsn,
-    quorum: u32,
+    /// The guarantee for the commits of the last primary.
+    commits: Commits,
     /// While Weir changes the primary: why, for the history.
     intent: Option<String>,
     history: History,
@@ -109,7 +113,7 @@ impl Cluster {
             last: None,
             state: Err(reason),
             written: Lsn::default(),
-            quorum: 0,
+            commits: Commits::default(),
             intent: None,
             history,
         }
@@ -146,6 +150,11 @@ impl Cluster {
             }
             Err(reason) => Err(reason),
         };
+        let number = |old| {
+            let at = nodes.iter().position(|(_, known)| *known == Some(old))?;
+            Some(NodeId(at as u16))
+        };
+        new.commits.renumber(number);
         let known = |at: Option<NodeId>| at.map(|at| usize::from(at.0));
         let verdict = |at| known(at).map_or(UNASKED, |at| self.verdicts[at].clone());
         new.verdicts = nodes.iter().map(|(_, at)| verdict(*at)).collect();
@@ -170,6 +179,13 @@ impl Cluster {
         }
     }
 
+    /// Learns what a node has told about replication, together with the answer that is learnt next.
+    pub fn learn_replication(&mut self, node: NodeId, told: Replication, asked_at: Micros) {
+        if let Some(node) = self.nodes.get_mut(usize::from(node.0)) {
+            node.learn_replication(told, asked_at);
+        }
+    }
+
     /// Judges all nodes. Returns the changes since the last call.
     pub fn judge(&mut self, now: Micros) -> Vec<Change> {
         for node in &mut self.nodes {
@@ -180,12 +196,14 @@ impl Cluster {
         self.learn_timeline();
         self.follow_claims(now);
         let state = self.choose(&standings, now);
-        if let Ok(Primary { node, timeline, started }) = state {
+        if let Ok(primary) = state {
+            let Primary { node, timeline, started } = primary;
             let claims = self.nodes.iter_mut().filter_map(|node| node.claim.as_mut());
             claims.filter(|claim| claim.started == started).for_each(Claim::accept);
             self.last = Some(Last { node: Some(node), timeline, started });
             if let Some(sample) = self.own(&standings[usize::from(node.0)]) {
-                (self.written, self.quorum) = (sample.wal, sample.quorum);
+                self.written = sample.wal;
+                self.judge_commits(primary, sample.wal, now);
             }
         }
         let mut changes = Vec::new();
@@ -255,16 +273,84 @@ impl Cluster {
         node.sampled_at
     }
 
+    /// Is the node certainly down?
+    #[must_use]
+    pub fn is_down(&self, node: NodeId) -> bool {
+        self.nodes[usize::from(node.0)].is_down()
+    }
+
+    /// Returns when the question for the node's last fact was sent, answered or not.
+    #[must_use]
+    pub fn asked_at(&self, node: NodeId) -> Micros {
+        self.nodes[usize::from(node.0)].asked_at
+    }
+
     /// Returns the end of the WAL of the last primary, by its last answer.
     #[must_use]
     pub fn written(&self) -> Lsn {
         self.written
     }
 
-    /// Returns how many standbys a commit at the last primary waited for; 0 = none.
+    /// Returns for which nodes the commits of the last primary waited, or why they can be lost with
+    /// it.
+    ///
+    /// # Errors
+    /// Why an acknowledged commit may be on no other node.
+    pub fn guarantee(&self) -> Result<&Guarantee, &Doubt> {
+        self.commits.state()
+    }
+
+    /// Returns what an operator can do about a doubt, so that no commit can be lost.
     #[must_use]
-    pub fn quorum(&self) -> u32 {
-        self.quorum
+    pub fn remedy(&self, doubt: &Doubt) -> String {
+        match doubt {
+            Doubt::Level(_) => return "set synchronous_commit = on".to_owned(),
+            Doubt::Twice { .. } | Doubt::Cascaded { .. } | Doubt::Imposter { .. } => {
+                return "let only the node itself stream under its application_name, and from the \
+                        primary"
+                    .to_owned();
+            }
+            Doubt::Unasked | Doubt::Reloaded => return "wait for its next answer".to_owned(),
+            Doubt::Asynchronous
+            | Doubt::Unreadable(_)
+            | Doubt::Anyone
+            | Doubt::NoNode(_)
+            | Doubt::Default
+            | Doubt::Shared { .. } => {}
+        }
+        let members: Vec<_> = self.members(0).collect();
+        let listed = self.last_primary().and_then(|at| self.nodes[usize::from(at.0)].replication());
+        let number = listed.and_then(|own| commits::StandbyNames::parse(&own.names));
+        let names = commits::safe_names(number.map_or(1, |own| own.number), &members);
+        let mut text = format!("set synchronous_standby_names = '{names}'");
+        for node in commits::misnamed(&members) {
+            let _ =
+                write!(text, ", and application_name={node} in primary_conninfo of node {node}");
+        }
+        text
+    }
+
+    /// Returns the nodes, as of the time when the primary was asked.
+    fn members(&self, at: Micros) -> impl Iterator<Item = Member<'_>> {
+        self.nodes.iter().zip(self.nodes()).map(move |(node, id)| Member {
+            id,
+            name: &node.name,
+            standby_name: node.standby_name(),
+            replication: node.replication(),
+            is_apart: node.was_apart(at),
+        })
+    }
+
+    /// Judges whether commits of the primary can be lost.
+    fn judge_commits(&mut self, primary: Primary, wal: Lsn, now: Micros) {
+        let Primary { node, timeline, .. } = primary;
+        let own = &self.nodes[usize::from(node.0)];
+        let asked_at = own.sampled_at;
+        let loaded = own.replication().map_or_else(String::new, |told| told.loaded.clone());
+        let members: Vec<_> = self.members(asked_at).collect();
+        let confirmers = commits::confirmers(node, &members);
+        let told = Told { primary: node, timeline, wal, asked_at, loaded: &loaded };
+        self.commits.learn(&told, confirmers, now);
     }
 
     /// Sets why Weir changes the primary, for the history. None: the change is over.

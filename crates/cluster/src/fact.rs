@@ -49,8 +49,6 @@ pub struct Sample {
     pub wal: Lsn,
     /// The end of the WAL that a standby has received by streaming; 0 at a primary.
     pub received: Lsn,
-    /// Number of standbys that a commit waits for, at a primary; 0 = commits are asynchronous.
-    pub quorum: u32,
 }
 
 /// The result of `pg_is_in_recovery()`.
@@ -99,38 +97,9 @@ impl fmt::Display for Lsn {
     }
 }
 
-/// Returns how many standbys a commit waits for, by `synchronous_standby_names`.
-#[must_use]
-pub fn quorum_of(synchronous_standby_names: &str) -> u32 {
-    let text = synchronous_standby_names.trim();
-    if text.is_empty() {
-        return 0;
-    }
-    // `ANY 1 (a, b)`, `FIRST 2 (a, b)`, `2 (a, b)`, or names alone, of which one is waited for.
-    let Some((kind, _)) = text.split_once('(') else { return 1 };
-    let number = kind.trim().rsplit(char::is_whitespace).next().unwrap_or_default();
-    number.parse().unwrap_or(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_quorum_is_the_number_of_standbys_that_a_commit_waits_for() {
-        for (text, quorum) in [
-            ("", 0),
-            ("  ", 0),
-            ("*", 1),
-            ("b, c", 1),
-            ("ANY 1 (b, c)", 1),
-            ("any 2(b, c, d)", 2),
-            ("FIRST 3 (*)", 3),
-            ("2 (b, c)", 2),
-        ] {
-            assert_eq!(quorum_of(text), quorum, "{text:?}");
-        }
-    }
 
     #[test]
     fn the_header_of_an_empty_page_counts_as_nothing() {

@@ -13,7 +13,9 @@
 //! * `node.rs`: what is known of one node
 //! * `claim.rs`: tells the primary at another address from a copy of it
 //! * `cluster.rs`: the rules, for all nodes together
+//! * `commits.rs`: whether acknowledged commits can be lost with the primary
 //! * `promotion.rs`: the steps of a change of the primary that Weir carries out
+//! * `failure.rs`: why one is not begun, or has failed
 //! * `past.rs`: the steps that were done about a loss, for the next attempt
 //! * `history.rs`: the changes of the primary, for SHOW FAILOVERS
 //!
@@ -25,7 +27,9 @@
 
 mod claim;
 pub mod cluster;
+pub mod commits;
 pub mod fact;
+pub mod failure;
 pub mod history;
 mod node;
 pub mod past;
@@ -33,10 +37,12 @@ pub mod promotion;
 pub mod verdict;
 
 pub use self::cluster::{Change, Cluster, NodeId, Settings};
-pub use self::fact::{Fact, Lsn, Obstacle, Receiver, Role, Sample, quorum_of};
+pub use self::commits::{Doubt, Guarantee, Replication, StandbyNames};
+pub use self::fact::{Fact, Lsn, Obstacle, Receiver, Role, Sample};
+pub use self::failure::{Failure, Refusal, Risk};
 pub use self::history::{Failover, History};
 pub use self::past::Past;
-pub use self::promotion::{By, Failure, Limits, Order, Outcome, Overtime, Promotion, Refusal};
+pub use self::promotion::{By, Limits, Order, Outcome, Overtime, Promotion};
 pub use self::verdict::{Reason, Verdict};
 
 /// Microseconds of one monotonic clock of the caller.

@@ -2,6 +2,7 @@
 
 use crate::Micros;
 use crate::claim::Claim;
+use crate::commits::Replication;
 use crate::fact::{Fact, Role, Sample};
 use crate::verdict::Reason;
 
@@ -31,6 +32,12 @@ pub(crate) struct Node {
     /// The refused connections since the last answer or silence.
     refusals: u32,
     condition: Condition,
+    /// The state of its replication, and when the question for it was sent.
+    replication: Option<(Replication, Micros)>,
+    /// The last known name of its WAL receiver.
+    receiver: Option<String>,
+    /// Since when it certainly receives no WAL, by the time of a question.
+    apart_since: Option<Micros>,
 }
 
 /// The outcome of the latest questions.
@@ -70,7 +77,39 @@ impl Node {
             claim: None,
             refusals: 0,
             condition: Condition::Answers,
+            replication: None,
+            receiver: None,
+            apart_since: None,
         }
+    }
+
+    /// Learns what the node tells about replication, with its answer to the question that was sent
+    /// at `asked_at`.
+    pub(crate) fn learn_replication(&mut self, replication: Replication, asked_at: Micros) {
+        if self.asked_at > asked_at {
+            return;
+        }
+        if replication.receiver.is_some() {
+            self.receiver.clone_from(&replication.receiver);
+        }
+        self.replication = Some((replication, asked_at));
+    }
+
+    /// Returns what the node has told about replication with its last sample, unless something
+    /// happened since.
+    pub(crate) fn replication(&self) -> Option<&Replication> {
+        let (replication, asked_at) = self.replication.as_ref()?;
+        (self.sample.is_some() && *asked_at == self.sampled_at).then_some(replication)
+    }
+
+    /// Returns the name of its WAL receiver, or else its name in the configuration.
+    pub(crate) fn standby_name(&self) -> &str {
+        self.receiver.as_ref().unwrap_or(&self.name)
+    }
+
+    /// Did it certainly receive no WAL at this time?
+    pub(crate) fn was_apart(&self, at: Micros) -> bool {
+        self.asked_at > at && self.apart_since.is_some_and(|since| since < at)
     }
 
     /// Learns a fact, whose question was sent at `asked_at`. An answer that arrives after the
@@ -82,6 +121,16 @@ impl Node {
         self.asked_at = asked_at;
         self.is_heard = true;
         self.refusals = if fact == Fact::Refused { self.refusals.saturating_add(1) } else { 0 };
+        self.learn_condition(fact, asked_at);
+        let is_apart = match (&self.condition, self.sample) {
+            (Condition::Down(why), _) => *why == Reason::Refused,
+            (_, Some(sample)) => matches!(sample.role, Role::Primary | Role::Standby(None)),
+            (_, None) => false,
+        };
+        self.apart_since = is_apart.then(|| self.apart_since.unwrap_or(asked_at));
+    }
+
+    fn learn_condition(&mut self, fact: Fact, asked_at: Micros) {
         self.condition = match (fact, &self.condition) {
             (Fact::Seen(mut sample), _) => {
                 sample.timeline = self.timeline_by(sample);

@@ -40,6 +40,7 @@
 use crate::Micros;
 use crate::cluster::{Cluster, NodeId};
 use crate::fact::{Lsn, Role};
+use crate::failure::{Failure, Refusal, Risk};
 use crate::past::Past;
 use crate::verdict::Verdict;
 
@@ -51,6 +52,8 @@ const PATIENCE: Micros = 10_000_000;
 const ELECTION: Micros = 2_000_000;
 /// The pause before `start_command` is repeated.
 const START_PAUSE: Micros = 1_000_000;
+/// A standby is chosen by facts that are not older. Weir may have been stopped (SIGSTOP) meanwhile.
+const FRESH: Micros = 2_000_000;
 /// The time after a failed request in which a cluster manager may still stop the old primary.
 const SETTLING: Micros = 1_000_000;
 
@@ -116,69 +119,6 @@ pub enum Outcome {
     Unsent(String),
 }
 
-/// Why a promotion is not begun.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    #[error("the cluster has no primary: {0}")]
-    NoPrimary(String),
-    #[error("node {0} is the primary already")]
-    IsPrimary(String),
-    #[error("node {node} cannot become the primary: it is {word}{why}")]
-    Unfit { node: String, word: &'static str, why: String },
-    #[error("node {node} cannot become the primary: it is {bytes} bytes behind")]
-    Behind { node: String, bytes: u64 },
-}
-
-/// Why a promotion has failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    #[error("{servers} server connections were still in use after switchover_drain")]
-    Busy { servers: u32 },
-    #[error("the primary was lost: {0}")]
-    PrimaryLost(String),
-    #[error("node {node} is not fit any more: it is {word}")]
-    TargetLost { node: String, word: &'static str },
-    #[error("the end of the WAL is unknown: {0}")]
-    NoMark(String),
-    #[error("stop_command failed: {0}")]
-    NotStopped(String),
-    #[error("node {0} still accepts connections after stop_command")]
-    StillRuns(String),
-    #[error("node {0} has not replayed the end of the WAL in time")]
-    NotReplayed(String),
-    #[error("fence_command failed: {0}")]
-    NotFenced(String),
-    /// The cluster manager's words.
-    #[error("{0}")]
-    Refused(String),
-    #[error("node {node} is still the primary{why}")]
-    NotMoved { node: String, why: String },
-    #[error("no standby of timeline {timeline} answers")]
-    NoCandidate { timeline: u32 },
-    #[error(
-        "committed transactions may be lost: {missing} standbys do not answer, and commits waited \
-         for {quorum}; at least {bytes} bytes are at risk"
-    )]
-    Loss { missing: u32, quorum: u32, bytes: u64 },
-    #[error("node {node} was not promoted in time{why}")]
-    NotPromoted { node: String, why: String },
-    #[error("node {0} was promoted instead")]
-    Another(String),
-    #[error("the primary is back")]
-    Returned,
-    #[error("timeline {timeline} exists: another node was promoted")]
-    NewTimeline { timeline: u32 },
-    #[error(
-        "node {0} was ordered to promote itself and does not answer as a standby: it may still \
-         become the primary, so no other node is promoted"
-    )]
-    Ordered(String),
-    #[error("{why}; then start_command failed: {trouble}")]
-    NotStarted { why: Box<Self>, trouble: String },
-    #[error("{why}; then start_command succeeded, but node {node} is not the primary again")]
-    NotBack { why: Box<Self>, node: String },
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Drain,
@@ -227,6 +167,8 @@ pub struct Promotion {
     step: Step,
     /// When the step began.
     since: Micros,
+    /// When the next order was asked for last.
+    looked_at: Micros,
     past: Past,
 }
 
@@ -261,7 +203,8 @@ impl Promotion {
             return Err(Refusal::Behind { node, bytes });
         }
         let past = Past::of(from, cluster.timeline());
-        Ok(Self { from, to: Some(to), limits, step: Step::Drain, since: now, past })
+        let step = Step::Drain;
+        Ok(Self { from, to: Some(to), limits, step, since: now, looked_at: now, past })
     }
 
     /// Begins a failover, if the primary is certainly down. `past`: the steps that the last
@@ -271,7 +214,7 @@ impl Promotion {
         let from = cluster.lost_primary()?;
         let past = past.clone().about(from, cluster.timeline());
         let step = if past.is_fenced { Step::Elect } else { Step::Judge };
-        Some(Self { from, to: None, limits, step, since: now, past })
+        Some(Self { from, to: None, limits, step, since: now, looked_at: now, past })
     }
 
     /// Returns the steps that were done, for the next attempt.
@@ -302,6 +245,12 @@ impl Promotion {
         servers: u32,
         now: Micros,
     ) -> Result<Order, Result<NodeId, Failure>> {
+        let is_outdated = now.saturating_sub(self.looked_at) >= FRESH;
+        if is_outdated && matches!(self.step, Step::Judge | Step::Elect) {
+            // The old primary may have been started meanwhile.
+            self.since = now;
+        }
+        self.looked_at = now;
         let is_over = |limit: Micros| now.saturating_sub(self.since) >= limit;
         let step = match &self.step {
             Step::Drain | Step::Closing => match self.drained(cluster, servers, now) {
@@ -380,6 +329,14 @@ impl Promotion {
         }
     }
 
+    /// May the order to promote a node, which was given at the last call of `next`, still be sent?
+    #[must_use]
+    pub fn may_promote(&self, cluster: &Cluster, now: Micros) -> bool {
+        let is_fresh = now.saturating_sub(self.looked_at) < FRESH;
+        let is_planned = !self.past.is_fenced;
+        is_planned || is_fresh && cluster.primary().is_err() && cluster.is_down(self.from)
+    }
+
     /// Learns the outcome of the last order.
     pub fn done(&mut self, outcome: Outcome, now: Micros) {
         match (&self.step, &outcome) {
@@ -410,6 +367,9 @@ impl Promotion {
                 Step::Ended(Err(Failure::NotFenced(why)))
             }
             (Step::Promote(to), Outcome::Done) => Step::Verify(to, None),
+            (Step::Promote(_), Outcome::Unsent(why)) if self.past.is_fenced => {
+                Step::Ended(Err(Failure::Unsent(why)))
+            }
             // The order may have arrived nevertheless, so there is no way back.
             (Step::Promote(to), Outcome::Failed(why) | Outcome::Unsent(why)) => {
                 Step::Verify(to, Some(why))
@@ -535,6 +495,8 @@ impl Promotion {
         match cluster.primary() {
             Ok(primary) if primary == self.from => return Some(Err(Failure::Returned)),
             Ok(other) => return Some(Err(Failure::Another(cluster.name(other).to_owned()))),
+            // It runs, although it does not serve yet.
+            Err(_) if !cluster.is_down(self.from) => return Some(Err(Failure::Returned)),
             Err(_) => {}
         }
         let timeline = cluster.timeline();
@@ -544,8 +506,11 @@ impl Promotion {
         let is_over = now.saturating_sub(self.since) >= ELECTION;
         let nodes = || cluster.nodes().filter(|node| *node != self.from);
         let has_answered = |node: &NodeId| cluster.sampled_at(*node) > self.since;
-        let is_down = |node| matches!(cluster.verdict(node), Verdict::Down(_));
-        if !is_over && !nodes().all(|node| has_answered(&node) || is_down(node)) {
+        // After a fence, the old primary is asked as well: it may have been started again.
+        let is_asked = self.step == Step::Judge || cluster.asked_at(self.from) > self.since;
+        let is_settled = |node| has_answered(&node) || cluster.is_down(node);
+        let is_complete = is_asked && nodes().all(is_settled);
+        if !is_over && !is_complete {
             return None;
         }
         let standby = |node: NodeId| {
@@ -565,16 +530,34 @@ impl Promotion {
         let Some((received, std::cmp::Reverse(to))) = candidates.iter().max().copied() else {
             return Some(Err(Failure::NoCandidate { timeline }));
         };
-        let missing = (nodes().count() - candidates.len()) as u32;
-        let quorum = cluster.quorum();
-        // At least one of the standbys for which a commit has waited answers.
-        let is_complete = missing < quorum;
         let bytes = cluster.written().0.saturating_sub(received.0);
         let may_lose = self.limits.max_loss.is_some_and(|limit| bytes <= limit);
-        Some(match is_complete || may_lose {
-            true => Ok(to),
-            false => Err(Failure::Loss { missing, quorum, bytes }),
+        let answers = |node: NodeId| candidates.iter().any(|one| one.1.0 == node);
+        Some(match self.risk(cluster, received, answers) {
+            Some(why) if !may_lose => Err(Failure::Loss { why, bytes }),
+            Some(_) | None => Ok(to),
         })
+    }
+
+    /// Returns why a commit may be lost if a standby that has received this much is promoted.
+    fn risk(
+        &self,
+        cluster: &Cluster,
+        received: Lsn,
+        answers: impl Fn(NodeId) -> bool,
+    ) -> Option<Risk> {
+        let own = match cluster.guarantee() {
+            Ok(own) => own,
+            Err(doubt) => return Some(Risk::Doubt(doubt.clone())),
+        };
+        let others = own.nodes.iter().filter(|node| **node != self.from);
+        let missing = others.filter(|node| !answers(**node)).count() as u32;
+        let (quorum, since) = (own.quorum, own.since);
+        // Otherwise at least one of the nodes for which a commit has waited answers.
+        if missing >= quorum {
+            return Some(Risk::Missing { missing, quorum });
+        }
+        (received.settled() < since.settled()).then_some(Risk::Behind { since })
     }
 }
 

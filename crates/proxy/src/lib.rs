@@ -36,7 +36,9 @@ pub use net::{
 
 pub use crate::{
     cold::{
-        cluster::{ClusterInfo, Judgement, NodeInfo, discovery::find_nodes},
+        cluster::{
+            ClusterInfo, Judgement, NODE_QUESTION, NodeInfo, discovery::find_nodes, risk_of,
+        },
         controller::{
             Controller, PoolInfo, ReloadResult, Shutdown, Snapshot, WorkerInfo,
             orders::{Order, OrderError},

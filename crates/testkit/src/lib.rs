@@ -38,7 +38,7 @@ pub use network::{Host, Network};
 pub use patroni::{Member, Patroni};
 pub use pki::{Authority, Identity, ManualAuthority, Signature, Wanted};
 pub use pooler::{Ini, Pooler, Setup, Table};
-pub use postgres::{Builtin, Container, Postgres, Process, Role, ServerAuth, Verifier};
+pub use postgres::{Builtin, Container, Postgres, Process, Receiver, Role, ServerAuth, Verifier};
 pub use raw::{Message, Outcome, RawClient, ServerError, frontend, md5_verifier};
 pub use relay::{Relay, Way};
 pub use scratch::{folder, free_port, open_folder};

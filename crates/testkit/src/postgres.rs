@@ -29,6 +29,7 @@ use crate::{RawClient, guest, library, run, scratch};
 pub use builtin::Builtin;
 pub use container::{Container, Process};
 pub use role::{Role, ServerAuth, Verifier};
+pub use standby::Receiver;
 
 /// Runs the server until its standard input ends, which happens when the test process does. A line
 /// on standard input is a signal to send. SIGQUIT makes PostgreSQL stop at once and clean up.
@@ -58,6 +59,8 @@ pub struct Postgres {
     port: u16,
     /// Its host, if it is not this machine.
     host: Option<Host>,
+    /// Its name as a standby: `a` for the first primary of a cluster, then `b`, `c` and so on.
+    standby_name: char,
     supervisor: Mutex<Option<Child>>,
     /// SIGSTOP was sent to all its processes.
     is_frozen: AtomicBool,
@@ -186,7 +189,8 @@ impl Postgres {
 
     fn at(version: Version, folder: PathBuf, port: u16) -> Self {
         let (supervisor, is_frozen) = (Mutex::new(None), AtomicBool::new(false));
-        Self { version, folder, port, host: None, supervisor, is_frozen, outlives_us: false }
+        let (host, standby_name, outlives_us) = (None, 'a', false);
+        Self { version, folder, port, host, standby_name, supervisor, is_frozen, outlives_us }
     }
 
     /// Lets it be reached from all hosts of its network, if it has one.
@@ -284,6 +288,13 @@ impl Postgres {
     /// [`Self::launch`] starts it again.
     pub fn kill9(&self) {
         send_signal(self.postmaster(), "KILL");
+        self.stop();
+        self.wait_until_gone();
+    }
+
+    /// Kills all its processes with SIGKILL, also those that are stopped by a signal.
+    pub fn kill9_all(&self) {
+        self.signal_all("KILL");
         self.stop();
         self.wait_until_gone();
     }

@@ -20,6 +20,7 @@ pub(crate) mod promoting;
 mod restored;
 mod split;
 mod starting;
+mod strangers;
 mod watching;
 
 use std::thread;

@@ -33,6 +33,12 @@ pub(super) static CLUSTERS: Table<ClusterRow> = Table {
             |row| row.trouble.as_str().into(),
             "Why Patroni or DNS does not name the nodes now. They stay as they were known.",
         ),
+        text(
+            "failover_risk",
+            |row| row.failover_risk.as_str().into(),
+            "With `failover = own`: why a failover may lose commits, and what avoids it. Empty if no \
+             commit can be lost.",
+        ),
     ],
     rows: |view| view.snapshot.clusters,
 };

@@ -296,6 +296,7 @@ fn cluster() -> ClusterRow {
         failover: "follow",
         source: "patroni",
         trouble: "Patroni at 10.0.0.1:8008: no answer within 2 s".to_owned(),
+        failover_risk: "synchronous_standby_names is empty".to_owned(),
         primary: "b".into(),
         reason: String::new(),
         timeline: 2,

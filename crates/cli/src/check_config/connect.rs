@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use config::{AccessPolicy, Config, Database};
+use config::{AccessPolicy, Cluster, Config, Database, Node};
 use load::probe::{Answer, Probe};
 use proxy::{CallerTls, TlsContexts};
 use wire::secret::Secret;
@@ -18,6 +18,8 @@ const CAPACITY: &str = "SELECT COALESCE(pg_catalog.sum(setting::int) FILTER (WHE
 
 /// May the user see what a WAL receiver does?
 const MONITOR: &str = "SELECT pg_catalog.pg_has_role('pg_monitor', 'member')";
+
+type Row = Vec<Option<String>>;
 
 /// The result of dialing every database.
 #[derive(Default)]
@@ -113,45 +115,19 @@ impl Dialled {
     /// Logs in to each node of each cluster as Weir does for its own connection.
     fn ask_clusters(&mut self, config: &Config, tls: &TlsContexts) {
         for (name, cluster) in &config.clusters {
-            let stored = || plain(config, &cluster.user);
-            let password = cluster.password.clone().or_else(stored);
-            for node in &cluster.nodes {
-                let host = node.host.to_string();
-                let probe = Probe {
-                    host: &host,
-                    port: node.port,
-                    user: &cluster.user,
-                    database: &cluster.dbname,
-                    password: password.as_deref(),
-                    tls: CallerTls::of_pooler(tls, &host),
-                    timeout: Some(cluster.health_timeout),
-                };
-                let line = match probe.ask(MONITOR) {
-                    Ok(Answer::Rows(_, rows)) => {
-                        let may = rows.first().and_then(|row| row.first()?.as_deref());
-                        match may {
-                            Some("t") => {
-                                format!("node {}: logged in as {}", node.name, cluster.user)
-                            }
-                            _ => self.object(
-                                name,
-                                format!(
-                                    "node {}: user {} lacks the role pg_monitor, so \
-                                 Weir does not see whether a standby streams",
-                                    node.name, cluster.user
-                                ),
-                            ),
-                        }
+            let mut answers = Vec::new();
+            for (at, node) in cluster.nodes.iter().enumerate() {
+                let line = match ask_node(config, cluster, node, tls) {
+                    Ok(state) => {
+                        answers.extend(state.map(|state| (at, state)));
+                        format!("node {}: logged in as {}", node.name, cluster.user)
                     }
-                    Ok(Answer::WantsPassword) => self.object(
-                        name,
-                        format!(
-                            "node {}: no plain password of user {} is known",
-                            node.name, cluster.user
-                        ),
-                    ),
                     Err(why) => self.object(name, format!("node {}: {why}", node.name)),
                 };
+                let _ = writeln!(self.lines, "  cluster {name}: {line}");
+            }
+            if let Some(risk) = proxy::risk_of(cluster, &answers) {
+                let line = self.object(name, format!("a failover may lose commits: {risk}"));
                 let _ = writeln!(self.lines, "  cluster {name}: {line}");
             }
         }
@@ -163,6 +139,45 @@ impl Dialled {
         self.findings.push(Finding::new(Level::Warns, &format!("cluster {cluster}"), &reason));
         reason
     }
+}
+
+/// Logs in to a node. Returns its state, if it tells that.
+///
+/// # Errors
+/// Why Weir cannot watch the node.
+fn ask_node(
+    config: &Config,
+    cluster: &Cluster,
+    node: &Node,
+    tls: &TlsContexts,
+) -> Result<Option<Row>, String> {
+    let host = node.host.to_string();
+    let password = cluster.password.clone().or_else(|| plain(config, &cluster.user));
+    let ask = |sql| {
+        let probe = Probe {
+            host: &host,
+            port: node.port,
+            user: &cluster.user,
+            database: &cluster.dbname,
+            password: password.as_deref(),
+            tls: CallerTls::of_pooler(tls, &host),
+            timeout: Some(cluster.health_timeout),
+        };
+        match probe.ask(sql)? {
+            Answer::Rows(_, rows) => Ok(rows.into_iter().next()),
+            Answer::WantsPassword => {
+                Err(format!("no plain password of user {} is known", cluster.user))
+            }
+        }
+    };
+    let may = ask(MONITOR)?.and_then(|row| row.into_iter().next().flatten());
+    if may.as_deref() != Some("t") {
+        return Err(format!(
+            "user {} lacks the role pg_monitor, so Weir does not see whether a standby streams",
+            cluster.user
+        ));
+    }
+    Ok(ask(proxy::NODE_QUESTION).ok().flatten())
 }
 
 impl Server {

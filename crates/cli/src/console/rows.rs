@@ -125,6 +125,7 @@ fn cluster_row(cluster: ClusterInfo, now: Moment) -> ClusterRow {
         failover: cluster.failover,
         source: cluster.source,
         trouble: cluster.trouble,
+        failover_risk: cluster.failover_risk,
         primary,
         reason,
         timeline: cluster.timeline.into(),

@@ -10,28 +10,15 @@ fn cluster(nodes: usize) -> Cluster {
 }
 
 fn primary(timeline: u32) -> Fact {
-    Fact::Seen(Sample {
-        system: 7,
-        started: 1,
-        timeline,
-        role: Role::Primary,
-        wal: Lsn(100),
-        received: Lsn(0),
-        quorum: 0,
-    })
+    let role = Role::Primary;
+    let (wal, received) = (Lsn(100), Lsn(0));
+    Fact::Seen(Sample { system: 7, started: 1, timeline, role, wal, received })
 }
 
 fn standby(timeline: u32) -> Fact {
     let role = Role::Standby(Some(Receiver { timeline }));
-    Fact::Seen(Sample {
-        system: 7,
-        started: 1,
-        timeline,
-        role,
-        wal: Lsn(90),
-        received: Lsn(90),
-        quorum: 0,
-    })
+    let (wal, received) = (Lsn(90), Lsn(90));
+    Fact::Seen(Sample { system: 7, started: 1, timeline, role, wal, received })
 }
 
 fn lonely(timeline: u32) -> Fact {
@@ -42,7 +29,6 @@ fn lonely(timeline: u32) -> Fact {
         role: Role::Standby(None),
         wal: Lsn(90),
         received: Lsn(90),
-        quorum: 0,
     })
 }
 
@@ -205,7 +191,6 @@ fn a_node_of_another_cluster_is_never_used() {
             role: Role::Primary,
             wal: Lsn(0),
             received: Lsn(0),
-            quorum: 0,
         })
     };
     let (mut two, mut cluster) = (cluster(2), cluster(3));

@@ -6,6 +6,7 @@
 
 extern crate weir_cluster as cluster;
 
+mod commits;
 mod nodes;
 mod promotions;
 mod rng;

@@ -4,6 +4,7 @@
 //! This is a test of the crate `weir-cluster-mutants`, whose library is this crate with all mutants
 //! woven in. The list is in `crates/cluster-mutants/src/list.rs`.
 
+mod commits;
 mod nodes;
 mod promotions;
 mod rng;

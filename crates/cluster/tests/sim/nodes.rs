@@ -141,7 +141,6 @@ impl Nodes {
             role: if server.is_primary { Role::Primary } else { Role::Standby(receiver) },
             wal: Lsn(server.wal),
             received: Lsn(if server.is_primary { 0 } else { server.wal }),
-            quorum: 0,
         }
     }
 

@@ -3,9 +3,10 @@
 
 use cluster::{
     By, Cluster, Fact, Failure, Limits, Lsn, Micros, NodeId, Obstacle, Order, Outcome, Overtime,
-    Past, Promotion, Receiver, Role, Sample, Settings,
+    Past, Promotion, Receiver, Replication, Role, Sample, Settings,
 };
 
+use crate::commits::Commits;
 use crate::nodes::SYSTEM;
 use crate::rng::Rng;
 
@@ -14,6 +15,10 @@ const START: Micros = 1_000_000;
 /// Time limit for a whole promotion, all patience used up.
 const BOUND: Micros = 120_000_000;
 const DRAIN: Micros = 1_000_000;
+/// Weir notices that it was stopped for this long.
+const STOPPED: Micros = 2_000_000;
+/// The time in which Weir sees that a node has started.
+const NOTICED: Micros = 300_000;
 const FROM: usize = 0;
 const TO: usize = 1;
 
@@ -26,6 +31,8 @@ struct Server {
     received: u64,
     /// Its connection to the primary works.
     streams: bool,
+    /// It starts, until then.
+    starts_until: Micros,
 }
 
 /// A node that runs and does not tell its state for some time.
@@ -35,6 +42,16 @@ struct Mute {
     from: Micros,
     until: Micros,
     fact: Fact,
+}
+
+/// An answer on its way.
+#[derive(Debug)]
+struct Mail {
+    due: Micros,
+    node: NodeId,
+    fact: Fact,
+    told: Replication,
+    asked_at: Micros,
 }
 
 /// A command that runs.
@@ -52,22 +69,28 @@ pub(crate) struct Promotions {
     trace: bool,
     servers: [Server; 3],
     cluster: Cluster,
-    facts: Vec<(Micros, NodeId, Fact, Micros)>,
+    facts: Vec<Mail>,
     ask_at: [Micros; 3],
     mutes: Vec<Mute>,
     promotion: Option<Promotion>,
     command: Option<Command>,
     is_planned: bool,
     limits: Limits,
-    quorum: u32,
+    commits: Commits,
     /// Server connections of clients at the old primary; they may end.
     in_use: u32,
     drains: bool,
     /// Standbys receive late.
     is_slow: bool,
-    /// The end of the last commit that a client was told of.
-    acknowledged: u64,
+    /// The primary sends no WAL to standbys from this time on.
+    stalled_at: Micros,
     is_fenced: bool,
+    /// The old primary is started again then, although the fence has succeeded.
+    returns_at: Micros,
+    /// When it was started again, or 0.
+    returned_at: Micros,
+    /// Weir is stopped by a signal from this time on, and until the second one.
+    stopped: (Micros, Micros),
     is_promoted: bool,
     was_started: bool,
     /// The ticks so far.
@@ -84,6 +107,7 @@ impl Promotions {
             wal: 1_000,
             received: 1_000,
             streams: true,
+            starts_until: 0,
         };
         let settings = Settings { sample_interval: 1_000_000, health_timeout: 2_000_000 };
         let names = ["a", "b", "c"].map(str::to_owned);
@@ -112,12 +136,15 @@ impl Promotions {
             command: None,
             is_planned: rng.one_in(2),
             limits: Limits { drain: DRAIN, overtime, by, max_loss },
-            quorum: rng.below(3) as u32,
+            commits: Commits::new(START, &mut rng),
             in_use: rng.below(4) as u32,
             drains: !rng.one_in(4),
             is_slow: rng.one_in(3),
-            acknowledged: 0,
+            stalled_at: if rng.one_in(3) { START - rng.below(400_000) } else { Micros::MAX },
             is_fenced: false,
+            returns_at: Micros::MAX,
+            returned_at: 0,
+            stopped: (Micros::MAX, 0),
             is_promoted: false,
             was_started: false,
             steps: 0,
@@ -130,6 +157,9 @@ impl Promotions {
             self.now += TICK;
             self.steps += 1;
             self.live();
+            if self.stopped.0 <= self.now && self.now < self.stopped.1 {
+                continue;
+            }
             self.ask();
             self.finish_command();
             if self.now < START {
@@ -188,27 +218,37 @@ impl Promotions {
             }
             let source = self.servers[FROM];
             let own = &mut self.servers[at];
+            let is_stalled = self.stalled_at <= self.now && self.now < START;
             let receives = if self.is_slow { self.rng.one_in(40) } else { !self.rng.one_in(5) };
-            if own.is_up && own.streams && source.is_up && !own.is_primary && receives {
+            if own.is_up
+                && own.streams
+                && source.is_up
+                && !own.is_primary
+                && receives
+                && !is_stalled
+            {
                 own.received = own.received.max(source.wal);
             }
             if own.is_up && !self.rng.one_in(3) {
                 own.wal = own.wal.max(own.received);
             }
         }
-        // A commit waits for so many standbys.
+        if self.now >= self.returns_at {
+            (self.servers[FROM].is_up, self.returns_at) = (true, Micros::MAX);
+            self.returned_at = self.now;
+            self.servers[FROM].starts_until = self.now + self.rng.below(400_000);
+        }
         let primary = self.servers[FROM];
         let waits = self.promotion.is_some() && self.in_use == 0;
-        if primary.is_up && primary.is_primary && !waits {
-            let mut received = [self.servers[TO].received, self.servers[2].received];
-            received.sort_unstable();
-            let safe = match self.quorum {
-                0 => primary.wal,
-                1 => received[1],
-                _ => received[0],
-            };
-            self.acknowledged = self.acknowledged.max(safe);
+        if self.runs(FROM) && primary.is_primary && !waits {
+            let received = [self.servers[TO].received, self.servers[2].received];
+            self.commits.live(primary.wal, received, self.now, &mut self.rng);
         }
+    }
+
+    /// Does this server answer as what it is?
+    fn runs(&self, at: usize) -> bool {
+        self.servers[at].is_up && self.servers[at].starts_until <= self.now
     }
 
     fn sample(&self, at: usize) -> Sample {
@@ -222,7 +262,6 @@ impl Promotions {
             role: if own.is_primary { Role::Primary } else { Role::Standby(receiver) },
             wal: Lsn(own.wal),
             received: Lsn(own.received),
-            quorum: if own.is_primary { self.quorum } else { 0 },
         }
     }
 
@@ -240,16 +279,27 @@ impl Promotions {
                 (Some(fact), true) => fact,
                 (None, true) if self.rng.one_in(30) => Fact::Silent,
                 (None, true) if self.rng.one_in(30) => Fact::Unasked(Obstacle::SessionEnded),
+                (None, true) if !self.runs(at) => Fact::Unready,
                 (None, true) => Fact::Seen(self.sample(at)),
                 (_, false) => Fact::Refused,
             };
             if !self.rng.one_in(10) {
-                let delay = self.rng.below(15_000);
-                self.facts.push((self.now + delay, NodeId(at as u16), fact, self.now));
+                let due = self.now + self.rng.below(15_000);
+                let streams = [TO, 2].map(|at| self.servers[at].is_up && self.servers[at].streams);
+                let told =
+                    self.commits.told(at, streams.map(|own| own && self.servers[FROM].is_up));
+                let node = NodeId(at as u16);
+                self.facts.push(Mail { due, node, fact, told, asked_at: now });
             }
         }
-        let now = self.now;
-        for (_, node, fact, asked_at) in self.facts.extract_if(.., |fact| fact.0 <= now) {
+        let arrived: Vec<_> = self.facts.extract_if(.., |mail| mail.due <= self.now).collect();
+        for Mail { node, fact, told, asked_at, .. } in arrived {
+            if let Fact::Seen(sample) = &fact {
+                if sample.role == Role::Primary && usize::from(node.0) == FROM {
+                    self.commits.seen(&told, self.now);
+                }
+                self.cluster.learn_replication(node, told, asked_at);
+            }
             self.cluster.learn(node, fact, asked_at);
         }
         self.cluster.judge(self.now);
@@ -308,14 +358,22 @@ impl Promotions {
     fn check_promotion(&mut self, to: usize) -> Result<(), String> {
         self.is_promoted = true;
         let old = self.servers[FROM];
-        if old.is_up && old.is_primary {
+        let is_back = old.is_up && old.is_primary;
+        if is_back && self.is_planned {
             return Err(format!("two: n{to} is promoted, and the old primary is {old:?}"));
+        }
+        if is_back && self.now < self.returned_at + STOPPED + NOTICED {
+            // A start just before the order cannot be known.
+            return Ok(());
+        }
+        if is_back {
+            return Err(format!("returned: n{to} is promoted, and the old primary is {old:?}"));
         }
         if !self.is_planned && !self.is_fenced {
             return Err(format!("fence: n{to} is promoted without a fence"));
         }
         let has = self.servers[to].received;
-        let lost = self.acknowledged.saturating_sub(has);
+        let lost = self.commits.acknowledged.saturating_sub(has);
         // The limit is for the WAL that was seen, and later WAL is not known.
         let may_lose = !self.is_planned && self.limits.max_loss.is_some();
         if lost > 0 && !may_lose {
@@ -341,7 +399,16 @@ impl Promotions {
                     self.servers[FROM].is_up = false;
                 }
                 Order::Start(_) => self.servers[FROM].is_up = true,
-                Order::Fence(_) => self.is_fenced = succeeds,
+                Order::Fence(_) => {
+                    self.is_fenced = succeeds;
+                    if self.rng.one_in(3) {
+                        self.returns_at = self.now + self.rng.below(3_000_000);
+                    }
+                    if self.rng.one_in(3) {
+                        let from = self.now + self.rng.below(1_000_000);
+                        self.stopped = (from, from + self.rng.below(12_000_000));
+                    }
+                }
                 Order::Promote(to) => {
                     let own = &mut self.servers[usize::from(to.0)];
                     (own.is_primary, own.wal, own.timeline) = (true, own.received, 2);

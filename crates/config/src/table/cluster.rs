@@ -74,7 +74,8 @@ keys! {
     command_timeout: Duration = "30", reload, acts;
     /// Bytes of WAL that a standby may lack and still be promoted by `failover = own`. WAL that the
     /// primary has written since its last answer is not counted. Not set: Weir promotes a standby
-    /// only if no commit can be lost, because enough synchronous standbys answer.
+    /// only if no commit can be lost, because enough of the nodes that `synchronous_standby_names`
+    /// lists answer. With `*` in that list, this is never certain.
     max_loss: Option<u32> [bytes] = unset, reload, acts;
 }
 

@@ -9,6 +9,7 @@
 //! * `change_right.rs`: the right to change primaries, which only one process has
 //! * `command.rs`: the operator's commands for it
 //! * `orders.rs`: SQL for it
+//! * `risk.rs`: tells whether a failover by Weir may lose commits
 //! * `info.rs`: copies for the console and the metrics, EXPLAIN ROUTE
 //!
 //! Each node has a task of its own, so a node that does not answer delays no other one. The pools
@@ -23,10 +24,14 @@ mod info;
 mod node;
 mod orders;
 mod patroni;
+mod risk;
 mod samples;
 mod sampling;
 
-pub use self::info::{ClusterInfo, Judgement, NodeInfo};
+pub use self::{
+    info::{ClusterInfo, Judgement, NodeInfo},
+    risk::{NODE_QUESTION, risk_of},
+};
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +43,7 @@ use std::{
 };
 
 use self::{change_right::ChangeRight, samples::Samples};
-use ::cluster::{Change, Cluster, Fact, NodeId, Past, Reason, Settings, Verdict};
+use ::cluster::{Change, Cluster, Fact, NodeId, Past, Reason, Replication, Settings, Verdict};
 use config::{Cluster as Configured, FailoverKind, Node};
 use engine::{
     ids::Micros,
@@ -242,6 +247,7 @@ impl Watched {
 struct Answer {
     node: NodeId,
     fact: Fact,
+    replication: Option<Replication>,
     asked_at: Micros,
 }
 
@@ -328,9 +334,13 @@ async fn judge(
     watched: Arc<Watched>,
     mut answers: mpsc::UnboundedReceiver<Answer>,
 ) {
-    while let Some(Answer { node, fact, asked_at }) = answers.recv().await {
+    let mut told = None;
+    while let Some(Answer { node, fact, replication, asked_at }) = answers.recv().await {
         let changes = {
             let mut cluster = lock(&watched.cluster);
+            if let Some(replication) = replication {
+                cluster.learn_replication(node, replication, asked_at);
+            }
             cluster.learn(node, fact, asked_at);
             let changes = cluster.judge(controller.now());
             lock(&watched.samples).follow(&changes, &watched.readers);
@@ -342,6 +352,7 @@ async fn judge(
         for change in changes {
             act(&controller, &watched, change);
         }
+        risk::tell(&watched, &mut told);
     }
 }
 

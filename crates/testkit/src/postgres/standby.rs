@@ -1,12 +1,15 @@
 //! Standbys: copies of a running server that follow it, and what happens to clusters.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::Write;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use super::{Postgres, append};
 use crate::binaries::Version;
 use crate::network::Host;
+use crate::pooler::send_signal;
 use crate::wait::eventually;
 use crate::{guest, scratch};
 
@@ -20,6 +23,17 @@ GRANT EXECUTE ON FUNCTION pg_promote, pg_reload_conf TO weir;
 GRANT ALTER SYSTEM ON PARAMETER primary_conninfo TO weir";
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program that receives WAL and is no standby.
+#[derive(Debug)]
+pub struct Receiver(Child);
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 impl Postgres {
     /// Makes and starts a primary, and so many standbys that stream from it.
@@ -42,7 +56,8 @@ impl Postgres {
     fn with_standbys_at(self, hosts: impl Iterator<Item = Option<Host>>) -> Vec<Self> {
         self.sql("postgres", COPYIST);
         self.sql("postgres", WEIR);
-        let standbys: Vec<_> = hosts.map(|host| self.standby(host)).collect();
+        let standbys: Vec<_> =
+            hosts.zip('b'..).map(|(host, name)| self.standby(host, name)).collect();
         eventually("all standbys stream", PATIENCE, || {
             let count = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
             let wanted = standbys.len().to_string();
@@ -52,10 +67,11 @@ impl Postgres {
     }
 
     /// Makes and starts a copy that follows this server.
-    fn standby(&self, host: Option<Host>) -> Self {
+    fn standby(&self, host: Option<Host>, name: char) -> Self {
         let folder = scratch::folder("pg");
         let mut standby = Self::at(self.version, folder, scratch::free_port());
         standby.host = host;
+        standby.standby_name = name;
         standby.copy(self);
         standby.launch();
         standby
@@ -69,7 +85,16 @@ impl Postgres {
             guest::command(self.version.program("pg_basebackup"))
                 .arg("-D")
                 .arg(&data)
-                .args(["-d", &primary.source(), "-R", "-X", "stream", "-c", "fast", "--no-sync"])
+                .args([
+                    "-d",
+                    &primary.source(self.standby_name),
+                    "-R",
+                    "-X",
+                    "stream",
+                    "-c",
+                    "fast",
+                    "--no-sync",
+                ])
                 .current_dir(folder),
         );
         let place = format!("port = {port}\nunix_socket_directories = '{}'\n", folder.display());
@@ -100,10 +125,40 @@ impl Postgres {
         guest::run(guest::command("cp").arg("-a").arg(new).arg(old));
     }
 
-    /// Returns the connection string for standbys of this server.
-    fn source(&self) -> String {
+    /// Returns the connection string for a standby of this server with this name.
+    fn source(&self, name: impl Display) -> String {
         let (host, port) = (self.address(), self.port);
-        format!("host={host} port={port} user=copyist password=copyist-secret")
+        let login = "user=copyist password=copyist-secret";
+        format!("host={host} port={port} {login} application_name={name}")
+    }
+
+    /// Starts `pg_receivewal --synchronous`, which is no standby, under this name. It ends when it
+    /// is dropped.
+    pub fn receive_wal(&self, name: &str) -> Receiver {
+        let folder = scratch::open_folder("wal");
+        let mut command = guest::command(self.version.program("pg_receivewal"));
+        command.args(["--synchronous", "--no-loop", "-d", &self.source(name), "-D"]).arg(folder);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let receiver = Receiver(child.expect("cannot run pg_receivewal"));
+        eventually("pg_receivewal streams", PATIENCE, || {
+            let count = format!(
+                "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'
+                 AND application_name = '{name}' AND flush_lsn IS NOT NULL"
+            );
+            (self.sql("postgres", &count)[0][0].as_deref() != Some("0")).then_some(())
+        });
+        receiver
+    }
+
+    /// Sends a signal to the WAL sender of each standby with one of these names.
+    pub fn signal_senders(&self, names: &[&str], signal: &str) {
+        for name in names {
+            let pid = "SELECT pid FROM pg_stat_replication WHERE application_name";
+            for row in self.sql("postgres", &format!("{pid} = '{name}'")) {
+                let pid = row[0].as_ref().and_then(|pid| pid.parse().ok());
+                send_signal(pid.expect("a process"), signal);
+            }
+        }
     }
 
     /// Makes this standby a primary, and waits until it is one.
@@ -113,7 +168,7 @@ impl Postgres {
 
     /// Has this standby follow another server, without a restart.
     pub fn follow(&self, primary: &Self) {
-        let source = primary.source();
+        let source = primary.source(self.standby_name);
         self.sql("postgres", &format!("ALTER SYSTEM SET primary_conninfo = '{source}'"));
         self.sql("postgres", "SELECT pg_reload_conf()");
     }
@@ -134,7 +189,7 @@ impl Postgres {
     pub fn rejoin(&self, primary: &Self) {
         let data = self.folder.join("data");
         fs::write(data.join("standby.signal"), "").expect("cannot write standby.signal");
-        let source = primary.source();
+        let source = primary.source(self.standby_name);
         let line = format!("primary_conninfo = '{source}'\n");
         append(&data.join("postgresql.auto.conf"), &line);
         self.launch();

@@ -255,7 +255,8 @@ fn running_transactions_may_be_closed_for_a_switchover() {
 pub(super) fn synchronous(standbys: usize) -> Vec<Postgres> {
     let nodes = cluster(standbys);
     for node in &nodes {
-        for setting in ["synchronous_commit = on", "synchronous_standby_names = 'ANY 1 (*)'"] {
+        for setting in ["synchronous_commit = on", "synchronous_standby_names = 'ANY 1 (a, b, c)'"]
+        {
             node.sql("postgres", &format!("ALTER SYSTEM SET {setting}"));
         }
         node.sql("postgres", "SELECT pg_reload_conf()");

@@ -121,7 +121,8 @@ fn furnish(nodes: &[Postgres]) {
     );
     nodes[0].sql("postgres", PLACE);
     for node in nodes {
-        for setting in ["synchronous_commit = on", "synchronous_standby_names = 'ANY 1 (*)'"] {
+        for setting in ["synchronous_commit = on", "synchronous_standby_names = 'ANY 1 (a, b, c)'"]
+        {
             node.sql("postgres", &format!("ALTER SYSTEM SET {setting}"));
         }
         // Otherwise a standby tries only every five seconds to stream again.

@@ -16,8 +16,9 @@ use super::super::{
 
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Commits wait for one standby, so a failover loses none.
-const SYNCHRONOUS: &str = "synchronous_standby_names = 'ANY 1 (*)'\n";
+/// Commits wait for one standby, so a failover loses none. With `*` in the place of the names, a
+/// program that is no node could confirm commits, too.
+const SYNCHRONOUS: &str = "synchronous_standby_names = 'ANY 1 (a, b, c)'\n";
 
 const SETTINGS: &str = "\
 wal_keep_size = '256MB'
@@ -152,7 +153,7 @@ impl Nodes {
         let before = fs::read_to_string(&auto).context("postgresql.auto.conf")?;
         let kept = before.lines().filter(|line| !line.starts_with("primary_conninfo"));
         let mut text = kept.collect::<Vec<_>>().join("\n");
-        text += &format!("\nprimary_conninfo = '{}'\n", self.source(new));
+        text += &format!("\nprimary_conninfo = '{}'\n", self.source(at, new));
         fs::write(&auto, text).context("postgresql.auto.conf")?;
         self.start(at)
     }
@@ -161,14 +162,16 @@ impl Nodes {
     fn copy(&mut self, at: usize, from: usize) -> anyhow::Result<()> {
         let scratch = &self.all[at].scratch;
         let mut command = child::command(&self.binaries.path("pg_basebackup"), scratch.path());
-        command.arg("-D").arg(data(scratch)).args(["-d", &self.source(from), "-R"]);
+        command.arg("-D").arg(data(scratch)).args(["-d", &self.source(at, from), "-R"]);
         command.args(["-X", "stream", "-c", "fast", "--no-sync"]);
         child::run(command, "")?.success("pg_basebackup")?;
         self.start(at)
     }
 
-    fn source(&self, at: usize) -> String {
-        let (port, password) = (self.all[at].port, &self.password);
-        format!("host={LOOPBACK} port={port} user={SUPERUSER} password={password}")
+    /// Returns the connection string with which a standby follows another node.
+    fn source(&self, standby: usize, at: usize) -> String {
+        let (name, port, password) = (NAMES[standby], self.all[at].port, &self.password);
+        let login = format!("user={SUPERUSER} password={password}");
+        format!("host={LOOPBACK} port={port} {login} application_name={name}")
     }
 }

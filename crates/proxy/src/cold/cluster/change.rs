@@ -372,6 +372,10 @@ async fn obey(
         Order::Start(from) => start(controller, watched, from, to).await,
         Order::Fence(from) => run(watched, configured.fence_command.as_ref(), from, to).await,
         Order::Promote(to) => match Orders::to(controller, watched, to).await {
+            // The connection has taken some time, in which the old primary may have come back.
+            Ok(_) if !promotion.may_promote(&lock(&watched.cluster), controller.now()) => {
+                return Outcome::Unsent("the old primary may run again".to_owned());
+            }
             Ok(orders) => {
                 let done = orders.promote().await;
                 if done.is_ok() {

@@ -23,6 +23,8 @@ pub struct ClusterInfo {
     pub source: &'static str,
     /// Why they cannot be found now; empty if they can.
     pub trouble: String,
+    /// Why a failover by Weir may lose commits; empty if it cannot.
+    pub failover_risk: String,
     /// The name of the primary, or why there is none.
     pub primary: Result<String, String>,
     /// The highest timeline that was seen; 0 = none.
@@ -100,6 +102,7 @@ impl Controller {
                 failover: own.configured.failover.word(),
                 source: own.configured.source(),
                 trouble: lock(&own.trouble).clone().unwrap_or_default(),
+                failover_risk: super::risk::of(&own.configured, &cluster).unwrap_or_default(),
                 primary: match cluster.primary() {
                     Ok(node) => Ok(nodes[usize::from(node.0)].name.clone()),
                     Err(reason) => Err(reason.to_string()),

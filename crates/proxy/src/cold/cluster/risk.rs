@@ -1,0 +1,82 @@
+//! Tells whether a failover by Weir (`failover = own`) may lose acknowledged commits.
+
+use std::time::Duration;
+
+use ::cluster::{Cluster, Doubt, Fact, NodeId, Settings};
+use config::{Cluster as Configured, FailoverKind};
+
+use super::{
+    Watched,
+    node::{self, State},
+};
+use crate::{exchange::hub::lock, log, warning};
+
+/// The question for a node's state; see [`risk_of`].
+pub const NODE_QUESTION: &str = node::QUESTION;
+
+/// Returns why a failover may lose commits, and what to do about it. None: it cannot, or Weir
+/// promotes no standby, or it is not known yet.
+pub(super) fn of(configured: &Configured, cluster: &Cluster) -> Option<String> {
+    if configured.failover != FailoverKind::Own {
+        return None;
+    }
+    let doubt = match cluster.guarantee() {
+        Ok(_) | Err(Doubt::Unasked) => return None,
+        Err(doubt) => doubt,
+    };
+    Some(format!("{doubt}; to avoid it, {}", cluster.remedy(doubt)))
+}
+
+/// Writes to the log why a failover may lose commits, when that has changed. `told`: the last line.
+pub(super) fn tell(watched: &Watched, told: &mut Option<String>) {
+    if watched.configured.failover != FailoverKind::Own {
+        return;
+    }
+    let (is_known, risk) = {
+        let cluster = lock(&watched.cluster);
+        let is_known = !matches!(cluster.guarantee(), Err(Doubt::Unasked | Doubt::Reloaded));
+        (is_known, of(&watched.configured, &cluster).unwrap_or_default())
+    };
+    if !is_known || told.as_ref() == Some(&risk) {
+        return;
+    }
+    let name = &watched.name;
+    let outcome = match watched.configured.max_loss {
+        None => "Weir promotes no standby, since max_loss is not set".to_owned(),
+        Some(bytes) => format!("Weir promotes a standby that lacks at most {bytes} bytes"),
+    };
+    match risk.is_empty() {
+        true => log!("cluster {name}: a failover loses no acknowledged commit"),
+        false => warning!("cluster {name}: a failover may lose commits: {risk}. {outcome}"),
+    }
+    *told = Some(risk);
+}
+
+/// Returns why a failover of this cluster may lose commits, if its nodes answer so to
+/// [`NODE_QUESTION`]: each answer has the number of the node, and the columns of the row.
+#[must_use]
+pub fn risk_of(
+    configured: &Configured,
+    answers: &[(usize, Vec<Option<String>>)],
+) -> Option<String> {
+    let names = configured.nodes.iter().map(|node| node.name.clone());
+    let settings = Settings {
+        sample_interval: Duration::from_secs(1).as_micros() as u64,
+        health_timeout: Duration::from_secs(1).as_micros() as u64,
+    };
+    let mut cluster = Cluster::new(settings, names, 0);
+    for at in 0..configured.nodes.len() {
+        let node = NodeId(at as u16);
+        let row = answers.iter().find(|answer| answer.0 == at).map(|answer| &answer.1);
+        let state = row.and_then(|row| State::of(|column| row.get(column)?.as_deref()));
+        match state {
+            Some(State { sample, replication }) => {
+                cluster.learn_replication(node, replication, 1);
+                cluster.learn(node, Fact::Seen(sample), 1);
+            }
+            None => cluster.learn(node, Fact::Silent, 1),
+        }
+    }
+    cluster.judge(2);
+    of(configured, &cluster)
+}
