@@ -267,7 +267,7 @@ fn a_pool_whose_last_server_is_lost_goes_on_with_another() {
 }
 
 #[test]
-fn the_last_server_is_lost_and_the_library_gone() {
+pub(crate) fn the_last_server_is_lost_and_the_library_gone() {
     let (rig, _) = working(2, 1);
     rig.server(0).die();
     wants(&rig);

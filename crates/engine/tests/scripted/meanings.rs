@@ -309,7 +309,7 @@ fn a_statement_that_uses_the_clients_temporary_table_is_its_own() {
 
 /// PostgreSQL reads such a literal as the time of the Parse.
 #[test]
-fn a_moment_is_each_clients_own() {
+pub(crate) fn a_moment_is_each_clients_own() {
     for text in ["SELECT 'now'::timestamptz", "SELECT E'\\x6eow'::timestamptz"] {
         let rig = auto(|_| {});
         for name in ["weir_1", "weir_2"] {
