@@ -20,7 +20,8 @@ help:
 	@echo "make nightly all of the longer suites: some hours"
 	@echo "make sim     the engine with simulated clients, servers and faults (SEEDS=0..100000)"
 	@echo "make fuzz    the fuzz targets, a minute each (ARGS='ledger 600': one, ten minutes)"
-	@echo "make fuzz-sessions  random sessions on PostgreSQL and in auto mode (SEEDS=0..5000; SEED=7)"
+	@echo "make fuzz-sessions  random sessions on PostgreSQL and in auto mode (SEEDS=0..1000; SEED=7;"
+	@echo "             DATA_PATH=proxied, library, direct or standbys: one data path only)"
 	@echo "make soak    clients of direct pools for hours, with orders, restarts and samples of memory"
 	@echo "             (ARGS='--hours 24'; default: 1)"
 	@echo "make bench   CPU and memory of Weir beside PgBouncer's (ARGS are passed on)"
@@ -73,10 +74,11 @@ sim:
 	SIM_SEEDS=$(SEEDS) cargo test --locked --profile sim -p weir-engine --test sim \
 		each_client_gets_its_own_replies_and_none_waits_forever -- --exact --nocapture
 
-# make test runs 100 of them. A seed that fails is cut down and printed; SEED=N plays it again.
-fuzz-sessions: SEEDS = 0..5000
+# make test runs some of them. A seed that fails is cut down and printed; SEED=N plays it again.
+fuzz-sessions: SEEDS = 0..1000
 fuzz-sessions: setup binary
-	$(if $(SEED),SEED=$(SEED)) SEEDS=$(SEEDS) cargo test --locked -p weir-e2e --test sessions -- --nocapture
+	$(if $(SEED),SEED=$(SEED)) $(if $(DATA_PATH),DATA_PATH=$(DATA_PATH)) SEEDS=$(SEEDS) \
+		cargo test --locked -p weir-e2e --test sessions -- --nocapture
 
 # make test runs it for 20 seconds.
 soak: setup release

@@ -36,7 +36,7 @@ use stage::Stage;
 use testkit::{Flavour, flavour};
 
 /// The number of scripts from which on shares are judged.
-const MANY: u64 = 100;
+const MANY: u64 = 50;
 /// Scripts that are played at the same time.
 const STAGES: usize = 2;
 /// The maximum number of failures that are reduced and printed.
@@ -94,8 +94,10 @@ fn play_seeds(path: DataPath, next: &AtomicU64, end: u64, tally: &Mutex<Tally>) 
             }
         }
         count(&|tally| {
-            tally.on_path.0 += u64::from(stage.on_path > 0);
-            tally.on_path.1 += stage.on_path;
+            if matches!(outcome, Outcome::Equal) {
+                tally.on_path.0 += u64::from(stage.on_path > 0);
+                tally.on_path.1 += stage.on_path;
+            }
         });
         let failure = match outcome {
             Outcome::Equal => {
@@ -143,8 +145,7 @@ fn sessions_are_answered(path: DataPath) {
     // Each path has two stages, as many as the tests' machines have processors.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_chosen = std::env::var("DATA_PATH").map_or(true, |name| name == path.name());
-    if flavour() != Flavour::Weir || !is_chosen {
+    if flavour() != Flavour::Weir || DataPath::chosen().is_some_and(|chosen| chosen != path) {
         return;
     }
     let seeds = seeds(path);
@@ -163,9 +164,13 @@ fn sessions_are_answered(path: DataPath) {
     assert!(failures.is_empty(), "{} scripts differ:\n{}", failures.len(), failures.join("\n"));
     // A limit that explains much more than it used to may hide a fault.
     let (ended, all) = (limits.values().sum::<usize>() as u64, seeds.end - seeds.start);
+    if all < MANY {
+        return;
+    }
     assert!(
-        all < MANY || ended * 100 <= all * path.limits_max_percent(),
+        ended * 100 <= all * path.limits_max_percent(),
         "{ended} of {all} scripts are ended by a stated limit"
     );
-    assert!(on_path.0 * 10 >= all * 9, "only {on_path:?} of {all} took the data path");
+    let missed = equal as u64 - on_path.0;
+    assert!(missed * 2 <= equal as u64, "{missed} of {equal} scripts did not take the data path");
 }

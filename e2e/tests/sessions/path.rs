@@ -21,6 +21,16 @@ pub(crate) enum DataPath {
 }
 
 impl DataPath {
+    const ALL: [Self; 4] = [Self::Proxied, Self::Library, Self::Direct, Self::Standbys];
+
+    /// Returns the only path to play, if `DATA_PATH` names one.
+    pub(crate) fn chosen() -> Option<Self> {
+        let name = std::env::var("DATA_PATH").ok()?;
+        let chosen = Self::ALL.into_iter().find(|path| path.name() == name);
+        assert!(chosen.is_some(), "DATA_PATH={name} is not one of {:?}", Self::ALL.map(Self::name));
+        chosen
+    }
+
     /// Returns its name in `DATA_PATH`.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -34,10 +44,10 @@ impl DataPath {
     /// Returns the number of scripts that `make test` plays.
     pub(crate) fn seeds(self) -> u64 {
         match self {
-            Self::Proxied => 80,
-            Self::Library => 20,
+            Self::Proxied => 60,
+            Self::Library => 15,
             Self::Direct => 50,
-            Self::Standbys => 30,
+            Self::Standbys => 25,
         }
     }
 

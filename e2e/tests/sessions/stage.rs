@@ -1,5 +1,6 @@
 //! A PostgreSQL with two equal databases: one for direct connections, one behind Weir.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub(crate) struct Stage {
     socket: PathBuf,
     /// How much of the last script took the data path: requests on standbys, or pools.
     pub(crate) on_path: u64,
+    /// Requests that ran on standbys before the script began.
+    probes: Cell<u64>,
 }
 
 /// Locks of a database's sessions, except those for reading.
@@ -72,8 +75,17 @@ impl Stage {
         let databases = ["direct", "through"].map(|prefix| postgres.name(prefix));
         let socket = postgres.socket_folder().join(&databases[1]);
         let superusers = [(); 2].map(|()| postgres.superuser("postgres"));
-        let mut stage =
-            Self { path, postgres, owner, others, databases, superusers, socket, on_path: 0 };
+        let mut stage = Self {
+            path,
+            postgres,
+            owner,
+            others,
+            databases,
+            superusers,
+            socket,
+            on_path: 0,
+            probes: Cell::new(0),
+        };
         Side::BOTH.into_iter().for_each(|side| stage.create_database(side));
         stage
     }
@@ -289,9 +301,8 @@ impl Stage {
         let mut client = self.through(pooler, &owner);
         let routed = poll_until(PATIENCE, || {
             client.rows("SELECT 1");
-            self.postgres.sql("postgres", "SELECT pg_logical_emit_message(true, 'LOCAL', '')");
-            let routes = pooler.admin("SHOW ROUTES").with("place", "standby");
-            (routes.sum("requests") > 0).then_some(())
+            self.probes.set(requests_on_standbys(pooler));
+            (self.probes.get() > 0).then_some(())
         });
         assert!(routed.is_some(), "no read runs on a standby: {}", state(pooler));
     }
@@ -368,11 +379,13 @@ impl Stage {
             DataPath::Proxied => count("data_path", "proxy"),
             DataPath::Library => count("session_state", "report"),
             DataPath::Direct => count("data_path", "direct"),
-            DataPath::Standbys => {
-                pooler.admin("SHOW ROUTES").with("place", "standby").sum("requests")
-            }
+            DataPath::Standbys => requests_on_standbys(pooler) - self.probes.get(),
         };
     }
+}
+
+fn requests_on_standbys(pooler: &Pooler) -> u64 {
+    pooler.admin("SHOW ROUTES").with("place", "standby").sum("requests")
 }
 
 /// Returns a text that helps to explain why Weir does not answer: pins, servers, the end of its
