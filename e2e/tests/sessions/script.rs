@@ -122,10 +122,10 @@ pub(crate) enum Login {
     Clerk,
 }
 
-/// What the answers of a step must be.
+/// The condition for the answers of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Check {
-    /// Those of the direct connection.
+    /// The answers are those of the direct connection.
     Equal,
     /// The rows are those of the direct connection, or of one of the session's own readings of this
     /// statement since its Parse: a server without the statement reads the literals again.

@@ -43,7 +43,7 @@ pub(crate) struct Stage {
     superusers: [RawClient; 2],
     /// The socket of a direct pool's backends.
     socket: PathBuf,
-    /// How much of the last script took the data path: requests on standbys, or pools.
+    /// Requests on standbys, or pools, that took the data path in the last script.
     pub(crate) on_path: u64,
     /// Requests that ran on standbys before the script began.
     probes: Cell<u64>,

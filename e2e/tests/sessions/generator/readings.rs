@@ -82,7 +82,7 @@ impl Generator {
     }
 
     fn literal(&mut self) -> &'static str {
-        *self.dice.of(&self.literals)
+        self.dice.of::<&str>(&self.literals)
     }
 
     fn check(&mut self, session: usize, requests: Vec<Request>, check: Check) {
