@@ -35,9 +35,15 @@ void
 adopt_make_cookie(void)
 {
     unsigned char bytes[COOKIE_LEN];
+    bool done = pg_strong_random(bytes, sizeof(bytes)) && !fault_wanted("cookie");
 
-    if (pg_strong_random(bytes, sizeof(bytes)))
-        (void) hex_encode((char *) bytes, sizeof(bytes), cookie);
+    if (!done)
+        ereport(FATAL,
+                (errcode(ERRCODE_INTERNAL_ERROR),
+                 errmsg("weir: the pooler's secret cannot be made"),
+                 errdetail("The operating system gave no random bytes."),
+                 errhint("With weir.connection_proxies = 0, the server starts without a pooler.")));
+    (void) hex_encode((char *) bytes, sizeof(bytes), cookie);
 }
 
 /*

@@ -3,6 +3,7 @@ without effect, and the library fails where app.fault says."""
 
 import cases
 from cases import ok
+from servers import Cluster
 from session import Session
 
 
@@ -62,3 +63,16 @@ def case_preloaded_failures_are_logged_once(run):
 def case_preloaded_replication_is_unharmed(run):
     """Its workers have the library here."""
     cases.case_logical_replication_is_unharmed(run)
+
+
+def case_preloaded_without_random_bytes_there_is_no_start(run):
+    """The pooler would have an empty text for its secret."""
+    settings = "shared_preload_libraries = 'weir'\nweir.program = '/bin/false'\napp.fault = 'cookie'\n"
+    name = f"{run.major}-no-random"
+    try:
+        cluster = Cluster(run.installation, run.work, name, run.work / f"library-{run.major}-faults", settings)
+    except SystemExit as error:
+        assert "FATAL:  weir: the pooler's secret cannot be made" in str(error), error
+    else:
+        cluster.stop()
+        raise AssertionError("the server has started")
