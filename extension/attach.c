@@ -236,11 +236,34 @@ attach_connect(Lobby *lobby, uint32 *me)
     return false;
 }
 
-/* Handles interrupts as core does while it waits. Drops those that are meant for a guest. */
+static bool
+check_interrupts(void *unused)
+{
+    RESUME_INTERRUPTS();
+    CHECK_FOR_INTERRUPTS();
+    HOLD_INTERRUPTS();
+    return true;
+}
+
+/*
+ * Ignores a cancel, as core does while no query runs. Core itself takes it, because it may be a
+ * conflict with recovery. Before 17, that has a second flag, which only core can reset. If it
+ * stayed, the next guest would be ended.
+ */
+void
+attach_ignore_cancel(void)
+{
+    if (!QueryCancelPending || ProcDiePending)
+        return;
+    (void) guarded(check_interrupts, NULL, NULL);
+    InterruptPending = true; /* the error came before core had looked at all of them */
+}
+
+/* Handles interrupts as core does while it waits. Ignores those that are meant for a guest. */
 void
 attach_serve_interrupts(void)
 {
-    QueryCancelPending = false;
+    attach_ignore_cancel();
     IdleSessionTimeoutPending = false;
     if (IdleStatsUpdateTimeoutPending) {
         IdleStatsUpdateTimeoutPending = false;

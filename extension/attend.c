@@ -358,7 +358,7 @@ serve(bool is_new)
     attach_wake(&lobby, lobby_serve(&lobby, me));
     lobby_place(&lobby, place)->request_us = attach_now_us();
     tally_begin();
-    QueryCancelPending = false;
+    attach_ignore_cancel();
     next_transaction();
     line->place = place + 1;
     waits_use(guest, place, generation);

@@ -106,6 +106,7 @@ extern void attach_discard_input(void);
 extern void attach_wake(const Lobby *lobby, int backend);
 extern void attach_close(const Lobby *lobby, uint32 from, uint32 to);
 extern void attach_forget(Lobby *lobby);
+extern void attach_ignore_cancel(void);
 extern void attach_serve_interrupts(void);
 extern uint64 attach_now_us(void);
 extern uint64 attach_monotonic_us(TimestampTz at);

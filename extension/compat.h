@@ -17,6 +17,8 @@
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
+#include "storage/procsignal.h"
+#include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 #include "utils/memutils.h"
@@ -246,6 +248,17 @@ compat_set_transaction_start(TimestampTz at)
     ParallelWorkerNumber = 0;
     SetParallelStartTimestamps(at, GetCurrentStatementStartTimestamp());
     ParallelWorkerNumber = number;
+}
+
+/* What a standby's recovery does to a transaction that has to end. */
+static inline void
+compat_conflict(void)
+{
+#if PG_VERSION_NUM >= 170000
+    HandleRecoveryConflictInterrupt(PROCSIG_RECOVERY_CONFLICT_SNAPSHOT);
+#else
+    RecoveryConflictInterrupt(PROCSIG_RECOVERY_CONFLICT_SNAPSHOT);
+#endif
 }
 
 /* Whether an INSERT, UPDATE or DELETE has RETURNING. */

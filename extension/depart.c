@@ -96,7 +96,7 @@ depart_wait(void)
             return false;
         if (command == CONTROL_GO)
             return true;
-        QueryCancelPending = false;
+        attach_ignore_cancel();
         IdleSessionTimeoutPending = false;
         CHECK_FOR_INTERRUPTS();
         /* A message of Weir's sets the latch (orders.c). */

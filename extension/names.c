@@ -372,6 +372,7 @@ names_restore(const char *wanted_text, uint32 len)
 
         own_transaction_begin();
         labels_count = wanted_labels(&at, end, &labels);
+        fault_conflict("conflict");
         while (at < end) {
             Wanted wanted;
             CachedPlanSource *source;

@@ -29,6 +29,7 @@
 #else
 #define fault_wanted(name) false
 #define fault_point(name) ((void) 0)
+#define fault_conflict(name) ((void) 0)
 #endif
 
 /*

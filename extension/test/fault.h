@@ -4,6 +4,8 @@
 #ifndef WEIR_FAULT_H
 #define WEIR_FAULT_H
 
+#include "compat.h"
+
 static inline bool
 fault_wanted(const char *name)
 {
@@ -17,6 +19,13 @@ fault_point(const char *name)
 {
     if (fault_wanted(name))
         elog(ERROR, "fault at %s", name);
+}
+
+static inline void
+fault_conflict(const char *name)
+{
+    if (fault_wanted(name))
+        compat_conflict();
 }
 
 #endif /* WEIR_FAULT_H */

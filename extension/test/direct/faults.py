@@ -1,6 +1,8 @@
 """The library fails where a client's app.fault says. The server is another one than that of the other
 files, since its library can fail."""
 
+import select
+
 from direct.lobby import SYNC, Lobby, Tolerant, ask, execute, is_refused, ok, parse, wait_for
 from pooler import PINNED_IDLE, SERVING
 
@@ -70,3 +72,25 @@ def direct_rights_are_asked_after_a_failure_to_ask(run):
             ok(client.query("SELECT 1"))
         client.close()
         wait_for(lambda: pooler.alive() == 0)
+
+
+def direct_a_conflict_with_recovery_ends_with_the_transaction_it_is_for(run):
+    """A transaction of the library's own, which restores a client's statements."""
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        ok(ask(one, parse("s", "SELECT 6") + SYNC))
+        ok(one.query("SET app.fault = 'conflict'"))
+        for _ in range(2):
+            ok(two.query("SELECT 1"))
+            assert ok(ask(one, execute("s") + SYNC)).value() == "6"
+
+
+def direct_a_cancel_between_two_clients_has_no_effect(run):
+    with Lobby(run) as pooler:
+        one, two = pooler.client(), pooler.client()
+        admin = run.session()
+        for client in (one, two, one):
+            ok(admin.query(f"SELECT pg_cancel_backend({pooler.backends[0].process})"))
+            assert ok(client.query("SELECT 1")).value() == "1"
+        told = select.select([pooler.backends[0].socket], [], [], 0)[0]
+        assert not told, "the pooler gets an error"
