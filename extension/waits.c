@@ -27,6 +27,18 @@ typedef struct WaitSet {
 
 static WaitSet all[WAITS_MAX];
 
+/* Has the epoll instance the socket? One that did not have it does not keep it. */
+static bool
+has_socket(int epoll, int socket)
+{
+    struct epoll_event unused = {0};
+
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, socket, &unused) != 0)
+        return errno == EEXIST;
+    (void) epoll_ctl(epoll, EPOLL_CTL_DEL, socket, NULL);
+    return false;
+}
+
 /*
  * Finds the set's epoll instance: it has taken the number that was the lowest free one before, and
  * has the socket. It names its entry for the socket in the event that the socket is writable.
@@ -38,8 +50,7 @@ find_inside(WaitSet *at, int epoll)
     int count;
 
     at->epoll = -1;
-    if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, at->socket, &events[0]) == 0 ||
-        errno != EEXIST)
+    if (epoll < 0 || !has_socket(epoll, at->socket))
         return;
     count = epoll_wait(epoll, events, FeBeWaitSetNEvents, 0);
     for (int i = 0; i < count; i++) {
@@ -61,14 +72,23 @@ forget(WaitSet *at)
     at->set = NULL;
 }
 
+/* The number that the next descriptor will have, as a rule. */
+static int
+lowest_number(int socket)
+{
+    int number = dup(socket);
+
+    if (number >= 0)
+        close(number);
+    return fault_wanted("set") ? all[0].epoll : number;
+}
+
 /* If it raises an ERROR, no guest uses what there is. */
 static void
 make(WaitSet *at, int socket)
 {
-    int epoll = dup(socket);
+    int epoll = lowest_number(socket);
 
-    if (epoll >= 0)
-        close(epoll);
     at->epoll = -1;
     at->generation = 0;
     at->set = compat_create_wait_set(FeBeWaitSetNEvents);

@@ -3,7 +3,7 @@ files, since its library can fail."""
 
 import select
 
-from direct.lobby import SYNC, Lobby, Tolerant, ask, execute, is_refused, ok, parse, wait_for
+from direct.lobby import SYNC, Lobby, Tolerant, ask, execute, is_refused, ok, parse, query, wait_for
 from pooler import PINNED_IDLE, SERVING
 
 SOURCES = "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlanSource' AND ident = "
@@ -94,3 +94,22 @@ def direct_a_cancel_between_two_clients_has_no_effect(run):
             assert ok(client.query("SELECT 1")).value() == "1"
         told = select.select([pooler.backends[0].socket], [], [], 0)[0]
         assert not told, "the pooler gets an error"
+
+
+def direct_a_socket_stays_in_no_set_of_another_client(run):
+    """The library takes the set of the first client for that of the second."""
+    with Lobby(run) as pooler:
+        one = pooler.client()
+        ok(one.query("SELECT 1"))
+        two = pooler.client(app__fault="set")
+        ok(two.query("BEGIN"))
+        ok(two.query("COMMIT"))
+        two.close()
+        wait_for(lambda: 1 not in pooler.generations)
+        # Core waits with the set of the first one, in which the lost socket would be reported.
+        pid = ok(one.query("BEGIN; SELECT pg_backend_pid()")).value()
+        one.socket.sendall(query("SELECT 'whole'")[:7])
+        text = f"SELECT wait_event FROM pg_stat_activity WHERE pid = {pid}"
+        wait_for(lambda: ok(run.session().query(text)).value() == "ClientRead")
+        assert ok(ask(one, query("SELECT 'whole'")[7:])).value() == "whole"
+        ok(one.query("COMMIT"))
