@@ -10,6 +10,7 @@
 #include "compat.h"
 
 #include "commands/sequence.h"
+#include "common/string.h"
 #include "libpq/libpq.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -496,7 +497,7 @@ add_to_digest(const char *name, const char *value, void *argument)
 static void
 send_one(const char *name, const char *value, void *argument)
 {
-    const char *sent = pg_server_to_client(value, strlen(value));
+    const char *sent = pg_is_ascii(value) ? value : pg_server_to_client(value, strlen(value));
     size_t name_len = strlen(name) + 1;
     size_t value_len = strlen(sent) + 1;
     char *body = palloc(name_len + value_len);
@@ -533,25 +534,27 @@ guest_tell(uint64 *told)
     *told = digest;
 }
 
+static void
+find_to_convert(const char *name, const char *value, void *argument)
+{
+    bool *found = argument;
+
+    *found = *found || !pg_is_ascii(value);
+}
+
 /*
- * The same within a transaction, which must go on. What may fail is a value that has no form in the
- * guest's encoding.
+ * The same within a transaction. A value that has to be converted waits until the transaction is
+ * over. Its conversion may fail, and only a rollback could undo what it has done until then.
  */
 void
 guest_tell_within(uint64 *told)
 {
-    MemoryContext before = CurrentMemoryContext;
+    bool waits = false;
 
     if (!stale && *told == digest)
         return;
-    PG_TRY();
-    {
+    if (!core_tells && pg_get_client_encoding() != GetDatabaseEncoding())
+        each_reported(find_to_convert, &waits);
+    if (!waits)
         guest_tell(told);
-    }
-    PG_CATCH();
-    {
-        MemoryContextSwitchTo(before);
-        FlushErrorState();
-    }
-    PG_END_TRY();
 }

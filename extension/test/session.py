@@ -94,7 +94,7 @@ class Session:
             if fields[b"S"] == "FATAL":
                 raise ConnectionError(f"{words}")
         elif code == b"S":
-            name, value = (part.decode("ascii") for part in body.split(b"\0")[:2])
+            name, value = (part.decode("utf-8", "replace") for part in body.split(b"\0")[:2])
             if name == NAME:
                 answer.reports.append(value)
                 answer.is_last = True

@@ -150,3 +150,17 @@ def direct_a_client_that_is_told_everything_harms_nobody(run):
         for _ in range(5):
             ok(one.query("CREATE TEMP TABLE IF NOT EXISTS own (a int); DROP TABLE own"))
             assert ok(two.query("SHOW client_min_messages")).value() == "debug5"
+
+
+def direct_parameters_that_need_a_conversion_are_told_after_the_transaction(run):
+    """A conversion can fail, and its error would end the transaction."""
+    for role, can_be_told in (("gr\u00fcn", True), ("\u7dd1", False)):
+        admin = run.session()
+        ok(admin.query(f'DROP ROLE IF EXISTS "{role}"; CREATE ROLE "{role}" LOGIN SUPERUSER'))
+        with Lobby(run, deaths=None, user=role) as pooler:
+            client = pooler.client(client_encoding="LATIN1")
+            for text in ("BEGIN", "SELECT 1"):
+                assert not ok(client.query(text)).parameters, (role, text)
+            told = ok(client.query("COMMIT")).parameters
+            assert can_be_told == ("session_authorization" in told), (role, told)
+            client.close()
