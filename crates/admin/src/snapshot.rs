@@ -158,6 +158,8 @@ pub struct NodeRow {
     pub timeline: u32,
     pub wal: String,
     pub lag_bytes: Option<u64>,
+    pub address: String,
+    pub other_servers: String,
 }
 
 /// A change of a cluster's primary; see SHOW FAILOVERS.

@@ -241,6 +241,12 @@ impl Cluster {
         self.last.and_then(|last| last.node)
     }
 
+    /// Returns the start of the server that is the primary, or was the last one.
+    #[must_use]
+    pub fn last_start(&self) -> Option<u64> {
+        self.last.map(|last| last.started)
+    }
+
     /// Returns the lost primary, if it is certainly down and no other node is the primary.
     #[must_use]
     pub fn lost_primary(&self) -> Option<NodeId> {

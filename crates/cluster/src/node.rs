@@ -168,8 +168,10 @@ impl Node {
 
     /// Returns the timeline of an answer. The control file of a standby may have an older one than
     /// it replays, until the next restart point. The WAL receiver has the right one while it runs.
+    /// Another server may be at the address of the node now, so the start must be the same.
     fn timeline_by(&self, sample: Sample) -> u32 {
-        let is_standby = |one: &Sample| one.role != Role::Primary && one.system == sample.system;
+        let is_same = |one: &Sample| (one.system, one.started) == (sample.system, sample.started);
+        let is_standby = |one: &Sample| one.role != Role::Primary && is_same(one);
         let before = self.sample.filter(|before| is_standby(before) && is_standby(&sample));
         before.map_or(0, |before| before.timeline).max(sample.timeline)
     }

@@ -1,5 +1,6 @@
 //! The nodes of a cluster: a name and an address each.
 
+use core::net::IpAddr;
 use std::fmt;
 
 use crate::host::Host;
@@ -42,6 +43,15 @@ impl Node {
         };
         let name = name.to_owned();
         (!host.is_empty()).then(|| Self { name, host: Host::new(host), port, weight })
+    }
+
+    /// Is its host a name, which may have several addresses?
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        match &self.host {
+            Host::Tcp(host) => host.parse::<IpAddr>().is_err(),
+            Host::Unix(_) | Host::Abstract(_) => false,
+        }
     }
 
     /// Is it the same server under the same name?

@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use config::{Config, Database, Host, LoadBalanceHosts, Pattern, PoolMode, Proxied, Unsupported};
+use config::{
+    Config, Database, Host, LoadBalanceHosts, Node, Pattern, PoolMode, Proxied, Unsupported,
+};
 use wire::secret::Secret;
 
 use crate::admission::limits::ServerLimits;
@@ -42,6 +44,9 @@ pub enum Target {
     Unix(PathBuf),
     /// A socket in Linux's abstract name space.
     Abstract(String),
+    /// A node of a cluster whose host is a name, and its port. Of the addresses of this name, Weir
+    /// uses the one at which it asks the node for its state.
+    Node(String, u16),
 }
 
 #[derive(Clone, Debug)]
@@ -143,7 +148,10 @@ impl PoolSettings {
             keeps_clients: cluster.is_some(),
             failover_wait: cluster.map_or(0, |cluster| micros(cluster.failover_wait)),
             health_timeout: cluster.map_or(0, |cluster| micros(cluster.health_timeout)),
-            targets: addresses.iter().map(|(host, port)| Target::new(host, *port)).collect(),
+            targets: match cluster {
+                Some(cluster) => cluster.nodes.iter().map(Target::of_node).collect(),
+                None => addresses.iter().map(|(host, port)| Target::new(host, *port)).collect(),
+            },
             tls: if config.is_remote(database) { global.server_tls() } else { Vec::new() },
             load_balance_hosts: database.load_balance_hosts,
             introduction: introduction(config, config.pool_mode(database, user)),
@@ -187,7 +195,7 @@ impl PoolSettings {
             let cluster = database.cluster.as_ref().and_then(|name| config.clusters.get(name));
             let node = cluster.and_then(|cluster| cluster.nodes.get(usize::from(node.0)));
             if let Some(node) = node {
-                settings.targets = vec![Target::new(&node.host, node.port)];
+                settings.targets = vec![Target::of_node(node)];
             }
         }
         settings
@@ -269,6 +277,13 @@ impl PoolSettings {
 }
 
 impl Target {
+    pub fn of_node(node: &Node) -> Self {
+        match Self::new(&node.host, node.port) {
+            Self::Tcp(name, port) if node.is_named() => Self::Node(name, port),
+            other => other,
+        }
+    }
+
     pub fn new(host: &Host, port: u16) -> Self {
         match host {
             Host::Tcp(name) => Self::Tcp(name.clone(), port),

@@ -37,7 +37,9 @@ pub use net::{
 pub use crate::{
     cold::{
         cluster::{
-            ClusterInfo, Judgement, NODE_QUESTION, NodeInfo, discovery::find_nodes, risk_of,
+            ClusterInfo, Judgement, NODE_QUESTION, NodeInfo,
+            discovery::{addresses_of, find_nodes},
+            risk_of,
         },
         controller::{
             Controller, PoolInfo, ReloadResult, Shutdown, Snapshot, WorkerInfo,

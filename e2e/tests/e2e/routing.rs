@@ -52,6 +52,11 @@ fn here(client: &mut RawClient) -> u16 {
     client.value("SELECT here()").parse().expect("a port")
 }
 
+/// Does a read of this client run on a standby now?
+pub(crate) fn runs_on_a_standby(client: &mut RawClient, primary: &Postgres) -> bool {
+    here(client) != primary.port()
+}
+
 /// Waits until reads of new clients run on standbys.
 #[track_caller]
 pub(crate) fn until_routed(pooler: &Pooler, primary: &Postgres) -> RawClient {

@@ -75,6 +75,16 @@ pub(super) static NODES: Table<NodeLine> = Table {
             |line| line.node.lag_bytes.into(),
             "How many bytes of WAL it is behind the primary; NULL if that is not known.",
         ),
+        text(
+            "address",
+            |line| line.node.address.as_str().into(),
+            "The address of the host that Weir uses; empty for a socket, or if none has answered.",
+        ),
+        text(
+            "other_servers",
+            |line| line.node.other_servers.as_str().into(),
+            "Addresses of the host that belong to other servers. This is a mistake: see cluster.md.",
+        ),
     ],
     rows: |view| {
         let lines = |cluster: ClusterRow| {

@@ -290,6 +290,8 @@ fn cluster() -> ClusterRow {
         timeline: 2,
         wal: "0/3000148".into(),
         lag_bytes,
+        address: "10.0.0.1".into(),
+        other_servers: String::new(),
     };
     ClusterRow {
         name: "main".into(),

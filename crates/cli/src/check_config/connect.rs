@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use config::{AccessPolicy, Cluster, Config, Database, Node};
+use config::{AccessPolicy, Config, Database, Node};
 use load::probe::{Answer, Probe};
 use proxy::{CallerTls, TlsContexts};
 use wire::secret::Secret;
@@ -20,6 +20,10 @@ const CAPACITY: &str = "SELECT COALESCE(pg_catalog.sum(setting::int) FILTER (WHE
 const MONITOR: &str = "SELECT pg_catalog.pg_has_role('pg_monitor', 'member')";
 
 type Row = Vec<Option<String>>;
+
+/// Asks for the identity of a server: its system identifier and its start.
+const IDENTITY: &str = "SELECT s.system_identifier || ' ' || pg_catalog.date_part('epoch', \
+    pg_catalog.pg_postmaster_start_time()) FROM pg_catalog.pg_control_system() s";
 
 /// The result of dialing every database.
 #[derive(Default)]
@@ -116,8 +120,21 @@ impl Dialled {
     fn ask_clusters(&mut self, config: &Config, tls: &TlsContexts) {
         for (name, cluster) in &config.clusters {
             let mut answers = Vec::new();
+            let stored = || plain(config, &cluster.user);
+            let password = cluster.password.clone().or_else(stored);
             for (at, node) in cluster.nodes.iter().enumerate() {
-                let line = match ask_node(config, cluster, node, tls) {
+                let host = node.host.to_string();
+                let probe = Probe {
+                    host: &host,
+                    port: node.port,
+                    user: &cluster.user,
+                    database: &cluster.dbname,
+                    password: password.as_deref(),
+                    tls: CallerTls::of_pooler(tls, &host),
+                    timeout: Some(cluster.health_timeout),
+                };
+                self.compare_addresses(config, name, node, &probe);
+                let line = match ask_node(&probe) {
                     Ok(state) => {
                         answers.extend(state.map(|state| (at, state)));
                         format!("node {}: logged in as {}", node.name, cluster.user)
@@ -133,6 +150,45 @@ impl Dialled {
         }
     }
 
+    /// Asks each address of a node's name which server is there. They must all be of one server.
+    fn compare_addresses(
+        &mut self,
+        config: &Config,
+        cluster: &str,
+        node: &Node,
+        probe: &Probe<'_>,
+    ) {
+        if !node.is_named() {
+            return;
+        }
+        // Without an address, the login says why.
+        let addresses = proxy::addresses_of(config, node).unwrap_or_default();
+        let mut servers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for address in addresses {
+            let address = address.to_string();
+            let probe = Probe { host: &address, tls: probe.tls.clone(), ..*probe };
+            // An address that does not answer tells nothing.
+            if let Ok(Answer::Rows(_, rows)) = probe.ask(IDENTITY)
+                && let Some(server) = rows.into_iter().next().and_then(|row| row.into_iter().next())
+            {
+                servers.entry(server.unwrap_or_default()).or_default().push(address);
+            }
+        }
+        if servers.len() > 1 {
+            let list: Vec<_> = servers.into_values().map(|own| own.join(", ")).collect();
+            let list = list.join(" and ");
+            let line = self.object(
+                cluster,
+                format!(
+                    "node {}: the addresses {list} of {} are different servers, and Weir uses one of \
+                     them alone: give each server a name of its own",
+                    node.name, node.host
+                ),
+            );
+            let _ = writeln!(self.lines, "  cluster {cluster}: {line}");
+        }
+    }
+
     /// Reports a cluster whose nodes Weir cannot watch. Returns the reason.
     fn object(&mut self, cluster: &str, reason: String) -> String {
         // A node may be down at the moment, and the cluster works nevertheless.
@@ -145,36 +201,16 @@ impl Dialled {
 ///
 /// # Errors
 /// Why Weir cannot watch the node.
-fn ask_node(
-    config: &Config,
-    cluster: &Cluster,
-    node: &Node,
-    tls: &TlsContexts,
-) -> Result<Option<Row>, String> {
-    let host = node.host.to_string();
-    let password = cluster.password.clone().or_else(|| plain(config, &cluster.user));
-    let ask = |sql| {
-        let probe = Probe {
-            host: &host,
-            port: node.port,
-            user: &cluster.user,
-            database: &cluster.dbname,
-            password: password.as_deref(),
-            tls: CallerTls::of_pooler(tls, &host),
-            timeout: Some(cluster.health_timeout),
-        };
-        match probe.ask(sql)? {
-            Answer::Rows(_, rows) => Ok(rows.into_iter().next()),
-            Answer::WantsPassword => {
-                Err(format!("no plain password of user {} is known", cluster.user))
-            }
-        }
+fn ask_node(probe: &Probe<'_>) -> Result<Option<Row>, String> {
+    let ask = |sql| match (Probe { tls: probe.tls.clone(), ..*probe }).ask(sql)? {
+        Answer::Rows(_, rows) => Ok(rows.into_iter().next()),
+        Answer::WantsPassword => Err(format!("no plain password of user {} is known", probe.user)),
     };
     let may = ask(MONITOR)?.and_then(|row| row.into_iter().next().flatten());
     if may.as_deref() != Some("t") {
         return Err(format!(
             "user {} lacks the role pg_monitor, so Weir does not see whether a standby streams",
-            cluster.user
+            probe.user
         ));
     }
     Ok(ask(proxy::NODE_QUESTION).ok().flatten())

@@ -103,6 +103,8 @@ fn cluster_row(cluster: ClusterInfo, now: Moment) -> ClusterRow {
         name: node.name,
         host: node.host,
         port: node.port,
+        address: node.address,
+        other_servers: node.other_servers,
         verdict: node.verdict,
         reason: node.reason,
         role: node.role,
@@ -181,9 +183,7 @@ fn at_node(pool: &PoolInfo, config: &Config) -> Option<AtNode> {
     let nodes = &config.clusters.get(pool.settings.cluster.as_ref()?)?.nodes;
     let node = match (pool.key.place, &pool.settings.targets[..]) {
         (Place::Reader(node), _) => nodes.get(usize::from(node.0)),
-        (Place::Writer, [only]) => {
-            nodes.iter().find(|node| Target::new(&node.host, node.port) == *only)
-        }
+        (Place::Writer, [only]) => nodes.iter().find(|node| Target::of_node(node) == *only),
         (Place::Writer, _) => None,
     };
     Some(AtNode {

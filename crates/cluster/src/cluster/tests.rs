@@ -66,7 +66,7 @@ fn by(server: u64, fact: Fact) -> Fact {
     }
 }
 
-/// The same answer, with this end of the WAL.
+/// Changes the end of the WAL in an answer.
 fn at(wal: u64, fact: Fact) -> Fact {
     match fact {
         Fact::Seen(sample) => Fact::Seen(Sample { wal: Lsn(wal), ..sample }),
@@ -182,6 +182,14 @@ fn a_standby_whose_receiver_has_ended_keeps_its_timeline() {
 }
 
 #[test]
+fn another_server_at_the_address_of_a_standby_has_its_own_timeline() {
+    let mut cluster = cluster(3);
+    tell(&mut cluster, [primary(2), standby(2), standby(2)], SECOND);
+    tell_of(&mut cluster, [0, 9, 2], [primary(2), lonely(1)], 2 * SECOND);
+    assert_eq!(cluster.own_sample(NodeId(1)).unwrap().timeline, 1);
+}
+
+#[test]
 fn a_node_of_another_cluster_is_never_used() {
     let stranger = |timeline| {
         Fact::Seen(Sample {
@@ -280,7 +288,7 @@ fn nodes_may_be_found_later() {
     assert_eq!(cluster.primary(), Ok(NodeId(0)));
 }
 
-/// What Weir hears of the old address of a primary that has another one now.
+/// The facts about the old address of a primary that has another one now.
 const GONE: [Fact; 2] = [Fact::Refused, Fact::Refused];
 /// The primary was restarted as the third node.
 const MOVED: [u64; 3] = [0, 1, 8];

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::admission::pool::{Gate, Outage, OutageKind, Pool};
-use crate::handover::records::PrimaryRecord;
+use crate::handover::records::{AddressRecord, PrimaryRecord};
 use crate::ids::Micros;
 use crate::routing::Place;
 use crate::routing::readers::Readers;
@@ -47,6 +47,8 @@ pub struct Switches {
     clusters: BTreeMap<String, PrimaryState>,
     /// The standbys of clusters, by name.
     readers: BTreeMap<String, ReaderState>,
+    /// The addresses in use, by the names and ports of the nodes of clusters.
+    addresses: BTreeMap<(String, u16), String>,
     /// The dangerous names of databases, by the name that clients use.
     catalogs: BTreeMap<String, Arc<Catalog>>,
     /// For databases whose catalogs were not read yet.
@@ -88,6 +90,10 @@ impl Switches {
         self.catalogs.retain(|name, _| config.database(name).is_some());
         self.clusters.retain(|name, _| config.clusters.contains_key(name));
         self.readers.retain(|name, _| config.clusters.contains_key(name));
+        let nodes = || config.clusters.values().flat_map(|cluster| &cluster.nodes);
+        self.addresses.retain(|(host, port), _| {
+            nodes().any(|node| Target::of_node(node) == Target::Node(host.clone(), *port))
+        });
         for (name, cluster) in &config.clusters {
             self.forget_stranger(name, cluster);
             let known = before.clusters.get(name);
@@ -127,9 +133,7 @@ impl Switches {
     /// that are to be found are not known at first.
     pub fn forget_stranger(&mut self, name: &str, cluster: &Cluster) {
         let primary = self.primary(name).and_then(|state| state.primary.as_ref());
-        let is_node = |node: &Node| {
-            primary.is_none_or(|own| Target::new(&node.host, node.port) == own.target)
-        };
+        let is_node = |node: &Node| primary.is_none_or(|own| Target::of_node(node) == own.target);
         if !cluster.nodes.is_empty() && !cluster.nodes.iter().any(is_node) {
             self.clusters.remove(name);
         }
@@ -154,11 +158,31 @@ impl Switches {
     pub fn resume_primary(&mut self, record: PrimaryRecord, config: &Config, now: Micros) {
         let PrimaryRecord { cluster, primary, outage } = record;
         let nodes = config.clusters.get(&cluster).map_or(&[][..], |cluster| &cluster.nodes);
-        if nodes.iter().any(|node| Target::new(&node.host, node.port) == primary.target) {
+        if nodes.iter().any(|node| Target::of_node(node) == primary.target) {
             let outage =
                 outage.map(|why| Arc::new(Outage { why, since: now, kind: OutageKind::Other }));
             self.set_primary(&cluster, PrimaryState { primary: Some(primary), outage });
         }
+    }
+
+    /// Returns the address in use of a node whose host is a name; None if it is not known yet.
+    pub fn address(&self, host: &str, port: u16) -> Option<&str> {
+        self.addresses.get(&(host.to_owned(), port)).map(String::as_str)
+    }
+
+    /// Sets the address in use of a node.
+    pub fn set_address(&mut self, host: &str, port: u16, address: String) {
+        self.addresses.insert((host.to_owned(), port), address);
+    }
+
+    /// Returns the addresses in use, for another process.
+    pub fn addresses(&self) -> Vec<AddressRecord> {
+        let record = |((host, port), address): (&(String, u16), &String)| AddressRecord {
+            host: host.clone(),
+            port: *port,
+            address: address.clone(),
+        };
+        self.addresses.iter().map(record).collect()
     }
 
     /// Sets the nodes of a cluster. None may be read yet.
@@ -317,7 +341,7 @@ mod tests {
             ("b=10.0.0.2", false),
             ("a=10.0.0.1:6000, b=10.0.0.2", false),
         ] {
-            let target = Target::new(&both.clusters["main"].nodes[0].host, 5432);
+            let target = Target::of_node(&both.clusters["main"].nodes[0]);
             let primary = Some(Primary { target, timeline: 1 });
             let mut switches = Switches::default();
             switches.set_primary("main", PrimaryState { primary, outage: None });

@@ -36,7 +36,7 @@ use wire::error_fields::ErrorFields;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 24;
+pub const FORMAT: u32 = 25;
 
 /// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +71,7 @@ pub struct HandoverState {
     pub pools: Vec<Option<PoolRecord>>,
     pub disabled: Vec<String>,
     pub primaries: Vec<PrimaryRecord>,
+    pub addresses: Vec<AddressRecord>,
     /// The clusters whose nodes were found, with these nodes in their order.
     pub clusters: Vec<(String, Vec<NodeRecord>)>,
     /// The listening sockets belong to a service manager.
@@ -88,6 +89,14 @@ pub struct PrimaryRecord {
     pub primary: Primary,
     /// Why it is not reachable now.
     pub outage: Option<String>,
+}
+
+/// The address in use of a node whose host is a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressRecord {
+    pub host: String,
+    pub port: u16,
+    pub address: String,
 }
 
 /// A node of a cluster.

@@ -1,6 +1,7 @@
 //! Clusters: asks their nodes, has the crate `cluster` judge the answers, and tells the pools which
 //! node is the primary.
 //!
+//! * `addresses.rs`: the address in use of a node whose host is a name
 //! * `node.rs`: the kept connection to one node, and the question
 //! * `sampling.rs`, `samples.rs`: which standbys have which commits, for reads on standbys
 //! * `catalogs.rs`: the names of a database whose reads need the primary
@@ -15,6 +16,7 @@
 //! Each node has a task of its own, so a node that does not answer delays no other one. The pools
 //! are changed under their locks (`Switches::set_primary`) before the workers are told.
 
+mod addresses;
 mod catalogs;
 mod change;
 mod change_right;
@@ -48,7 +50,7 @@ use config::{Cluster as Configured, FailoverKind, Node};
 use engine::{
     ids::Micros,
     journal::EventKind,
-    pool::{Outage, OutageKind},
+    pool::{Outage, OutageKind, Pool},
     routing::readers::Readers,
     settings::{Primary, Target},
     switches::{Fitness, PrimaryState},
@@ -135,6 +137,8 @@ struct Watched {
     wakes: Vec<Notify>,
     /// For each node: the connection on which it is asked, if it is open.
     clients: Vec<Mutex<Option<Arc<Client>>>>,
+    /// For each node: its name, if its host is one.
+    names: Vec<Mutex<addresses::Name>>,
     /// The nodes, as workers see them.
     readers: Arc<Readers>,
     samples: Mutex<Samples>,
@@ -182,6 +186,7 @@ impl Watched {
             pauses: configured.nodes.iter().map(|_| AtomicU64::new(0)).collect(),
             wakes: configured.nodes.iter().map(|_| Notify::new()).collect(),
             clients: configured.nodes.iter().map(|_| Mutex::default()).collect(),
+            names: configured.nodes.iter().map(|_| Mutex::default()).collect(),
             readers: Arc::new(Readers::of(configured)),
             samples: Mutex::new(Samples::new(configured.nodes.len())),
             known: Mutex::default(),
@@ -249,6 +254,8 @@ struct Answer {
     fact: Fact,
     replication: Option<Replication>,
     asked_at: Micros,
+    /// It is the first answer at another address of the node.
+    has_moved: bool,
 }
 
 /// Watches the configured clusters, forever.
@@ -313,6 +320,7 @@ fn start(
         let task = node::keep(controller.clone(), Arc::clone(&watched), at, answers_in.clone());
         tasks.spawn(task);
         tasks.spawn(sampling::keep(controller.clone(), Arc::clone(&watched), at));
+        tasks.spawn(addresses::keep(controller.clone(), Arc::clone(&watched), at));
     }
     tasks.spawn(catalogs::keep(controller.clone(), Arc::clone(&watched)));
     // The primary from before a reload, or from the process before an online restart.
@@ -335,20 +343,27 @@ async fn judge(
     mut answers: mpsc::UnboundedReceiver<Answer>,
 ) {
     let mut told = None;
-    while let Some(Answer { node, fact, replication, asked_at }) = answers.recv().await {
-        let changes = {
+    while let Some(answer) = answers.recv().await {
+        let Answer { node, fact, replication, asked_at, has_moved } = answer;
+        let (changes, is_another) = {
             let mut cluster = lock(&watched.cluster);
+            let before = cluster.last_start();
             if let Some(replication) = replication {
                 cluster.learn_replication(node, replication, asked_at);
             }
             cluster.learn(node, fact, asked_at);
             let changes = cluster.judge(controller.now());
+            let is_another = cluster.primary() == Ok(node) && cluster.last_start() != before;
             lock(&watched.samples).follow(&changes, &watched.readers);
             for (at, pause) in watched.pauses.iter().enumerate() {
                 pause.store(cluster.pause(NodeId(at as u16)), Ordering::Relaxed);
             }
-            changes
+            (changes, has_moved && is_another)
         };
+        if is_another {
+            // A transaction at the old address could commit into a history that is lost.
+            watched.change_servers(&controller, usize::from(node.0), Pool::cut);
+        }
         for change in changes {
             act(&controller, &watched, change);
         }
@@ -371,7 +386,7 @@ fn act(controller: &Controller, watched: &Watched, change: Change) {
         }
         Change::Opened { primary, timeline } => {
             let node = &nodes[usize::from(primary.0)];
-            let target = Target::new(&node.host, node.port);
+            let target = Target::of_node(node);
             lock(&watched.past).opened(timeline);
             state.primary = Some(Primary { target, timeline });
             state.outage = None;

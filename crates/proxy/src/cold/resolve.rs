@@ -22,6 +22,10 @@ const ZONE_LOOK: Duration = Duration::from_secs(1);
 /// Answers a worker's question, now or when the answer is known. Call it within the runtime of the
 /// cold thread.
 pub(crate) fn ask(controller: &Controller, question: Question) {
+    if question.is_node {
+        drop(tokio::spawn(answer_node(controller.clone(), question)));
+        return;
+    }
     let control = &controller.0;
     let host = question.host.clone();
     let asked = lock(&control.dns.names).ask(question, control.shared.clock.now());
@@ -37,6 +41,19 @@ fn answer(controller: &Controller, question: &Question, addresses: &[IpAddr]) {
     let Question { port, worker, ticket, .. } = *question;
     let addresses = addresses.iter().map(|ip| SocketAddr::from((*ip, port))).collect();
     controller.0.shared.hub.mailbox(worker).post(ShellMail::Resolved { ticket, addresses });
+}
+
+/// Sends the address of a node that is in use.
+async fn answer_node(controller: Controller, question: Question) {
+    let found = controller.node_address(&question.host, question.port).await;
+    let addresses = match found {
+        Ok(address) => vec![address],
+        Err(why) => {
+            warning!("DNS lookup failed: {}: {why}", question.host);
+            Vec::new()
+        }
+    };
+    answer(&controller, &question, &addresses);
 }
 
 /// Looks up a name and sends the answer to everything that waits for it. If the name has lost an

@@ -23,10 +23,12 @@ pub(crate) enum ColdRequest {
 }
 
 /// A worker's request to look up a host name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) host: String,
     pub(crate) port: u16,
+    /// It is a node of a cluster, of which one address is used.
+    pub(crate) is_node: bool,
     pub(crate) worker: WorkerId,
     pub(crate) ticket: u64,
 }

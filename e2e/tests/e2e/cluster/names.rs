@@ -2,11 +2,13 @@
 //! root.
 
 use std::net::Ipv4Addr;
+use std::process::Command;
 
 use testkit::{Pooler, Postgres, Relay, Setup, Way, eventually};
 
 use super::{PATIENCE, cluster, node_of, until_nodes_are, write};
 use crate::dns::{self, NameServer};
+use crate::routing;
 
 /// A machine at an address of its own; all have the same port.
 struct Machine {
@@ -226,4 +228,156 @@ fn an_old_copy_of_the_primary_at_another_address_gets_no_client() {
     a.launch();
     until_nodes_are(&pooler, &["writable", "false primary"]);
     assert_eq!(node_of(&mut pooler.client("app")), a.port());
+}
+
+/// A pooler whose node b is the name, and whose reads may go there.
+fn reading(nodes: &[Postgres], names: &NameServer, port: u16) -> Setup {
+    let list = format!("a=127.0.0.1:{}, b={}:{port}", nodes[0].port(), dns::NAME);
+    let keys = "password=weir-secret sample_interval=0.2 health_timeout=0.5";
+    Pooler::before(&nodes[0])
+        .set("pool_mode", "auto")
+        .set("resolv_conf", names.resolv_conf.display())
+        .set("dns_max_ttl", 1)
+        .cluster("main", &format!("nodes='{list}' {keys}"))
+        .database_at("app", "cluster=main dbname=postgres reads=standby")
+}
+
+/// Weir must not ask one machine how much it has replayed, and read from another one.
+#[test]
+fn a_node_with_several_machines_is_read_where_it_is_sampled() {
+    if !dns::possible() {
+        return;
+    }
+    let nodes = routing::cluster(2);
+    let [a, b, c] = &nodes[..] else { unreachable!("three nodes") };
+    let (port, machines) = machines(&[b, c]);
+    let addresses = [machines[0].address, machines[1].address];
+    let mut names = NameServer::new();
+    names.answer(1, &addresses);
+    let pooler = reading(&nodes, &names, port).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    drop(routing::until_routed(&pooler, a));
+    let is_used = |node: &Postgres| {
+        let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'weir'";
+        node.sql("postgres", count)[0][0].as_deref() != Some("0")
+    };
+    let shown = pooler.admin("SHOW NODES");
+    let [used, other] = if shown.column("address")[1] == "127.0.2.2" { [b, c] } else { [c, b] };
+    assert!(is_used(used));
+    // The other one has nothing from now on.
+    other.sql("postgres", "SELECT pg_wal_replay_pause()");
+    let mut routed = 0;
+    for number in 1..=30 {
+        let mut client = pooler.client("app");
+        let mut other = pooler.client("app");
+        client.rows(&format!("INSERT INTO acts VALUES ({number}, 'own')"));
+        let count = "SELECT count(*) FROM acts WHERE act = 'own'";
+        let own = eventually("the node has it", PATIENCE, || {
+            let own = client.value(count);
+            assert_eq!(own, number.to_string(), "its own write");
+            routing::runs_on_a_standby(&mut client, a).then_some(own)
+        });
+        assert_eq!(other.value(count), own);
+        routed += 1;
+    }
+    assert_eq!(routed, 30);
+    let at = if used.port() == b.port() { "127.0.2.2" } else { "127.0.2.3" };
+    let servers = pooler.admin("SHOW SERVERS").with("port", &port.to_string());
+    assert!(servers.column("addr").iter().all(|addr| *addr == at), "{servers:?}");
+    // It is reported.
+    let shown = eventually("the name is reported", PATIENCE, || {
+        let shown = pooler.admin("SHOW NODES");
+        (!shown.column("other_servers")[1].is_empty()).then_some(shown)
+    });
+    let [first, second] = addresses.map(|address| address.to_string());
+    let others = if at == first { second } else { first };
+    assert_eq!(shown.column("other_servers"), ["", others.as_str()]);
+    pooler.log_contains("is another server");
+    let said = check(&pooler);
+    let expected = format!(
+        "node b: the addresses {} and {} of {} are different servers",
+        addresses[0],
+        addresses[1],
+        dns::NAME
+    );
+    let reversed = format!("node b: the addresses {} and {}", addresses[1], addresses[0]);
+    assert!(said.contains(&expected) || said.contains(&reversed), "{said}");
+}
+
+/// Returns what `weir check-config --connect` says.
+fn check(pooler: &Pooler) -> String {
+    let mut command = Command::new(testkit::pooler_binary());
+    command.args(["check-config", "--connect"]).arg(pooler.configuration());
+    let output = command.output().expect("weir runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_name_with_two_addresses_of_one_server_is_no_mistake() {
+    if !dns::possible() {
+        return;
+    }
+    let nodes = routing::cluster(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let (port, machines) = machines(&[b, b]);
+    let mut names = NameServer::new();
+    names.answer(1, &[machines[0].address, machines[1].address]);
+    let pooler = reading(&nodes, &names, port).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    drop(routing::until_routed(&pooler, a));
+    // When the address in use fails, the other one is used.
+    let used = pooler.admin("SHOW NODES").column("address")[1].to_owned();
+    let (used, other) = if used == "127.0.2.2" { (0, 1) } else { (1, 0) };
+    machines[used].relay.lead_to(testkit::free_port());
+    b.sql(
+        "postgres",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",
+    );
+    eventually("the other address is used", PATIENCE, || {
+        let shown = pooler.admin("SHOW NODES");
+        let is_there = shown.column("address")[1] == machines[other].address.to_string();
+        (is_there && shown.column("state") == ["writable", "readable"]).then_some(())
+    });
+    drop(routing::until_routed(&pooler, a));
+    assert_eq!(pooler.admin("SHOW NODES").column("other_servers"), ["", ""]);
+    let said = check(&pooler);
+    assert!(!said.contains("different servers"), "{said}");
+}
+
+#[test]
+fn a_node_moves_when_its_name_has_another_address() {
+    if !dns::possible() {
+        return;
+    }
+    let nodes = routing::cluster(2);
+    let [a, b, c] = &nodes[..] else { unreachable!("three nodes") };
+    let (port, machines) = machines(&[b, c]);
+    let mut names = NameServer::new();
+    names.answer(1, &[machines[0].address]);
+    let mut pooler = reading(&nodes, &names, port).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    let mut client = routing::until_routed(&pooler, a);
+    assert_eq!(pooler.admin("SHOW NODES").column("address"), ["127.0.0.1", "127.0.2.2"]);
+    // The old machine runs on, and has nothing from now on.
+    b.sql("postgres", "SELECT pg_wal_replay_pause()");
+    names.answer(2, &[machines[1].address]);
+    eventually("the new address is used", PATIENCE, || {
+        (pooler.admin("SHOW NODES").column("address")[1] == "127.0.2.3").then_some(())
+    });
+    // A name server that is away changes nothing.
+    names.stop();
+    client.rows("INSERT INTO acts VALUES (1, 'own')");
+    eventually("reads run there", PATIENCE, || {
+        assert_eq!(client.value("SELECT count(*) FROM acts WHERE act = 'own'"), "1");
+        let servers = pooler.admin("SHOW SERVERS").with("port", &port.to_string());
+        let mut used = servers.column("addr");
+        used.dedup();
+        (used == ["127.0.2.3"]).then_some(())
+    });
+    pooler.log_contains("moves from 127.0.2.2 to 127.0.2.3");
+    // The next process uses the same address, without a name server.
+    pooler.take_over();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    assert_eq!(pooler.admin("SHOW NODES").column("address")[1], "127.0.2.3");
 }

@@ -114,7 +114,7 @@ impl Watched {
         }
         let known = lock(&self.known);
         let target = &known.as_ref()?.primary.as_ref()?.target;
-        nodes.iter().find(|node| Target::new(&node.host, node.port) == *target).cloned()
+        nodes.iter().find(|node| Target::of_node(node) == *target).cloned()
     }
 }
 
@@ -169,6 +169,19 @@ pub fn find_nodes(config: &Config, cluster: &Cluster) -> Result<Vec<Node>, Strin
     runtime.block_on(async {
         let dns = Dns::new(&config.global).map_err(|error| error.to_string())?;
         find(&dns, cluster, None).await
+    })
+}
+
+/// Returns the addresses of a node whose host is a name, for a check of the configuration.
+///
+/// # Errors
+/// Why they cannot be found.
+pub fn addresses_of(config: &Config, node: &Node) -> Result<Vec<std::net::IpAddr>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let dns = Dns::new(&config.global).map_err(|error| error.to_string())?;
+        dns.addresses(&node.host.to_string()).await
     })
 }
 

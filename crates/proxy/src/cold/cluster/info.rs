@@ -1,6 +1,7 @@
 //! Copies of the clusters' state, for the console and the metrics, and what judges of reads say.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ::cluster::{Failover, NodeId, Role};
@@ -41,6 +42,10 @@ pub struct NodeInfo {
     pub name: String,
     pub host: String,
     pub port: u16,
+    /// The address in use; empty for a socket, and if it is not known yet.
+    pub address: String,
+    /// The addresses of its name at which other servers are, separated by commas.
+    pub other_servers: String,
     pub verdict: &'static str,
     /// Empty if it is used.
     pub reason: String,
@@ -83,6 +88,14 @@ impl Controller {
                     name: node.name.clone(),
                     host: node.host.to_string(),
                     port: node.port,
+                    address: match &node.host {
+                        config::Host::Tcp(_) if node.is_named() => own
+                            .address(self, at)
+                            .map_or_else(String::new, |address| address.to_string()),
+                        config::Host::Tcp(address) => address.clone(),
+                        config::Host::Unix(_) | config::Host::Abstract(_) => String::new(),
+                    },
+                    other_servers: in_list(&own.other_servers(at)),
                     verdict: verdict.word(),
                     reason: verdict.reason().map(ToString::to_string).unwrap_or_default(),
                     role: sample.map_or("", |sample| match sample.role {
@@ -115,6 +128,10 @@ impl Controller {
         };
         watched.iter().map(info).collect()
     }
+}
+
+fn in_list(addresses: &[IpAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// EXPLAIN ROUTE.

@@ -3,7 +3,7 @@
 //! The connection is open before it is needed: a node whose connections are all in use can still be
 //! asked. When PostgreSQL ends it, the node is asked again at once, on a new one.
 
-use std::{future, io, sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{future, io, net::IpAddr, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use ::cluster::{Fact, Lsn, NodeId, Obstacle, Receiver, Replication, Role, Sample};
 use engine::settings::Target;
@@ -70,8 +70,11 @@ const INVALID_AUTHORIZATION: &str = "28";
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
 /// An open connection; dropping it closes it.
+#[derive(Debug)]
 pub(super) struct Kept {
     pub(super) client: Arc<Client>,
+    /// The address, if the host is a name.
+    ip: Option<IpAddr>,
     /// Ends when PostgreSQL closes the connection.
     task: JoinHandle<()>,
 }
@@ -90,10 +93,11 @@ pub(super) async fn keep(
     answers: mpsc::UnboundedSender<Answer>,
 ) {
     let patience = watched.configured.health_timeout;
-    let mut kept = None;
+    let (mut kept, mut failures) = (None, 0);
     loop {
         let asked_at = controller.now();
-        let question = ask(&controller, &watched, at, &mut kept);
+        adopt_next(&controller, &watched, at, &mut kept);
+        let question = ask(&controller, &watched, at, (&mut kept, failures));
         let (fact, replication) = match timeout(patience, question).await {
             Ok(Ok(State { sample, replication })) => (Fact::Seen(sample), Some(replication)),
             Ok(Err(fact)) => (fact, None),
@@ -102,9 +106,13 @@ pub(super) async fn keep(
                 (Fact::Silent, None)
             }
         };
+        let is_seen = matches!(fact, Fact::Seen(_));
+        let ip = kept.as_ref().filter(|_| is_seen).and_then(|kept| kept.ip);
+        let has_moved = ip.is_some_and(|ip| watched.use_address(&controller, at, ip));
+        failures = if kept.is_some() { 0 } else { failures.wrapping_add(1) };
         *lock(&watched.clients[at]) = kept.as_ref().map(|kept| Arc::clone(&kept.client));
         let is_denied = matches!(fact, Fact::Unasked(Obstacle::Denied(_)));
-        let answer = Answer { node: NodeId(at as u16), fact, replication, asked_at };
+        let answer = Answer { node: NodeId(at as u16), fact, replication, asked_at, has_moved };
         if answers.send(answer).is_err() {
             return;
         }
@@ -128,6 +136,21 @@ fn lose(watched: &Watched, at: usize, kept: &mut Option<Kept>) {
     watched.lose_client(at);
 }
 
+/// Takes the connection to another address, if the node shall move there. A connection that is not at
+/// the address in use is given up: another cluster may have the same node.
+fn adopt_next(controller: &Controller, watched: &Watched, at: usize, kept: &mut Option<Kept>) {
+    if let Some(next) = watched.take_next(at) {
+        lose(watched, at, kept);
+        *kept = Some(next);
+        return;
+    }
+    let in_use = watched.address(controller, at);
+    let is_elsewhere = |kept: &Kept| kept.ip.is_some() && in_use.is_some() && kept.ip != in_use;
+    if kept.as_ref().is_some_and(is_elsewhere) {
+        lose(watched, at, kept);
+    }
+}
+
 /// Returns when PostgreSQL has closed the kept connection; never, if there is none.
 async fn ended(kept: &mut Option<Kept>) {
     match kept {
@@ -141,7 +164,7 @@ async fn ask(
     controller: &Controller,
     watched: &Watched,
     at: usize,
-    kept: &mut Option<Kept>,
+    (kept, failures): (&mut Option<Kept>, usize),
 ) -> Result<State, Fact> {
     if let Some(own) = kept {
         match question(&own.client).await {
@@ -156,7 +179,8 @@ async fn ask(
             Err(Failure::Postgres(_) | Failure::Io(_)) => lose(watched, at, kept),
         }
     }
-    let opened = open(controller, watched, at, &watched.configured.dbname).await;
+    let ip = watched.next_address(controller, at, failures);
+    let opened = open_at(controller, watched, at, &watched.configured.dbname, ip).await;
     let opened = opened.map_err(Failure::fact)?;
     let state = question(&opened.client).await.map_err(Failure::fact)?;
     *kept = Some(opened);
@@ -243,12 +267,23 @@ pub(super) fn said(error: &tokio_postgres::Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Connects to a database of a node.
+/// Connects to a database of a node, at the address in use.
 pub(super) async fn open(
     controller: &Controller,
     watched: &Watched,
     at: usize,
     dbname: &str,
+) -> Result<Kept, Failure> {
+    open_at(controller, watched, at, dbname, watched.address(controller, at)).await
+}
+
+/// Connects to a database of a node at this address, or at any one of its name.
+pub(super) async fn open_at(
+    controller: &Controller,
+    watched: &Watched,
+    at: usize,
+    dbname: &str,
+    ip: Option<IpAddr>,
 ) -> Result<Kept, Failure> {
     let node = &watched.configured.nodes[at];
     match Target::new(&node.host, node.port) {
@@ -260,8 +295,12 @@ pub(super) async fn open(
             let stream = connect_abstract(&name).await.map_err(Failure::Io)?;
             log_in(controller, watched, dbname, stream).await
         }
-        Target::Tcp(host, port) => {
-            let ip = controller.0.dns.address(&host).await.map_err(Failure::Unexpected)?;
+        Target::Tcp(host, port) | Target::Node(host, port) => {
+            let ip = match ip {
+                Some(ip) => ip,
+                None => controller.0.dns.address(&host).await.map_err(Failure::Unexpected)?,
+            };
+            let named = node.is_named().then_some(ip);
             let mut stream = TcpStream::connect((ip, port)).await.map_err(Failure::Io)?;
             stream.set_nodelay(true).map_err(Failure::Io)?;
             let tls =
@@ -274,13 +313,15 @@ pub(super) async fn open(
                         })?,
                     None => None,
                 };
-            match tls {
+            let mut kept = match tls {
                 Some(tls) => {
                     let stream = TlsStream::new(stream, Box::new(tls), Vec::new());
                     log_in(controller, watched, dbname, stream).await
                 }
                 None => log_in(controller, watched, dbname, stream).await,
-            }
+            }?;
+            kept.ip = named;
+            Ok(kept)
         }
     }
 }
@@ -317,10 +358,10 @@ where
         settings.connect_raw(stream, NoTls).await.map_err(Failure::Postgres)?;
     // The next question finds out why it has ended.
     let task = tokio::spawn(async move { drop(connection.await) });
-    Ok(Kept { client: Arc::new(client), task })
+    Ok(Kept { client: Arc::new(client), ip: None, task })
 }
 
-async fn question(client: &Client) -> Result<State, Failure> {
+pub(super) async fn question(client: &Client) -> Result<State, Failure> {
     let messages = client.simple_query(QUESTION).await.map_err(Failure::Postgres)?;
     let row = messages.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     fn question(host: &str, ticket: u64) -> Question {
-        Question { host: host.to_owned(), port: 5432, worker: WorkerId(0), ticket }
+        Question { host: host.to_owned(), port: 5432, is_node: false, worker: WorkerId(0), ticket }
     }
 
     fn ips(last: &[u8]) -> Vec<IpAddr> {

@@ -8,7 +8,10 @@ use std::{
 };
 
 use config::Config;
-use engine::{ImportTables, records::HandoverState};
+use engine::{
+    ImportTables,
+    records::{AddressRecord, HandoverState},
+};
 
 use super::lobbies::Lobbies;
 use crate::{data::worker::Worker, exchange::shared::Shared, lobby, lobby::Arrival};
@@ -25,10 +28,13 @@ pub(crate) fn adopt(
     (mut fds, lobbies): (VecDeque<OwnedFd>, Vec<Arrival>),
 ) -> io::Result<Vec<bool>> {
     let HandoverState { names, statements, connections, pools, disabled, .. } = handover_state;
-    let HandoverState { primaries, worker_records, .. } = handover_state;
+    let HandoverState { primaries, addresses, worker_records, .. } = handover_state;
     let now = shared.clock.now();
     let _ = shared.hub.switch(|switches| {
         disabled.iter().for_each(|name| switches.database_mut(name).disabled = true);
+        for AddressRecord { host, port, address } in addresses {
+            switches.set_address(&host, port, address);
+        }
         primaries.into_iter().for_each(|record| switches.resume_primary(record, config, now));
         Ok::<(), ()>(())
     });

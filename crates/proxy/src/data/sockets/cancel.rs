@@ -115,7 +115,7 @@ impl Sockets {
         let address = match target {
             Target::Unix(path) => Address::Unix(path.clone()),
             Target::Abstract(name) => Address::Abstract(name.clone().into()),
-            Target::Tcp(host, port) => match host.parse::<IpAddr>() {
+            Target::Tcp(host, port) | Target::Node(host, port) => match host.parse::<IpAddr>() {
                 Ok(ip) => Address::Inet((ip, *port).into()),
                 Err(_) => return self.resolve_peer(cancel, host, *port),
             },
@@ -126,7 +126,8 @@ impl Sockets {
     fn resolve_peer(&mut self, cancel: Cancel, host: &str, port: u16) {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let question = Question { host: host.to_owned(), port, worker: self.worker, ticket };
+        let (host, worker) = (host.to_owned(), self.worker);
+        let question = Question { host, port, is_node: false, worker, ticket };
         if self.shared.cold.send(ColdRequest::Resolve(question)).is_ok() {
             self.forwards.insert(ticket, cancel);
         } else {

@@ -39,13 +39,14 @@ impl Sockets {
         match target {
             Target::Unix(path) => addresses.push_back(Address::Unix(path.clone())),
             Target::Abstract(name) => addresses.push_back(Address::Abstract(name.clone().into())),
-            Target::Tcp(host, port) => {
+            Target::Tcp(host, port) | Target::Node(host, port) => {
                 waits.host = Some(host.clone());
                 match host.parse::<std::net::IpAddr>() {
                     Ok(ip) => addresses.push_back(Address::Inet((ip, *port).into())),
                     Err(_) => {
                         let (host, port, worker) = (host.clone(), *port, self.worker);
-                        let question = Question { host, port, worker, ticket };
+                        let is_node = matches!(target, Target::Node(..));
+                        let question = Question { host, port, is_node, worker, ticket };
                         if self.shared.cold.send(ColdRequest::Resolve(question)).is_ok() {
                             self.connecting.insert(server.0, waits);
                             return;
