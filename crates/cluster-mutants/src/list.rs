@@ -243,8 +243,24 @@ static MUTANTS: &[Mutant] = &[
         noticed_by: "readers",
         changes: &[change(
             "cluster.rs",
-            "(Role::Standby(_), Err(_)) => «Verdict::Unfit(Reason::NoPrimary)»,",
+            "(Role::Standby(_), Err(_)) => «Verdict::Unfit(self.orphan(own.timeline))»,",
             "Verdict::Readable",
+        )],
+    },
+    Mutant {
+        name: "ReadsAnOldTimelineWithoutAPrimary",
+        wrong: "While there is no primary, a standby of an earlier primary counts as one of the last",
+        noticed_by: "readers",
+        changes: &[change("cluster.rs", "_ if «own < newest» => Reason::OldTimeline", "false")],
+    },
+    Mutant {
+        name: "ReadsBehindAnUnknownPrimary",
+        wrong: "A standby of a primary that was never seen counts as one of the last primary",
+        noticed_by: "readers",
+        changes: &[change(
+            "cluster.rs",
+            "Some(last) if «last.timeline < newest» => Reason::NoneWrites",
+            "false",
         )],
     },
     Mutant {

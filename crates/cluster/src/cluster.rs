@@ -597,7 +597,7 @@ impl Cluster {
                 Verdict::Unfit(Reason::SameServer { node })
             }
             (Role::Primary, _) => Verdict::FalsePrimary(self.false_primary(at, own, state)),
-            (Role::Standby(_), Err(_)) => Verdict::Unfit(Reason::NoPrimary),
+            (Role::Standby(_), Err(_)) => Verdict::Unfit(self.orphan(own.timeline)),
             (Role::Standby(receiver), Ok(primary)) => {
                 let timeline = receiver.map_or(own.timeline, |receiver| receiver.timeline);
                 match receiver {
@@ -609,6 +609,17 @@ impl Cluster {
                     Some(_) => Verdict::Readable,
                 }
             }
+        }
+    }
+
+    /// Returns why a standby of this timeline is not readable while there is no primary.
+    /// [`Reason::NoPrimary`]: only because of that, and it is a standby of the last one.
+    fn orphan(&self, own: u32) -> Reason {
+        let newest = self.newest;
+        match self.last {
+            _ if own < newest => Reason::OldTimeline { own, newest },
+            Some(last) if last.timeline < newest => Reason::NoneWrites { timeline: newest },
+            Some(_) | None => Reason::NoPrimary,
         }
     }
 

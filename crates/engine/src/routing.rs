@@ -7,9 +7,9 @@
 //! `rules` draws one of the standbys that are fresh enough: `freshness` knows which commits a standby
 //! has, `readers` is what the workers read of it, `sessions` knows who has written, and `stays`
 //! counts the sessions of each standby. `choose` puts these together and links the client. `hold`
-//! keeps the reads that wait for a fresher standby. `why` counts the reasons. `refusal` reads what a
-//! reader says first, and `refused` asks the writer if the reader refuses. `begun` has the writer begin the transaction of
-//! such a request.
+//! keeps the reads that wait for a fresher standby, and `orphans` serves clients without a primary.
+//! `why` counts the reasons. `refusal` reads the first words of a reader, and `refused` asks the writer
+//! if the reader refuses. `begun` has the writer begin the transaction of such a request.
 //!
 //! A client with a server is not routed: a transaction or a pinned session stays on its server. On
 //! a reader, the next request waits for the replies to the one before, because it may need another
@@ -24,6 +24,7 @@ mod choose;
 mod first_request;
 pub mod freshness;
 mod hold;
+mod orphans;
 pub mod readers;
 mod refusal;
 mod refused;

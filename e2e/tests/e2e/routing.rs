@@ -5,6 +5,9 @@ mod cancels;
 mod faults;
 mod freshness;
 mod lists;
+mod monotonic;
+mod orphans;
+mod quiet;
 mod settings;
 
 use std::thread;

@@ -429,6 +429,9 @@ impl World {
             if is_used && heard.sample.is_some_and(|sample| sample.system != SYSTEM) {
                 return Err(format!("strangers: n{at} of another cluster is {verdict:?}"));
             }
+            if *verdict == Verdict::Unfit(Reason::NoPrimary) {
+                self.check_orphan(NodeId(at as u16))?;
+            }
             if *verdict != Verdict::Readable {
                 continue;
             }
@@ -447,6 +450,18 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// A standby that is only unfit because there is no primary: it has the timeline of the last one,
+    /// and nobody has shown a newer one.
+    fn check_orphan(&self, node: NodeId) -> Result<(), String> {
+        let own = self.cluster.own_sample(node).map(|sample| sample.timeline);
+        let newest = self.cluster.timeline();
+        let last = self.reigns.last_key_value().map_or(newest, |(timeline, _)| *timeline);
+        match own == Some(newest) && last == newest {
+            true => Ok(()),
+            false => Err(format!("readers: {node:?} of {own:?} is an orphan of {last}, {newest}")),
+        }
     }
 
     /// When facts have been steady for long enough, each node is judged by its real state.

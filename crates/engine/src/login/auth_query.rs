@@ -135,6 +135,7 @@ impl<X: Exchange> Engine<X> {
             let why = format!("authentication database \"{}\" is disabled", question.shown);
             return Some(Step::Refuse(OwnError::new(Cause::DisabledDatabase, why)));
         }
+        let pool = self.pool_without_primary(pool).unwrap_or(pool);
         let asking = Asking { pool, query: question.query.into(), waiter: None };
         self.login_mut(id).step = LoginStep::Asking(asking);
         let worker = self.worker;

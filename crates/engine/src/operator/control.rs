@@ -45,6 +45,9 @@ impl<X: Exchange> Engine<X> {
             if let Gate::Closed(reason) = gate {
                 self.turn_away(id, reason, io);
             }
+            if gate == Gate::NoPrimary {
+                self.ask_standbys(id);
+            }
             self.serve_backlog(id, io);
             let open = self
                 .exchange

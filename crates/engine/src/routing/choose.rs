@@ -13,6 +13,7 @@ use crate::lifecycle::link::Readable;
 use crate::routing::Place;
 use crate::routing::first_request::{FirstRequest, first_request};
 use crate::routing::freshness::Need;
+use crate::routing::readers::Readers;
 use crate::routing::rules::{Drawn, Routing};
 use crate::routing::sessions::Harmless;
 use crate::routing::stays::share;
@@ -42,6 +43,15 @@ struct Choice {
 impl Choice {
     fn primary(why: Why, harmless: Option<Harmless>) -> Self {
         Self { nodes: Err(why), harmless, is_fixed: true, need: Need::default() }
+    }
+
+    /// A SET alone needs no primary: a standby runs it while there is none.
+    fn or_orphan(self, readers: &Readers) -> Self {
+        let is_set = self.harmless == Some(Harmless::Set);
+        match readers.stand_in().filter(|_| is_set) {
+            Some(node) => Self { nodes: Ok(Drawn::One(node)), ..self },
+            None => self,
+        }
     }
 }
 
@@ -248,7 +258,7 @@ impl<X: Exchange> Engine<X> {
             };
             return Some((pool, since));
         }
-        let first = first.map(|(_, need)| need);
+        let first = first.and_then(|(_, need)| need);
         let Choice { nodes, harmless, is_fixed, need } =
             self.choose(id, writer, request, (since, io.now()), first);
         self.sessions.of(id, serial).need = need;
@@ -343,9 +353,11 @@ impl<X: Exchange> Engine<X> {
         let mut need = first.unwrap_or_else(|| routing.need(session.wrote, session.shown, since));
         let (wish, token) = match wish.and_then(|wish| Ok((wish, token_of(client)?))) {
             Ok(found) => found,
-            Err(why) => return Choice::primary(why, harmless),
+            Err(why) => return Choice::primary(why, harmless).or_orphan(&routing.readers),
         };
         need.token = token;
+        need.any_age =
+            routing.readers.are_orphaned() && matches!(wish, Wish::Hinted | Wish::Node(_));
         let nodes = match wish {
             Wish::Node(name) => match routing.readers.named(name) {
                 Some(node) => routing.node(node, need, now).map(|()| Drawn::One(node)),
@@ -477,7 +489,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Returns the pool of the same database and user at another place.
-    fn pool_at(&mut self, writer: PoolId, place: Place) -> PoolId {
+    pub(super) fn pool_at(&mut self, writer: PoolId, place: Place) -> PoolId {
         // A server there would need a client's password, which is not kept.
         if self.config.access == AccessPolicy::ProvenByServer {
             return writer;

@@ -86,7 +86,7 @@ impl PrimaryLog {
     /// reports the position behind the header, and a standby the position before it. A record that
     /// ends between the two began on an earlier page, and a standby at the page's start has
     /// replayed it.
-    fn without_header(&self, position: Position) -> Position {
+    pub fn without_header(&self, position: Position) -> Position {
         let offset = position % self.page_len;
         if offset <= PAGE_HEADER_LEN { position - offset } else { position }
     }
@@ -117,13 +117,13 @@ pub struct Shown {
     pub(crate) at: Micros,
     /// The standby that has answered, and its [`life`](super::readers::Reader::life); None: the
     /// primary.
-    pub(crate) by: Option<(NodeId, u32)>,
+    pub(crate) by: Option<(NodeId, u64)>,
 }
 
 impl Shown {
     /// Has a node all of this data, which is fresh as of this moment? The node that has answered has
     /// it. The primary had it before `at`, and so has a standby that is fresh as of a later moment.
-    pub fn is_at(self, node: NodeId, life: u32, fresh_as_of: Option<Micros>) -> bool {
+    pub fn is_at(self, node: NodeId, life: u64, fresh_as_of: Option<Micros>) -> bool {
         self.at == 0 || self.by == Some((node, life)) || fresh_as_of > Some(self.at)
     }
 }
@@ -138,6 +138,8 @@ pub struct Need {
     pub token: Position,
     /// The data that its session has read.
     pub shown: Shown,
+    /// It asks for a standby while there is no primary, so the data may have any age.
+    pub any_age: bool,
 }
 
 impl Need {
@@ -155,7 +157,7 @@ impl Need {
             ReadAfterWrite::Strict => session.max(Wrote(Some(since))),
             ReadAfterWrite::Off => return Self::default(),
         };
-        Self { wrote, token: 0, shown }
+        Self { wrote, shown, ..Self::default() }
     }
 
     /// Has a standby these writes, which is fresh as of this moment and has everything up to `reached`?

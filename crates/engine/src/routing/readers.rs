@@ -15,6 +15,8 @@ pub struct Readers {
     wanted_as_of: AtomicU64,
     /// Do reads wait for a fresher standby?
     are_awaited: AtomicBool,
+    /// The cluster has no primary. Its standbys are those of the last one.
+    are_orphaned: AtomicBool,
 }
 
 /// One node.
@@ -28,11 +30,15 @@ pub struct Reader {
     lag_bytes: AtomicU64,
     /// See [`PrimaryLog::reached`](super::freshness::PrimaryLog::reached).
     reached: AtomicU64,
-    /// Number of times that it may not be read any more. It may have restarted since, with less of
-    /// the log than it had.
-    breaks: AtomicU32,
+    /// See [`Reader::life`].
+    life: AtomicU64,
     /// Sessions of all pools that stay with it.
     pub(super) sessions: AtomicU32,
+}
+
+fn next_life() -> u64 {
+    static LIVES: AtomicU64 = AtomicU64::new(0);
+    LIVES.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Readers {
@@ -44,7 +50,7 @@ impl Readers {
             fresh_as_of: AtomicU64::new(0),
             lag_bytes: AtomicU64::new(0),
             reached: AtomicU64::new(0),
-            breaks: AtomicU32::new(0),
+            life: AtomicU64::new(next_life()),
             sessions: AtomicU32::new(0),
         };
         Self { nodes: nodes.into_iter().map(reader).collect(), ..Self::default() }
@@ -83,6 +89,23 @@ impl Readers {
         self.wanted_as_of.load(Ordering::Relaxed)
     }
 
+    /// Notes whether the cluster has a primary.
+    pub fn set_orphaned(&self, are_orphaned: bool) {
+        self.are_orphaned.store(are_orphaned, Ordering::Release);
+    }
+
+    /// Has the cluster no primary?
+    pub fn are_orphaned(&self) -> bool {
+        self.are_orphaned.load(Ordering::Acquire)
+    }
+
+    /// Returns a standby for a request that shows no data, if there is no primary.
+    pub(crate) fn stand_in(&self) -> Option<NodeId> {
+        let may_be_read = |reader: &Reader| reader.weight > 0 && reader.fresh_as_of().is_some();
+        let mut fit = self.all().filter(|(_, reader)| may_be_read(reader));
+        fit.next().filter(|_| self.are_orphaned()).map(|(node, _)| node)
+    }
+
     /// Notes that a read waits for a fresher standby.
     pub fn note_waiting(&self) {
         self.are_awaited.store(true, Ordering::Relaxed);
@@ -97,9 +120,6 @@ impl Readers {
 impl Reader {
     /// Stores a sample. None: the node may not be read.
     pub fn set(&self, fresh_as_of: Option<Micros>, lag_bytes: u64, reached: Position) {
-        if fresh_as_of.is_none() && self.fresh_as_of().is_some() {
-            self.breaks.fetch_add(1, Ordering::Release);
-        }
         self.lag_bytes.store(lag_bytes, Ordering::Relaxed);
         self.reached.store(reached, Ordering::Relaxed);
         self.fresh_as_of.store(fresh_as_of.unwrap_or(0), Ordering::Release);
@@ -111,9 +131,17 @@ impl Reader {
         (moment != 0).then_some(moment)
     }
 
-    /// Returns a number that stays the same while the node only gains commits.
-    pub fn life(&self) -> u32 {
-        self.breaks.load(Ordering::Acquire)
+    /// Notes that the connection to the node is lost. It may restart, with less of the log than it
+    /// had.
+    pub fn lose(&self) {
+        self.life.store(next_life(), Ordering::Release);
+        self.set(None, 0, 0);
+    }
+
+    /// Returns a number that stays the same while the node only gains commits. No other node has
+    /// the same.
+    pub fn life(&self) -> u64 {
+        self.life.load(Ordering::Acquire)
     }
 
     /// Returns the position in the log up to which it has everything, as of the last sample.

@@ -185,7 +185,7 @@ impl Routing {
         if let Some(state) = state.filter(|_| may == was_too_old) {
             state.store(!may, Ordering::Relaxed);
         }
-        if !may {
+        if !may && !need.any_age {
             return Err(Why::Stale);
         }
         if !need.is_met(Some(fresh_as_of), reader.reached()) {

@@ -36,7 +36,7 @@ pub(crate) struct Session {
     /// The data that its last read may have shown.
     pub(crate) shown: Shown,
     /// The standby of its last request on one, with the standby's life before the request.
-    reader: Option<(NodeId, u32)>,
+    reader: Option<(NodeId, u64)>,
     /// Since when the primary runs its reads because no standby has what it has read; 0 = it does not.
     ahead_since: Micros,
     /// The number of times that a reader's server came too late: its node was lost, or too far behind.
@@ -46,8 +46,8 @@ pub(crate) struct Session {
     pub(crate) is_judged_read: bool,
     /// The need of its last request.
     pub(crate) need: Need,
-    /// The arrival of a read that is judged again, and the need that it had at first.
-    first: Option<(Micros, Need)>,
+    /// The arrival of a request that is judged again, and the need that it had at first, if it had one.
+    first: Option<(Micros, Option<Need>)>,
     /// Does its read wait for a fresher standby?
     is_held: bool,
     /// The texts that begin its transaction again on the writer (`routing/begun.rs`).
@@ -116,12 +116,21 @@ impl Sessions {
     /// Has the client's read, which has arrived at this moment, judged again.
     pub(crate) fn judge_again(&mut self, client: ClientId, serial: u64, since: Micros) {
         let session = self.of(client, serial);
-        session.first = Some((since, session.need));
+        session.first = Some((since, Some(session.need)));
+    }
+
+    /// Has a request of the client judged again that has waited for the primary since this moment.
+    pub(crate) fn judge_without_primary(&mut self, client: ClientId, serial: u64, since: Micros) {
+        self.of(client, serial).first = Some((since, None));
     }
 
     /// Ends the wait of the client's read, if it waits. Returns the arrival of a read that is judged
     /// again, and its need then: later writes of others do not concern it.
-    pub(crate) fn release(&mut self, client: ClientId, serial: u64) -> Option<(Micros, Need)> {
+    pub(crate) fn release(
+        &mut self,
+        client: ClientId,
+        serial: u64,
+    ) -> Option<(Micros, Option<Need>)> {
         let session = self.of(client, serial);
         session.is_held = false;
         session.first.take()
@@ -171,7 +180,7 @@ impl Session {
     }
 
     /// Notes that a standby with this life gets its request.
-    pub(crate) fn goes_to(&mut self, reader: (NodeId, u32)) {
+    pub(crate) fn goes_to(&mut self, reader: (NodeId, u64)) {
         (self.reader, self.ahead_since) = (Some(reader), 0);
     }
 
@@ -321,14 +330,14 @@ mod tests {
         sessions.hold(ClientId(1), 5, 70);
         sessions.hold(ClientId(2), 6, 80);
         assert!(sessions.holds(ClientId(1), 5) && !sessions.holds(ClientId(1), 4));
-        assert_eq!(sessions.release(ClientId(2), 6), Some((80, Need::default())));
+        assert_eq!(sessions.release(ClientId(2), 6), Some((80, Some(Need::default()))));
         assert_eq!(sessions.take_held(), [(ClientId(1), 5)]);
         assert_eq!(sessions.take_held(), []);
-        assert_eq!(sessions.release(ClientId(1), 5), Some((70, Need::default())));
+        assert_eq!(sessions.release(ClientId(1), 5), Some((70, Some(Need::default()))));
         assert_eq!(sessions.release(ClientId(1), 5), None);
         sessions.judge_again(ClientId(1), 5, 90);
         assert!(!sessions.holds(ClientId(1), 5));
-        assert_eq!(sessions.release(ClientId(1), 5), Some((90, Need::default())));
+        assert_eq!(sessions.release(ClientId(1), 5), Some((90, Some(Need::default()))));
     }
 
     #[test]

@@ -28,9 +28,13 @@ impl Cluster {
 
     /// Each node has at most so many servers.
     fn of_size(size: u32, balance: Balance, workers: usize) -> Self {
+        let rules = ReadRules { balance, stale_wait: STALE_WAIT, ..ReadRules::default() };
+        Self::by(rules, size, workers)
+    }
+
+    pub(crate) fn by(rules: ReadRules, size: u32, workers: usize) -> Self {
         let readers = Arc::new(Readers::new(["a", "b", "c"].map(|name| (name.to_owned(), 1))));
         let catalog = Arc::new(Catalog::new(Default::default(), 1, false, 0));
-        let rules = ReadRules { balance, stale_wait: STALE_WAIT, ..ReadRules::default() };
         let routing = Routing::new(rules, readers.clone(), catalog, None);
         let auto = |config: &mut config::Config| {
             clustered(config);

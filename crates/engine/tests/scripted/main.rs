@@ -43,6 +43,7 @@ mod monotonic;
 mod news;
 mod numbers;
 mod openings;
+mod orphaned;
 mod outdated;
 mod peers;
 mod pooling;

@@ -25,12 +25,12 @@ fn both_have_all_before(cluster: &Cluster, moment: Micros) {
 /// Loses the standbys, and with them their servers.
 fn both_are_lost(cluster: &Cluster) {
     for node in [1, 2].map(NodeId) {
-        cluster.readers.get(node).expect("a node").set(None, 0, 0);
+        cluster.readers.get(node).expect("a node").lose();
     }
 }
 
 #[test]
-pub(crate) fn a_session_changes_its_standby_only_for_one_that_has_what_it_has_read() {
+pub(crate) fn another_standby_must_have_what_was_read() {
     for balance in [Balance::Session, Balance::Statement] {
         let (cluster, client) = begun(balance);
         let before = cluster.rig.now();
@@ -74,7 +74,7 @@ pub(crate) fn what_a_lost_transaction_has_read_counts() {
 }
 
 #[test]
-pub(crate) fn a_session_that_reads_without_a_pause_returns_to_a_standby() {
+pub(crate) fn a_busy_session_returns_to_a_standby() {
     let (cluster, client) = begun(Balance::Session);
     both_are_lost(&cluster);
     assert_eq!(cluster.reads(&client), 0);
@@ -104,7 +104,7 @@ pub(crate) fn a_session_that_reads_without_a_pause_returns_to_a_standby() {
 }
 
 #[test]
-pub(crate) fn a_session_does_not_wait_in_vain_again_and_again() {
+pub(crate) fn a_session_does_not_wait_in_vain_again() {
     let (cluster, client) = begun(Balance::Session);
     both_are_lost(&cluster);
     cluster.rig.later(1_000);

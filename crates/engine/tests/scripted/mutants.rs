@@ -24,6 +24,7 @@ mod messages;
 mod modes;
 mod monotonic;
 mod news;
+mod orphaned;
 mod outdated;
 mod prepared;
 mod reads;

@@ -30,7 +30,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ClosesOnConflict",
-        wrong: "A client is disconnected when its idle transaction conflicts with a standby's replay",
+        wrong: "A recovery conflict disconnects its client",
         seen_in: "Weir",
         noticed_by: "farewell::a_client_outlives_what_is_not_its_fault",
         changes: &[change(
@@ -41,7 +41,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "OutlivesItsOwnFault",
-        wrong: "A client keeps its connection when PostgreSQL's limit for idle transactions ends it",
+        wrong: "A client outlives PostgreSQL's limit of idle transactions",
         seen_in: "",
         noticed_by: "farewell::a_client_outlives_what_is_not_its_fault",
         changes: &[change("lifecycle/lost.rs", "(«is_of_node» || error.is_panic())", "true")],

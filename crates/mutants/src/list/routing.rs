@@ -210,7 +210,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ForgetsReadsOfPrimary",
-        wrong: "A session that has read on the primary goes on at a standby that lacks what it has read",
+        wrong: "A session goes from the primary to a standby that lacks its reads",
         seen_in: "Weir",
         noticed_by: "standbys::a_session_sees_its_own_writes",
         changes: &[change(
@@ -221,9 +221,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "TrustsRestartedStandby",
-        wrong: "A session goes on at its standby, which has lost what the session has read there",
+        wrong: "A session trusts its standby, which has lost commits",
         seen_in: "Weir",
-        noticed_by: "monotonic::a_session_changes_its_standby_only_for_one_that_has_what_it_has_read",
+        noticed_by: "monotonic::another_standby_must_have_what_was_read",
         changes: &[change(
             "routing/freshness.rs",
             "|| «self.by == Some((node, life))»",
@@ -232,7 +232,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ForgetsReadsOfLostStandby",
-        wrong: "What a transaction has read on a standby that was lost does not count",
+        wrong: "Reads of a transaction on a lost standby do not count",
         seen_in: "",
         noticed_by: "monotonic::what_a_lost_transaction_has_read_counts",
         changes: &[change(
@@ -243,21 +243,50 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "NeverReturnsToStandby",
-        wrong: "The primary runs the reads of a session forever, because it reads without a pause",
+        wrong: "The primary runs the reads of a busy session forever",
         seen_in: "",
-        noticed_by: "monotonic::a_session_that_reads_without_a_pause_returns_to_a_standby",
+        noticed_by: "monotonic::a_busy_session_returns_to_a_standby",
         changes: &[change("routing/sessions.rs", "«is_ahead && is_long && may_wait»", "false")],
     },
     Mutant {
         name: "WaitsInVainAgain",
         wrong: "Each read waits for a standby that does not become fresh enough",
         seen_in: "",
-        noticed_by: "monotonic::a_session_does_not_wait_in_vain_again_and_again",
+        noticed_by: "monotonic::a_session_does_not_wait_in_vain_again",
         changes: &[change(
             "routing/sessions.rs",
             "match (is_ahead, «is_long && !may_wait»)",
             "false",
         )],
+    },
+    Mutant {
+        name: "ReadsAnyAge",
+        wrong: "A hint reads a standby of any age, although there is a primary",
+        seen_in: "",
+        noticed_by: "orphaned::a_hint_needs_no_primary",
+        changes: &[change(
+            "routing/choose.rs",
+            "need.any_age = «routing.readers.are_orphaned()» &&",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "WaitsToSet",
+        wrong: "Without a primary, a session cannot ask for a standby: its SET waits",
+        seen_in: "Weir",
+        noticed_by: "orphaned::a_set_needs_no_primary",
+        changes: &[change(
+            "routing/choose.rs",
+            "let is_set = «self.harmless == Some(Harmless::Set)»;",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "WaitsForThePrimaryAlone",
+        wrong: "A read waits for the next primary, although a standby may run it meanwhile",
+        seen_in: "Weir",
+        noticed_by: "orphaned::a_waiting_read_runs_on_a_standby",
+        changes: &[change("operator/control.rs", "«self.ask_standbys(id);»", "")],
     },
     Mutant {
         name: "CountsSessionsThatLeft",

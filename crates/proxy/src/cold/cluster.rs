@@ -4,6 +4,7 @@
 //! * `addresses.rs`: the address in use of a node whose host is a name
 //! * `node.rs`: the kept connection to one node, and the question
 //! * `sampling.rs`, `samples.rs`: which standbys have which commits, for reads on standbys
+//! * `tail.rs`: has the primary flush its log if nobody does
 //! * `catalogs.rs`: the names of a database whose reads need the primary
 //! * `discovery.rs`, `patroni.rs`: finds the nodes that the configuration does not name
 //! * `change.rs`: a change of the primary that Weir carries out: SWITCHOVER, `failover = own`
@@ -29,6 +30,7 @@ mod patroni;
 mod risk;
 mod samples;
 mod sampling;
+mod tail;
 
 pub use self::{
     info::{ClusterInfo, Judgement, NodeInfo},
@@ -218,7 +220,8 @@ impl Watched {
     /// Tells the pools which nodes can be read.
     fn tell_readable(&self, controller: &Controller) {
         let fitness = |node| match lock(&self.cluster).verdict(node) {
-            Verdict::Readable => Fitness::Readable,
+            // While there is no primary, freshness decides which reads may go there.
+            Verdict::Readable | Verdict::Unfit(Reason::NoPrimary) => Fitness::Readable,
             Verdict::Down(Reason::Silent) => Fitness::Silent,
             Verdict::Unknown(_)
             | Verdict::Writable
@@ -409,6 +412,12 @@ fn act(controller: &Controller, watched: &Watched, change: Change) {
             let since = state.outage.as_ref().map_or(controller.now(), |outage| outage.since);
             let text = format!("cluster {name} has no primary: {reason}");
             warning!("{text}; clients wait up to failover_wait");
+            if watched.rest(controller).is_some() {
+                log!(
+                    "cluster {name}: until there is a primary, its standbys run the reads of \
+                    databases with max_staleness = 0 and of sessions with weir.route = 'standby'"
+                );
+            }
             controller.note(EventKind::PrimaryLost, &text);
             let is_silent = matches!(&reason, Reason::Lost { why, .. } if **why == Reason::Silent);
             let kind = if is_silent { OutageKind::Silent } else { OutageKind::Other };

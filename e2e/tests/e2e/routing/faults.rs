@@ -110,6 +110,37 @@ fn a_read_that_conflicts_with_the_replay_runs_on_the_primary() {
     assert!(pooler.admin("SHOW ROUTES").with("reason", "refused").sum("requests") > 0);
 }
 
+/// A session that is idle in a transaction cannot be told at once, so PostgreSQL ends it.
+#[test]
+fn a_client_outlives_a_conflict_with_the_replay() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = cluster(1);
+    for line in ["ALTER SYSTEM SET max_standby_streaming_delay = 0", "SELECT pg_reload_conf()"] {
+        nodes[1].sql("postgres", line);
+    }
+    nodes[0]
+        .sql("postgres", "CREATE TABLE victims AS SELECT 1 AS id; GRANT SELECT ON victims TO app");
+    let pooler = setup(&nodes, QUICK, "").start();
+    let standby = nodes[1].port();
+    for text in ["SELECT count(*) FROM victims", "COMMIT"] {
+        let mut client = until_routed(&pooler, &nodes[0]);
+        client.rows("BEGIN READ ONLY");
+        assert_eq!(client.value("SELECT count(*) FROM victims"), "1");
+        assert_eq!(here(&mut client), standby);
+        nodes[0].sql("postgres", "TRUNCATE victims; INSERT INTO victims VALUES (1)");
+        eventually("the standby ends the session", PATIENCE, || {
+            let held = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'";
+            (nodes[1].sql("postgres", held)[0][0].as_deref() == Some("0")).then_some(())
+        });
+        let error = client.query(text).error.expect("its transaction is lost");
+        assert_eq!(error.code(), "40001", "{error:?}");
+        client.query("ROLLBACK");
+        assert_eq!(client.value("SELECT count(*) FROM victims"), "1", "it keeps its connection");
+    }
+}
+
 #[test]
 fn a_standby_that_is_far_behind_is_neither_read_nor_promoted() {
     if !support::only_weir() {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use config::{Balance, Cluster, Config, Database, Host, Node as Configured, PoolMode};
 use config::{ReadAfterWrite, ReadsGo, WhenStale};
-use engine::ids::Micros;
+use engine::ids::{Micros, NodeId};
 use engine::routing::freshness::PrimaryLog;
-use engine::routing::readers::Readers;
+use engine::routing::readers::{Reader, Readers};
 use engine::routing::rules::Catalog;
 use engine::settings::{Primary, Target};
 use engine::switches::{Fitness, PrimaryState, Switches};
@@ -333,8 +333,13 @@ impl Fleet {
         let node = &mut self.nodes[at];
         (node.sampled, node.is_lost) = (None, true);
         node.commits = node.commits.saturating_sub(dice.below(3));
+        self.reader(at).lose();
         self.publish();
         self.break_connections(at);
+    }
+
+    fn reader(&self, at: usize) -> &Reader {
+        self.readers.get(NodeId(at as u16)).expect("a node")
     }
 
     fn break_connections(&mut self, at: usize) {
@@ -387,6 +392,7 @@ impl Fleet {
         if dice.once_in(2) {
             self.nodes[old].commits = kept;
             self.nodes[old].follows = true;
+            self.reader(old).lose();
         }
         self.publish();
         self.break_connections(old);

@@ -200,10 +200,23 @@ async fn load(
     generation: u64,
 ) -> Result<Option<(String, Dangerous)>, Failure> {
     let kept = node::open(controller, watched, primary, &target.dbname).await?;
-    rows(&kept.client, BEGIN).await?;
-    let mut digest = value(&kept.client, CHANGES).await?;
+    let loaded = load_on(&kept.client, target, before, generation).await;
+    // Reading may write to the log (it prunes pages), which PostgreSQL flushes after a COMMIT alone.
+    rows(&kept.client, "COMMIT").await?;
+    loaded
+}
+
+/// Does so on this connection, in a transaction that stays open.
+async fn load_on(
+    client: &Client,
+    target: &Target,
+    before: Option<(&str, bool)>,
+    generation: u64,
+) -> Result<Option<(String, Dangerous)>, Failure> {
+    rows(client, BEGIN).await?;
+    let mut digest = value(client, CHANGES).await?;
     let tables = match target.lists.name_relations() {
-        true => rows(&kept.client, CatalogPart::Tables.query()).await?,
+        true => rows(client, CatalogPart::Tables.query()).await?,
         false => Vec::new(),
     };
     for name in tables.iter().filter_map(|row| row.get(1)) {
@@ -211,13 +224,13 @@ async fn load(
         digest.push('\0');
         digest.push_str(name);
     }
-    let has_serializable = value(&kept.client, SERIALIZABLE).await? == "t";
+    let has_serializable = value(client, SERIALIZABLE).await? == "t";
     if before == Some((&digest, has_serializable)) {
         return Ok(None);
     }
     let mut all = vec![(CatalogPart::Tables, tables)];
     for part in CatalogPart::ALL {
-        all.push((part, rows(&kept.client, part.query()).await?));
+        all.push((part, rows(client, part.query()).await?));
     }
     let lists = target.lists.clone();
     let view = spawn_blocking(move || {

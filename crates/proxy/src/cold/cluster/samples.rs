@@ -1,13 +1,15 @@
 //! The sampled positions in the logs of a cluster's nodes. `sampling.rs` asks for them.
 
-use ::cluster::Change;
+use ::cluster::{Change, Reason, Verdict};
 use engine::{
-    ids::Micros,
+    ids::{self, Micros},
     routing::{
         freshness::{Position, PrimaryLog},
         readers::Readers,
     },
 };
+
+use super::tail::Tail;
 
 /// The samples since the cluster has its present primary.
 #[derive(Debug)]
@@ -17,12 +19,15 @@ pub(super) struct Samples {
     log: Option<PrimaryLog>,
     /// For each node: its last position as a standby of the primary.
     pub(super) replayed: Vec<Option<Position>>,
+    pub(super) tail: Tail,
 }
 
 /// An answer of a node.
 pub(super) struct Sample {
     pub(super) is_in_recovery: bool,
     pub(super) position: Position,
+    /// The position up to which a primary has flushed its log.
+    pub(super) flushed: Position,
     pub(super) page_len: u64,
 }
 
@@ -35,18 +40,25 @@ pub(super) enum Part {
 
 impl Samples {
     pub(super) fn new(nodes: usize) -> Self {
-        Self { term: 0, log: None, replayed: vec![None; nodes] }
+        Self { term: 0, log: None, replayed: vec![None; nodes], tail: Tail::default() }
     }
 
     /// Forgets the samples that are no longer true after these changes.
     pub(super) fn follow(&mut self, changes: &[Change], readers: &Readers) {
         for change in changes {
             match change {
-                Change::Opened { .. } | Change::Shut { .. } => {
+                Change::Opened { .. } => {
                     self.term += 1;
-                    self.log = None;
+                    (self.log, self.tail) = (None, Tail::default());
                     self.replayed.fill(None);
+                    readers.set_orphaned(false);
                 }
+                // The standbys still have what they have replayed of the last primary's log.
+                Change::Shut { .. } => readers.set_orphaned(true),
+                Change::Verdict {
+                    verdict: Verdict::Readable | Verdict::Unfit(Reason::NoPrimary),
+                    ..
+                } => {}
                 Change::Verdict { node, .. } => self.replayed[usize::from(node.0)] = None,
             }
         }
@@ -55,9 +67,10 @@ impl Samples {
         }
     }
 
-    /// Forgets the position of one node.
+    /// Forgets the position of one node, to which the connection is lost.
     pub(super) fn forget(&mut self, at: usize, readers: &Readers) {
         self.replayed[at] = None;
+        readers.get(ids::NodeId(at as u16)).inspect(|reader| reader.lose());
         self.publish(readers);
     }
 
@@ -66,6 +79,7 @@ impl Samples {
             Part::Primary => {
                 let log = self.log.get_or_insert_with(|| PrimaryLog::new(sample.page_len));
                 log.sample(asked_at, sample.position);
+                self.tail.learn(log.without_header(sample.position), sample.flushed, asked_at);
             }
             Part::Standby => self.replayed[at] = Some(sample.position),
         }
@@ -92,7 +106,7 @@ mod tests {
     use super::*;
 
     fn sample(position: Position) -> Sample {
-        Sample { is_in_recovery: false, position, page_len: 8_192 }
+        Sample { is_in_recovery: false, position, flushed: position, page_len: 8_192 }
     }
 
     fn fresh(readers: &Readers) -> Vec<Option<Micros>> {

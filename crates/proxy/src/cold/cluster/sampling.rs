@@ -7,7 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ::cluster::{Lsn, NodeId, Verdict};
+use ::cluster::{Lsn, NodeId, Reason, Verdict};
 use config::Database;
 use engine::{
     ids::{self, Micros},
@@ -19,17 +19,23 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use super::{
     Watched,
     samples::{Part, Sample},
+    tail::FLUSH,
 };
 use crate::{
     cold::controller::Controller,
     exchange::{hub::lock, mail::ShellMail},
 };
 
-/// One row: is the node in recovery, its position in the log, and the length of a page of the log.
+/// One row: is the node in recovery, its position in the log, the position that a primary has
+/// flushed, and the length of a page of the log.
 const QUESTION: &str = "SELECT r.recovery, CASE WHEN r.recovery THEN \
     pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_insert_lsn() END, \
-    pg_catalog.current_setting('wal_block_size') \
+    CASE WHEN r.recovery THEN pg_catalog.pg_last_wal_replay_lsn() ELSE \
+    pg_catalog.pg_current_wal_flush_lsn() END, pg_catalog.current_setting('wal_block_size') \
     FROM (SELECT pg_catalog.pg_is_in_recovery() AS recovery) r";
+
+/// A standby of the last primary, while there is none.
+const ORPHAN: Verdict = Verdict::Unfit(Reason::NoPrimary);
 
 /// The time between two questions while a standby lacks recent writes.
 const TICK: Duration = Duration::from_millis(20);
@@ -47,6 +53,7 @@ impl Watched {
         let part = match cluster.primary() {
             Ok(primary) if primary == node => Part::Primary,
             Ok(_) if *cluster.verdict(node) == Verdict::Readable => Part::Standby,
+            Err(_) if *cluster.verdict(node) == ORPHAN => Part::Standby,
             Ok(_) | Err(_) => return None,
         };
         Some((part, lock(&self.samples).term))
@@ -68,19 +75,33 @@ impl Watched {
     }
 
     /// Learns what a node has answered, unless its connection or the primary is another one now.
+    /// Returns true if requests that wait for a lost primary may run there from now on.
     fn learn(
         &self,
         (at, client): (usize, &Arc<Client>),
         (part, term): (Part, u64),
         asked_at: Micros,
         sample: &Sample,
-    ) {
+    ) -> bool {
         let mut samples = lock(&self.samples);
         let kept = lock(&self.clients[at]).clone();
-        if samples.term == term && kept.is_some_and(|kept| Arc::ptr_eq(&kept, client)) {
+        let counts = samples.term == term && kept.is_some_and(|kept| Arc::ptr_eq(&kept, client));
+        let is_first = samples.replayed[at].is_none();
+        if counts {
             samples.learn(at, part, asked_at, sample);
             samples.publish(&self.readers);
         }
+        counts && is_first && self.readers.are_orphaned()
+    }
+
+    /// Is the primary to flush its log?
+    fn is_flush_due(&self, now: Micros) -> bool {
+        let mut samples = lock(&self.samples);
+        if let Some(since) = samples.tail.lingers_since() {
+            // It is sampled more often until the standbys have it.
+            self.readers.want_as_of(since);
+        }
+        samples.tail.take_due(now)
     }
 
     /// Returns the time between two questions at rest. None: no database wants reads on standbys.
@@ -135,7 +156,13 @@ async fn ask(controller: &Controller, watched: &Watched, at: usize, client: &Arc
         // Its role has changed. `node.rs` finds out.
         return watched.wakes[at].notify_one();
     }
-    watched.learn((at, client), (part, term), asked_at, &sample);
+    if watched.learn((at, client), (part, term), asked_at, &sample) {
+        controller.0.shared.tell_all(|| ShellMail::Review);
+    }
+    if part == Part::Primary && watched.is_flush_due(controller.now()) {
+        // If it fails, the node is asked again anyway.
+        let _ = timeout(patience, client.simple_query(FLUSH)).await;
+    }
     if watched.readers.take_waiting() {
         controller.0.shared.tell_all(|| ShellMail::Fresher);
     }
@@ -147,7 +174,8 @@ async fn question(client: &Client) -> Option<Sample> {
         SimpleQueryMessage::Row(row) => Some(Sample {
             is_in_recovery: row.get(0)? == "t",
             position: row.get(1).and_then(Lsn::parse)?.0,
-            page_len: row.get(2)?.parse().ok().filter(|len| *len > 0)?,
+            flushed: row.get(2).and_then(Lsn::parse)?.0,
+            page_len: row.get(3)?.parse().ok().filter(|len| *len > 0)?,
         }),
         _ => None,
     })
@@ -187,8 +215,8 @@ mod tests {
         let open = |at: usize, client| *lock(&watched.clients[at]) = Some(Arc::clone(client));
         let learn = |of: (usize, _), part, position| {
             let is_in_recovery = part == Part::Standby;
-            let sample = Sample { is_in_recovery, position, page_len: 8_192 };
-            watched.learn(of, (part, 0), 10, &sample);
+            let sample = Sample { is_in_recovery, position, flushed: position, page_len: 8_192 };
+            let _ = watched.learn(of, (part, 0), 10, &sample);
         };
         let fresh = || watched.readers.get(ids::NodeId(1)).unwrap().fresh_as_of();
         open(0, primary);
