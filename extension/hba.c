@@ -501,6 +501,26 @@ reservations(StringInfo out, const Catalog *catalog)
     }
 }
 
+/*
+ * The OIDs of the roles. A role that gets the name of another one is not that role: the pooler
+ * replaces its server connections.
+ */
+static void
+role_numbers(StringInfo out, const Catalog *catalog)
+{
+    ListCell *cell;
+
+    foreach (cell, catalog->roles) {
+        const Role *role = lfirst(cell);
+
+        if (!role->can_login)
+            continue;
+        appendStringInfoString(out, "role ");
+        text_quoted(out, role->name, '"');
+        appendStringInfo(out, " %u\n", role->oid);
+    }
+}
+
 void
 hba_write(StringInfo out, const Rules *rules, const Catalog *catalog)
 {
@@ -508,6 +528,7 @@ hba_write(StringInfo out, const Rules *rules, const Catalog *catalog)
     ListCell *at;
 
     appendStringInfo(out, "name_len_max %d\n", NAMEDATALEN - 1);
+    role_numbers(out, catalog);
     reservations(out, catalog);
     foreach (cell, rules->lines) {
         const HbaLine *line = lfirst(cell);

@@ -27,6 +27,8 @@ pub struct Hba {
     /// The length in bytes to which PostgreSQL cuts the names of users: `name_len_max NUMBER`. Weir's
     /// own, from the library as well.
     pub name_len_max: Option<usize>,
+    /// The OIDs of PostgreSQL's roles: `role NAME OID`. Weir's own, from the library as well.
+    pub roles: BTreeMap<String, u32>,
 }
 
 /// One line.

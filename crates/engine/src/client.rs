@@ -55,6 +55,8 @@ pub struct Client {
     pub identity: Arc<Identity>,
     /// Set when the client is authenticated.
     pub pool: Option<PoolId>,
+    /// The pool's count of changes of its role when the client came to the pool.
+    pub role_changes: u32,
     pub server: Option<ServerId>,
     /// Does it count in the limits on clients, under its identity?
     pub counted: bool,
@@ -217,6 +219,7 @@ impl Client {
             serial,
             identity: nobody,
             pool: None,
+            role_changes: 0,
             server: None,
             counted: false,
             while_waiting: WhileWaiting::default(),

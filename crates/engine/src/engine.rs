@@ -233,6 +233,7 @@ impl<X: Exchange> Engine<X> {
                 durations: Box::default(),
                 history: TextHistory::default(),
                 has_bad_reports: false,
+                role_changes: pool.role_changes(),
             })
         })
     }

@@ -19,6 +19,7 @@ pub(crate) mod lost;
 pub(crate) mod open;
 mod place;
 pub(crate) mod preparation;
+pub(crate) mod principal;
 mod replicate;
 pub mod replication;
 mod silent;

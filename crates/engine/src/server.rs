@@ -85,6 +85,7 @@ impl ServerPhase {
                 Preparation::Probe(Some(_))
                     | Preparation::Recount(Some(_))
                     | Preparation::Ask(Some(_))
+                    | Preparation::TellPrincipal(_)
                     | Preparation::Signal(Some(_))
             )
         )
@@ -92,7 +93,14 @@ impl ServerPhase {
 
     /// Are their row descriptions collected, too?
     pub fn collects_columns(&self) -> bool {
-        matches!(self, Self::Preparing(Preparation::Ask(Some(_)) | Preparation::Signal(Some(_))))
+        matches!(
+            self,
+            Self::Preparing(
+                Preparation::Ask(Some(_))
+                    | Preparation::TellPrincipal(_)
+                    | Preparation::Signal(Some(_))
+            )
+        )
     }
 }
 
@@ -125,6 +133,8 @@ pub struct Server {
     pub pool: PoolId,
     /// The pool's epoch when the server was opened.
     pub epoch: u64,
+    /// The pool's count of changes of its role when the server was opened.
+    pub role_changes: u32,
     /// The pool's mode when the server was opened. The server keeps it, whatever the pool's mode is
     /// now ([`Server::mode_in`]).
     pub mode: PoolMode,
@@ -173,6 +183,7 @@ impl Server {
             serial,
             pool,
             epoch: 0,
+            role_changes: 0,
             mode: PoolMode::default(),
             phase: ServerPhase::Connecting(Box::new(login)),
             client: None,

@@ -100,6 +100,10 @@ pub struct PoolSettings {
     /// Empty = no check. PgBouncer's `<empty>` (an empty query) is kept as a single blank.
     pub check_query: String,
     pub check_delay: Micros,
+    /// 0 = servers are not asked.
+    pub role_check_interval: Micros,
+    /// OID of the role that servers log in as, if the library in the server tells it.
+    pub role: Option<u32>,
     pub server_lifetime: Micros,
     pub server_idle_timeout: Micros,
     pub server_connect_timeout: Micros,
@@ -163,6 +167,8 @@ impl PoolSettings {
             reset_always: global.server_reset_query_always,
             check_query,
             check_delay: micros(global.server_check_delay),
+            role_check_interval: micros(global.role_check_interval),
+            role: config.hba.roles.get(user).copied(),
             server_lifetime: own(database.server_lifetime, global.server_lifetime),
             server_idle_timeout: micros(global.server_idle_timeout),
             server_connect_timeout: micros(global.server_connect_timeout),

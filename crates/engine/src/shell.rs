@@ -343,6 +343,10 @@ pub enum Mail<T> {
     LobbyTried {
         pool: PoolId,
     },
+    /// All servers of the pool are replaced: it logs in as another role, or with other settings.
+    PrincipalChanged {
+        pool: PoolId,
+    },
     /// The backend of your server has left the lobby. `why`: it cannot serve there.
     LeftLobby {
         server: ServerId,
@@ -503,6 +507,10 @@ pub enum Event<'a> {
     },
     /// The library `weir` reports a session's state in a form that Weir does not know.
     BadReport {
+        name: (&'a str, &'a str),
+    },
+    /// New servers of this database and user are not what the present ones are, which are replaced.
+    PrincipalChanged {
         name: (&'a str, &'a str),
     },
     /// A client keeps its server from now on, for this reason.

@@ -8,6 +8,7 @@ mod matrix;
 mod pam;
 pub(crate) mod query;
 mod refused;
+mod roles;
 mod secrets;
 mod words;
 

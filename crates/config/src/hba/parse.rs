@@ -40,6 +40,10 @@ impl Hba {
                 hba.name_len_max = Some(len);
                 continue;
             }
+            if let Some((name, oid)) = role(line) {
+                hba.roles.insert(name, oid);
+                continue;
+            }
             let read = match reservation(line) {
                 Ok(Some((databases, users))) => {
                     for database in databases.names {
@@ -64,6 +68,16 @@ impl Hba {
 /// Reads a line `name_len_max NUMBER`.
 fn name_len_max(line: &str) -> Option<usize> {
     line.strip_prefix("name_len_max ")?.parse().ok()
+}
+
+/// Reads a line `role NAME OID`.
+fn role(line: &str) -> Option<(String, u32)> {
+    let mut words = Words::new(line.strip_prefix("role ")?);
+    let mut next = || match words.next() {
+        Ok(Some(Word::Bare(word) | Word::Quoted(word))) => Some(word),
+        Ok(Some(Word::Comma) | None) | Err(_) => None,
+    };
+    Some((next()?, next()?.parse().ok()?))
 }
 
 /// Reads a line `only DATABASES USERS`; None: it is another line. An empty name is that of no user.

@@ -25,6 +25,8 @@ pub use self::control::Gate;
 use self::idle::Idle;
 pub use self::outage::{Outage, OutageKind};
 pub use self::parked::Parked;
+use self::principal::Principals;
+pub use self::principal::{Answer, Principal};
 pub use self::trial::Entrance;
 use self::trial::{Attendance, Lobby};
 
@@ -35,6 +37,7 @@ mod lobby;
 mod opening;
 mod outage;
 mod parked;
+mod principal;
 mod relief;
 mod trial;
 
@@ -96,6 +99,8 @@ pub enum Next {
     Yield(u64),
     /// A client waits, but another pool may have a better right to the seat.
     Contest(u64),
+    /// It is asked first (`principal.rs`).
+    Ask,
     /// The pool is too large or closed: close the server for this reason.
     Close(CloseReason<'static>),
 }
@@ -193,6 +198,7 @@ pub struct Pool<T> {
     relief: relief::Relief,
     lobby: Lobby,
     attendance: Attendance,
+    principals: Principals,
 }
 
 impl<T> Pool<T> {
@@ -236,6 +242,7 @@ impl<T> Pool<T> {
             relief: relief::Relief::default(),
             lobby: Lobby::Untried,
             attendance: Attendance::default(),
+            principals: Principals::default(),
         }
     }
 

@@ -343,6 +343,10 @@ impl<X: Exchange> Engine<X> {
         if waits {
             self.go_on_opening(id, io);
         }
+        if let Some(parked) = self.exchange.pool(id, |pool| pool.take_to_ask(worker, now)) {
+            let on = self.attach(parked, io);
+            self.ask_principal(on, None, io);
+        }
         // A spare server is not opened without a free seat, and must not delay servers for waiting
         // clients.
         let fills = self.drain.is_none() && settings.min_size > 0;

@@ -34,9 +34,13 @@ pub(crate) enum Work {
     Try(PoolId),
     /// Let the client into the pool: it is known whether that is direct.
     Enter(Newcomer),
+    /// Continue the login of a client that has waited for a server's answer.
+    Checked(Newcomer),
+    /// Apply changes of the pool.
+    Review(PoolId),
 }
 
-/// A client that waits for the trial of its pool's lobby.
+/// A client that waits for the trial of its pool's lobby, or for the answer of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Newcomer {
     pub client: ClientId,
@@ -142,6 +146,8 @@ impl<X: Exchange> Engine<X> {
             }
             Work::Connect(pool) => self.connect_seated(pool, io),
             Work::Try(pool) => self.try_lobby(pool, io),
+            Work::Review(pool) => self.review_pool(pool, io),
+            Work::Checked(newcomer) => self.enter_after_check(newcomer, io),
             Work::Enter(newcomer) => {
                 if self.awaits(newcomer) {
                     self.enter_pool_at_once(newcomer.client, newcomer.pool, io);

@@ -202,6 +202,11 @@ impl<X: Exchange> Engine<X> {
     /// Does [`Engine::export`] write the complete state of this client? A transaction may be open.
     pub fn may_move(&self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id.0 as usize) else { return false };
+        // The records do not say that a client has logged in as a former role.
+        let view = client.pool.and_then(|pool| self.pools.get(pool));
+        if view.is_some_and(|view| view.role_changes != client.role_changes) {
+            return false;
+        }
         let at_rest = client.stream.remaining == 0;
         match client.phase {
             // The records do not contain the state of a signal.

@@ -202,9 +202,13 @@ impl<X: Exchange> Engine<X> {
         if record.is_counted {
             self.exchange.limits(|limits| limits.client_came(&identity));
         }
-        if let Some(pool) = pool {
-            self.exchange.pool(pool, |pool| pool.enter());
-        }
+        let entered = pool.map(|pool| {
+            self.exchange.pool(pool, |pool| {
+                pool.enter();
+                pool.role_changes()
+            })
+        });
+        let role_changes = entered.unwrap_or_default();
         let id = ClientId(self.clients.vacant_key() as u32);
         if record.welcomed {
             self.keys.insert(record.key, id);
@@ -218,7 +222,7 @@ impl<X: Exchange> Engine<X> {
             (None, None) => ClientPhase::Idle,
         });
         client.counted = record.is_counted;
-        client.pool = pool;
+        (client.pool, client.role_changes) = (pool, role_changes);
         client.server = on;
         client.while_waiting.notified = record.notified;
         client.key = if record.welcomed { record.key } else { 0 };
@@ -305,16 +309,16 @@ impl<X: Exchange> Engine<X> {
         let pool = self.find_pool_at(database, user, *place)?;
         let is_current = *is_same && !record.is_obsolete;
         let reports = record.state_report.is_some();
-        let epoch = self.exchange.pool(pool, |pool| {
+        let (epoch, role_changes) = self.exchange.pool(pool, |pool| {
             pool.is_told |= reports;
-            pool.adopt(is_current)
+            (pool.adopt(is_current), pool.role_changes())
         });
         let claim = self.view(pool).claim(pool);
         self.exchange.limits(|limits| limits.seat_anyway(&claim));
         let serial = self.exchange.next_connection();
         let mut server = Server::new(pool, serial, ServerLogin::default(), record.connected_at);
         server.enter(ServerPhase::Settling(Settling::Fresh));
-        server.epoch = epoch;
+        (server.epoch, server.role_changes) = (epoch, role_changes);
         server.use_in(PoolMode::of_word(&record.mode).unwrap_or(self.settings(pool).mode));
         server.status = record.status;
         server.context_changed = record.context_changed;

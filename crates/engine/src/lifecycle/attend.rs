@@ -42,7 +42,7 @@ const OWN_TICKET: &str = "own:";
 
 impl<X: Exchange> Engine<X> {
     /// Completes the login, as soon as it is known whether the pool is direct.
-    pub(crate) fn enter_pool(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
+    pub(crate) fn enter_checked(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         if !self.awaits_trial(id, pool, io.now()) {
             self.enter_pool_at_once(id, pool, io);
         }

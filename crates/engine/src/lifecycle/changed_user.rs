@@ -49,8 +49,12 @@ impl<X: Exchange> Engine<X> {
             return Some(old);
         };
         self.exchange.pool(old, |pool| pool.clients -= 1);
-        self.exchange.pool(new, |pool| pool.enter());
-        self.client_mut(id).pool = Some(new);
+        let role_changes = self.exchange.pool(new, |pool| {
+            pool.enter();
+            pool.role_changes()
+        });
+        let client = self.client_mut(id);
+        (client.pool, client.role_changes) = (Some(new), role_changes);
         self.move_listening(id, new);
         Some(new)
     }

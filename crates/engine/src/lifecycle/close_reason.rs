@@ -35,6 +35,8 @@ pub enum CloseReason<'a> {
     /// ran RECONNECT.
     ConnectStringChanged,
     DatabaseRemoved,
+    /// The client has logged in as a role that its pool no longer logs in as.
+    RoleChanged,
     ShuttingDown,
     Paused,
     /// The server is idle, and its cluster has no primary.
@@ -110,6 +112,7 @@ impl<'a> CloseReason<'a> {
             | Self::ConfigurationChanged
             | Self::ConnectStringChanged
             | Self::DatabaseRemoved
+            | Self::RoleChanged
             | Self::ShuttingDown
             | Self::Paused
             | Self::PrimaryLost
@@ -139,6 +142,7 @@ impl<'a> CloseReason<'a> {
             | Self::ConfigurationChanged
             | Self::ConnectStringChanged => Cause::ShuttingDown,
             Self::DatabaseRemoved => Cause::RemovedDatabase,
+            Self::RoleChanged => Cause::Operator,
             Self::QueryTimeout => Cause::QueryTimeout,
             Self::IdleTransactionTimeout => Cause::IdleTransactionTimeout,
             Self::TransactionTimeout => Cause::TransactionTimeout,
@@ -189,6 +193,7 @@ impl<'a> CloseReason<'a> {
             Self::ConfigurationChanged => "database configuration changed",
             Self::ConnectStringChanged => "connect string changed",
             Self::DatabaseRemoved => "database removed",
+            Self::RoleChanged => "the role has been renamed or dropped",
             Self::ShuttingDown => "server shutting down",
             Self::Paused => "pause mode",
             Self::PrimaryLost => "the cluster has no primary",

@@ -298,6 +298,9 @@ impl<X: Exchange> Engine<X> {
             ) if server.status == b'I' && !server.has_traces() => {
                 self.lose_prepared(id, reason, io);
             }
+            ServerPhase::Preparing(Preparation::TellPrincipal(_)) => {
+                self.lose_asked(id, reason, io);
+            }
             ServerPhase::Preparing(Preparation::Fail | Preparation::Begin) => {
                 self.lose_prepared(id, reason, io);
             }

@@ -20,7 +20,7 @@ use crate::client::{Client, ClientPhase, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
 use crate::relay::ledger::{Entry, Expect, Verb};
-use crate::server::{Preparation, ServerPhase};
+use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::carried::{Carried, Order};
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
@@ -134,6 +134,9 @@ impl<X: Exchange> Engine<X> {
             self.replace_by_own(id, server, io);
             return Readable::NotYet;
         }
+        if self.has_another_role(id, server) {
+            return self.part_from_role(id, server, io);
+        }
         let half = self.server_mut(server);
         debug_assert!(half.client.is_none(), "a server was given to a second client");
         debug_assert!(half.is_clean(), "a dirty server was given to a client");
@@ -153,8 +156,10 @@ impl<X: Exchange> Engine<X> {
         client.server = Some(server);
         client.enter(ClientPhase::Preparing(waiter));
         if !self.client(id).is_welcomed() {
-            let welcome = self.server(server).welcome.clone();
+            let Server { role_changes, ref welcome, .. } = *self.server(server);
+            let welcome = welcome.clone();
             self.complete_vars(id, &welcome);
+            self.client_mut(id).role_changes = role_changes;
         }
         self.server_mut(server).stages.link(waiter.since, now);
         self.view(pool).assigned(now.saturating_sub(waiter.since));
@@ -227,12 +232,16 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn prepared(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = self.server_mut(on);
         let ServerPhase::Preparing(step) = &server.phase else { return };
+        if let Preparation::TellPrincipal(_) = step {
+            return self.principal_told(on, io);
+        }
         let Some(id) = server.client else { return };
         let readable = match step {
             Preparation::Hear if !server.is_clean() => {
                 return self.lose_server(on, CloseReason::GotDirty, io);
             }
             Preparation::Hear => self.prepare(id, on, io),
+            Preparation::TellPrincipal(_) => return,
             Preparation::Restore => return self.restored(on, io),
             Preparation::Ask(_) => return self.answered(on, io),
             // Nothing was asked, so the message itself does not matter. The cancel request may be

@@ -54,6 +54,7 @@ pub(crate) fn outlives(client: &Client, server: &Server, settings: &PoolSettings
                     | Preparation::Renew
                     | Preparation::Restore
                     | Preparation::Ask(_)
+                    | Preparation::TellPrincipal(_)
                     | Preparation::Signal(_)
             ),
             ServerPhase::Connecting(_)

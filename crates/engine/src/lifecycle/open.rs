@@ -103,7 +103,7 @@ impl<X: Exchange> Engine<X> {
         let serial = self.exchange.next_connection();
         self.view(pool);
         self.learn_from_other_pools(pool);
-        let (minor, may_ask, target, mode, (server_secret, epoch)) =
+        let (minor, may_ask, target, mode, (server_secret, epoch, role_changes)) =
             self.exchange.pool(pool, |pool| {
                 // Epoch, mode and target are read together under the lock; this worker's own copy may
                 // be older.
@@ -112,7 +112,8 @@ impl<X: Exchange> Engine<X> {
                 let target = pool.settings.targets.get(target).cloned();
                 let epoch = epoch.unwrap_or_else(|| pool.begin_opening());
                 let secret = pool.server_secret.clone();
-                (pool.minor_version, pool.may_ask_report, target, mode, (secret, epoch))
+                let opening = (secret, epoch, pool.role_changes());
+                (pool.minor_version, pool.may_ask_report, target, mode, opening)
             });
         let client = purpose.as_ref().and_then(ServerPurpose::client);
         let is_used =
@@ -133,7 +134,7 @@ impl<X: Exchange> Engine<X> {
         };
         let mut server = Box::new(Server::new(pool, serial, login, io.now()));
         server.client = client;
-        server.epoch = epoch;
+        (server.epoch, server.role_changes) = (epoch, role_changes);
         server.use_in(mode);
         let id = ServerId(self.servers.insert(server) as u32);
         if let Some(client) = client {
@@ -457,6 +458,7 @@ impl<X: Exchange> Engine<X> {
         let mut welcome = Arc::new(welcome);
         let refusals = self.exchange.pool(pool, |pool| {
             pool.opened(epoch);
+            pool.doubt_principal(now);
             pool.is_told |= reports;
             match &pool.welcome {
                 // Equal values are shared, so that linking compares pointers.

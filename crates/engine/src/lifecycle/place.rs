@@ -25,6 +25,9 @@ impl<X: Exchange> Engine<X> {
         let servers = &mut self.servers;
         // Parking happens under the pool's lock, so no client can begin to wait in between.
         let next = self.exchange.pool(pool, |pool| {
+            if pool.asks_free(epoch, now) {
+                return Next::Ask;
+            }
             let mut next = pool.release(worker, epoch, is_ours, now);
             if matches!(next, Next::Park) && may_return {
                 let session = servers[id.0 as usize].session.get();
@@ -43,6 +46,7 @@ impl<X: Exchange> Engine<X> {
         match next {
             Next::Park => {}
             Next::Enlist => self.enlist(id, io),
+            Next::Ask => self.ask_principal(id, None, io),
             Next::Local(waiter) => self.join_soon(id, waiter),
             Next::Remote(to, waiter) => {
                 let mut server = self.servers.remove(id.0 as usize);

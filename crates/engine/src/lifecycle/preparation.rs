@@ -1,6 +1,7 @@
 //! The steps of preparing a server while its client is held back. `lifecycle/link.rs` has their
 //! order.
 
+use crate::lifecycle::principal::PrincipalQuestion;
 use crate::login::auth_answer::AuthAnswer;
 use crate::session::probe::Probe;
 
@@ -33,6 +34,8 @@ pub enum Preparation {
     Restore,
     /// The reply to `auth_query`.
     Ask(Option<Box<AuthAnswer>>),
+    /// A server without a client tells what a new server would be.
+    TellPrincipal(Box<PrincipalQuestion>),
     /// Nothing is asked: a cancel request is under way, which would cancel Weir's own query.
     AwaitCancel,
     /// The server tells what the last transaction has left in the session. If the server has
@@ -65,6 +68,7 @@ impl Preparation {
             | Self::Confirm
             | Self::Restore
             | Self::Ask(_)
+            | Self::TellPrincipal(_)
             | Self::AwaitCancel
             | Self::HandOver
             | Self::Signal(_)
@@ -77,6 +81,7 @@ impl Preparation {
     pub fn auth_answer(&mut self) -> Option<&mut Option<Box<AuthAnswer>>> {
         match self {
             Self::Ask(answer) | Self::Signal(answer) => Some(answer),
+            Self::TellPrincipal(question) => Some(&mut question.answer),
             Self::Hear
             | Self::Check
             | Self::Apply
@@ -119,6 +124,7 @@ impl Preparation {
             | Self::Recount(_)
             | Self::Restore
             | Self::Ask(_)
+            | Self::TellPrincipal(_)
             | Self::Probe(_)
             | Self::HandOver
             | Self::Signal(_)
@@ -142,6 +148,7 @@ impl Preparation {
             | Self::Unwind
             | Self::Restore
             | Self::Ask(_)
+            | Self::TellPrincipal(_)
             | Self::AwaitCancel
             | Self::Probe(_)
             | Self::HandOver
@@ -166,6 +173,7 @@ impl Preparation {
             | Self::Renew
             | Self::Confirm
             | Self::Ask(_)
+            | Self::TellPrincipal(_)
             | Self::AwaitCancel
             | Self::Probe(_)
             | Self::HandOver

@@ -102,6 +102,8 @@ pub enum LoginStep {
     Checking(Checking),
     /// A server shows whether the pool is direct. The client is authenticated.
     Trial,
+    /// A server tells what a new one would be. The client is authenticated.
+    PrincipalCheck,
 }
 
 /// The event that a login waits for.
@@ -125,14 +127,18 @@ impl LoginStep {
             | Self::ExpectMd5 { .. }
             | Self::ExpectSaslInitial(_)
             | Self::ExpectSaslResponse(_) => Awaited::Password,
-            Self::Proving(_) | Self::Asking(_) | Self::Checking(_) | Self::Trial => Awaited::Answer,
+            Self::Proving(_)
+            | Self::Asking(_)
+            | Self::Checking(_)
+            | Self::Trial
+            | Self::PrincipalCheck => Awaited::Answer,
         }
     }
 
     /// Does the login wait for PostgreSQL?
     pub fn awaits_postgres(&self) -> bool {
         match self {
-            Self::Proving(_) | Self::Asking(_) | Self::Trial => true,
+            Self::Proving(_) | Self::Asking(_) | Self::Trial | Self::PrincipalCheck => true,
             Self::ExpectStartup
             | Self::ExpectCleartext
             | Self::ExpectJudged(_)
@@ -241,7 +247,8 @@ impl Login {
             | LoginStep::ExpectSaslInitial(_)
             | LoginStep::ExpectSaslResponse(_)
             | LoginStep::Checking(_)
-            | LoginStep::Trial => None,
+            | LoginStep::Trial
+            | LoginStep::PrincipalCheck => None,
         }
     }
 }

@@ -343,7 +343,8 @@ impl<X: Exchange> Engine<X> {
             | LoginStep::Proving(_)
             | LoginStep::Asking(_)
             | LoginStep::Checking(_)
-            | LoginStep::Trial => Step::Wait,
+            | LoginStep::Trial
+            | LoginStep::PrincipalCheck => Step::Wait,
         }
     }
 
@@ -451,10 +452,11 @@ impl<X: Exchange> Engine<X> {
         if *client.identity == *view_identity {
             client.identity = view_identity;
         }
-        let warm = self.exchange.pool(pool, |pool| {
+        let (warm, role_changes) = self.exchange.pool(pool, |pool| {
             pool.enter();
-            pool.welcome.clone()
+            (pool.welcome.clone(), pool.role_changes())
         });
+        self.client_mut(id).role_changes = role_changes;
         if replicates {
             self.link_own(id, pool, io);
         } else if let Some(welcome) = warm.filter(|_| !self.settings(pool).is_session()) {

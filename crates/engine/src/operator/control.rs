@@ -26,36 +26,41 @@ impl<X: Exchange> Engine<X> {
     /// Applies changes of pools: closes parked servers and logins that are of no use now,
     /// disconnects clients that cannot be served, and serves those that can.
     pub fn review(&mut self, io: &mut impl Io<X>) {
-        let now = io.now();
         self.move_clients(io);
         self.review_listeners(io);
         self.finish(io);
-        let worker = self.worker;
         for id in self.known_pools() {
-            let (gate, condemned, settings) = self
-                .exchange
-                .pool(id, |pool| (pool.gate(), pool.take_condemned(worker), pool.settings.clone()));
+            let settings = self.exchange.pool(id, |pool| pool.settings.clone());
             if settings.cluster.is_some() {
                 self.view(id).settings = settings;
                 self.cut_servers(id, io);
             }
-            self.close_parked(condemned, io);
-            self.end_logins(id, io);
-            self.review_attending(id, io);
-            if let Gate::Closed(reason) = gate {
-                self.turn_away(id, reason, io);
-            }
-            if gate == Gate::NoPrimary {
-                self.ask_standbys(id);
-            }
-            self.serve_backlog(id, io);
-            let open = self
-                .exchange
-                .pool(id, |pool| pool.oldest_waiter(worker).is_some() && pool.reserve_opening(now));
-            if open {
-                self.open_server(id, io);
-            }
+            self.review_pool(id, io);
             self.finish(io);
+        }
+    }
+
+    /// Applies changes of one pool.
+    pub(crate) fn review_pool(&mut self, id: PoolId, io: &mut impl Io<X>) {
+        let (now, worker) = (io.now(), self.worker);
+        let (gate, condemned) =
+            self.exchange.pool(id, |pool| (pool.gate(), pool.take_condemned(worker)));
+        self.close_parked(condemned, io);
+        self.end_logins(id, io);
+        self.review_attending(id, io);
+        self.review_role(id, io);
+        if let Gate::Closed(reason) = gate {
+            self.turn_away(id, reason, io);
+        }
+        if gate == Gate::NoPrimary {
+            self.ask_standbys(id);
+        }
+        self.serve_backlog(id, io);
+        let open = self
+            .exchange
+            .pool(id, |pool| pool.oldest_waiter(worker).is_some() && pool.reserve_opening(now));
+        if open {
+            self.open_server(id, io);
         }
     }
 

@@ -48,6 +48,7 @@ mod outdated;
 mod peers;
 mod pooling;
 mod prepared;
+mod principals;
 mod protocol;
 mod proven_console;
 mod reads;

@@ -71,6 +71,8 @@ impl Rig {
         let mut config = Config::parse_ini(BASE, "rig.ini", &no_file).expect("a sound text");
         config.auth_file.users.insert("alice".into(), "secret".into());
         config.global.pool_mode = PoolMode::Transaction;
+        // A script has the queries of clients.
+        config.global.role_check_interval = std::time::Duration::ZERO;
         change(&mut config);
         Self(Rc::new(RefCell::new(World::new(workers, config))))
     }

@@ -269,7 +269,7 @@ impl Setup {
     fn read(&mut self) {
         let mut ini = "[databases]\ndb0 = host=127.0.0.1 port=5000 dbname=db0\n\
              db1 = host=127.0.0.1 port=5001\n[pgbouncer]\nserver_login_retry = 1\nquery_wait_notify = 0\n\
-             max_client_conn = 1000\n"
+             role_check_interval = 0\nmax_client_conn = 1000\n"
             .to_owned();
         for (key, value) in &self.keys {
             ini.push_str(&format!("{key} = {value}\n"));

@@ -474,3 +474,47 @@ fn no_client_loses_its_channels_and_stays_when_the_pooler_is_killed() {
     }
     assert!(!server.has_crashed());
 }
+
+#[test]
+fn a_role_that_gets_the_name_of_another_one_gets_none_of_its_backends() {
+    if !support::only_weir() {
+        return;
+    }
+    let server = server(Version::Installed, "");
+    server.sql(
+        "postgres",
+        "CREATE ROLE boss LOGIN PASSWORD 'of boss'; CREATE ROLE intern LOGIN PASSWORD 'of intern'; \
+         CREATE TABLE secrets AS SELECT 7 AS n; GRANT SELECT ON secrets TO boss",
+    );
+    let login = |name, password| server.login(name, "postgres", password);
+    let reads = |client: &mut RawClient| client.query("SELECT n FROM secrets").error.is_none();
+    let mut former = eventually("the new roles are known", PATIENCE, || {
+        login("intern", "of intern").ok()?;
+        login("boss", "of boss").ok()
+    });
+    assert!(reads(&mut former));
+    server.sql(
+        "postgres",
+        "ALTER ROLE boss RENAME TO away; ALTER ROLE intern RENAME TO boss; \
+         ALTER ROLE away RENAME TO intern",
+    );
+    eventually("the intern with the boss's name reads nothing", PATIENCE, || {
+        let mut renamed = login("boss", "of intern").ok()?;
+        (!reads(&mut renamed)).then_some(())
+    });
+    for _ in 0..10 {
+        let mut renamed = login("boss", "of intern").expect("the intern's password");
+        assert!(!reads(&mut renamed));
+    }
+    assert!(is_lost(&mut former), "the pool is another role's now");
+    let mut renamed = login("intern", "of boss").expect("the boss's password");
+    assert!(reads(&mut renamed));
+    server.sql(
+        "postgres",
+        "DROP OWNED BY boss; DROP ROLE boss; CREATE ROLE boss LOGIN PASSWORD 'new'",
+    );
+    eventually("the role that was created again is served", PATIENCE, || {
+        let found = login("boss", "new").ok()?.query("SELECT current_user");
+        found.error.is_none().then_some(())
+    });
+}

@@ -122,6 +122,7 @@ impl<T> Pool<T> {
     /// be outdated. Knowledge from them is forgotten, too.
     pub fn replace_servers(&mut self) {
         self.epoch += 1;
+        self.forget_principal();
         self.try_lobby_again();
         self.attendance.present = 0;
         self.obsolete = self.servers.saturating_sub(self.unbegun);
@@ -142,6 +143,7 @@ impl<T> Pool<T> {
             self.replace_servers();
             self.is_told = false;
         }
+        self.review_principal(&settings);
         self.review_secret(&settings);
         self.try_lobby_again();
         self.settings = settings;

@@ -26,7 +26,7 @@ impl<T> Pool<T> {
     /// Should another server be opened now? If so, its place is reserved.
     pub fn reserve_opening(&mut self, now: Micros) -> bool {
         let wanted = if self.has_room() { self.waiting_total() } else { self.reserve_wanted(now) };
-        let under_way = self.places_opening();
+        let under_way = self.places_opening() + self.asked();
         under_way < wanted
             && (under_way == 0 || under_way <= self.waiting_for(OPENING_PATIENCE, now))
             && self.take_place(now)

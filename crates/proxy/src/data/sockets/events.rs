@@ -51,6 +51,7 @@ impl Sockets {
             | Event::ReserveTaken { .. }
             | Event::ServerLoginWorks { .. }
             | Event::BadReport { .. }
+            | Event::PrincipalChanged { .. }
             | Event::ConnectQueryFailed { .. } => return,
         };
         lock(&self.shared.journal).note(kind, name, text, self.now);
@@ -126,6 +127,12 @@ impl Sockets {
                 );
             }
             Event::BadReport { name } => log_bad_report(name),
+            Event::PrincipalChanged { name: (database, user) } => {
+                log!(
+                    "{database}/{user}: role, database or stored settings have changed in \
+                     PostgreSQL, so the pool's server connections are replaced"
+                );
+            }
             // PgBouncer's text, with the key's old name.
             Event::ConnectQueryFailed { message } => {
                 error!("S: error while executing exec_on_query: {message}");

@@ -1,0 +1,238 @@
+//! Notices that a pool's servers are not what a new server would be: the role or the database was
+//! renamed, or dropped and created again, or its stored settings have changed. Then all servers are
+//! replaced ([decision 029](docs/decisions/029-servers-follow-their-role.md)).
+//!
+//! An idle server is asked, at most once in `role_check_interval`, and only after a client has logged
+//! in or a server was opened. The supervisor of a built-in pooler tells of roles by itself
+//! (`PoolSettings::role`).
+
+use super::{Gate, Parked, Pool};
+use crate::ids::{Micros, WorkerId};
+use crate::settings::PoolSettings;
+
+/// The role and the database of a server, and the settings that its login gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// OID of the role.
+    pub role: u32,
+    /// OID of the database.
+    pub database: u32,
+    /// Stands for the rows of `pg_db_role_setting` that apply.
+    pub settings: String,
+}
+
+/// A server's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The OIDs of the role and the database that the server has logged in to.
+    pub server: (u32, u32),
+    /// What a new server would be; None: its login would fail.
+    pub new: Option<Principal>,
+}
+
+impl Answer {
+    /// Reads the two columns of the question's only row.
+    pub fn parse(server: &str, new: &str) -> Option<Self> {
+        let pair = |text: &str| -> Option<(u32, u32)> {
+            let (role, database) = text.split_once(' ')?;
+            Some((role.parse().ok()?, database.parse().ok()?))
+        };
+        let mut parts = new.splitn(3, ' ');
+        let mut oid = || parts.next()?.parse().ok();
+        let new = match (oid(), oid()) {
+            (Some(role), Some(database)) => {
+                let settings = parts.next().unwrap_or_default().to_owned();
+                Some(Principal { role, database, settings })
+            }
+            _ => None,
+        };
+        Some(Self { server: pair(server)?, new })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Principals {
+    /// What a new server was when a server was last asked.
+    known: Option<Principal>,
+    /// When a server was last asked, since the pool's servers were replaced.
+    asked_at: Option<Micros>,
+    /// Servers that are being asked.
+    asked: u32,
+    /// The next server that becomes free from this time on is asked.
+    due_at: Micros,
+    /// The node cannot answer.
+    is_unable: bool,
+    /// Counts how often the pool's logins have begun to lead to another role.
+    role_changes: u32,
+    /// OID of the role, as the library has last told it.
+    told: Option<u32>,
+}
+
+impl Default for Principals {
+    fn default() -> Self {
+        Self {
+            known: None,
+            asked_at: None,
+            asked: 0,
+            due_at: Micros::MAX,
+            is_unable: false,
+            role_changes: 0,
+            told: None,
+        }
+    }
+}
+
+impl<T> Pool<T> {
+    /// Counts how often the pool's logins have begun to lead to another role. A client with another
+    /// count has logged in as another role than the pool's servers.
+    pub fn role_changes(&self) -> u32 {
+        self.principals.role_changes
+    }
+
+    /// Returns the time from which a server may be asked; None: none is asked.
+    fn may_ask_at(&self) -> Option<Micros> {
+        let interval = self.settings.role_check_interval;
+        let asks = interval > 0 && !self.principals.is_unable;
+        asks.then(|| self.principals.asked_at.map_or(0, |at| at.saturating_add(interval)))
+    }
+
+    /// Notes that a client logs in, or that a server was opened: a server is to be asked.
+    pub fn doubt_principal(&mut self, now: Micros) {
+        if let Some(at) = self.may_ask_at() {
+            self.principals.due_at = self.principals.due_at.min(at.max(now));
+        }
+    }
+
+    /// Has the next free server asked, whenever the last one was.
+    pub fn owe_check(&mut self, now: Micros) {
+        self.principals.asked_at = None;
+        self.doubt_principal(now);
+    }
+
+    /// The server that was asked is lost before it has answered.
+    pub fn ask_another(&mut self) {
+        self.principals.asked -= 1;
+        self.principals.asked_at = None;
+        self.principals.due_at = 0;
+    }
+
+    /// Returns how many servers are being asked. They serve a client soon.
+    pub(super) fn asked(&self) -> u32 {
+        self.principals.asked
+    }
+
+    /// Is this free server to be asked? If so, the caller asks.
+    #[inline]
+    pub fn asks_free(&mut self, epoch: u64, now: Micros) -> bool {
+        now >= self.principals.due_at && self.asks_now(epoch, now)
+    }
+
+    #[cold]
+    fn asks_now(&mut self, epoch: u64, now: Micros) -> bool {
+        let asks = self.may_ask_at().is_some();
+        if !asks {
+            self.principals.due_at = Micros::MAX;
+        }
+        let asks = asks && epoch == self.epoch && self.gate == Gate::Open;
+        if asks {
+            self.principals.asked_at = Some(now);
+            self.principals.due_at = Micros::MAX;
+            self.principals.asked += 1;
+        }
+        asks
+    }
+
+    /// Takes an idle server that is to be asked now. The caller asks.
+    pub fn take_to_ask(&mut self, worker: WorkerId, now: Micros) -> Option<Parked<T>> {
+        if now < self.principals.due_at || self.idle.iter().all(|idle| idle.is_empty()) {
+            return None;
+        }
+        let epoch = self.epoch;
+        if self.asks_free(epoch, now) { self.take_idle(worker, None) } else { None }
+    }
+
+    /// Must a server be opened to be asked? None is idle, and those of the lobby cannot be asked.
+    pub fn reserve_to_ask(&mut self, now: Micros) -> bool {
+        now >= self.principals.due_at
+            && self.proxied().is_none()
+            && self.opening == 0
+            && self.has_room()
+            && self.take_place(now)
+    }
+
+    /// Notes the answer of a server of this epoch; None: it cannot answer. Returns whether all
+    /// servers are replaced.
+    pub fn learn_principal(&mut self, epoch: u64, answer: Option<Answer>) -> bool {
+        self.principals.asked -= 1;
+        if epoch != self.epoch {
+            return false;
+        }
+        let Some(Answer { server, new }) = answer else {
+            self.principals.is_unable |= self.principals.known.is_none();
+            return false;
+        };
+        let known = self.principals.known.take();
+        let role = new.as_ref().map_or(0, |new| new.role);
+        let is_role = server.0 != role || known.as_ref().is_some_and(|known| known.role != role);
+        let is_same = new.as_ref().is_some_and(|new| {
+            server.1 == new.database && known.as_ref().is_none_or(|known| known == new)
+        });
+        if is_same && !is_role {
+            self.principals.known = new;
+            return false;
+        }
+        let asked_at = self.principals.asked_at;
+        self.follow_role(is_role);
+        (self.principals.known, self.principals.asked_at) = (new, asked_at);
+        true
+    }
+
+    /// Replaces all servers. `is_role`: new ones have another role, as which the pool's clients have
+    /// not logged in.
+    pub fn follow_role(&mut self, is_role: bool) {
+        self.replace_servers();
+        self.failure = None;
+        if is_role {
+            self.principals.role_changes += 1;
+            self.proven = None;
+        }
+    }
+
+    /// Forgets what a new server would be: all servers are replaced.
+    pub(super) fn forget_principal(&mut self) {
+        let Principals { role_changes, told, asked, .. } = self.principals;
+        self.principals = Principals { role_changes, told, asked, ..Principals::default() };
+    }
+
+    /// Follows what the library in the server tells. A role that has gone leaves its servers as they
+    /// are, as it leaves direct connections. Its name may get another role later.
+    pub(super) fn review_principal(&mut self, settings: &PoolSettings) {
+        self.principals.is_unable = false;
+        let Some(role) = settings.role else { return };
+        let known = self.principals.told.or(self.settings.role);
+        self.principals.told = Some(role);
+        if known.is_some_and(|known| known != role) {
+            self.follow_role(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn principal(role: u32, settings: &str) -> Principal {
+        Principal { role, database: 5, settings: settings.into() }
+    }
+
+    #[test]
+    fn an_answer_has_the_servers_oids_and_those_of_a_new_server() {
+        let parsed = |new| Answer::parse("17 5", new).unwrap();
+        assert_eq!(parsed("17 5").new, Some(principal(17, "")));
+        assert_eq!(parsed("18 5 0.18.725.(0,1) x").new, Some(principal(18, "0.18.725.(0,1) x")));
+        assert_eq!(parsed("5").new, None);
+        assert_eq!(parsed("").new, None);
+        assert_eq!(parsed("5").server, (17, 5));
+        assert_eq!(Answer::parse("17", "17 5"), None);
+    }
+}

@@ -1,0 +1,232 @@
+//! Asks a server without a client what a new server of its pool would be
+//! (`admission/pool/principal.rs`), and replaces the pool's servers if they are something else.
+//!
+//! ```text
+//!  a client has logged in, a server is idle ─┐
+//!  a server is free, and a check is due ─────┴─► TellPrincipal ─► answer ─► place ─► the client goes on
+//! ```
+//!
+//! A client that has logged in before the role changed gets no server of the new role: it is
+//! disconnected. A client that keeps its server keeps it, as a direct connection keeps its role.
+
+use crate::admission::pool::Answer;
+use crate::client::ClientPhase;
+use crate::engine::Engine;
+use crate::engine::work::{Newcomer, Work};
+use crate::ids::{ClientId, PoolId, ServerId, WorkerId};
+use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::Readable;
+use crate::login::auth::LoginStep;
+use crate::login::auth_answer::AuthAnswer;
+use crate::routing::Place;
+use crate::server::{Preparation, ServerPhase, Settling};
+use crate::shell::{Closing, Event, Exchange, Io, Mail};
+use crate::vars::quote_bytes;
+
+/// The question to a server, and the part of the answer that has arrived.
+#[derive(Debug)]
+pub struct PrincipalQuestion {
+    pub answer: Option<Box<AuthAnswer>>,
+    /// The client whose login waits for the answer.
+    newcomer: Option<Newcomer>,
+}
+
+/// Returns the question. Its first column has the OIDs of this server's role and database, as they
+/// were at its login. The second column has what a new server would get for these names.
+fn question(user: &str, database: &str) -> Vec<u8> {
+    let mut sql = b"SELECT pg_catalog.concat_ws(' ', own.usesysid, own.datid), \
+        pg_catalog.concat_ws(' ', r.oid, d.oid, (SELECT pg_catalog.string_agg(\
+        pg_catalog.concat_ws('.', s.setdatabase, s.setrole, s.xmin, s.ctid), ' ' \
+        ORDER BY s.setdatabase, s.setrole) FROM pg_catalog.pg_db_role_setting s \
+        WHERE (s.setdatabase OPERATOR(pg_catalog.=) 0 \
+        OR s.setdatabase OPERATOR(pg_catalog.=) d.oid) \
+        AND (s.setrole OPERATOR(pg_catalog.=) 0 OR s.setrole OPERATOR(pg_catalog.=) r.oid))) \
+        FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) own \
+        LEFT JOIN pg_catalog.pg_roles r ON r.rolname OPERATOR(pg_catalog.=) "
+        .to_vec();
+    quote_bytes(user.as_bytes(), &mut sql);
+    sql.extend_from_slice(
+        b"::pg_catalog.name \
+        LEFT JOIN pg_catalog.pg_database d ON d.datname OPERATOR(pg_catalog.=) ",
+    );
+    quote_bytes(database.as_bytes(), &mut sql);
+    sql.extend_from_slice(b"::pg_catalog.name");
+    sql
+}
+
+impl<X: Exchange> Engine<X> {
+    /// Completes the login. If a check is due, an idle server is asked first.
+    pub(crate) fn enter_pool(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
+        let (now, worker) = (io.now(), self.worker);
+        let (parked, opens) = self.exchange.pool(pool, |pool| {
+            pool.doubt_principal(now);
+            let parked = pool.take_to_ask(worker, now);
+            let opens = parked.is_none() && pool.reserve_to_ask(now);
+            (parked, opens)
+        });
+        if opens {
+            self.work.push_back(Work::Open(pool));
+        }
+        let Some(parked) = parked else { return self.enter_checked(id, pool, io) };
+        let serial = self.client(id).serial;
+        self.login_mut(id).step = LoginStep::PrincipalCheck;
+        let on = self.attach(parked, io);
+        self.ask_principal(on, Some(Newcomer { client: id, serial, pool }), io);
+    }
+
+    /// Asks a server that has no client and is clean.
+    pub(crate) fn ask_principal(
+        &mut self,
+        on: ServerId,
+        newcomer: Option<Newcomer>,
+        io: &mut impl Io<X>,
+    ) {
+        let settings = self.settings(self.server(on).pool);
+        let sql = question(settings.login_user(), settings.database_name());
+        let question = PrincipalQuestion { answer: Some(Box::default()), newcomer };
+        let step = Preparation::TellPrincipal(Box::new(question));
+        self.server_mut(on).enter(ServerPhase::Preparing(step));
+        self.send_own_query(on, &sql, io);
+    }
+
+    /// Reads the completed answer.
+    pub(crate) fn principal_told(&mut self, on: ServerId, io: &mut impl Io<X>) {
+        let server = self.server_mut(on);
+        let error = server.own_error.take();
+        let newcomer = server.end_question();
+        let Some((answer, newcomer)) = newcomer else { return };
+        let (pool, epoch) = (server.pool, server.epoch);
+        let found = answer.and_then(|answer| answer.finish(error).ok().flatten());
+        let answer =
+            found.and_then(|found| Answer::parse(&found.user, &found.secret.unwrap_or_default()));
+        let is_changed = self.exchange.pool(pool, |pool| pool.learn_principal(epoch, answer));
+        if is_changed {
+            self.principal_changed(pool, io);
+        }
+        match self.server(on).doomed {
+            Some(reason) => self.close_server(on, reason, io),
+            None => self.place(on, io),
+        }
+        self.work.extend(newcomer.map(Work::Checked));
+    }
+
+    /// Deals with the loss of a server that was asked. Another one may tell.
+    pub(crate) fn lose_asked(
+        &mut self,
+        on: ServerId,
+        reason: CloseReason<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        let server = self.server_mut(on);
+        let pool = server.pool;
+        let newcomer = server.end_question().and_then(|(_, newcomer)| newcomer);
+        self.exchange.pool(pool, |pool| pool.ask_another());
+        self.close_server(on, reason, io);
+        self.work.extend(newcomer.map(Work::Checked));
+    }
+
+    /// Continues the login of a client that has waited for the answer.
+    pub(crate) fn enter_after_check(&mut self, newcomer: Newcomer, io: &mut impl Io<X>) {
+        let Newcomer { client, serial, pool } = newcomer;
+        let found = self.clients.get(client.0 as usize).filter(|found| found.serial == serial);
+        let waits = found.is_some_and(|found| {
+            matches!(&found.phase, ClientPhase::Login(login)
+                if matches!(login.step, LoginStep::PrincipalCheck))
+        });
+        if waits {
+            self.enter_pool(client, pool, io);
+        }
+    }
+
+    /// All servers of the pool are being replaced. Tells all workers, and doubts the servers of the
+    /// same user in other pools.
+    fn principal_changed(&mut self, pool: PoolId, io: &mut impl Io<X>) {
+        let now = io.now();
+        let identity = self.view(pool).identity.clone();
+        let name = (identity.database.as_str(), identity.user.as_str());
+        io.event(Event::PrincipalChanged { name });
+        let is_writer = self.view(pool).place == Place::Writer;
+        let mut changed = vec![pool];
+        for other in self.exchange.pool_ids() {
+            let is_reader = self.exchange.pool(other, |other| {
+                if other.id == pool || other.key.user != identity.user {
+                    return false;
+                }
+                other.owe_check(now);
+                // A standby may not have the change yet, so it is not asked.
+                let follows = is_writer && other.key.database == identity.database;
+                if follows {
+                    other.follow_role(false);
+                }
+                follows
+            });
+            changed.extend(is_reader.then_some(other));
+        }
+        for pool in changed {
+            for worker in (0..self.exchange.worker_count()).map(WorkerId) {
+                match worker == self.worker {
+                    true => self.work.push_back(Work::Review(pool)),
+                    false => self.exchange.post(worker, Mail::PrincipalChanged { pool }),
+                }
+            }
+        }
+    }
+
+    /// Disconnects the clients that have logged in as another role than the pool's servers now have.
+    /// A client in a transaction keeps its server until the end. A client whose login waits for a
+    /// server gets one of the new role.
+    pub(crate) fn review_role(&mut self, pool: PoolId, io: &mut impl Io<X>) {
+        let changes = self.exchange.pool(pool, |pool| pool.role_changes());
+        if std::mem::replace(&mut self.view(pool).role_changes, changes) == changes {
+            return;
+        }
+        let old = self.clients_where(|client| {
+            client.pool == Some(pool)
+                && client.role_changes != changes
+                && client.is_welcomed()
+                && matches!(client.phase, ClientPhase::Idle | ClientPhase::Waiting(_))
+        });
+        for id in old {
+            self.disconnect(id, CloseReason::RoleChanged, io);
+        }
+        io.close_lobby(pool, Closing::AfterTransaction, CloseReason::RoleChanged.text());
+    }
+
+    /// Would this server run the client's statements as another role than it has logged in as?
+    #[inline]
+    pub(crate) fn has_another_role(&self, id: ClientId, on: ServerId) -> bool {
+        let (client, server) = (self.client(id), self.server(on));
+        let now = match client.pool {
+            Some(pool) if pool != server.pool => self.pools.get(pool).map(|view| view.role_changes),
+            Some(_) | None => Some(server.role_changes),
+        };
+        now.is_some_and(|now| now != client.role_changes) && client.is_welcomed()
+    }
+
+    /// Disconnects such a client. The server goes to another one.
+    #[cold]
+    pub(crate) fn part_from_role(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        io: &mut impl Io<X>,
+    ) -> Readable {
+        self.disconnect(id, CloseReason::RoleChanged, io);
+        self.server_mut(on).enter(ServerPhase::Settling(Settling::Fresh));
+        self.place(on, io);
+        Readable::NotYet
+    }
+}
+
+impl crate::server::Server {
+    /// Ends the question. Returns the answer so far, and the client that waits for it.
+    fn end_question(&mut self) -> Option<(Option<AuthAnswer>, Option<Newcomer>)> {
+        let ServerPhase::Preparing(Preparation::TellPrincipal(question)) = &mut self.phase else {
+            return None;
+        };
+        let answer = question.answer.take().map(|answer| *answer);
+        let newcomer = question.newcomer.take();
+        self.enter(ServerPhase::Settling(Settling::Fresh));
+        Some((answer, newcomer))
+    }
+}
