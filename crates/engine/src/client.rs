@@ -56,7 +56,7 @@ pub struct Client {
     /// Set when the client is authenticated.
     pub pool: Option<PoolId>,
     /// The pool's count of changes of its role when the client came to the pool.
-    pub role_changes: u32,
+    pub role_changes: u16,
     pub server: Option<ServerId>,
     /// Does it count in the limits on clients, under its identity?
     pub counted: bool,

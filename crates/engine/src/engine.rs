@@ -106,7 +106,7 @@ pub struct Engine<X> {
     /// The verdicts on known texts, for routing; empty until one is asked for.
     pub(crate) verdicts: Option<Box<sql::Cache<Option<sql::Verdict>>>>,
     /// Clients that wait for the trials of their pools' lobbies.
-    pub(crate) newcomers: Vec<work::Newcomer>,
+    pub(crate) newcomers: Vec<crate::ids::Newcomer>,
 }
 
 fn limits_users(config: &Config) -> bool {

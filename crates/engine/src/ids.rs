@@ -50,6 +50,14 @@ pub struct Waiter {
     pub since: Micros,
 }
 
+/// A client that waits for the trial of its pool's lobby, or for the answer of a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Newcomer {
+    pub client: ClientId,
+    pub serial: u64,
+    pub pool: PoolId,
+}
+
 impl Waiter {
     /// Returns a waiter that has a server at once and is in no queue.
     pub fn served(client: ClientId, pool: PoolId, since: Micros) -> Self {

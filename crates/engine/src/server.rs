@@ -133,8 +133,6 @@ pub struct Server {
     pub pool: PoolId,
     /// The pool's epoch when the server was opened.
     pub epoch: u64,
-    /// The pool's count of changes of its role when the server was opened.
-    pub role_changes: u32,
     /// The pool's mode when the server was opened. The server keeps it, whatever the pool's mode is
     /// now ([`Server::mode_in`]).
     pub mode: PoolMode,
@@ -183,7 +181,6 @@ impl Server {
             serial,
             pool,
             epoch: 0,
-            role_changes: 0,
             mode: PoolMode::default(),
             phase: ServerPhase::Connecting(Box::new(login)),
             client: None,

@@ -12,6 +12,7 @@ mod listening;
 mod losses;
 mod operator;
 mod pools;
+mod principals;
 mod replies;
 mod reports;
 mod routing;
@@ -65,6 +66,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         routing::MUTANTS,
         losses::MUTANTS,
         strangers::MUTANTS,
+        principals::MUTANTS,
     ];
     topics.into_iter().flatten()
 }

@@ -25,8 +25,8 @@ pub use self::control::Gate;
 use self::idle::Idle;
 pub use self::outage::{Outage, OutageKind};
 pub use self::parked::Parked;
-use self::principal::Principals;
-pub use self::principal::{Answer, Principal};
+use self::principals::Principals;
+pub use self::principals::{Answer, role_changes};
 pub use self::trial::Entrance;
 use self::trial::{Attendance, Lobby};
 
@@ -38,6 +38,7 @@ mod opening;
 mod outage;
 mod parked;
 mod principal;
+mod principals;
 mod relief;
 mod trial;
 
@@ -544,11 +545,6 @@ impl<T> Pool<T> {
 
     pub fn waiting_total(&self) -> u32 {
         self.waiting.iter().map(|queue| queue.len() as u32).sum()
-    }
-
-    /// Returns since when the longest waiting client waits.
-    pub fn oldest_wait(&self) -> Option<Micros> {
-        self.waiting.iter().filter_map(|queue| queue.front()).map(|head| head.since).min()
     }
 
     /// Returns the parked servers of all workers.

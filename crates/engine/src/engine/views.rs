@@ -29,7 +29,7 @@ pub(crate) struct PoolView {
     /// Does the log say that state reports of this pool's servers cannot be read?
     pub(crate) has_bad_reports: bool,
     /// The pool's count of changes of its role, whose former clients are disconnected.
-    pub(crate) role_changes: u32,
+    pub(crate) role_changes: u16,
 }
 
 impl PoolView {

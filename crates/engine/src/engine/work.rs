@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use crate::client::ClientPhase;
 use crate::engine::Engine;
-use crate::ids::{ClientId, PoolId, ServerId, Waiter};
+use crate::ids::{ClientId, Newcomer, PoolId, ServerId, Waiter};
 use crate::shell::{Exchange, Io};
 
 #[derive(Debug)]
@@ -38,14 +38,6 @@ pub(crate) enum Work {
     Checked(Newcomer),
     /// Apply changes of the pool.
     Review(PoolId),
-}
-
-/// A client that waits for the trial of its pool's lobby, or for the answer of a server.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Newcomer {
-    pub client: ClientId,
-    pub serial: u64,
-    pub pool: PoolId,
 }
 
 /// The effect of a client that has left on its server.

@@ -52,10 +52,8 @@ impl<X: Exchange> Engine<X> {
         client.counted = guest.is_counted;
         client.pool = Some(pool);
         let found = self.servers.get(server.0 as usize).filter(|found| found.serial == serial);
-        client.role_changes = match found {
-            Some(server) => server.role_changes,
-            None => self.exchange.pool(pool, |pool| pool.role_changes()),
-        };
+        let epoch = found.map_or(u64::MAX, |found| found.epoch);
+        client.role_changes = self.exchange.pool(pool, |pool| pool.role_changes_at(epoch));
         client.key = guest.key;
         client.key_form = if guest.tag.is_empty() { KeyForm::Short } else { KeyForm::Long };
         client.request_at = now;

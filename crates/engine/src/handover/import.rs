@@ -309,16 +309,16 @@ impl<X: Exchange> Engine<X> {
         let pool = self.find_pool_at(database, user, *place)?;
         let is_current = *is_same && !record.is_obsolete;
         let reports = record.state_report.is_some();
-        let (epoch, role_changes) = self.exchange.pool(pool, |pool| {
+        let epoch = self.exchange.pool(pool, |pool| {
             pool.is_told |= reports;
-            (pool.adopt(is_current), pool.role_changes())
+            pool.adopt(is_current)
         });
         let claim = self.view(pool).claim(pool);
         self.exchange.limits(|limits| limits.seat_anyway(&claim));
         let serial = self.exchange.next_connection();
         let mut server = Server::new(pool, serial, ServerLogin::default(), record.connected_at);
         server.enter(ServerPhase::Settling(Settling::Fresh));
-        (server.epoch, server.role_changes) = (epoch, role_changes);
+        server.epoch = epoch;
         server.use_in(PoolMode::of_word(&record.mode).unwrap_or(self.settings(pool).mode));
         server.status = record.status;
         server.context_changed = record.context_changed;

@@ -15,7 +15,7 @@ use config::PoolMode;
 use wire::error_fields::ErrorFields;
 use wire::{backend, cancel_key, frontend};
 
-use crate::admission::pool::Grant;
+use crate::admission::pool::{Grant, role_changes};
 use crate::client::{Client, ClientPhase, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
@@ -156,10 +156,10 @@ impl<X: Exchange> Engine<X> {
         client.server = Some(server);
         client.enter(ClientPhase::Preparing(waiter));
         if !self.client(id).is_welcomed() {
-            let Server { role_changes, ref welcome, .. } = *self.server(server);
+            let Server { epoch, ref welcome, .. } = *self.server(server);
             let welcome = welcome.clone();
             self.complete_vars(id, &welcome);
-            self.client_mut(id).role_changes = role_changes;
+            self.client_mut(id).role_changes = role_changes(epoch);
         }
         self.server_mut(server).stages.link(waiter.since, now);
         self.view(pool).assigned(now.saturating_sub(waiter.since));

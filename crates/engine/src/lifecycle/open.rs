@@ -103,7 +103,7 @@ impl<X: Exchange> Engine<X> {
         let serial = self.exchange.next_connection();
         self.view(pool);
         self.learn_from_other_pools(pool);
-        let (minor, may_ask, target, mode, (server_secret, epoch, role_changes)) =
+        let (minor, may_ask, target, mode, (server_secret, epoch)) =
             self.exchange.pool(pool, |pool| {
                 // Epoch, mode and target are read together under the lock; this worker's own copy may
                 // be older.
@@ -112,8 +112,7 @@ impl<X: Exchange> Engine<X> {
                 let target = pool.settings.targets.get(target).cloned();
                 let epoch = epoch.unwrap_or_else(|| pool.begin_opening());
                 let secret = pool.server_secret.clone();
-                let opening = (secret, epoch, pool.role_changes());
-                (pool.minor_version, pool.may_ask_report, target, mode, opening)
+                (pool.minor_version, pool.may_ask_report, target, mode, (secret, epoch))
             });
         let client = purpose.as_ref().and_then(ServerPurpose::client);
         let is_used =
@@ -134,7 +133,7 @@ impl<X: Exchange> Engine<X> {
         };
         let mut server = Box::new(Server::new(pool, serial, login, io.now()));
         server.client = client;
-        (server.epoch, server.role_changes) = (epoch, role_changes);
+        server.epoch = epoch;
         server.use_in(mode);
         let id = ServerId(self.servers.insert(server) as u32);
         if let Some(client) = client {

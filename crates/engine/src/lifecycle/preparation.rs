@@ -1,9 +1,17 @@
 //! The steps of preparing a server while its client is held back. `lifecycle/link.rs` has their
 //! order.
 
-use crate::lifecycle::principal::PrincipalQuestion;
+use crate::ids::Newcomer;
 use crate::login::auth_answer::AuthAnswer;
 use crate::session::probe::Probe;
+
+/// The question to a server, and the part of the answer that has arrived.
+#[derive(Debug)]
+pub struct PrincipalQuestion {
+    pub answer: Option<Box<AuthAnswer>>,
+    /// The client whose login waits for the answer.
+    pub(crate) newcomer: Option<Newcomer>,
+}
 
 /// The step that Weir waits for before the client's bytes may be forwarded.
 #[derive(Debug)]

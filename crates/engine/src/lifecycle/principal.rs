@@ -9,27 +9,20 @@
 //! A client that has logged in before the role changed gets no server of the new role: it is
 //! disconnected. A client that keeps its server keeps it, as a direct connection keeps its role.
 
-use crate::admission::pool::Answer;
+use crate::admission::pool::{Answer, role_changes};
 use crate::client::ClientPhase;
 use crate::engine::Engine;
-use crate::engine::work::{Newcomer, Work};
-use crate::ids::{ClientId, PoolId, ServerId, WorkerId};
+use crate::engine::work::Work;
+use crate::ids::{ClientId, Newcomer, PoolId, ServerId, WorkerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::PrincipalQuestion;
 use crate::login::auth::LoginStep;
 use crate::login::auth_answer::AuthAnswer;
 use crate::routing::Place;
-use crate::server::{Preparation, ServerPhase, Settling};
+use crate::server::{Preparation, Server, ServerPhase, Settling};
 use crate::shell::{Closing, Event, Exchange, Io, Mail};
 use crate::vars::quote_bytes;
-
-/// The question to a server, and the part of the answer that has arrived.
-#[derive(Debug)]
-pub struct PrincipalQuestion {
-    pub answer: Option<Box<AuthAnswer>>,
-    /// The client whose login waits for the answer.
-    newcomer: Option<Newcomer>,
-}
 
 /// Returns the question. Its first column has the OIDs of this server's role and database, as they
 /// were at its login. The second column has what a new server would get for these names.
@@ -198,7 +191,7 @@ impl<X: Exchange> Engine<X> {
         let (client, server) = (self.client(id), self.server(on));
         let now = match client.pool {
             Some(pool) if pool != server.pool => self.pools.get(pool).map(|view| view.role_changes),
-            Some(_) | None => Some(server.role_changes),
+            Some(_) | None => Some(role_changes(server.epoch)),
         };
         now.is_some_and(|now| now != client.role_changes) && client.is_welcomed()
     }
@@ -218,7 +211,7 @@ impl<X: Exchange> Engine<X> {
     }
 }
 
-impl crate::server::Server {
+impl Server {
     /// Ends the question. Returns the answer so far, and the client that waits for it.
     fn end_question(&mut self) -> Option<(Option<AuthAnswer>, Option<Newcomer>)> {
         let ServerPhase::Preparing(Preparation::TellPrincipal(question)) = &mut self.phase else {

@@ -27,6 +27,7 @@ mod news;
 mod orphaned;
 mod outdated;
 mod prepared;
+mod principals;
 mod reads;
 mod refused;
 mod relief;

@@ -51,6 +51,11 @@ impl<T> Pool<T> {
         self.waiting_for(patience, now)
     }
 
+    /// Returns since when the longest waiting client waits.
+    pub fn oldest_wait(&self) -> Option<Micros> {
+        self.waiting.iter().filter_map(|queue| queue.front()).map(|head| head.since).min()
+    }
+
     /// Returns how many clients have waited at least this long.
     pub(super) fn waiting_for(&self, patience: Micros, now: Micros) -> u32 {
         let has_waited = |waiter: &Waiter| now.saturating_sub(waiter.since) >= patience;

@@ -6,87 +6,22 @@
 //! in or a server was opened. The supervisor of a built-in pooler tells of roles by itself
 //! (`PoolSettings::role`).
 
+use super::principals::{Answer, Principals, ROLE_STEP, role_changes};
 use super::{Gate, Parked, Pool};
 use crate::ids::{Micros, WorkerId};
 use crate::settings::PoolSettings;
 
-/// The role and the database of a server, and the settings that its login gives it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Principal {
-    /// OID of the role.
-    pub role: u32,
-    /// OID of the database.
-    pub database: u32,
-    /// Stands for the rows of `pg_db_role_setting` that apply.
-    pub settings: String,
-}
-
-/// A server's answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The OIDs of the role and the database that the server has logged in to.
-    pub server: (u32, u32),
-    /// What a new server would be; None: its login would fail.
-    pub new: Option<Principal>,
-}
-
-impl Answer {
-    /// Reads the two columns of the question's only row.
-    pub fn parse(server: &str, new: &str) -> Option<Self> {
-        let pair = |text: &str| -> Option<(u32, u32)> {
-            let (role, database) = text.split_once(' ')?;
-            Some((role.parse().ok()?, database.parse().ok()?))
-        };
-        let mut parts = new.splitn(3, ' ');
-        let mut oid = || parts.next()?.parse().ok();
-        let new = match (oid(), oid()) {
-            (Some(role), Some(database)) => {
-                let settings = parts.next().unwrap_or_default().to_owned();
-                Some(Principal { role, database, settings })
-            }
-            _ => None,
-        };
-        Some(Self { server: pair(server)?, new })
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Principals {
-    /// What a new server was when a server was last asked.
-    known: Option<Principal>,
-    /// When a server was last asked, since the pool's servers were replaced.
-    asked_at: Option<Micros>,
-    /// Servers that are being asked.
-    asked: u32,
-    /// The next server that becomes free from this time on is asked.
-    due_at: Micros,
-    /// The node cannot answer.
-    is_unable: bool,
-    /// Counts how often the pool's logins have begun to lead to another role.
-    role_changes: u32,
-    /// OID of the role, as the library has last told it.
-    told: Option<u32>,
-}
-
-impl Default for Principals {
-    fn default() -> Self {
-        Self {
-            known: None,
-            asked_at: None,
-            asked: 0,
-            due_at: Micros::MAX,
-            is_unable: false,
-            role_changes: 0,
-            told: None,
-        }
-    }
-}
-
 impl<T> Pool<T> {
     /// Counts how often the pool's logins have begun to lead to another role. A client with another
     /// count has logged in as another role than the pool's servers.
-    pub fn role_changes(&self) -> u32 {
-        self.principals.role_changes
+    pub fn role_changes(&self) -> u16 {
+        role_changes(self.epoch)
+    }
+
+    /// Returns this count of a server's epoch. A server that is replaced after an online restart has no
+    /// epoch of this pool.
+    pub fn role_changes_at(&self, epoch: u64) -> u16 {
+        role_changes(if epoch == u64::MAX { self.epoch } else { epoch })
     }
 
     /// Returns the time from which a server may be asked; None: none is asked.
@@ -193,15 +128,15 @@ impl<T> Pool<T> {
         self.replace_servers();
         self.failure = None;
         if is_role {
-            self.principals.role_changes += 1;
+            self.epoch = self.epoch.wrapping_add(ROLE_STEP);
             self.proven = None;
         }
     }
 
     /// Forgets what a new server would be: all servers are replaced.
     pub(super) fn forget_principal(&mut self) {
-        let Principals { role_changes, told, asked, .. } = self.principals;
-        self.principals = Principals { role_changes, told, asked, ..Principals::default() };
+        let Principals { told, asked, .. } = self.principals;
+        self.principals = Principals { told, asked, ..Principals::default() };
     }
 
     /// Follows what the library in the server tells. A role that has gone leaves its servers as they
@@ -214,25 +149,5 @@ impl<T> Pool<T> {
         if known.is_some_and(|known| known != role) {
             self.follow_role(true);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn principal(role: u32, settings: &str) -> Principal {
-        Principal { role, database: 5, settings: settings.into() }
-    }
-
-    #[test]
-    fn an_answer_has_the_servers_oids_and_those_of_a_new_server() {
-        let parsed = |new| Answer::parse("17 5", new).unwrap();
-        assert_eq!(parsed("17 5").new, Some(principal(17, "")));
-        assert_eq!(parsed("18 5 0.18.725.(0,1) x").new, Some(principal(18, "0.18.725.(0,1) x")));
-        assert_eq!(parsed("5").new, None);
-        assert_eq!(parsed("").new, None);
-        assert_eq!(parsed("5").server, (17, 5));
-        assert_eq!(Answer::parse("17", "17 5"), None);
     }
 }

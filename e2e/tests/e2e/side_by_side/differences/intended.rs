@@ -27,6 +27,7 @@ pub(in super::super) const INTENDED: &[Difference] = &[
             ("*", "+ row key=server_client_address *"),
             ("*", "+ row key=data_path *"),
             ("*", "+ row key=direct_socket *"),
+            ("*", "+ row key=role_check_interval *"),
             ("*", "+ log * server * is *"),
             ("*", "+ column sv_pinned 23"),
             ("*", "+ column session_state 25"),

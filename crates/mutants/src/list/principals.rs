@@ -1,0 +1,80 @@
+//! Servers whose role or stored settings have changed in PostgreSQL. The simulator's PostgreSQL has no
+//! roles that change: scripted tests notice these mutants.
+
+use super::{Mutant, change};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "LinksFormerRoles",
+        wrong: "A client gets a server of another role than it has logged in as",
+        seen_in: "PgBouncer",
+        noticed_by: "principals::a_login_that_finds_another_role_gets_a_server_of_it_and_former_clients_leave",
+        changes: &[change(
+            "lifecycle/principal.rs",
+            "now.is_some_and(|now| «now != client.role_changes») && client.is_welcomed()",
+            "now == u16::MAX",
+        )],
+    },
+    Mutant {
+        name: "KeepsFormerSettings",
+        wrong: "New clients get servers with the settings from before ALTER ROLE … SET",
+        seen_in: "PgBouncer",
+        noticed_by: "principals::changed_settings_replace_servers_and_keep_clients",
+        changes: &[change(
+            "admission/pool/principal.rs",
+            "known.as_ref().is_none_or(|known| «known == new»)",
+            "known.role == new.role",
+        )],
+    },
+    Mutant {
+        name: "KeepsServersOfDroppedRoles",
+        wrong: "The servers of a role that was dropped stay",
+        seen_in: "PgBouncer",
+        noticed_by: "principals::a_dropped_role_has_no_servers",
+        changes: &[
+            change(
+                "admission/pool/principal.rs",
+                "let is_role = «server.0 != role || known.as_ref().is_some_and(|known| known.role != role)»;",
+                "new.is_some() && server.0 != role",
+            ),
+            change(
+                "admission/pool/principal.rs",
+                "let is_same = «new.as_ref().is_some_and»(|new| {",
+                "new.as_ref().is_none_or",
+            ),
+        ],
+    },
+    Mutant {
+        name: "AsksAtEachLogin",
+        wrong: "Each login costs a query",
+        seen_in: "",
+        noticed_by: "principals::one_client_in_a_second_has_a_server_asked",
+        changes: &[change(
+            "admission/pool/principal.rs",
+            "self.principals.asked_at.map_or(0, |at| «at.saturating_add(interval)»)",
+            "at.min(interval)",
+        )],
+    },
+    Mutant {
+        name: "OpensBesideTheAsked",
+        wrong: "While a server is asked, another one is opened for the client that waits for it",
+        seen_in: "",
+        noticed_by: "principals::a_node_that_cannot_answer_is_not_asked_again",
+        changes: &[change(
+            "admission/pool/opening.rs",
+            "let under_way = «self.places_opening() + self.asked()»;",
+            "self.places_opening()",
+        )],
+    },
+    Mutant {
+        name: "ForgetsWhoWaitsForAnAnswer",
+        wrong: "A login hangs if the server that is asked is lost",
+        seen_in: "",
+        noticed_by: "principals::a_server_that_is_lost_while_it_is_asked_costs_no_login",
+        changes: &[change(
+            "lifecycle/principal.rs",
+            "self.close_server(on, reason, io); self.work.extend(«newcomer.map(Work::Checked)»);",
+            "newcomer.map(Work::Checked).filter(|_| false)",
+        )],
+    },
+];
