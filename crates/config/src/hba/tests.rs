@@ -225,3 +225,14 @@ fn names_may_be_cut_as_postgresql_does() {
     assert_eq!(parse("").0.known_user("abcde"), "abcde");
     assert_eq!(parse("name_len_max x\n").1.len(), 1);
 }
+
+#[test]
+fn the_library_tells_the_numbers_of_roles() {
+    let (hba, warnings) = parse("role \"it's\" 17\nrole app 18\nlocal all all trust\n");
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let roles: Vec<_> = hba.roles.iter().map(|(name, oid)| (name.as_str(), *oid)).collect();
+    assert_eq!(roles, [("app", 18), ("it's", 17)]);
+    assert_eq!(hba.rules.len(), 1);
+    assert_eq!(parse("role app\n").1.len(), 1);
+    assert_eq!(parse("role app x\n").1.len(), 1);
+}

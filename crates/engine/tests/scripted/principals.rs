@@ -74,7 +74,7 @@ fn one_client_in_a_second_has_a_server_asked() {
 }
 
 #[test]
-fn a_login_that_finds_another_role_gets_a_server_of_it_and_former_clients_leave() {
+fn clients_of_a_former_role_leave() {
     for workers in [1, 2] {
         let rig = asking(workers, |_| {});
         let (idle, busy) = (first(&rig), rig.client_at(workers - 1));
@@ -128,7 +128,7 @@ fn a_dropped_role_has_no_servers() {
 }
 
 #[test]
-fn changed_settings_replace_servers_and_keep_clients() {
+fn changed_settings_replace_servers() {
     let rig = asking(1, |_| {});
     let old = first(&rig);
     rig.wait(2);
@@ -176,7 +176,7 @@ fn a_node_that_cannot_answer_is_not_asked_again() {
 }
 
 #[test]
-fn a_server_that_is_lost_while_it_is_asked_costs_no_login() {
+fn a_server_lost_while_asked_costs_no_login() {
     let rig = asking(1, |_| {});
     let _old = first(&rig);
     rig.wait(2);

@@ -8,7 +8,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "LinksFormerRoles",
         wrong: "A client gets a server of another role than it has logged in as",
         seen_in: "PgBouncer",
-        noticed_by: "principals::a_login_that_finds_another_role_gets_a_server_of_it_and_former_clients_leave",
+        noticed_by: "principals::clients_of_a_former_role_leave",
         changes: &[change(
             "lifecycle/principal.rs",
             "now.is_some_and(|now| «now != client.role_changes») && client.is_welcomed()",
@@ -19,7 +19,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "KeepsFormerSettings",
         wrong: "New clients get servers with the settings from before ALTER ROLE … SET",
         seen_in: "PgBouncer",
-        noticed_by: "principals::changed_settings_replace_servers_and_keep_clients",
+        noticed_by: "principals::changed_settings_replace_servers",
         changes: &[change(
             "admission/pool/principal.rs",
             "known.as_ref().is_none_or(|known| «known == new»)",
@@ -31,18 +31,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "The servers of a role that was dropped stay",
         seen_in: "PgBouncer",
         noticed_by: "principals::a_dropped_role_has_no_servers",
-        changes: &[
-            change(
-                "admission/pool/principal.rs",
-                "let is_role = «server.0 != role || known.as_ref().is_some_and(|known| known.role != role)»;",
-                "new.is_some() && server.0 != role",
-            ),
-            change(
-                "admission/pool/principal.rs",
-                "let is_same = «new.as_ref().is_some_and»(|new| {",
-                "new.as_ref().is_none_or",
-            ),
-        ],
+        changes: &[change(
+            "admission/pool/principal.rs",
+            "if «is_same && !is_role» {",
+            "is_same && !is_role || new.is_none()",
+        )],
     },
     Mutant {
         name: "AsksAtEachLogin",
@@ -57,7 +50,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "OpensBesideTheAsked",
-        wrong: "While a server is asked, another one is opened for the client that waits for it",
+        wrong: "While a server is asked, another one is opened",
         seen_in: "",
         noticed_by: "principals::a_node_that_cannot_answer_is_not_asked_again",
         changes: &[change(
@@ -70,7 +63,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "ForgetsWhoWaitsForAnAnswer",
         wrong: "A login hangs if the server that is asked is lost",
         seen_in: "",
-        noticed_by: "principals::a_server_that_is_lost_while_it_is_asked_costs_no_login",
+        noticed_by: "principals::a_server_lost_while_asked_costs_no_login",
         changes: &[change(
             "lifecycle/principal.rs",
             "self.close_server(on, reason, io); self.work.extend(«newcomer.map(Work::Checked)»);",
