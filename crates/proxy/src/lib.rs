@@ -37,9 +37,9 @@ pub use net::{
 pub use crate::{
     cold::{
         cluster::{
-            ClusterInfo, Judgement, NODE_QUESTION, NodeInfo,
+            ClusterInfo, Judgement, NodeInfo,
             discovery::{addresses_of, find_nodes},
-            risk_of,
+            risk::{NODE_QUESTION, risk_of},
         },
         controller::{
             Controller, PoolInfo, ReloadResult, Shutdown, Snapshot, WorkerInfo,

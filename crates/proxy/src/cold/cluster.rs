@@ -27,15 +27,12 @@ mod info;
 mod node;
 mod orders;
 mod patroni;
-mod risk;
+pub(crate) mod risk;
 mod samples;
 mod sampling;
 mod tail;
 
-pub use self::{
-    info::{ClusterInfo, Judgement, NodeInfo},
-    risk::{NODE_QUESTION, risk_of},
-};
+pub use self::info::{ClusterInfo, Judgement, NodeInfo};
 
 use std::{
     collections::BTreeMap,

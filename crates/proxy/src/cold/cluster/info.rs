@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ::cluster::{Failover, NodeId, Role};
+use config::FailoverKind;
 use engine::routing::{
     Place,
     rules::Routing,
@@ -110,12 +111,13 @@ impl Controller {
                 }
             };
             let nodes = &own.configured.nodes;
+            let promotes = own.configured.failover == FailoverKind::Own;
             ClusterInfo {
                 name: own.name.clone(),
                 failover: own.configured.failover.word(),
                 source: own.configured.source(),
                 trouble: lock(&own.trouble).clone().unwrap_or_default(),
-                failover_risk: super::risk::of(&own.configured, &cluster).unwrap_or_default(),
+                failover_risk: cluster.risk().filter(|_| promotes).unwrap_or_default(),
                 primary: match cluster.primary() {
                     Ok(node) => Ok(nodes[usize::from(node.0)].name.clone()),
                     Err(reason) => Err(reason.to_string()),

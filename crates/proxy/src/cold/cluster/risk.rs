@@ -14,19 +14,6 @@ use crate::{exchange::hub::lock, log, warning};
 /// The question for a node's state; see [`risk_of`].
 pub const NODE_QUESTION: &str = node::QUESTION;
 
-/// Returns why a failover may lose commits, and what to do about it. None: it cannot, or Weir
-/// promotes no standby, or it is not known yet.
-pub(super) fn of(configured: &Configured, cluster: &Cluster) -> Option<String> {
-    if configured.failover != FailoverKind::Own {
-        return None;
-    }
-    let doubt = match cluster.guarantee() {
-        Ok(_) | Err(Doubt::Unasked) => return None,
-        Err(doubt) => doubt,
-    };
-    Some(format!("{doubt}; to avoid it, {}", cluster.remedy(doubt)))
-}
-
 /// Writes to the log why a failover may lose commits, when that has changed. `told`: the last line.
 pub(super) fn tell(watched: &Watched, told: &mut Option<String>) {
     if watched.configured.failover != FailoverKind::Own {
@@ -35,7 +22,7 @@ pub(super) fn tell(watched: &Watched, told: &mut Option<String>) {
     let (is_known, risk) = {
         let cluster = lock(&watched.cluster);
         let is_known = !matches!(cluster.guarantee(), Err(Doubt::Unasked | Doubt::Reloaded));
-        (is_known, of(&watched.configured, &cluster).unwrap_or_default())
+        (is_known, cluster.risk().unwrap_or_default())
     };
     if !is_known || told.as_ref() == Some(&risk) {
         return;
@@ -59,6 +46,9 @@ pub fn risk_of(
     configured: &Configured,
     answers: &[(usize, Vec<Option<String>>)],
 ) -> Option<String> {
+    if configured.failover != FailoverKind::Own {
+        return None;
+    }
     let names = configured.nodes.iter().map(|node| node.name.clone());
     let settings = Settings {
         sample_interval: Duration::from_secs(1).as_micros() as u64,
@@ -78,5 +68,5 @@ pub fn risk_of(
         }
     }
     cluster.judge(2);
-    of(configured, &cluster)
+    cluster.risk()
 }
