@@ -284,10 +284,12 @@ impl PoolSettings {
 
 impl Target {
     pub fn of_node(node: &Node) -> Self {
-        match Self::new(&node.host, node.port) {
-            Self::Tcp(name, port) if node.is_named() => Self::Node(name, port),
-            other => other,
+        if let Host::Tcp(name) = &node.host
+            && node.is_named()
+        {
+            return Self::Node(name.clone(), node.port);
         }
+        Self::new(&node.host, node.port)
     }
 
     pub fn new(host: &Host, port: u16) -> Self {
