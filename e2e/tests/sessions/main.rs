@@ -36,7 +36,7 @@ use stage::Stage;
 use testkit::{Flavour, flavour};
 
 /// The number of scripts from which on shares are judged.
-const MANY: u64 = 50;
+const MANY: u64 = 40;
 /// Scripts that are played at the same time.
 const STAGES: usize = 2;
 /// The maximum number of failures that are reduced and printed.

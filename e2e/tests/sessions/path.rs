@@ -44,10 +44,10 @@ impl DataPath {
     /// Returns the number of scripts that `make test` plays.
     pub(crate) fn seeds(self) -> u64 {
         match self {
-            Self::Proxied => 60,
-            Self::Library => 15,
-            Self::Direct => 50,
-            Self::Standbys => 25,
+            Self::Proxied => 50,
+            Self::Library => 10,
+            Self::Direct => 40,
+            Self::Standbys => 20,
         }
     }
 
