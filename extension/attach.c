@@ -40,8 +40,42 @@
 
 static unsigned char peeked[PEEK_MAX];
 
+/* The backend's own connection. */
+static struct {
+    pgsocket socket;
+    bool has_tls;
+    WaitEventSet *set;
+    SockAddr address;
+} own;
+
 void
-attach_show(const SockAddr *address)
+attach_note_own(void)
+{
+    own.socket = MyProcPort->sock;
+    own.has_tls = MyProcPort->ssl_in_use;
+    own.set = FeBeWaitSet;
+    own.address = MyProcPort->raddr;
+}
+
+/* Core reads from the own connection again, and writes to it. */
+void
+attach_use_own(void)
+{
+    MyProcPort->sock = own.socket;
+    MyProcPort->ssl_in_use = own.has_tls;
+    FeBeWaitSet = own.set;
+}
+
+/* Core does so with this socket, which has no TLS. */
+void
+attach_use(int socket)
+{
+    MyProcPort->sock = socket;
+    MyProcPort->ssl_in_use = false;
+}
+
+static void
+show(const SockAddr *address)
 {
     volatile PgBackendStatus *entry = MyBEEntry;
 
@@ -54,13 +88,19 @@ attach_show(const SockAddr *address)
 }
 
 void
+attach_show_own(void)
+{
+    show(&own.address);
+}
+
+void
 attach_show_peer(int socket)
 {
     SockAddr address = {0};
 
     address.salen = sizeof(address.addr);
     if (getpeername(socket, (struct sockaddr *) &address.addr, &address.salen) == 0)
-        attach_show(&address);
+        show(&address);
 }
 
 /* Peeks at what the claimed guest has sent; REASON_NONE: serve it. */

@@ -21,7 +21,6 @@
 
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "peek.h"
@@ -30,11 +29,7 @@
 #include "libpq/libpq-be.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "storage/pmsignal.h"
-#include "tcop/tcopprot.h"
-#include "utils/backend_status.h"
 #include "utils/timeout.h"
-#include "utils/wait_event.h"
 
 typedef enum Phase {
     PHASE_OFF,      /* no ticket, or no lobby */
@@ -55,11 +50,6 @@ static volatile sig_atomic_t idles = false; /* the line says that the pinned gue
 
 static Lobby lobby;
 static uint32 me;
-
-static pgsocket own_socket;
-static bool own_tls; /* guests have none */
-static WaitEventSet *own_set;
-static SockAddr own_address;
 
 /* The attached guest's. */
 static uint32 place;
@@ -105,10 +95,7 @@ begin(void *unused)
     }
     (void) guest_note_parameter(NULL); /* perhaps they have changed since it was here last */
     line = lobby_backend(&lobby, me);
-    own_socket = MyProcPort->sock;
-    own_tls = MyProcPort->ssl_in_use;
-    own_set = FeBeWaitSet;
-    own_address = MyProcPort->raddr;
+    attach_note_own();
     if (!registered)
         on_proc_exit(leave_at_exit, 0);
     registered = true;
@@ -270,9 +257,7 @@ attend_note_put(bool ends_transaction)
 static void
 use_own_socket(void)
 {
-    MyProcPort->sock = own_socket;
-    MyProcPort->ssl_in_use = own_tls;
-    FeBeWaitSet = own_set;
+    attach_use_own();
     line->place = 0;
     set_phase(PHASE_WAITING);
 }
@@ -362,8 +347,7 @@ serve(bool is_new)
     next_transaction();
     line->place = place + 1;
     waits_use(guest, place, generation);
-    MyProcPort->sock = guest;
-    MyProcPort->ssl_in_use = false;
+    attach_use(guest);
     set_phase(PHASE_SERVING);
     orders_look_again();
     if (is_new)
@@ -373,7 +357,7 @@ serve(bool is_new)
         case SWITCH_DONE:
             break;
         case SWITCH_RUNS:
-            MyProcPort->sock = unnamed_socket();
+            attach_use(unnamed_socket());
             set_phase(PHASE_CLEARING);
             break;
         case SWITCH_FAILED:
@@ -425,7 +409,7 @@ depart(void)
 {
     use_own_socket();
     owned = false; /* if this fails, Weir closes the guest */
-    attach_show(&own_address);
+    attach_show_own();
     hold_end(&lobby);
     if (!guarded(clean, NULL, "a backend cannot leave the lobby") ||
         !depart_return(&lobby, me, place, generation))
@@ -441,7 +425,7 @@ leave_lobby(void)
     lobby_leave(&lobby, me);
     if (!guarded(clean, NULL, "a backend cannot leave the lobby"))
         fail("a backend cannot leave the lobby");
-    attach_show(&own_address);
+    attach_show_own();
     set_phase(PHASE_ORDINARY);
     control_left();
 }
@@ -595,7 +579,7 @@ attend_flushed(void)
             break;
         case PHASE_CLEARING:
             set_phase(PHASE_SERVING);
-            MyProcPort->sock = lobby.base + (int) place;
+            attach_use(lobby.base + (int) place);
             break;
         case PHASE_SERVING:
             transaction_over();

@@ -95,7 +95,10 @@ extern void waits_forget(void);
 /* attach.c: the socket of a guest, which core uses in place of the backend's own. */
 struct Peek;
 struct epoll_event;
-extern void attach_show(const SockAddr *address);
+extern void attach_note_own(void); /* a guest is attached later */
+extern void attach_use_own(void);
+extern void attach_use(int socket);
+extern void attach_show_own(void);
 extern void attach_show_peer(int socket);
 extern Reason attach_look(int socket, struct Peek *peek);
 extern int attach_first_code(void); /* of the bytes that attach_look has seen */
