@@ -27,7 +27,7 @@ use crate::relay::prepared::ServerStatements;
 use crate::relay::stream::Stream;
 use crate::session::ahead::Ahead;
 use crate::session::carried::Carried;
-use crate::session::on_server::{Recovery, SessionBox};
+use crate::session::on_server::{Recovery, SchemaChanges, SessionBox};
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::Probe;
 use crate::session::sequences::DrawnNumbers;
@@ -308,6 +308,9 @@ impl Server {
         self.remember_vars();
         let session = self.session.own();
         session.traces.add(signs, called);
+        if signs.intersects(Signs::OPAQUE) {
+            session.schema = SchemaChanges::MayBeUnseen;
+        }
         if let Some(text) = text {
             session.traces.knows_text = session.text.keep(text);
         }

@@ -8,6 +8,7 @@ mod lists;
 mod monotonic;
 mod orphans;
 mod quiet;
+mod schema;
 mod settings;
 
 use std::thread;

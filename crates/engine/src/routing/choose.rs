@@ -223,10 +223,13 @@ impl<X: Exchange> Engine<X> {
             let Some(client) = self.clients.get(id.0 as usize) else { continue };
             let Some(view) = client.pool.and_then(|pool| self.pools.get(pool)) else { continue };
             if view.settings.reads.is_some() {
-                self.sessions.of(*id, client.serial).wrote.note(now);
+                let session = self.sessions.of(*id, client.serial);
+                session.wrote.note(now);
+                session.doubted_at = now;
             }
             if let Some(routing) = &view.settings.routing {
                 routing.note_write(now);
+                routing.catalog.doubt(now);
             }
         }
     }
@@ -324,6 +327,7 @@ impl<X: Exchange> Engine<X> {
     ) -> Choice {
         let schema = self.exchange.schema();
         let random = scatter(self.next_serial());
+        let doubted_at = self.sessions.doubted_at(id, self.client(id).serial);
         let (client, view) = (&self.clients[id.0 as usize], self.pools.get(writer));
         let Some(routing) = view.and_then(|view| view.settings.routing.as_deref()) else {
             return Choice::primary(Why::NoStandby, None);
@@ -343,9 +347,10 @@ impl<X: Exchange> Engine<X> {
             }
         };
         let asked = wish_of(client, request, &routing.rules, judge);
-        let harmless = asked.harmless.filter(|_| catalog.is_of(schema));
+        let may_judge = catalog.may_judge(schema, doubted_at);
+        let harmless = asked.harmless.filter(|_| may_judge);
         let wish = match asked.place {
-            Ok(Wish::Standby) if !catalog.is_of(schema) => Err(Why::Catalogs),
+            Ok(Wish::Standby) if !may_judge => Err(Why::Catalogs),
             place => place,
         };
         let session = self.sessions.of(id, client.serial);

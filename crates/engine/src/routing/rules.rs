@@ -89,11 +89,53 @@ pub struct Catalog {
     pub has_serializable: bool,
     /// The catalogs had this state when the number of schema changes was this.
     generation: AtomicU64,
+    /// The catalogs had this state at this moment, or later.
+    checked_as_of: AtomicU64,
+    /// When a transaction last ended that may have changed the schema unseen; 0 = never. The next
+    /// view of the database has the same.
+    doubted_at: Arc<AtomicU64>,
 }
 
 impl Catalog {
     pub fn new(view: CatalogView, number: u64, has_serializable: bool, generation: u64) -> Self {
-        Self { view, number, has_serializable, generation: AtomicU64::new(generation) }
+        let generation = AtomicU64::new(generation);
+        Self { view, number, has_serializable, generation, ..Self::default() }
+    }
+
+    /// Takes over the doubts about an earlier view of the database.
+    #[must_use]
+    pub fn after(self, earlier: &Self) -> Self {
+        Self { doubted_at: earlier.doubted_at.clone(), ..self }
+    }
+
+    /// Notes that the catalogs had this state at this moment.
+    pub fn check(&self, as_of: Micros) {
+        self.checked_as_of.fetch_max(as_of, Ordering::Release);
+    }
+
+    /// Notes that a transaction has ended that may have changed the schema unseen.
+    pub(crate) fn doubt(&self, now: Micros) {
+        self.doubted_at.fetch_max(now, Ordering::Release);
+    }
+
+    /// May the catalogs have changed since they were checked?
+    pub fn is_doubted(&self) -> bool {
+        self.doubted_at.load(Ordering::Acquire) > self.checked_as_of.load(Ordering::Acquire)
+    }
+
+    /// Does it show all changes before this moment, when a session may have made one; 0 = never? If
+    /// not, it is doubted.
+    fn is_known_since(&self, doubted_at: Micros) -> bool {
+        let is_known = doubted_at <= self.checked_as_of.load(Ordering::Acquire);
+        if !is_known {
+            self.doubt(doubted_at);
+        }
+        is_known
+    }
+
+    /// May reads of a session be judged by it? See [`Self::is_of`] and [`Self::is_known_since`].
+    pub(crate) fn may_judge(&self, generation: u64, doubted_at: Micros) -> bool {
+        self.is_of(generation) && self.is_known_since(doubted_at)
     }
 
     /// Notes that the catalogs had not changed when `generation` schema changes had been seen.
@@ -506,5 +548,21 @@ mod tests {
         catalog.confirm(5);
         catalog.confirm(4);
         assert!(catalog.is_of(5));
+    }
+
+    #[test]
+    fn a_view_is_doubted_until_it_was_checked() {
+        let catalog = Catalog::new(CatalogView::default(), 1, false, 4);
+        assert!(!catalog.is_doubted() && catalog.may_judge(4, 0));
+        catalog.doubt(70);
+        assert!(catalog.is_doubted() && catalog.may_judge(4, 0), "another session");
+        catalog.check(69);
+        assert!(catalog.is_doubted() && !catalog.may_judge(4, 70));
+        let next = Catalog::new(CatalogView::default(), 2, false, 4).after(&catalog);
+        next.check(80);
+        assert!(!next.is_doubted() && next.may_judge(4, 70));
+        assert!(catalog.is_doubted() && !catalog.may_judge(4, 70), "its names are the old ones");
+        catalog.doubt(90);
+        assert!(next.is_doubted());
     }
 }

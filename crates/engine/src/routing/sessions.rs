@@ -31,6 +31,8 @@ pub(crate) struct Session {
     /// The client's serial number. A later client of the slot begins anew.
     serial: u64,
     pub(crate) wrote: Wrote,
+    /// When its last transaction ended that may have changed the schema unseen; 0 = never.
+    pub(crate) doubted_at: Micros,
     /// The standby with which it stays.
     stay: Option<Stay>,
     /// The data that its last read may have shown.
@@ -100,6 +102,12 @@ impl Sessions {
         session.is_some_and(|own| own.serial == serial && own.is_judged_read)
     }
 
+    /// Returns when the client's last transaction ended that may have changed the schema unseen.
+    pub(crate) fn doubted_at(&self, client: ClientId, serial: u64) -> Micros {
+        let own = self.all.get(client.0 as usize).filter(|own| own.serial == serial);
+        own.map_or(0, |own| own.doubted_at)
+    }
+
     /// Returns the need of the client's last request.
     pub(crate) fn need(&self, client: ClientId, serial: u64) -> Need {
         let own = self.all.get(client.0 as usize).filter(|own| own.serial == serial);
@@ -150,12 +158,13 @@ impl Sessions {
     }
 
     /// A transaction of this client has ended on the primary. `last` is the serial number of the
-    /// last message that the server got. Notes a write, unless all of it was one read.
+    /// last message that the server got. Notes a write, unless all of it was one read. `is_doubtful`:
+    /// such a write may have changed the schema.
     #[cold]
     pub(crate) fn ended(
         &mut self,
         (client, serial): (ClientId, u64),
-        last: u64,
+        (last, is_doubtful): (u64, bool),
         routing: &Routing,
         now: Micros,
     ) {
@@ -168,6 +177,10 @@ impl Sessions {
             OnPrimary::None | OnPrimary::Due(..) | OnPrimary::Sent(..) => {
                 session.wrote.note(now);
                 routing.note_write(now);
+                if is_doubtful {
+                    session.doubted_at = now;
+                    routing.catalog.doubt(now);
+                }
             }
         }
     }
@@ -273,9 +286,16 @@ mod tests {
             if let Some((len, last)) = handled {
                 session.handled(len, last);
             }
-            sessions.ended(client, ended, &routing, 9);
-            let found = sessions.of(client.0, client.1).wrote;
-            assert_eq!(found, if wrote { Wrote::at(9) } else { Wrote::default() });
+            for is_doubtful in [true, false] {
+                let session = sessions.of(client.0, client.1);
+                let harmless = session.harmless;
+                (session.wrote, session.doubted_at) = (Wrote::default(), 0);
+                sessions.ended(client, (ended, is_doubtful), &routing, 9);
+                let session = sessions.of(client.0, client.1);
+                assert_eq!(session.wrote, if wrote { Wrote::at(9) } else { Wrote::default() });
+                assert_eq!(session.doubted_at, if wrote && is_doubtful { 9 } else { 0 });
+                session.harmless = harmless;
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! (`state_report.rs`): whose they are, and when they cannot be used.
 
 use crate::server::{Preparation, Server, ServerPhase};
+use crate::session::on_server::SchemaChanges;
 
 impl Server {
     /// Takes a state report. Returns false if it has not the form that Weir knows.
@@ -44,6 +45,13 @@ impl Server {
     pub fn note_completed(&mut self, tag: &[u8]) {
         if let Some(session) = self.session.get_mut().filter(|own| !own.traces.is_empty()) {
             session.traces.outcome.completed(tag);
+        }
+    }
+
+    /// Notes that the client's transaction may change the schema, although its tags do not show it.
+    pub fn note_unseen_changes(&mut self) {
+        if let Some(session) = self.session.get_mut() {
+            session.schema = SchemaChanges::MayBeUnseen;
         }
     }
 

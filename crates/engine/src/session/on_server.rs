@@ -76,6 +76,7 @@ pub struct ServerSession {
     /// Do the transaction's texts say that a tracked parameter may have changed, at least within
     /// the transaction?
     pub may_set: bool,
+    pub schema: SchemaChanges,
     /// Statements that Weir has prepared under the client's own names, for this transaction.
     pub lent: AllLent,
     /// Statement names that the transaction's texts deallocate.
@@ -110,6 +111,15 @@ pub enum WayBack {
     Ticket(String),
 }
 
+/// Do command tags show all changes of the schema in the transaction?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SchemaChanges {
+    #[default]
+    Seen,
+    /// A function, DO or CALL may make others, and COMMIT PREPARED.
+    MayBeUnseen,
+}
+
 /// Has a client used the server since its login, and given it back?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Past {
@@ -141,6 +151,7 @@ impl ServerSession {
         self.forget_values();
         self.deallocations.clear();
         self.may_set = false;
+        self.schema = SchemaChanges::Seen;
         self.last_draw = 0;
         self.numbers = self.numbers.after(serial);
     }

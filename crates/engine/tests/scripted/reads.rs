@@ -9,7 +9,7 @@ use engine::routing::freshness::{Limits, Position};
 use engine::routing::readers::Readers;
 use engine::routing::rules::{Catalog, ReadRules, Routing};
 
-use crate::carried::sets;
+use crate::carried::{sets, tells};
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
@@ -23,6 +23,7 @@ const AGE_MAX: Micros = 5_000_000;
 struct Cluster {
     rig: Rig,
     readers: Arc<Readers>,
+    catalog: Arc<Catalog>,
 }
 
 impl Cluster {
@@ -41,14 +42,16 @@ impl Cluster {
 
     fn configured(rules: ReadRules, change: impl FnOnce(&mut config::Config)) -> Self {
         let readers = Arc::new(Readers::new(["a", "b"].map(|name| (name.to_owned(), 1))));
-        let catalog = Arc::new(Catalog::new(Default::default(), 1, false, 0));
-        let routing = Routing::new(rules, readers.clone(), catalog, None);
+        let lists = sql::Lists { primary_names: vec!["build".to_owned()], ..Default::default() };
+        let view = sql::Catalog::new(&lists).view();
+        let catalog = Arc::new(Catalog::new(view, 1, false, 0));
+        let routing = Routing::new(rules, readers.clone(), catalog.clone(), None);
         let auto = |config: &mut config::Config| {
             config.global.pool_mode = PoolMode::Auto;
             change(config);
         };
         let rig = Rig::new(auto).routed_by(routing);
-        Self { rig, readers }
+        Self { rig, readers, catalog }
     }
 
     fn standby_has_all_before(&self, moment: Micros) {
@@ -109,6 +112,71 @@ pub(crate) fn a_write_behind_a_read_counts() {
     asks(&client, &primary, READ);
     cluster.standby_has_all_before(Micros::MAX);
     asks(&client, &standby, READ);
+}
+
+/// Runs a text that may do anything, and answers the question what it has left.
+fn does(client: &Client, server: &Server, sql: &str, tag: &str) {
+    client.send([query(sql)]);
+    server.expect([query(sql)]);
+    server.send([complete(tag), ready('I')]);
+    client.expect([complete(tag), ready('I')]);
+    if !server.is_parked() {
+        tells(server, &[]);
+    }
+}
+
+#[test]
+pub(crate) fn a_session_waits_for_the_catalogs_after_unseen_changes() {
+    for (sql, tag) in [
+        ("do 'begin end'", "DO"),
+        ("call build()", "CALL"),
+        ("execute one", "SELECT 1"),
+        ("select build()", "SELECT 1"),
+        ("commit prepared 'one'", "COMMIT PREPARED"),
+    ] {
+        let cluster = Cluster::new();
+        let (client, primary, standby) = cluster.opened();
+        let other = cluster.rig.client();
+        cluster.rig.later(1_000);
+        // The standby has the change, but its names are not read yet.
+        does(&client, &primary, &format!("/*weir:primary*/ {sql}"), tag);
+        asks(&client, &primary, READ);
+        asks(&other, &standby, READ);
+        assert!(cluster.catalog.is_doubted(), "{sql}");
+        cluster.catalog.check(Micros::MAX);
+        asks(&client, &standby, READ);
+    }
+}
+
+#[test]
+fn a_function_that_only_reads_raises_no_doubt() {
+    let cluster = Cluster::new();
+    let (client, primary, standby) = cluster.opened();
+    cluster.rig.later(1_000);
+    does(&client, &primary, "/*weir:primary*/ select harmless()", "SELECT 1");
+    asks(&client, &standby, READ);
+    // Plain writes raise none either.
+    asks(&client, &primary, WRITE);
+    asks(&client, &standby, READ);
+    assert!(!cluster.catalog.is_doubted());
+}
+
+#[test]
+pub(crate) fn a_function_behind_another_request_counts() {
+    let cluster = Cluster::new();
+    let (client, primary, _) = cluster.opened();
+    cluster.rig.later(1_000);
+    let build = "/*weir:primary*/ select build() into x";
+    client.send([[query(WRITE), query(build)].concat()]);
+    primary.expect([query(WRITE), query(build)]);
+    primary.send([done("UPDATE 1")]);
+    cluster.catalog.check(cluster.rig.now());
+    cluster.rig.later(1_000);
+    primary.send([done("SELECT 1")]);
+    client.expect([done("UPDATE 1"), done("SELECT 1")]);
+    tells(&primary, &[]);
+    asks(&client, &primary, READ);
+    assert!(cluster.catalog.is_doubted());
 }
 
 #[test]

@@ -426,8 +426,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "begun::a_transaction_that_has_read_stays",
         changes: &[change(
             "routing/refusal.rs",
-            r#"matches!(tag, «b"BEGIN" | b"START TRANSACTION" | b"SET" | b"SAVEPOINT"»)"#,
-            "_",
+            r#"«matches!(tag, b"BEGIN" | b"START TRANSACTION" | b"SET" | b"SAVEPOINT")»"#,
+            "true",
         )],
     },
     Mutant {
@@ -457,6 +457,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "routing/begun.rs",
             "Vec::from(«self.outline.opening.take().unwrap_or_default()»)",
             "Box::<[u8]>::default()",
+        )],
+    },
+    Mutant {
+        name: "JudgesByDoubtedNames",
+        wrong: "A session reads on a standby what its own DO block has just made dangerous",
+        seen_in: "Weir",
+        noticed_by: "reads::a_session_waits_for_the_catalogs_after_unseen_changes",
+        changes: &[change(
+            "routing/rules.rs",
+            "self.is_of(generation) && «self.is_known_since(doubted_at)»",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "ForgetsDoubtOfPipeline",
+        wrong: "The end of one transaction ends the doubt about the next one's function",
+        seen_in: "Weir",
+        noticed_by: "reads::a_function_behind_another_request_counts",
+        changes: &[change(
+            "relay/replies/readers.rs",
+            "if «is_over» { session.schema = SchemaChanges::Seen;",
+            "true",
         )],
     },
 ];

@@ -11,12 +11,13 @@ impl Replies<'_, '_> {
     /// A command is complete. Applies what its tag says.
     pub(super) fn command_complete(&mut self, tag: &[u8], serial: u64) {
         // Most tags are none of those below.
-        let Some(b'A' | b'C' | b'D' | b'R') = tag.first() else { return };
+        let (b"IMPORT FOREIGN SCHEMA" | [b'A' | b'C' | b'D' | b'R', ..]) = tag else { return };
         if is_change_of_schema(tag) {
             self.news.schema_changed = true;
             self.server.changes.get_or_insert_default().schema = true;
         }
         match tag {
+            b"COMMIT PREPARED" => self.server.note_unseen_changes(),
             b"RESET" => self.server.was_reset(false, self.mode()),
             b"DISCARD SEQUENCES" => {
                 self.numbers_discarded();
@@ -97,7 +98,9 @@ impl Replies<'_, '_> {
 }
 
 /// May a text have another meaning after this command? Changes by functions and by clients that do
-/// not use Weir remain invisible.
+/// not use Weir remain invisible here (see [`ServerSession::schema`]).
+///
+/// [`ServerSession::schema`]: crate::session::on_server::ServerSession
 fn is_change_of_schema(tag: &[u8]) -> bool {
-    [&b"CREATE "[..], b"ALTER ", b"DROP "].iter().any(|word| tag.starts_with(word))
+    [&b"CREATE "[..], b"ALTER ", b"DROP ", b"IMPORT "].iter().any(|word| tag.starts_with(word))
 }

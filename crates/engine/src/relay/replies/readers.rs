@@ -8,6 +8,7 @@ use crate::ids::{ClientId, Micros, ServerId};
 use crate::routing::Sessions;
 use crate::routing::rules::Routing;
 use crate::server::ServerPhase;
+use crate::session::on_server::SchemaChanges;
 use crate::shell::{Exchange, Io};
 
 /// A client has read on a reader. `left_recovery`: the reader's node was promoted, so a text with a
@@ -70,15 +71,22 @@ impl Replies<'_, '_> {
     #[cold]
     #[inline(never)]
     pub(super) fn note_routed_end(
-        &self,
+        &mut self,
         id: ClientId,
         sessions: &mut Sessions,
         routing: &Routing,
         now: Micros,
     ) {
-        if let Some(client) = &self.client {
-            let last = self.server.ledger.last_end();
-            sessions.ended((id, client.serial), last, routing, now);
+        let Some(client) = &self.client else { return };
+        let (last, is_over) = (self.server.ledger.last_end(), self.server.ledger.is_at_rest());
+        let mut is_doubtful = false;
+        if let Some(session) = self.server.session.get_mut() {
+            is_doubtful = session.schema == SchemaChanges::MayBeUnseen;
+            // Otherwise the next transaction has begun, which may be the one that does.
+            if is_over {
+                session.schema = SchemaChanges::Seen;
+            }
         }
+        sessions.ended((id, client.serial), (last, is_doubtful), routing, now);
     }
 }

@@ -389,6 +389,10 @@ impl<X: Exchange> Requests<'_, X> {
 
     #[cold]
     fn leave_traces(&mut self, seen: Seen, text: &[u8], sent: Sent<'_>) {
+        // Also a function that leaves nothing in the session.
+        if seen.signs.intersects(Signs::OPAQUE) {
+            self.server.note_unseen_changes();
+        }
         self.guard_numbers(seen, text);
         if !matches!(sent, Sent::Parse) {
             self.note_draws(seen);

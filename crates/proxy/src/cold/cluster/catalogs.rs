@@ -1,8 +1,8 @@
 //! Reads the catalogs of the databases whose reads may run on standbys, and keeps the names that need
 //! the primary (`sql::Catalog`).
 //!
-//! They are read again when a client has changed the schema through Weir, and every
-//! `catalog_refresh`. A digest of the catalogs shows first whether anything has changed. After a
+//! They are read again when a client has changed the schema through Weir, or may have changed it
+//! unseen (in a function), and every `catalog_refresh`. A digest of the catalogs shows first whether anything has changed. After a
 //! change, workers send all reads to the primary until the catalogs were read.
 
 use std::{
@@ -40,6 +40,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The pause after a failure.
 const RETRY: Micros = 1_000_000;
 
+/// After a transaction that may have changed the schema unseen, the catalogs are not checked before
+/// this multiple of the time that a check takes.
+const DOUBT_FACTOR: u64 = 20;
+
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// Is any role's transaction in this database SERIALIZABLE by default?
@@ -68,6 +72,8 @@ struct Known {
     catalog: Option<Arc<Dangerous>>,
     digest: String,
     read_at: Micros,
+    /// The time that the last check took, of those that found no change.
+    took: Micros,
     /// Not before this moment; 0 = at once.
     retry_at: Micros,
     has_failed: bool,
@@ -86,6 +92,7 @@ pub(super) async fn keep(controller: Controller, watched: Arc<Watched>) {
                 catalog: controller.0.shared.hub.switches().catalog(&name).cloned(),
                 digest: String::new(),
                 read_at: 0,
+                took: 0,
                 retry_at: 0,
                 has_failed: false,
             });
@@ -103,8 +110,13 @@ impl Known {
     fn is_due(&self, controller: &Controller, configured: &Configured, now: Micros) -> bool {
         let refresh = configured.catalog_refresh.as_micros() as Micros;
         let generation = controller.0.shared.hub.schema();
-        self.catalog.as_ref().is_none_or(|catalog| !catalog.is_of(generation))
-            || now.saturating_sub(self.read_at) >= refresh
+        let since = now.saturating_sub(self.read_at);
+        // Many doubtful transactions cost the primary a twentieth of a processor.
+        let may_check = since >= self.took.saturating_mul(DOUBT_FACTOR);
+        self.catalog
+            .as_ref()
+            .is_none_or(|catalog| !catalog.is_of(generation) || catalog.is_doubted() && may_check)
+            || since >= refresh
     }
 }
 
@@ -142,6 +154,7 @@ async fn refresh(
     let primary = lock(&watched.cluster).primary().ok();
     let Some(primary) = primary else { return };
     // A change from now on may be missing.
+    let as_of = controller.now();
     let generation = controller.0.shared.hub.schema();
     let same = known.catalog.as_ref().filter(|_| known.target.as_ref() == Some(&target));
     let before = same.map(|catalog| (&*known.digest, catalog.has_serializable));
@@ -155,7 +168,9 @@ async fn refresh(
         Ok(None) => {
             if let Some(catalog) = &known.catalog {
                 catalog.confirm(generation);
+                catalog.check(as_of);
             }
+            known.took = known.read_at.saturating_sub(as_of);
         }
         Ok(Some((digest, catalog))) => {
             log!(
@@ -163,6 +178,11 @@ async fn refresh(
                 watched.name,
                 catalog.view.len()
             );
+            let catalog = match &known.catalog {
+                Some(earlier) => catalog.after(earlier),
+                None => catalog,
+            };
+            catalog.check(as_of);
             let catalog = Arc::new(catalog);
             (known.digest, known.catalog) = (digest, Some(Arc::clone(&catalog)));
             known.target = Some(target);
