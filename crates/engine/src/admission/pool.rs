@@ -197,6 +197,8 @@ pub struct Pool<T> {
     opening: u32,
     listener: ListenerPlace,
     relief: relief::Relief,
+    /// Clients need a listener, and none listens for them.
+    lacks_listener: bool,
     lobby: Lobby,
     attendance: Attendance,
     principals: Principals,
@@ -241,6 +243,7 @@ impl<T> Pool<T> {
             opening: 0,
             listener: ListenerPlace::None,
             relief: relief::Relief::default(),
+            lacks_listener: false,
             lobby: Lobby::Untried,
             attendance: Attendance::default(),
             principals: Principals::default(),

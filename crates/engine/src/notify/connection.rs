@@ -48,6 +48,9 @@ impl<X: Exchange> Engine<X> {
     ) {
         if let Some(listener) = self.listeners.get_mut(&pool) {
             listener.unsubscribe(who, channels);
+            if matches!(listener.stage, Stage::Closed) && !listener.is_wanted() {
+                self.exchange.pool(pool, |pool| pool.need_listener(false));
+            }
             self.tend_listener(pool, io);
         }
     }
@@ -108,7 +111,9 @@ impl<X: Exchange> Engine<X> {
         let Some(listener) = self.listeners.get_mut(&pool) else { return };
         match &listener.stage {
             Stage::Closed => {
-                let (needed, due) = (listener.is_needed(), io.now() >= listener.retry_at);
+                let is_resuming = self.exchange.pool(pool, |pool| pool.is_resuming());
+                let due = is_resuming || io.now() >= listener.retry_at;
+                let needed = listener.is_needed();
                 if needed && due && !ends {
                     self.open_listener(pool, io);
                 } else if !needed && std::mem::take(&mut listener.lacks_seat) {
@@ -286,6 +291,7 @@ impl<X: Exchange> Engine<X> {
         let Some(old) = self.listeners.insert(pool, Listener::retried_at(retry_at, pause)) else {
             return;
         };
+        self.exchange.pool(pool, |pool| pool.need_listener(old.is_needed()));
         let has_missed = matches!(old.stage, Stage::Open { .. }) && !old.has_read_all;
         if matches!(old.stage, Stage::Open { .. }) {
             let is_complete = old.is_needed() && !has_missed;

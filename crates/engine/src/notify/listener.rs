@@ -102,6 +102,11 @@ impl Listener {
         self.channels.len() > usize::from(matches!(self.stage, Stage::Open { .. }))
     }
 
+    /// Does any client wait for a closed listener? All channels are looked at.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.channels.values().any(Listened::is_wanted)
+    }
+
     /// The connection is logged in: it must listen to the mark's channel.
     pub(crate) fn open(&mut self, server: ServerId, mark: Arc<[u8]>) {
         let name = Channel::from(&*mark);

@@ -143,3 +143,44 @@ fn an_unplanned_change_ends_the_listener() {
     assert_eq!(rig.pool(|pool| (pool.gate(), pool.ends_listener())), (Gate::NoPrimary, false));
     assert_eq!(rig.servers(), 2);
 }
+
+/// A failover by Weir, or a promotion that Weir has only seen.
+#[test]
+pub(crate) fn the_listener_comes_first_after_a_loss() {
+    for has_failed in [false, true] {
+        let (rig, client, _, listener, _) = prepared();
+        if has_failed {
+            // Weir does not know of the loss yet, and cannot connect.
+            listener.die();
+            rig.wait(1);
+            rig.server(2).die();
+        }
+        tell(&rig, Some("10.0.0.1"), Some("it is gone"));
+        client.take();
+        assert!(rig.pool(|pool| pool.lacks_listener()));
+        let waiting = rig.client_at(0);
+        waiting.send([query("NOTIFY news")]);
+        let before = rig.servers();
+        tell(&rig, Some("10.0.0.2"), Some(RESUMING));
+        assert_eq!(rig.servers(), before + 1, "only the listener is opened");
+        let next = rig.server(before);
+        begin(&next, "LISTEN \"news\";");
+        client.expect([warning("01000", GAP)]);
+        assert!(!rig.pool(|pool| pool.lacks_listener()));
+        tell(&rig, Some("10.0.0.2"), None);
+        rig.server(before + 1).answers("NOTIFY news");
+        next.send([told(6, "news", "2")]);
+        client.expect([told(6, "news", "2")]);
+    }
+}
+
+/// Clients do not wait for a listener that nobody needs any more.
+#[test]
+fn a_client_that_has_left_needs_no_listener() {
+    let (rig, client, _, _, _) = prepared();
+    tell(&rig, Some("10.0.0.1"), Some("it is gone"));
+    client.take();
+    client.leave();
+    rig.wait(1);
+    assert!(!rig.pool(|pool| pool.lacks_listener()));
+}

@@ -186,7 +186,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "relief::the_listener_comes_first",
         changes: &[change(
             "admission/pool/listener.rs",
-            "Gate::NoPrimary => «self.outage.as_deref().is_some_and(is_resuming)»,",
+            "Gate::NoPrimary => «self.is_resuming()»,",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "ForgetsALostListener",
+        wrong: "Auto mode: after a loss of the primary, clients go on before the listener is opened",
+        seen_in: "Weir",
+        noticed_by: "relief::the_listener_comes_first_after_a_loss",
+        changes: &[change(
+            "notify/connection.rs",
+            "self.exchange.pool(pool, |pool| pool.need_listener(«old.is_needed()»));",
             "false",
         )],
     },

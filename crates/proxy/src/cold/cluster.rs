@@ -3,6 +3,7 @@
 //!
 //! * `addresses.rs`: the address in use of a node whose host is a name
 //! * `node.rs`: the kept connection to one node, and the question
+//! * `state.rs`: the question for a node's state, and its answer
 //! * `sampling.rs`, `samples.rs`: which standbys have which commits, for reads on standbys
 //! * `tail.rs`: has the primary flush its log if nobody does
 //! * `catalogs.rs`: the names of a database whose reads need the primary
@@ -30,6 +31,7 @@ mod patroni;
 pub(crate) mod risk;
 mod samples;
 mod sampling;
+mod state;
 mod tail;
 
 pub use self::info::{ClusterInfo, Judgement, NodeInfo};
@@ -44,7 +46,9 @@ use std::{
 };
 
 use self::{change_right::ChangeRight, samples::Samples};
-use ::cluster::{Change, Cluster, Fact, NodeId, Past, Reason, Replication, Settings, Verdict};
+use ::cluster::{
+    Change, Cluster, Doubt, Fact, NodeId, Past, Reason, Replication, Settings, Verdict,
+};
 use config::{Cluster as Configured, FailoverKind, Node};
 use engine::{
     ids::Micros,
@@ -149,6 +153,8 @@ struct Watched {
     nodes_asked_at: Mutex<Option<Instant>>,
     /// Why clients wait, while Weir changes the primary.
     hold: Mutex<Option<Arc<Outage>>>,
+    /// Why clients wait, while listeners are opened at the primary.
+    resuming: Mutex<Option<Arc<Outage>>>,
     /// Weir changes the primary.
     is_changing: AtomicBool,
     /// The steps that the last change has done, if it has failed.
@@ -192,6 +198,7 @@ impl Watched {
             trouble: Mutex::default(),
             nodes_asked_at: Mutex::new(nodes_asked_at),
             hold: Mutex::default(),
+            resuming: Mutex::default(),
             is_changing: AtomicBool::new(false),
             past: Mutex::new(known.map_or_else(Past::default, |known| lock(&known.past).clone())),
         }
@@ -324,7 +331,11 @@ fn start(
     }
     tasks.spawn(catalogs::keep(controller.clone(), Arc::clone(&watched)));
     // The primary from before a reload, or from the process before an online restart.
-    *lock(&watched.known) = controller.0.shared.hub.switches().primary(name).cloned();
+    let mut state = controller.0.shared.hub.switches().primary(name).cloned();
+    if let Some(state) = &mut state {
+        state.outage.take_if(|outage| outage.kind == OutageKind::Resuming);
+    }
+    *lock(&watched.known) = state;
     tasks.spawn(judge(controller.clone(), Arc::clone(&watched), answers));
     if configured.is_discovered() {
         tasks.spawn(discovery::keep(controller.clone(), Arc::clone(&watched)));
@@ -367,11 +378,36 @@ async fn judge(
         for change in changes {
             act(&controller, &watched, change);
         }
-        risk::tell(&watched, &mut told);
+        tell_risk(&watched, &mut told);
     }
 }
 
-fn act(controller: &Controller, watched: &Watched, change: Change) {
+/// Writes to the log why a failover may lose commits, when that has changed. `told`: the last line.
+fn tell_risk(watched: &Watched, told: &mut Option<String>) {
+    if watched.configured.failover != FailoverKind::Own {
+        return;
+    }
+    let (is_known, risk) = {
+        let cluster = lock(&watched.cluster);
+        let is_known = !matches!(cluster.guarantee(), Err(Doubt::Unasked | Doubt::Reloaded));
+        (is_known, cluster.risk().unwrap_or_default())
+    };
+    if !is_known || told.as_ref() == Some(&risk) {
+        return;
+    }
+    let name = &watched.name;
+    let outcome = match watched.configured.max_loss {
+        None => "Weir promotes no standby, since max_loss is not set".to_owned(),
+        Some(bytes) => format!("Weir promotes a standby that lacks at most {bytes} bytes"),
+    };
+    match risk.is_empty() {
+        true => log!("cluster {name}: a failover loses no acknowledged commit"),
+        false => warning!("cluster {name}: a failover may lose commits: {risk}. {outcome}"),
+    }
+    *told = Some(risk);
+}
+
+fn act(controller: &Controller, watched: &Arc<Watched>, change: Change) {
     let nodes = &watched.configured.nodes;
     let name = &watched.name;
     let mut known = lock(&watched.known);
@@ -421,8 +457,12 @@ fn act(controller: &Controller, watched: &Watched, change: Change) {
             state.outage = Some(Arc::new(Outage { why: reason.to_string(), since, kind }));
         }
     }
+    let is_open = state.outage.is_none();
     drop(known);
-    publish(controller, watched);
+    match is_open {
+        true => change::open_listeners(controller, watched),
+        false => publish(controller, watched),
+    }
     // The other nodes may know more now.
     watched.wake_all();
 }
@@ -434,6 +474,8 @@ fn publish(controller: &Controller, watched: &Watched) {
     let mut state = lock(&watched.known).clone().unwrap_or_default();
     if hold.is_some() {
         state.outage.clone_from(&hold);
+    } else if state.outage.is_none() {
+        state.outage.clone_from(&lock(&watched.resuming));
     }
     let shared = &controller.0.shared;
     let _ = shared.hub.switch(|switches| {

@@ -130,6 +130,46 @@ fn no_notification_of_a_switchover_is_lost() {
     assert!(first.starts_with('A'), "{told:?}");
 }
 
+/// The listener listens at the new primary before clients go on.
+#[test]
+fn a_notification_right_after_a_loss_is_told() {
+    if !support::only_weir() {
+        return;
+    }
+    for own in [true, false] {
+        let nodes = synchronous(1);
+        let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+        let hooks = Hooks::new();
+        let failover = if own { "failover=own" } else { "failover=follow" };
+        let pooler = setup(&[a, b], &format!("{failover} {}", hooks.keys(&["fence"]))).start();
+        until_nodes_are(&pooler, &["writable", "readable"]);
+        let mut listening = pooler.client("app");
+        listening.rows("LISTEN news");
+        eventually("Weir listens", PATIENCE, || {
+            let servers = pooler.admin("SHOW SERVERS").with("state", "listening");
+            (servers.column("port").len() == 1).then_some(())
+        });
+        let mut others: Vec<_> = (0..8).map(|_| pooler.client("app")).collect();
+        // The new primary has no standby.
+        b.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = ''");
+        b.sql("postgres", "SELECT pg_reload_conf()");
+        a.kill9();
+        until_nodes_are(&pooler, &["down", "unfit"]);
+        for (at, other) in others.iter_mut().enumerate() {
+            other.send(frontend::query(&format!("NOTIFY news, 'number {at}'")));
+        }
+        match own {
+            true => hooks.serve("fence", "a", 0, || {}),
+            false => b.promote(),
+        }
+        let mut told = 0;
+        listening.read_until(|message| {
+            told += u32::from(message.tag == b'A');
+            told == 8
+        });
+    }
+}
+
 #[test]
 fn a_switchover_that_cannot_be_done_is_refused_with_the_reason() {
     if !support::only_weir() {
@@ -254,9 +294,10 @@ fn running_transactions_may_be_closed_for_a_switchover() {
 /// A cluster whose commits wait for one of the standbys.
 pub(super) fn synchronous(standbys: usize) -> Vec<Postgres> {
     let nodes = cluster(standbys);
+    let names = ["a", "b", "c"][..=standbys].join(", ");
+    let names = format!("synchronous_standby_names = 'ANY 1 ({names})'");
     for node in &nodes {
-        for setting in ["synchronous_commit = on", "synchronous_standby_names = 'ANY 1 (a, b, c)'"]
-        {
+        for setting in ["synchronous_commit = on", &names] {
             node.sql("postgres", &format!("ALTER SYSTEM SET {setting}"));
         }
         node.sql("postgres", "SELECT pg_reload_conf()");

@@ -27,11 +27,16 @@ impl<T> Pool<T> {
         self.listener = ListenerPlace::None;
     }
 
-    fn admits_listener(&self) -> bool {
+    /// Is the listener to be opened now, before clients get servers?
+    pub fn is_resuming(&self) -> bool {
         let is_resuming = |outage: &Outage| outage.kind == OutageKind::Resuming;
+        self.gate == Gate::NoPrimary && self.outage.as_deref().is_some_and(is_resuming)
+    }
+
+    fn admits_listener(&self) -> bool {
         match self.gate {
             Gate::Open => true,
-            Gate::NoPrimary => self.outage.as_deref().is_some_and(is_resuming),
+            Gate::NoPrimary => self.is_resuming(),
             Gate::Paused | Gate::Held | Gate::Closed(_) => false,
         }
     }
@@ -65,9 +70,22 @@ impl<T> Pool<T> {
 
     /// The listener listens for all clients that have asked.
     pub fn listener_resumed(&mut self) {
+        self.lacks_listener = false;
         if self.relief == Relief::Ended {
             self.relief = Relief::Done;
         }
+    }
+
+    /// Notes whether clients need another listener than the one that has ended.
+    pub fn need_listener(&mut self, is_needed: bool) {
+        self.lacks_listener = is_needed;
+    }
+
+    /// Do clients need a listener that does not listen for them yet? One at an earlier primary does
+    /// not count.
+    pub fn lacks_listener(&self) -> bool {
+        let is_old = matches!(self.listener, ListenerPlace::Open(epoch) if epoch != self.epoch);
+        self.lacks_listener || is_old
     }
 
     /// Does the pool wait for its listener at the new primary?

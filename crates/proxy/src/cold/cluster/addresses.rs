@@ -17,7 +17,8 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     Watched,
-    node::{self, Kept, State},
+    node::{self, Kept},
+    state::State,
 };
 use crate::{
     cold::controller::Controller,

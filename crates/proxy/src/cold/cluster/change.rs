@@ -13,7 +13,6 @@ use config::{Node, SwitchoverOvertime};
 use engine::{
     pool::{Outage, OutageKind, Pool},
     routing::Place,
-    settings::Target,
 };
 use tokio::time::{sleep, timeout};
 
@@ -30,19 +29,19 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(10);
 /// The pause between two failovers that have failed.
 const RETRY: Duration = Duration::from_secs(1);
-/// The time for which clients wait for listeners at the new primary.
+/// The time for which clients wait for listeners at the primary.
 const RESUMING: Duration = Duration::from_secs(1);
 
 /// The right to change the primary of a cluster, which one task has at a time. Clients go on when
 /// it is dropped.
 struct Hold<'a> {
     controller: &'a Controller,
-    watched: &'a Watched,
+    watched: &'a Arc<Watched>,
     running: Arc<RunningChange>,
 }
 
 impl<'a> Hold<'a> {
-    fn take(controller: &'a Controller, watched: &'a Watched) -> Result<Self, &'static str> {
+    fn take(controller: &'a Controller, watched: &'a Arc<Watched>) -> Result<Self, &'static str> {
         let running = RunningChange::begin(&controller.0.clusters.right)
             .ok_or("another process takes over")?;
         // No `Hold` is made if there is one already: dropping it would let the clients go on.
@@ -66,7 +65,7 @@ impl Drop for Hold<'_> {
         let is_shut = lock(&self.watched.hold).take().is_some();
         lock(&self.watched.cluster).intend(None);
         if is_shut {
-            publish(self.controller, self.watched);
+            open_listeners(self.controller, self.watched);
         }
         self.watched.is_changing.store(false, Ordering::Release);
         // A new configuration may have waited.
@@ -100,7 +99,11 @@ impl Controller {
     }
 }
 
-async fn planned(controller: &Controller, watched: &Watched, to: NodeId) -> Result<(), String> {
+async fn planned(
+    controller: &Controller,
+    watched: &Arc<Watched>,
+    to: NodeId,
+) -> Result<(), String> {
     let by = limits(watched).by;
     // Without the way back, a switchover that fails would leave the cluster without a primary.
     let has_commands =
@@ -129,10 +132,8 @@ async fn planned(controller: &Controller, watched: &Watched, to: NodeId) -> Resu
         Err(why) => return refused(watched, node, &why),
     };
     let why = format!("switchover to node {}", node.name);
-    hold.shut(why.clone(), OutageKind::Planned);
+    hold.shut(why, OutageKind::Planned);
     let end = carry_out(controller, watched, &mut promotion).await;
-    // A listener that cannot be opened delays clients, but it does not stop them.
-    let _ = timeout(RESUMING, resume_listeners(&hold, &why)).await;
     let _running = Arc::clone(&hold.running);
     drop(hold);
     if let Err(why) = end {
@@ -218,7 +219,7 @@ pub(super) async fn guard(controller: Controller, watched: Arc<Watched>) {
 /// Begins a failover, if the primary is lost and this process may promote another one.
 fn begin<'a>(
     controller: &'a Controller,
-    watched: &'a Watched,
+    watched: &'a Arc<Watched>,
 ) -> Result<(Hold<'a>, Promotion), &'static str> {
     let promotion = || {
         let past = lock(&watched.past).clone();
@@ -282,19 +283,35 @@ async fn carry_out(
     }
 }
 
-/// Does the pool have servers of the cluster's primary? Reads on standbys go on.
-fn is_at_primary<X>(pool: &Pool<X>, watched: &Watched) -> bool {
-    pool.settings.cluster.as_ref() == Some(&watched.name) && pool.key.place == Place::Writer
-}
-
-/// Returns the pools with servers at the primary.
-fn pools_at_primary(
-    controller: &Controller,
-    watched: &Watched,
-) -> Vec<Arc<Mutex<Pool<Transport>>>> {
-    let mut pools = controller.0.shared.hub.pools();
-    pools.retain(|pool| is_at_primary(&lock(pool), watched));
-    pools
+/// Tells the pools of the primary. Clients go on when the listeners listen, or after a second.
+pub(super) fn open_listeners(controller: &Controller, watched: &Arc<Watched>) {
+    let why = "listeners are opened at the primary".to_owned();
+    let outage = Outage { why, since: controller.now(), kind: OutageKind::Resuming };
+    let outage = Arc::new(outage);
+    *lock(&watched.resuming) = Some(Arc::clone(&outage));
+    publish(controller, watched);
+    let (controller, watched) = (controller.clone(), Arc::clone(watched));
+    tokio::spawn(async move {
+        let opened = async {
+            while pools_at_primary(&controller, &watched)
+                .iter()
+                .any(|pool| lock(pool).lacks_listener())
+            {
+                sleep(LOOK).await;
+            }
+        };
+        // A listener that cannot be opened delays clients, but it does not stop them.
+        let _ = timeout(RESUMING, opened).await;
+        let is_it = |own: &mut Arc<Outage>| Arc::ptr_eq(own, &outage);
+        if lock(&watched.resuming).take_if(is_it).is_none() {
+            return;
+        }
+        // After a reload, others watch the cluster.
+        let present = lock(&controller.0.clusters.watched).get(&watched.name).cloned();
+        if present.is_some_and(|own| Arc::ptr_eq(&own, &watched)) {
+            publish(&controller, &watched);
+        }
+    });
 }
 
 /// Has the listeners read what is left and end, if no other connection to the old primary is open.
@@ -308,34 +325,19 @@ fn end_listeners(controller: &Controller, watched: &Watched) {
     }
 }
 
-/// Opens the listeners that a planned change has ended, before clients go on. So no client can
-/// notify others that do not listen yet.
-async fn resume_listeners(hold: &Hold<'_>, why: &str) {
-    let (controller, watched) = (hold.controller, hold.watched);
-    let awaits = || {
-        let pools = pools_at_primary(controller, watched);
-        pools.iter().any(|pool| lock(pool).awaits_listener())
-    };
-    if !awaits() {
-        return;
-    }
-    // The pools are told of the new primary a moment after the node is known as such.
-    while !knows_primary(watched) {
-        sleep(LOOK).await;
-    }
-    hold.shut(why.to_owned(), OutageKind::Resuming);
-    while awaits() {
-        sleep(LOOK).await;
-    }
+/// Does the pool have servers of the cluster's primary? Reads on standbys go on.
+fn is_at_primary<X>(pool: &Pool<X>, watched: &Watched) -> bool {
+    pool.settings.cluster.as_ref() == Some(&watched.name) && pool.key.place == Place::Writer
 }
 
-/// Do the pools know the primary that the cluster has?
-fn knows_primary(watched: &Watched) -> bool {
-    let Ok(primary) = lock(&watched.cluster).primary() else { return false };
-    let node = node(watched, primary);
-    let known = lock(&watched.known);
-    let known = known.as_ref().and_then(|state| state.primary.as_ref());
-    known.is_some_and(|known| known.target == Target::new(&node.host, node.port))
+/// Returns the pools with servers at the primary.
+fn pools_at_primary(
+    controller: &Controller,
+    watched: &Watched,
+) -> Vec<Arc<Mutex<Pool<Transport>>>> {
+    let mut pools = controller.0.shared.hub.pools();
+    pools.retain(|pool| is_at_primary(&lock(pool), watched));
+    pools
 }
 
 /// Returns the number of server connections at the primary.

@@ -5,7 +5,7 @@
 
 use std::{future, io, net::IpAddr, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use ::cluster::{Fact, Lsn, NodeId, Obstacle, Receiver, Replication, Role, Sample};
+use ::cluster::{Fact, NodeId, Obstacle};
 use engine::settings::Target;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -17,7 +17,10 @@ use tokio::{
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage, config::SslMode, error::SqlState};
 use wire::secret::Secret;
 
-use super::{Answer, Watched};
+use super::{
+    Answer, Watched,
+    state::{QUESTION, State},
+};
 use crate::{
     cold::{
         controller::Controller,
@@ -27,41 +30,6 @@ use crate::{
 };
 use config::in_words;
 use net::tls::TlsStream;
-
-/// One row: system identifier, is it in recovery, name of the present WAL file, position in the
-/// WAL, timelines of the control file, timeline of a streaming WAL receiver, received WAL; for
-/// [`Replication`] the settings of synchronous commits, the times when settings were read, names of
-/// WAL senders, the connection string of a streaming WAL receiver, and its name without one; and when
-/// PostgreSQL was started.
-///
-/// The control file has the timeline of the last checkpoint, which may be older than the promotion;
-/// the name of a primary's WAL file has the present one.
-pub(crate) const QUESTION: &str = "SELECT s.system_identifier, r.recovery, \
-    CASE WHEN r.recovery THEN NULL ELSE \
-    pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) END, CASE WHEN r.recovery THEN \
-    pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_flush_lsn() END, \
-    c.timeline_id, m.min_recovery_end_timeline, w.received_tli, \
-    pg_catalog.pg_last_wal_receive_lsn(), \
-    pg_catalog.current_setting('synchronous_standby_names'), \
-    pg_catalog.current_setting('synchronous_commit'), \
-    pg_catalog.concat(pg_catalog.pg_postmaster_start_time(), pg_catalog.pg_conf_load_time()), \
-    (SELECT pg_catalog.string_agg(application_name, pg_catalog.chr(10)) FROM \
-    pg_catalog.pg_stat_replication), w.conninfo, pg_catalog.current_setting('cluster_name'), \
-    (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::pg_catalog.int8 FROM \
-    (SELECT pg_catalog.pg_is_in_recovery() AS recovery) r CROSS JOIN \
-    pg_catalog.pg_control_system() s CROSS JOIN pg_catalog.pg_control_checkpoint() c \
-    CROSS JOIN pg_catalog.pg_control_recovery() m LEFT JOIN \
-    pg_catalog.pg_stat_wal_receiver w ON w.status = 'streaming'";
-
-/// An answer to [`QUESTION`].
-#[derive(Clone, Debug)]
-pub(crate) struct State {
-    pub(crate) sample: Sample,
-    pub(crate) replication: Replication,
-}
-
-/// The digits of a timeline in the name of a WAL file.
-const TIMELINE_DIGITS: usize = 8;
 
 /// The class of SQLSTATEs for logins that are refused.
 const INVALID_AUTHORIZATION: &str = "28";
@@ -371,75 +339,11 @@ pub(super) async fn question(client: &Client) -> Result<State, Failure> {
     state.ok_or_else(|| Failure::Unexpected("it did not tell its state".to_owned()))
 }
 
-impl State {
-    /// Reads the row with the answer.
-    pub(crate) fn of<'a>(column: impl Fn(usize) -> Option<&'a str>) -> Option<Self> {
-        let number = |at: usize| column(at).and_then(|text| text.parse::<u32>().ok());
-        // PostgreSQL prints it as a signed number.
-        let system = column(0)?.parse::<i64>().ok()?.cast_unsigned();
-        let is_in_recovery = column(1)? == "t";
-        let of_file = column(2).and_then(|name| name.get(..TIMELINE_DIGITS));
-        let of_file = of_file.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-        let received = number(6);
-        let (role, timeline) = if is_in_recovery {
-            let known = [number(4), number(5), received].into_iter().flatten().max()?;
-            (Role::Standby(received.map(|timeline| Receiver { timeline })), known)
-        } else {
-            (Role::Primary, of_file?)
-        };
-        // A standby that has replayed nothing yet has no position.
-        let wal = column(3).and_then(Lsn::parse).unwrap_or_default();
-        let received = match role {
-            Role::Primary => Lsn::default(),
-            Role::Standby(_) => column(7).and_then(Lsn::parse).unwrap_or_default(),
-        };
-        let text = |at: usize| column(at).unwrap_or_default().to_owned();
-        let replication = Replication {
-            names: text(8),
-            level: text(9),
-            loaded: text(10),
-            senders: column(11).unwrap_or_default().lines().map(str::to_owned).collect(),
-            receiver: column(12).map(|source| receiver_name(source, &text(13))),
-        };
-        let started = column(14)?.parse().ok()?;
-        let sample = Sample { system, started, timeline, role, wal, received };
-        Some(Self { sample, replication })
-    }
-}
-
-/// Returns the name of a WAL receiver at its sender, by the connection string that PostgreSQL shows
-/// for it: in the order of libpq's options, and without quotes.
-fn receiver_name(source: &str, cluster_name: &str) -> String {
-    let before = source.split(" fallback_application_name=").next().unwrap_or_default();
-    match (before.rsplit_once(" application_name="), cluster_name) {
-        (Some((_, name)), _) => name.to_owned(),
-        (None, "") => "walreceiver".to_owned(),
-        (None, name) => name.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::{net::UnixSocket, runtime::Builder};
 
     use super::*;
-
-    #[test]
-    fn the_name_of_a_wal_receiver_is_found() {
-        for (source, cluster_name, name) in [
-            (
-                "user=copyist password=******** dbname=replication host=10.0.0.1 port=5432 \
-                 application_name=b fallback_application_name=walreceiver sslmode=prefer",
-                "main",
-                "b",
-            ),
-            ("host=a fallback_application_name=15/main sslmode=prefer", "15/main", "15/main"),
-            ("host=a fallback_application_name=walreceiver", "", "walreceiver"),
-            ("host=a application_name=b c fallback_application_name=x", "", "b c"),
-        ] {
-            assert_eq!(receiver_name(source, cluster_name), name, "{source}");
-        }
-    }
 
     #[test]
     fn a_full_backlog_of_an_abstract_socket_is_an_error_at_once() {

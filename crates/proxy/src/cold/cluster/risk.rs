@@ -2,42 +2,13 @@
 
 use std::time::Duration;
 
-use ::cluster::{Cluster, Doubt, Fact, NodeId, Settings};
+use ::cluster::{Cluster, Fact, NodeId, Settings};
 use config::{Cluster as Configured, FailoverKind};
 
-use super::{
-    Watched,
-    node::{self, State},
-};
-use crate::{exchange::hub::lock, log, warning};
+use super::state::{self, State};
 
 /// The question for a node's state; see [`risk_of`].
-pub const NODE_QUESTION: &str = node::QUESTION;
-
-/// Writes to the log why a failover may lose commits, when that has changed. `told`: the last line.
-pub(super) fn tell(watched: &Watched, told: &mut Option<String>) {
-    if watched.configured.failover != FailoverKind::Own {
-        return;
-    }
-    let (is_known, risk) = {
-        let cluster = lock(&watched.cluster);
-        let is_known = !matches!(cluster.guarantee(), Err(Doubt::Unasked | Doubt::Reloaded));
-        (is_known, cluster.risk().unwrap_or_default())
-    };
-    if !is_known || told.as_ref() == Some(&risk) {
-        return;
-    }
-    let name = &watched.name;
-    let outcome = match watched.configured.max_loss {
-        None => "Weir promotes no standby, since max_loss is not set".to_owned(),
-        Some(bytes) => format!("Weir promotes a standby that lacks at most {bytes} bytes"),
-    };
-    match risk.is_empty() {
-        true => log!("cluster {name}: a failover loses no acknowledged commit"),
-        false => warning!("cluster {name}: a failover may lose commits: {risk}. {outcome}"),
-    }
-    *told = Some(risk);
-}
+pub const NODE_QUESTION: &str = state::QUESTION;
 
 /// Returns why a failover of this cluster may lose commits, if its nodes answer so to
 /// [`NODE_QUESTION`]: each answer has the number of the node, and the columns of the row.
