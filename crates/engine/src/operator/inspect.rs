@@ -186,6 +186,8 @@ pub fn server_state(server: &Server, check_delay: Micros, now: Micros) -> Server
         ServerPhase::Preparing(Preparation::AwaitCancel) | ServerPhase::Finishing => {
             ServerState::BeingCanceled
         }
+        // It has no client, and is idle again in a moment.
+        ServerPhase::Preparing(Preparation::TellPrincipal(_)) => ServerState::Idle,
         ServerPhase::Preparing(_) => ServerState::Tested,
         ServerPhase::Settling(_) if server.cancel.is_some() => ServerState::BeingCanceled,
         ServerPhase::Settling(_) => ServerState::Tested,
