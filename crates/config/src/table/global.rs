@@ -305,10 +305,10 @@ keys! {
     /// must be the path in PostgreSQL's `weir.control_socket`. Empty: all pools are proxied. Weir's
     /// own.
     direct_socket: String = "", boot, acts;
-    /// Least time between two checks of a pool's servers: their role, database and stored settings; 0
-    /// is never. They are replaced if the role or the database was renamed, or dropped and created
-    /// again, or if its stored settings (`ALTER ROLE … SET`) have changed. An idle server is asked,
-    /// when a client logs in or a server is opened (docs/authentication.md). Weir's own.
+    /// Least time between two checks of a pool's role and stored settings; 0 is never. Its servers are
+    /// replaced if the role or the database was renamed, or dropped and created again, or if stored
+    /// settings (`ALTER ROLE … SET`) have changed. An idle server is asked when a client logs in or a
+    /// server was opened (docs/authentication.md). Weir's own.
     role_check_interval: Duration = "1", reload, acts;
 }
 
