@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Cluster, NodeId, Primary};
+use super::{Cluster, Primary};
 use crate::Micros;
 use crate::commits::{self, Doubt, Guarantee, Member, Told};
 use crate::fact::Lsn;
