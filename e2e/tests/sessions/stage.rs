@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use testkit::{Pooler, Postgres, RawClient, Role, ServerAuth, Version, library_file, poll_until};
+use testkit::{
+    Pooler, Postgres, RawClient, Role, ServerAuth, Version, frontend, library_file, poll_until,
+};
 
 use crate::path::DataPath;
 use crate::script::{Event, Login, Setting, Start};
@@ -235,14 +237,12 @@ impl Stage {
         };
         let start = Start { login, parameters: Vec::new() };
         let what = "SELECT session_user || ' ' || current_setting('work_mem')";
-        let expected = self.direct(&start).rows(what);
+        let expected = self.direct(&start).value(what);
         for node in nodes {
             let mut seen = None;
             let settled = poll_until(PATIENCE, || {
-                let outcome = self.through(pooler, &start).query(&format!("{node}{what}"));
-                let is_right = outcome.error.is_none() && outcome.rows == expected;
-                seen = Some(outcome);
-                is_right.then_some(())
+                seen = value(self.through(pooler, &start), &format!("{node}{what}"));
+                (seen.as_ref() == Some(&expected)).then_some(())
             });
             if settled.is_none() {
                 return Err(format!("{login:?} gets {seen:?} and not {expected:?}"));
@@ -381,6 +381,21 @@ impl Stage {
             DataPath::Direct => count("data_path", "direct"),
             DataPath::Standbys => requests_on_standbys(pooler) - self.probes.get(),
         };
+    }
+}
+
+/// Returns the value of a query, or `None` if there is none: Weir may disconnect a client whose
+/// role is another one now.
+fn value(mut client: RawClient, sql: &str) -> Option<String> {
+    client.try_send(frontend::query(sql)).ok()?;
+    let mut row = None;
+    loop {
+        let message = client.try_read().ok()??;
+        match message.tag {
+            b'D' => row = message.row().into_iter().next().flatten(),
+            b'Z' => return row,
+            _ => {}
+        }
     }
 }
 
