@@ -53,7 +53,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "The messages before a refusal are passed on, so that the client keeps them",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("routing/refusal.rs", "return «Word::Open»", "Word::Answers")],
+        changes: &[change("routing/refusal.rs", "return «Word::Open»,", "Word::Answers")],
     },
     Mutant {
         name: "KeepsRefusedNames",
@@ -78,11 +78,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A text is judged by catalogs older than the schema",
         seen_in: "",
         noticed_by: "reads::old_catalogs_keep_reads_on_the_primary",
-        changes: &[change(
-            "routing/choose.rs",
-            "Ok(Wish::Standby) if «!catalog.is_of(schema)»",
-            "false",
-        )],
+        changes: &[change("routing/choose.rs", "Ok(Wish::Standby) if «!may_judge» =>", "false")],
     },
     Mutant {
         name: "ReadsUnfitStandbys",
