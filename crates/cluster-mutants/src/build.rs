@@ -20,7 +20,6 @@ fn main() {
     if copy.exists() {
         fs::remove_dir_all(&copy).expect("the last copy is ours");
     }
-    fs::create_dir_all(&copy).expect("OUT_DIR can be written");
     let is_missing = |file: &str| !Path::new(SOURCE).join(file).is_file();
     let mut misfits: Vec<Option<String>> = list::mutants()
         .map(|mutant| {
@@ -28,23 +27,7 @@ fn main() {
             Some(format!("mutant {}: there is no {SOURCE}/{}", mutant.name, change.file))
         })
         .collect();
-    for entry in fs::read_dir(SOURCE).expect("the crate is there") {
-        let path = entry.expect("the crate can be read").path();
-        // The only folder has the crate's own tests.
-        if path.is_dir() {
-            continue;
-        }
-        let file = path.file_name().and_then(|name| name.to_str()).expect("names are plain");
-        let source = fs::read_to_string(&path).expect("the crate can be read");
-        let mut woven = weave::weave(file, &source, &mut misfits);
-        woven = woven.replace("#[cfg(test)]", "#[cfg(any())]");
-        if file == "lib.rs" {
-            // An included file cannot have inner attributes or inner documentation.
-            let is_inner = |line: &&str| line.starts_with("//!") || line.starts_with("#![");
-            woven = woven.lines().filter(|line| !is_inner(line)).collect::<Vec<_>>().join("\n");
-        }
-        fs::write(copy.join(file), woven).expect("OUT_DIR can be written");
-    }
+    copy_dir(Path::new(SOURCE), &copy, Path::new(""), &mut misfits);
     let mut tests = String::new();
     for (at, mutant) in list::mutants().enumerate() {
         let outcome = match &misfits[at] {
@@ -57,4 +40,29 @@ fn main() {
         let _ = writeln!(tests, "#[test]\nfn {}() {{\n    {outcome}\n}}", mutant.name);
     }
     fs::write(out.join("tests.rs"), tests).expect("OUT_DIR can be written");
+}
+
+/// Copies a folder of the crate. `inside` is its path below the crate's source.
+fn copy_dir(from: &Path, to: &Path, inside: &Path, misfits: &mut [Option<String>]) {
+    fs::create_dir_all(to).expect("OUT_DIR can be written");
+    for entry in fs::read_dir(from).expect("the crate is there") {
+        let entry = entry.expect("the crate can be read");
+        let (path, name) = (entry.path(), entry.file_name());
+        let (to, inside) = (to.join(&name), inside.join(&name));
+        if path.is_dir() {
+            copy_dir(&path, &to, &inside, misfits);
+            continue;
+        }
+        let file = inside.to_str().expect("names are plain");
+        let source = fs::read_to_string(&path).expect("the crate can be read");
+        let mut woven = weave::weave(file, &source, misfits);
+        // The crate's own tests run in the crate.
+        woven = woven.replace("#[cfg(test)]", "#[cfg(any())]");
+        if file == "lib.rs" {
+            // An included file cannot have inner attributes or inner documentation.
+            let is_inner = |line: &&str| line.starts_with("//!") || line.starts_with("#![");
+            woven = woven.lines().filter(|line| !is_inner(line)).collect::<Vec<_>>().join("\n");
+        }
+        fs::write(to, woven).expect("OUT_DIR can be written");
+    }
 }

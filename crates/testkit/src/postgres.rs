@@ -102,7 +102,7 @@ impl Postgres {
             template::copy(version, &folder.join("data"));
             let mut server = Self::at(version, folder.to_owned(), scratch::free_port());
             server.outlives_us = true;
-            server.configure(&settings);
+            server.write_settings(&settings);
             server.start_first();
             fs::write(folder.join("port"), server.port.to_string()).expect("the run's own folder");
             std::mem::forget(server);
@@ -153,12 +153,12 @@ impl Postgres {
     fn start_in(version: Version, folder: PathBuf, settings: &str, host: Option<Host>) -> Self {
         let mut postgres = Self::at(version, folder, scratch::free_port());
         postgres.host = host;
-        postgres.configure(settings);
+        postgres.write_settings(settings);
         postgres.start_first();
         postgres
     }
 
-    fn configure(&self, settings: &str) {
+    fn write_settings(&self, settings: &str) {
         let data = self.folder.join("data");
         let (port, socket) = (self.port, self.folder.display());
         let address = format!("port = {port}\nunix_socket_directories = '{socket}'\n");

@@ -51,7 +51,7 @@ fn first(rig: &Rig) -> Client {
 }
 
 #[test]
-fn one_client_in_a_second_has_a_server_asked() {
+pub(crate) fn one_client_in_a_second_has_a_server_asked() {
     let rig = asking(1, |_| {});
     let old = first(&rig);
     // No login within the second costs a question.
@@ -74,7 +74,7 @@ fn one_client_in_a_second_has_a_server_asked() {
 }
 
 #[test]
-fn clients_of_a_former_role_leave() {
+pub(crate) fn clients_of_a_former_role_leave() {
     for workers in [1, 2] {
         let rig = asking(workers, |_| {});
         let (idle, busy) = (first(&rig), rig.client_at(workers - 1));
@@ -112,7 +112,7 @@ fn clients_of_a_former_role_leave() {
 }
 
 #[test]
-fn a_dropped_role_has_no_servers() {
+pub(crate) fn a_dropped_role_has_no_servers() {
     let rig = asking(1, |_| {});
     let old = first(&rig);
     rig.wait(2);
@@ -128,7 +128,7 @@ fn a_dropped_role_has_no_servers() {
 }
 
 #[test]
-fn changed_settings_replace_servers() {
+pub(crate) fn changed_settings_replace_servers() {
     let rig = asking(1, |_| {});
     let old = first(&rig);
     rig.wait(2);
@@ -161,7 +161,7 @@ fn a_pool_whose_servers_are_never_idle_has_the_next_free_one_asked() {
 }
 
 #[test]
-fn a_node_that_cannot_answer_is_not_asked_again() {
+pub(crate) fn a_node_that_cannot_answer_is_not_asked_again() {
     let rig = asking(1, |_| {});
     let client = rig.connect();
     client.say_hello(&[]);
@@ -176,7 +176,7 @@ fn a_node_that_cannot_answer_is_not_asked_again() {
 }
 
 #[test]
-fn a_server_lost_while_asked_costs_no_login() {
+pub(crate) fn a_server_lost_while_asked_costs_no_login() {
     let rig = asking(1, |_| {});
     let _old = first(&rig);
     rig.wait(2);

@@ -46,6 +46,7 @@ impl World {
             disabled,
             primaries: Vec::new(),
             clusters: Vec::new(),
+            addresses: Vec::new(),
             managed_sockets: false,
             deaths: 0,
             worker_records,

@@ -85,6 +85,7 @@ impl World {
             disabled,
             primaries: Vec::new(),
             clusters: Vec::new(),
+            addresses: Vec::new(),
             managed_sockets: false,
             deaths: 0,
             worker_records,

@@ -127,12 +127,7 @@ impl Sockets {
                 );
             }
             Event::BadReport { name } => log_bad_report(name),
-            Event::PrincipalChanged { name: (database, user) } => {
-                log!(
-                    "{database}/{user}: role, database or stored settings have changed in \
-                     PostgreSQL, so the pool's server connections are replaced"
-                );
-            }
+            Event::PrincipalChanged { name } => log_changed_principal(name),
             // PgBouncer's text, with the key's old name.
             Event::ConnectQueryFailed { message } => {
                 error!("S: error while executing exec_on_query: {message}");
@@ -244,6 +239,13 @@ pub(super) fn server_at(address: &Address) -> String {
         }
         other => other.to_string(),
     }
+}
+
+fn log_changed_principal((database, user): (&str, &str)) {
+    log!(
+        "{database}/{user}: role, database or stored settings have changed in PostgreSQL, so the \
+         pool's server connections are replaced"
+    );
 }
 
 fn log_bad_report((database, user): (&str, &str)) {
