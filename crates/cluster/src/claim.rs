@@ -25,7 +25,8 @@ pub(crate) struct Claim {
     /// The end of its WAL when it was first seen, and now.
     first: Lsn,
     wal: Lsn,
-    /// When its first answer had arrived.
+    /// When the question for its first answer was sent, and when the answer had arrived.
+    first_asked_at: Micros,
     since: Micros,
     /// When the question for its last answer was sent, and when the answer had arrived.
     asked_at: Micros,
@@ -67,6 +68,7 @@ impl Claim {
             timeline: sample.timeline,
             first: sample.wal,
             wal: sample.wal,
+            first_asked_at: asked_at,
             since: now,
             asked_at,
             seen_at: now,
@@ -83,8 +85,11 @@ impl Claim {
     /// answer of this one, or if it had more WAL before that answer. `primary`: its claim, if it is
     /// at a node. `written`: the end of its WAL.
     pub(crate) fn compare(&mut self, primary: Option<&Self>, written: Lsn, now: Micros) {
-        let is_beside =
-            |primary: &Self| primary.since <= self.asked_at && self.seen_at <= primary.asked_at;
+        let is_beside = |primary: &Self| {
+            // The nodes may always be asked at the same time, so its first answer counts, too.
+            primary.since <= self.asked_at && self.seen_at <= primary.asked_at
+                || primary.since <= self.first_asked_at && self.since <= primary.asked_at
+        };
         let is_behind = self.seen_at == now && self.is_behind(written);
         self.is_copy |= is_behind || primary.is_some_and(is_beside);
     }
