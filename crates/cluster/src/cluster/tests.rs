@@ -454,3 +454,19 @@ fn two_addresses_of_one_server_are_one_primary() {
     told(&mut cluster, [primary(1), primary(1), standby(1)], 4 * SECOND);
     assert_eq!(cluster.primary(), Ok(NodeId(1)), "the present address stays");
 }
+
+#[test]
+fn a_copy_is_found_although_both_are_always_asked_at_the_same_time() {
+    let mut cluster = running();
+    for now in 2..4 {
+        // The answer of the copy arrives first.
+        cluster.learn(NodeId(1), by(9, primary(1)), now * SECOND);
+        cluster.judge(now * SECOND + 1);
+        cluster.learn(NodeId(0), by(0, primary(1)), now * SECOND);
+        cluster.judge(now * SECOND + 2);
+    }
+    for now in 4..6 {
+        tell_of(&mut cluster, [0, 9, 2], [Fact::Refused, primary(1)], now * SECOND);
+    }
+    assert_eq!(words(&cluster), ["down", "false primary", "unfit"]);
+}
