@@ -310,7 +310,7 @@ mod tests {
             session.shown = Shown::default();
             session.expect(Some((kind, 20)));
             session.handled(20, 5);
-            sessions.ended(client, 5, &routing, 9);
+            sessions.ended(client, (5, false), &routing, 9);
             let session = sessions.of(client.0, client.1);
             assert_eq!((session.shown, session.wrote), (shown, Wrote::default()));
         }
