@@ -166,8 +166,8 @@ static MUTANTS: &[Mutant] = &[
         noticed_by: "found",
         changes: &[change(
             "cluster.rs",
-            "(«is_gone» || Some(own.node) == last.node)",
-            "is_gone && false",
+            "(«is_gone(own)» || Some(own.node) == last.node)",
+            "is_gone(own) && false",
         )],
     },
     Mutant {
@@ -217,7 +217,7 @@ static MUTANTS: &[Mutant] = &[
         noticed_by: "gone",
         changes: &[change(
             "cluster.rs",
-            "is_another || «node.is_empty()» || is_unnamed()",
+            "!node.is_named) && «node.is_empty()» || is_unnamed()",
             "node.is_down()",
         )],
     },

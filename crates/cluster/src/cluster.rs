@@ -434,9 +434,9 @@ impl Cluster {
             if let Some(own) = same.clone().find(is_there).or(same.clone().next()) {
                 return Ok(*own);
             }
-            let is_gone = self.is_gone(last, standings, now);
+            let is_gone = |own: &Primary| self.is_gone(last, own.node, standings, now);
             let succeeds = |own: &Primary| {
-                (is_gone || Some(own.node) == last.node) && self.flaw(own.node).is_none()
+                (is_gone(own) || Some(own.node) == last.node) && self.flaw(own.node).is_none()
             };
             claimants.retain(succeeds);
         } else if self.last.is_none()
@@ -464,8 +464,10 @@ impl Cluster {
         self.nodes[usize::from(node.0)].claim?.flaw(self.written)
     }
 
-    /// Is the last primary certainly not at its node any more? A node that is only silent may run.
-    fn is_gone(&self, last: Last, standings: &[Standing], now: Micros) -> bool {
+    /// Is the last primary certainly not at its node any more, so that it may be at another one? A
+    /// node that is only silent may run. A node that was a standby may have been restarted without
+    /// recovery, so it is not enough for it that nothing is at the node of the primary.
+    fn is_gone(&self, last: Last, other: NodeId, standings: &[Standing], now: Micros) -> bool {
         let Some(at) = last.node.map(|node| usize::from(node.0)) else { return true };
         let node = &self.nodes[at];
         let is_another = match &standings[at] {
@@ -474,8 +476,9 @@ impl Cluster {
             }
             Standing::Unknown(_) | Standing::Unready | Standing::Down(_) => false,
         };
+        let was_standby = self.nodes[usize::from(other.0)].standby.is_some();
         let is_unnamed = || !node.is_named && node.is_unheard(self.settings.health_timeout, now);
-        is_another || node.is_empty() || is_unnamed()
+        is_another || (!was_standby || !node.is_named) && node.is_empty() || is_unnamed()
     }
 
     /// Returns why the last primary is not the primary any more.

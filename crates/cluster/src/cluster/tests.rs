@@ -296,6 +296,7 @@ const MOVED: [u64; 3] = [0, 1, 8];
 #[test]
 fn a_primary_that_restarts_at_another_address_is_the_primary() {
     let mut cluster = running();
+    cluster.set_named(|node| node != NodeId(0));
     // It starts as the third node, and the second one follows it.
     for (at, fact) in (2..).zip(GONE) {
         tell_of(&mut cluster, MOVED, [fact, standby(1), primary(1)], at * SECOND);
@@ -385,6 +386,7 @@ fn a_copy_of_the_primary_does_not_become_it() {
 #[test]
 fn a_copy_remains_a_copy_over_its_restarts() {
     let mut cluster = running();
+    cluster.set_named(|node| node != NodeId(0));
     tell(&mut cluster, [at(500, primary(1)), standby(1), standby(1)], 2 * SECOND);
     let mut told = |now, facts: [Fact; 3], server| {
         tell_of(&mut cluster, [0, 1, server], facts, now * SECOND);
@@ -466,6 +468,15 @@ fn a_copy_is_found_although_both_are_always_asked_at_the_same_time() {
         cluster.judge(now * SECOND + 2);
     }
     for now in 4..6 {
+        tell_of(&mut cluster, [0, 9, 2], [Fact::Refused, primary(1)], now * SECOND);
+    }
+    assert_eq!(words(&cluster), ["down", "false primary", "unfit"]);
+}
+
+#[test]
+fn a_standby_that_is_started_without_recovery_does_not_replace_a_lost_primary() {
+    let mut cluster = running();
+    for now in 2..5 {
         tell_of(&mut cluster, [0, 9, 2], [Fact::Refused, primary(1)], now * SECOND);
     }
     assert_eq!(words(&cluster), ["down", "false primary", "unfit"]);

@@ -58,6 +58,8 @@ pub(crate) struct Nodes {
     /// The places at which a copy was. A server that moves there is taken for that copy, unless it
     /// has less WAL.
     tainted: BTreeSet<usize>,
+    /// The servers that have swapped their places. Only their answers show that.
+    swapped: BTreeSet<usize>,
     /// At an address without a server, nothing answers. Otherwise connections are refused.
     is_silence: bool,
     /// Nobody writes.
@@ -102,6 +104,7 @@ impl Nodes {
             all,
             places,
             tainted: BTreeSet::new(),
+            swapped: BTreeSet::new(),
             is_silence: rng.one_in(2),
             is_idle: rng.one_in(6),
             chosen,
@@ -281,6 +284,7 @@ impl Nodes {
         if at == other || is_fixed(at) || is_fixed(other) {
             return "no swap".to_owned();
         }
+        self.swapped.extend([at, other]);
         for place in &mut self.places {
             *place = match *place {
                 Some(own) if own == at => Some(other),
@@ -412,7 +416,7 @@ impl Nodes {
                 continue;
             }
             match rng.below(6) {
-                0 => drop(self.set(at, State::Dead)),
+                0 if !self.swapped.contains(&at) => drop(self.set(at, State::Dead)),
                 1 => {}
                 // It replays what is there, and its primary is another one or none.
                 2 => (self.all[at].is_primary, self.all[at].follows) = (false, None),

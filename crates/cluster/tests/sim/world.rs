@@ -54,6 +54,8 @@ struct Reign {
     /// The server, and the node at which it was.
     id: u64,
     node: usize,
+    /// It is a copy itself, so that another copy has another history in any case.
+    is_copy: bool,
     /// The end of the WAL that Weir was told.
     told: u64,
     /// Its start, and when that was first heard.
@@ -345,7 +347,8 @@ impl World {
         }
         let server = self.heard[at].server.expect("it was heard");
         let (id, started) = (server.id, server.started);
-        let reign = Reign { id, node: at, told: sample.wal.0, started, since: self.now };
+        let is_copy = server.copied_at.is_some();
+        let reign = Reign { id, node: at, told: sample.wal.0, is_copy, started, since: self.now };
         if let Some(other) = self.reigns.insert(timeline, reign).filter(|own| own.id != server.id) {
             self.check_copy(at, server, other, timeline)?;
         }
@@ -366,7 +369,7 @@ impl World {
         timeline: u32,
     ) -> Result<(), String> {
         let by = format!("n{at} and the server {} on timeline {timeline}", other.id);
-        if server.copied_at.is_some_and(|wal| wal < other.told) {
+        if !other.is_copy && server.copied_at.is_some_and(|wal| wal < other.told) {
             return Err(format!("copy: {by}, which had {}: {server:?}", other.told));
         }
         if self.copies.contains(&server.id) {

@@ -418,6 +418,10 @@ fn act(controller: &Controller, watched: &Arc<Watched>, change: Change) {
             let node = &nodes[usize::from(node.0)];
             let why = verdict.reason().map_or_else(String::new, |why| format!(": {why}"));
             log!("cluster {name}: node {node} is {}{why}", verdict.word());
+            if matches!(verdict, Verdict::FalsePrimary(_)) {
+                // A primary that answers now is not this server.
+                watched.wake_all();
+            }
             return watched.tell_readable(controller);
         }
         Change::Opened { primary, timeline } => {
