@@ -59,6 +59,7 @@ pub(super) struct Fleet {
     which: ReadAfterWrite,
     balance: Balance,
     switches: Switches,
+    catalog: Arc<Catalog>,
     readers: Arc<Readers>,
     log: PrimaryLog,
     nodes: [Node; 3],
@@ -112,13 +113,15 @@ impl Fleet {
         let readers = Arc::new(Readers::new(["a", "b", "c"].map(|name| (name.to_owned(), 1))));
         let mut switches = Switches::default();
         switches.set_readers("main", readers.clone());
-        switches.set_catalog("app", Arc::new(Catalog::new(Default::default(), 1, false, 0)));
+        let catalog = Arc::new(Catalog::new(Default::default(), 1, false, 0));
+        switches.set_catalog("app", catalog.clone());
         let mut nodes: [Node; 3] = Default::default();
         nodes[1..].iter_mut().for_each(|node| node.follows = true);
         let mut fleet = Self {
             which,
             balance,
             switches,
+            catalog,
             readers,
             log: PrimaryLog::new(8_192),
             nodes,
@@ -298,6 +301,8 @@ impl Fleet {
 
     /// Tells the pools and workers what is known of the nodes.
     fn publish(&mut self) {
+        // The schema never changes, as the catalogs of the primary show.
+        self.catalog.check(self.rig.now());
         let fitness = self.nodes.iter().enumerate().map(|(at, node)| match node {
             _ if at == self.primary => Fitness::Unfit,
             Node { is_silent: true, .. } => Fitness::Silent,
