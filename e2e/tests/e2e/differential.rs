@@ -154,6 +154,8 @@ fn replies_are_postgresqls_wherever_the_server_cuts() {
         let pooler = Pooler::before(Postgres::shared())
             .set("pool_mode", mode)
             .set("default_pool_size", 1)
+            // The server is asked nothing else.
+            .set("role_check_interval", 0)
             .database_at(&database, &relay.connection())
             .start();
         for script in scripts::for_mode(mode).into_iter().filter(|script| !script.closes) {

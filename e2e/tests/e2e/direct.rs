@@ -419,7 +419,10 @@ fn servers_whose_own_connection_has_tls_serve_clients() {
     if !support::only_weir() {
         return;
     }
-    let direct = Direct::begin(2, |setup| setup.set("server_tls_sslmode", "require"));
+    let direct = Direct::begin(2, |setup| {
+        // No other server is opened to be asked for its role.
+        setup.set("server_tls_sslmode", "require").set("role_check_interval", 0)
+    });
     direct.postgres.offer_tls(&Authority::new("weir test").server());
     drop(direct.client());
     assert_eq!(direct.column("data_path"), "direct", "{}", direct.pooler.log());

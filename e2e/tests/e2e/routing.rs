@@ -61,6 +61,12 @@ pub(crate) fn runs_on_a_standby(client: &mut RawClient, primary: &Postgres) -> b
     here(client) != primary.port()
 }
 
+/// Waits until a standby has all that this client has written and read.
+#[track_caller]
+fn until_fresh(client: &mut RawClient, primary: &Postgres) {
+    eventually("a standby is fresh", PATIENCE, || runs_on_a_standby(client, primary).then_some(()));
+}
+
 /// Waits until reads of new clients run on standbys.
 #[track_caller]
 pub(crate) fn until_routed(pooler: &Pooler, primary: &Postgres) -> RawClient {

@@ -6,7 +6,7 @@ use crate::promotions::Promotions;
 use crate::world::World;
 
 /// The seeds of an ordinary test run.
-const SEEDS: Range<u64> = 0..2_000;
+const SEEDS: Range<u64> = 0..6_000;
 
 pub(crate) fn seeds() -> Range<u64> {
     let Ok(text) = std::env::var("CLUSTER_SEEDS") else { return SEEDS };

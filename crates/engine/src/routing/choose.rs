@@ -290,7 +290,7 @@ impl<X: Exchange> Engine<X> {
             self.go_to(id, node, is_fixed);
         }
         let session = self.sessions.of(id, serial);
-        session.is_judged_read = harmless.is_some();
+        session.is_judged_read = harmless.is_some_and(|kind| kind != Harmless::Doubted);
         session.expect(harmless.filter(|_| pool == writer).map(|kind| (kind, request.len())));
         Some((pool, since))
     }
@@ -348,7 +348,7 @@ impl<X: Exchange> Engine<X> {
         };
         let asked = wish_of(client, request, &routing.rules, judge);
         let may_judge = catalog.may_judge(schema, doubted_at);
-        let harmless = asked.harmless.filter(|_| may_judge);
+        let harmless = asked.harmless.map(|kind| if may_judge { kind } else { Harmless::Doubted });
         let wish = match asked.place {
             Ok(Wish::Standby) if !may_judge => Err(Why::Catalogs),
             place => place,

@@ -64,6 +64,10 @@ pub(crate) enum Harmless {
     Read,
     /// It sets values of its session, and shows no data.
     Set,
+    /// It was harmless before a change of the schema that Weir may not have seen. It may write now. It
+    /// is no reason to doubt the catalogs again: otherwise a session that calls functions without a
+    /// pause would never read on a standby again.
+    Doubted,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,19 +173,19 @@ impl Sessions {
         now: Micros,
     ) {
         let session = self.of(client, serial);
-        match std::mem::take(&mut session.harmless) {
-            OnPrimary::Sent(Harmless::Read, sent) if sent == last => {
-                session.shown = Shown { at: now, by: None };
-            }
-            OnPrimary::Sent(Harmless::Set, sent) if sent == last => {}
-            OnPrimary::None | OnPrimary::Due(..) | OnPrimary::Sent(..) => {
-                session.wrote.note(now);
-                routing.note_write(now);
-                if is_doubtful {
-                    session.doubted_at = now;
-                    routing.catalog.doubt(now);
-                }
-            }
+        let request = std::mem::take(&mut session.harmless);
+        let is_only = |kind| request == OnPrimary::Sent(kind, last);
+        if is_only(Harmless::Read) {
+            session.shown = Shown { at: now, by: None };
+        }
+        if is_only(Harmless::Read) || is_only(Harmless::Set) {
+            return;
+        }
+        session.wrote.note(now);
+        routing.note_write(now);
+        if is_doubtful && !is_only(Harmless::Doubted) {
+            session.doubted_at = now;
+            routing.catalog.doubt(now);
         }
     }
 }
@@ -267,6 +271,20 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_doubted_read_counts_as_a_write_and_raises_no_doubt() {
+        let (routing, mut sessions, client) =
+            (Routing::default(), Sessions::default(), (ClientId(3), 17));
+        for (kind, doubted_at) in [(Some(Harmless::Doubted), 0), (None, 9)] {
+            let session = sessions.of(client.0, client.1);
+            session.expect(kind.map(|kind| (kind, 20)));
+            session.handled(20, 5);
+            sessions.ended(client, (5, true), &routing, 9);
+            let session = sessions.of(client.0, client.1);
+            assert_eq!((session.wrote, session.doubted_at), (Wrote::at(9), doubted_at));
+        }
+    }
 
     #[test]
     fn all_but_a_single_read_counts_as_a_write() {

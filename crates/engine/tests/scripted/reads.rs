@@ -162,6 +162,22 @@ fn a_function_that_only_reads_raises_no_doubt() {
 }
 
 #[test]
+pub(crate) fn reads_during_a_doubt_raise_no_other() {
+    let cluster = Cluster::new();
+    let (client, primary, standby) = cluster.opened();
+    cluster.rig.later(1_000);
+    does(&client, &primary, "do 'begin end'", "DO");
+    let checked_as_of = cluster.rig.now();
+    for _ in 0..3 {
+        cluster.rig.later(1_000);
+        does(&client, &primary, "select harmless()", "SELECT 1");
+    }
+    cluster.catalog.check(checked_as_of);
+    assert!(!cluster.catalog.is_doubted());
+    does(&client, &standby, "select harmless()", "SELECT 1");
+}
+
+#[test]
 pub(crate) fn a_function_behind_another_request_counts() {
     let cluster = Cluster::new();
     let (client, primary, _) = cluster.opened();

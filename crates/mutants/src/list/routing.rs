@@ -467,6 +467,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "DoubtsForEver",
+        wrong: "A session that calls functions without a pause stays on the primary after a DO block",
+        seen_in: "Weir",
+        noticed_by: "reads::reads_during_a_doubt_raise_no_other",
+        changes: &[change(
+            "routing/choose.rs",
+            "let harmless = «asked.harmless.map(|kind| if may_judge { kind } else { Harmless::Doubted })»;",
+            "asked.harmless.filter(|_| may_judge)",
+        )],
+    },
+    Mutant {
         name: "ForgetsDoubtOfPipeline",
         wrong: "The end of one transaction ends the doubt about the next one's function",
         seen_in: "Weir",

@@ -53,7 +53,8 @@ impl Rig {
         let text = format!(
             "[databases]\napp = host={dir} user=app\n\
              [pgbouncer]\nlisten_addr =\nunix_socket_dir = {dir}\nauth_type = any\n\
-             pool_mode = transaction\nsbuf_loopcnt = {sbuf_loopcnt}\n"
+             pool_mode = transaction\nsbuf_loopcnt = {sbuf_loopcnt}\n\
+             role_check_interval = 0\n"
         );
         let ini = folder.join("weir.ini");
         fs::write(&ini, text).unwrap();

@@ -16,6 +16,12 @@ fn backends_follow_their_role_and_its_settings() {
     };
     let mut former = direct.client();
     assert_eq!(former.value("SHOW work_mem"), "4MB");
+    // Later settings are compared with those of this moment.
+    eventually("a server was asked", PATIENCE, || {
+        let asked = "SELECT FROM pg_stat_activity WHERE query LIKE '%pg_db_role_setting%' \
+                     AND pid <> pg_backend_pid()";
+        (!direct.postgres.sql("postgres", asked).is_empty()).then_some(())
+    });
     app("SET work_mem = '9MB'");
     eventually("new clients get the setting", PATIENCE, || {
         (direct.client().value("SHOW work_mem") == "9MB").then_some(())

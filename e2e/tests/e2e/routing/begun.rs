@@ -2,7 +2,7 @@
 
 use testkit::{Pooler, Postgres, RawClient, eventually, frontend};
 
-use super::{PATIENCE, cluster, here, setup, until_routed};
+use super::{PATIENCE, cluster, here, setup, until_fresh, until_routed};
 use crate::support;
 
 /// Statements that the primary runs in a READ ONLY transaction, and a standby refuses.
@@ -101,6 +101,7 @@ fn the_first_statement_of_a_transaction_may_need_the_primary() {
     assert_eq!(here(&mut client), primary);
     client.rows("COMMIT");
     // A transaction that has read stays.
+    until_fresh(&mut client, &nodes[0]);
     client.rows("BEGIN READ ONLY");
     assert_eq!(here(&mut client), standby);
     assert_eq!(outcome(&mut client, "NOTIFY news").as_deref(), Some("25006"));
