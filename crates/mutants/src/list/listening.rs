@@ -192,7 +192,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ForgetsALostListener",
-        wrong: "Auto mode: after a loss of the primary, clients go on before the listener is opened",
+        wrong: "Auto mode: after a loss, clients go on before the listener is open",
         seen_in: "Weir",
         noticed_by: "relief::the_listener_comes_first_after_a_loss",
         changes: &[change(

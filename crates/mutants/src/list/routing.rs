@@ -410,7 +410,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "MovesWithoutBegin",
-        wrong: "A request that a reader refuses runs on the writer outside of its transaction",
+        wrong: "A refused request runs outside of its transaction",
         seen_in: "Weir",
         noticed_by: "begun::the_first_statement_that_a_reader_refuses_runs_on_the_writer",
         changes: &[change("routing/refused.rs", "client.while_waiting.begins = «true»;", "false")],
@@ -428,7 +428,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "MovesWithReportedValue",
-        wrong: "A transaction moves although the client has heard of a value that it has set",
+        wrong: "A transaction moves after a value of it was reported",
         seen_in: "Weir",
         noticed_by: "begun::a_transaction_stays_whose_set_the_client_has_heard_of",
         changes: &[change(
@@ -457,7 +457,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "JudgesByDoubtedNames",
-        wrong: "A session reads on a standby what its own DO block has just made dangerous",
+        wrong: "A standby runs what the session's DO block made dangerous",
         seen_in: "Weir",
         noticed_by: "reads::a_session_waits_for_the_catalogs_after_unseen_changes",
         changes: &[change(
