@@ -138,8 +138,6 @@ names_has_unnamed(void)
 Bind
 names_await_bind(bool is_known)
 {
-    if (parsed > 0)
-        known_at = GetCurrentTimestamp();
     if (names_has_unnamed())
         awaited = is_known ? BIND_LIKELY : BIND_NEEDED;
     else if (awaited == BIND_LIKELY)
@@ -562,6 +560,7 @@ read_names(void)
     fault_point("names");
     memcpy(named, fresh, fresh_count * sizeof(Named));
     named_count = fresh_count;
+    known_at = GetCurrentTimestamp();
     added = fresh_added;
     for (int i = 0; i < named_count; i++)
         if (has_label(named[i].source))
@@ -584,10 +583,9 @@ names_capture(void)
     if (!changed && !differs && !doubtful)
         return false;
     need_memory();
+    /* They are read again each time then: the known ones may be gone. */
     if (changed && !read_names()) {
         kept_fits = false;
-        changed = false;
-        doubtful = false;
         return true;
     }
     for (int i = 0; i < named_count; i++)

@@ -33,6 +33,7 @@ impl<X: Exchange> Engine<X> {
                 && client.is_welcomed()
                 && client.stream.holds_message()
                 && !client.while_waiting.fails
+                && !client.while_waiting.begins
         };
         let waiting = self.clients_where(waits).into_iter();
         let mut waiting: Vec<_> =

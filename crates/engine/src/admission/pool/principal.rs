@@ -6,7 +6,7 @@
 //! in or a server was opened. The supervisor of a built-in pooler tells of roles by itself
 //! (`PoolSettings::role`).
 
-use super::principals::{Answer, Principals, ROLE_STEP, role_changes};
+use super::principals::{Answer, DISAGREEMENTS_MAX, Principals, ROLE_STEP, role_changes};
 use super::{Gate, Parked, Pool};
 use crate::ids::{Micros, WorkerId};
 use crate::settings::PoolSettings;
@@ -106,6 +106,12 @@ impl<T> Pool<T> {
             self.principals.is_unable |= self.principals.known.is_none();
             return false;
         };
+        let agrees = new.as_ref().is_some_and(|new| (new.role, new.database) == server);
+        self.principals.disagreements = if agrees { 0 } else { self.principals.disagreements + 1 };
+        if self.principals.disagreements > DISAGREEMENTS_MAX {
+            self.principals.is_unable = true;
+            return false;
+        }
         let known = self.principals.known.take();
         let role = new.as_ref().map_or(0, |new| new.role);
         let is_role = server.0 != role || known.as_ref().is_some_and(|known| known.role != role);
@@ -135,14 +141,14 @@ impl<T> Pool<T> {
 
     /// Forgets what a new server would be: all servers are replaced.
     pub(super) fn forget_principal(&mut self) {
-        let Principals { told, asked, .. } = self.principals;
-        self.principals = Principals { told, asked, ..Principals::default() };
+        let Principals { told, asked, disagreements, .. } = self.principals;
+        self.principals = Principals { told, asked, disagreements, ..Principals::default() };
     }
 
     /// Follows what the library in the server tells. A role that has gone leaves its servers as they
     /// are, as it leaves direct connections. Its name may get another role later.
     pub(super) fn review_principal(&mut self, settings: &PoolSettings) {
-        self.principals.is_unable = false;
+        (self.principals.is_unable, self.principals.disagreements) = (false, 0);
         let Some(role) = settings.role else { return };
         let known = self.principals.told.or(self.settings.role);
         self.principals.told = Some(role);

@@ -57,7 +57,13 @@ pub(super) struct Principals {
     pub(super) is_unable: bool,
     /// OID of the role, as the library has last told it.
     pub(super) told: Option<u32>,
+    /// The number of answers in a row by which a server is not what its own names mean.
+    pub(super) disagreements: u32,
 }
+
+/// After more such answers in a row, the node is not asked any more: it is a pooler itself, and gives
+/// names another meaning than PostgreSQL does.
+pub(super) const DISAGREEMENTS_MAX: u32 = 3;
 
 impl Default for Principals {
     fn default() -> Self {
@@ -68,6 +74,7 @@ impl Default for Principals {
             due_at: Micros::MAX,
             is_unable: false,
             told: None,
+            disagreements: 0,
         }
     }
 }
