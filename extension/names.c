@@ -515,6 +515,11 @@ note_new(Named *one)
 
     one->label = MemoryContextStrdup(one->source->context,
                                      is_known ? mark_of(one->source) : context_at_rest());
+    if (!is_known) {
+        /* It was analyzed again since its Parse, whose moment is not known any more. */
+        set_mark(one->source, otherwise);
+        astray = true;
+    }
     one->columns = remake_columns(one->source->resultDesc);
     one->is_postponed = false;
 }
