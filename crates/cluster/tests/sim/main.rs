@@ -13,7 +13,19 @@ mod rng;
 mod run;
 mod world;
 
-use run::{run, seeds};
+use std::ops::Range;
+
+use run::run;
+
+/// The seeds of an ordinary test run.
+const SEEDS: Range<u64> = 0..2_000;
+
+fn seeds() -> Range<u64> {
+    let Ok(text) = std::env::var("CLUSTER_SEEDS") else { return SEEDS };
+    let (from, to) = text.split_once("..").expect("CLUSTER_SEEDS is from..to");
+    let number = |text: &str| text.parse().expect("CLUSTER_SEEDS has numbers");
+    number(from)..number(to)
+}
 
 #[test]
 fn the_primary_is_found_and_never_two_are_used() {
