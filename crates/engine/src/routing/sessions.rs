@@ -220,7 +220,7 @@ impl Session {
         self.ahead_since = match (is_ahead, is_long && !may_wait) {
             (false, _) => 0,
             (true, false) => since,
-            // It has waited in vain, and need not wait again soon.
+            // The wait has not helped, so the next read does not wait soon.
             (true, true) => now,
         };
         is_ahead && is_long && may_wait
@@ -347,7 +347,7 @@ mod tests {
             (true, true, 10, false),
             (true, true, AHEAD_MAX, false),
             (true, true, AHEAD_MAX + 20, true),
-            // It is judged again, and has waited in vain at last.
+            // It is judged again. The wait has not helped.
             (true, true, AHEAD_MAX + 30, true),
             (true, false, AHEAD_MAX + 40, false),
             (true, true, AHEAD_MAX + 50, false),
