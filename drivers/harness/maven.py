@@ -1,14 +1,16 @@
-"""Suites of Java packages: the tests of a source release, run by Maven."""
+"""Suites of Java packages: the tests of a source release, run by Maven, and scenarios of our own."""
 
 import hashlib
 import xml.etree.ElementTree as xml
 
 from . import cache
 from .outcome import FAILED, PASSED, SKIPPED, Outcome
-from .suite import Suite
+from .suite import SCENARIOS, Suite
 
 MAVEN = ("mvn", "-B", "-q")
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+# The same for all that a pom.xml depends on.
+COPY_ALL = f"{COPY}-dependencies"
 
 
 class MavenSuite(Suite):
@@ -60,6 +62,34 @@ class MavenSuite(Suite):
         for path in sorted(reports.glob("TEST-*.xml")):
             read_report(path, outcome)
         return outcome
+
+
+class JavaScenarioSuite(Suite):
+    """Scenarios of our own: one file that Java runs as it is, with the packages in `self.jars`. It
+    prints `passed NAME`, or `failed NAME: why`."""
+
+    file = "Scenarios.java"
+
+    def fetch(self):
+        self.jars = cache.folder(f"{self.name}-{self.version}-jars", self.download)
+
+    def download(self, path):
+        """Gets the packages into the folder `path`."""
+        raise NotImplementedError
+
+    def environment(self, target):
+        raise NotImplementedError
+
+    def run(self, target, log):
+        argv = ["java", "-cp", f"{self.jars}/*", SCENARIOS / self.name / self.file]
+        return self.spawn(argv, "/", self.environment(target), log, Outcome(), read_line)
+
+
+def read_line(outcome, line):
+    result, _, rest = line.partition(" ")
+    name, _, why = rest.partition(": ")
+    if result in (PASSED, FAILED):
+        outcome.add(name, result, why)
 
 
 def read_report(path, outcome):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from pathlib import Path
 
 from . import cache
 from .outcome import Outcome
@@ -11,6 +12,9 @@ from .suite import SCENARIOS, Suite
 
 class NodeSuite(Suite):
     """The scenarios of one folder, with the packages that its package-lock.json pins."""
+
+    # The file that runs them all.
+    file = "all.js"
 
     def environment(self, target):
         raise NotImplementedError
@@ -26,14 +30,15 @@ class NodeSuite(Suite):
     def install(self, path):
         for name in ("package.json", "package-lock.json"):
             shutil.copy(self.work / name, path)
-        cache.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=path)
+        cache.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=path)
 
     def run(self, target, log):
         record = log.with_suffix(".jsonl")
         record.unlink(missing_ok=True)
+        reporter = Path(__file__).with_name("record.mjs").as_uri()
         outcome = self.spawn(
-            ["node", "--test-reporter=./record.mjs", f"--test-reporter-destination={record}",
-             "all.js", *self.skipped(target)],
+            ["node", f"--test-reporter={reporter}", f"--test-reporter-destination={record}",
+             self.file, *self.skipped(target)],
             self.work, {"NODE_PATH": str(self.packages / "node_modules"),
                         **self.environment(target)},
             log, Outcome(), lambda *_: None,
