@@ -27,6 +27,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
+#include "utils/varlena.h"
 
 #define VERIFIER_LEN_MAX 512
 /* How often the interfaces of the machine are looked at, if a rule depends on them. */
@@ -233,18 +234,31 @@ listens_on_loopback(void)
            strstr(ListenAddresses, "0.0.0.0") != NULL;
 }
 
-/* Where the pooler logs in: over the unix socket, unless that asks for the system's user. */
+/*
+ * Where the pooler logs in: over a unix socket, unless that asks for the system's user. A comma
+ * would separate two hosts of the pooler's configuration, and a line break two lines.
+ */
 static void
 choose_host(void)
 {
-    const char *end = strchr(Unix_socket_directories, ',');
-    int len = end == NULL ? (int) strlen(Unix_socket_directories)
-                          : (int) (end - Unix_socket_directories);
+    char *folders = pstrdup(Unix_socket_directories);
+    List *paths = NIL;
+    ListCell *cell;
 
-    if (len == 0 || (hba_local_needs_peer(files.lines) && listens_on_loopback()))
-        strlcpy(server_host, "127.0.0.1", sizeof(server_host));
-    else
-        snprintf(server_host, sizeof(server_host), "%.*s", len, Unix_socket_directories);
+    strlcpy(server_host, "127.0.0.1", sizeof(server_host));
+    if (!(hba_local_needs_peer(files.lines) && listens_on_loopback()) &&
+        SplitDirectoriesString(folders, ',', &paths)) {
+        foreach (cell, paths) {
+            const char *path = lfirst(cell);
+
+            if (strpbrk(path, ",\r\n") != NULL)
+                continue;
+            strlcpy(server_host, path, sizeof(server_host));
+            break;
+        }
+    }
+    list_free_deep(paths);
+    pfree(folders);
 }
 
 /* Rules with samehost or samenet depend on the interfaces of the machine, now. */

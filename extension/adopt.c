@@ -167,8 +167,7 @@ end_pooler(int fd, pid_t pid)
 
     complain("the pooler with the PID %d does not answer the new supervisor and is ended",
              (int) pid);
-    kill(-pid, SIGKILL);
-    kill(pid, SIGKILL);
+    child_signal_stopped(pid, SIGKILL);
     while (recv(fd, &byte, 1, 0) > 0)
         continue;
     close(fd);
@@ -186,6 +185,7 @@ adopt_pooler(Child *child)
 
     if (fd < 0)
         return false;
+    kill(listener.pid, SIGCONT); /* it may be stopped */
     snprintf(text, sizeof(text), "adopt %s", cookie);
     count = -1;
     if (send(fd, text, strlen(text), MSG_NOSIGNAL) > 0)

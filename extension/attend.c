@@ -60,6 +60,13 @@ static bool departs; /* pinned by nothing but its channels: it leaves with this 
 /* A ReadyForQuery with status I has been written, not flushed. Core flushes each notice, too. */
 static bool at_rest = false;
 
+/* The guest sends ahead (meter.c). */
+static bool metered = false;
+/* A ReadyForQuery within a transaction of such a guest has been written, not flushed. */
+static bool goes_on = false;
+/* Core reads from the pair of sockets, until it has read all or sends the first reply. */
+static bool fed = false;
+
 static void
 set_phase(Phase next)
 {
@@ -103,14 +110,46 @@ begin(void *unused)
     return true;
 }
 
+/* Core reads the guest's next requests from the pair, if they are to be counted. */
+static void
+feed(bool is_within)
+{
+    int guest = lobby.base + (int) place;
+
+    if ((is_within && compat_has_input()) || !meter_feed(guest, place, generation, is_within))
+        return;
+    metered = true;
+    fed = true;
+    attach_use(unnamed_socket());
+}
+
+/* Core has read all that it was fed. Its next message goes to the guest, of whatever length. */
+static void
+end_feed(void)
+{
+    fed = false;
+    unnamed_note_read();
+    if (phase == PHASE_SERVING)
+        attach_use(lobby.base + (int) place);
+}
+
 static int
 flush(void)
 {
+    bool was_fed = fed;
     int result;
 
     if (guard_is_up())
         return 0;
+    if (was_fed)
+        attach_use(lobby.base + (int) place);
     result = rows_end() == 0 ? report_flush() : EOF;
+    if (was_fed)
+        attach_use(unnamed_socket());
+    if (goes_on) {
+        goes_on = false;
+        feed(true);
+    }
     if (at_rest) {
         at_rest = false;
         attend_flushed();
@@ -176,6 +215,8 @@ next_transaction(void)
 bool
 attend_passes_rows(void)
 {
+    if (unlikely(fed))
+        end_feed(); /* a portal that was bound before: its rows are the first reply */
     return phase == PHASE_SERVING && !idles && !at_rest;
 }
 
@@ -208,6 +249,7 @@ capture(void *unused)
         pinned = true;
     if (!guest_save(lobby_window(&lobby, place), &at->window_len))
         pinned = true;
+    line->too_large = guest_is_too_large();
     departs = departs && !pinned;
     pinned = pinned || tie != TIE_NONE;
     guest_tell(&at->told);
@@ -220,6 +262,9 @@ attend_put(char type, bool ends_transaction)
 {
     if (phase == PHASE_OFF)
         return PUT_PASS;
+    /* Some messages are no replies: core may put them before it reads. */
+    if (unlikely(fed) && ((type != 'A' && type != 'N' && type != 'S') || unnamed_was_read()))
+        end_feed();
     if (phase == PHASE_CLEARING) {
         if (type == 'S')
             (void) guest_note_parameter(NULL);
@@ -240,6 +285,8 @@ attend_put(char type, bool ends_transaction)
         (void) guest_note_parameter(NULL);
     if (type == 'Z' && !ends_transaction && phase == PHASE_SERVING)
         guest_tell_within(&lobby_place(&lobby, place)->told);
+    if (metered && type == 'Z' && !ends_transaction)
+        goes_on = true;
     if (ends_transaction && phase == PHASE_SERVING &&
         !guarded(capture, NULL, "the state of a direct pool's client cannot be saved"))
         pinned = true, departs = false;
@@ -352,6 +399,7 @@ serve(bool is_new)
     orders_look_again();
     if (is_new)
         attach_show_peer(guest);
+    metered = goes_on = false;
     unnamed_note_request(&peek);
     switch (unnamed_switch(&peek, is_new)) {
         case SWITCH_DONE:
@@ -363,6 +411,8 @@ serve(bool is_new)
         case SWITCH_FAILED:
             fail("the unnamed statement cannot be exchanged");
     }
+    if (peek.syncs > 1 || (peek.syncs == 1 && peek.rest == PEEK_REST_CUT))
+        feed(false);
     return true;
 }
 
@@ -579,6 +629,7 @@ attend_flushed(void)
             break;
         case PHASE_CLEARING:
             set_phase(PHASE_SERVING);
+            unnamed_note_read();
             attach_use(lobby.base + (int) place);
             break;
         case PHASE_SERVING:

@@ -78,11 +78,16 @@ extern bool depart_return(Lobby *lobby, uint32 me, uint32 place, uint32 generati
 extern bool depart_wait(void);
 extern void depart_end(Lobby *lobby, uint32 me);
 
+/* meter.c */
+extern bool meter_feed(int socket, uint32 place, uint32 generation, bool is_within);
+
 /* tally.c */
 extern void tally_begin(void);
 extern void tally_resume(LobbyPlace *at);
 extern void tally_note(LobbyBackend *line, char type);
 extern void tally_end(LobbyBackend *line, uint64 us);
+extern TimestampTz tally_query_began(TimestampTz since);
+extern bool tally_copies(void);
 
 /*
  * waits.c: the wait sets of guests. With the usual max_files_per_process, core allows about twice
@@ -150,6 +155,7 @@ extern void control_close(void);
 extern bool guest_restore(bool goes_on, const unsigned char *window, uint32 len);
 extern Tie guest_capture(Numbers *numbers);
 extern bool guest_save(unsigned char *window, uint32 *len);
+extern bool guest_is_too_large(void); /* asked behind guest_save */
 extern bool guest_is_mixed(void);
 extern bool guest_note_parameter(const uint64 *told);
 extern void guest_tell(uint64 *told);
@@ -202,6 +208,10 @@ typedef enum Switch {
 extern bool unnamed_open(void);
 extern void unnamed_close(void);
 extern pgsocket unnamed_socket(void);
+extern bool unnamed_feed(const char *bytes, size_t len);
+extern size_t unnamed_waiting(void);
+extern bool unnamed_was_read(void);
+extern void unnamed_note_read(void);
 extern void unnamed_note_request(const struct Peek *peek);
 extern void unnamed_note_query(void);
 extern void unnamed_note_error(void);

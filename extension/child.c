@@ -268,15 +268,44 @@ child_listen(Child *child)
     child_signal(child, SIGKILL);
 }
 
+/* Continues the children of a process: the holder (docs/built-in.md) has a group of its own. */
+static void
+wake_children(pid_t pid)
+{
+    char *path = psprintf("/proc/%d/task/%d/children", (int) pid, (int) pid);
+    FILE *file = fopen(path, "re");
+    int one;
+
+    while (file != NULL && fscanf(file, "%d", &one) == 1)
+        kill(one, SIGCONT);
+    if (file != NULL)
+        fclose(file);
+    pfree(path);
+}
+
+/*
+ * Asks a process that may be stopped (SIGSTOP) to end, and its children. A stopped process obeys
+ * only SIGKILL, and does not notice that the server ends. It would keep the port and its clients.
+ */
+void
+child_signal_stopped(pid_t pid, int signal)
+{
+    wake_children(pid);
+    /* With its own children, if it has any: they have the sockets, too. */
+    if (signal == SIGKILL)
+        kill(-pid, SIGKILL);
+    kill(pid, signal);
+    kill(pid, SIGCONT);
+}
+
 void
 child_signal(Child *child, int signal)
 {
     if (child->pid <= 0)
         return;
-    /* With its own children, if it has any: they have the sockets, too. */
-    if (signal == SIGKILL)
-        kill(-child->pid, SIGKILL);
-    kill(child->pid, signal);
+    child_signal_stopped(child->pid, signal);
+    if (child->keeper > 0)
+        kill(child->keeper, SIGCONT);
 }
 
 /*

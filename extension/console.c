@@ -347,7 +347,7 @@ static void
 show(FunctionCallInfo fcinfo, const char *word)
 {
     Rows rows = {.result = (ReturnSetInfo *) fcinfo->resultinfo};
-    char *command = psprintf("SHOW %s", word);
+    char *command = psprintf("SHOW %s EXTENDED", word);
     char *error;
 
     for (const char *at = word; *at != '\0'; at++) {
@@ -367,7 +367,7 @@ PG_FUNCTION_INFO_V1_VISIBLE(weir_show);
 PG_FUNCTION_INFO_V1_VISIBLE(weir_state);
 PG_FUNCTION_INFO_V1_VISIBLE(weir_order);
 
-/* weir_show(text): a SHOW of the console, by the names of its columns. */
+/* weir_show(text): a SHOW of the console with all columns, by the names of these. */
 Datum
 weir_show(PG_FUNCTION_ARGS)
 {

@@ -56,6 +56,9 @@ static bool stuck = false;
 /* A setting that the user may not set: by a function with the rights of another role. */
 static bool has_forbidden = false;
 
+/* Its state does not fit into its window. */
+static bool too_large = false;
+
 /* The guest's window is out of date: settings or statements; the unnamed statement. */
 static bool unsaved = false;
 static bool unsaved_unnamed = false;
@@ -401,6 +404,7 @@ guest_capture(Numbers *numbers)
     tie = depart_find_tie(); /* it may note an event: a slot */
     if (events_take(numbers))
         stuck = true;
+    too_large = out.full;
     if (out.full)
         return TIE_OTHER;
     other.len = out.end - out.start;
@@ -432,8 +436,11 @@ guest_save(unsigned char *window, uint32 *len)
     if (!unsaved && !unsaved_unnamed)
         return true;
     if (names == NULL ||
-        header.names_len + header.unnamed_len > LOBBY_STATE - sizeof(header) - header.settings_len)
+        header.names_len + header.unnamed_len >
+            LOBBY_STATE - sizeof(header) - header.settings_len) {
+        too_large = true;
         return false;
+    }
     if (unsaved)
         memcpy(at, current.text, current.len);
     at += current.len;
@@ -447,6 +454,12 @@ guest_save(unsigned char *window, uint32 *len)
     unsaved = false;
     unsaved_unnamed = false;
     return true;
+}
+
+bool
+guest_is_too_large(void)
+{
+    return too_large;
 }
 
 /*

@@ -91,7 +91,7 @@ typedef struct LobbyBackend {
     uint64_t end;         /* order: say the last words to the guest, and end */
     uint64_t ask;         /* order: answer */
     uint32_t called;      /* Weir has sent a message */
-    uint32_t unused;
+    uint32_t too_large; /* the state of the guest is: this keeps it at the backend */
     uint64_t answer; /* see LobbyDoing */
     /* Sums over all guests that it has served. */
     uint64_t queries;

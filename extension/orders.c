@@ -12,8 +12,10 @@
 #include "compat.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 
 #include "access/xact.h"
+#include "commands/progress.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -30,6 +32,53 @@ static volatile sig_atomic_t ends = false;
 
 static volatile sig_atomic_t gone = false;
 
+/*
+ * A number that grows with the COPY data that the guest sends. Core counts the bytes if it tracks
+ * activities. If not, this backend's waits and work are counted. Each look also ends a wait. So the
+ * number grows by `*idle` between two looks without data.
+ */
+static int64
+copied(volatile PgBackendStatus *entry, int64 *idle)
+{
+    struct rusage used;
+
+    if (entry->st_progress_command == PROGRESS_COMMAND_COPY) {
+        *idle = 0;
+        return entry->st_progress_param[PROGRESS_COPY_BYTES_PROCESSED];
+    }
+    if (getrusage(RUSAGE_SELF, &used) != 0)
+        return 0;
+    *idle = 1;
+    return used.ru_nvcsw + (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * INT64CONST(1000) +
+           (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
+}
+
+/* When did the guest last send COPY data? This is known from one look to the next: after a look
+ * that finds more, the time counts from that look. */
+static TimestampTz
+copied_at(volatile PgBackendStatus *entry, TimestampTz began)
+{
+    static TimestampTz at = 0;
+    static int64 seen = 0;
+    int64 idle = 0;
+    int64 now = copied(entry, &idle);
+
+    if (at < began)
+        seen = 0;
+    if (now < seen || now > seen + idle)
+        at = GetCurrentTimestamp();
+    seen = now;
+    return Max(at, began);
+}
+
+/* When did the query begin that runs? In a copy: when did the guest last send data? */
+static TimestampTz
+runs_since(volatile PgBackendStatus *entry, TimestampTz since)
+{
+    since = tally_query_began(since);
+    return tally_copies() ? copied_at(entry, since) : since;
+}
+
 /* What core knows of this backend, or the best guess if it does not track activities. */
 static LobbyDoing
 look(TimestampTz *since)
@@ -45,6 +94,7 @@ look(TimestampTz *since)
             return LOBBY_AT_REST;
         case STATE_RUNNING:
         case STATE_FASTPATH:
+            *since = runs_since(entry, *since);
             return LOBBY_RUNS;
         case STATE_IDLEINTRANSACTION:
         case STATE_IDLEINTRANSACTION_ABORTED:
@@ -53,8 +103,10 @@ look(TimestampTz *since)
             break;
     }
     *since = GetCurrentStatementStartTimestamp();
-    if (MyProc->wait_event_info != WAIT_EVENT_CLIENT_READ)
+    if (tally_copies() || MyProc->wait_event_info != WAIT_EVENT_CLIENT_READ) {
+        *since = runs_since(entry, *since);
         return LOBBY_RUNS;
+    }
     return IsTransactionOrTransactionBlock() ? LOBBY_IDLES : LOBBY_AT_REST;
 }
 

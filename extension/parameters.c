@@ -14,6 +14,7 @@ int weir_proxy_port;
 int weir_max_sessions;
 int weir_session_schedule = SCHEDULE_LOAD_BALANCING;
 int weir_idle_pool_worker_timeout;
+int weir_spare_connections = -1;
 bool weir_restart_pooler_on_reload = false;
 char *weir_pool_mode = NULL;
 int weir_data_path = DATA_PATH_PROXY;
@@ -108,6 +109,12 @@ parameters_define(void)
                             "0: never.",
                             &weir_idle_pool_worker_timeout, 0, 0, INT_MAX,
                             PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+    DefineCustomIntVariable("weir.spare_connections",
+                            "Connections that the pooler leaves to clients of the server itself.",
+                            "-1: a tenth of max_connections, at least 5. The reserved ones come "
+                            "on top.",
+                            &weir_spare_connections, -1, -1, 262143,
+                            PGC_SIGHUP, 0, NULL, NULL, NULL);
     DefineCustomBoolVariable("weir.restart_pooler_on_reload",
                              "Whether a reload of the server replaces the server connections.",
                              "A connection that is in use is closed when its client releases it.",

@@ -31,6 +31,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/pmsignal.h"
+#include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/pidfile.h"
@@ -52,9 +53,6 @@
 #define READY_PATIENCE_MS 10000
 #define RECONNECT_PATIENCE_MS 1000
 #define POOL_SIZE_MAX 1000000
-/* The pooler reads included files up to this depth. */
-#define INCLUDE_DEPTH_MAX 10
-#define BLANKS " \t\r\n\f\v"
 
 extern WEIR_EXPORT void weir_supervise(Datum argument);
 extern WEIR_EXPORT void weir_create(Datum argument);
@@ -105,75 +103,6 @@ number(const char *setting)
     return value == NULL ? 0 : atoi(value);
 }
 
-/* The file that a line includes, or NULL. A header may stand before it in the line. */
-static char *
-included_by(char *line)
-{
-    char *name = strstr(line, "%include");
-
-    if (name == NULL)
-        return NULL;
-    name += strlen("%include");
-    name += strspn(name, BLANKS);
-    for (size_t len = strlen(name); len > 0 && strchr(BLANKS, name[len - 1]) != NULL; len--)
-        name[len - 1] = '\0';
-    return name;
-}
-
-/*
- * Whether a file, or one that it includes, has a header [pgbouncer]. The header would reset all
- * settings before it, those of the authentication among them. Files that cannot be read are
- * ignored here: the pooler reports them.
- */
-static bool
-has_header(const char *path, int depth, char **where)
-{
-    FILE *file = depth > INCLUDE_DEPTH_MAX ? NULL : fopen(path, "re");
-    char *line = NULL;
-    size_t room = 0;
-    bool found = false;
-
-    if (file == NULL)
-        return false;
-    while (!found && getline(&line, &room, file) >= 0) {
-        char *start = line + strspn(line, BLANKS);
-        char *name;
-
-        if (*start == ';' || *start == '#')
-            continue;
-        if (strstr(start, "[pgbouncer]") != NULL) {
-            *where = pstrdup(path);
-            found = true;
-        }
-        else if ((name = included_by(start)) != NULL)
-            found = has_header(name, depth + 1, where);
-    }
-    free(line);
-    fclose(file);
-    return found;
-}
-
-static bool
-check_config_file(void)
-{
-    char *where;
-
-    if (weir_config_file[0] == '\0')
-        return true;
-    if (access(weir_config_file, R_OK) != 0) {
-        complain("cannot read weir.config_file \"%s\": %s", weir_config_file, strerror(errno));
-        return false;
-    }
-    if (!has_header(weir_config_file, 0, &where))
-        return true;
-    complain("%s \"%s\" must not have the header [pgbouncer]: its lines follow the server's own in "
-             "that section",
-             strcmp(where, weir_config_file) == 0 ? "weir.config_file"
-                                                  : "the file that weir.config_file includes,",
-             where);
-    return false;
-}
-
 static void
 write_config(StringInfo out)
 {
@@ -181,12 +110,15 @@ write_config(StringInfo out)
     static const char *const data_paths[] = {"proxy", "direct", "auto"};
     int64 pool = (int64) weir_connection_proxies * weir_session_pool_size;
     int64 clients = (int64) weir_connection_proxies * weir_max_sessions;
-    int spare = number("max_connections") - number("superuser_reserved_connections") -
-                number("reserved_connections");
+    int all = number("max_connections");
+    int spare = weir_spare_connections >= 0 ? weir_spare_connections : Max(all / 10, 5);
+    int servers = all - number("superuser_reserved_connections") - number("reserved_connections") -
+                  spare;
 
     /* The lines of weir.config_file come last, so they take precedence. */
-    appendStringInfo(out, "; made by the library weir\n[databases]\n* = host='%s' port=%d\n",
-                     access_server_host(), PostPortNumber);
+    appendStringInfoString(out, "; made by the library weir\n[databases]\n* = host=");
+    text_quoted(out, access_server_host(), '\'');
+    appendStringInfo(out, " port=%d\n", PostPortNumber);
     appendStringInfo(out, "[users]\n%s[pgbouncer]\n", access_limits());
     appendStringInfo(out, "listen_port = %d\nlisten_addr =\nunix_socket_dir =\n", weir_proxy_port);
     appendStringInfo(out, "workers = %d\nsession_schedule = %s\n", weir_connection_proxies,
@@ -196,9 +128,10 @@ write_config(StringInfo out)
                      WEIR_DIRECT_SOCKET);
     appendStringInfo(out, "default_pool_size = %d\n", (int) Min(pool, POOL_SIZE_MAX));
     appendStringInfo(out, "max_client_conn = %d\n", (int) Min(clients, INT_MAX / 2));
-    appendStringInfo(out, "max_server_connections = %d\n", Max(spare, 1));
+    appendStringInfo(out, "max_server_connections = %d\n", Max(servers, 1));
     appendStringInfo(out, "server_idle_timeout = %.3f\n", weir_idle_pool_worker_timeout / 1000.0);
-    appendStringInfoString(out, "server_lifetime = 86400\nerror_codes = weir\nlog_stats = 0\n");
+    appendStringInfoString(out, "server_lifetime = 86400\nerror_codes = weir\n"
+                           "console_columns = weir\nlog_stats = 0\n");
     appendStringInfo(out, "log_connections = %d\nlog_disconnections = %d\n",
                      is_on("log_connections"), is_on("log_disconnections"));
     appendStringInfo(out, "auth_type = hba\nauth_file = %s\nauth_hba_file = %s\n",
@@ -231,7 +164,7 @@ publish_all(void)
         !publish(FILE_MAPS, "weir-maps", access_maps()))
         return false;
     is_published = true;
-    if (!check_config_file())
+    if (!config_files_check())
         return false;
     initStringInfo(&config);
     write_config(&config);
@@ -517,6 +450,8 @@ create_extension(void)
 void
 weir_create(Datum argument)
 {
+    /* The usual handler of workers raises its error at once, also while WAL is written. */
+    pqsignal(SIGTERM, die);
     BackgroundWorkerUnblockSignals();
     BackgroundWorkerInitializeConnection("postgres", NULL, 0);
     /* The owner of the database may have given it another one. */
@@ -544,12 +479,23 @@ name_library(char *into, size_t size)
         strlcpy(into, "weir", size);
 }
 
+/*
+ * Whether the server is there for clients. pg_upgrade starts the old and the new server for itself
+ * alone, and discards what anyone else writes. A single user's server has no workers: so works
+ * `postgres --single`, as initdb and pg_rewind start it.
+ */
+static bool
+is_for_clients(void)
+{
+    return IsPostmasterEnvironment && !IsBinaryUpgrade;
+}
+
 void
 supervisor_register(void)
 {
     BackgroundWorker worker = {0};
 
-    if (weir_connection_proxies == 0)
+    if (weir_connection_proxies == 0 || !is_for_clients())
         return;
     adopt_make_cookie();
     worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;

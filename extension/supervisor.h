@@ -45,6 +45,7 @@ extern int weir_proxy_port;
 extern int weir_max_sessions;
 extern int weir_session_schedule;
 extern int weir_idle_pool_worker_timeout;
+extern int weir_spare_connections;
 extern bool weir_restart_pooler_on_reload;
 extern char *weir_pool_mode;
 extern int weir_data_path;
@@ -123,6 +124,9 @@ extern bool ident_load(List **maps);
 extern int ident_number(const List *maps, const char *name);
 extern void ident_write(StringInfo out, const List *maps, const Catalog *catalog);
 
+/* config_files.c: the files that the pooler's configuration names. */
+extern bool config_files_check(void);
+
 /* child.c: the process of the pooler. */
 
 /* What the pooler says when it serves, up to its version. */
@@ -152,6 +156,7 @@ extern char *child_path_of(PoolerFile file);
 extern bool child_give(Child *child, const int *files);
 extern void child_listen(Child *child);
 extern void child_signal(Child *child, int signal);
+extern void child_signal_stopped(pid_t pid, int signal);
 extern bool child_reap(Child *child, int *status);
 extern void child_end(Child *child);
 extern void close_from(int fd);

@@ -4,6 +4,8 @@
  */
 #include "attend.h"
 
+#include <signal.h>
+
 #include "access/xact.h"
 #include "pgstat.h"
 
@@ -11,11 +13,35 @@
 static PgStat_Counter idle_before = 0;
 static PgStat_Counter idle_seen = 0;
 
+/* When the query began whose first reply has been written; 0: none has. A signal handler reads it
+ * and the next. */
+static volatile TimestampTz query_began = 0;
+
+/* The guest sends COPY data. */
+static volatile sig_atomic_t copies = false;
+
 void
 tally_begin(void)
 {
     idle_before = pgStatTransactionIdleTime;
     idle_seen = idle_before;
+    query_began = 0;
+    copies = false;
+}
+
+/* When did the query begin, whose present message core has begun to run at `since`? */
+TimestampTz
+tally_query_began(TimestampTz since)
+{
+    TimestampTz began = query_began;
+
+    return began != 0 && began < since ? began : since;
+}
+
+bool
+tally_copies(void)
+{
+    return copies;
 }
 
 /* A pinned guest begins something. */
@@ -38,13 +64,25 @@ tally_note(LobbyBackend *line, char type)
         case 'E':
         case 'I':
             idle_seen = pgStatTransactionIdleTime;
+            copies = false;
             break;
         case 'Z':
             line->queries++;
+            query_began = 0;
+            copies = false;
+            return;
+        case 'G':
+            copies = true;
             break;
+        case 'A':
+        case 'N':
+        case 'S':
+            return;
         default:
             break;
     }
+    if (query_began == 0)
+        query_began = GetCurrentStatementStartTimestamp();
 }
 
 /* A transaction that took this time is over. */

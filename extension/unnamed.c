@@ -9,6 +9,7 @@
 #include "attend.h"
 
 #include <arpa/inet.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -301,13 +302,47 @@ unnamed_body(uint32 *len)
     return body;
 }
 
+/* Bytes that core will read from the pair. */
+static size_t waiting = 0;
+
+size_t
+unnamed_waiting(void)
+{
+    return waiting;
+}
+
+/* Has core read all? */
+bool
+unnamed_was_read(void)
+{
+    int left = 0;
+
+    return ioctl(pair[1], FIONREAD, &left) == 0 && left == 0;
+}
+
+/* Core has read all. */
+void
+unnamed_note_read(void)
+{
+    waiting = 0;
+}
+
+/* Makes core read these bytes before those of the guest's socket. */
+bool
+unnamed_feed(const char *bytes, size_t len)
+{
+    bool done = send(pair[0], bytes, len, MSG_NOSIGNAL) == (ssize_t) len;
+
+    if (done)
+        waiting += len;
+    return done;
+}
+
 /* Makes core run messages of ours, whose answers nobody gets. */
 static Switch
 run_before(const char *messages, size_t len)
 {
-    bool done = send(pair[0], messages, len, MSG_NOSIGNAL) == (ssize_t) len;
-
-    return done ? SWITCH_RUNS : SWITCH_FAILED;
+    return unnamed_feed(messages, len) ? SWITCH_RUNS : SWITCH_FAILED;
 }
 
 /* Drops the unnamed statement, as every simple query does. */

@@ -140,12 +140,12 @@ def direct_a_client_stays_where_listeners_do_not_leave(run):
 
 
 def direct_the_next_request_of_a_client_that_listens_is_served(run):
-    """It was sent together with LISTEN, so the backend has read it."""
+    """It was begun together with LISTEN, so the backend has read a part of it."""
     with Lobby(run, deaths=1) as pooler:
         pooler.give_up_listeners()
         client = pooler.client()
-        data = message(b"Q", b"LISTEN news\0") + message(b"Q", b"SELECT 'next'\0")
-        ok(ask(client, data))
+        ok(ask(client, message(b"Q", b"LISTEN news\0") + parse("", "SELECT 'next'") + execute("")))
+        client.socket.sendall(SYNC)
         assert ok(client.take(client.until_ready())).value() == "next"
         leaves(pooler)
         pooler.send(0, GO)

@@ -3,9 +3,10 @@
 import time
 from contextlib import contextmanager
 
-from direct.lobby import Lobby, is_running, ok, query, wait_for
+from direct.lobby import SYNC, Lobby, execute, is_running, message, ok, parse, query, wait_for
 from pooler import (
-    ANSWER, ASK, AT_REST, CANCEL, END, IDLES, PINNED_IDLE, QUERIES, QUERY_US, RUNS, TRANSACTION_US,
+    ANSWER, ASK, AT_REST, CANCEL, END, IDLES, PARTIAL, PINNED_IDLE, QUERIES, QUERY_US, RUNS,
+    SERVING, TRANSACTION_US,
 )
 
 
@@ -91,18 +92,27 @@ def direct_an_answer_tells_what_the_client_does(run):
         ok(client.query("SELECT pg_advisory_unlock(7); DROP TABLE held"))
 
 
-def direct_a_client_that_has_begun_a_message_counts_as_idle_in_a_transaction(run):
-    for before in ("SELECT 1", "SELECT pg_advisory_lock(7)"):
-        with Lobby(run) as pooler:
-            client = pooler.client()
-            client.socket.sendall(query(before) + query("SELECT 2")[:1])
-            ok(client.take(client.until_ready()))
-            time.sleep(0.3)
-            doing, age = answer(pooler)
-            assert doing == IDLES and 250_000 < age < 5_000_000, (before, doing, age)
-            client.socket.sendall(query("SELECT 2")[1:])
-            assert ok(client.take(client.until_ready())).value() == "2"
-            ok(client.query("SELECT pg_advisory_unlock_all()"))
+def direct_a_client_that_has_begun_a_long_message_counts_as_idle_in_a_transaction(run):
+    long = query("SELECT 2 -- " + "x" * 100_000)
+    with Lobby(run) as pooler:
+        client = pooler.client()
+        client.socket.sendall(long[:-1])
+        wait_for(lambda: pooler.activity(0) == SERVING)
+        time.sleep(0.3)
+        doing, age = answer(pooler)
+        assert doing == IDLES and 250_000 < age < 5_000_000, (doing, age)
+        client.socket.sendall(long[-1:])
+        assert ok(client.take(client.until_ready())).value() == "2"
+
+
+def direct_a_client_that_has_begun_a_message_keeps_no_backend(run):
+    with Lobby(run) as pooler:
+        client = pooler.client()
+        client.socket.sendall(query("SELECT 1") + query("SELECT 2")[:1])
+        ok(client.take(client.until_ready()))
+        wait_for(lambda: (0, PARTIAL) in pooler.returned)
+        client.socket.sendall(query("SELECT 2")[1:])
+        assert ok(client.take(client.until_ready())).value() == "2"
 
 
 def direct_an_order_to_end_brings_weirs_words(run):
@@ -149,3 +159,48 @@ def direct_queries_and_their_times_are_counted(run):
         queries, busy, all_of_it = (new - old for new, old in zip(after, before))
         assert queries == 3, queries
         assert 100_000 <= busy < all_of_it - 250_000, (busy, all_of_it)
+
+
+def tracking(client, is_on):
+    """The client's session, with or without PostgreSQL's record of what it does."""
+    ok(client.query(f"BEGIN; SET LOCAL track_activities = {'on' if is_on else 'off'}"))
+
+
+def direct_the_time_of_a_query_is_that_of_its_whole_batch(run):
+    batch = parse("", "SELECT pg_sleep(0.3)") + execute("") + execute("") + SYNC
+    for is_on in (True, False):
+        with Lobby(run) as pooler:
+            client = pooler.client()
+            tracking(client, is_on)
+            client.socket.sendall(batch)
+            time.sleep(0.45)
+            doing, age = answer(pooler)
+            assert doing == RUNS and 400_000 < age < 5_000_000, (is_on, doing, age)
+            ok(client.take(client.until_ready()))
+            ok(client.query("COMMIT"))
+
+
+def direct_copy_data_has_a_time_of_its_own(run):
+    for is_on in (True, False):
+        with Lobby(run) as pooler:
+            client = pooler.client()
+            ok(client.query("CREATE TABLE IF NOT EXISTS copied (a int)"))
+            tracking(client, is_on)
+            client.socket.sendall(query("COPY copied FROM STDIN"))
+            for _ in range(3):
+                for _ in range(3):
+                    client.socket.sendall(message(b"d", b"1\n"))
+                    time.sleep(0.1)
+                doing, age = answer(pooler)
+                assert doing == RUNS and age < 250_000, (is_on, doing, age)
+            # The client sends nothing any more. A backend may wake up for other reasons.
+            for _ in range(50):
+                time.sleep(0.2)
+                doing, age = answer(pooler)
+                assert doing == RUNS, (is_on, doing)
+                if age > 550_000:
+                    break
+            assert 550_000 < age < 5_000_000, (is_on, age)
+            client.socket.sendall(message(b"c"))
+            ok(client.take(client.until_ready()))
+            ok(client.query("COMMIT; DROP TABLE copied"))

@@ -93,6 +93,32 @@ def direct_rows_are_those_of_a_direct_connection(run):
         direct.close()
 
 
+def direct_what_comes_before_any_other_reply_comes_whole(run):
+    """A client that sends ahead: rows of a portal that was bound before, and a long notice."""
+    bound = parse("", rows(1000, 400)) + message(b"B", b"c\0\0\0\0\0\0\0\0")
+    some, rest = (message(b"E", b"c\0" + struct.pack("!I", limit)) for limit in (100, 0))
+    told_first = query("DO $$ BEGIN RAISE NOTICE '%', repeat('n', 300000); END $$")
+    pipelines = (
+        (query("BEGIN"), bound + SYNC, some + SYNC, rest + SYNC, query("COMMIT")),
+        (told_first, query("SELECT 1"), told_first, told_first, query("SELECT 2")),
+    )
+    with Lobby(run) as pooler:
+        guest = pooler.client()
+        guest.socket.settimeout(20)
+        direct = Session(run.cluster.port, "postgres")
+        ok(guest.query("SELECT 1"))
+        for requests in pipelines:
+            data = b"".join(requests)
+            answers = []
+            for client in (guest, direct):
+                answers.append(told(client, data))
+                answers[-1] += [one for _ in requests[1:] for one in told(client, b"")]
+            assert answers[0] == answers[1], [[(kind, len(body)) for kind, body in answer]
+                                              for answer in answers]
+        guest.close()
+        direct.close()
+
+
 def direct_rows_that_come_slowly_are_sent_at_once(run):
     with Lobby(run) as pooler:
         guest = pooler.client()
