@@ -86,7 +86,7 @@ impl Report {
         self.mistakes.push(position.mistake(key, reason));
     }
 
-    fn warn(&mut self, position: &Position, reason: Reason) {
+    pub(crate) fn warn(&mut self, position: &Position, reason: Reason) {
         self.warnings.push(position.mistake("", reason));
     }
 

@@ -132,6 +132,15 @@ choices! {
         Weir = "weir",
     }
 
+    /// The columns of the console's SHOW commands.
+    pub enum ConsoleColumns {
+        /// PgBouncer's.
+        #[default]
+        Pgbouncer = "pgbouncer",
+        /// PgBouncer's and Weir's own.
+        Weir = "weir",
+    }
+
     /// The party that promotes a standby when the primary of a cluster is lost.
     pub enum FailoverKind {
         /// A cluster manager, a managed service or a person. Weir follows.

@@ -2,19 +2,41 @@
 //!
 //! Blanks may surround `=`; a value with blanks is put in single quotes, in which a quote is
 //! doubled. There are no other escapes and no empty values.
+//!
+//! A `;` or `#` in the place of a key begins a comment. PgBouncer has no such comments. It starts
+//! with them behind the entry `*`, which it reads when a client needs it.
 
-/// Returns the pairs in order, up to a syntax error.
-pub(crate) fn pairs(text: &str) -> (Vec<(String, String)>, bool) {
+/// The end of the pairs of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Complete,
+    Comment,
+    SyntaxError,
+}
+
+/// Returns the pairs in order, up to a comment or a syntax error.
+pub(crate) fn pairs(text: &str) -> (Vec<(String, String)>, End) {
     let mut pairs = Vec::new();
     let mut rest = blanks(text);
     while !rest.is_empty() {
+        if rest.starts_with([';', '#']) {
+            return (pairs, End::Comment);
+        }
         let Some((key, value, next)) = pair(rest) else {
-            return (pairs, false);
+            return (pairs, End::SyntaxError);
         };
         pairs.push((key.to_owned(), value));
         rest = blanks(next);
     }
-    (pairs, true)
+    (pairs, End::Complete)
+}
+
+/// Returns a number without the `;` behind it and the rest of its word, which PgBouncer's `atoi`
+/// ignores.
+pub(crate) fn number_before_comment(value: &str) -> Option<&str> {
+    let (number, _) = value.split_once(';')?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some(number)
 }
 
 /// Returns one pair and the text after it.
@@ -73,8 +95,8 @@ mod tests {
             ("password=a=b'c", &[("password", "a=b'c")]),
         ];
         for (text, expected) in cases {
-            let (found, complete) = pairs(text);
-            assert!(complete, "{text:?}");
+            let (found, end) = pairs(text);
+            assert_eq!(end, End::Complete, "{text:?}");
             let found: Vec<_> = found.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
             assert_eq!(found, expected, "{text:?}");
         }
@@ -84,7 +106,23 @@ mod tests {
     fn syntax_errors_are_found() {
         let cases = ["host", "host=", "=x", "host='x", "host=''", "host=a port"];
         for text in cases {
-            assert!(!pairs(text).1, "{text:?}");
+            assert_eq!(pairs(text).1, End::SyntaxError, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn comments_end_the_pairs() {
+        for text in ["host=a ; the old one", "host=a #old", "host=a ;port=1", "host='a' ;"] {
+            let (found, end) = pairs(text);
+            assert_eq!((found.len(), end), (1, End::Comment), "{text:?}");
+            assert_eq!(found[0], ("host".to_owned(), "a".to_owned()), "{text:?}");
+        }
+        assert_eq!(pairs("; nothing").1, End::Comment);
+        assert_eq!(pairs("password=a;b#c").1, End::Complete);
+        let numbers =
+            [("5432;", Some("5432")), ("5432;x", Some("5432")), ("5432", None), ("a;", None)];
+        for (value, expected) in numbers {
+            assert_eq!(number_before_comment(value), expected);
         }
     }
 }

@@ -27,6 +27,7 @@ pub enum Proxied {
     ClientTls,
     ConnectQuery,
     PinFunctions,
+    OwnKeys,
     // From the server.
     NotTried,
     NoLibrary,
@@ -52,6 +53,7 @@ impl Proxied {
             Self::ClientTls => "client TLS",
             Self::ConnectQuery => "connect_query",
             Self::PinFunctions => "pin_functions",
+            Self::OwnKeys => "SCRAM verifier",
             Self::NotTried => "not tried yet",
             Self::NoLibrary => "no library",
             Self::NoAnswer => "no answer",
@@ -69,6 +71,7 @@ impl Proxied {
             Self::NoSocket => "set direct_socket, and weir.control_socket in postgresql.conf",
             Self::SessionMode | Self::StatementMode => "use pool_mode = auto or transaction",
             Self::Remote => "give the folder of PostgreSQL's unix socket, or 127.0.0.1, as host",
+            Self::OwnKeys => "write the password of user= in place of its verifier",
             Self::NoLibrary => "add weir to PostgreSQL's session_preload_libraries",
             Self::NoAnswer => "compare direct_socket with PostgreSQL's weir.control_socket",
             Self::OtherUser => "run Weir as PostgreSQL's system user",

@@ -15,12 +15,13 @@ use std::sync::Arc;
 
 use crate::build::{Builder, Position, Setting, unaliased};
 use crate::config::Config;
-use crate::connstr;
+use crate::connstr::{self, End};
 use crate::error::{ConfigError, in_words};
 use crate::key::Keyed as _;
 use crate::reason::Reason;
 use crate::source::Source;
-use crate::table::{Cluster, Database};
+use crate::table::{Cluster, Database, UserSettings};
+use crate::value::Kind;
 
 /// Maximal number of included files; a file that is named twice counts twice.
 const INCLUDES_MAX: u32 = 1000;
@@ -152,9 +153,21 @@ impl Reader<'_> {
         what: &'static str,
     ) -> (Position, Vec<Setting>) {
         let position = Position { entry: name.to_owned(), ..position.clone() };
-        let (pairs, complete) = connstr::pairs(value);
-        if !complete {
+        let (mut pairs, end) = connstr::pairs(value);
+        if end == End::SyntaxError {
             self.builder.report.error(&position, "", Reason::SyntaxIn(what));
+        }
+        let mut has_comment = end == End::Comment;
+        for (key, text) in &mut pairs {
+            if is_number(key)
+                && let Some(number) = connstr::number_before_comment(text)
+            {
+                *text = number.to_owned();
+                has_comment = true;
+            }
+        }
+        if has_comment {
+            self.builder.report.warn(&position, Reason::CommentBehind(what));
         }
         let setting = |(key, text)| Setting { key, text, line: position.line };
         let settings: Vec<_> = pairs.into_iter().map(setting).collect();
@@ -185,6 +198,14 @@ impl Reader<'_> {
         }
         settings.into_iter().map(|(_, one)| one).collect()
     }
+}
+
+/// Is it a key of an entry whose value is a number?
+fn is_number(key: &str) -> bool {
+    let key = unaliased(key);
+    let of_database = Database::row(key).map(|row| row.key.kind);
+    let kind = of_database.or_else(|| UserSettings::row(key).map(|row| row.key.kind));
+    matches!(kind, Some(Kind::Integer | Kind::Numbers))
 }
 
 enum Content<'a> {

@@ -55,8 +55,21 @@ pub const PGBOUNCER_VERSION: &str = "1.25.2";
 /// Weir's own version.
 pub const WEIR_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Returns the text of SHOW VERSION: `PgBouncer X.Y.Z (Weir X.Y.Z)`. Exporters read PgBouncer's version
-/// from it.
+/// Returns the text of SHOW VERSION: `PgBouncer X.Y.Z`. Monitors read numbers from it, and some of them
+/// allow nothing behind it.
+#[must_use]
+pub fn pgbouncer_version() -> String {
+    format!("PgBouncer {PGBOUNCER_VERSION}")
+}
+
+/// Returns the output of `-V`: a line as in SHOW VERSION, since scripts compare the two, and a line with
+/// Weir's own version.
+#[must_use]
+pub fn version_lines() -> String {
+    format!("{}\nWeir {WEIR_VERSION}\n", pgbouncer_version())
+}
+
+/// Returns both versions: `PgBouncer X.Y.Z (Weir X.Y.Z)`.
 #[must_use]
 pub fn version() -> String {
     format!("PgBouncer {PGBOUNCER_VERSION} (Weir {WEIR_VERSION})")
@@ -68,9 +81,9 @@ pub const CONSOLE_USER: &str = "pgbouncer";
 pub use crate::auth_file::AuthFile;
 pub use crate::auth_query::needs_no_search_path;
 pub use crate::choice::{
-    AuthType, Balance, DataPath, ErrorCodes, FailoverKind, LoadBalanceHosts, LogFormat,
-    MetricsNames, PoolMode, ReadAfterWrite, ReadsGo, SessionSchedule, SslMode, SwitchoverOvertime,
-    Unsupported, WhenStale,
+    AuthType, Balance, ConsoleColumns, DataPath, ErrorCodes, FailoverKind, LoadBalanceHosts,
+    LogFormat, MetricsNames, PoolMode, ReadAfterWrite, ReadsGo, SessionSchedule, SslMode,
+    SwitchoverOvertime, Unsupported, WhenStale,
 };
 pub use crate::config::{AccessPolicy, Config, HBA_KEPT, LDAP_KEPT};
 pub use crate::convert::to_toml;

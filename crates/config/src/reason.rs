@@ -32,6 +32,11 @@ pub enum Reason {
     Syntax,
     #[error("syntax error in {0}")]
     SyntaxIn(&'static str),
+    /// A `;` behind the settings of an entry.
+    #[error(
+        "the text behind ; in the {0} is taken for a comment; put comments on lines of their own"
+    )]
+    CommentBehind(&'static str),
     #[error("unknown section: {0}")]
     UnknownSection(String),
     #[error("include nesting level too deep, maximum is {max}")]

@@ -76,6 +76,7 @@ stateful! {
     "pg_copy_logical_replication_slot": SLOT,
     "pg_cancel_backend": Signs::SIGNALS,
     "pg_terminate_backend": Signs::SIGNALS,
+    "pg_backend_pid": Signs::PROCESS_ID,
     "query_to_xml": RUNS_SQL,
     "query_to_xmlschema": RUNS_SQL,
     "query_to_xml_and_xmlschema": RUNS_SQL,

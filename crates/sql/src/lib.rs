@@ -57,6 +57,7 @@ mod mark;
 mod name;
 mod names;
 mod normalize;
+mod process_id;
 mod reads;
 mod scanner;
 mod signals;
@@ -71,6 +72,7 @@ pub use catalog::{BadRow, CHANGES, Catalog, CatalogView, Lists, Part as CatalogP
 pub use identifier::identifier;
 pub use literals::literals;
 pub use normalize::normalize;
+pub use process_id::keeps_process_id;
 pub use reads::{Hint, Reading, Refusal, Verdict, hint, read_verdict};
 pub use scanner::{Scanner, scan, scan_either};
 pub use signals::{Process, SignalCall, signal_call};

@@ -46,6 +46,8 @@ impl Signs {
     pub const LOCAL: Self = Self(1 << 13);
     /// Cancels or terminates a backend by its process id.
     pub const SIGNALS: Self = Self(1 << 14);
+    /// Asks for the server's process id.
+    pub const PROCESS_ID: Self = Self(1 << 15);
 
     /// The signs of a function whose name cannot be read.
     pub(crate) const CALLABLE: Self = Self::SETTINGS
@@ -91,7 +93,7 @@ impl Signs {
         Self(bits)
     }
 
-    const NAMES: [&str; 15] = [
+    const NAMES: [&str; 16] = [
         "SETTINGS",
         "TEMPORARY",
         "LOCK",
@@ -107,6 +109,7 @@ impl Signs {
         "DRAWS",
         "LOCAL",
         "SIGNALS",
+        "PROCESS_ID",
     ];
 }
 

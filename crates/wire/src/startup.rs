@@ -42,7 +42,7 @@ pub enum StartupRequest<'a> {
 }
 
 /// The key of a running query to cancel.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct CancelKey {
     pub pid: u32,
     /// 4 bytes in protocol 3.0; 4 to [`CANCEL_SECRET_LEN_MAX`] are accepted.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::bounds::out_of_bounds;
 use crate::choice::{
-    AuthType, DataPath, ErrorCodes, LogFormat, MetricsNames, PoolMode, SessionSchedule, SslMode,
-    Unsupported,
+    AuthType, ConsoleColumns, DataPath, ErrorCodes, LogFormat, MetricsNames, PoolMode,
+    SessionSchedule, SslMode, Unsupported,
 };
 use crate::key::{Keyed, keys};
 use crate::network::Network;
@@ -128,8 +128,8 @@ keys! {
     pool_mode: PoolMode = "session" (Toml "auto", Url "auto"), reload, acts;
     /// Time after which an empty pool is removed; 0 is never.
     pool_idle_timeout: Duration = "0", reload, acts;
-    /// Longest run time of a query; 0 is no limit. The time counts from the client's last query. At
-    /// the limit, Weir closes the server connection.
+    /// Longest run time of a query; 0 is no limit. Each query of a pipeline has its own time, and
+    /// COPY FROM STDIN has it after each message. At the limit, Weir closes the server connection.
     query_timeout: Duration = "0", reload, acts;
     /// Waiting time after which a client gets a notice that it waits; 0 is never.
     query_wait_notify: u32 [seconds] = "5", reload, acts;
@@ -139,7 +139,7 @@ keys! {
     reserve_pool_size: u32 = "0", reload, acts;
     /// Waiting time after which a pool may use its reserve; 0 is never.
     reserve_pool_timeout: Duration = "5", reload, acts;
-    /// File to use in place of `/etc/resolv.conf`.
+    /// File to use in place of `/etc/resolv.conf`; it is read again when it has changed.
     resolv_conf: String = "", boot, acts;
     /// Reads of up to 64 KiB from one connection before others are served; 0 is 1 MiB.
     sbuf_loopcnt: u32 = "5", reload, acts;
@@ -270,6 +270,10 @@ keys! {
     /// know (28P01, 3D000, 53300, 08006, 57P01), with DETAIL and HINT. `pgbouncer`: PgBouncer's,
     /// mostly 08P01. The error texts are PgBouncer's in both. Weir's own.
     error_codes: ErrorCodes = "pgbouncer" (Toml "weir", Url "weir"), reload, acts;
+    /// Columns of the SHOW commands on the console. `pgbouncer`: exactly those of PgBouncer 1.25.2, since
+    /// some monitors count columns. `weir`: Weir's own as well, which `SHOW … EXTENDED` shows in any case.
+    /// Weir's own.
+    console_columns: ConsoleColumns = "pgbouncer" (Toml "weir", Url "weir"), reload, acts;
     /// Folder of PAM's service files, in place of the system's. The service is `pgbouncer`.
     /// PgBouncer's after 1.25.
     auth_pam_confdir: Option<String> = unset, reload, acts;
@@ -298,7 +302,7 @@ keys! {
     server_client_address: bool = "0", reload, acts;
     /// Whether Weir or PostgreSQL's backends handle the queries of clients. `proxy`: Weir does.
     /// `direct`: the backends read and answer the clients' sockets (docs/direct.md). A pool that
-    /// cannot be direct is proxied; SHOW POOLS says why, and `weir check-config` warns. `auto`: as
+    /// cannot be direct is proxied; SHOW POOLS EXTENDED says why, and `weir check-config` warns. `auto`: as
     /// `direct`, without the warning. Weir's own.
     data_path: DataPath = "proxy", reload, acts;
     /// Path of the unix socket at which PostgreSQL's backends fetch the clients that they serve. It

@@ -37,6 +37,7 @@ server_idle_timeout = 12345678
 server_reset_query = ""
 unix_socket_mode = 0o700
 error_codes = "pgbouncer"
+console_columns = "pgbouncer"
 metrics_port = 0
 
 [databases.app]
@@ -75,17 +76,23 @@ fn unset_keys_of_an_ini_file_keep_their_meaning() {
     for (before, expected) in [
         (
             "[pgbouncer]\nmetrics_port = 9127\n",
-            "pool_mode = \"session\"\nerror_codes = \"pgbouncer\"\n",
+            "pool_mode = \"session\"\nerror_codes = \"pgbouncer\"\nconsole_columns = \"pgbouncer\"\n",
         ),
         (
-            "[pgbouncer]\npool_mode = session\nerror_codes = weir\n",
+            "[pgbouncer]\npool_mode = session\nerror_codes = weir\nconsole_columns = weir\n",
             "pool_mode = \"session\"\nmetrics_port = 0\n",
         ),
-        ("[pgbouncer]\npool_mode = auto\nerror_codes = weir\n", "metrics_port = 0\n"),
-        ("[pgbouncer]\npool_mode = auto\nerror_codes = weir\nmetrics_port = 9127\n", ""),
+        (
+            "[pgbouncer]\npool_mode = auto\nerror_codes = weir\nconsole_columns = weir\n",
+            "metrics_port = 0\n",
+        ),
+        (
+            "[pgbouncer]\npool_mode = auto\nerror_codes = weir\nconsole_columns = weir\nmetrics_port = 9127\n",
+            "",
+        ),
         (
             "[pgbouncer]\nmetrics_port = 9127\n[databases]\na = host=h pool_mode=auto\nb = host=h\n",
-            "pool_mode = \"session\"\nerror_codes = \"pgbouncer\"\n\n[databases.a]\nhost = [\"h\"]\npool_mode = \"auto\"\n\n\
+            "pool_mode = \"session\"\nerror_codes = \"pgbouncer\"\nconsole_columns = \"pgbouncer\"\n\n[databases.a]\nhost = [\"h\"]\npool_mode = \"auto\"\n\n\
              [databases.b]\nhost = [\"h\"]\n",
         ),
     ] {
@@ -152,6 +159,7 @@ pool_mode = \"session\"
 # Of the other file.
 log_connections = false
 error_codes = \"pgbouncer\"
+console_columns = \"pgbouncer\"
 metrics_port = 0
 
 # The shop's own, ?beside
@@ -193,7 +201,7 @@ fn keys_before_a_second_main_section_are_named() {
     let text = "[pgbouncer]\n; Gone.\npool_mode = session\n[pgbouncer]\nmax_client_conn = 7\n";
     let comments = Comments::of_ini(text, "a.ini", &crate::no_file);
     let expected = "# Gone.\nmax_client_conn = 7\npool_mode = \"session\"\nerror_codes = \
-                    \"pgbouncer\"\nmetrics_port = 0\n";
+                    \"pgbouncer\"\nconsole_columns = \"pgbouncer\"\nmetrics_port = 0\n";
     assert_eq!(to_toml(&ini(text), &comments), expected);
     let why = "a.ini:3: pool_mode is left out: [pgbouncer] begins again at a.ini:4";
     assert_eq!(comments.dropped, [why]);

@@ -121,6 +121,38 @@ logfile=/var/log/a b.log\r
 }
 
 #[test]
+fn comments_behind_entries_are_ignored_and_told() {
+    let config = ini("
+[databases]
+* = host=10.0.0.1 port=5433 ; the old one = 10.0.0.2
+a = host=10.0.0.3 port=5434; pool_size=3
+b = host=10.0.0.4 password=x;y
+[users]
+u = pool_mode=session # for now
+[pgbouncer]
+");
+    let fallback = config.fallback.as_ref().expect("an entry *");
+    assert_eq!(fallback.port.to_string(), "5433");
+    let (a, b) = (&config.databases["a"], &config.databases["b"]);
+    assert_eq!((a.port.to_string().as_str(), a.pool_size), ("5434", Some(3)));
+    assert_eq!(b.password.as_deref(), Some("x;y"));
+    assert_eq!(config.users["u"].pool_mode, Some(PoolMode::Session));
+    let warnings: Vec<_> = config.warnings.iter().map(ToString::to_string).collect();
+    let warning = |place: &str, what: &str| {
+        format!(
+            "test.ini:{place}: the text behind ; in the {what} is taken for a comment; put comments \
+             on lines of their own"
+        )
+    };
+    let expected = [
+        warning("3: *", "connection string"),
+        warning("4: a", "connection string"),
+        warning("7: u", "user settings"),
+    ];
+    assert_eq!(warnings, expected);
+}
+
+#[test]
 fn the_last_definition_counts_and_a_repeated_header_resets() {
     let config = ini("
 [pgbouncer]

@@ -1,6 +1,6 @@
 //! `weir.toml` means the same as `pgbouncer.ini`.
 
-use config::{Config, ErrorCodes, Global, Host, PoolMode, Source};
+use config::{Config, ConsoleColumns, ErrorCodes, Global, Host, PoolMode, Source};
 
 use crate::{ini, toml, toml_mistakes};
 
@@ -18,6 +18,7 @@ unix_socket_mode = 0700
 server_reset_query = DISCARD ALL
 metrics_port = 9127
 error_codes = weir
+console_columns = weir
 [databases]
 app = host=10.0.0.1,10.0.0.2 dbname=app_db port=5433 pool_size=7 password='it''s' reserve_pool=2
 my.db = host=/run/postgresql
@@ -72,6 +73,7 @@ fn an_empty_file_is_all_defaults_and_its_pool_mode_is_auto() {
     let auto = Global {
         pool_mode: PoolMode::Auto,
         error_codes: ErrorCodes::Weir,
+        console_columns: ConsoleColumns::Weir,
         metrics_port: 9127,
         ..Global::default()
     };

@@ -5,7 +5,6 @@
 use std::{
     io, mem,
     os::fd::{FromRawFd as _, OwnedFd, RawFd},
-    time::Duration,
 };
 
 use super::{
@@ -144,12 +143,6 @@ pub fn take_error(fd: RawFd) -> io::Result<()> {
 pub fn peer_credentials(fd: RawFd) -> io::Result<(u32, u32)> {
     let credentials = option::<libc::ucred>(fd, libc::SOL_SOCKET, libc::SO_PEERCRED)?;
     Ok((credentials.pid.cast_unsigned(), credentials.uid))
-}
-
-/// Returns the time since bytes of a TCP peer have arrived; `None` for other sockets.
-pub fn since_received(fd: RawFd) -> Option<Duration> {
-    let about: libc::tcp_info = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok()?;
-    Some(Duration::from_millis(about.tcpi_last_data_recv.into()))
 }
 
 /// The bytes of a TCP connection, without those that were sent again.

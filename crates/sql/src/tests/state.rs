@@ -73,6 +73,8 @@ fn signals() {
         ("SELECT mine.pg_cancel_backend(1)", Signs::SIGNALS | OPAQUE),
         ("SELECT 'pg_cancel_backend(1)'", NONE),
         ("SELECT pg_reload_conf()", NONE),
+        ("SELECT Pg_Backend_Pid()", Signs::PROCESS_ID),
+        ("SELECT 1 FROM pg_locks WHERE pid = pg_catalog.pg_backend_pid()", Signs::PROCESS_ID),
     ]);
 }
 
@@ -255,7 +257,7 @@ fn parentheses_that_are_no_calls() {
         "COPY s.t (a, b) FROM STDIN",
         "EXPLAIN (ANALYZE) SELECT 1",
         "VACUUM (VERBOSE) t",
-        "SELECT now(), current_setting('a'), pg_backend_pid(), version()",
+        "SELECT now(), current_setting('a'), pg_is_in_recovery(), version()",
         "SELECT ARRAY(SELECT 1), CASE WHEN (a) THEN (b) ELSE (c) END, ROW(1), NULLIF(1, 2)",
         "SELECT 1 WHERE NOT (a OR (b)) AND x = ANY ($1) AND y LIKE ('a')",
         "DELETE FROM t USING (SELECT 1) s WHERE (a) IS NULL RETURNING (b)",

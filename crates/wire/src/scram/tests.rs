@@ -187,6 +187,18 @@ fn derived_keys_are_used_only_for_their_salt_and_iterations() {
 }
 
 #[test]
+fn too_many_iterations_are_refused_before_they_are_computed() {
+    let demand = |iterations: u32| {
+        let message = SERVER_FIRST.replace("i=4096", &format!("i={iterations}"));
+        client("secret").server_first(message.as_bytes())
+    };
+    assert_eq!(demand(4096).unwrap(), CLIENT_FINAL.as_bytes());
+    for iterations in [ITERATIONS_MAX + 1, u32::MAX] {
+        assert_eq!(demand(iterations), Err(ScramError::Iterations(iterations)));
+    }
+}
+
+#[test]
 fn a_wrong_password_is_a_wrong_proof() {
     let (mut client, mut server) = (client("Secret"), server());
     let first = server.client_first(MECHANISM.as_bytes(), &client.first()).unwrap();
