@@ -1,9 +1,11 @@
 //! Admission: which client gets a server, and whether one may be opened.
 //!
 //! `pool` and `limits` are plain bookkeeping behind the exchange's locks: they know neither a
-//! socket nor an `Engine`. `seat` calls them from the worker.
+//! socket nor an `Engine`. `seat` and `lobby_seats` call them from the
+//! worker.
 
 pub mod limits;
+pub(crate) mod lobby_seats;
 pub mod pool;
 pub(crate) mod seat;
 pub mod shares;

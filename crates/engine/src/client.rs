@@ -19,6 +19,7 @@ use crate::ids::{Micros, PoolId, ServerId, Waiter};
 use crate::lifecycle::loss::Failed;
 use crate::lifecycle::replication::Replication;
 use crate::login::auth::Login;
+use crate::relay::pace::Pace;
 use crate::relay::prepared::ClientStatements;
 use crate::relay::stream::Stream;
 use crate::relay::text::text_of;
@@ -167,6 +168,8 @@ pub struct Extended {
     pub rewound: bool,
     /// Portals that may discard prepared statements when they are executed.
     pub discarding: Discarding,
+    /// The limits on how far it may send ahead.
+    pub(crate) pace: Pace,
     /// A call that signals another client; the client is held back until it is decided.
     pub signaling: Option<Box<Signaling>>,
 }

@@ -10,6 +10,7 @@ pub(crate) mod ending;
 pub mod interner;
 pub(crate) mod kept_request;
 pub mod ledger;
+pub(crate) mod pace;
 pub mod parse_context;
 pub mod prepared;
 mod replies;

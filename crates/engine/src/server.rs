@@ -11,10 +11,13 @@ use std::sync::Arc;
 
 use config::PoolMode;
 use sql::Signs;
+use wire::error_fields::ErrorFields;
+use wire::startup::CancelKey;
 
 use crate::encoding::Letters;
 use crate::ids::{ClientId, Micros, PoolId};
 pub use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::own_query::OwnQuery;
 pub use crate::lifecycle::preparation::Preparation;
 use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth_answer::AuthAnswer;
@@ -27,7 +30,7 @@ use crate::relay::prepared::ServerStatements;
 use crate::relay::stream::Stream;
 use crate::session::ahead::Ahead;
 use crate::session::carried::Carried;
-use crate::session::on_server::{Recovery, SchemaChanges, SessionBox};
+use crate::session::on_server::{SchemaChanges, SessionBox};
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::Probe;
 use crate::session::sequences::DrawnNumbers;
@@ -117,10 +120,23 @@ pub enum Settling {
     Forget,
     /// UNLISTEN: it has sent a notification for the last client.
     Unlisten,
+    /// RESET of the parameters that the last client may have set (`lifecycle/defaults.rs`).
+    Explain,
     /// The end of its session, and the ticket with which its backend goes to the lobby.
     Enlist,
     /// A cancel request under way, which could cancel the next client's query.
     Cancel,
+}
+
+impl Settling {
+    /// Returns the query of Weir's own that is running.
+    pub(crate) fn own_query(self) -> Option<OwnQuery> {
+        match self {
+            Self::Reset => Some(OwnQuery::Reset),
+            Self::Forget | Self::Unlisten | Self::Explain | Self::Enlist => Some(OwnQuery::Forget),
+            Self::Fresh | Self::LastAnswer | Self::Cancel => None,
+        }
+    }
 }
 
 /// The parameter that is `on` while PostgreSQL replays a primary's log.
@@ -144,10 +160,9 @@ pub struct Server {
     /// failed one.
     pub status: u8,
     /// BackendKeyData, for cancel requests.
-    pub process_id: u32,
-    pub secret: Box<[u8]>,
-    /// The parameters that it reported at login, for the welcome of its first client. The pool's
-    /// own may have been forgotten meanwhile (RECONNECT).
+    pub key: CancelKey,
+    /// The parameters that it reported at login, or as its defaults since then, for the welcome of its
+    /// first client. The pool's own may have been forgotten meanwhile (RECONNECT).
     pub welcome: Arc<Welcome>,
     pub vars: Values,
     pub statements: ServerStatements,
@@ -164,12 +179,15 @@ pub struct Server {
     /// The reason to close the server as soon as it is free.
     pub doomed: Option<CloseReason<'static>>,
     /// The error that Weir's own query has got.
-    pub own_error: Option<String>,
+    pub own_error: Option<ErrorFields>,
     /// The changes of the present transaction; None if there are none.
     pub changes: Option<Box<Changes>>,
     /// May the present transaction have changed the parse context?
     pub context_changed: bool,
     pub session: SessionBox,
+    /// Was it opened with the keys of its user's own SCRAM proof, for which `user=` stands in the
+    /// configuration? Other users may not use it ([`crate::settings::PoolSettings::own_verifier`]).
+    pub own_keys: bool,
     /// Set if it speaks the replication protocol: it is used by one client only, and closed with
     /// it.
     pub replication: Option<ReplicationKind>,
@@ -187,8 +205,7 @@ impl Server {
             ledger: Ledger::default(),
             stream: Stream::default(),
             status: b'I',
-            process_id: 0,
-            secret: Box::default(),
+            key: CancelKey::default(),
             welcome: Arc::default(),
             vars: Values::default(),
             statements: ServerStatements::default(),
@@ -202,6 +219,7 @@ impl Server {
             changes: None,
             context_changed: false,
             session: SessionBox::default(),
+            own_keys: false,
             replication: None,
         }
     }
@@ -345,10 +363,10 @@ impl Server {
     /// Is its node known to be no standby? PostgreSQL 14 and later report it, before the answer to
     /// the first write at the latest.
     pub fn has_left_recovery(&self) -> bool {
-        self.session.recovery == Recovery::Left || self.reported(RECOVERY) == Some(b"off")
+        self.reported(RECOVERY) == Some(b"off")
     }
 
-    /// Returns a parameter that was reported at login.
+    /// Returns a parameter that is not tracked, as it was last reported.
     fn reported(&self, parameter: &[u8]) -> Option<&[u8]> {
         let mut reported = self.welcome.fixed().iter();
         let found = reported.find(|(name, _)| name == parameter);
@@ -459,6 +477,13 @@ impl Server {
         !self.session.drawn.is_empty() || self.pins().contains(Pins::DRAWN)
     }
 
+    /// Does nothing but drawn numbers keep the server for its client?
+    pub fn keeps_only_numbers(&self) -> bool {
+        self.is_held()
+            && self.session.traces.is_empty()
+            && self.session.pinned.as_ref().is_none_or(|pinned| pinned.pins == Pins::DRAWN)
+    }
+
     /// Has the server settings of a client that PostgreSQL does not report?
     pub fn has_foreign_settings(&self) -> bool {
         self.vars.has_untracked()
@@ -510,7 +535,7 @@ impl Server {
     /// Is the server fit for another client? It owes no reply, has no open transaction, and no
     /// message is half read.
     pub fn is_clean(&self) -> bool {
-        self.ledger.is_settled() && self.status == b'I' && self.stream.at_boundary()
+        self.ledger.is_at_rest() && self.status == b'I' && self.stream.at_boundary()
     }
 }
 
@@ -525,8 +550,9 @@ pub struct Times {
     pub released_at: Micros,
     /// When Weir's own query was last sent.
     pub asked_at: Micros,
-    /// When its client last sent something.
-    pub heard_at: Micros,
+    /// When the present query began: its first message was forwarded, or the query before it was
+    /// answered. In a copy, when its client last sent something.
+    pub query_at: Micros,
     /// When it last sent something.
     pub replied_at: Micros,
 }
@@ -538,7 +564,7 @@ impl Times {
             opened_at: now,
             released_at: now,
             asked_at: now,
-            heard_at: now,
+            query_at: now,
             replied_at: now,
         }
     }

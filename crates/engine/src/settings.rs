@@ -7,6 +7,7 @@ use std::sync::Arc;
 use config::{
     Config, Database, Host, LoadBalanceHosts, Node, Pattern, PoolMode, Proxied, Unsupported,
 };
+use wire::scram::ScramVerifier;
 use wire::secret::Secret;
 
 use crate::admission::limits::ServerLimits;
@@ -132,9 +133,15 @@ impl PoolSettings {
         };
         let addresses = config.addresses(database);
         let cluster = database.cluster.as_ref().and_then(|name| config.clusters.get(name));
+        let secret = server_secret(config, database, user);
+        let forced_user = database.user.as_deref() == Some(user);
+        // A backend that serves the pool's lobby serves each of its clients.
+        let proxied = config
+            .proxied(database, user)
+            .or_else(|| own_verifier(forced_user, secret.as_ref()).map(|_| Proxied::OwnKeys));
         Self {
             mode: config.pool_mode(database, user),
-            proxied: config.proxied(database, user),
+            proxied,
             reads: ReadRules::of(config, database, user),
             routing: None,
             size: config.pool_size(database, user),
@@ -160,8 +167,8 @@ impl PoolSettings {
             load_balance_hosts: database.load_balance_hosts,
             introduction: introduction(config, config.pool_mode(database, user)),
             startup: startup_parameters(database, user),
-            secret: server_secret(config, database, user),
-            forced_user: database.user.as_deref() == Some(user),
+            secret,
+            forced_user,
             connect_query: database.connect_query.clone().unwrap_or_default(),
             reset_query: global.server_reset_query.clone(),
             reset_always: global.server_reset_query_always,
@@ -207,8 +214,16 @@ impl PoolSettings {
         settings
     }
 
+    /// Returns the verifier of the forced user, if the configuration has no password of that user.
+    /// Then only a login of this user yields the keys for logins to servers, and only this user's
+    /// clients may use these servers.
+    pub fn own_verifier(&self) -> Option<&ScramVerifier> {
+        own_verifier(self.forced_user, self.secret.as_ref())
+    }
+
     /// Would a server opened with the other settings be the same? As in PgBouncer, a changed
-    /// password does not matter to a logged-in server, nor do session parameters. Changed contents
+    /// password does not matter to a logged-in server, nor do session parameters. It matters whether
+    /// other users may use the server ([`PoolSettings::own_verifier`]). Changed contents
     /// of TLS files do not matter either. The pool mode matters: only auto mode knows what clients
     /// have left on a server, and only session mode resets it.
     pub fn leads_to_the_same(&self, other: &Self) -> bool {
@@ -220,6 +235,7 @@ impl PoolSettings {
         self.targets == other.targets
             && self.tls == other.tls
             && self.forced_user == other.forced_user
+            && self.own_verifier().is_some() == other.own_verifier().is_some()
             && self.connect_query == other.connect_query
             && self.mode == other.mode
             && login(self) == login(other)
@@ -232,7 +248,9 @@ impl PoolSettings {
         let login = login.filter(|(name, _)| matches!(name.as_str(), "user" | "database"));
         let login = login.collect::<Vec<_>>();
         let beginning = &self.connect_query;
-        format!("{:?} {:?} {login:?} {} {beginning:?}", self.targets, self.tls, self.forced_user)
+        let Self { targets, tls, forced_user, .. } = self;
+        let is_own = self.own_verifier().is_some();
+        format!("{targets:?} {tls:?} {login:?} {forced_user} {is_own} {beginning:?}")
     }
 
     /// Are statements refused that need a session of their own?
@@ -352,6 +370,13 @@ fn server_secret(config: &Config, database: &Database, user: &str) -> Option<Sec
     match database.password.as_ref().filter(|_| is_own) {
         Some(password) => Some(Secret::parse(password)),
         None => config.auth_file.users.get(user).map(|stored| Secret::parse(stored)),
+    }
+}
+
+fn own_verifier(forced_user: bool, secret: Option<&Secret>) -> Option<&ScramVerifier> {
+    match secret {
+        Some(Secret::Scram(verifier)) if forced_user => Some(verifier),
+        Some(_) | None => None,
     }
 }
 

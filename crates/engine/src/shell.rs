@@ -13,6 +13,7 @@ use crate::admission::pool::{Parked, Pool};
 pub use crate::cancel::outcome::{CancelEnd, CancelOutcome};
 use crate::cancel::signaling::Found;
 use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId, Waiter, WorkerId};
+pub use crate::lifecycle::own_query::OwnQuery;
 use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth::{Judge, Password};
 use crate::notify::interruption::Interruption;
@@ -126,8 +127,8 @@ pub trait Io<X: Exchange> {
     /// client. Ends in [`Mail::LeftLobby`].
     fn ask_to_leave(&mut self, _serial: u64) {}
 
-    /// Tells that the server with this serial number is closed.
-    fn backend_closed(&mut self, _serial: u64) {}
+    /// Tells that the server of this pool with this serial number is closed.
+    fn backend_closed(&mut self, _pool: PoolId, _serial: u64) {}
 
     /// Is this process of PostgreSQL known to be another system user's? It may be on another machine.
     fn runs_as_another_user(&self, _process: u32) -> bool {
@@ -142,6 +143,10 @@ pub trait Io<X: Exchange> {
 
     /// Disconnects all clients in the lobby of this pool, for this reason.
     fn close_lobby(&mut self, _pool: PoolId, _when: Closing, _why: &str) {}
+
+    /// Disconnects the clients in the lobby of this pool that wait for a backend, with this error of
+    /// PostgreSQL's.
+    fn refuse_lobby(&mut self, _pool: PoolId, _error: &ErrorFields) {}
 
     /// Cancels the query of the client with this key, if it is in a lobby. Returns whether it is
     /// going to be answered with [`Mail::CancelDone`].
@@ -343,8 +348,8 @@ pub enum Mail<T> {
     LobbyTried {
         pool: PoolId,
     },
-    /// All servers of the pool are replaced: it logs in as another role, or with other settings.
-    PrincipalChanged {
+    /// Apply changes of the pool: all its servers are replaced, or no server can be reached.
+    Review {
         pool: PoolId,
     },
     /// The backend of your server has left the lobby. `why`: it cannot serve there.
@@ -461,10 +466,6 @@ pub enum Event<'a> {
         weight: Weight,
         message: &'a str,
     },
-    /// An error with which a server has answered Weir's own query.
-    ServerComplaint {
-        message: &'a str,
-    },
     ServerOpening {
         server: ServerId,
         name: (&'a str, &'a str),
@@ -488,9 +489,13 @@ pub enum Event<'a> {
         client: Option<ClientId>,
         name: (&'a str, &'a str),
     },
-    /// `connect_query` has failed, which changes nothing.
-    ConnectQueryFailed {
+    /// PostgreSQL has refused a query of Weir's own, such as that of a key.
+    OwnQueryFailed {
+        name: (&'a str, &'a str),
+        query: OwnQuery,
         message: &'a str,
+        /// The pool's servers have refused it for the same reason since the last reload.
+        repeats: bool,
     },
     ServerLoginFailed {
         name: (&'a str, &'a str),

@@ -105,6 +105,16 @@ impl Slots {
         self.0 &= !Self::bit(slot);
     }
 
+    /// Is none included?
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns the included slots among the first `count`. Slots beyond the capacity are none of them.
+    pub fn each(self, count: usize) -> impl Iterator<Item = usize> {
+        (0..count).filter(move |slot| self.0 & Self::bit(*slot) != 0)
+    }
+
     /// Is this slot included? Slots beyond the capacity always are.
     pub fn has(self, slot: usize) -> bool {
         let bit = Self::bit(slot);
@@ -238,7 +248,7 @@ impl Vars {
             if have.get(slot).is_some_and(|value| means_the_same(name, value, wanted)) {
                 continue;
             }
-            if !server.given.has(slot) && server.at_login.get(slot) == Some(wanted) {
+            if !server.given.has(slot) && server.is_default(slot, wanted) {
                 sql.extend_from_slice(b"RESET ");
                 sql.extend_from_slice(name.as_bytes());
                 sql.push(b';');
@@ -269,9 +279,20 @@ pub struct Present<'a> {
     pub vars: &'a Vars,
     /// The values that the server reported at login.
     pub at_login: &'a Vars,
-    /// The parameters whose wanted value was given explicitly. Others return to `at_login` by
-    /// RESET. Then `pg_settings` shows the same source as on a direct connection.
+    /// Other defaults that servers of the pool have reported, before or after a reload.
+    pub defaults: &'a [Values],
+    /// The parameters whose wanted value was given explicitly. Others return to the server's default
+    /// by RESET, whatever that is by now. Then `pg_settings` shows the same source as on a direct
+    /// connection.
     pub given: Slots,
+}
+
+impl Present<'_> {
+    /// Is or was this the server's default?
+    fn is_default(&self, slot: usize, value: &[u8]) -> bool {
+        self.at_login.get(slot) == Some(value)
+            || self.defaults.iter().any(|known| known.get(slot) == Some(value))
+    }
 }
 
 /// Are these the same value of this parameter? Schemas or users may differ only in case.
@@ -327,12 +348,12 @@ impl Welcome {
         Self { fixed, fixed_messages, vars }
     }
 
-    /// Returns the untracked parameters.
     /// Has a server with this welcome told the same?
     pub fn is(&self, other: &Self) -> bool {
         self.vars == other.vars && self.fixed == other.fixed
     }
 
+    /// Returns the untracked parameters.
     pub fn fixed(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.fixed
     }
@@ -421,7 +442,7 @@ mod tests {
         want.set(0, b"utf8");
         have.set(0, b"UTF8");
         let sql = |want: &Vars, given: Slots| {
-            let server = Present { vars: &have, at_login: want, given };
+            let server = Present { vars: &have, at_login: want, defaults: &[], given };
             want.difference(&server, &names(), Order::WhoFirst)
         };
         assert_eq!(sql(&want, Slots::ALL), None);

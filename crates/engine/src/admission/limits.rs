@@ -43,6 +43,9 @@ pub const STANDSTILL_MAX: Micros = 200_000;
 /// other pools can use it.
 pub const HOLD_MAX: Micros = 3 * TURN;
 
+/// The time that a server has to leave its lobby before another one is asked for the same pool.
+const ORDER_PATIENCE: Micros = 1_000_000;
+
 /// The limits on a pool's servers beyond the pool's size; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerLimits {
@@ -195,6 +198,8 @@ pub struct Limits {
     turns: VecDeque<PoolId>,
     /// Pools whose listener found no seat because of other listeners; each at most once.
     deaf: Vec<(PoolId, Arc<Identity>, Scope)>,
+    /// The pools for which a server was asked to leave its lobby, and when.
+    orders: Vec<(PoolId, Micros)>,
     shares: Shares,
     pub guesses: Guesses,
     serial: u64,
@@ -213,6 +218,7 @@ impl Default for Limits {
             begun_at: 0,
             turns: VecDeque::new(),
             deaf: Vec::new(),
+            orders: Vec::new(),
             shares: Shares::default(),
             guesses: Guesses::default(),
             serial: 0,
@@ -283,6 +289,7 @@ impl Limits {
                 return Err(Denied::Behind);
             }
             self.starving.retain(|one| one.claim.pool != claim.pool);
+            self.orders.retain(|(pool, _)| *pool != claim.pool);
             self.let_go(claim.pool);
             self.begin(claim, now);
             return Ok(());
@@ -525,9 +532,26 @@ impl Limits {
         self.starving.iter().any(|one| one.claim.pool == pool) || self.turns.contains(&pool)
     }
 
+    /// May a server be asked to leave its lobby for this pool? Only if the one that was asked before
+    /// has had the time to leave.
+    pub fn may_order(&mut self, pool: PoolId, now: Micros) -> bool {
+        self.orders.retain(|(_, at)| now.saturating_sub(*at) <= ORDER_PATIENCE);
+        let may = self.orders.iter().all(|(other, _)| *other != pool);
+        if may {
+            self.orders.push((pool, now));
+        }
+        may
+    }
+
+    /// Returns the claim of a pool that starves.
+    pub fn claim_of(&self, pool: PoolId) -> Option<&Starving> {
+        self.starving.iter().find(|one| one.claim.pool == pool)
+    }
+
     /// Removes everything about a pool that no longer exists.
     pub fn forget_pool(&mut self, pool: PoolId) {
         self.shares.forget(pool);
+        self.orders.retain(|(other, _)| *other != pool);
         self.let_go(pool);
         self.starving.retain(|one| one.claim.pool != pool);
         self.turns.retain(|other| *other != pool);

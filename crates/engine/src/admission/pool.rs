@@ -9,6 +9,7 @@
 //! servers are made under the one lock, so no wake-up can be lost.
 
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::own_query::OwnQuery;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::ids::{ClientId, Micros, PoolId, Waiter, WorkerId, over};
 use crate::login::server_secret::ServerSecret;
 use crate::routing::rules::Routing;
 use crate::settings::{PoolKey, PoolSettings, Primary};
-use crate::values::Digest;
+use crate::values::{Digest, Values};
 use crate::vars::Welcome;
 use wire::error_fields::ErrorFields;
 use wire::scram::ScramVerifier;
@@ -27,8 +28,8 @@ pub use self::outage::{Outage, OutageKind};
 pub use self::parked::Parked;
 use self::principals::Principals;
 pub use self::principals::{Answer, role_changes};
-pub use self::trial::Entrance;
 use self::trial::{Attendance, Lobby};
+pub use self::trial::{Entrance, Idlest};
 
 mod control;
 mod idle;
@@ -40,6 +41,7 @@ mod parked;
 mod principal;
 mod principals;
 mod relief;
+mod seats;
 mod trial;
 
 /// The lead in waiting time by which another worker's first client gets a server of this worker. A
@@ -117,8 +119,8 @@ pub struct Failure {
     pub retry_at: Micros,
     /// The pause after a failed connection; the next one is longer.
     pub pause: Micros,
-    /// PostgreSQL has refused the login, so the server runs.
-    pub refused: bool,
+    /// PostgreSQL's own error, if it has refused the login. So the server runs.
+    pub refusal: Option<Arc<ErrorFields>>,
 }
 
 /// Logins that PostgreSQL has refused one after the other.
@@ -138,13 +140,21 @@ pub struct Pool<T> {
     pub settings: Arc<PoolSettings>,
     /// The parameters for the welcome of clients, learnt from the first server.
     pub welcome: Option<Arc<Welcome>>,
+    /// The values of its latest welcomes: a client without a value of its own may have been told any
+    /// of them.
+    pub defaults: VecDeque<Values>,
     /// A secret that replaces the password in further logins to PostgreSQL.
     pub server_secret: Option<ServerSecret>,
+    /// Did the last login to PostgreSQL need the keys of the forced user's own proof? Then other
+    /// users get no server ([`PoolSettings::own_verifier`]).
+    pub own_keys: bool,
     /// A verifier of the password that PostgreSQL accepted from a client (see `AccessPolicy`).
     pub proven: Option<ScramVerifier>,
     pub failure: Option<Failure>,
     /// The refused logins since the last one that succeeded.
     pub refusals: Option<Refusals>,
+    /// The last error of each of Weir's own queries since the last reload.
+    failed_queries: Vec<(OwnQuery, String)>,
     /// New servers are asked to speak protocol 3.`minor_version`.
     pub minor_version: u16,
     /// New servers may be asked to report the state of their sessions (`state_report.rs`).
@@ -211,11 +221,14 @@ impl<T> Pool<T> {
             key,
             settings,
             welcome: None,
+            defaults: VecDeque::new(),
             server_secret: None,
+            own_keys: false,
             proven: None,
             was_entered: false,
             failure: None,
             refusals: None,
+            failed_queries: Vec::new(),
             minor_version: wire::startup::MINOR_VERSION,
             may_ask_report: true,
             is_told: false,
@@ -358,7 +371,7 @@ impl<T> Pool<T> {
 
     /// Parks a server at `worker`; no client waits for it.
     pub fn park(&mut self, worker: WorkerId, parked: Parked<T>) {
-        let is_settled = parked.server.ledger.is_settled();
+        let is_settled = parked.server.ledger.is_at_rest();
         debug_assert!(is_settled, "a server that owes replies was parked");
         self.idle[usize::from(worker.0)].push(parked);
         self.check_invariants();
@@ -433,7 +446,7 @@ impl<T> Pool<T> {
     /// Are clients refused until the next attempt? Those of a cluster wait for its primary, unless
     /// that refuses the pool's user.
     fn refuses_after(&self, failure: &Failure) -> bool {
-        failure.refused || self.settings.cluster.is_none()
+        failure.refusal.is_some() || self.settings.cluster.is_none()
     }
 
     fn has_room(&self) -> bool {

@@ -7,7 +7,7 @@
 //! its server.
 
 use crate::admission::limits::{Denied, Limits, Starving};
-use crate::admission::pool::Pool;
+use crate::admission::pool::{Idlest, Pool};
 use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{Micros, PoolId, ServerId};
@@ -15,6 +15,28 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::server::ServerPhase;
 use crate::server::Settling;
 use crate::shell::{Event, Exchange, Io};
+
+/// An idle server whose seat another pool can have.
+#[derive(Clone, Copy, Debug)]
+enum Spare {
+    /// It is parked, with this serial number.
+    Parked(u64),
+    /// Its backend is in the lobby of its pool.
+    Attending(Idlest),
+}
+
+impl Spare {
+    /// Returns the server of this pool that has been idle for longest, and since when. A lobby that
+    /// starves has none to spare for itself.
+    fn of<T>(pool: &mut Pool<T>, starving: &Starving) -> Option<(Micros, Self)> {
+        let parked = pool.want(starving.serial);
+        let parked = parked.map(|(since, serial)| (since, Self::Parked(serial)));
+        let is_own = pool.id == starving.claim.pool && pool.waiting_total() == 0;
+        let idlest = pool.idlest().filter(|_| !is_own);
+        let attending = idlest.map(|idlest| (idlest.since, Self::Attending(idlest)));
+        parked.into_iter().chain(attending).min_by_key(|(since, _)| *since)
+    }
+}
 
 /// The result of [`Engine::open_server`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,22 +132,29 @@ impl<X: Exchange> Engine<X> {
 
     /// Closes the server that has been idle longest of those whose seats would help. All such pools
     /// are told under their locks, so they park no server unnoticed later. Returns false if no
-    /// server is idle.
+    /// server is idle, or if that server has to leave its lobby first.
     pub(crate) fn evict(&mut self, starving: &Starving, io: &mut impl Io<X>) -> bool {
         loop {
-            let mut oldest: Option<(Micros, PoolId, u64)> = None;
+            let mut oldest: Option<(Micros, PoolId, Spare)> = None;
             for id in self.exchange.pool_ids() {
-                let idle = self.exchange.pool(id, |pool| {
+                let spare = self.exchange.pool(id, |pool| {
                     let helps = starving.covers(&pool.key.database, &pool.key.user);
-                    helps.then(|| pool.want(starving.serial)).flatten()
+                    helps.then(|| Spare::of(pool, starving)).flatten()
                 });
-                if let Some((since, serial)) = idle
+                if let Some((since, spare)) = spare
                     && oldest.is_none_or(|(earliest, ..)| since < earliest)
                 {
-                    oldest = Some((since, id, serial));
+                    oldest = Some((since, id, spare));
                 }
             }
-            let Some((_, pool, serial)) = oldest else { return false };
+            let Some((_, pool, spare)) = oldest else { return false };
+            let serial = match spare {
+                Spare::Parked(serial) => serial,
+                Spare::Attending(idlest) => {
+                    self.order_off(starving.claim.pool, pool, idlest, io);
+                    return false;
+                }
+            };
             // Another worker may have taken it meanwhile.
             if let Some(server) = self.exchange.pool(pool, |pool| pool.evict(serial)) {
                 let id = self.attach(server, io);
@@ -141,7 +170,7 @@ impl<X: Exchange> Engine<X> {
     /// starves for its seat, and placed again otherwise.
     pub(crate) fn yield_server(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
         let pool = self.server(id).pool;
-        if self.is_starved_for(pool) {
+        if self.is_starved_for(pool, io.now()) {
             return self.close_server(id, CloseReason::Evicted, io);
         }
         self.exchange.pool(pool, |pool| pool.unwant(serial));
@@ -149,17 +178,22 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Does a client wait in a pool that starves for a seat of this pool?
-    pub(crate) fn is_starved_for(&mut self, pool: PoolId) -> bool {
+    pub(crate) fn is_starved_for(&mut self, pool: PoolId, now: Micros) -> bool {
+        self.starving_for(pool, now).is_some()
+    }
+
+    /// Returns the claim of a pool that starves for a seat of this pool, and whose clients wait.
+    pub(crate) fn starving_for(&mut self, pool: PoolId, now: Micros) -> Option<Starving> {
         let identity = self.view(pool).identity.clone();
         while let Some((starving, since)) =
             self.exchange.limits(|limits| limits.starving_for(&identity))
         {
-            if self.exchange.pool(starving, |pool| pool.waiting_total() > 0) {
-                return true;
+            if self.exchange.pool(starving, |pool| pool.needs_seat(now)) {
+                return self.exchange.limits(|limits| limits.claim_of(starving).cloned());
             }
             self.exchange.limits(|limits| limits.forget(starving, since));
         }
-        false
+        None
     }
 
     /// Deals with a server that a client of its pool waits for. It is closed if a starving pool has
@@ -171,7 +205,7 @@ impl<X: Exchange> Engine<X> {
         while let Some((rival, since)) =
             self.exchange.limits(|limits| limits.better_claim(pool, &identity, now))
         {
-            if self.exchange.pool(rival, |pool| pool.waiting_total() > 0) {
+            if self.exchange.pool(rival, |pool| pool.needs_seat(now)) {
                 return self.close_server(id, CloseReason::Evicted, io);
             }
             self.exchange.limits(|limits| limits.forget(rival, since));
@@ -203,6 +237,8 @@ impl<X: Exchange> Engine<X> {
                 if self.seat_server(pool, io) {
                     self.work.push_back(Work::Connect(pool));
                 }
+            } else if self.exchange.pool(pool, |pool| pool.lobby_wants_seat(now)) {
+                self.work.push_back(Work::Attend(pool));
             } else {
                 self.exchange.limits(|limits| limits.let_go(pool));
             }

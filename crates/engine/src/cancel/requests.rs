@@ -127,7 +127,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(on);
         server.cancel = Some(cancel);
         let mut packet = Vec::new();
-        frontend::cancel_request(&mut packet, server.process_id, &server.secret);
+        frontend::cancel_request(&mut packet, server.key.pid, &server.key.secret);
         let (serial, pool) = (server.serial, server.pool);
         self.cancels.insert(cancel, Cancel::new(To::Server(on, serial), requester));
         let identity = self.view(pool).identity.clone();

@@ -208,14 +208,14 @@ impl<X: Exchange> Engine<X> {
             .auth_answer()
             .and_then(Option::take)
             .map_or_else(AuthAnswer::default, |own| *own);
-        if let (Some(message), true) = (&error, server.ledger.is_skipping()) {
+        if let (Some(error), true) = (&error, server.ledger.is_skipping()) {
             // The client's batch has failed with it.
             let mut out = Vec::new();
-            backend::error(&mut out, &ErrorFields::new("ERROR", QUERY_CANCELED, message));
+            backend::error(&mut out, &ErrorFields::new("ERROR", QUERY_CANCELED, &error.message()));
             io.send_client(id, &out);
             return self.decide_signal(id, Verdict::Unknown, io);
         }
-        let secret = match auth_answer.finish(error) {
+        let secret = match auth_answer.finish(error.as_ref()) {
             Ok(Some(Row { secret: Some(secret), .. })) => secret,
             // The role was dropped, or the query failed.
             Ok(_) | Err(_) => String::new(),

@@ -69,6 +69,8 @@ impl<X: Exchange> Engine<X> {
         let Some(client) = self.clients.get(id.0 as usize) else { return };
         match client.phase {
             ClientPhase::Login(_) => self.login_bytes(id, bytes, io),
+            // Only pools with routing have verdicts.
+            ClientPhase::Linked if self.verdicts.is_some() => self.kept_bytes(id, bytes, io),
             ClientPhase::Linked => self.request_bytes(id, bytes, io),
             ClientPhase::Idle => self.route_bytes(id, bytes, io),
             ClientPhase::Failed(_) => self.failed_bytes(id, bytes, io),

@@ -85,7 +85,7 @@ impl<X: Exchange> Engine<X> {
             Mail::Attend { pool } => self.attend_more(pool, io),
             Mail::BackendCame { server, serial } => self.backend_came(server, serial, io),
             Mail::LobbyTried { pool } => self.trial_over(pool),
-            Mail::PrincipalChanged { pool } => self.review_pool(pool, io),
+            Mail::Review { pool } => self.review_pool(pool, io),
             Mail::LeftLobby { server, serial, why } => self.left_lobby(server, serial, why, io),
             Mail::IdledInLobby { server, serial } => self.idled_in_lobby(server, serial, io),
             Mail::FreePlaces => self.places_wanted = true,

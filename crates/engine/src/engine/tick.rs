@@ -251,9 +251,7 @@ impl<X: Exchange> Engine<X> {
                     let in_transaction = client.transaction_at != 0;
                     // A replication stream has no end that could be late.
                     let limited = server.replication.is_none();
-                    // A client that sends COPY data, or always has another query running, is not
-                    // late.
-                    let asked_at = client.request_at.max(server.times.heard_at);
+                    let asked_at = client.request_at.max(server.times.query_at);
                     if limited && busy && over(settings.query_timeout, asked_at, now) {
                         CloseReason::QueryTimeout
                     } else if !busy

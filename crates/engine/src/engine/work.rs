@@ -32,6 +32,8 @@ pub(crate) enum Work {
     Connect(PoolId),
     /// Open a server for the trial of the pool's lobby.
     Try(PoolId),
+    /// Open another server for the pool's lobby, since there is a seat now.
+    Attend(PoolId),
     /// Let the client into the pool: it is known whether that is direct.
     Enter(Newcomer),
     /// Continue the login of a client that has waited for a server's answer.
@@ -127,7 +129,7 @@ impl<X: Exchange> Engine<X> {
                     self.admit(client, io);
                 }
             }
-            // `Engine::refused` disconnects a client and closes its server, too.
+            // `Engine::refused` disconnects a client, and may close its server, too.
             Work::TakeBack { server, serial, left } => {
                 if self.is_without_client(server, serial) {
                     self.take_back(server, left, io);
@@ -138,6 +140,7 @@ impl<X: Exchange> Engine<X> {
             }
             Work::Connect(pool) => self.connect_seated(pool, io),
             Work::Try(pool) => self.try_lobby(pool, io),
+            Work::Attend(pool) => self.attend_more(pool, io),
             Work::Review(pool) => self.review_pool(pool, io),
             Work::Checked(newcomer) => self.enter_after_check(newcomer, io),
             Work::Enter(newcomer) => {

@@ -141,8 +141,8 @@ impl RecordWriter {
             mode: server.mode.word().to_owned(),
             is_obsolete: server.epoch != epoch || server.doomed.is_some(),
             status: server.status,
-            process_id: server.process_id,
-            secret: server.secret.to_vec(),
+            process_id: server.key.pid,
+            secret: server.key.secret.clone(),
             welcome: self.welcome(&server.welcome),
             vars: self.vars(&server.vars),
             pinned: server.session.pinned.as_deref().copied(),
@@ -167,6 +167,7 @@ impl RecordWriter {
             last_draw: server.session.last_draw,
             state_report: server.session.state_report.as_deref().cloned(),
             key: ahead.map(Ahead::key),
+            own_keys: server.own_keys,
             shows_client: client.is_some_and(|client| shows(client.serial)),
             connected_at: server.times.connected_at,
             released_at: server.times.released_at,
@@ -190,7 +191,7 @@ impl<X: Exchange> Engine<X> {
             ClientPhase::Linked => {
                 let can_stop = |server: &Server| {
                     let ledger = &server.ledger;
-                    !server.awaits_settings() && (ledger.is_settled() || ledger.ends_by_itself())
+                    !server.awaits_settings() && (ledger.is_at_rest() || ledger.ends_by_itself())
                 };
                 client.stream.remaining == 0
                     && !client.awaits_answer()
@@ -233,7 +234,7 @@ impl<X: Exchange> Engine<X> {
     fn rests(&self, on: ServerId) -> bool {
         let server = self.server(on);
         matches!(server.phase, ServerPhase::Linked)
-            && server.ledger.is_settled()
+            && server.ledger.is_at_rest()
             && server.stream.at_boundary()
             && server.cancel.is_none()
             && !server.awaits_settings()

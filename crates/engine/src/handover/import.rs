@@ -12,6 +12,7 @@ use config::PoolMode;
 use sql::{Seen, Signs};
 use wire::HEADER_LEN;
 use wire::messages::Parse;
+use wire::startup::CancelKey;
 
 use crate::client::{Client, ClientPhase, Extended, KeyForm, StatementNames};
 use crate::engine::Engine;
@@ -322,17 +323,21 @@ impl<X: Exchange> Engine<X> {
         server.use_in(PoolMode::of_word(&record.mode).unwrap_or(self.settings(pool).mode));
         server.status = record.status;
         server.context_changed = record.context_changed;
-        server.process_id = record.process_id;
-        server.secret = std::mem::take(&mut record.secret).into();
+        let secret = std::mem::take(&mut record.secret);
+        server.key = CancelKey { pid: record.process_id, secret };
         server.welcome = tables.welcome(record.welcome);
         server.vars = tables.vars(record.vars);
+        server.own_keys = record.own_keys;
         server.unnamed = if record.unnamed_is_clients { unnamed } else { 0 };
         if let Some(session) = server.session.get_mut() {
             import_session(&mut record, session, tables);
         }
         let values_before = record.values_before.map(|at| tables.vars(at));
         if record.changes_schema || values_before.is_some() {
-            server.changes = Some(Changes { schema: record.changes_schema, values_before }.into());
+            server.changes = Some(
+                Changes { schema: record.changes_schema, values_before, ..Changes::default() }
+                    .into(),
+            );
         }
         server.times.released_at = record.released_at;
         server.times.asked_at = record.asked_at;

@@ -36,7 +36,7 @@ use wire::error_fields::ErrorFields;
 use wire::scram::{ScramKeys, ScramVerifier};
 
 /// The version of the records below; two processes must agree on it.
-pub const FORMAT: u32 = 25;
+pub const FORMAT: u32 = 26;
 
 /// Everything that one worker hands over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,6 +166,8 @@ pub struct PoolRecord {
     /// None if there is no welcome yet.
     pub welcome: Option<WelcomeRecord>,
     pub server_secret: Option<ServerSecretRecord>,
+    /// See `Pool::own_keys`.
+    pub own_keys: bool,
     /// A verifier in its stored form.
     pub proven: Option<String>,
     pub minor_version: u16,
@@ -333,6 +335,8 @@ pub struct ServerRecord {
     pub state_report: Option<StateReport>,
     /// The key of its login, if it can be sent settings and a request in one write.
     pub key: Option<Key>,
+    /// See `Server::own_keys`.
+    pub own_keys: bool,
     /// Does it show the address of the present client?
     pub shows_client: bool,
     pub connected_at: Micros,
@@ -372,6 +376,7 @@ impl PoolRecord {
             mode: pool.settings.mode.word().to_owned(),
             welcome: pool.welcome.as_deref().map(WelcomeRecord::of),
             server_secret: pool.server_secret.as_ref().map(ServerSecretRecord::of),
+            own_keys: pool.own_keys,
             proven: pool.proven.as_ref().map(ToString::to_string),
             minor_version: pool.minor_version,
             may_ask_report: pool.may_ask_report,
@@ -386,6 +391,7 @@ impl PoolRecord {
         }
         let Self { server_secret, proven, minor_version, may_ask_report, .. } = self;
         pool.welcome = welcome;
+        pool.own_keys = self.own_keys;
         pool.server_secret = server_secret.map(ServerSecretRecord::into_secret);
         pool.proven = proven.as_deref().and_then(ScramVerifier::parse);
         pool.minor_version = minor_version;

@@ -85,6 +85,9 @@ impl<X: Exchange> Engine<X> {
         let names = self.names.clone();
         let server = self.server_mut(on);
         if server.own_error.is_some() {
+            if let Some(id) = server.client {
+                self.drop_reserved(id, on, io);
+            }
             self.move_ahead(on, CloseReason::SettingsRefused, io);
             return Readable::NotYet;
         }

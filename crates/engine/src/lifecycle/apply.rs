@@ -21,6 +21,8 @@
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
 use config::PoolMode;
+use wire::error_fields::ErrorFields;
+use wire::sqlstate::INVALID_PARAMETER_VALUE;
 
 use crate::admission::pool::Gate;
 use crate::client::ClientPhase;
@@ -29,9 +31,11 @@ use crate::ids::{ClientId, ServerId, Waiter};
 use crate::server::{Preparation, ServerPhase, ServerPurpose};
 use crate::session::on_server::Past;
 use crate::session::state::Session;
-use crate::shell::{Event, Exchange, Io};
+use crate::shell::{Exchange, Io, Weight};
+use crate::values::Values;
+use crate::vars::Slots;
 
-/// Maximal number of servers that are closed because they refuse a client's settings for one request.
+/// Maximal number of used servers that are closed because they refuse a client's settings for one request.
 /// A client with an impossible setting must not close the servers of its pool one after another.
 const REFUSALS_MAX: u8 = 3;
 
@@ -51,9 +55,20 @@ impl Session {
     }
 }
 
+/// Returns the error as PostgreSQL sends it at a login.
+fn as_fatal(mut error: ErrorFields) -> ErrorFields {
+    for code in [b'S', b'V'] {
+        if error.get(code).is_some() {
+            error.replace(code, "FATAL");
+        }
+    }
+    error
+}
+
 impl<X: Exchange> Engine<X> {
     /// Records that the server has accepted the client's values.
     pub(crate) fn applied(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) -> Applied {
+        let defaults = self.known_defaults(id, on);
         let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
         // The client takes over PostgreSQL's spelling of the values. Otherwise every link would set
         // them again.
@@ -84,12 +99,27 @@ impl<X: Exchange> Engine<X> {
         for &slot in &changed_there {
             own.get(slot).into_iter().for_each(|value| wanted.change(|vars| vars.set(slot, value)));
         }
-        if client.is_welcomed() && server.mode == PoolMode::Auto {
+        // A client without a value of its own follows the server's default, which RESET has shown.
+        let mut followed = Slots::default();
+        for slot in 0..self.names.len() {
+            let value = own.get(slot);
+            let is_known = |known: &Values| known.get(slot) == value;
+            let is_reset = value == by_itself.get(slot) || defaults.iter().any(is_known);
+            if !client.given.has(slot) && is_reset && vars.get(slot) != value {
+                followed.add(slot);
+            }
+        }
+        let follows = !followed.is_empty() && self.settings(server.pool).connect_query.is_empty();
+        if client.is_welcomed() && (server.mode == PoolMode::Auto || follows) {
             self.report_changes(id, &own, &wanted, io);
         }
         let (vars, wanted) = (self.shared_vars.share(vars), self.shared_vars.share(wanted));
         let server = self.server_mut(on);
         server.vars = vars;
+        if follows {
+            self.defaults_changed(on, followed, false);
+        }
+        let server = self.server_mut(on);
         let is_otherwise = matches!(server.phase, ServerPhase::Preparing(Preparation::Reapply));
         // Once per transaction. If the server changes the value again, the client keeps the
         // server's value.
@@ -125,6 +155,7 @@ impl<X: Exchange> Engine<X> {
         let client = &mut self.clients[id.0 as usize];
         let server = &mut self.servers[on.0 as usize];
         let error = server.own_error.take().unwrap_or_default();
+        let text = error.message().into_owned();
         let is_open = self.exchange.pool(server.pool, |pool| pool.gate() == Gate::Open);
         // A client with state on this server cannot move to another one.
         let stays = server.has_traces();
@@ -149,19 +180,34 @@ impl<X: Exchange> Engine<X> {
             let purpose = ServerPurpose::Settings { client: id };
             return self.replace_server(on, CloseReason::SettingsRefused, purpose, io);
         }
+        // No server accepts an invalid value of a parameter that PostgreSQL reports. A used server may
+        // refuse another setting, or to undo one, because of earlier clients.
+        let is_invalid = error.sqlstate() == INVALID_PARAMETER_VALUE.as_bytes();
+        let is_reported = client.session.is_none() && client.vars.carried.is_empty();
+        let is_by_value = is_invalid && is_reported && server.is_as_opened();
+        let is_unused = server.session.past == Past::New;
+        // A refused query has changed nothing, since it was one transaction.
+        let is_good = server.is_clean() && (is_by_value || is_unused);
         if !stays && client.session.is_none() && !server.is_as_opened() {
             // The refusal may come from another client's settings that could not be undone.
             return self.lose_server(on, CloseReason::SettingsNotUndone, io);
         }
-        server.doomed = Some(CloseReason::InvalidParameter);
-        let has_session = client.session.is_some();
-        let message = format!("varcache_apply failed: ERROR: {error}");
-        io.event(Event::ServerComplaint { message: &message });
+        match is_good {
+            // It is freed when the client has left, as after a transaction.
+            true => server.enter(ServerPhase::Linked),
+            false => server.doomed = Some(CloseReason::InvalidParameter),
+        }
+        let (has_session, is_auto) = (client.session.is_some(), server.mode == PoolMode::Auto);
+        self.remark(id, Weight::Error, &format!("varcache_apply failed: ERROR: {text}"), io);
         match has_session {
-            true => self.disconnect(id, format!("server refused session settings: {error}"), io),
+            true => self.disconnect(id, format!("server refused session settings: {text}"), io),
+            // As PostgreSQL does at a login with such a startup packet.
+            false if is_auto => self.refuse_client(id, &as_fatal(error), io),
             false => self.disconnect(id, CloseReason::InvalidParameter, io),
         }
-        self.settled(on, io);
+        if !is_good {
+            self.settled(on, io);
+        }
     }
 
     /// Gives the client the new server that was opened for it.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use config::Proxied;
 use wire::cancel_key;
+use wire::error_fields::ErrorFields;
 
 use crate::admission::pool::Entrance;
 use crate::client::{Client, ClientPhase, KeyForm};
@@ -39,6 +40,16 @@ const TICKET_LEN: usize = 16;
 /// The beginning of each ticket if the server runs this Weir. A backend then uses the socket in the
 /// data folder, not that of `weir.control_socket` (`extension/control.c`).
 const OWN_TICKET: &str = "own:";
+
+/// The result of an attempt to open a server for a lobby.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opening {
+    Begun,
+    /// The pool may have no other server now.
+    NoPlace,
+    /// A limit on the servers of several pools is reached. The lobby gets the next seat.
+    NoSeat,
+}
 
 impl<X: Exchange> Engine<X> {
     /// Completes the login, as soon as it is known whether the pool is direct.
@@ -73,7 +84,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Opens the server that shows whether the pool can be direct.
     pub(crate) fn try_lobby(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        if !self.open_attending(pool, io) {
+        if self.open_attending(pool, io) == Opening::NoPlace {
             self.trial_failed(pool, Proxied::NotTried, OPENING_PAUSE, io.now());
         }
     }
@@ -90,31 +101,50 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         let now = io.now();
+        if let Some(error) = self.exchange.pool(pool, |pool| pool.refusal(now)) {
+            return io.refuse_lobby(pool, &error);
+        }
+        if self.awaits_seat(pool, now) {
+            return;
+        }
         let pauses = self.exchange.pool(pool, |pool| pool.pauses_attending(now));
         if !pauses && !self.enlist_idle(pool, io) {
             self.open_attending(pool, io);
         }
     }
 
+    /// Has the lobby found no seat, and will it be offered the next one? It asks every 20 ms.
+    fn awaits_seat(&mut self, pool: PoolId, now: Micros) -> bool {
+        let awaits = self.exchange.limits(|limits| limits.will_be_fed(pool))
+            && self.exchange.pool(pool, |pool| pool.lobby_wants_seat(now));
+        if awaits {
+            self.exchange.pool(pool, |pool| pool.note_lobby_wants_seat(now));
+        }
+        awaits
+    }
+
     /// Opens a server for the lobby, if there is a place and a seat for it.
-    fn open_attending(&mut self, pool: PoolId, io: &mut impl Io<X>) -> bool {
+    fn open_attending(&mut self, pool: PoolId, io: &mut impl Io<X>) -> Opening {
         let (now, worker) = (io.now(), self.worker);
         self.view(pool);
         if !self.exchange.pool(pool, |pool| pool.reserve_attending(now)) {
             // An ordinary server that nobody uses makes room.
             let idle = self.exchange.pool(pool, |pool| pool.take_one_parked(worker));
-            let Some(idle) = idle else { return false };
+            let Some(idle) = idle else { return Opening::NoPlace };
             self.close_parked(vec![(idle, CloseReason::Evicted)], io);
             if !self.exchange.pool(pool, |pool| pool.reserve_attending(now)) {
-                return false;
+                return Opening::NoPlace;
             }
         }
+        // Before the seat is asked for: another worker may free one meanwhile.
+        self.exchange.pool(pool, |pool| pool.note_lobby_wants_seat(now));
         if !self.take_seat(pool, io) {
-            return false;
+            return Opening::NoSeat;
         }
+        self.exchange.pool(pool, |pool| pool.lobby_wants_no_seat());
         let ticket = self.new_ticket(io);
         self.connect_server(pool, Some(ServerPurpose::Attend { ticket }), io);
-        true
+        Opening::Begun
     }
 
     pub(crate) fn new_ticket(&self, io: &mut impl Io<X>) -> String {
@@ -141,9 +171,7 @@ impl<X: Exchange> Engine<X> {
         let why = self.exchange.pool(pool, |pool| {
             pool.opened(epoch);
             pool.refusals = None;
-            if pool.epoch() == epoch && pool.welcome.is_none() {
-                pool.welcome = Some(welcome);
-            }
+            pool.learn_welcome(epoch, welcome);
             unfit(pool, epoch)
         });
         self.expect_backend(id, ticket, io);
@@ -160,7 +188,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(id);
         server.enter(ServerPhase::Attending { came: false, asked: false });
         (server.times.released_at, server.times.opened_at) = (now, now);
-        let (process, pool, serial) = (server.process_id, server.pool, server.serial);
+        let (process, pool, serial) = (server.key.pid, server.pool, server.serial);
         io.expect_backend(Attending { ticket, process, pool, server: id, serial, worker });
     }
 
@@ -168,7 +196,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn found_no_library(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let server = self.server(id);
         let (pool, serial) = (server.pool, server.serial);
-        io.backend_closed(serial);
+        io.backend_closed(pool, serial);
         self.trial_failed(pool, Proxied::NoLibrary, TRIAL_PAUSE, io.now());
     }
 
@@ -182,7 +210,7 @@ impl<X: Exchange> Engine<X> {
         came: bool,
         io: &mut impl Io<X>,
     ) {
-        io.backend_closed(serial);
+        io.backend_closed(pool, serial);
         let is_trial = self.exchange.pool(pool, |pool| {
             if came {
                 pool.attending_gone(epoch);
@@ -207,6 +235,14 @@ impl<X: Exchange> Engine<X> {
         self.attending_ended(pool, epoch, serial, false, io);
         self.trial_failed(pool, Proxied::NotTried, OPENING_PAUSE, io.now());
         None
+    }
+
+    /// A login has failed. If PostgreSQL refuses the pool, clients of the lobby do not wait for it.
+    pub(crate) fn refuse_guests(&mut self, pool: PoolId, error: &ErrorFields, io: &mut impl Io<X>) {
+        let now = io.now();
+        if self.exchange.pool(pool, |pool| pool.lobby_is_refused(now)) {
+            io.refuse_lobby(pool, error);
+        }
     }
 
     fn trial_failed(&mut self, pool: PoolId, why: Proxied, pause: Micros, now: Micros) {
@@ -262,8 +298,8 @@ impl<X: Exchange> Engine<X> {
         self.tell_trial(pool);
     }
 
-    /// A backend has been idle for too long. After an online restart it stays, since no other could
-    /// come to this process's lobby.
+    /// A backend has been idle for too long, or another pool needs its seat. After an online restart
+    /// it stays, since no other could come to this process's lobby.
     pub(crate) fn idled_in_lobby(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
         let Some(server) = self.servers.get(id.0 as usize) else { return };
         let attends = matches!(server.phase, ServerPhase::Attending { .. });
@@ -283,7 +319,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Asks a server to leave the lobby. It does so when it has no client.
-    fn send_off(&mut self, id: ServerId, io: &mut impl Io<X>) {
+    pub(crate) fn send_off(&mut self, id: ServerId, io: &mut impl Io<X>) {
         let server = self.server_mut(id);
         if let ServerPhase::Attending { asked, .. } = &mut server.phase {
             *asked = true;
@@ -397,6 +433,7 @@ impl<X: Exchange> Engine<X> {
             self.tend_one(id, &mut aged, io);
         }
         self.tend_trials(io.now());
+        self.yield_attending(io);
     }
 
     /// `aged`: the pools that have already asked a server to leave because of its age.
@@ -405,7 +442,7 @@ impl<X: Exchange> Engine<X> {
         // After an online restart, no other server could come to this process's lobby.
         let may_age = !self.has_successor;
         let server = self.server(id);
-        let (pool, times, process) = (server.pool, server.times, server.process_id);
+        let (pool, times, process) = (server.pool, server.times, server.key.pid);
         let ServerPhase::Attending { came, asked } = server.phase else { return };
         if !came && self.exchange.pool(pool, |pool| pool.is_lobby_ceded()) {
             // Its backend looks for the lobby in the other process.
@@ -441,13 +478,15 @@ impl<X: Exchange> Engine<X> {
         for pool in waits {
             if self.exchange.pool(pool, |pool| pool.trial_is_overdue(now)) {
                 self.trial_failed(pool, Proxied::NotTried, OPENING_PAUSE, now);
+            } else if self.exchange.pool(pool, |pool| pool.lobby_wants_seat(now)) {
+                self.work.push_back(Work::Try(pool));
             } else if !self.exchange.pool(pool, |pool| pool.tries_lobby()) {
                 self.trial_over(pool);
             }
         }
     }
 
-    fn attending(&self) -> impl Iterator<Item = ServerId> {
+    pub(crate) fn attending(&self) -> impl Iterator<Item = ServerId> {
         let attends = |server: &Server| matches!(server.phase, ServerPhase::Attending { .. });
         let all = self.servers.iter().filter(move |(_, server)| attends(server));
         all.map(|(slot, _)| ServerId(slot as u32))

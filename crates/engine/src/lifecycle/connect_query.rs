@@ -26,7 +26,7 @@ use crate::session::carried::Carried;
 use crate::session::probe::{self, Probe, Topics};
 use crate::session::setting_names::SettingNames;
 use crate::session::state::AllLent;
-use crate::shell::{Event, Exchange, Io};
+use crate::shell::{Exchange, Io, OwnQuery};
 
 const TOPICS: Topics = Topics { settings: true, objects: false };
 
@@ -78,9 +78,8 @@ impl<X: Exchange> Engine<X> {
             backend::COPY_IN => Step::Failed("connect_query must not be a COPY FROM STDIN".into()),
             backend::ERROR => match ErrorFields::decode(body) {
                 Ok(error) => {
-                    let severity = String::from_utf8_lossy(error.severity()).into_owned();
-                    let message = format!("{severity}: {}", error.message());
-                    io.event(Event::ConnectQueryFailed { message: &message });
+                    self.server_mut(id).own_error = Some(error);
+                    self.report_own_query(id, OwnQuery::Connect, io);
                     Step::Continue
                 }
                 Err(error) => Step::Failed(error.to_string()),

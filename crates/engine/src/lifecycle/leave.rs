@@ -527,11 +527,15 @@ impl<X: Exchange> Engine<X> {
                 pool.proven = None;
             }
             let (retry_at, pause) = pool.next_attempt(refused, now);
-            let failure =
-                Failure { error: cached, names_user: names_user(&error), retry_at, pause, refused };
+            let (names_user, refusal) = (names_user(&error), refused.then(|| error.clone()));
+            let failure = Failure { error: cached, names_user, retry_at, pause, refusal };
             pool.open_failed(epoch, failure, refused)
         });
+        self.refuse_guests(pool, &error, io);
         self.vacate(pool, now);
+        if !refused && self.exchange.pool(pool, |pool| pool.welcome.is_some()) {
+            self.review_everywhere(pool);
+        }
         for (worker, waiter) in waiters {
             if worker == self.worker {
                 if !self.leave_reader(waiter.client, pool) {

@@ -22,7 +22,7 @@ use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::carried::{Carried, Order};
-use crate::shell::{Exchange, Io};
+use crate::shell::{Event, Exchange, Io, OwnQuery};
 use crate::values::Values;
 use crate::vars::{Present, Slots, Vars, Welcome};
 
@@ -32,6 +32,12 @@ const KEYS_TRIED_MAX: usize = 8;
 /// Returns a NOTICE of Weir's own.
 pub(crate) fn notice(text: &str) -> ErrorFields {
     ErrorFields::new("NOTICE", "00000", text)
+}
+
+/// Does this query return all settings to the server's defaults?
+fn resets_all(query: &str) -> bool {
+    let query = query.trim().trim_end_matches(';').trim_end();
+    ["DISCARD ALL", "RESET ALL"].iter().any(|all| query.eq_ignore_ascii_case(all))
 }
 
 /// Can a client be read after its server has changed?
@@ -137,6 +143,9 @@ impl<X: Exchange> Engine<X> {
         if self.has_another_role(id, server) {
             return self.part_from_role(id, server, io);
         }
+        if self.has_foreign_keys(id, server) {
+            return self.part_from_keys(id, server, io);
+        }
         let half = self.server_mut(server);
         debug_assert!(half.client.is_none(), "a server was given to a second client");
         debug_assert!(half.is_clean(), "a dirty server was given to a client");
@@ -193,8 +202,8 @@ impl<X: Exchange> Engine<X> {
         }
         if !client.vars.is(&server.vars) {
             self.follow_reports(id, on);
-            let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
-            if let Some(sql) = self.difference(id, on, client.order()) {
+            let order = self.client(id).order();
+            if let Some(sql) = self.difference(id, on, order) {
                 // The library does not notice a text that is invalid in the client's encoding.
                 if sql.is_ascii()
                     && self.may_go_ahead(id, on)
@@ -207,6 +216,7 @@ impl<X: Exchange> Engine<X> {
                 self.send_own_query(on, &sql, io);
                 return Readable::NotYet;
             }
+            let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
             if client.vars.prepared != server.vars.prepared {
                 return self.prepare_statements(id, on, io);
             }
@@ -217,14 +227,19 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Returns the SQL that gives the server the client's values, if they differ.
-    pub(crate) fn difference(&self, id: ClientId, on: ServerId, order: Order) -> Option<Vec<u8>> {
+    pub(crate) fn difference(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        order: Order,
+    ) -> Option<Vec<u8>> {
+        let defaults = self.known_defaults(id, on);
         let (client, server) = (self.client(id), self.server(on));
-        // RESET would undo the settings of `connect_query`. In other modes than auto, Weir does not
-        // know which settings the client has made.
-        let can_reset =
-            server.mode == PoolMode::Auto && self.settings(server.pool).connect_query.is_empty();
+        // RESET would undo the settings of `connect_query`.
+        let can_reset = self.settings(server.pool).connect_query.is_empty();
         let given = if can_reset { client.given } else { Slots::ALL };
-        let present = Present { vars: &server.vars, at_login: &server.welcome.vars, given };
+        let at_login = &server.welcome.vars;
+        let present = Present { vars: &server.vars, at_login, defaults: &defaults, given };
         client.vars.difference(&present, &self.names, order)
     }
 
@@ -255,18 +270,21 @@ impl<X: Exchange> Engine<X> {
             Preparation::Signal(_) => return self.may_signal(id, on, io),
             Preparation::Unwind => return self.renew(on, Preparation::Renew, io),
             Preparation::Renew | Preparation::Confirm => self.renewed(on, io),
-            Preparation::Check if server.own_error.take().is_some() => {
+            Preparation::Check if server.own_error.is_some() || !server.is_clean() => {
+                self.report_own_query(on, OwnQuery::Check, io);
                 return self.lose_server(on, CloseReason::CheckFailed, io);
             }
             Preparation::Check => {
                 server.times.released_at = io.now();
                 self.prepare(id, on, io)
             }
-            Preparation::Apply if server.own_error.is_some() => {
-                return self.apply_otherwise(id, on, io);
-            }
-            Preparation::Reapply if server.own_error.is_some() => {
-                return self.refused(id, on, io);
+            Preparation::Apply | Preparation::Reapply if server.own_error.is_some() => {
+                let is_again = matches!(step, Preparation::Reapply);
+                match self.drop_reserved(id, on, io) {
+                    true => self.prepare(id, on, io),
+                    false if is_again => return self.refused(id, on, io),
+                    false => return self.apply_otherwise(id, on, io),
+                }
             }
             Preparation::Apply | Preparation::Reapply => match self.applied(id, on, io) {
                 Applied::Outdated => self.prepare(id, on, io),
@@ -370,7 +388,7 @@ impl<X: Exchange> Engine<X> {
             && let Some(on) = on
             && (client.replication.is_some() || self.mode_of(on) == PoolMode::Session)
         {
-            key = (u64::from(self.server(on).process_id) << 32) | (key & 0xffff_ffff);
+            key = (u64::from(self.server(on).key.pid) << 32) | (key & 0xffff_ffff);
         }
         while key == 0 || self.keys.contains_key(&key) {
             key = (key & !0xffff_ffff) | u64::from((key as u32).wrapping_add(4));
@@ -518,17 +536,58 @@ impl<X: Exchange> Engine<X> {
         self.settled(on, io);
     }
 
+    /// Closes a server on which a query after its last client has failed, or has left a transaction
+    /// open.
+    #[cold]
+    pub(crate) fn reset_failed(
+        &mut self,
+        on: ServerId,
+        reason: CloseReason<'_>,
+        io: &mut impl Io<X>,
+    ) {
+        if let ServerPhase::Settling(step) = &self.server(on).phase
+            && let Some(query) = step.own_query()
+        {
+            self.report_own_query(on, query, io);
+        }
+        self.close_server(on, reason, io);
+    }
+
+    /// Logs why a query of Weir's own has failed on the server.
+    pub(crate) fn report_own_query(&mut self, on: ServerId, query: OwnQuery, io: &mut impl Io<X>) {
+        let server = self.server_mut(on);
+        let (pool, error) = (server.pool, server.own_error.take());
+        let message = match (error, query) {
+            (None, _) => "it leaves a transaction open".to_owned(),
+            (Some(error), OwnQuery::Connect) => {
+                format!("{}: {}", String::from_utf8_lossy(error.severity()), error.message())
+            }
+            (Some(error), _) => error.message().into_owned(),
+        };
+        let repeats = self.exchange.pool(pool, |pool| pool.query_failed(query, &message));
+        let identity = self.view(pool).identity.clone();
+        let name = (identity.database.as_str(), identity.user.as_str());
+        io.event(Event::OwnQueryFailed { name, query, message: &message, repeats });
+    }
+
     /// Makes the server available: none of Weir's own queries is under way either.
     pub(crate) fn settled(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
         let server = self.server_mut(on);
         debug_assert!(server.client.is_none() && server.is_clean());
-        if server.own_error.take().is_some() {
-            return self.close_server(on, CloseReason::ResetFailed, io);
+        if server.own_error.is_some() {
+            return self.reset_failed(on, CloseReason::ResetFailed, io);
         }
         if let Some(reason) = server.doomed {
             return self.close_server(on, reason, io);
         }
+        let (phase, pool) = (&server.phase, server.pool);
+        let discards = matches!(phase, ServerPhase::Settling(Settling::Forget | Settling::Enlist));
+        let resets = matches!(phase, ServerPhase::Settling(Settling::Reset));
+        if discards || resets && resets_all(&self.settings(pool).reset_query) {
+            self.defaults_restored(on);
+        }
+        let server = self.server_mut(on);
         if server.cancel.is_some() {
             server.enter(ServerPhase::Settling(Settling::Cancel));
             return;
@@ -536,6 +595,13 @@ impl<X: Exchange> Engine<X> {
         if matches!(server.phase, ServerPhase::Settling(Settling::Enlist)) {
             return self.enlisted(on, io);
         }
+        if matches!(server.phase, ServerPhase::Settling(Settling::Explain)) {
+            self.explained(on);
+        }
+        if self.server(on).changes.is_some() && self.explain(on, io) {
+            return;
+        }
+        let server = self.server_mut(on);
         if server.has_traces() {
             return match matches!(server.phase, ServerPhase::Settling(Settling::Forget)) {
                 true => self.session_forgotten(on, io),

@@ -43,7 +43,6 @@ pub(crate) fn outlives(client: &Client, server: &Server, settings: &PoolSettings
         && !server.pins().contains(Pins::SESSION)
         && !server.stream.is_mid_message()
         && !server.ledger.copies_in_doubt()
-        && !server.ledger.is_ambiguous()
         && !server.may_lose_channels()
         && !keeps_channels_there(client, server)
         && match server.phase {

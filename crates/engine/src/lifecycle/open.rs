@@ -10,6 +10,7 @@ use wire::error_fields::ErrorFields;
 use wire::messages::{BackendKeyData, NegotiateProtocolVersion, ParameterStatus};
 use wire::scram::{ScramClient, ScramError, ScramVerifier};
 use wire::sqlstate::{FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION};
+use wire::startup::CancelKey;
 use wire::{Header, backend, frontend, md5};
 
 use crate::admission::limits::Limits;
@@ -115,6 +116,9 @@ impl<X: Exchange> Engine<X> {
                 (pool.minor_version, pool.may_ask_report, target, mode, (secret, epoch))
             });
         let client = purpose.as_ref().and_then(ServerPurpose::client);
+        let is_others = self.settings(pool).own_verifier().is_some()
+            && client.is_some_and(|id| !self.may_use_keys(pool, &self.client(id).identity.user));
+        let server_secret = server_secret.filter(|_| !is_others);
         let is_used =
             !matches!(purpose, Some(ServerPurpose::Replication { .. } | ServerPurpose::Listen));
         let attends = matches!(purpose, Some(ServerPurpose::Attend { .. }));
@@ -331,8 +335,7 @@ impl<X: Exchange> Engine<X> {
             backend::BACKEND_KEY_DATA => match BackendKeyData::decode(body) {
                 Ok(key) => {
                     let server = self.server_mut(id);
-                    server.process_id = key.pid;
-                    server.secret = key.secret.into();
+                    server.key = CancelKey { pid: key.pid, secret: key.secret.into() };
                     Step::Continue
                 }
                 Err(error) => Step::Failed(error.to_string()),
@@ -446,12 +449,9 @@ impl<X: Exchange> Engine<X> {
             purpose => purpose,
         };
         let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
+        let own_keys = challenged && settings.own_verifier().is_some();
         let proven = purpose.as_ref().and_then(ServerPurpose::password).filter(|_| challenged);
-        let verifier = proven.map(|password| {
-            let mut salt = [0; 16];
-            io.random(&mut salt);
-            ScramVerifier::from_password(password, &salt, self.config.global.scram_iterations)
-        });
+        let verifier = proven.map(|password| self.verifier_of(password, io));
         let server_secret =
             proven.map(|password| proven_secret(password, scram.as_ref(), startup_user(settings)));
         let mut welcome = Arc::new(welcome);
@@ -459,13 +459,8 @@ impl<X: Exchange> Engine<X> {
             pool.opened(epoch);
             pool.doubt_principal(now);
             pool.is_told |= reports;
-            match &pool.welcome {
-                // Equal values are shared, so that linking compares pointers.
-                Some(known) if known.is(&welcome) => welcome = known.clone(),
-                // The server may have been opened at an earlier address of the pool.
-                _ if pool.epoch() != epoch => {}
-                _ => pool.welcome = Some(welcome.clone()),
-            }
+            pool.own_keys = own_keys;
+            welcome = pool.learn_welcome(epoch, welcome.clone());
             if verifier.is_some() {
                 pool.proven = verifier;
             }
@@ -480,6 +475,7 @@ impl<X: Exchange> Engine<X> {
         let server = self.server_mut(id);
         server.vars = welcome.vars.clone();
         server.welcome = welcome;
+        server.own_keys = own_keys;
         // Even with a lifetime of 0 the server is used once.
         (server.times.released_at, server.times.opened_at) = (now, now);
         let client = match purpose {
@@ -494,6 +490,12 @@ impl<X: Exchange> Engine<X> {
             return self.begin_use(id, rest, io);
         };
         self.opened_as_proof(id, client, challenged, rest, io);
+    }
+
+    fn verifier_of(&self, password: &[u8], io: &mut impl Io<X>) -> ScramVerifier {
+        let mut salt = [0; 16];
+        io.random(&mut salt);
+        ScramVerifier::from_password(password, &salt, self.config.global.scram_iterations)
     }
 
     /// Tells the client whose password the login was to check whether it has done so.

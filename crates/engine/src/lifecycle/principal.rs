@@ -89,7 +89,7 @@ impl<X: Exchange> Engine<X> {
         let newcomer = server.end_question();
         let Some((answer, newcomer)) = newcomer else { return };
         let (pool, epoch) = (server.pool, server.epoch);
-        let found = answer.and_then(|answer| answer.finish(error).ok().flatten());
+        let found = answer.and_then(|answer| answer.finish(error.as_ref()).ok().flatten());
         let answer =
             found.and_then(|found| Answer::parse(&found.user, &found.secret.unwrap_or_default()));
         let is_changed = self.exchange.pool(pool, |pool| pool.learn_principal(epoch, answer));
@@ -111,9 +111,9 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let server = self.server_mut(on);
-        let pool = server.pool;
+        let (pool, opened_at) = (server.pool, server.times.opened_at);
         let newcomer = server.end_question().and_then(|(_, newcomer)| newcomer);
-        self.exchange.pool(pool, |pool| pool.ask_another());
+        self.exchange.pool(pool, |pool| pool.ask_another(opened_at, io.now()));
         self.close_server(on, reason, io);
         self.work.extend(newcomer.map(Work::Checked));
     }
@@ -139,6 +139,10 @@ impl<X: Exchange> Engine<X> {
         let name = (identity.database.as_str(), identity.user.as_str());
         io.event(Event::PrincipalChanged { name });
         let is_writer = self.view(pool).place == Place::Writer;
+        if let Some(routing) = &self.view(pool).settings.routing {
+            // The change may be younger than this worker's `now`.
+            routing.note_role_change(io.clock());
+        }
         let mut changed = vec![pool];
         for other in self.exchange.pool_ids() {
             let is_reader = self.exchange.pool(other, |other| {
@@ -146,7 +150,8 @@ impl<X: Exchange> Engine<X> {
                     return false;
                 }
                 other.owe_check(now);
-                // A standby may not have the change yet, so it is not asked.
+                // A standby may not have the change yet. It is not used before it has, and its servers
+                // are then replaced once more (`Pool::keep_up`).
                 let follows = is_writer && other.key.database == identity.database;
                 if follows {
                     other.follow_role(false);
@@ -155,12 +160,15 @@ impl<X: Exchange> Engine<X> {
             });
             changed.extend(is_reader.then_some(other));
         }
-        for pool in changed {
-            for worker in (0..self.exchange.worker_count()).map(WorkerId) {
-                match worker == self.worker {
-                    true => self.work.push_back(Work::Review(pool)),
-                    false => self.exchange.post(worker, Mail::PrincipalChanged { pool }),
-                }
+        changed.into_iter().for_each(|pool| self.review_everywhere(pool));
+    }
+
+    /// Has all workers apply what has changed in the pool.
+    pub(crate) fn review_everywhere(&mut self, pool: PoolId) {
+        for worker in (0..self.exchange.worker_count()).map(WorkerId) {
+            match worker == self.worker {
+                true => self.work.push_back(Work::Review(pool)),
+                false => self.exchange.post(worker, Mail::Review { pool }),
             }
         }
     }
@@ -187,13 +195,21 @@ impl<X: Exchange> Engine<X> {
 
     /// Would this server run the client's statements as another role than it has logged in as?
     #[inline]
-    pub(crate) fn has_another_role(&self, id: ClientId, on: ServerId) -> bool {
+    pub(crate) fn has_another_role(&mut self, id: ClientId, on: ServerId) -> bool {
         let (client, server) = (self.client(id), self.server(on));
-        let now = match client.pool {
-            Some(pool) if pool != server.pool => self.pools.get(pool).map(|view| view.role_changes),
-            Some(_) | None => Some(role_changes(server.epoch)),
+        let (pool, logged_in_with) = (client.pool, client.role_changes);
+        let now = match pool {
+            Some(pool) if pool != server.pool => self.role_changes_of(pool),
+            Some(_) | None => role_changes(server.epoch),
         };
-        now.is_some_and(|now| now != client.role_changes) && client.is_welcomed()
+        now != logged_in_with && self.client(id).is_welcomed()
+    }
+
+    /// Asks the pool itself: this worker may not have heard yet what another one has found out.
+    #[cold]
+    #[inline(never)]
+    fn role_changes_of(&mut self, pool: PoolId) -> u16 {
+        self.exchange.pool(pool, |pool| pool.role_changes())
     }
 
     /// Disconnects such a client. The server goes to another one.

@@ -5,6 +5,7 @@
 //! counts. All of that is PgBouncer's rule.
 
 use wire::backend;
+use wire::error_fields::ErrorFields;
 
 /// The part of the reply that has arrived. `Debug` shows no secret.
 #[derive(Default)]
@@ -42,9 +43,9 @@ impl AuthAnswer {
     }
 
     /// Returns the user that was found, or an error. `error` is PostgreSQL's own, if it sent one.
-    pub fn finish(self, error: Option<String>) -> Result<Option<Found>, String> {
+    pub fn finish(self, error: Option<&ErrorFields>) -> Result<Option<Found>, String> {
         match (error, self.wrong) {
-            (Some(error), _) => Err(format!("error response from auth_query: {error}")),
+            (Some(error), _) => Err(format!("error response from auth_query: {}", error.message())),
             (None, Some(why)) => Err(why),
             (None, None) => Ok(self.found),
         }
@@ -130,7 +131,11 @@ mod tests {
         auth_answer.message(backend::ROW_DESCRIPTION, b"\0\x02");
         auth_answer.message(backend::DATA_ROW, b"\0\x02\0\0\0\x09al");
         assert_eq!(auth_answer.finish(None), Err("bad packet".to_owned()));
-        let denied = AuthAnswer::default().finish(Some("permission denied".into()));
+        let denied = AuthAnswer::default().finish(Some(&ErrorFields::new(
+            "ERROR",
+            "42501",
+            "permission denied",
+        )));
         assert_eq!(denied, Err("error response from auth_query: permission denied".to_owned()));
     }
 

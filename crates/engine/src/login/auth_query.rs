@@ -195,7 +195,7 @@ impl<X: Exchange> Engine<X> {
         self.view(pool).assigned(now.saturating_sub(since));
         let server = self.server(on);
         let at_login = &server.welcome.vars;
-        let present = Present { vars: &server.vars, at_login, given: Slots::ALL };
+        let present = Present { vars: &server.vars, at_login, defaults: &[], given: Slots::ALL };
         match at_login.difference(&present, &self.names, Order::WhoFirst) {
             Some(sql) => {
                 self.server_mut(on).enter(ServerPhase::Preparing(Preparation::Restore));
@@ -257,7 +257,7 @@ impl<X: Exchange> Engine<X> {
             .auth_answer()
             .and_then(Option::take)
             .map_or_else(AuthAnswer::default, |own| *own);
-        self.answer(on, auth_answer.finish(error), io);
+        self.answer(on, auth_answer.finish(error.as_ref()), io);
     }
 
     /// Ends the query. The server is released first, so the client may find it in the pool.

@@ -64,10 +64,18 @@ impl<X: Exchange> Engine<X> {
         self.authenticated(id, io)
     }
 
-    fn learn(&mut self, pool: PoolId, server_secret: ServerSecret) {
+    /// `user` has logged in with this secret. A forced user has its own credentials: only its keys
+    /// may be missing.
+    fn learn(&mut self, pool: PoolId, user: &str, server_secret: ServerSecret) {
         self.exchange.pool(pool, |pool| {
-            // A forced user has its own credentials.
-            if !pool.settings.forced_user {
+            let settings = &pool.settings;
+            let is_missing = match (&server_secret, settings.own_verifier()) {
+                (ServerSecret::Scram(keys), Some(verifier)) => {
+                    settings.login_user() == user && verifier.verify_client_key(&keys.client_key)
+                }
+                (_, _) => !settings.forced_user,
+            };
+            if is_missing {
                 pool.learn_secret(server_secret);
             }
         });
@@ -75,8 +83,10 @@ impl<X: Exchange> Engine<X> {
 
     /// Keeps what the client's proof revealed, to open servers of the pool.
     pub(super) fn learn_proof(&mut self, id: ClientId, pool: PoolId) {
-        if let Some(server_secret) = self.login_mut(id).proven.take() {
-            self.learn(pool, *server_secret);
+        let login = self.login_mut(id);
+        if let Some(server_secret) = login.proven.take() {
+            let requested = login.requested.clone();
+            self.learn(pool, &requested.user, *server_secret);
         }
     }
 
@@ -84,16 +94,17 @@ impl<X: Exchange> Engine<X> {
     pub(super) fn learn_answer(&mut self, id: ClientId, pool: PoolId) {
         let login = self.login_mut(id);
         let Some(credential) = login.credential.clone().filter(|_| login.asked) else { return };
+        let user = &login.requested.clone().user;
         match &credential.secret {
             wire::Secret::Plain(password) if password.is_empty() => {}
             wire::Secret::Plain(password) => {
-                self.learn(pool, ServerSecret::Password(password.clone()))
+                self.learn(pool, user, ServerSecret::Password(password.clone()));
             }
-            wire::Secret::Md5(hash) => self.learn(pool, ServerSecret::Md5(hash.clone())),
+            wire::Secret::Md5(hash) => self.learn(pool, user, ServerSecret::Md5(hash.clone())),
             // Only a client's proof yields the keys. Those of an earlier login may still be right.
             wire::Secret::Scram(_) => {
                 if self.exchange.pool(pool, |pool| pool.server_secret.is_none()) {
-                    self.learn(pool, ServerSecret::Verifier);
+                    self.learn(pool, user, ServerSecret::Verifier);
                 }
             }
         }

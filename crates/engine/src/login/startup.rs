@@ -15,7 +15,7 @@ use crate::encoding;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Identity};
 use crate::lifecycle::replication::Replication;
-use crate::session::carried::{Carried, Setting};
+use crate::session::carried::{Carried, SESSION_AUTHORIZATION, Setting};
 use crate::session::probe::OURS;
 use crate::shell::{Event, Exchange, Io, Weight};
 use crate::vars::{CLIENT_ENCODING, Vars};
@@ -38,7 +38,16 @@ struct LoginTarget<'a> {
 /// Returns None for settings that are private to Weir and its library.
 fn setting(name: &[u8], value: &[u8]) -> Option<Setting> {
     let name = name.to_ascii_lowercase();
-    (!name.starts_with(OURS)).then(|| Setting { name: name.into(), value: value.into() })
+    // PostgreSQL sets the user of the login behind it, so it has no effect.
+    let has_effect = !name.starts_with(OURS) && name != SESSION_AUTHORIZATION;
+    has_effect.then(|| Setting { name: name.into(), value: value.into() })
+}
+
+/// Would the setting have an effect on a direct connection only because it is there at the login? SET
+/// accepts such a value and loads nothing.
+fn is_for_login_only(name: &[u8], value: &[u8]) -> bool {
+    let names: [&[u8]; 2] = [b"local_preload_libraries", b"session_preload_libraries"];
+    names.iter().any(|known| name.eq_ignore_ascii_case(known)) && !value.trim_ascii().is_empty()
 }
 
 /// Sets the client's value of a tracked parameter, which it is told at login.
@@ -254,7 +263,7 @@ impl<X: Exchange> Engine<X> {
                         if self.ignores(&text) {
                             continue;
                         }
-                        if self.carries(target) {
+                        if self.carries(target) && !is_for_login_only(name, value) {
                             carried.extend(setting(name, value));
                         } else {
                             return Err(self.unsupported(id, "", &text, value, io).into());
@@ -293,9 +302,10 @@ impl<X: Exchange> Engine<X> {
             if self.ignores(&name) {
                 continue;
             }
-            if self.carries(target) {
+            let only_at_login = is_for_login_only(name.as_bytes(), value.as_bytes());
+            if self.carries(target) && !only_at_login {
                 carried.extend(setting(name.as_bytes(), value.as_bytes()));
-            } else if !all {
+            } else if !all || only_at_login {
                 return Err(self
                     .unsupported(id, " in options", &name, value.as_bytes(), io)
                     .into());

@@ -18,6 +18,7 @@ use crate::client::ClientPhase;
 use crate::engine::{Drain, Engine};
 use crate::ids::{ClientId, Identity, Micros, PoolId};
 use crate::lifecycle::leave::Leaving;
+use crate::lifecycle::own_keys::no_keys;
 use crate::lifecycle::replication::ReplicationKind;
 use crate::login::auth::{Awaited, Challenge, Credential, Login, LoginStep, Method, challenge};
 use crate::routing::Place;
@@ -417,6 +418,10 @@ impl<X: Exchange> Engine<X> {
         }
         self.learn_answer(id, pool);
         self.learn_proof(id, pool);
+        if self.exchange.pool(pool, |pool| pool.own_keys) && !self.may_use_keys(pool, user) {
+            self.remark_own_keys(id, pool, io);
+            return Step::Refuse(no_keys());
+        }
         self.enter_pool(id, pool, io);
         Step::Done
     }
@@ -432,7 +437,8 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Completes the login. With known parameters the client needs no server for its welcome, except
-    /// in session mode, whose welcome has the server's process id.
+    /// in session mode, whose welcome has the server's process id. While the pool has no server, one is
+    /// opened first: PostgreSQL may have been upgraded or promoted since the last one.
     pub(crate) fn enter_pool_at_once(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
         let view_identity = self.view(pool).identity.clone();
         let client = self.client_mut(id);
@@ -454,7 +460,7 @@ impl<X: Exchange> Engine<X> {
         }
         let (warm, role_changes) = self.exchange.pool(pool, |pool| {
             pool.enter();
-            (pool.welcome.clone(), pool.role_changes())
+            (pool.current_welcome(), pool.role_changes())
         });
         self.client_mut(id).role_changes = role_changes;
         if replicates {

@@ -71,7 +71,8 @@ impl<X: Exchange> Engine<X> {
             let (needed, since) = (listener.is_needed(), listener.unused_since);
             if over(limit, since, now) {
                 self.lose_server(server, CloseReason::NobodyListens, io);
-            } else if !needed && (self.is_starved_for(pool) || self.is_lacked_elsewhere(pool)) {
+            } else if !needed && (self.is_starved_for(pool, now) || self.is_lacked_elsewhere(pool))
+            {
                 self.lose_server(server, CloseReason::Evicted, io);
             } else {
                 self.tend_listener(pool, io);

@@ -55,6 +55,7 @@ impl<X: Exchange> Engine<X> {
         if gate == Gate::NoPrimary {
             self.ask_standbys(id);
         }
+        self.welcome_waiting(id, io);
         self.serve_backlog(id, io);
         let open = self
             .exchange

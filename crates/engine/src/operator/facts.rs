@@ -55,6 +55,5 @@ impl Facts {
 
 /// Returns the first eight bytes of the cancel key, as an old client would get it.
 fn cancel_key(server: &Server) -> u64 {
-    let secret = server.secret.first_chunk().map_or(0, |first| u32::from_be_bytes(*first));
-    u64::from(server.process_id) << 32 | u64::from(secret)
+    server.key.number().map_or(0, |(number, _)| number)
 }

@@ -212,7 +212,7 @@ pub fn server_row(
         request_at: server.times.released_at,
         client: 0,
         doing: None,
-        process_id: server.process_id,
+        process_id: server.key.pid,
         facts: Facts::of_server(server),
         application_name: server.vars.get(APPLICATION_NAME).unwrap_or_default().to_vec(),
         reading: reading(&server.stream),

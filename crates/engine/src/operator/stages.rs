@@ -63,6 +63,12 @@ impl Stages {
         self.times.applied_at = now;
     }
 
+    /// When its client got the server.
+    #[inline]
+    pub(crate) fn linked_at(&self) -> Micros {
+        self.times.linked_at
+    }
+
     /// The client has the server for other reasons than a transaction.
     pub(crate) fn clear(&mut self) {
         self.times = StageTimes::default();

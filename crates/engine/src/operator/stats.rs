@@ -24,6 +24,8 @@ pub struct Stats {
     pub client_parses: u64,
     pub server_parses: u64,
     pub binds: u64,
+    /// Auto mode: texts that ask for the server's process id, and may keep it.
+    pub process_ids: u64,
     /// Clients that have logged in.
     pub logins: u64,
 }
@@ -43,6 +45,7 @@ impl Stats {
             client_parses: join(self.client_parses, other.client_parses),
             server_parses: join(self.server_parses, other.server_parses),
             binds: join(self.binds, other.binds),
+            process_ids: join(self.process_ids, other.process_ids),
             logins: join(self.logins, other.logins),
         }
     }

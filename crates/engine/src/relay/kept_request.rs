@@ -10,8 +10,8 @@
 //!   moment ago may have done what a hint has sent there. The first statement of a transaction is
 //!   refused in the same way (`routing/begun.rs`).
 //! * The server's copy of a statement is older than the client's own Parse, and PostgreSQL refuses
-//!   it because its tables have changed since (`cached plan must not change result type`).
-//!   PostgreSQL refuses before it executes anything.
+//!   it because its tables have changed since (`cached plan must not change result type`). Or the
+//!   server has lost the copy. PostgreSQL refuses before it executes anything.
 
 use std::sync::Arc;
 
@@ -81,14 +81,16 @@ pub struct Used {
     pub since: u64,
 }
 
-/// A statement was refused because its result type has changed, or Weir refuses it for the same
-/// reason before it is sent.
+/// A statement was refused because its result type has changed or the server has lost it, or Weir
+/// refuses it for the first reason before it is sent.
 #[derive(Debug)]
 pub struct Refused {
     /// PostgreSQL's error, for the client if it turns out to be right.
     pub error: ErrorFields,
     /// Was the server's copy older than the client's own Parse?
     pub was_older: bool,
+    /// Had the server no such statement any more? Then it has sent nothing before the error.
+    pub is_lost: bool,
     pub end: BatchEnd,
     /// The statement's new result and parameter types.
     pub shape: Option<Shape>,
@@ -117,6 +119,8 @@ pub(crate) fn is_of_changed_name(error: &ErrorFields) -> bool {
 pub(crate) fn changed_result() -> ErrorFields {
     let text = "cached plan must not change result type";
     let mut error = ErrorFields::new("ERROR", FEATURE_NOT_SUPPORTED, text);
+    // Drivers that read the severity in English read this field.
+    error.replace(b'V', *b"ERROR");
     error.replace(b'R', *b"RevalidateCachedQuery");
     error
 }

@@ -28,21 +28,25 @@ use wire::backend;
 use crate::relay::batch_end::BatchEnd;
 use crate::relay::ending::Endings;
 
+use self::depth::Depth;
+
+pub use self::count::CopyStep;
+pub use self::depth::DEPTH_UNKNOWN;
 pub use self::entries::{Rest, Unanswered};
 pub use self::entry::{Entry, Expect, Reply, Undo, Verb};
 use self::input::Input;
 use self::latest::Latest;
 use self::part::{Part, part};
-use self::ready_count::ReadyCount;
 pub use self::settled::{Owner, Settled, Unexpected};
 
+mod count;
+mod depth;
 mod entries;
 mod entry;
 mod first;
 mod input;
 mod latest;
 mod part;
-mod ready_count;
 mod settled;
 
 /// With this number of owed replies, Weir stops reading from the client until half of them have
@@ -58,6 +62,8 @@ const BEHIND_FRONT: usize = 1;
 #[derive(Debug, Default)]
 pub struct Ledger {
     owed: VecDeque<Entry>,
+    /// The number of owed replies that end a request.
+    requests: u32,
     latest: Latest,
     /// Bytes that are kept to undo messages.
     undo_bytes: usize,
@@ -73,7 +79,8 @@ pub struct Ledger {
     /// The server has received messages of the extended protocol without a Sync after them. It may
     /// have an implicit transaction open, whatever its last ReadyForQuery said.
     in_batch: bool,
-    ready_count: ReadyCount,
+    /// With so many replies owed, the client's next request waits (`relay/pace.rs`).
+    depth: Depth,
     /// A part of the first reply has arrived.
     begun: bool,
     /// Serial number of the last message that may discard prepared statements.
@@ -85,11 +92,6 @@ pub struct Ledger {
 
 impl Ledger {
     /// True if the server owes nothing and has nothing open, so another client may have it.
-    pub fn is_settled(&self) -> bool {
-        self.is_at_rest() && self.ready_count != ReadyCount::Unknown
-    }
-
-    /// True if the server owes nothing and has nothing open, as far as can be known.
     pub fn is_at_rest(&self) -> bool {
         self.owes_nothing() && !self.in_batch
     }
@@ -97,7 +99,20 @@ impl Ledger {
     /// Do the owed replies end with those of a whole request: a Query, or a batch with its Sync? False
     /// during a copy, when the server waits for the client and ignores a Sync.
     pub fn owes_whole_request(&self) -> bool {
-        self.latest.is_end_owed() && self.latest.is_end_last() && !self.in_copy()
+        self.latest.is_end_owed()
+            && self.latest.is_end_last()
+            && !self.in_copy()
+            && !self.input.is_in_doubt()
+    }
+
+    /// Does a ReadyForQuery come behind all owed replies? A Query may have been sent together with
+    /// the data of its copy.
+    pub fn owes_end(&self) -> bool {
+        let expects = |back: usize| self.owed.iter().rev().nth(back).map(|entry| entry.expect);
+        self.owes_whole_request()
+            || !self.in_copy()
+                && expects(0) == Some(Expect::CopyEnd)
+                && expects(1) == Some(Expect::Query)
     }
 
     /// Serial number of the last message that ends a request.
@@ -110,18 +125,38 @@ impl Ledger {
         self.owed.is_empty() && self.input == Input::Messages
     }
 
+    /// The number of requests whose end is owed.
+    #[inline]
+    pub fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// Is the client so far ahead that its next request must wait, or its next message?
+    #[inline]
+    pub fn is_ahead(&self) -> bool {
+        self.requests >= self.depth.0 || self.owes_many()
+    }
+
     #[inline]
     pub fn owes_many(&self) -> bool {
         self.owed.len() >= OWED_MAX || self.undo_bytes >= OWED_BYTES_MAX
     }
 
-    /// Serial number of the message in the middle of the owed replies.
-    pub fn middle(&self) -> Option<u64> {
-        self.owed.get(self.owed.len() / 2).map(|entry| entry.serial)
+    /// Is this number of requests more than half of those that may be under way?
+    #[inline]
+    pub fn is_deep(&self, requests: u32) -> bool {
+        requests > self.depth.0 / 2
     }
 
-    pub fn is_ambiguous(&self) -> bool {
-        self.ready_count == ReadyCount::Unknown
+    #[inline]
+    pub fn set_depth(&mut self, depth: u32) {
+        self.depth = Depth(depth);
+    }
+
+    /// Serial number of the last message in the first half of the owed replies.
+    pub fn middle(&self) -> Option<u64> {
+        let last = self.owed.len().checked_sub(1)?;
+        self.owed.get(last / 2).map(|entry| entry.serial)
     }
 
     /// Does the server wait for a Sync after the last message?
@@ -201,6 +236,12 @@ impl Ledger {
         !self.owed.is_empty() && !self.in_copy()
     }
 
+    /// Does a query run, so that the next message does not begin one? A copy takes each message.
+    #[inline]
+    pub fn runs_query(&self) -> bool {
+        self.latest.is_sent_owed() && !self.in_copy()
+    }
+
     /// Will the server become idle without another message?
     pub fn ends_by_itself(&self) -> bool {
         !self.in_copy() && self.owed.back().is_some_and(Entry::ends_batch)
@@ -211,8 +252,9 @@ impl Ledger {
         self.input == Input::UntilSync
     }
 
+    #[inline]
     pub fn in_copy(&self) -> bool {
-        self.input == Input::CopyData
+        matches!(self.input, Input::CopyData { .. })
     }
 
     /// Enters a message that was sent and that the server answers. (With [`Verb::Synthesize`] it
@@ -223,15 +265,15 @@ impl Ledger {
             "a message the server discards was entered"
         );
         if entry.expect == Expect::Sync {
-            if self.in_copy() {
-                self.ready_count.doubt();
+            if let Input::CopyData { has_sync } = &mut self.input {
+                *has_sync = true;
                 return;
             }
             self.input = Input::Messages;
         }
         if entry.expect == Expect::CopyEnd {
-            if self.in_copy() {
-                self.input = Input::Messages;
+            if let Input::CopyData { has_sync } = self.input {
+                self.input = Input::after_copy(has_sync);
                 return;
             }
             if self.owed.is_empty() {
@@ -247,6 +289,7 @@ impl Ledger {
         self.latest.enter(&entry, self.owed.len());
         if entry.ends_batch() {
             self.last_end = entry.serial;
+            self.requests += 1;
         }
         if entry.undo.is_some() {
             self.note_undo(&entry);
@@ -370,7 +413,7 @@ impl Ledger {
     /// first.
     pub fn abandon(&mut self, void: &mut dyn FnMut(Entry)) {
         self.latest.leave(self.owed.len());
-        self.undo_bytes = 0;
+        (self.requests, self.undo_bytes) = (0, 0);
         self.owed.drain(..).rev().for_each(void);
         self.forget_answered();
     }
@@ -416,7 +459,7 @@ impl Ledger {
         self.drop_copy_ends();
         let Some(front) = self.owed.front() else { return self.reply_to_nothing(code) };
         let expect = front.expect;
-        let settled = Settled {
+        let mut settled = Settled {
             owner: match (front.verb, code) {
                 (Verb::Internal, _) => Owner::Nobody,
                 (Verb::Swallow, backend::ERROR) => Owner::Client,
@@ -431,10 +474,9 @@ impl Ledger {
                 _ => None,
             },
         };
-        if code == backend::COMMAND_COMPLETE {
-            // A successful copy has reached its CopyDone, so it is known which messages were
-            // ignored.
-            self.ready_count.settle();
+        if code == backend::COMMAND_COMPLETE && self.input == Input::CopyEnded {
+            // The copy has reached its CopyDone, so all its Syncs were ignored.
+            self.input = Input::Messages;
         }
         match part(expect, code) {
             Part::Completes => {
@@ -442,6 +484,7 @@ impl Ledger {
                 self.begun = false;
                 self.drop_copy_ends();
                 if code == backend::READY_FOR_QUERY {
+                    self.requests -= 1;
                     self.in_batch = self.latest.is_opening_owed();
                     if self.owed.is_empty() {
                         self.forget_answered();
@@ -453,10 +496,12 @@ impl Ledger {
                 self.begun = true;
                 self.start_copy();
             }
+            Part::Counts => settled.owner = self.count_ready(),
+            Part::Counted => {
+                self.pop();
+                self.end_count();
+            }
             Part::Fails => self.fail(void),
-            // The count may be wrong by some ReadyForQuery. In any case the message belongs to this
-            // client.
-            Part::Foreign if self.is_ambiguous() => return Ok(Settled::unowed()),
             Part::Foreign => {
                 return Err(Unexpected { code: char::from(code), expected: Some(expect) });
             }
@@ -469,50 +514,50 @@ impl Ledger {
         assert!(self.latest.agrees_with(self.owed.iter()), "the latest entries: {self:?}");
         let undo_bytes: usize = self.owed.iter().map(Entry::undo_bytes).sum();
         assert_eq!(self.undo_bytes, undo_bytes, "what is kept to undo");
+        let requests = self.owed.iter().filter(|entry| entry.ends_batch()).count();
+        assert_eq!(self.requests as usize, requests, "the number of requests");
         let end = self.owed.iter().rev().find(|entry| entry.ends_batch());
         assert!(end.is_none_or(|end| end.serial == self.last_end), "the last end of a batch");
         let in_order = self.owed.iter().is_sorted_by_key(|entry| entry.serial);
         assert!(in_order, "entries out of order");
     }
 
-    fn reply_to_nothing(&self, code: u8) -> Result<Settled, Unexpected> {
-        // An error without a request announces the end of the connection (57P01 and similar).
-        if code != backend::ERROR && !self.is_ambiguous() {
-            return Err(Unexpected { code: char::from(code), expected: None });
+    fn reply_to_nothing(&mut self, code: u8) -> Result<Settled, Unexpected> {
+        match (code, &mut self.input) {
+            // It answers a Sync that was read behind the error of the copy.
+            (backend::READY_FOR_QUERY, Input::CopyFailed { skips }) => {
+                *skips = false;
+                self.in_batch = false;
+                Ok(Settled::unowed())
+            }
+            // An error without a request announces the end of the connection (57P01 and similar).
+            (backend::ERROR, _) => Ok(Settled::unowed()),
+            _ => Err(Unexpected { code: char::from(code), expected: None }),
         }
-        Ok(Settled::unowed())
     }
 
     /// CopyInResponse: the server reads messages already sent after the query in copy-in mode.
     fn start_copy(&mut self) {
-        self.input = Input::CopyData;
-        self.ready_count.settle();
-        while let Some(entry) = self.owed.get(BEHIND_FRONT) {
-            match entry.expect {
-                Expect::Sync => {
-                    self.ready_count.doubt();
-                    self.remove_behind_front();
-                }
-                Expect::CopyEnd => {
-                    self.input = Input::Messages;
-                    return self.remove_behind_front();
-                }
-                // The server closes the connection when it reads one of these.
-                Expect::Query
-                | Expect::FunctionCall
-                | Expect::Parse
-                | Expect::Bind
-                | Expect::Describe
-                | Expect::Execute
-                | Expect::Close => return,
+        let behind = || self.owed.iter().skip(BEHIND_FRONT);
+        let syncs = behind().take_while(|entry| entry.expect == Expect::Sync).count();
+        match behind().nth(syncs).map(|entry| entry.expect) {
+            None => self.input = Input::CopyData { has_sync: syncs > 0 },
+            Some(Expect::CopyEnd) => {
+                self.input = Input::after_copy(syncs > 0);
+                self.remove_behind_front();
             }
+            // The server closes the connection when it reads this message in the copy. If the copy
+            // fails before, no Sync was ignored.
+            Some(_) => return,
         }
+        (0..syncs).for_each(|_| self.remove_behind_front());
     }
 
     /// Removes the entry after the front, so that the next one takes its place.
     fn remove_behind_front(&mut self) {
         let removed = self.owed.remove(BEHIND_FRONT);
         self.undo_bytes -= removed.as_ref().map_or(0, Entry::undo_bytes);
+        self.requests -= u32::from(removed.is_some_and(|removed| removed.ends_batch()));
         let Some(front) = self.owed.front() else { return };
         self.latest.leave_behind(front);
         if !self.latest.is_end_owed_behind_front() {
@@ -560,13 +605,15 @@ impl Ledger {
     }
 
     fn fail(&mut self, void: &mut dyn FnMut(Entry)) {
-        self.ready_count.fail();
-        if self.in_copy() {
-            self.input = Input::Messages;
-        }
+        let is_in_doubt = self.input.is_in_doubt();
         let extended = self.owed.front().is_some_and(|front| {
             !matches!(front.expect, Expect::Query | Expect::FunctionCall | Expect::Sync)
         });
+        if is_in_doubt {
+            self.input = Input::CopyFailed { skips: extended };
+        } else if self.in_copy() {
+            self.input = Input::Messages;
+        }
         if !extended {
             return;
         }
@@ -582,6 +629,7 @@ impl Ledger {
             let gone = Entry::new(Expect::CopyEnd, Verb::Forward);
             let mut entry = std::mem::replace(&mut self.owed[at], gone);
             self.undo_bytes -= entry.undo_bytes();
+            self.requests -= u32::from(entry.ends_batch());
             if last.is_some_and(|last| self.is_evicted_again(&entry, last)) {
                 entry.undo = None;
             }
@@ -590,7 +638,9 @@ impl Ledger {
         self.owed.drain(..end);
         self.latest.leave(end);
         self.begun = false;
-        self.input = if sync.is_none() { Input::UntilSync } else { Input::Messages };
+        if !is_in_doubt {
+            self.input = if sync.is_none() { Input::UntilSync } else { Input::Messages };
+        }
     }
 }
 

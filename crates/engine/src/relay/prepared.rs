@@ -313,6 +313,11 @@ impl ServerStatements {
         }
     }
 
+    /// The server may have lost any of them.
+    pub fn doubt_all(&mut self) {
+        self.by_id.values_mut().for_each(|prepared| prepared.since = DOUBTFUL);
+    }
+
     /// Serial number of the Parse that made it; [`DOUBTFUL`] if the server may not have it.
     pub fn since(&self, id: u64) -> Option<u64> {
         self.by_id.get(&id).map(|prepared| prepared.since)

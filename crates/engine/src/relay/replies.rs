@@ -10,8 +10,9 @@ use wire::{HEADER_LEN, Header, backend};
 
 use crate::client::Client;
 use crate::engine::Engine;
-use crate::ids::ServerId;
+use crate::ids::{Micros, ServerId};
 use crate::lifecycle::link::Readable;
+use crate::lifecycle::reserved;
 use crate::notify::listening::Hearing;
 use crate::relay::ledger::{Entry, Ledger, Owner, Settled};
 use crate::relay::prepared::Shape;
@@ -23,7 +24,7 @@ use crate::routing::{Judged, Place};
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io};
-use crate::vars::TrackedNames;
+use crate::vars::{Slots, TrackedNames};
 use config::PoolMode;
 
 mod answered;
@@ -111,7 +112,8 @@ impl<X: Exchange> Engine<X> {
         let whole = server.stream.at_boundary();
         let whom = receivers(server, client);
         let out = Splice::new(input, &mut self.scratch);
-        let mut replies = Replies::new((input, out), whom, server, &self.names, &view.settings);
+        let mut replies =
+            Replies::new((input, out), whom, server, &self.names, &view.settings, now);
         replies.news = news;
         let stop = replies.run();
         let (used, refused) = (replies.at, replies.refused);
@@ -147,13 +149,11 @@ impl<X: Exchange> Engine<X> {
         if let (Some(id), false) = (id, out.is_empty() || unheard) {
             io.send_client(id, out);
         }
-        if news.bad_report
-            && let Some(view) = self.pools.get_mut(server.pool)
-        {
-            view.note_bad_report(io);
-        }
         if used < input.len() && matches!(stop, Stop::Incomplete | Stop::Ahead) {
             server.stream.hold_rest(joined, bytes, used);
+        }
+        if news.bad_report || news.promoted || !news.defaults.is_empty() {
+            self.take_news(on, news, io);
         }
         match stop {
             Stop::Incomplete => {
@@ -175,6 +175,20 @@ impl<X: Exchange> Engine<X> {
     }
 }
 
+impl<X: Exchange> Engine<X> {
+    /// Applies news that concern the pool.
+    #[cold]
+    fn take_news(&mut self, on: ServerId, news: News, io: &mut impl Io<X>) {
+        let pool = self.server(on).pool;
+        if news.bad_report {
+            self.view(pool).note_bad_report(io);
+        }
+        if news.promoted || !news.defaults.is_empty() {
+            self.defaults_changed(on, news.defaults, news.promoted);
+        }
+    }
+}
+
 /// News that concern more than the server's client.
 #[derive(Clone, Copy, Default)]
 struct News {
@@ -182,8 +196,12 @@ struct News {
     schema_changed: bool,
     /// The server's node is no standby any more.
     left_recovery: bool,
+    /// The server has reported that.
+    promoted: bool,
     /// A state report has not the form that Weir knows.
     bad_report: bool,
+    /// The server's own defaults of these parameters have changed.
+    defaults: Slots,
 }
 
 /// Returns the client that gets the server's replies, or else the client that is held back. A client
@@ -227,6 +245,9 @@ struct Replies<'a, 'out> {
     server: &'a mut Server,
     names: &'a TrackedNames,
     settings: &'a PoolSettings,
+    now: Micros,
+    /// The requests whose end the server owed before this input.
+    requests: u32,
     /// The server has refused a statement. Its copy of the statement may be outdated.
     refused: bool,
     /// The server ends, and its client is told.
@@ -249,6 +270,7 @@ impl<'a, 'out> Replies<'a, 'out> {
         server: &'a mut Server,
         names: &'a TrackedNames,
         settings: &'a PoolSettings,
+        now: Micros,
     ) -> Self {
         Self {
             input,
@@ -256,9 +278,11 @@ impl<'a, 'out> Replies<'a, 'out> {
             out,
             client,
             hearer,
+            requests: server.ledger.requests(),
             server,
             names,
             settings,
+            now,
             refused: false,
             farewell: false,
             ahead_answered: false,
@@ -271,7 +295,14 @@ impl<'a, 'out> Replies<'a, 'out> {
 }
 
 impl Replies<'_, '_> {
+    #[inline(always)]
     fn run(&mut self) -> Stop {
+        let stop = self.pass();
+        self.note_pace();
+        stop
+    }
+
+    fn pass(&mut self) -> Stop {
         let taken = self.server.stream.take_body(self.input);
         if taken > 0 && !self.server.stream.dropping {
             self.out.pass(0, taken);
@@ -327,6 +358,16 @@ impl Replies<'_, '_> {
         }
     }
 
+    /// Measures how fast the server answers a client that is ahead.
+    #[inline(always)]
+    fn note_pace(&mut self) {
+        if self.server.ledger.is_deep(self.requests)
+            && let Some(client) = &mut self.client
+        {
+            note_pace(client, &mut self.server.ledger, self.requests, self.now);
+        }
+    }
+
     /// A server that replicates or is pinned counts as session mode, whatever the pool's mode.
     fn mode(&self) -> PoolMode {
         match self.server.replication.is_some() || self.server.is_pinned() {
@@ -348,6 +389,7 @@ impl Replies<'_, '_> {
             | backend::ERROR
             | backend::READY_FOR_QUERY
             | backend::COMMAND_COMPLETE => true,
+            backend::NOTICE => self.server.mode == PoolMode::Auto,
             backend::ROW_DESCRIPTION => {
                 self.server.ledger.describes_statement() || self.server.phase.collects_columns()
             }
@@ -368,7 +410,7 @@ impl Replies<'_, '_> {
                     .map_err(|error| Stop::Violation(error.to_string()))?;
                 Ok(self.parameter_status(&status))
             }
-            backend::NOTICE => Ok(self.notice()),
+            backend::NOTICE => Ok(self.notice(body)),
             // The ledger is not asked: a notification answers nothing.
             backend::NOTIFICATION => Ok(self.notification(body)),
             backend::ERROR => self.error(body, complete),
@@ -377,9 +419,16 @@ impl Replies<'_, '_> {
     }
 
     /// A client at rest that may only ask for a number gets no notice of its server's end.
-    fn notice(&self) -> Owner {
+    fn notice(&self, body: &[u8]) -> Owner {
         match &self.client {
             Some(client) if self.server.is_only_held(client) => Owner::Nobody,
+            Some(client)
+                if self.server.mode == PoolMode::Auto
+                    && reserved::is_removal(body)
+                    && !reserved::concerns(body, client, self.server) =>
+            {
+                Owner::Nobody
+            }
             _ => self.server.ledger.bystander(),
         }
     }
@@ -398,7 +447,7 @@ impl Replies<'_, '_> {
             return Owner::Client;
         };
         let Ok(said) = NotificationResponse::decode(body) else { return Owner::Client };
-        let is_own = said.pid == self.server.process_id;
+        let is_own = said.pid == self.server.key.pid;
         let mut pid = said.pid;
         if let Some(session) = &mut client.session {
             let heard = session.listening.as_mut().map(|own| own.hear_server(&said, is_own));
@@ -433,6 +482,7 @@ impl Replies<'_, '_> {
                     return Err(Stop::Violation("malformed ReadyForQuery".into()));
                 }
                 self.server.status = status;
+                self.server.times.query_at = self.now;
                 let is_ahead =
                     matches!(self.server.phase, ServerPhase::Preparing(Preparation::Ahead(_)));
                 self.ahead_answered = is_ahead && settled.owner == Owner::Nobody;
@@ -442,6 +492,7 @@ impl Replies<'_, '_> {
                     // change may have been rolled back.
                     if let Some(changes) = self.server.changes.take() {
                         self.news.schema_changed |= changes.schema;
+                        self.explain(*changes);
                     }
                 }
                 if status != b'I'
@@ -496,7 +547,7 @@ impl Replies<'_, '_> {
         if settled.owner == Owner::Nobody {
             match fields {
                 Some(fields) => self.own_error(fields),
-                None => self.keep_own_error(String::new()),
+                None => self.keep_own_error(ErrorFields::default()),
             }
             return Ok(Owner::Nobody);
         }
@@ -547,6 +598,14 @@ impl Replies<'_, '_> {
     }
 }
 
+/// The server has answered some of the requests of a client that is ahead. `before` were under way.
+#[cold]
+fn note_pace(client: &mut Client, ledger: &mut Ledger, before: u32, now: Micros) {
+    let pace = &mut client.extended.get_or_insert_default().pace;
+    pace.note(before.saturating_sub(ledger.requests()), before, now);
+    ledger.set_depth(pace.depth);
+}
+
 /// Most of what servers send.
 fn is_row(code: u8) -> bool {
     matches!(code, backend::DATA_ROW | backend::COPY_DATA)
@@ -554,5 +613,5 @@ fn is_row(code: u8) -> bool {
 
 /// Messages that Weir reads as a whole unless they are too long. Longer ones go through unread.
 fn may_be_long(code: u8) -> bool {
-    matches!(code, backend::ERROR | backend::ROW_DESCRIPTION)
+    matches!(code, backend::ERROR | backend::NOTICE | backend::ROW_DESCRIPTION)
 }

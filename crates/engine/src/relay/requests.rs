@@ -39,12 +39,14 @@ mod rewinding;
 mod signals;
 mod statements;
 mod texts;
+mod turns;
 
 use input::Input;
 use keeping::Keeping;
 use restoring::{Due, Preface};
 pub(crate) use signals::call_of;
 use texts::Texts;
+use turns::keep_pace;
 
 const BROKEN_PARSE: &str = "broken Parse packet";
 
@@ -146,8 +148,12 @@ impl<X: Exchange> Engine<X> {
         let view = self.pools.get_mut(server.pool)?;
         view.stats.received += input.bytes.len() as u64;
         let input = input.all();
-        server.times.heard_at = io.now();
+        if !server.ledger.runs_query() {
+            server.times.query_at = io.now();
+        }
         let begins = server.ledger.is_at_rest();
+        let may_be_over = keep_pace(begins, client, server, &view.settings, io.now());
+        let takes_turns = view.place != Place::Writer || may_be_over;
         if begins && view.settings.keeps_clients {
             server.ledger.endings.begin(server.status);
         }
@@ -168,6 +174,7 @@ impl<X: Exchange> Engine<X> {
             server,
             settings: &view.settings,
             place: view.place,
+            takes_turns,
             is_judged_read,
             names: &self.names,
             stats: &mut view.stats,
@@ -291,6 +298,9 @@ struct Requests<'a, X> {
     settings: &'a PoolSettings,
     /// The place of the server's pool.
     place: Place,
+    /// A request waits until those before it are answered if it may need another server, or others
+    /// wait for this one.
+    takes_turns: bool,
     /// The server is a reader, and the judges say that the request only reads.
     is_judged_read: bool,
     names: &'a TrackedNames,
@@ -323,6 +333,9 @@ impl<'a, X: Exchange> Requests<'a, X> {
     fn run(&mut self, message_len_max: u32, no_simple_query: bool) -> Stop {
         self.continue_message();
         loop {
+            if self.server.ledger.copies_in_doubt() && self.awaits_copy() {
+                return Stop::Incomplete;
+            }
             let rest = &self.input[self.at..];
             let header = match Header::parse(rest) {
                 Ok(Some(header)) => header,
@@ -339,10 +352,10 @@ impl<'a, X: Exchange> Requests<'a, X> {
             if header.code == frontend::TERMINATE {
                 return Stop::Terminate;
             }
-            if self.server.ledger.owes_many() && self.awaits_half() {
+            if self.server.ledger.is_ahead() && self.awaits_half() {
                 return Stop::Incomplete;
             }
-            if self.place != Place::Writer && self.awaits_turn(header.code) {
+            if self.takes_turns && self.awaits_turn(header.code) {
                 return Stop::Incomplete;
             }
             self.messages += 1;
@@ -369,32 +382,6 @@ impl<'a, X: Exchange> Requests<'a, X> {
         }
     }
 
-    /// Returns whether the client must wait because of the number of owed replies. False if it need
-    /// not wait: Weir could answer everything itself, or the server waits for the client.
-    #[cold]
-    fn awaits_half(&mut self) -> bool {
-        let ledger = &self.server.ledger;
-        if ledger.in_copy() || ledger.is_skipping() || matches!(self.flush(), MessageAction::Drop) {
-            return false;
-        }
-        let Some(serial) = self.server.ledger.middle() else { return false };
-        frontend::flush(self.out.insert());
-        self.extended().awaits = serial;
-        true
-    }
-
-    /// On a reader, a request waits until the previous one is answered: it may need another server.
-    #[cold]
-    fn awaits_turn(&mut self, code: u8) -> bool {
-        let goes_on =
-            matches!(code, frontend::COPY_DATA | frontend::COPY_DONE | frontend::COPY_FAIL);
-        if goes_on || !self.server.ledger.owes_whole_request() {
-            return false;
-        }
-        self.extended().awaits = self.server.ledger.last_end();
-        true
-    }
-
     /// Shows a watch the messages that were dealt with.
     #[inline(always)]
     fn show(&self, on: ServerId, watch: &mut Option<Box<Watch>>) {
@@ -419,6 +406,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
         self.client.request_at = now;
         if let Some(own) = &mut self.client.extended {
             own.rewound = false;
+            own.pace.begin(now);
         }
         if self.client.transaction_at == 0 {
             self.stats.transactions += 1;
@@ -490,6 +478,11 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 }
                 self.owe(Entry::new(Expect::FunctionCall, Verb::Forward));
                 Ok(MessageAction::Pass)
+            }
+            // If a copy begins, it must be known which Syncs the server has read before.
+            COPY_DATA | COPY_DONE | COPY_FAIL if self.server.ledger.may_enter_copy() => {
+                self.extended().awaits = self.server.ledger.last_end();
+                Ok(MessageAction::Hold)
             }
             // The server ignores copy data outside a copy, so it is dropped here.
             COPY_DATA => Ok(if self.server.ledger.owes_nothing() {

@@ -1,5 +1,5 @@
 //! Sends a request once more. There are two cases: the server was lost before the request had an
-//! effect, or the server refused a statement that another client had prepared. `kept_request.rs`
+//! effect, or the server refused or lost a statement that a client had prepared. `kept_request.rs`
 //! says which requests may be sent again, and why no others.
 //!
 //! ```text
@@ -209,8 +209,13 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let server = self.server_mut(on);
         let kept = &mut **server.kept.get_or_insert_default();
-        let refused =
-            Refused { error: changed_result(), was_older: false, end: BatchEnd::Open, shape: None };
+        let refused = Refused {
+            error: changed_result(),
+            was_older: false,
+            is_lost: false,
+            end: BatchEnd::Open,
+            shape: None,
+        };
         let outline = Outline { uses: Some(used), ..Outline::default() };
         *kept = KeptRequest { outline, refused: Some(refused), ..KeptRequest::default() };
         server.times.asked_at = now;
@@ -322,7 +327,7 @@ impl<X: Exchange> Engine<X> {
         let given = client.extended.as_ref().and_then(|own| own.statements.shape(used.since));
         let is_the_same = match given {
             Some(shape) => refused.shape == Some(shape),
-            None => refused.was_older,
+            None => refused.was_older || refused.is_lost,
         };
         let confirms = matches!(server.phase, ServerPhase::Preparing(Preparation::Confirm));
         let was_prepared = !server.statements.is_sure(used.statement.id);
@@ -355,7 +360,8 @@ impl<X: Exchange> Engine<X> {
             if confirms && was_prepared {
                 own.questions = QUESTIONS_MAX;
             }
-            kept.parameters_given = kept.bytes.first() == Some(&frontend::DESCRIBE);
+            kept.parameters_given =
+                !refused.is_lost && kept.bytes.first() == Some(&frontend::DESCRIBE);
             client.stream.put_back(&std::mem::take(&mut kept.bytes));
             // A reload may have changed the server's values meanwhile.
             return match self.is_as_prepared(on) {
@@ -374,8 +380,7 @@ impl<X: Exchange> Engine<X> {
     /// Has the server run nothing of its client's since it was prepared for the client?
     fn is_as_prepared(&self, on: ServerId) -> bool {
         let server = self.server(on);
-        let keeps = self.mode_of(on) == PoolMode::Session || server.ledger.is_ambiguous();
-        server.status == b'I' && !server.has_traces() && !keeps
+        server.status == b'I' && !server.has_traces() && self.mode_of(on) != PoolMode::Session
     }
 
     fn pass_refusal_on(

@@ -21,6 +21,7 @@ use crate::routing::why::Why;
 use crate::routing::wish::{Wish, token_of, wish_of};
 use crate::settings::PoolKey;
 use crate::shell::{Exchange, Io};
+use crate::values::Digest;
 
 /// Maximal number of texts whose verdicts a worker remembers, at 32 bytes each.
 const VERDICTS_MAX: usize = 4096;
@@ -107,6 +108,32 @@ impl<X: Exchange> Engine<X> {
             (Readable::NotYet, joined) => return client.stream.hold_rest(joined, bytes, 0),
         }
         self.note_handled(id, len);
+    }
+
+    /// Reads bytes of a client that has kept its server. If only drawn numbers keep it, a read there is
+    /// no write, and no reason to doubt the catalogs. Other state may give the text another meaning.
+    // Not inlined: most workers have no verdicts.
+    #[inline(never)]
+    pub(crate) fn kept_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
+        let client = self.client(id);
+        let (pool, serial) = (client.pool, client.serial);
+        let is_held = client.server.is_some_and(|on| {
+            let server = self.server(on);
+            let is_at_rest = server.ledger.is_at_rest() && server.status == b'I';
+            is_at_rest && server.keeps_only_numbers() && !self.is_reader(on)
+        });
+        let is_whole = client.stream.at_boundary();
+        let writer = pool.filter(|pool| is_held && is_whole && self.routes(Some(*pool)));
+        let Some((writer, FirstRequest::Whole(len))) =
+            writer.map(|own| (own, first_request(bytes)))
+        else {
+            return self.request_bytes(id, bytes, io);
+        };
+        let now = io.now();
+        let kind = self.choose(id, writer, &bytes[..len], (now, now), None).harmless;
+        self.sessions.of(id, serial).expect(kind.map(|kind| (kind, len)));
+        self.request_bytes(id, bytes, io);
+        self.note_handled(id, bytes.len());
     }
 
     /// Routes the requests that a client has sent ahead, now that it has no server. A partial
@@ -414,8 +441,10 @@ impl<X: Exchange> Engine<X> {
         let serial = client.serial;
         let need = self.sessions.need(id, serial);
         let routing = self.routing_of(id);
+        let changed_at = routing.map_or(0, Routing::role_changed_at);
         // A pool that has stopped routing has no reads on standbys.
-        let is_overtaken = routing.is_none_or(|routing| routing.node(node, need, now).is_err());
+        let is_overtaken = routing.is_none_or(|routing| routing.node(node, need, now).is_err())
+            || changed_at != 0 && self.exchange.pool(pool, |pool| pool.is_behind(changed_at));
         self.sessions.of(id, serial).note_server(is_overtaken);
         is_overtaken
     }
@@ -549,14 +578,13 @@ impl<X: Exchange> Engine<X> {
         if place == ReaderPlace::Left {
             self.client_mut(id).while_waiting.reader = ReaderPlace::Open;
         }
-        match self.exchange.pool(pool, |pool| pool.request(worker, id, values, now)) {
+        match self.request_of_reader(id, pool, values, now) {
             Grant::Refused(_) | Grant::Closed(_) => self.link(id, io),
             Grant::Queued { ticket, open: false } if self.is_full(pool, place, now) => {
                 self.exchange.pool(pool, |pool| pool.forget(worker, ticket));
                 match self.pool_elsewhere(id, pool, now) {
                     Some(other) if self.client(id).pool != Some(other) => {
-                        let grant =
-                            self.exchange.pool(other, |pool| pool.request(worker, id, values, now));
+                        let grant = self.request_of_reader(id, other, values, now);
                         self.take_grant(id, other, grant, now, io)
                     }
                     Some(_) | None => self.link(id, io),
@@ -566,6 +594,30 @@ impl<X: Exchange> Engine<X> {
                 self.take_grant(id, pool, grant, now, io)
             }
         }
+    }
+}
+
+impl<X: Exchange> Engine<X> {
+    /// Asks the pool of a standby for a server, which the standby has logged in with the present role.
+    fn request_of_reader(
+        &mut self,
+        id: ClientId,
+        pool: PoolId,
+        values: Option<Digest>,
+        now: Micros,
+    ) -> Grant<X::Transport> {
+        let (worker, place) = (self.worker, self.view(pool).place);
+        let changed_at = match (self.routing_of(id), place) {
+            (Some(routing), Place::Reader(node)) => routing.role_change_at(node),
+            (Some(_) | None, _) => 0,
+        };
+        let (is_replaced, grant) = self
+            .exchange
+            .pool(pool, |pool| (pool.keep_up(changed_at), pool.request(worker, id, values, now)));
+        if is_replaced {
+            self.review_everywhere(pool);
+        }
+        grant
     }
 }
 

@@ -39,7 +39,6 @@ impl Server {
         matches!(self.phase, ServerPhase::Linked)
             && self.stream.remaining == 0
             && self.ledger.owes_whole_request()
-            && !self.ledger.is_ambiguous()
             && outline.is_some_and(|of| of.asks_writer && self.ledger.is_unanswered(of.first))
     }
 }

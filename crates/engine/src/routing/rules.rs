@@ -171,6 +171,8 @@ pub struct Routing {
     pub counts: Arc<Counts>,
     /// When a transaction of the pool that may have written last ended; 0 = never.
     wrote_at: Arc<AtomicU64>,
+    /// When another role, database or stored settings of the pool were noticed last; 0 = never.
+    role_changed_at: Arc<AtomicU64>,
     /// For each node: was it too old for a read of this pool?
     is_too_old: Box<[AtomicBool]>,
     /// The sessions that stay with each node.
@@ -194,6 +196,7 @@ impl Routing {
             catalog,
             counts: before.map(|before| before.counts.clone()).unwrap_or_default(),
             wrote_at: before.map(|before| before.wrote_at.clone()).unwrap_or_default(),
+            role_changed_at: before.map(|own| own.role_changed_at.clone()).unwrap_or_default(),
         }
     }
 
@@ -210,6 +213,25 @@ impl Routing {
         self.readers.want_as_of(now);
     }
 
+    /// Notes that the primary has another role, database or stored settings for the pool's names. A
+    /// standby that lacks the change would log its servers in as before.
+    pub(crate) fn note_role_change(&self, now: Micros) {
+        self.role_changed_at.fetch_max(now, Ordering::Release);
+        self.readers.want_as_of(now);
+    }
+
+    /// Returns the moment of the last such change; 0 = never.
+    pub(crate) fn role_changed_at(&self) -> Micros {
+        self.role_changed_at.load(Ordering::Acquire)
+    }
+
+    /// Returns the moment of the last such change, if this node has it; otherwise 0.
+    pub(crate) fn role_change_at(&self, node: NodeId) -> Micros {
+        let (changed_at, reader) = (self.role_changed_at(), self.readers.get(node));
+        let has_it = reader.and_then(Reader::fresh_as_of).is_some_and(|as_of| as_of >= changed_at);
+        if has_it { changed_at } else { 0 }
+    }
+
     /// Returns the need of a read that has arrived at `since`, after this write and this read of its
     /// session.
     pub(crate) fn need(&self, session: Wrote, shown: Shown, since: Micros) -> Need {
@@ -220,6 +242,9 @@ impl Routing {
     /// Returns whether the node may run a read with this need.
     fn allows(&self, node: NodeId, reader: &Reader, need: Need, now: Micros) -> Result<(), Why> {
         let Some(fresh_as_of) = reader.fresh_as_of() else { return Err(Why::NoStandby) };
+        if fresh_as_of < self.role_changed_at() {
+            return Err(Why::Stale);
+        }
         let state = self.is_too_old.get(usize::from(node.0));
         let was_too_old = state.is_some_and(|state| state.load(Ordering::Relaxed));
         let limits = self.rules.limits;
@@ -398,6 +423,27 @@ mod tests {
         assert_eq!(routing.node(NodeId(2), never, 5_000), Ok(()), "by its name");
         assert_eq!(routing.node(NodeId(3), never, 5_000), Err(Why::Stale));
         assert_eq!(routing.node(NodeId(9), never, 5_000), Err(Why::NoStandby));
+    }
+
+    /// A standby without the change would log its servers in as the former role.
+    #[test]
+    fn a_standby_is_read_once_it_has_a_change_of_the_role() {
+        let routing = routing(&[1]);
+        set(&routing, 0, 4_900);
+        let hinted = Need { any_age: true, ..Need::default() };
+        routing.note_role_change(4_950);
+        for need in [Need::default(), hinted] {
+            assert_eq!(routing.node(NodeId(0), need, 5_000), Err(Why::Stale));
+        }
+        let after = Routing::new(
+            routing.rules.clone(),
+            routing.readers.clone(),
+            Arc::default(),
+            Some(&routing),
+        );
+        assert_eq!(after.node(NodeId(0), hinted, 5_000), Err(Why::Stale), "after a reload");
+        set(&routing, 0, 4_950);
+        assert_eq!(after.node(NodeId(0), Need::default(), 5_000), Ok(()));
     }
 
     /// Has a session of this pool read, which stays with a node or with none yet.

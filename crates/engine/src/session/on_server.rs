@@ -97,7 +97,6 @@ pub struct ServerSession {
     /// The server has sent a notification for a client that has left it.
     pub disturbed: bool,
     pub past: Past,
-    pub recovery: Recovery,
 }
 
 /// A server's way to its pool's lobby.
@@ -126,16 +125,6 @@ pub enum Past {
     #[default]
     Used,
     New,
-}
-
-/// Does the server's node replay a primary's log?
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Recovery {
-    /// As it reported at login.
-    #[default]
-    AsAtLogin,
-    /// No: it was promoted after the login.
-    Left,
 }
 
 impl ServerSession {

@@ -46,8 +46,11 @@ impl Pins {
     /// A backend of a direct pool keeps its client. Only the backend knows why.
     pub const DIRECT: Self = Self(1 << 13);
 
+    /// The client's state is larger than a direct pool can keep for it.
+    pub const TOO_LARGE: Self = Self(1 << 14);
+
     /// The words for the reasons, in the order of the bits.
-    const WORDS: [(Self, &str); 14] = [
+    const WORDS: [(Self, &str); 15] = [
         (Self::TEMPORARY, "temporary object"),
         (Self::LOCK, "advisory lock"),
         (Self::CURSOR, "cursor with hold"),
@@ -62,6 +65,7 @@ impl Pins {
         (Self::SETTING, "setting"),
         (Self::SESSION, "session mode"),
         (Self::DIRECT, "direct pool"),
+        (Self::TOO_LARGE, "state too large"),
     ];
 
     /// No probe shows whether these reasons still exist. They end with DISCARD ALL.

@@ -354,7 +354,7 @@ impl<X: Exchange> Engine<X> {
             traces.outcome.ran && session.resets.include(name, traces.resets)
         };
         let client = &mut self.clients[id.0 as usize];
-        let mut out = Vec::new();
+        let (mut out, mut defaults) = (Vec::new(), Slots::default());
         for slot in (0..names.len()).filter(|slot| changed.has(*slot)) {
             let Some(value) = server.vars.get(slot) else { continue };
             let is_given = client.given.has(slot);
@@ -373,10 +373,14 @@ impl<X: Exchange> Engine<X> {
                 }
             } else if let Some(session) = client.session.as_mut().filter(|_| !is_given) {
                 session.startup.change(|vars| vars.set(slot, value));
+                defaults.add(slot);
             }
         }
         if !out.is_empty() {
             io.send_client(id, &out);
+        }
+        if !defaults.is_empty() {
+            self.defaults_changed(on, defaults, false);
         }
     }
 

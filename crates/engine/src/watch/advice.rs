@@ -30,6 +30,8 @@ pub enum Effect {
     /// The text alone cannot tell.
     PossiblyPinned,
     Carried,
+    /// The client shares servers, and the value is right for the present transaction only.
+    NotKept,
 }
 
 impl Effect {
@@ -38,6 +40,7 @@ impl Effect {
             Self::Pinned => "pinned",
             Self::PossiblyPinned => "possibly pinned",
             Self::Carried => "carried",
+            Self::NotKept => "not kept",
         }
     }
 }
@@ -51,11 +54,13 @@ pub enum Reason {
     UnknownFunction,
     /// It was prepared before Weir watched.
     UnknownStatement,
+    /// It asks for the process id of the server (`pg_backend_pid()`), perhaps to be known by it.
+    ProcessId,
 }
 
 impl Reason {
     /// All reasons, each with a bit of [`Reasons`].
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Pin(Effect::Pinned, Pins::TEMPORARY),
         Self::Pin(Effect::Pinned, Pins::LOCK),
         Self::Pin(Effect::Pinned, Pins::CURSOR),
@@ -69,12 +74,14 @@ impl Reason {
         Self::Pin(Effect::Carried, Pins::SETTING),
         Self::Pin(Effect::Carried, Pins::LISTEN),
         Self::Pin(Effect::Carried, Pins::PREPARED),
+        Self::ProcessId,
     ];
 
     pub fn effect(self) -> Effect {
         match self {
             Self::Pin(effect, _) => effect,
             Self::UnknownFunction | Self::UnknownStatement => Effect::PossiblyPinned,
+            Self::ProcessId => Effect::NotKept,
         }
     }
 
@@ -84,6 +91,7 @@ impl Reason {
             Self::Pin(_, pins) => pins.words().next().unwrap_or_default(),
             Self::UnknownFunction => "unknown function",
             Self::UnknownStatement => "unknown statement",
+            Self::ProcessId => "process id",
         }
     }
 
@@ -109,6 +117,9 @@ impl Reason {
                 // The name of a new table before its columns looks like a call.
                 Self::UnknownFunction => {
                     has(Signs::OPAQUE) && !has(Signs::TEMPORARY) && !text.is_pinned
+                }
+                Self::ProcessId => {
+                    has(Signs::PROCESS_ID) && words.keeps_process_id && !text.is_pinned
                 }
                 Self::Pin(..) | Self::UnknownStatement => false,
             }
@@ -258,7 +269,8 @@ impl Advice {
         text: Option<&Arc<Text>>,
         application: &[u8],
     ) {
-        if text.is_some_and(|text| text.seen.is_empty() && !text.is_pinned) {
+        let has_reason = |text: &Arc<Text>| !text.seen.is_empty() || text.is_pinned;
+        if text.is_some_and(|text| !has_reason(text)) {
             return;
         }
         if text.is_some_and(|text| text.words.discards_all) {

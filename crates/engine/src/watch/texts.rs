@@ -45,16 +45,20 @@ pub(super) struct Words {
     /// It takes an advisory lock of the session, and does not only release one.
     pub(super) locks: bool,
     pub(super) discards_all: bool,
+    /// It asks for the server's process id, and does not only compare it within the statement.
+    pub(super) keeps_process_id: bool,
 }
 
 impl Words {
-    fn of(normal: &str) -> Self {
+    fn of(normal: &str, seen: Signs) -> Self {
         let has = |words: &str| normal.contains(words);
         Self {
             temporary: has("temp ") || has("temporary ") || has("pg_temp."),
             on_commit_drop: has("on commit drop") && !has(" as "),
             locks: has("advisory_lock"),
             discards_all: normal == "discard all",
+            keeps_process_id: seen.contains(Signs::PROCESS_ID)
+                && sql::keeps_process_id(normal.as_bytes()),
         }
     }
 }
@@ -81,13 +85,14 @@ impl Text {
     fn of(head: &[u8], normal: &[u8], fingerprint: u64, settings: &PoolSettings) -> Self {
         let first = &head[..head.len().min(NORMALIZED_LEN_MAX)];
         let normal = String::from_utf8_lossy(normal);
+        let seen = sql::scan_either(head).signs;
         Self {
             fingerprint,
             sample: sample(&normal),
             is_control: is_control(&normal),
-            seen: sql::scan_either(head).signs,
+            seen,
             is_pinned: settings.pins(first),
-            words: Words::of(&normal),
+            words: Words::of(&normal, seen),
         }
     }
 }

@@ -288,6 +288,57 @@ fn a_refused_connection_does_not_make_the_pool_proxied() {
     assert_eq!(why(&rig), None);
 }
 
+/// Clients that wait for a server would wait until `query_wait_timeout`.
+#[test]
+pub(crate) fn clients_are_refused_with_their_pools_logins() {
+    const ERROR: &str = "database \"app\" does not exist";
+    let (rig, _) = working(1, 1);
+    let refusals = || rig.lobby(|lobby| std::mem::take(&mut lobby.refusals));
+    rig.server(0).die();
+    wants(&rig);
+    rig.server(1).connect();
+    rig.server(1).send([fatal("3D000", ERROR)]);
+    assert_eq!(refusals(), [ERROR]);
+    wants(&rig);
+    assert_eq!(refusals(), [ERROR], "another client has sent a request");
+    let client = newcomer(&rig);
+    client.expect_welcome(&[]);
+    assert_eq!(rig.lobby(|lobby| lobby.guests), 1, "it is not in the lobby");
+    client.send([query("SELECT 1")]);
+    let cached = "server login has been failing, cached error: ";
+    client.expect_fatal(&format!("{cached}{ERROR} (server_login_retry)"));
+    assert_eq!(rig.servers(), 2, "a pause comes first");
+    // The database is there again.
+    rig.later(16_000_000);
+    wants(&rig);
+    attend(&rig, 2);
+    assert_eq!(why(&rig), None);
+    newcomer(&rig).expect_welcome(&[]);
+    assert_eq!((refusals().len(), rig.lobby(|lobby| lobby.guests)), (0, 2));
+}
+
+/// The login is refused while another server serves, which is lost then.
+#[test]
+pub(crate) fn a_refused_login_before_the_last_loss() {
+    let (rig, _) = working(2, 1);
+    wants(&rig);
+    rig.server(1).connect();
+    rig.server(1).send([fatal("55000", "database \"app\" is not accepting connections")]);
+    rig.server(0).die();
+    wants(&rig);
+    let refusals = rig.lobby(|lobby| std::mem::take(&mut lobby.refusals));
+    assert_eq!(refusals, ["database \"app\" is not accepting connections"]);
+}
+
+#[test]
+fn a_refused_login_concerns_no_client_while_another_server_serves() {
+    let (rig, _) = working(2, 1);
+    wants(&rig);
+    rig.server(1).connect();
+    rig.server(1).send([fatal("53300", "too many connections for role \"alice\"")]);
+    assert_eq!((why(&rig), rig.lobby(|lobby| lobby.refusals.len())), (None, 0));
+}
+
 #[test]
 fn one_waiting_client_gets_one_place() {
     let rig = direct(3, |_| {});

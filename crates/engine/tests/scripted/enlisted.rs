@@ -17,11 +17,11 @@ fn with_idle() -> (Rig, String) {
     let client = newcomer(&rig);
     log_in(&rig, 0);
     leaves(&rig, &announced(&rig), Some(Proxied::NoRoom));
-    client.expect_welcome(&[]);
-    client.send([query("SELECT 1")]);
     rig.server(1).connect();
     let startup = String::from_utf8_lossy(&rig.server(1).take()).into_owned();
     rig.server(1).send([server_welcome_with(1, &[("weir.state", "v1;w:1.1")])]);
+    client.expect_welcome(&[]);
+    client.send([query("SELECT 1")]);
     rig.server(1).take();
     rig.server(1).send([complete("SELECT 1"), ready('I')]);
     assert!(rig.server(1).is_parked());

@@ -72,7 +72,7 @@ fn settings_go_along() {
     server.answers("one");
     client.expect([done("OK")]);
     other.send([query("two")]);
-    server.expect([query("SET DateStyle = 'ISO, MDY';")]);
+    server.expect([query("RESET DateStyle;")]);
     server.send([complete("SET"), status("DateStyle", "ISO, MDY"), ready('I')]);
     server.answers("two");
     other.expect([done("OK")]);

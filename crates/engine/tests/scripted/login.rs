@@ -314,6 +314,32 @@ fn of_settings_given_twice_the_packets_count_and_then_the_last() {
     );
 }
 
+/// PostgreSQL would accept it later, and load nothing.
+#[test]
+fn libraries_for_the_login_are_refused_in_auto_mode() {
+    let rig = crate::carried::auto(|_| {});
+    for (parameter, place) in [
+        (("local_preload_libraries", "my_library"), ""),
+        (("Local_Preload_Libraries", "my_library"), ""),
+        (("session_preload_libraries", "my_library"), ""),
+        (("options", "-c local_preload_libraries=my_library"), " in options"),
+    ] {
+        let client = rig.connect();
+        client.say_hello(&[parameter]);
+        let name = if place.is_empty() { parameter.0 } else { "local_preload_libraries" };
+        client.expect_fatal(&format!("unsupported startup parameter{place}: {name}"));
+    }
+    let rig = crate::carried::auto(|config| {
+        config.global.ignore_startup_parameters = vec!["local_preload_libraries".into()];
+    });
+    rig.client();
+    for value in ["my_library", ""] {
+        let client = rig.connect();
+        client.say_hello(&[("local_preload_libraries", value)]);
+        client.expect_welcome(&[]);
+    }
+}
+
 #[test]
 fn options_may_be_ignored_as_a_whole() {
     let rig = Rig::new(|config| config.global.ignore_startup_parameters = vec!["options".into()]);

@@ -6,7 +6,7 @@ use wire::{HEADER_LEN, Header, frontend};
 
 pub(crate) type Message = Vec<u8>;
 
-fn built(build: impl FnOnce(&mut Vec<u8>)) -> Message {
+pub(crate) fn built(build: impl FnOnce(&mut Vec<u8>)) -> Message {
     let mut out = Vec::new();
     build(&mut out);
     out
@@ -164,6 +164,15 @@ pub(crate) fn notice(text: &str) -> Message {
 
 pub(crate) fn warning(sqlstate: &str, text: &str) -> Message {
     built(|out| backend::notice(out, &ErrorFields::new("WARNING", sqlstate, text)))
+}
+
+/// PostgreSQL's warning when a library that has just been loaded reserves the prefix of the setting.
+pub(crate) fn removal(name: &str) -> Message {
+    let text = format!("invalid configuration parameter name \"{name}\", removing it");
+    let mut warning = ErrorFields::new("WARNING", "42602", &text);
+    warning.replace(b'D', *b"\"plpgsql\" is now a reserved prefix.");
+    warning.replace(b'R', *b"MarkGUCPrefixReserved");
+    built(|out| backend::notice(out, &warning))
 }
 
 /// A notification from the server process with that id.

@@ -3,15 +3,21 @@
 //! report a changed result. Weir must do so, too.
 
 use config::PoolMode;
+use wire::backend;
+use wire::error_fields::ErrorFields;
 
 use crate::carried::auto;
 use crate::clusters;
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server};
 
-/// The error of a direct connection.
-fn changed() -> Message {
-    error_of("0A000", "cached plan must not change result type", "RevalidateCachedQuery")
+/// The error of a direct connection, with the fields by which drivers know it.
+pub(crate) fn changed() -> Message {
+    let text = "cached plan must not change result type";
+    let mut fields = ErrorFields::new("ERROR", "0A000", text);
+    fields.replace(b'V', b"ERROR".as_slice());
+    fields.replace(b'R', b"RevalidateCachedQuery".as_slice());
+    built(|out| backend::error(out, &fields))
 }
 
 /// PostgreSQL's error for the name that Weir sends in place of the statement's.

@@ -344,7 +344,7 @@ fn a_client_that_leaves_while_its_values_are_set_leaves_a_good_server() {
     second.leave();
     first.send([query("one")]);
     server.send([status("TimeZone", "Asia/Tokyo"), done("SET")]);
-    server.expect([query("SET TimeZone = 'UTC';")]);
+    server.expect([query("RESET TimeZone;")]);
     server.send([status("TimeZone", "UTC"), done("SET")]);
     server.answers("one");
     first.expect([done("OK")]);

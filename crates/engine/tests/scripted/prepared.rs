@@ -402,19 +402,97 @@ fn one_clients_discard_leaves_the_others_their_names() {
 }
 
 #[test]
-fn a_statement_that_the_server_has_lost_is_prepared_again() {
+pub(crate) fn a_statement_that_the_server_has_lost_is_prepared_again() {
     // A function may run DEALLOCATE, and no tag reports it.
     let (_rig, client, server) = prepared();
     let lost = |name| error("26000", &format!("prepared statement \"{name}\" does not exist"));
+    client.send([parse("b", "select 2"), sync()]);
+    server.expect([parse("weir_2", "select 2"), sync()]);
+    server.send([parsed(), ready('I')]);
+    client.take();
+    // Outside a transaction, the client does not notice.
+    client.send([bind("a"), sync()]);
+    server.expect([bind("weir_1"), sync()]);
+    server.send([lost("weir_1"), ready('I')]);
+    server.expect([close("weir_1"), parse("weir_1", "select 1"), describe("weir_1"), sync()]);
+    server.send([closed(), parsed(), parameters(), no_data(), ready('I')]);
+    server.expect([bind("weir_1"), sync()]);
+    server.send([bound(), ready('I')]);
+    client.expect([bound(), ready('I')]);
+    // The other one may be lost as well, or still be there.
+    client.send([bind("b"), sync()]);
+    server.expect([close("weir_2"), parse("weir_2", "select 2"), bind("weir_2"), sync()]);
+    server.send([closed(), parsed(), bound(), ready('I')]);
+    client.expect([bound(), ready('I')]);
+    // In a transaction, the client is told, once.
+    client.send([query("begin")]);
+    server.expect([query("begin")]);
+    server.send([complete("BEGIN"), ready('T')]);
+    client.take();
     talk(
         (&client, &server),
         [bind("a"), sync()],
         [bind("weir_1"), sync()],
-        [lost("weir_1"), ready('I')],
-        [lost("a"), ready('I')],
+        [lost("weir_1"), ready('E')],
+        [lost("a"), ready('E')],
+    );
+    talk(
+        (&client, &server),
+        [query("rollback")],
+        [query("rollback")],
+        [complete("ROLLBACK"), ready('I')],
+        [complete("ROLLBACK"), ready('I')],
+    );
+    client.send([bind("b"), sync()]);
+    server.expect([close("weir_2"), parse("weir_2", "select 2"), bind("weir_2"), sync()]);
+}
+
+/// The server has sent nothing before the error, so the client gets the whole answer.
+#[test]
+pub(crate) fn a_lost_statement_is_described_as_a_whole() {
+    let (_rig, client, server) = prepared();
+    let lost = |name| error("26000", &format!("prepared statement \"{name}\" does not exist"));
+    client.send([describe("a"), sync()]);
+    server.expect([describe("weir_1"), sync()]);
+    server.send([lost("weir_1"), ready('I')]);
+    server.expect([close("weir_1"), parse("weir_1", "select 1"), describe("weir_1"), sync()]);
+    server.send([closed(), parsed(), parameters(), columns("one"), ready('I')]);
+    server.expect([describe("weir_1"), sync()]);
+    server.send([parameters(), columns("one"), ready('I')]);
+    client.expect([parameters(), columns("one"), ready('I')]);
+}
+
+#[test]
+fn a_lost_statement_that_cannot_be_prepared_again_fails_with_the_reason() {
+    let (_rig, client, server) = prepared();
+    let lost = |name| error("26000", &format!("prepared statement \"{name}\" does not exist"));
+    client.send([bind("a"), sync()]);
+    server.expect([bind("weir_1"), sync()]);
+    server.send([lost("weir_1"), ready('I')]);
+    server.expect([close("weir_1"), parse("weir_1", "select 1"), describe("weir_1"), sync()]);
+    server.send([closed(), error("42P01", "no such table"), ready('I')]);
+    client.expect([error("42P01", "no such table"), ready('I')]);
+}
+
+/// Its table has changed since the client was told the columns: PostgreSQL's error for that, and not that
+/// the statement is missing.
+#[test]
+fn a_lost_statement_with_other_columns_is_refused() {
+    let (_rig, client, server) = prepared();
+    let lost = |name| error("26000", &format!("prepared statement \"{name}\" does not exist"));
+    talk(
+        (&client, &server),
+        [describe("a"), sync()],
+        [describe("weir_1"), sync()],
+        [parameters(), columns("one"), ready('I')],
+        [parameters(), columns("one"), ready('I')],
     );
     client.send([bind("a"), sync()]);
-    server.expect([parse("weir_1", "select 1"), bind("weir_1"), sync()]);
+    server.expect([bind("weir_1"), sync()]);
+    server.send([lost("weir_1"), ready('I')]);
+    server.expect([close("weir_1"), parse("weir_1", "select 1"), describe("weir_1"), sync()]);
+    server.send([closed(), parsed(), parameters(), columns("other"), ready('I')]);
+    client.expect([crate::outdated::changed(), ready('I')]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn is_asked(server: &Server) {
     assert!(got.contains("'app'::pg_catalog.name"), "{got}");
 }
 
-fn told(server: &str, new: &str) -> Vec<Message> {
+pub(crate) fn told(server: &str, new: &str) -> Vec<Message> {
     let mut columns = Vec::new();
     let column = |name| backend::Column { name, type_oid: 25, type_len: -1 };
     backend::row_description(&mut columns, &[column("concat_ws"), column("concat_ws")]);
@@ -35,7 +35,7 @@ fn told(server: &str, new: &str) -> Vec<Message> {
 }
 
 #[track_caller]
-fn tells(server: &Server, is: &str, new: &str) {
+pub(crate) fn tells(server: &Server, is: &str, new: &str) {
     is_asked(server);
     server.send(told(is, new));
 }
@@ -184,11 +184,99 @@ pub(crate) fn a_server_lost_while_asked_costs_no_login() {
     new.say_hello(&[]);
     is_asked(&rig.server(0));
     rig.server(0).die();
+    tells(&rig.server(1), "17 5", "17 5");
     new.expect_welcome(&[]);
     new.send([query("one")]);
-    tells(&rig.server(1), "17 5", "17 5");
     rig.server(1).answers("one");
     new.expect([done("OK")]);
+}
+
+/// A firewall has forgotten the connections, or the address leads to another machine now.
+#[test]
+pub(crate) fn idle_servers_that_were_lost_together_count_once() {
+    let rig = asking(1, |_| {});
+    let mut clients = vec![first(&rig)];
+    clients.extend([(); 3].map(|()| rig.client()));
+    for (at, client) in clients.iter().enumerate() {
+        client.send([query("begin")]);
+        rig.server(at).expect([query("begin")]);
+        rig.server(at).send([complete("BEGIN"), ready('T')]);
+        client.expect([complete("BEGIN"), ready('T')]);
+    }
+    for (at, client) in clients.iter().enumerate() {
+        client.send([query("commit")]);
+        rig.server(at).answers("commit");
+        client.expect([done("OK")]);
+    }
+    let asked = || (0..4).map(|at| rig.server(at)).find(|server| !server.take().is_empty());
+    rig.wait(2);
+    // The check that the last login was owed.
+    asked().expect("one is asked").send(told("17 5", "17 5"));
+    rig.wait(2);
+    let new = rig.connect();
+    new.say_hello(&[]);
+    for _ in 0..4 {
+        asked().expect("one is asked").die();
+    }
+    tells(&rig.server(4), "17 5", "17 5");
+    new.expect_welcome(&[]);
+    new.send([query("one")]);
+    rig.server(4).answers("one");
+    new.expect([done("OK")]);
+}
+
+/// A pooler behind Weir may do so.
+#[test]
+pub(crate) fn a_node_that_ends_asking_sessions_is_left_alone() {
+    for has_answered in [true, false] {
+        let rig = asking(1, |_| {});
+        let _old = has_answered.then(|| first(&rig));
+        rig.wait(2);
+        let new = rig.connect();
+        new.say_hello(&[]);
+        for asked in 0..3 {
+            is_asked(&rig.server(asked));
+            rig.server(asked).die();
+        }
+        new.expect_welcome(&[]);
+        for _ in 0..20 {
+            new.send([query("one")]);
+            rig.server(3).answers("one");
+            new.expect([done("OK")]);
+            rig.wait(2);
+            drop(rig.client());
+        }
+        rig.server(3).expect([]);
+        assert_eq!(rig.servers(), 4);
+    }
+}
+
+/// A node that is a pooler may give a name another meaning than its PostgreSQL does.
+#[test]
+pub(crate) fn a_node_that_maps_names_is_left_alone() {
+    let rig = asking(1, |_| {});
+    let mut client = rig.connect();
+    client.say_hello(&[]);
+    tells(&rig.server(0), "17 5", "18 5");
+    client.expect_welcome(&[]);
+    for at in 1..=3 {
+        client.send([query("one")]);
+        rig.server(at).answers("one");
+        client.expect([done("OK")]);
+        rig.wait(2);
+        tells(&rig.server(at), "17 5", "18 5");
+        if at < 3 {
+            client = rig.client();
+        }
+    }
+    client.send([query("two")]);
+    rig.server(3).answers("two");
+    client.expect([done("OK")]);
+    rig.wait(5);
+    let _other = rig.client();
+    rig.wait(5);
+    rig.server(3).expect([]);
+    assert_eq!(rig.servers(), 4);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use engine::routing::rules::{Catalog, ReadRules, Routing};
 
 use crate::carried::{sets, tells};
 use crate::messages::*;
+use crate::principals::tells as told;
 use crate::rig::{Client, Rig, Server};
 
 /// An application's write. An INSERT could draw a number, for which Weir would keep the server.
@@ -112,6 +113,21 @@ pub(crate) fn a_write_behind_a_read_counts() {
     asks(&client, &primary, READ);
     cluster.standby_has_all_before(Micros::MAX);
     asks(&client, &standby, READ);
+}
+
+/// The client keeps its server behind the INSERT, for `lastval`.
+#[test]
+pub(crate) fn a_read_behind_an_insert_does_not_doubt_the_catalogs() {
+    let cluster = Cluster::new();
+    let (client, primary, _) = cluster.opened();
+    asks(&client, &primary, "insert into t values (1)");
+    assert!(!primary.is_parked(), "the client keeps it");
+    let calls = "select plain()";
+    asks(&client, &primary, calls);
+    assert!(!cluster.catalog.is_doubted(), "it is a read");
+    tells(&primary, &[]);
+    does(&client, &primary, "select build()", "SELECT 1");
+    assert!(cluster.catalog.is_doubted(), "it is none");
 }
 
 /// Runs a text that may do anything, and answers the question what it has left.
@@ -224,7 +240,7 @@ pub(crate) fn a_write_on_a_promoted_standby_counts() {
     // Until it is promoted, a text with a hint is no write: it fails, or has only read.
     asks(&client, &standby, HINTED);
     cluster.rig.later(1_000);
-    cluster.standby_has_all_before(cluster.rig.now());
+    cluster.standby_has_all_before(cluster.rig.now() - 1);
     asks(&client, &standby, READ);
     cluster.rig.later(1_000);
     client.send([query(HINTED)]);
@@ -237,7 +253,7 @@ pub(crate) fn a_write_on_a_promoted_standby_counts() {
     // PostgreSQL does not report it twice.
     cluster.standby_has_all_before(Micros::MAX);
     asks(&client, &standby, HINTED);
-    cluster.standby_has_all_before(cluster.rig.now());
+    cluster.standby_has_all_before(cluster.rig.now() - 1);
     asks(&client, &primary, READ);
 }
 
@@ -317,7 +333,7 @@ pub(crate) fn a_strict_read_waits_for_a_sample_behind_its_arrival() {
     let (client, primary, standby) = cluster.opened();
     // The standby has the session's own write, and not what others commit now.
     cluster.rig.later(1_000);
-    cluster.standby_has_all_before(cluster.rig.now());
+    cluster.standby_has_all_before(cluster.rig.now() - 1);
     client.send([query(READ)]);
     // Another one behind it stays in the socket.
     client.send([query(WRITE)]);
@@ -421,11 +437,11 @@ pub(crate) fn a_read_that_has_waited_is_judged_again() {
         };
         let cluster = Cluster::of_size(1, rules);
         let (client, primary, standby) = cluster.opened();
-        cluster.standby_has_all_before(cluster.rig.now());
+        cluster.standby_has_all_before(cluster.rig.now() - 1);
         let others = [(); 3].map(|()| cluster.rig.client());
         asks(&client, &primary, WRITE);
         cluster.rig.later(1_000);
-        cluster.standby_has_all_before(cluster.rig.now());
+        cluster.standby_has_all_before(cluster.rig.now() - 1);
         others[0].send([query(READ)]);
         standby.expect([query(READ)]);
         // Both wait for the only server of the standby.
@@ -447,7 +463,7 @@ pub(crate) fn writes_of_others_behind_its_arrival_do_not_concern_a_waiting_read(
     let (client, primary, standby) = cluster.opened();
     let other = cluster.rig.client();
     cluster.rig.later(1_000);
-    cluster.standby_has_all_before(cluster.rig.now());
+    cluster.standby_has_all_before(cluster.rig.now() - 1);
     other.send([query(READ)]);
     standby.expect([query(READ)]);
     client.send([query(READ)]);
@@ -468,7 +484,7 @@ fn one_that_waits(rules: ReadRules, query_wait: Duration) -> (Cluster, [Client; 
     });
     let (client, primary, standby) = cluster.opened();
     cluster.rig.later(1_000);
-    cluster.standby_has_all_before(cluster.rig.now());
+    cluster.standby_has_all_before(cluster.rig.now() - 1);
     let other = cluster.rig.client();
     other.send([query(READ)]);
     standby.expect([query(READ)]);
@@ -555,4 +571,87 @@ pub(crate) fn later_writes_do_not_concern_a_held_read() {
     cluster.rig.sample();
     standby.answers(READ);
     client.expect([done("OK")]);
+}
+
+/// The stored settings of the role before and after ALTER ROLE … SET.
+const SETTINGS: [&str; 2] = ["17 5", "17 5 0.17.725.(0,1)"];
+
+/// A cluster whose nodes have so many servers, a client, and its server on the primary, which has told the
+/// settings.
+fn watching(size: u32) -> (Cluster, Client, Server) {
+    let cluster = Cluster::configured(ReadRules::default(), |config| {
+        config.global.default_pool_size = size;
+        config.global.role_check_interval = Duration::from_secs(1);
+    });
+    cluster.rig.later(1_000);
+    let client = cluster.rig.connect();
+    client.say_hello(&[]);
+    let primary = cluster.rig.server(0);
+    told(&primary, SETTINGS[0], SETTINGS[0]);
+    client.expect_welcome(&[]);
+    (cluster, client, primary)
+}
+
+/// A client logs in, and its login finds out that the settings have changed.
+fn change_settings(cluster: &Cluster, primary: &Server) -> Client {
+    let new = cluster.rig.connect();
+    new.say_hello(&[]);
+    told(primary, SETTINGS[0], SETTINGS[1]);
+    new.expect_welcome(&[]);
+    new
+}
+
+#[test]
+pub(crate) fn a_role_has_changed_before_its_answer_was_read() {
+    let (cluster, _client, former) = watching(20);
+    cluster.rig.wait(2);
+    // ALTER ROLE was committed after the beginning of the round in which the answer is read.
+    cluster.rig.set_clock_ahead(3);
+    let new = change_settings(&cluster, &former);
+    let noticed_at = cluster.rig.now() + 3;
+    let [early, late] = [(); 2].map(|()| cluster.rig.client());
+    new.send([query(WRITE)]);
+    let primary = cluster.rig.server(1);
+    primary.answers(WRITE);
+    new.expect([done("OK")]);
+    cluster.standby_has_all_before(noticed_at - 1);
+    asks(&early, &primary, READ);
+    cluster.standby_has_all_before(noticed_at);
+    late.send([query(READ)]);
+    let standby = cluster.rig.server(2);
+    told(&standby, SETTINGS[1], SETTINGS[1]);
+    standby.answers(READ);
+    late.expect([done("OK")]);
+}
+
+#[test]
+pub(crate) fn a_standby_gets_new_servers_once_it_has_a_change_of_the_role() {
+    let (cluster, client, former) = watching(1);
+    let waits = cluster.rig.client();
+    cluster.rig.wait(2);
+    told(&former, SETTINGS[0], SETTINGS[0]);
+    cluster.rig.wait(2);
+    cluster.standby_has_all_before(cluster.rig.now() - 1);
+    client.send([query(READ)]);
+    let busy = cluster.rig.server(1);
+    told(&busy, SETTINGS[0], SETTINGS[0]);
+    busy.expect([query(READ)]);
+    waits.send([query(READ)]);
+    change_settings(&cluster, &former);
+    busy.send([done("OK")]);
+    client.expect([done("OK")]);
+    // The standby has not replayed the change, and gives its next server the former settings.
+    let [primary, early] = [2, 3].map(|at| cluster.rig.server(at));
+    told(&early, SETTINGS[0], SETTINGS[0]);
+    primary.answers(READ);
+    waits.expect([done("OK")]);
+    assert!(early.is_parked());
+    cluster.standby_has_all_before(Micros::MAX);
+    waits.send([query(READ)]);
+    assert!(!early.is_open(), "it has the former settings");
+    let standby = cluster.rig.server(4);
+    told(&standby, SETTINGS[1], SETTINGS[1]);
+    standby.answers(READ);
+    waits.expect([done("OK")]);
+    asks(&waits, &standby, READ);
 }

@@ -215,6 +215,11 @@ impl Rig {
         self.0.borrow_mut().net.now += micros;
     }
 
+    /// While an engine runs, it is so much later than the engine's `now`.
+    pub(crate) fn set_clock_ahead(&self, micros: u64) {
+        self.0.borrow_mut().net.clock_ahead = micros;
+    }
+
     /// Moves the clock and tells the engines.
     pub(crate) fn wait(&self, seconds: u64) {
         self.wait_ms(seconds * 1_000);
@@ -303,6 +308,10 @@ impl Rig {
     /// Calls `f` with the pool that was made first.
     pub(crate) fn pool<R>(&self, f: impl FnOnce(&mut Pool<Transport>) -> R) -> R {
         self.0.borrow().shared.state(|state| f(&mut state.pools[0]))
+    }
+
+    pub(crate) fn each_pool(&self, f: impl FnMut(&mut Pool<Transport>)) {
+        self.0.borrow().shared.state(|state| state.pools.iter_mut().for_each(f));
     }
 
     /// The state of all pools, in words.

@@ -11,7 +11,7 @@ use wire::scram::{MECHANISM, ScramClient, ScramSecret, ScramServer, ScramVerifie
 use crate::messages::*;
 use crate::rig::{Client, Rig, Server, server_welcome, server_welcome_with};
 
-fn verifier(secret: &str) -> ScramVerifier {
+pub(crate) fn verifier(secret: &str) -> ScramVerifier {
     ScramVerifier::from_password(secret.as_bytes(), b"salt salt salt!!", 4096)
 }
 
@@ -30,7 +30,7 @@ fn request(client: &Client) -> Vec<u8> {
 }
 
 /// The client's side of the exchange up to its proof. Returns the salt's length and the iterations.
-fn prove(client: &Client, secret: &str) -> (usize, u32) {
+pub(crate) fn prove(client: &Client, secret: &str) -> (usize, u32) {
     let mechanisms = request(client);
     assert_eq!(mechanisms, b"\0\0\0\x0aSCRAM-SHA-256\0\0");
     let mut scram = ScramClient::new(ScramSecret::Password(secret.into()), [5; 18]);
@@ -49,7 +49,7 @@ fn prove(client: &Client, secret: &str) -> (usize, u32) {
 }
 
 /// Removes the server's part of the exchange from the front of the login answer.
-fn take_final(client: &Client) {
+pub(crate) fn take_final(client: &Client) {
     let got = client.take();
     assert_eq!(got[..9], *b"R\0\0\0\x36\0\0\0\x0c", "{}", show(&got).join("; "));
     assert!(got.ends_with(&ready('I')), "{}", show(&got).join("; "));
@@ -123,7 +123,10 @@ fn an_unknown_mechanism_is_refused() {
 }
 
 /// PostgreSQL's side of a SCRAM login.
-fn challenge(server: &Server, verifier: ScramVerifier) -> Result<(), wire::scram::ScramError> {
+pub(crate) fn challenge(
+    server: &Server,
+    verifier: ScramVerifier,
+) -> Result<(), wire::scram::ScramError> {
     server.take();
     let mut out = Vec::new();
     backend::authentication_sasl(&mut out, &[MECHANISM]);

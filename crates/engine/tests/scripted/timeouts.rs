@@ -28,6 +28,12 @@ fn ends(rig: &Rig, client: &Client, text: &str) {
     client.expect_fatal(text);
 }
 
+fn ends_after(rig: &Rig, client: &Client, seconds: u64) {
+    assert!(client.is_open());
+    rig.wait(seconds);
+    client.expect_fatal("query timeout");
+}
+
 /// Keeps a query running for more than twice the limit. The next query is sent before each answer.
 fn asks_ahead(rig: &Rig, client: &Client, server: &Server) {
     client.send([query("one")]);
@@ -73,6 +79,58 @@ fn a_query_is_not_late_while_its_client_goes_on() {
     client.send([copy_done()]);
     server.send([done("COPY 5")]);
     asks_ahead(&rig, &client, &server);
+    ends(&rig, &client, "query timeout");
+}
+
+#[test]
+pub(crate) fn each_query_of_a_pipeline_has_its_own_time() {
+    let (rig, client, server) = limited(|config| config.global.query_timeout = LIMIT);
+    client.send((0..5).map(|_| query("one")));
+    for _ in 0..5 {
+        rig.wait(5);
+        server.send([done("OK")]);
+    }
+    client.expect((0..5).map(|_| done("OK")));
+    client.send([query("begin"), query("one")]);
+    rig.wait(5);
+    server.send([complete("BEGIN"), ready('T')]);
+    client.take();
+    ends(&rig, &client, "query timeout");
+}
+
+#[test]
+pub(crate) fn messages_behind_a_query_give_it_no_more_time() {
+    for behind in [vec![query("one")], vec![parse("", "one"), flush()], vec![sync()]] {
+        let (rig, client, server) = limited(|config| config.global.query_timeout = LIMIT);
+        client.send([query("slow")]);
+        server.take();
+        rig.wait(5);
+        client.send(behind.clone());
+        rig.wait(5);
+        client.expect_fatal("query timeout");
+    }
+}
+
+#[test]
+fn a_batch_is_one_query() {
+    let (rig, client, server) = limited(|config| config.global.query_timeout = LIMIT);
+    client.send([parse("", "one"), bind(""), execute(), flush()]);
+    server.take();
+    rig.wait(5);
+    server.send([parsed(), bound()]);
+    client.take();
+    client.send([execute(), flush()]);
+    ends_after(&rig, &client, 5);
+}
+
+#[test]
+fn a_batch_at_rest_between_its_messages_is_no_query() {
+    let (rig, client, server) = limited(|config| config.global.query_timeout = LIMIT);
+    client.send([parse("", "one"), flush()]);
+    server.send([parsed()]);
+    client.take();
+    rig.wait(50);
+    client.send([bind(""), execute(), sync()]);
     ends(&rig, &client, "query timeout");
 }
 

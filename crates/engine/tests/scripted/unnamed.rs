@@ -82,7 +82,7 @@ fn a_query_of_ours_destroys_the_servers() {
     server.expect([sync()]);
     server.send([ready('I')]);
     client.send([bind(""), sync()]);
-    server.answers("SET TimeZone = 'UTC';");
+    server.answers("RESET TimeZone;");
     server.expect([parse("", "select 1"), bind(""), sync()]);
 }
 

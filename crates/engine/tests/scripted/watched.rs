@@ -216,3 +216,15 @@ fn a_pool_in_auto_mode_needs_no_advice() {
     assert!(watched(&rig).pools.is_empty());
     assert_eq!(fingerprint(&rig, "select ?").count, 1);
 }
+
+/// Job queues are known by it. A comparison within the statement is right on every server.
+#[test]
+fn advice_names_texts_that_ask_for_the_process_id() {
+    let rig = rig(|_| {});
+    let (client, server) = (rig.client(), rig.server(0));
+    run(&client, &server, "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid()");
+    assert_eq!(reasons(&rig), []);
+    run(&client, &server, "INSERT INTO lockers VALUES (pg_backend_pid())");
+    assert_eq!(reasons(&rig), [("not kept", "process id", 1)]);
+    assert_eq!((advice(&rig).pinned, advice(&rig).possibly), (0, 0));
+}

@@ -135,8 +135,6 @@ pub(crate) struct Backend {
     /// In session mode: the client whose requests were seen since the last DISCARD ALL.
     owner: Option<usize>,
     session_mode: bool,
-    /// Has a copy of the extended protocol ever failed? Then the owed replies cannot be counted.
-    pub(crate) copy_failed: bool,
     /// Was a COPY refused because its transaction had failed?
     pub(crate) copy_refused: bool,
     /// Inserted in the current transaction.
@@ -147,9 +145,6 @@ pub(crate) struct Backend {
     pub(crate) inserted: Vec<Tag>,
     /// It may get only requests that the test router lets pass.
     pub(crate) is_reader: bool,
-    /// It has had a copy. After that a client may keep the server, since Weir cannot count the
-    /// replies that are still to come.
-    pub(crate) had_copy: bool,
     /// Requests that it got as a reader and that are not counted yet.
     pub(crate) read: usize,
     /// It has executed a statement of the present request.
@@ -200,13 +195,11 @@ impl Backend {
             asker: None,
             owner: None,
             session_mode,
-            copy_failed: false,
             copy_refused: false,
             inserting: Vec::new(),
             begins_lone: false,
             inserted: Vec::new(),
             is_reader: false,
-            had_copy: false,
             read: 0,
             has_executed: false,
             refuses_reset: false,
@@ -555,7 +548,7 @@ impl Backend {
     /// A request is executed outside a transaction. Checks whether a reader may get it.
     fn check_place(&mut self, tag: Option<&Tag>) {
         let Some(tag) = tag else { return };
-        if self.is_reader && self.block == Block::Idle && !self.had_copy {
+        if self.is_reader && self.block == Block::Idle {
             self.read += 1;
             if !is_for_readers(*tag) {
                 self.complaints.push(format!("{tag} was for the writer"));
@@ -567,7 +560,6 @@ impl Backend {
     fn check_refusal(&self, statement: &Statement, tag: Option<&Tag>) -> Result<(), Error> {
         let refuses = self.is_reader
             && self.block == Block::Idle
-            && !self.had_copy
             && !self.has_executed
             && matches!(statement, Statement::Select { .. })
             && tag.is_some_and(|tag| is_refused_by_readers(*tag));

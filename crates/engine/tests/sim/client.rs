@@ -186,8 +186,6 @@ impl Client {
             Some(Step::Await) => !self.reference.is_quiet(),
             Some(Step::AwaitRecovery) => self.recovery != Recovery::Done,
             Some(Step::Hear) if !self.reference.is_quiet() => true,
-            // If nobody knows which replies are owed, the end of a transaction is unknown.
-            Some(Step::Hear) if self.reference.backend.copy_failed => false,
             Some(Step::Hear) => self.reference.is_at_rest() && self.hearing.lacks().is_some(),
             Some(Step::Leave(Manner::Stay)) | None => true,
             Some(_) => false,

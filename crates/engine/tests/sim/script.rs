@@ -235,6 +235,7 @@ impl<'a> Author<'a> {
             14 if self.goes_back => self.go_back(),
             14 => self.discard(),
             15 if self.rng.once_in(4) => self.long_message(),
+            15 if self.rng.once_in(3) => self.crowd(),
             _ => {
                 let sql = self.set_sql();
                 self.query(&sql);
@@ -253,6 +254,18 @@ impl<'a> Author<'a> {
         if self.rng.once_in(3) {
             // A request that arrives while a cancel request is pending.
             self.steps.push(Step::Cancel { wrong: false });
+        }
+    }
+
+    /// More requests at once than may be under way.
+    fn crowd(&mut self) {
+        for _ in 0..self.rng.range(40, 200) {
+            if self.rng.once_in(2) {
+                self.query("SELECT 1 1");
+            } else {
+                self.proper_sequence();
+                frontend::sync(&mut self.out);
+            }
         }
     }
 

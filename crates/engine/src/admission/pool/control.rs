@@ -44,6 +44,11 @@ impl Gate {
 }
 
 impl<T> Pool<T> {
+    /// Is a server of this epoch to be given back as soon as possible?
+    pub fn wants_back(&self, epoch: u64) -> bool {
+        self.waiting_total() > 0 || self.gate != Gate::Open || self.epoch != epoch
+    }
+
     pub fn gate(&self) -> Gate {
         self.gate
     }
@@ -137,7 +142,7 @@ impl<T> Pool<T> {
             self.replace_servers();
             self.failure = None;
             self.minor_version = wire::startup::MINOR_VERSION;
-            (self.may_ask_report, self.is_told) = (true, false);
+            (self.may_ask_report, self.is_told, self.own_keys) = (true, false, false);
         } else if self.is_told && self.settings.refuses() != settings.refuses() {
             // A server's library works as it was told at login.
             self.replace_servers();
@@ -146,6 +151,7 @@ impl<T> Pool<T> {
         self.review_principal(&settings);
         self.review_secret(&settings);
         self.try_lobby_again();
+        self.failed_queries.clear();
         self.settings = settings;
     }
 

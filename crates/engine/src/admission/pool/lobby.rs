@@ -10,14 +10,17 @@
 //!  any ─► Ceded: an online restart has handed the lobby over
 //! ```
 
+use std::sync::Arc;
+
 use config::Proxied;
+use wire::error_fields::ErrorFields;
 
 use super::trial::{Entrance, Lobby};
 use super::{Gate, Next, Parked, Pool};
 use crate::ids::{Micros, WorkerId};
 
 /// The time after which a trial counts as failed, although nothing has ended it.
-const TRIAL_MAX: Micros = 30_000_000;
+pub(super) const TRIAL_MAX: Micros = 30_000_000;
 /// The pause before another server is opened for a lobby that goes on without the failed one.
 const GROWTH_PAUSE: Micros = 5_000_000;
 /// The time that servers have to leave before others are asked, too.
@@ -54,6 +57,7 @@ impl<T> Pool<T> {
     /// Another process has taken the lobby over. Clients that log in later are proxied here.
     pub fn cede_lobby(&mut self) {
         self.lobby = Lobby::Ceded;
+        self.note_idlest(None);
     }
 
     pub fn is_lobby_ceded(&self) -> bool {
@@ -99,6 +103,7 @@ impl<T> Pool<T> {
         if self.lobby == Lobby::Ceded {
             return;
         }
+        self.lobby_wants_no_seat();
         let goes_on = self.is_attended() || why == Proxied::NotTried;
         if self.lobby == Lobby::Works && goes_on {
             self.attendance.open_at = now + pause.min(GROWTH_PAUSE);
@@ -106,6 +111,25 @@ impl<T> Pool<T> {
             self.lobby = Lobby::Failed { why, retry_at: now + pause };
             self.attendance.open_at = now + pause;
         }
+    }
+
+    /// Has PostgreSQL refused a login, and has the pool no other server? Then new clients are proxied
+    /// until the next attempt, and so refused as those of any other pool.
+    pub fn lobby_is_refused(&mut self, now: Micros) -> bool {
+        let refuses = self.refusal(now).is_some();
+        let retry_at = self.failure.as_ref().map_or(now, |failure| failure.retry_at);
+        if refuses && self.lobby == Lobby::Works {
+            self.lobby = Lobby::Failed { why: Proxied::NotTried, retry_at };
+        }
+        refuses
+    }
+
+    /// Returns PostgreSQL's error if it has refused the last login, no server is left, and the next
+    /// attempt is not due. Clients of the lobby that wait get it.
+    pub fn refusal(&self, now: Micros) -> Option<Arc<ErrorFields>> {
+        let failure = self.failure.as_ref()?;
+        let is_refused = self.has_none_open() && now < failure.retry_at;
+        failure.refusal.clone().filter(|_| is_refused)
     }
 
     /// Forgets that a trial has failed.

@@ -1,11 +1,18 @@
 //! Decides how many servers a pool opens, when, and to which host. The place of a server is
 //! reserved before it is opened, so that two workers do not open a server for the same place.
 
+use std::sync::Arc;
+
 use config::LoadBalanceHosts;
 
 use super::{CONNECT_PAUSE_MIN, Failure, Gate, OPENING_MAX, OPENING_PATIENCE, Pool, Refusals};
 use crate::ids::{Micros, Waiter, WorkerId};
+use crate::lifecycle::own_query::OwnQuery;
 use crate::settings::PoolSettings;
+use crate::vars::Welcome;
+
+/// The number of times that servers have told other defaults, of which the pool remembers the values.
+const DEFAULTS_MAX: usize = 8;
 
 impl<T> Pool<T> {
     /// Returns the number of the host for the next server. It counts up with each server, or with
@@ -105,6 +112,30 @@ impl<T> Pool<T> {
         self.failure = None;
     }
 
+    /// Returns the parameters for the welcome of a client, unless a server can tell newer ones soon.
+    pub fn current_welcome(&self) -> Option<Arc<Welcome>> {
+        let asks = self.has_none_open() && self.failure.is_none() && self.gate == Gate::Open;
+        self.welcome.clone().filter(|_| !asks)
+    }
+
+    /// Keeps what a server of this epoch has told, for the welcome of clients. Equal values are shared,
+    /// so that linking compares pointers: returns the shared ones.
+    pub fn learn_welcome(&mut self, epoch: u64, told: Arc<Welcome>) -> Arc<Welcome> {
+        match &self.welcome {
+            Some(known) if known.is(&told) => return known.clone(),
+            // The server may have been opened at an earlier address of the pool.
+            _ if epoch != self.epoch => {}
+            _ => {
+                if self.defaults.len() == DEFAULTS_MAX {
+                    self.defaults.pop_front();
+                }
+                self.defaults.push_back(told.vars.clone());
+                self.welcome = Some(told.clone());
+            }
+        }
+        told
+    }
+
     /// Counts a refused login. Returns whether the one before was refused for the same reason.
     pub fn login_refused(&mut self, message: &str, now: Micros) -> bool {
         let new = || Refusals { message: String::new(), count: 0, since: now };
@@ -113,6 +144,17 @@ impl<T> Pool<T> {
         let repeats = refusals.message == message;
         if !repeats {
             message.clone_into(&mut refusals.message);
+        }
+        repeats
+    }
+
+    /// Notes that a server has refused a query of Weir's own. Returns whether one before has refused
+    /// it for the same reason.
+    pub fn query_failed(&mut self, query: OwnQuery, message: &str) -> bool {
+        let repeats = self.failed_queries.iter().any(|(of, said)| *of == query && said == message);
+        if !repeats {
+            self.failed_queries.retain(|(of, _)| *of != query);
+            self.failed_queries.push((query, message.to_owned()));
         }
         repeats
     }

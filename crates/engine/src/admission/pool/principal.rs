@@ -6,7 +6,9 @@
 //! in or a server was opened. The supervisor of a built-in pooler tells of roles by itself
 //! (`PoolSettings::role`).
 
-use super::principals::{Answer, DISAGREEMENTS_MAX, Principals, ROLE_STEP, role_changes};
+use super::principals::{
+    Answer, DISAGREEMENTS_MAX, LOSSES_MAX, Principals, ROLE_STEP, role_changes,
+};
 use super::{Gate, Parked, Pool};
 use crate::ids::{Micros, WorkerId};
 use crate::settings::PoolSettings;
@@ -44,9 +46,17 @@ impl<T> Pool<T> {
         self.doubt_principal(now);
     }
 
-    /// The server that was asked is lost before it has answered.
-    pub fn ask_another(&mut self) {
+    /// The server that was asked is lost before it has answered. Another one is asked, unless the node
+    /// ends each session that asks. `opened_at`: when the lost server was opened.
+    pub fn ask_another(&mut self, opened_at: Micros, now: Micros) {
         self.principals.asked -= 1;
+        // Older servers may have been lost together with the one before, and only the question shows it.
+        self.principals.losses += u32::from(opened_at >= self.principals.lost_at);
+        self.principals.lost_at = now;
+        if self.principals.losses > LOSSES_MAX {
+            self.principals.is_unable = true;
+            return;
+        }
         self.principals.asked_at = None;
         self.principals.due_at = 0;
     }
@@ -98,7 +108,7 @@ impl<T> Pool<T> {
     /// Notes the answer of a server of this epoch; None: it cannot answer. Returns whether all
     /// servers are replaced.
     pub fn learn_principal(&mut self, epoch: u64, answer: Option<Answer>) -> bool {
-        self.principals.asked -= 1;
+        (self.principals.asked, self.principals.losses) = (self.principals.asked - 1, 0);
         if epoch != self.epoch {
             return false;
         }
@@ -139,16 +149,41 @@ impl<T> Pool<T> {
         }
     }
 
+    /// Replaces the servers that a standby may have logged in before it had the change that was noticed
+    /// at this moment. It has the change now. Returns whether servers are replaced.
+    pub fn keep_up(&mut self, changed_at: Micros) -> bool {
+        let is_behind = self.is_behind(changed_at);
+        if is_behind {
+            self.follow_role(false);
+            self.principals.as_of = changed_at;
+        }
+        is_behind
+    }
+
+    /// May servers be older than the change that was noticed at this moment?
+    pub fn is_behind(&self, changed_at: Micros) -> bool {
+        self.principals.as_of < changed_at
+    }
+
     /// Forgets what a new server would be: all servers are replaced.
     pub(super) fn forget_principal(&mut self) {
-        let Principals { told, asked, disagreements, .. } = self.principals;
-        self.principals = Principals { told, asked, disagreements, ..Principals::default() };
+        let Principals { told, asked, disagreements, losses, lost_at, as_of, .. } = self.principals;
+        self.principals = Principals {
+            told,
+            asked,
+            disagreements,
+            losses,
+            lost_at,
+            as_of,
+            ..Principals::default()
+        };
     }
 
     /// Follows what the library in the server tells. A role that has gone leaves its servers as they
     /// are, as it leaves direct connections. Its name may get another role later.
     pub(super) fn review_principal(&mut self, settings: &PoolSettings) {
-        (self.principals.is_unable, self.principals.disagreements) = (false, 0);
+        self.principals.is_unable = false;
+        (self.principals.disagreements, self.principals.losses) = (0, 0);
         let Some(role) = settings.role else { return };
         let known = self.principals.told.or(self.settings.role);
         self.principals.told = Some(role);

@@ -59,11 +59,21 @@ pub(super) struct Principals {
     pub(super) told: Option<u32>,
     /// The number of answers in a row by which a server is not what its own names mean.
     pub(super) disagreements: u32,
+    /// The number of servers in a row that were lost while they were asked, each opened after the loss
+    /// of the one before.
+    pub(super) losses: u32,
+    /// When the last one was lost.
+    pub(super) lost_at: Micros,
+    /// The pool of a standby: all servers are newer than the change that was noticed at this moment.
+    pub(super) as_of: Micros,
 }
 
 /// After more such answers in a row, the node is not asked any more: it is a pooler itself, and gives
 /// names another meaning than PostgreSQL does.
 pub(super) const DISAGREEMENTS_MAX: u32 = 3;
+
+/// After more such losses in a row, the node is not asked any more.
+pub(super) const LOSSES_MAX: u32 = 2;
 
 impl Default for Principals {
     fn default() -> Self {
@@ -75,6 +85,9 @@ impl Default for Principals {
             is_unable: false,
             told: None,
             disagreements: 0,
+            losses: 0,
+            lost_at: 0,
+            as_of: 0,
         }
     }
 }

@@ -81,7 +81,7 @@ fn opens(grant: &Grant) -> bool {
 
 fn failure(retry_at: Micros) -> Failure {
     let error = Arc::new(ErrorFields::new("FATAL", "28P01", "no"));
-    Failure { error, names_user: false, retry_at, pause: 0, refused: false }
+    Failure { error, names_user: false, retry_at, pause: 0, refusal: None }
 }
 
 #[test]

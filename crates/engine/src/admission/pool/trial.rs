@@ -2,7 +2,7 @@
 
 use config::Proxied;
 
-use crate::ids::Micros;
+use crate::ids::{Micros, ServerId, WorkerId};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Lobby {
@@ -43,4 +43,18 @@ pub(super) struct Attendance {
     /// Servers that were asked to leave since `asked_at`, because clients wait for a place.
     pub(super) asked: u32,
     pub(super) asked_at: Micros,
+    /// Its seat may go to another pool.
+    pub(super) idlest: Option<Idlest>,
+    /// Until then, a seat is wanted for a server of the lobby.
+    pub(super) starves_until: Micros,
+}
+
+/// The server whose backend has been idle in the lobby for longest, as the thread of the lobbies has
+/// last seen it. It has no client, and was not asked to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idlest {
+    pub since: Micros,
+    pub server: ServerId,
+    pub serial: u64,
+    pub worker: WorkerId,
 }

@@ -84,6 +84,7 @@ fn server() -> impl Strategy<Value = ServerRecord> {
                 last_draw: pool,
                 state_report: StateReport::at_login(b"v1;t").filter(|_| flags[1]),
                 key: flags[1].then(|| Key::new([status; 16])),
+                own_keys: flags[2],
                 shows_client: flags[0],
                 connected_at: times[0],
                 released_at: times[1],
@@ -172,6 +173,7 @@ fn pool() -> impl Strategy<Value = PoolRecord> {
                 destination,
                 mode,
                 welcome,
+                own_keys: minor_version > 8,
                 server_secret,
                 proven,
                 minor_version,
@@ -317,6 +319,7 @@ fn a_pool(welcome: WelcomeRecord) -> PoolRecord {
         mode: "auto".into(),
         welcome: Some(welcome),
         server_secret: Some(server_secret),
+        own_keys: true,
         proven: Some("SCRAM-SHA-256$".into()),
         minor_version: 2,
         may_ask_report: true,
@@ -342,6 +345,7 @@ fn a_server() -> ServerRecord {
         status: b'T',
         secret: b"secret".to_vec(),
         lent: vec![b"mine".to_vec()],
+        own_keys: true,
         traces: traces(15, [true, false, true]),
         last_draw: 9,
         values_before: Some(6),
@@ -452,7 +456,7 @@ fn the_format_is_that_of_its_number() {
         lobbies: vec![a_lobby()],
     };
     let bytes = handover_state.to_bytes().unwrap();
-    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (25, 773, 15_030_478_862_860_031_000));
+    assert_eq!((FORMAT, bytes.len(), digest(&bytes)), (26, 777, 15_756_509_812_793_445_098));
 }
 
 /// FNV-1a.

@@ -3,7 +3,6 @@
 use super::Ledger;
 use super::entry::{Entry, Expect};
 use super::input::Input;
-use super::ready_count::ReadyCount;
 
 /// The client's requests that the server has not answered in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +48,6 @@ impl Ledger {
             Some(_) | None => Rest::None,
         };
         Unanswered { requests, rest }
-    }
-
-    /// Does the server read a copy, and may it have ignored a Sync there?
-    pub fn copies_in_doubt(&self) -> bool {
-        self.in_copy() && self.ready_count != ReadyCount::Known
     }
 
     /// Returns the owed entries, the last sent first: the order in which they are undone.

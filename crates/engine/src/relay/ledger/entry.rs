@@ -24,6 +24,8 @@ pub enum Expect {
     Close,
     /// CopyDone or CopyFail: never answered, but its place in the order matters.
     CopyEnd,
+    /// A Sync and a Close of Weir's: completed by CloseComplete, after any number of ReadyForQuery.
+    Count,
 }
 
 /// The way in which Weir treats a reply.
@@ -153,7 +155,11 @@ impl Entry {
             Expect::Parse | Expect::Bind | Expect::Describe | Expect::Execute | Expect::Close => {
                 true
             }
-            Expect::Query | Expect::FunctionCall | Expect::Sync | Expect::CopyEnd => false,
+            Expect::Query
+            | Expect::FunctionCall
+            | Expect::Sync
+            | Expect::CopyEnd
+            | Expect::Count => false,
         };
         extended && self.synthesized().is_none()
     }

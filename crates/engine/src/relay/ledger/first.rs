@@ -7,7 +7,7 @@ impl Ledger {
     pub fn owe_first(&mut self, entry: Entry) {
         let behind = std::mem::take(&mut self.owed);
         self.latest.leave(behind.len());
-        self.undo_bytes = 0;
+        (self.requests, self.undo_bytes) = (0, 0);
         self.push(entry);
         behind.into_iter().for_each(|entry| self.push(entry));
     }

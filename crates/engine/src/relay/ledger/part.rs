@@ -9,6 +9,10 @@ pub(super) enum Part {
     Completes,
     Belongs,
     StartsCopy,
+    /// ReadyForQuery for a Sync that may have been ignored.
+    Counts,
+    /// Weir's question about such Syncs is answered.
+    Counted,
     Fails,
     Foreign,
 }
@@ -22,6 +26,8 @@ pub(super) fn part(expect: Expect, code: u8) -> Part {
     };
     match (expect, code) {
         (Expect::Query | Expect::FunctionCall | Expect::Sync, READY_FOR_QUERY) => Part::Completes,
+        // A replication connection refuses the Close, and so answers it, too.
+        (Expect::Count, CLOSE_COMPLETE | ERROR) => Part::Counted,
         (_, ERROR) => Part::Fails,
         (
             Expect::Query | Expect::Execute,
@@ -36,6 +42,7 @@ pub(super) fn part(expect: Expect, code: u8) -> Part {
         (Expect::Describe, PARAMETER_DESCRIPTION) => Part::Belongs,
         (Expect::Describe, ROW_DESCRIPTION | NO_DATA) => Part::Completes,
         (Expect::FunctionCall, FUNCTION_CALL_RESPONSE) => Part::Belongs,
+        (Expect::Count, READY_FOR_QUERY) => Part::Counts,
         _ => Part::Foreign,
     }
 }

@@ -22,12 +22,15 @@ enum Step {
     Settled(bool),
     Skipping(bool),
     InCopy(bool),
-    Ambiguous(bool),
+    /// A Sync in the copy makes the next message wait.
+    Awaits(Option<CopyStep>),
+    /// Weir asks how many Syncs are answered.
+    Ask,
 }
 
 use Expect::{Bind, Close, CopyEnd, Describe, Execute, FunctionCall, Parse, Query, Sync};
 use Step::Settled as IsSettled;
-use Step::{Ambiguous, Broken, Client, InCopy, Made, Nobody, Owe, Sent, Skipping};
+use Step::{Ask, Awaits, Broken, Client, InCopy, Made, Nobody, Owe, Sent, Skipping};
 use Verb::{Forward, Internal, Replace, Swallow, Synthesize};
 
 const MADE_PARSE: Verb = Synthesize(Reply::ParseComplete);
@@ -58,11 +61,12 @@ fn play(name: &str, steps: &[Step]) {
             }
             IsSettled(yes) => {
                 assert_eq!(ledger.next_synthesized(), None, "{place}: a made-up reply was due");
-                assert_eq!(ledger.is_settled(), *yes, "{place}: {ledger:?}");
+                assert_eq!(ledger.is_at_rest(), *yes, "{place}: {ledger:?}");
             }
             Skipping(yes) => assert_eq!(ledger.is_skipping(), *yes, "{place}"),
             InCopy(yes) => assert_eq!(ledger.in_copy(), *yes, "{place}"),
-            Ambiguous(yes) => assert_eq!(ledger.is_ambiguous(), *yes, "{place}"),
+            Awaits(step) => assert_eq!(ledger.copy_step(), *step, "{place}"),
+            Ask => ledger.ask_count(0, &mut Vec::new()),
         }
     }
 }
@@ -122,6 +126,7 @@ fn an_unowed_message_is_an_error() {
         Execute => "CDEGHIWcds",
         Close => "3E",
         CopyEnd => unreachable!("is never answered"),
+        Expect::Count => unreachable!("is entered by `ask_count`"),
     };
     for expect in [Query, FunctionCall, Sync, Parse, Bind, Describe, Execute, Close] {
         for code in replies.bytes() {
@@ -271,9 +276,12 @@ fn copy_in() {
         &[
             Sent(&[Execute]),
             Client("G"),
-            Sent(&[Sync, CopyEnd, Sync]),
-            Client("CZ"),
-            Ambiguous(false),
+            Sent(&[Sync, CopyEnd]),
+            Awaits(Some(CopyStep::AwaitResult)),
+            Client("C"),
+            Awaits(None),
+            Sent(&[Sync]),
+            Client("Z"),
             IsSettled(true),
         ],
     );
@@ -311,7 +319,7 @@ fn copy_in_that_fails() {
             Client("G"),
             Sent(&[CopyEnd]),
             Client("EZ"),
-            Ambiguous(false),
+            Awaits(None),
             IsSettled(true),
         ],
     );
@@ -335,35 +343,92 @@ fn copy_in_that_fails() {
             Client("G"),
             Sent(&[CopyEnd, Sync]),
             Client("E"),
-            Ambiguous(false),
+            Awaits(None),
+            Client("Z"),
+            IsSettled(true),
+        ],
+    );
+}
+
+#[test]
+fn copy_in_that_fails_with_a_sync() {
+    play(
+        "a sync that the server has ignored: it discards everything up to the next",
+        &[
+            Sent(&[Execute, Sync]),
+            Client("GE"),
+            Awaits(Some(CopyStep::Count)),
+            IsSettled(false),
+            Ask,
+            Awaits(Some(CopyStep::AwaitCount)),
+            Nobody("Z3Z"),
+            Awaits(None),
+            Skipping(true),
+            Sent(&[Sync]),
             Client("Z"),
             IsSettled(true),
         ],
     );
     play(
-        "a sync before the error: read in the copy or behind it?",
-        &[
-            Sent(&[Execute, Sync]),
-            Client("GE"),
-            Ambiguous(true),
-            IsSettled(false),
-            Client("Z"),
-            Sent(&[Sync]),
-            Client("Z"),
-            IsSettled(false),
-        ],
-    );
-    play(
-        "a sync in the copy, then an error",
+        "a replication connection: it refuses Weir's Close",
         &[
             Sent(&[Query]),
             Client("G"),
             Sent(&[Sync]),
-            Client("E"),
-            Ambiguous(true),
-            Client("ZZ"),
-            IsSettled(false),
+            Client("EZ"),
+            Ask,
+            Nobody("ZEZ"),
+            Awaits(None),
+            IsSettled(true),
         ],
+    );
+    play(
+        "a sync that it has read behind the error: before Weir asks",
+        &[
+            Sent(&[Execute]),
+            Client("G"),
+            Sent(&[Sync]),
+            Client("EZ"),
+            IsSettled(false),
+            Ask,
+            Nobody("Z3Z"),
+            Skipping(false),
+            IsSettled(true),
+        ],
+    );
+    play(
+        "or later, and behind CopyDone",
+        &[
+            Sent(&[Execute]),
+            Client("G"),
+            Sent(&[Sync, Sync, CopyEnd]),
+            Client("E"),
+            Ask,
+            Nobody("Z"),
+            Client("ZZ"),
+            Nobody("3Z"),
+            Skipping(false),
+            IsSettled(true),
+        ],
+    );
+    play(
+        "a sync in the copy of a simple query",
+        &[
+            Sent(&[Query]),
+            Client("G"),
+            Sent(&[Sync]),
+            Client("EZ"),
+            IsSettled(false),
+            Ask,
+            Nobody("Z"),
+            Client("Z"),
+            Nobody("3Z"),
+            IsSettled(true),
+        ],
+    );
+    play(
+        "before it has read anything, and with another batch behind it",
+        &[Sent(&[Execute, Sync, Bind, Execute, Sync]), Client("GEZ2CZ"), IsSettled(true)],
     );
 }
 
@@ -410,7 +475,7 @@ fn made_up_replies_keep_their_place() {
     let mut ledger = Ledger::default();
     assert!(ledger.only_synthesized());
     ledger.owe(Entry::new(Parse, MADE_PARSE));
-    assert!(ledger.only_synthesized() && !ledger.is_settled() && !ledger.owes_nothing());
+    assert!(ledger.only_synthesized() && !ledger.is_at_rest() && !ledger.owes_nothing());
     ledger.owe(Entry::new(Bind, Forward));
     assert!(!ledger.only_synthesized());
 }

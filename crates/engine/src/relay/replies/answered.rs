@@ -4,8 +4,10 @@
 use config::PoolMode;
 
 use crate::engine::Engine;
+use crate::engine::work::Work;
 use crate::ids::ServerId;
 use crate::lifecycle::close_reason::CloseReason;
+use crate::relay::ledger::CopyStep;
 use crate::routing::Place;
 use crate::server::ServerPhase;
 use crate::shell::{Exchange, Io};
@@ -14,8 +16,8 @@ impl<X: Exchange> Engine<X> {
     /// All received bytes are handled. Decides what the server does next.
     pub(super) fn after_replies(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let server = &mut *self.servers[on.0 as usize];
-        if matches!(server.phase, ServerPhase::Finishing) && server.ledger.in_copy() {
-            // The server waits for data that no client will send. Until then it ignores cancel
+        if matches!(server.phase, ServerPhase::Finishing) && server.ledger.awaits_message() {
+            // The server waits for a message that no client will send. Until then it ignores cancel
             // requests.
             return self.close_server(on, CloseReason::NotReady, io);
         }
@@ -33,7 +35,7 @@ impl<X: Exchange> Engine<X> {
                 if server.is_clean() {
                     self.settled(on, io);
                 } else {
-                    self.close_server(on, CloseReason::GotDirty, io);
+                    self.reset_failed(on, CloseReason::GotDirty, io);
                 }
             }
             ServerPhase::Linked => self.query_done(on, io),
@@ -55,6 +57,12 @@ impl<X: Exchange> Engine<X> {
             && server.stream.at_boundary()
         {
             return self.may_signal(id, on, io);
+        }
+        if matches!(server.phase, ServerPhase::Linked)
+            && server.ledger.copy_step() == Some(CopyStep::Count)
+        {
+            self.go_on(id, io);
+            return self.work.push_back(Work::Requests(id));
         }
         let awaits = self.client(id).extended.as_ref().map_or(0, |own| own.awaits);
         let waits = matches!(server.phase, ServerPhase::Linked) && awaits != 0;
@@ -79,11 +87,12 @@ impl<X: Exchange> Engine<X> {
             }
             client.request_at = now;
         }
-        let mut awaits_answer = false;
+        let (mut awaits_answer, mut ends_turn) = (false, false);
         if let Some(own) = &mut client.extended {
             own.renewed = false;
             own.statements.forget_closes();
             awaits_answer = own.awaits != 0;
+            ends_turn = server.status == b'I' && own.pace.end_turn();
         }
         if server.status != b'I' {
             return self.go_on_answered(on, io);
@@ -96,18 +105,16 @@ impl<X: Exchange> Engine<X> {
             client.transaction_at = 0;
         }
         if awaits_answer {
-            if view.place == Place::Writer {
+            if view.place == Place::Writer && !ends_turn && client.stream.holds_message() {
                 return self.go_on_answered(on, io);
             }
-            // After a reader's answer, the next request is routed again, unless the client keeps
-            // the reader.
+            // The next request is routed again, unless the client keeps the server. Or there is none:
+            // Weir had a question of its own, or the rest of the request has not arrived.
             client.await_nothing();
         }
-        // The rest of a half-sent message belongs to this server. If Weir cannot count the replies
-        // that are still to come, the client keeps the server until it leaves.
-        let keeps = server.mode_in(view.settings.mode) == PoolMode::Session
-            || server.replication.is_some()
-            || server.ledger.is_ambiguous();
+        // The rest of a half-sent message belongs to this server.
+        let keeps =
+            server.mode_in(view.settings.mode) == PoolMode::Session || server.replication.is_some();
         if keeps || client.stream.is_mid_message() {
             server.leave_unjudged();
             if awaits_answer {

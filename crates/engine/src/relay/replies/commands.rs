@@ -10,6 +10,9 @@ use crate::session::state::Numbers;
 impl Replies<'_, '_> {
     /// A command is complete. Applies what its tag says.
     pub(super) fn command_complete(&mut self, tag: &[u8], serial: u64) {
+        if tag == b"SET" && self.is_unread() {
+            self.server.changes.get_or_insert_default().reported.sets = true;
+        }
         // Most tags are none of those below.
         let (b"IMPORT FOREIGN SCHEMA" | [b'A' | b'C' | b'D' | b'R', ..]) = tag else { return };
         if is_change_of_schema(tag) {
@@ -18,7 +21,10 @@ impl Replies<'_, '_> {
         }
         match tag {
             b"COMMIT PREPARED" => self.server.note_unseen_changes(),
-            b"RESET" => self.server.was_reset(false, self.mode()),
+            b"RESET" => {
+                self.note_reset();
+                self.server.was_reset(false, self.mode());
+            }
             b"DISCARD SEQUENCES" => {
                 self.numbers_discarded();
                 if let Some(pinned) = self.server.pinned_mut() {
@@ -26,6 +32,7 @@ impl Replies<'_, '_> {
                 }
             }
             b"DISCARD ALL" => {
+                self.note_reset();
                 self.numbers_discarded();
                 self.server.was_reset(true, self.mode());
                 if let Some(pinned) = self.server.pinned_mut() {
@@ -37,6 +44,17 @@ impl Replies<'_, '_> {
             b"DEALLOCATE ALL" => self.statements_discarded(serial),
             b"DEALLOCATE" => self.statement_deallocated(serial),
             _ => {}
+        }
+    }
+
+    /// Does Weir learn from nothing but tags what the client's texts set?
+    fn is_unread(&self) -> bool {
+        matches!(self.server.mode, PoolMode::Transaction | PoolMode::Statement)
+    }
+
+    fn note_reset(&mut self) {
+        if self.is_unread() {
+            self.server.changes.get_or_insert_default().reported.resets = true;
         }
     }
 

@@ -1,6 +1,7 @@
-//! A server reports a new value of a tracked parameter (ParameterStatus).
+//! A server reports a new value of a parameter (ParameterStatus). New clients are told new defaults
+//! (`lifecycle/defaults.rs`).
 //!
-//! There are three cases:
+//! In auto mode, there are three cases of a tracked parameter:
 //!
 //! * A text of the client may have set the parameter. The client carries the new value to other
 //!   servers from now on.
@@ -9,16 +10,20 @@
 //!   gets the client's value with the next transaction. All other clients follow the new default.
 //! * The server sends state reports. The report at the end of the transaction tells which of the
 //!   two cases it is (`Engine::explain_changes`).
+//!
+//! In transaction and statement mode Weir does not read texts. The new value counts as the client's
+//! own if SET has run. Otherwise RESET shows whose it is, after the transaction.
 
 use config::PoolMode;
 use wire::messages::ParameterStatus;
 
 use super::Replies;
+use crate::relay::changes::{Changes, Reported, Unexplained};
 use crate::relay::ledger::Owner;
-use crate::server::RECOVERY;
-use crate::session::on_server::Recovery;
+use crate::server::{Preparation, RECOVERY, ServerPhase};
 use crate::session::state_report;
 use crate::values::Values;
+use crate::vars::Slots;
 
 impl Replies<'_, '_> {
     /// Returns the receiver of the new value.
@@ -30,11 +35,8 @@ impl Replies<'_, '_> {
             return Owner::Nobody;
         }
         let Some(slot) = self.names.slot(status.name) else {
-            if (status.name, status.value) == (RECOVERY, b"off")
-                && let Some(session) = self.server.session.get_mut()
-            {
-                session.recovery = Recovery::Left;
-                self.news.left_recovery = true;
+            if (status.name, status.value) == (RECOVERY, b"off") {
+                (self.news.left_recovery, self.news.promoted) = (true, true);
             }
             return owner;
         };
@@ -42,6 +44,18 @@ impl Replies<'_, '_> {
         let Some(client) = &mut self.client else {
             if let Some(ahead) = self.server.ahead_mut() {
                 ahead.note_reported(slot);
+            }
+            let unexplained =
+                self.server.changes.as_mut().and_then(|changes| changes.unexplained.as_mut());
+            match (&self.server.phase, unexplained) {
+                // It is asked about roles and databases, and sets nothing.
+                (ServerPhase::Preparing(Preparation::TellPrincipal(_)), _) => {
+                    self.news.defaults.add(slot);
+                }
+                (ServerPhase::Settling(_), Some(unexplained)) => {
+                    unexplained.slots.remove(slot);
+                }
+                (_, _) => {}
             }
             set(&mut self.server.vars);
             return owner;
@@ -63,6 +77,14 @@ impl Replies<'_, '_> {
         let has_left = reports
             && client.given.has(slot)
             && client.vars.get(slot) != self.server.vars.get(slot);
+        if !is_auto && self.server.mode != PoolMode::Session {
+            let reported = &mut self.server.changes.get_or_insert_default().reported;
+            reported.slots.add(slot);
+            reported.before.get_or_insert_with(|| client.vars.clone());
+        }
+        if self.server.mode == PoolMode::Session {
+            client.given.add(slot);
+        }
         if is_auto && (!may_set || has_left) {
             if client.given.has(slot) {
                 set(&mut self.server.vars);
@@ -88,5 +110,40 @@ impl Replies<'_, '_> {
             false => set(&mut client.vars),
         }
         owner
+    }
+
+    /// The transaction is over in which the server has reported these parameters, in transaction or
+    /// statement mode.
+    #[cold]
+    pub(super) fn explain(&mut self, mut changes: Changes) {
+        self.note_reported(&std::mem::take(&mut changes.reported), &mut changes.unexplained);
+        if changes.unexplained.is_some() {
+            let unexplained = changes.unexplained;
+            self.server.changes = Some(Box::new(Changes { unexplained, ..Changes::default() }));
+        }
+    }
+
+    fn note_reported(&mut self, reported: &Reported, unexplained: &mut Option<Unexplained>) {
+        let (Some(client), Some(id), Some(before)) =
+            (&mut self.client, self.server.client, &reported.before)
+        else {
+            return;
+        };
+        for slot in reported.slots.each(self.names.len()) {
+            if client.vars.get(slot) == before.get(slot) {
+                // It was set for the transaction only, or rolled back.
+            } else if reported.resets && !reported.sets {
+                client.given.remove(slot);
+            } else {
+                client.given.add(slot);
+                if !reported.sets {
+                    let client = (id, client.serial);
+                    let none = || Unexplained { slots: Slots::default(), client };
+                    let unexplained = unexplained.get_or_insert_with(none);
+                    unexplained.slots.add(slot);
+                    unexplained.client = client;
+                }
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@
 use crate::lifecycle::close_reason::CloseReason;
 use wire::backend;
 use wire::error_fields::ErrorFields;
-use wire::sqlstate::QUERY_CANCELED;
+use wire::sqlstate::{INVALID_STATEMENT_NAME, QUERY_CANCELED};
 
 use super::Replies;
 use crate::relay::kept_request::{
@@ -30,40 +30,47 @@ impl Replies<'_, '_> {
 
     /// Keeps the error for Weir's own step that asked. Between a client's messages no step asks: what was
     /// lent to the client's transaction failed.
-    pub(super) fn keep_own_error(&mut self, text: String) {
+    pub(super) fn keep_own_error(&mut self, error: ErrorFields) {
         if !matches!(self.server.phase, ServerPhase::Linked) {
-            self.server.own_error = Some(text);
+            self.server.own_error = Some(error);
         }
     }
 
     /// A message of Weir's own has failed. If this also fails the client's transaction, the client
     /// is told.
     pub(super) fn own_error(&mut self, fields: ErrorFields) {
-        self.keep_own_error(fields.message().into_owned());
+        self.keep_own_error(fields.clone());
         let confirms = matches!(self.server.phase, ServerPhase::Preparing(Preparation::Confirm));
         let tells = confirms || fields.sqlstate() == QUERY_CANCELED.as_bytes();
         let refused = self.server.kept.as_deref_mut().and_then(|kept| kept.refused.as_mut());
-        if let Some(refused) = refused.filter(|_| tells) {
+        if let Some(refused) = refused.filter(|refused| tells || refused.is_lost) {
             refused.error = fields;
         }
     }
 
     /// A message that names one of Weir's statements has failed.
     pub(super) fn statement_error(&mut self, fields: ErrorFields, settled: &Settled) -> Owner {
-        if is_changed_result(&fields) {
+        let is_lost = is_lost(&fields, settled.statement);
+        if is_lost || is_changed_result(&fields) {
             let since = self.server.statements.since(settled.statement);
-            self.server.statements.doubt(settled.statement);
+            match is_lost {
+                true => self.server.statements.doubt_all(),
+                false => self.server.statements.doubt(settled.statement),
+            }
             if let Some(used) = self.renewable(settled) {
                 let was_older = since.is_some_and(|since| since < used.since);
+                // If the statement has other columns now, this is PostgreSQL's error.
+                let error = if is_lost { changed_result() } else { fields.clone() };
                 let Server { kept, ledger, .. } = &mut *self.server;
                 if let Some(kept) = kept {
                     let end = ledger.take_over_batch();
-                    kept.refused = Some(Refused { error: fields, was_older, end, shape: None });
+                    kept.refused = Some(Refused { error, was_older, is_lost, end, shape: None });
                     self.refused = true;
                     return Owner::Nobody;
                 }
+            } else if !is_lost {
+                return Owner::Client;
             }
-            return Owner::Client;
         }
         if is_of_changed_name(&fields) {
             backend::error(self.out.insert(), &changed_result());
@@ -102,22 +109,30 @@ impl Replies<'_, '_> {
         mut fields: ErrorFields,
         settled: &Settled,
     ) -> Option<ErrorFields> {
-        let own = format!("\"weir_{}\"", settled.statement);
-        let text = fields.get(b'M')?;
-        let at = text.windows(own.len()).position(|part| part == own.as_bytes())?;
-        match fields.sqlstate() {
-            // Something deallocated the statement, and no command tag said so.
-            b"26000" => drop(self.server.statements.remove(settled.statement)),
-            b"42P05" if settled.taken.is_none() => {
-                self.server.doomed = Some(CloseReason::OutOfStep)
-            }
-            _ => {}
+        let (text, at, len) = names(&fields, settled.statement)?;
+        if fields.sqlstate() == b"42P05" && settled.taken.is_none() {
+            self.server.doomed = Some(CloseReason::OutOfStep);
         }
         let extended = self.client.as_deref()?.extended.as_deref()?;
         let taken = settled.taken.as_deref();
         let name = taken.or_else(|| extended.name_used(settled.serial))?;
-        let message = [&text[..=at], name, &text[at + own.len() - 1..]].concat();
+        let message = [&text[..=at], name, &text[at + len - 1..]].concat();
         fields.replace(b'M', message);
         Some(fields)
     }
+}
+
+/// Returns the error's text, and where it names the statement of that number: the place of the quoted name,
+/// and its length.
+fn names(error: &ErrorFields, statement: u64) -> Option<(&[u8], usize, usize)> {
+    let own = format!("\"weir_{statement}\"");
+    let text = error.get(b'M')?;
+    let at = text.windows(own.len()).position(|part| part == own.as_bytes())?;
+    Some((text, at, own.len()))
+}
+
+/// Does the server not have the statement any more? Something has deallocated it, and no command tag said
+/// so: a function that runs DEALLOCATE ALL.
+fn is_lost(error: &ErrorFields, statement: u64) -> bool {
+    error.sqlstate() == INVALID_STATEMENT_NAME.as_bytes() && names(error, statement).is_some()
 }

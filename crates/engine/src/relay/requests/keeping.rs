@@ -71,7 +71,8 @@ impl<X: Exchange> Requests<'_, X> {
                 | Expect::Describe
                 | Expect::Close
                 | Expect::Sync
-                | Expect::CopyEnd => false,
+                | Expect::CopyEnd
+                | Expect::Count => false,
             };
         }
     }

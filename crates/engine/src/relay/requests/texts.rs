@@ -400,7 +400,7 @@ impl<X: Exchange> Requests<'_, X> {
         // A text that should be refused comes here only if part of it was already sent, or if it
         // was prepared before a reload.
         let warns = self.settings.auto_unsupported == Unsupported::Warn;
-        let quiet = Signs::DRAWS | Signs::LOCAL | Signs::SIGNALS;
+        let quiet = Signs::DRAWS | Signs::LOCAL | Signs::SIGNALS | Signs::PROCESS_ID;
         let quiet = if warns { quiet | UNSEEN } else { quiet };
         // Once for a text, and not for each use of a statement.
         if warns && !matches!(sent, Sent::Bind(_)) && seen.signs.intersects(UNSEEN) {
@@ -423,6 +423,8 @@ impl<X: Exchange> Requests<'_, X> {
         let named = self.settings.pins(text);
         if named {
             signs |= Signs::OPAQUE;
+        } else if seen.signs.contains(Signs::PROCESS_ID) && sql::keeps_process_id(text) {
+            self.stats.process_ids += 1;
         }
         // If the server is probed anyway, the probe also covers these functions.
         let may_pass = signs == Signs::OPAQUE && called.here != 0 && !self.server.has_traces();

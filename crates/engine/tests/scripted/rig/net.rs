@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use engine::ids::{ClientId, Micros, PoolId, ServerId};
 use engine::settings::Target;
 use engine::shell::{Attending, Check, Closing, ConsoleLogin, Event, Guest, Io, TlsStart};
+use wire::error_fields::ErrorFields;
 use wire::scram::ChannelEnd;
 use wire::startup::CancelKey;
 
@@ -83,6 +84,8 @@ pub(crate) struct FakeLobby {
     pub(crate) guests: usize,
     /// The reasons for which all clients were disconnected.
     pub(crate) closings: Vec<String>,
+    /// The errors with which the clients that wait were disconnected.
+    pub(crate) refusals: Vec<String>,
     /// The process of PostgreSQL that is another system user's.
     pub(crate) foreign: Option<u32>,
 }
@@ -104,6 +107,8 @@ pub(crate) struct Net {
     pub(crate) channel_end: ChannelEnd,
     pub(crate) log: Vec<String>,
     pub(crate) lobby: FakeLobby,
+    /// The time by which the clock is ahead of an engine's `now` while the engine runs.
+    pub(crate) clock_ahead: Micros,
     random: u64,
     detached: u64,
 }
@@ -150,6 +155,10 @@ impl FakeIo<'_> {
 impl Io<Shared> for FakeIo<'_> {
     fn now(&self) -> Micros {
         self.net.now
+    }
+
+    fn clock(&self) -> Micros {
+        self.net.now + self.net.clock_ahead
     }
 
     fn send_client(&mut self, client: ClientId, bytes: &[u8]) {
@@ -260,7 +269,7 @@ impl Io<Shared> for FakeIo<'_> {
         self.net.lobby.asked.push(serial);
     }
 
-    fn backend_closed(&mut self, serial: u64) {
+    fn backend_closed(&mut self, _: PoolId, serial: u64) {
         self.net.lobby.closed.push(serial);
     }
 
@@ -272,6 +281,10 @@ impl Io<Shared> for FakeIo<'_> {
         self.client(client).id = None;
         self.net.lobby.guests += 1;
         true
+    }
+
+    fn refuse_lobby(&mut self, _: PoolId, error: &ErrorFields) {
+        self.net.lobby.refusals.push(error.message().into_owned());
     }
 
     fn close_lobby(&mut self, _: PoolId, _: Closing, why: &str) {

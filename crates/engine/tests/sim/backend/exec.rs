@@ -174,7 +174,6 @@ impl Backend {
             Statement::CopyIn => {
                 backend::copy_in_response(&mut self.buffered, 1);
                 self.flush();
-                self.had_copy = true;
                 return Ok(Progress::Goes(Busy::CopyIn { extended, tag: shown(tag), lines: 0 }));
             }
             Statement::CopyOut { rows, len } => self.copy_out(tag, *rows, *len),
@@ -479,7 +478,6 @@ impl Backend {
                 return self.die(Some(("08P01", "protocol synchronization was lost")));
             }
         };
-        self.copy_failed |= end.is_err();
         self.finish(extended, end);
     }
 

@@ -6,13 +6,13 @@ use super::{Author, Step};
 
 impl Author<'_> {
     pub(super) fn copy_in(&mut self) {
-        // After a copy that failed in a batch, the client keeps its server and Weir does not probe
-        // it.
-        let extended = self.rng.once_in(2) && !self.goes_back;
+        let extended = self.rng.once_in(2);
+        let mut is_known = true;
         if extended {
             let text = format!("/*{}*/ COPYIN", self.tag());
             if self.rng.once_in(6) {
                 frontend::parse(&mut self.out, b"", b"NONSENSE", frontend::NO_TYPES);
+                is_known = false;
             }
             frontend::parse(&mut self.out, b"", text.as_bytes(), frontend::NO_TYPES);
             frontend::bind(&mut self.out, b"", b"", &[0, 0, 0, 0, 0, 0]);
@@ -30,25 +30,31 @@ impl Author<'_> {
             self.send();
             self.steps.push(Step::Think(500));
         }
-        let mut failed = false;
+        // The server skips what follows the error, unless it reads a Sync there.
+        let (mut failed, mut skips) = (false, false);
         for _ in 0..self.rng.below(4) {
             let bad = self.rng.once_in(8);
+            skips |= bad && !failed;
             failed |= bad;
             frontend::copy_data(&mut self.out, if bad { b"BAD\n" } else { b"good\n" });
             if self.rng.once_in(4) {
                 self.send();
             }
-            if extended && !failed && self.rng.once_in(8) {
+            if self.rng.once_in(8) {
                 frontend::sync(&mut self.out);
+                skips = false;
             }
         }
         if self.rng.once_in(4) {
             frontend::copy_fail(&mut self.out, b"no more");
+            skips |= !failed;
         } else {
             frontend::copy_done(&mut self.out);
         }
         if extended {
-            frontend::sync(&mut self.out);
+            if skips || !is_known || self.rng.once_in(2) {
+                frontend::sync(&mut self.out);
+            }
             // A later Bind must not find the statement and begin a copy by surprise.
             self.query("");
         }

@@ -126,7 +126,6 @@ impl World {
                 && client.reference.is_at_rest()
                 && !self.suspended[socket.worker]
                 && self.taking_over.is_none()
-                && !client.reference.backend.copy_failed
                 && !client.reference.backend.has_numbers
                 && !client.reference.backend.is_seeded()
                 && !client.reference.backend.settings.has_pins()

@@ -1,0 +1,90 @@
+//! The seats of servers whose backends are in lobbies (docs/direct.md). Such a server has no client
+//! that the engine knows, so the thread of the lobbies tells which one has been idle for longest
+//! (`Pool::idlest`). It leaves its lobby before its seat is free. That takes a moment, and it may
+//! have got a client meanwhile, which it serves to the end of the transaction.
+
+use crate::admission::pool::Idlest;
+use crate::admission::shares::TURN;
+use crate::engine::Engine;
+use crate::ids::{Micros, PoolId, ServerId};
+use crate::server::ServerPhase;
+use crate::shell::{Exchange, Io, Mail};
+
+impl<X: Exchange> Engine<X> {
+    /// Asks the idle server of a pool to leave its lobby, because the pool `starving` needs its seat.
+    pub(crate) fn order_off(
+        &mut self,
+        starving: PoolId,
+        pool: PoolId,
+        idlest: Idlest,
+        io: &mut impl Io<X>,
+    ) {
+        let now = io.now();
+        if !self.exchange.limits(|limits| limits.may_order(starving, now)) {
+            return;
+        }
+        self.exchange.pool(pool, |pool| {
+            if pool.idlest() == Some(idlest) {
+                pool.note_idlest(None);
+            }
+        });
+        let Idlest { server, serial, worker, .. } = idlest;
+        match worker == self.worker {
+            true => self.idled_in_lobby(server, serial, io),
+            false => self.exchange.post(worker, Mail::IdledInLobby { server, serial }),
+        }
+    }
+
+    /// Gives seats of this worker's servers in lobbies to pools that starve for them, a few times a
+    /// second.
+    pub(crate) fn yield_attending(&mut self, io: &mut impl Io<X>) {
+        let mut pools: Vec<_> = self.attending().map(|id| self.server(id).pool).collect();
+        pools.sort_unstable();
+        pools.dedup();
+        for pool in pools {
+            let wanted = self.exchange.pool(pool, |pool| pool.wanted());
+            if wanted != 0 {
+                self.yield_one(pool, wanted, io);
+            }
+        }
+    }
+
+    fn yield_one(&mut self, pool: PoolId, wanted: u64, io: &mut impl Io<X>) {
+        let now = io.now();
+        let Some(starving) = self.starving_for(pool, now) else {
+            return self.exchange.pool(pool, |pool| pool.unwant(wanted));
+        };
+        if self.exchange.pool(pool, |pool| pool.idlest().is_some()) {
+            if self.evict(&starving, io) {
+                self.feed(io);
+            }
+        } else {
+            self.yield_busy(pool, now, io);
+        }
+    }
+
+    /// All backends of a lobby are busy. If a starving pool has a better right to a seat, the oldest
+    /// one leaves at the end of its client's transaction.
+    fn yield_busy(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
+        let identity = self.view(pool).identity.clone();
+        let rival = self.exchange.limits(|limits| {
+            let (rival, _) = limits.better_claim(pool, &identity, now)?;
+            limits.may_order(rival, now).then_some(rival)
+        });
+        if rival.is_none() {
+            return;
+        }
+        let may_go = |id: &ServerId| {
+            let server = self.server(*id);
+            let is_new = now.saturating_sub(server.times.opened_at) < TURN;
+            server.pool == pool
+                && !is_new
+                && matches!(server.phase, ServerPhase::Attending { came: true, asked: false })
+        };
+        let oldest = self.attending().filter(may_go);
+        let oldest = oldest.min_by_key(|id| self.server(*id).times.connected_at);
+        if let Some(id) = oldest.filter(|_| !self.has_successor) {
+            self.send_off(id, io);
+        }
+    }
+}

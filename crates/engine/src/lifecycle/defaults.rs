@@ -1,0 +1,143 @@
+//! Tells new clients what servers report: PostgreSQL's defaults after a reload of its configuration, and
+//! the end of recovery. A client's own values do not count as defaults.
+//!
+//! ```text
+//!  a server without a client is asked, or DISCARD ALL has run ─┐
+//!  auto mode: no text can have set the value ──────────────────┼─► the server's welcome, the pool's
+//!  RESET before a client, or after one, changes nothing ───────┘
+//! ```
+
+use std::sync::Arc;
+
+use crate::client::ClientPhase;
+use crate::engine::Engine;
+use crate::ids::{ClientId, PoolId, ServerId};
+use crate::server::{RECOVERY, ServerPhase, Settling};
+use crate::shell::{Exchange, Io};
+use crate::values::Values;
+use crate::vars::{Slots, Welcome};
+
+impl<X: Exchange> Engine<X> {
+    /// The server's present values of these parameters are its defaults. `promoted`: it has reported
+    /// that it is no standby any more.
+    #[cold]
+    pub(crate) fn defaults_changed(&mut self, on: ServerId, slots: Slots, promoted: bool) {
+        let names = self.names.clone();
+        let server = &self.servers[on.0 as usize];
+        let (vars, mut welcome) = (server.vars.clone(), (*server.welcome).clone());
+        if promoted {
+            welcome.learn(RECOVERY, b"off", &names);
+        }
+        for slot in slots.each(names.len()) {
+            if let Some(value) = vars.get(slot)
+                && welcome.vars.get(slot) != Some(value)
+            {
+                welcome.vars.change(|vars| vars.set(slot, value));
+            }
+        }
+        self.renew_welcome(on, welcome);
+    }
+
+    /// The server has no client, and the session of the last one was discarded.
+    pub(crate) fn defaults_restored(&mut self, on: ServerId) {
+        let server = self.server(on);
+        let is_same = server.vars.tracked().eq(server.welcome.vars.tracked());
+        if !is_same && self.settings(server.pool).connect_query.is_empty() {
+            self.defaults_changed(on, Slots::ALL, false);
+        }
+    }
+
+    /// PostgreSQL cannot be reached now. The clients whose logins wait for a server are told what the
+    /// last one has told.
+    pub(crate) fn welcome_waiting(&mut self, pool: PoolId, io: &mut impl Io<X>) {
+        let known = self.exchange.pool(pool, |pool| {
+            let fails = pool.failure.is_some() && !pool.settings.is_session();
+            pool.welcome.clone().filter(|_| fails)
+        });
+        let Some(welcome) = known else { return };
+        let worker = self.worker;
+        let waits = self.clients_where(|client| {
+            !client.is_welcomed()
+                && client.replication.is_none()
+                && matches!(client.phase, ClientPhase::Waiting(waiter) if waiter.pool == pool)
+        });
+        for id in waits {
+            self.complete_vars(id, &welcome);
+            self.welcome(id, None, &welcome, io);
+            if !self.client(id).stream.holds_message() {
+                let waiter = self.client(id).wait();
+                self.client_mut(id).enter(ClientPhase::Idle);
+                if let Some(waiter) = waiter {
+                    self.exchange.pool(pool, |pool| pool.forget(worker, waiter.ticket));
+                }
+                io.resume_client(id);
+            }
+        }
+    }
+
+    fn renew_welcome(&mut self, on: ServerId, welcome: Welcome) {
+        let server = &mut self.servers[on.0 as usize];
+        if server.welcome.is(&welcome) {
+            return;
+        }
+        let (epoch, welcome) = (server.epoch, Arc::new(welcome));
+        server.welcome = self.exchange.pool(server.pool, |pool| pool.learn_welcome(epoch, welcome));
+    }
+
+    /// Returns defaults of the pool's servers, if the client was perhaps told one that is not this
+    /// server's.
+    pub(crate) fn known_defaults(&mut self, id: ClientId, on: ServerId) -> Vec<Values> {
+        let (client, server) = (self.client(id), self.server(on));
+        let at_login = &server.welcome.vars;
+        let is_other = |slot: usize| {
+            let value = client.vars.get(slot);
+            !client.given.has(slot) && value != server.vars.get(slot) && value != at_login.get(slot)
+        };
+        // Other hosts may have other defaults.
+        let is_one = self.settings(server.pool).targets.len() == 1;
+        if !is_one || !(0..self.names.len()).any(is_other) {
+            return Vec::new();
+        }
+        let pool = server.pool;
+        self.exchange.pool(pool, |pool| pool.defaults.iter().cloned().collect())
+    }
+
+    /// Sends RESET of the parameters that the last client may have set, or a reload. Returns false if
+    /// there are none.
+    pub(crate) fn explain(&mut self, on: ServerId, io: &mut impl Io<X>) -> bool {
+        let changes = self.server(on).changes.as_ref();
+        let Some(unexplained) = changes.and_then(|changes| changes.unexplained.as_ref()) else {
+            return false;
+        };
+        let mut sql = Vec::new();
+        for slot in unexplained.slots.each(self.names.len()) {
+            sql.extend_from_slice(format!("RESET {};", self.names.name(slot)).as_bytes());
+        }
+        let pool = self.server(on).pool;
+        if sql.is_empty() || !self.settings(pool).connect_query.is_empty() {
+            // `connect_query` may have set them, and RESET would undo that.
+            self.server_mut(on).changes = None;
+            return false;
+        }
+        self.server_mut(on).enter(ServerPhase::Settling(Settling::Explain));
+        self.send_own_query(on, &sql, io);
+        true
+    }
+
+    /// The parameters that RESET has not changed have new defaults, which the client follows.
+    pub(crate) fn explained(&mut self, on: ServerId) {
+        let changes = self.server_mut(on).changes.take();
+        let Some(unexplained) = changes.and_then(|changes| changes.unexplained) else { return };
+        let ((id, serial), vars) = (unexplained.client, self.server(on).vars.clone());
+        let client = self.clients.get_mut(id.0 as usize).filter(|client| client.serial == serial);
+        if let Some(client) = client {
+            for slot in unexplained.slots.each(self.names.len()) {
+                if client.vars.get(slot) == vars.get(slot) {
+                    client.given.remove(slot);
+                }
+            }
+        }
+        self.defaults_changed(on, unexplained.slots, false);
+        self.server_mut(on).enter(ServerPhase::Settling(Settling::Fresh));
+    }
+}

@@ -1,0 +1,59 @@
+//! Servers that were opened with the keys of a user's own SCRAM proof, although `user=` gives all
+//! clients of the database this user ([`PoolSettings::own_verifier`]). The configuration does not
+//! contain the password. So other users could not have opened these servers, and get none of them.
+//!
+//! [`PoolSettings::own_verifier`]: crate::settings::PoolSettings::own_verifier
+
+use config::AuthType;
+
+use crate::engine::Engine;
+use crate::ids::{ClientId, PoolId, ServerId};
+use crate::lifecycle::link::Readable;
+use crate::own_error::{Cause, OwnError};
+use crate::server::{ServerPhase, Settling};
+use crate::shell::{Exchange, Io, Weight};
+
+/// Returns the error for a client of another user. Without the keys it would be the same.
+pub(crate) fn no_keys() -> OwnError<'static> {
+    OwnError::new(Cause::ServerUnreachable, "server login failed: wrong password type")
+}
+
+impl<X: Exchange> Engine<X> {
+    /// May clients of this user use servers that were opened with the keys of the pool's user? With
+    /// `auth_type = any`, nobody has shown to be that user.
+    pub(crate) fn may_use_keys(&self, pool: PoolId, user: &str) -> bool {
+        self.config.global.auth_type != AuthType::Any && self.settings(pool).login_user() == user
+    }
+
+    /// Is this a server that only clients of another user may use?
+    #[inline]
+    pub(crate) fn has_foreign_keys(&self, id: ClientId, on: ServerId) -> bool {
+        let server = self.server(on);
+        server.own_keys && !self.may_use_keys(server.pool, &self.client(id).identity.user)
+    }
+
+    /// Refuses the client. The server goes to another one.
+    #[cold]
+    pub(crate) fn part_from_keys(
+        &mut self,
+        id: ClientId,
+        on: ServerId,
+        io: &mut impl Io<X>,
+    ) -> Readable {
+        let pool = self.server(on).pool;
+        self.remark_own_keys(id, pool, io);
+        self.disconnect(id, no_keys(), io);
+        self.server_mut(on).enter(ServerPhase::Settling(Settling::Fresh));
+        self.place(on, io);
+        Readable::NotYet
+    }
+
+    pub(crate) fn remark_own_keys(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
+        let owner = self.settings(pool).login_user();
+        let message = format!(
+            "password= is a SCRAM verifier, so only clients that log in as \"{owner}\" may use the \
+             servers; write the password itself to let other users use them"
+        );
+        self.remark(id, Weight::Warning, &message, io);
+    }
+}
