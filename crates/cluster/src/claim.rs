@@ -27,7 +27,7 @@ pub(crate) struct Claim {
     wal: Lsn,
     /// When the question for its first answer was sent, and when the answer had arrived.
     first_asked_at: Micros,
-    since: Micros,
+    pub(crate) since: Micros,
     /// When the question for its last answer was sent, and when the answer had arrived.
     asked_at: Micros,
     seen_at: Micros,
@@ -76,22 +76,35 @@ impl Claim {
         })
     }
 
+    /// Takes over what was seen of the same server at another node.
+    pub(crate) fn unite(&mut self, other: &Self) {
+        if (self.started, self.timeline) == (other.started, other.timeline) {
+            self.first = self.first.min(other.first);
+            self.is_copy |= other.is_copy;
+        }
+    }
+
     /// The server is the primary, so it is no copy.
     pub(crate) fn accept(&mut self) {
         self.is_copy = false;
     }
 
     /// Compares it with the last primary, which is another server if it has run before and after an
-    /// answer of this one, or if it had more WAL before that answer. `primary`: its claim, if it is
-    /// at a node. `written`: the end of its WAL.
-    pub(crate) fn compare(&mut self, primary: Option<&Self>, written: Lsn, now: Micros) {
+    /// answer of this one, or if it had more WAL before that answer, or less behind it. `primary`: its
+    /// claim, if it is at a node. `written`: the end of its WAL. `since`: when its first answer had arrived.
+    pub(crate) fn compare(&mut self, primary: Option<&Self>, written: Lsn, since: Micros) {
         let is_beside = |primary: &Self| {
             // The nodes may always be asked at the same time, so its first answer counts, too.
             primary.since <= self.asked_at && self.seen_at <= primary.asked_at
                 || primary.since <= self.first_asked_at && self.since <= primary.asked_at
         };
-        let is_behind = self.seen_at == now && self.is_behind(written);
+        // The answer to an earlier question may be that of the primary itself before it was restarted.
+        let is_behind = since <= self.asked_at && self.is_behind(written);
+        // The primary was restarted since, and would have all WAL that this one has had.
+        let is_ahead =
+            |primary: &Self| self.seen_at <= primary.first_asked_at && primary.is_behind(self.wal);
         self.is_copy |= is_behind || primary.is_some_and(is_beside);
+        self.is_copy |= primary.is_some_and(is_ahead);
     }
 
     /// Returns why this is not the server that was the primary, which had WAL up to `written`.

@@ -95,6 +95,10 @@ struct Last {
     node: Option<NodeId>,
     timeline: u32,
     started: u64,
+    /// When its first answer as the primary had arrived.
+    since: Micros,
+    /// Another server was seen at its node since.
+    has_left: bool,
 }
 
 impl Cluster {
@@ -195,16 +199,25 @@ impl Cluster {
         self.adopt_system(&standings);
         self.learn_timeline();
         self.follow_claims(now);
+        self.compare_claims();
+        self.follow_departure(&standings);
         let state = self.choose(&standings, now);
         if let Ok(primary) = state {
             let Primary { node, timeline, started } = primary;
             let claims = self.nodes.iter_mut().filter_map(|node| node.claim.as_mut());
             claims.filter(|claim| claim.started == started).for_each(Claim::accept);
-            self.last = Some(Last { node: Some(node), timeline, started });
+            let is_same = |last: &Last| last.started == started && last.timeline == timeline;
+            let since = match self.last.filter(is_same) {
+                Some(last) => last.since,
+                None => self.nodes[usize::from(node.0)].claim.map_or(now, |claim| claim.since),
+            };
+            self.last = Some(Last { node: Some(node), timeline, started, since, has_left: false });
             if let Some(sample) = self.own(&standings[usize::from(node.0)]) {
                 self.written = sample.wal;
                 self.judge_commits(primary, sample.wal, now);
             }
+            // The servers that were heard before it was the primary.
+            self.compare_claims();
         }
         let mut changes = Vec::new();
         for at in 0..self.nodes.len() {
@@ -401,14 +414,37 @@ impl Cluster {
             let asked_at = node.sampled_at;
             node.claim = Claim::followed(node.claim, &sample, was_standby, asked_at, now);
         }
+    }
+
+    /// Finds the servers that are certainly not the last primary.
+    fn compare_claims(&mut self) {
+        self.unite_claims();
         let Some(last) = self.last else { return };
         let is_primary = |claim: &Claim| claim.started == last.started;
         let primary = last.node.and_then(|node| self.nodes[usize::from(node.0)].claim);
         let primary = primary.filter(is_primary);
         for claim in self.nodes.iter_mut().filter_map(|node| node.claim.as_mut()) {
             if !is_primary(claim) {
-                claim.compare(primary.as_ref(), self.written, now);
+                claim.compare(primary.as_ref(), self.written, last.since);
             }
+        }
+        self.unite_claims();
+    }
+
+    /// A server may have several addresses. All that was seen of it counts for each of them.
+    fn unite_claims(&mut self) {
+        let all: Vec<_> = self.nodes.iter().filter_map(|node| node.claim).collect();
+        for claim in self.nodes.iter_mut().filter_map(|node| node.claim.as_mut()) {
+            all.iter().for_each(|other| claim.unite(other));
+        }
+    }
+
+    /// Notes that another server is at the node of the last primary.
+    fn follow_departure(&mut self, standings: &[Standing]) {
+        let Some(last) = &mut self.last else { return };
+        let Some(node) = last.node else { return };
+        if let Standing::Present(own) = &standings[usize::from(node.0)] {
+            last.has_left |= Some(own.system) != self.system || own.started != last.started;
         }
     }
 
@@ -466,7 +502,8 @@ impl Cluster {
 
     /// Is the last primary certainly not at its node any more, so that it may be at another one? A
     /// node that is only silent may run. A node that was a standby may have been restarted without
-    /// recovery, so it is not enough for it that nothing is at the node of the primary.
+    /// recovery. So it is not enough for it that nothing is at the node of the primary, unless another
+    /// server was seen there before.
     fn is_gone(&self, last: Last, other: NodeId, standings: &[Standing], now: Micros) -> bool {
         let Some(at) = last.node.map(|node| usize::from(node.0)) else { return true };
         let node = &self.nodes[at];
@@ -478,7 +515,8 @@ impl Cluster {
         };
         let was_standby = self.nodes[usize::from(other.0)].standby.is_some();
         let is_unnamed = || !node.is_named && node.is_unheard(self.settings.health_timeout, now);
-        is_another || (!was_standby || !node.is_named) && node.is_empty() || is_unnamed()
+        let may_be_elsewhere = last.has_left || !was_standby || !node.is_named;
+        is_another || may_be_elsewhere && node.is_empty() || is_unnamed()
     }
 
     /// Returns why the last primary is not the primary any more.

@@ -149,6 +149,10 @@ pub enum Doubt {
     Shared { name: String, nodes: String },
     #[error("{count} WAL senders have the application_name {name}")]
     Twice { name: String, count: usize },
+    #[error(
+        "a WAL sender has the application_name {sender}, and that of node {node} is spelled otherwise"
+    )]
+    Spelling { sender: String, node: String },
     #[error("a WAL sender of node {node} has the application_name {name}")]
     Cascaded { name: String, node: String },
     #[error("a WAL sender has the application_name of node {node}, which does not stream")]
@@ -222,6 +226,11 @@ fn confirmer(
     let count = own.senders.iter().filter(|sender| named(sender)).count();
     if count > 1 {
         return Err(Doubt::Twice { name: name.to_owned(), count });
+    }
+    // The node itself would have its own spelling.
+    let is_another = |sender: &&String| named(sender) && *sender != node.standby_name;
+    if let Some(sender) = own.senders.iter().find(is_another) {
+        return Err(Doubt::Spelling { sender: sender.clone(), node: node.name.to_owned() });
     }
     if count > 0 && (node.is_apart || node.id == primary) {
         return Err(Doubt::Imposter { node: node.name.to_owned() });

@@ -31,7 +31,10 @@ impl Cluster {
     fn remedy(&self, doubt: &Doubt) -> String {
         match doubt {
             Doubt::Level(_) => return "set synchronous_commit = on".to_owned(),
-            Doubt::Twice { .. } | Doubt::Cascaded { .. } | Doubt::Imposter { .. } => {
+            Doubt::Twice { .. }
+            | Doubt::Spelling { .. }
+            | Doubt::Cascaded { .. }
+            | Doubt::Imposter { .. } => {
                 return "let only the node itself stream under its application_name, and from the \
                         primary"
                     .to_owned();

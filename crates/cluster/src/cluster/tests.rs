@@ -403,6 +403,77 @@ fn a_copy_remains_a_copy_over_its_restarts() {
 }
 
 #[test]
+fn a_copy_that_was_heard_before_the_primary_was_known_remains_a_copy() {
+    let mut cluster = cluster(3);
+    let mut told = |now, facts: [Fact; 3], server| {
+        tell_of(&mut cluster, [0, 1, server], facts, now * SECOND);
+        cluster.primary().ok()
+    };
+    let full = || Fact::Unasked(Obstacle::Full);
+    let copy = |wal| at(wal, primary(1));
+    assert_eq!(told(1, [at(500, primary(1)), standby(1), copy(400)], 7), None, "there are two");
+    assert_eq!(told(2, [full(), standby(1), copy(600)], 7), None);
+    assert_eq!(told(3, [full(), standby(1), Fact::Refused], 7), None);
+    assert_eq!(told(4, [full(), standby(1), Fact::Refused], 7), Some(NodeId(0)));
+    // The copy is restarted. Then the primary is lost.
+    assert_eq!(told(5, [Fact::Refused, standby(1), copy(700)], 8), Some(NodeId(0)));
+    assert_eq!(told(6, [Fact::Refused, standby(1), copy(700)], 8), None);
+}
+
+#[test]
+fn a_copy_with_two_addresses_is_one_copy() {
+    let mut cluster = cluster(3);
+    let mut told = |now, facts: [Fact; 3]| {
+        tell_of(&mut cluster, [0, 7, 7], facts, now * SECOND);
+        cluster.primary().ok()
+    };
+    let copy = |wal| at(wal, primary(1));
+    assert_eq!(told(1, [at(500, primary(1)), Fact::Refused, Fact::Refused]), Some(NodeId(0)));
+    assert_eq!(told(2, [Fact::Refused, Fact::Refused, copy(400)]), Some(NodeId(0)));
+    assert_eq!(told(3, [Fact::Unasked(Obstacle::Full), copy(600), copy(600)]), Some(NodeId(0)));
+    for now in 4..6 {
+        told(now, [Fact::Refused, copy(700), copy(700)]);
+    }
+    assert_eq!(told(6, [Fact::Refused, copy(700), copy(700)]), None);
+}
+
+#[test]
+fn a_copy_that_had_more_than_the_restarted_primary_has_remains_a_copy() {
+    let mut cluster = cluster(3);
+    let mut told = |now, facts: [Fact; 3], [first, third]: [u64; 2]| {
+        tell_of(&mut cluster, [first, 1, third], facts, now * SECOND);
+        cluster.primary().ok()
+    };
+    let own = |wal| at(wal, primary(1));
+    assert_eq!(told(1, [own(100), standby(1), Fact::Refused], [0, 0]), Some(NodeId(0)));
+    assert_eq!(told(2, [Fact::Unready, standby(1), own(300)], [0, 7]), None);
+    assert_eq!(told(3, [Fact::Unready, standby(1), own(500)], [0, 7]), None);
+    assert_eq!(told(4, [own(400), standby(1), Fact::Unready], [9, 7]), Some(NodeId(0)));
+    // The copy is restarted. Then the primary is lost.
+    assert_eq!(told(5, [Fact::Refused, standby(1), own(600)], [9, 8]), Some(NodeId(0)));
+    assert_eq!(told(6, [Fact::Refused, standby(1), own(600)], [9, 8]), None);
+}
+
+#[test]
+fn a_late_answer_from_before_two_restarts_makes_the_primary_no_copy() {
+    let mut cluster = cluster(2);
+    let mut told = |node, asked_at, server, fact, now| {
+        cluster.learn(NodeId(node), by(server, fact), asked_at * SECOND);
+        cluster.judge(now * SECOND);
+        cluster.primary().ok()
+    };
+    assert_eq!(told(1, 1, 0, Fact::Refused, 1), None);
+    assert_eq!(told(0, 1, 0, primary(1), 1), Some(NodeId(0)));
+    // It is restarted as node b and as node a again, while an answer of node b is on its way.
+    assert_eq!(told(0, 3, 9, at(500, primary(1)), 3), Some(NodeId(0)));
+    assert_eq!(told(1, 2, 8, at(400, primary(1)), 4), Some(NodeId(0)));
+    for now in 5..7 {
+        told(0, now, 0, Fact::Refused, now);
+    }
+    assert_eq!(told(1, 7, 10, at(600, primary(1)), 7), Some(NodeId(1)));
+}
+
+#[test]
 fn a_primary_that_has_written_is_no_copy_of_itself() {
     let mut cluster = running();
     tell(&mut cluster, [at(500, primary(1)), standby(1), standby(1)], 2 * SECOND);
@@ -480,4 +551,19 @@ fn a_standby_that_is_started_without_recovery_does_not_replace_a_lost_primary() 
         tell_of(&mut cluster, [0, 9, 2], [Fact::Refused, primary(1)], now * SECOND);
     }
     assert_eq!(words(&cluster), ["down", "false primary", "unfit"]);
+}
+
+#[test]
+fn a_primary_is_found_at_the_node_of_a_standby_after_another_server_was_at_its_own() {
+    for has_left in [true, false] {
+        let mut cluster = running();
+        let at_a = if has_left { standby(1) } else { Fact::Refused };
+        tell_of(&mut cluster, [9, 1, 2], [at_a, standby(1), standby(1)], 2 * SECOND);
+        for now in 3..5 {
+            tell(&mut cluster, [Fact::Refused, standby(1), standby(1)], now * SECOND);
+        }
+        // Nothing is left at node a.
+        tell_of(&mut cluster, [0, 8, 2], [Fact::Refused, primary(1), standby(1)], 5 * SECOND);
+        assert_eq!(cluster.primary() == Ok(NodeId(1)), has_left);
+    }
 }

@@ -51,7 +51,7 @@ fn the_list_of_standbys_is_read_as_postgresql_reads_it() {
 #[test]
 fn commits_wait_for_nodes_only_if_all_names_are_theirs() {
     assert_eq!(judged("ANY 1 (b, c)", &["b", "c", "receivewal"]), Ok((1, vec![1, 2])));
-    assert_eq!(judged("FIRST 1 (B, \"C\", a, b)", &["B"]), Ok((1, vec![0, 1, 2])));
+    assert_eq!(judged("FIRST 1 (B, \"C\", a, b)", &["b"]), Ok((1, vec![0, 1, 2])));
     for (names, senders, doubt) in [
         ("", &["b", "c"][..], Doubt::Asynchronous),
         ("ANY 0 (b)", &["b"], Doubt::Asynchronous),
@@ -61,6 +61,7 @@ fn commits_wait_for_nodes_only_if_all_names_are_theirs() {
         ("ANY 1 (b, d)", &["b", "c"], Doubt::NoNode("d".to_owned())),
         ("walreceiver", &["walreceiver"], Doubt::Default),
         ("b", &["B", "b", "c"], Doubt::Twice { name: "b".to_owned(), count: 2 }),
+        ("b", &["B"], Doubt::Spelling { sender: "B".to_owned(), node: "b".to_owned() }),
         ("a, b", &["a", "b"], Doubt::Imposter { node: "a".to_owned() }),
         ("any b", &["b"], Doubt::Unreadable("any b".to_owned())),
     ] {
