@@ -4,12 +4,14 @@ mod words;
 
 use self::words::{Line, Refusal};
 use crate::control::{Order, Shutdown};
-use crate::show::{self, Head, Kind, Show};
+use config::ConsoleColumns;
+
+use crate::show::{self, Head, Kind, Selected};
 
 /// A command of the console.
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
-    Show(&'static dyn Show),
+    Show(Selected),
     Help,
     /// A parameter of PostgreSQL that drivers query when they connect, and its value.
     Parameter(&'static str, &'static str),
@@ -134,7 +136,8 @@ pub(crate) const VERBS: [Verb; 16] = [
 ];
 
 impl Command {
-    pub(crate) fn parse(text: &[u8]) -> Result<Self, Invalid> {
+    /// Returns the command of a text. `columns` are those of a SHOW without EXTENDED.
+    pub(crate) fn parse(text: &[u8], columns: ConsoleColumns) -> Result<Self, Invalid> {
         if let Some(explained) = explained(text) {
             return Ok(Self::ExplainRoute(explained.to_vec()));
         }
@@ -151,9 +154,17 @@ impl Command {
                 Some(_) => Self::SetParameter,
                 None => Self::Set { key: string(&key), value: string(&value) },
             }),
+            Line::ShowExtended { what } => {
+                Self::from_show(&what.to_ascii_uppercase(), true).ok_or(Invalid::Unknown)
+            }
             Line::Command { verb, argument } => {
-                let verb = verb.to_ascii_uppercase();
-                Self::from_words(&verb, &argument).ok_or(Invalid::Unknown)
+                let has_own = columns == ConsoleColumns::Weir;
+                let (verb, what) = (verb.to_ascii_uppercase(), argument.to_ascii_uppercase());
+                let command = match &*verb {
+                    b"SHOW" | b"SELECT" => Self::from_show(&what, has_own),
+                    _ => Self::from_words(&verb, &argument),
+                };
+                command.ok_or(Invalid::Unknown)
             }
         }
     }
@@ -162,7 +173,6 @@ impl Command {
     fn from_words(verb: &[u8], argument: &[u8]) -> Option<Self> {
         let database = || (!argument.is_empty()).then(|| string(argument));
         let order = match verb {
-            b"SHOW" | b"SELECT" => return Self::from_show(&argument.to_ascii_uppercase()),
             b"HELP" if argument.is_empty() => return Some(Self::Help),
             b"RELOAD" if argument.is_empty() => return Some(Self::Reload),
             b"SHUTDOWN" => return Self::from_shutdown(&argument.to_ascii_uppercase()),
@@ -196,14 +206,15 @@ impl Command {
         Some(Self::Shutdown(how))
     }
 
-    fn from_show(what: &[u8]) -> Option<Self> {
+    fn from_show(what: &[u8], has_own: bool) -> Option<Self> {
         if what == b"HELP" {
             return Some(Self::Help);
         }
         if let Some((name, value)) = parameter(what) {
             return Some(Self::Parameter(name, value));
         }
-        str::from_utf8(what).ok().and_then(show::find).map(Self::Show)
+        let show = str::from_utf8(what).ok().and_then(show::find)?;
+        Some(Self::Show(Selected { show, has_own }))
     }
 
     /// Returns the columns of its result, if it has one.
@@ -211,7 +222,7 @@ impl Command {
         match self {
             Self::Show(show) => Some(show.heads()),
             Self::ExplainRoute(_) => Some(JUDGEMENT.to_vec()),
-            Self::Parameter(name, _) => Some(vec![Head { name, kind: Kind::Text, about: "" }]),
+            Self::Parameter(name, _) => Some(vec![undocumented(name)]),
             Self::Help
             | Self::SetParameter
             | Self::Set { .. }
@@ -225,7 +236,7 @@ impl Command {
     /// Is it refused to users that may only SHOW (`stats_users`)?
     pub(crate) fn needs_admin(&self) -> bool {
         match self {
-            Self::Show(show) => show.needs_admin(),
+            Self::Show(selected) => selected.show.needs_admin(),
             Self::Help | Self::Parameter(..) | Self::SetParameter | Self::ExplainRoute(_) => false,
             Self::Set { .. }
             | Self::Reload
@@ -288,12 +299,16 @@ fn explained(text: &[u8]) -> Option<&[u8]> {
 
 /// The columns of EXPLAIN ROUTE.
 const JUDGEMENT: [Head; 5] = [
-    Head { name: "database", kind: Kind::Text, about: "" },
-    Head { name: "judge", kind: Kind::Text, about: "" },
-    Head { name: "place", kind: Kind::Text, about: "" },
-    Head { name: "reason", kind: Kind::Text, about: "" },
-    Head { name: "description", kind: Kind::Text, about: "" },
+    undocumented("database"),
+    undocumented("judge"),
+    undocumented("place"),
+    undocumented("reason"),
+    undocumented("description"),
 ];
+
+const fn undocumented(name: &'static str) -> Head {
+    Head { name, kind: Kind::Text, about: "", is_own: false }
+}
 
 fn string(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
@@ -339,6 +354,7 @@ pub(crate) fn help() -> String {
         text.push('|');
         text.push_str(show.name());
     }
+    text.push_str(" [EXTENDED]");
     for verb in &VERBS {
         text.push_str("\n\t");
         text.push_str(verb.form);
@@ -353,7 +369,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Command, Invalid> {
-        Command::parse(text.as_bytes())
+        Command::parse(text.as_bytes(), ConsoleColumns::Pgbouncer)
     }
 
     #[test]
@@ -378,7 +394,7 @@ mod tests {
             let name = show.name().to_ascii_lowercase();
             for text in [format!("SHOW {name}"), format!("select \"{name}\" ;")] {
                 match parse(&text) {
-                    Ok(Command::Show(found)) => assert_eq!(found.name(), show.name()),
+                    Ok(Command::Show(found)) => assert_eq!(found.show.name(), show.name()),
                     other => panic!("{text}: {other:?}"),
                 }
             }
@@ -477,7 +493,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_a_command_or_not(text: Vec<u8>) {
-            let _ = Command::parse(&text);
+            let _ = Command::parse(&text, ConsoleColumns::Weir);
         }
     }
 }

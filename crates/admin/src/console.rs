@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ use crate::NAME;
 use crate::control::Control;
 use crate::recording::Recording;
 use crate::reply;
-use crate::show::{Show, View};
+use crate::show::{Selected, View};
 use crate::snapshot::{ClientRow, ClientState, Connection};
 
 mod extended;
@@ -54,6 +54,8 @@ pub struct Console {
     sessions: AtomicU64,
     /// The number of connections so far.
     logins: AtomicU64,
+    /// Has the log said that a SHOW leaves out columns?
+    has_noted_columns: AtomicBool,
 }
 
 struct Open {
@@ -87,6 +89,7 @@ impl Console {
             open: Mutex::default(),
             sessions: AtomicU64::default(),
             logins: AtomicU64::default(),
+            has_noted_columns: AtomicBool::default(),
         }
     }
 
@@ -151,7 +154,18 @@ impl Console {
         }
     }
 
-    async fn view(&self, show: &dyn Show) -> View {
+    /// Logs, at the first SHOW that leaves out columns, how to get them.
+    fn note_columns(&self, selected: &Selected) {
+        if selected.is_shortened() && !self.has_noted_columns.swap(true, Ordering::Relaxed) {
+            let name = selected.show.name();
+            self.control.note(&format!(
+                "SHOW {name} has PgBouncer's columns only, as console_columns says; \
+                 SHOW {name} EXTENDED has Weir's own as well"
+            ));
+        }
+    }
+
+    async fn view(&self, Selected { show, has_own }: &Selected) -> View {
         let snapshot = self.control.snapshot().await;
         let recording = match show.needs_recording() {
             true => self.control.recording().await,
@@ -166,7 +180,8 @@ impl Console {
         let [sessions, logins] =
             [&self.sessions, &self.logins].map(|count| count.load(Ordering::Relaxed));
         let consoles = self.open().values().map(row).collect();
-        View { snapshot, recording, consoles, sessions, logins }
+        let has_own = *has_own;
+        View { snapshot, recording, consoles, sessions, logins, has_own }
     }
 }
 

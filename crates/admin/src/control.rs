@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use config::ErrorCodes;
+use config::{ConsoleColumns, ErrorCodes};
 
 use crate::recording::Recording;
 use crate::snapshot::{Judgement, Snapshot};
@@ -72,6 +72,9 @@ pub trait Control: Send + Sync {
 
     /// Returns `error_codes`: with PgBouncer's, errors have neither a DETAIL nor a HINT.
     fn error_codes(&self) -> ErrorCodes;
+
+    /// Returns `console_columns`.
+    fn console_columns(&self) -> ConsoleColumns;
 
     /// Returns why an order cannot be tried in the present state, in PgBouncer's words.
     fn refusal(&self, order: &Order) -> Option<String>;

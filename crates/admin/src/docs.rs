@@ -45,7 +45,11 @@ A command is one or two words in any case, with an optional semicolon. Names tha
 words need double quotes. `SELECT X` is the same as `SHOW X`.
 
 Names, order and types of the columns and the error texts are those of PgBouncer 1.25.2, so programs
-that read PgBouncer's console can read Weir's.
+that read PgBouncer's console can read Weir's. Some of these count columns. So with a
+`pgbouncer.ini`, a SHOW has PgBouncer's columns only. `SHOW X EXTENDED` has Weir's own columns as
+well, and so has each SHOW with `console_columns = weir`. That is the default of a `weir.toml`, of
+`weir serve` and of the pooler in PostgreSQL. SHOW commands that PgBouncer lacks always have all
+columns.
 
 Drivers may use the extended query protocol, which PgBouncer refuses. They can prepare and describe
 a command, read its result in portions, and get numbers in binary. There are no parameters and no
@@ -84,7 +88,8 @@ pub fn markdown() -> String {
     for show in show::ALL {
         let mut table = Table::new(&["column", "type", "meaning"]);
         for head in show.heads() {
-            table.row(head.name, &[head.kind.name()], head.about);
+            let own = if head.is_own { " Weir's own." } else { "" };
+            table.row(head.name, &[head.kind.name()], &format!("{}{own}", head.about));
         }
         let (name, about) = (show.name(), wrapped(show.about()));
         let _ = write!(text, "\n## SHOW {name}\n\n{about}\n\n{}", table.finish());

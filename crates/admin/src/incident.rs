@@ -59,7 +59,7 @@ impl Incident {
         made: String,
         mut ask: impl FnMut(&str) -> Result<Answer, E>,
     ) -> Result<Self, E> {
-        let mut show = |name: &str| ask(&format!("SHOW {name}"));
+        let mut show = |name: &str| ask(&format!("SHOW {name} EXTENDED"));
         let version = show(VERSION)?.rows.concat().into_iter().flatten().collect();
         let recorder = show(RECORDER)?;
         let mut tables = Vec::new();
@@ -74,7 +74,9 @@ impl Incident {
     pub fn of(made: String, snapshot: &Snapshot, recording: &Recording) -> Self {
         let rows = |command: &str| {
             let mut answer = Answer::default();
-            let Some(table) = command.strip_prefix("SHOW ").and_then(show::find) else {
+            let name =
+                command.strip_prefix("SHOW ").and_then(|rest| rest.strip_suffix(" EXTENDED"));
+            let Some(table) = name.and_then(show::find) else {
                 return Ok::<_, std::convert::Infallible>(answer);
             };
             let heads = table.heads();
@@ -85,6 +87,7 @@ impl Incident {
                 consoles: Vec::new(),
                 sessions: 0,
                 logins: 0,
+                has_own: true,
             };
             table.rows(view, &mut |cells| {
                 let texts = cells.iter().zip(&heads).map(|(cell, head)| {

@@ -5,7 +5,7 @@ use wire::{
     sqlstate::{PROTOCOL_VIOLATION, QUERY_CANCELED},
 };
 
-use crate::show::{Head, Kind, Show, View};
+use crate::show::{Head, Kind, Selected, View};
 use crate::snapshot::Judgement;
 use config::PGBOUNCER_VERSION;
 
@@ -68,7 +68,7 @@ pub(crate) fn columns(out: &mut Vec<u8>, heads: &[Head], formats: &Formats) {
 }
 
 /// Appends a SHOW's reply without its columns.
-pub(crate) fn show(out: &mut Vec<u8>, show: &dyn Show, view: View, formats: &Formats) {
+pub(crate) fn show(out: &mut Vec<u8>, show: &Selected, view: View, formats: &Formats) {
     let kinds: Vec<Kind> = show.heads().iter().map(|head| head.kind).collect();
     show.rows(view, &mut |cells| {
         let values: Vec<_> = cells

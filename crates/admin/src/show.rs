@@ -91,6 +91,8 @@ pub(crate) struct View {
     pub(crate) sessions: u64,
     /// The number of console connections so far.
     pub(crate) logins: u64,
+    /// Are Weir's own columns and rows shown, too?
+    pub(crate) has_own: bool,
 }
 
 /// A column without the function that fills its cells.
@@ -100,6 +102,8 @@ pub(crate) struct Head {
     pub(crate) kind: Kind,
     /// Its description, for the documentation.
     pub(crate) about: &'static str,
+    /// PgBouncer 1.25.2 has no such column.
+    pub(crate) is_own: bool,
 }
 
 /// A [`Table`] of any row type.
@@ -119,9 +123,48 @@ pub(crate) trait Show: Sync {
         names.contains(&self.name())
     }
 
+    /// Has it rows that PgBouncer 1.25.2 does not have?
+    fn has_own_rows(&self) -> bool {
+        self.name() == totals::TOTALS.name
+    }
+
     fn heads(&self) -> Vec<Head>;
     /// Calls `emit` with the cells of each row.
     fn rows(&self, view: View, emit: &mut dyn FnMut(&[Cell<'_>]));
+}
+
+/// A SHOW with all of its columns, or with PgBouncer's only.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Selected {
+    pub(crate) show: &'static dyn Show,
+    pub(crate) has_own: bool,
+}
+
+impl Selected {
+    /// Returns the columns that are shown.
+    pub(crate) fn heads(&self) -> Vec<Head> {
+        self.show.heads().into_iter().filter(|head| self.includes(head)).collect()
+    }
+
+    /// Calls `emit` with the shown cells of each row.
+    pub(crate) fn rows(&self, view: View, emit: &mut dyn FnMut(&[Cell<'_>])) {
+        let shown: Vec<_> = self.show.heads().iter().map(|head| self.includes(head)).collect();
+        self.show.rows(view, &mut |cells| {
+            let shown = cells.iter().zip(&shown).filter(|(_, is_shown)| **is_shown);
+            let cells: Vec<_> = shown.map(|(cell, _)| cell.clone()).collect();
+            emit(&cells);
+        });
+    }
+
+    /// Returns whether some columns or rows are left out.
+    pub(crate) fn is_shortened(&self) -> bool {
+        let has_all_rows = self.has_own || !self.show.has_own_rows();
+        !has_all_rows || !self.show.heads().iter().all(|head| self.includes(head))
+    }
+
+    fn includes(&self, head: &Head) -> bool {
+        self.has_own || !head.is_own
+    }
 }
 
 impl fmt::Debug for dyn Show {
@@ -184,12 +227,17 @@ const fn joined<R, const N: usize>(first: &[Column<R>], then: &[Column<R>]) -> [
     all
 }
 
+/// Marks a column that PgBouncer 1.25.2 does not have.
+const fn own<R>(column: Column<R>) -> Column<R> {
+    Column { head: Head { is_own: true, ..column.head }, ..column }
+}
+
 const fn text<R>(
     name: &'static str,
     cell: for<'a> fn(&'a R) -> Cell<'a>,
     about: &'static str,
 ) -> Column<R> {
-    Column { head: Head { name, kind: Kind::Text, about }, cell }
+    Column { head: Head { name, kind: Kind::Text, about, is_own: false }, cell }
 }
 
 const fn int4<R>(
@@ -197,7 +245,7 @@ const fn int4<R>(
     cell: for<'a> fn(&'a R) -> Cell<'a>,
     about: &'static str,
 ) -> Column<R> {
-    Column { head: Head { name, kind: Kind::Int4, about }, cell }
+    Column { head: Head { name, kind: Kind::Int4, about, is_own: false }, cell }
 }
 
 const fn int8<R>(
@@ -205,7 +253,7 @@ const fn int8<R>(
     cell: for<'a> fn(&'a R) -> Cell<'a>,
     about: &'static str,
 ) -> Column<R> {
-    Column { head: Head { name, kind: Kind::Int8, about }, cell }
+    Column { head: Head { name, kind: Kind::Int8, about, is_own: false }, cell }
 }
 
 const fn numeric<R>(
@@ -213,7 +261,7 @@ const fn numeric<R>(
     cell: for<'a> fn(&'a R) -> Cell<'a>,
     about: &'static str,
 ) -> Column<R> {
-    Column { head: Head { name, kind: Kind::Numeric, about }, cell }
+    Column { head: Head { name, kind: Kind::Numeric, about, is_own: false }, cell }
 }
 
 impl View {

@@ -282,11 +282,6 @@ enum Command {
     Completion { shell: completion::Shell },
 }
 
-/// The output of `-V`: the text of SHOW VERSION. Monitoring parses it for PgBouncer's version.
-pub(crate) fn version() -> String {
-    format!("{}\n", config::version())
-}
-
 /// Reads the command line, the program's name first.
 ///
 /// # Errors
@@ -316,7 +311,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
 
 fn mean(typed: Typed) -> Result<Invocation, &'static str> {
     if typed.version {
-        return Ok(Invocation::Print(version()));
+        return Ok(Invocation::Print(config::version_lines()));
     }
     let options = RunOptions {
         daemon: typed.daemon,

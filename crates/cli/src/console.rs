@@ -13,7 +13,7 @@ use std::{
 use admin::{
     Boxed, Console, Control, Incident, Login, NotReloaded, Order, Recording, Shutdown, Snapshot,
 };
-use config::{ErrorCodes, Global};
+use config::{ConsoleColumns, ErrorCodes, Global};
 use proxy::{
     ConsoleConnection, ConsoleHandler, ConsoleRequest, Controller, Peer, ReloadError, TlsStream,
     error, log, log::About, warning,
@@ -174,6 +174,10 @@ impl Control for Pooler {
 
     fn error_codes(&self) -> ErrorCodes {
         self.0.config().global.error_codes
+    }
+
+    fn console_columns(&self) -> ConsoleColumns {
+        self.0.config().global.console_columns
     }
 
     fn refusal(&self, order: &Order) -> Option<String> {

@@ -1,10 +1,15 @@
 //! The pidfile: it names the running process, and prevents a second one from starting.
+//!
+//! Two processes may change it at a time: an old one that ends, and the one that takes over from it.
+//! So a process that removes or replaces the file has it locked, from its look at the content on.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write as _},
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    process,
+    process, thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, anyhow, bail};
@@ -13,10 +18,56 @@ use proxy::log;
 
 use crate::sys;
 
-/// A pidfile of this process. The file is removed when dropped, if it still names this process.
+/// The time for which a process may keep the file locked. It needs some microseconds.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_PAUSE: Duration = Duration::from_micros(500);
+
+/// A pidfile of a process. The file is removed when dropped, if it still names that process.
 #[derive(Debug)]
 pub(crate) struct Pidfile {
     path: PathBuf,
+    pid: u32,
+}
+
+/// A file that no other process removes or replaces until this is dropped.
+struct Claimed {
+    /// Has the lock.
+    _file: File,
+    content: String,
+}
+
+/// Locks the file at `path` and reads it. `None`: there is none.
+fn claim(path: &Path) -> io::Result<Option<Claimed>> {
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        let mut file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let is_locked = lock(&file, until);
+        // Another process may have removed or replaced it meanwhile.
+        let is_there = fs::metadata(path).is_ok_and(|there| {
+            file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
+        });
+        if is_there || !is_locked {
+            let mut content = String::new();
+            file.read_to_string(&mut content)?;
+            return Ok(Some(Claimed { _file: file, content }));
+        }
+    }
+}
+
+/// Waits for the lock. Returns false if there is none: a process that was stopped has it, or the
+/// file system has no locks.
+fn lock(file: &File, until: Instant) -> bool {
+    loop {
+        match file.try_lock() {
+            Ok(()) => return true,
+            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => return false,
+        }
+    }
 }
 
 /// Removes a file that was left by a process that has ended.
@@ -24,14 +75,14 @@ pub(crate) struct Pidfile {
 /// # Errors
 /// When the process in the file is alive, or the file names none.
 pub(crate) fn check(path: &Path) -> anyhow::Result<()> {
-    let content = match fs::read_to_string(path) {
-        Ok(content) => content,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+    let claimed = match claim(path) {
+        Ok(Some(claimed)) => claimed,
+        Ok(None) => return Ok(()),
         Err(error) => {
             bail!("could not open pidfile '{}': {}", path.display(), in_words(&error));
         }
     };
-    let pid = content.trim().parse().ok().filter(|pid: &i32| *pid > 0);
+    let pid = claimed.content.trim().parse().ok().filter(|pid: &i32| *pid > 0);
     // A file with our own id is stale as well: in a container every run may have the same id.
     let stale =
         pid.is_some_and(|pid| u32::try_from(pid) == Ok(process::id()) || !sys::process_exists(pid));
@@ -75,8 +126,8 @@ impl Pidfile {
             .open(path)
             .map_err(|error| in_words(&error))
             .map_err(|why| anyhow!("could not open pidfile '{}': {why}", path.display()))?;
-        let pidfile = Self { path: path.to_owned() };
-        writeln!(file, "{}", process::id())
+        let pidfile = Self { path: path.to_owned(), pid: process::id() };
+        writeln!(file, "{}", pidfile.pid)
             .with_context(|| format!("could not write pidfile '{}'", path.display()))?;
         Ok(pidfile)
     }
@@ -84,20 +135,26 @@ impl Pidfile {
     /// Replaces the pidfile of the process that we took over from, in one step: a reader finds
     /// either of them.
     pub(crate) fn replace(path: &Path) -> anyhow::Result<Self> {
-        let new = path.with_added_extension("new");
-        let failed = || format!("could not write pidfile '{}'", path.display());
-        fs::write(&new, format!("{}\n", process::id())).with_context(failed)?;
-        fs::rename(&new, path).with_context(failed)?;
-        Ok(Self { path: path.to_owned() })
+        Self { path: path.to_owned(), pid: process::id() }.written_over()
+    }
+
+    fn written_over(self) -> anyhow::Result<Self> {
+        let new = self.path.with_added_extension("new");
+        let failed = || format!("could not write pidfile '{}'", self.path.display());
+        fs::write(&new, format!("{}\n", self.pid)).with_context(failed)?;
+        let former = claim(&self.path);
+        fs::rename(&new, &self.path).with_context(failed)?;
+        drop(former);
+        Ok(self)
     }
 }
 
 impl Drop for Pidfile {
     fn drop(&mut self) {
-        // Another process that took over has replaced the file by its own.
-        let is_ours = fs::read_to_string(&self.path)
-            .is_ok_and(|content| content.trim().parse() == Ok(process::id()));
-        if is_ours {
+        // Another process that took over may have replaced the file by its own.
+        if let Ok(Some(claimed)) = claim(&self.path)
+            && claimed.content.trim().parse() == Ok(self.pid)
+        {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -105,7 +162,7 @@ impl Drop for Pidfile {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, process::Command};
+    use std::{env, process::Command, sync::Barrier};
 
     use super::*;
 
@@ -136,5 +193,28 @@ mod tests {
         }
         fs::write(&path, process::id().to_string()).unwrap();
         assert_eq!(text(check(&path)), Ok(()));
+    }
+
+    #[test]
+    fn an_old_process_that_ends_leaves_the_file_of_the_new_one() {
+        let path = env::temp_dir().join(format!("weir-pidfile-race-{}", process::id()));
+        for _ in 0..3000 {
+            let own = |pid| Pidfile { path: path.clone(), pid };
+            let old = own(1).written_over().unwrap();
+            let at_once = Barrier::new(2);
+            let new = thread::scope(|scope| {
+                let ends = scope.spawn(|| {
+                    at_once.wait();
+                    drop(old);
+                });
+                at_once.wait();
+                let new = own(2).written_over().unwrap();
+                ends.join().unwrap();
+                new
+            });
+            assert_eq!(fs::read_to_string(&path).unwrap(), "2\n");
+            drop(new);
+            assert!(!path.exists());
+        }
     }
 }

@@ -217,7 +217,7 @@ static MUTANTS: &[Mutant] = &[
         noticed_by: "gone",
         changes: &[change(
             "cluster.rs",
-            "!node.is_named) && «node.is_empty()» || is_unnamed()",
+            "is_another || may_be_elsewhere && «node.is_empty()» || is_unnamed()",
             "node.is_down()",
         )],
     },

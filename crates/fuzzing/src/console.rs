@@ -15,7 +15,7 @@ use admin::{
     Order, Recording, Shutdown,
 };
 use admin::{Judgement, Memory, PoolRow, ServerRow, ServerState, Snapshot};
-use config::{ErrorCodes, PoolMode};
+use config::{ConsoleColumns, ErrorCodes, PoolMode};
 use engine::averages::Averages;
 use engine::facts::Facts;
 use engine::ids::PoolId;
@@ -135,6 +135,10 @@ impl Control for Process {
 
     fn error_codes(&self) -> ErrorCodes {
         ErrorCodes::Weir
+    }
+
+    fn console_columns(&self) -> ConsoleColumns {
+        ConsoleColumns::Weir
     }
 
     fn shutdown(&self, _: Shutdown) {

@@ -39,6 +39,19 @@ impl Probe<'_> {
     /// # Errors
     /// Why no server answered, or what it said.
     pub fn ask(self, sql: &str) -> Result<Answer, String> {
+        self.ask_and_try(sql, &[]).map(|(answer, _)| answer)
+    }
+
+    /// Logs in and executes `sql`, then each of `others` by itself. Returns the errors of the others;
+    /// `None` for one that works, and none at all if the server wants a password.
+    ///
+    /// # Errors
+    /// Why no server answered, or what it said of the login or of `sql`.
+    pub fn ask_and_try(
+        self,
+        sql: &str,
+        others: &[&str],
+    ) -> Result<(Answer, Vec<Option<String>>), String> {
         let addresses = addresses(self.host, self.port)?;
         let is_inet = matches!(addresses.first(), Some(Address::Inet(_)));
         let parameters =
@@ -55,8 +68,11 @@ impl Probe<'_> {
             connect_timeout: self.timeout,
         });
         match Session::open(&target) {
-            Ok((mut session, address)) => Ok(Answer::Rows(address, session.query(sql)?)),
-            Err(reason) if reason.ends_with(NO_PASSWORD) => Ok(Answer::WantsPassword),
+            Ok((mut session, address)) => {
+                let answer = Answer::Rows(address, session.query(sql)?);
+                Ok((answer, others.iter().map(|sql| session.query(sql).err()).collect()))
+            }
+            Err(reason) if reason.ends_with(NO_PASSWORD) => Ok((Answer::WantsPassword, Vec::new())),
             Err(reason) => Err(reason),
         }
     }

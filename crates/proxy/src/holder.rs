@@ -93,7 +93,9 @@ impl Holder {
                 let _name = mem::ManuallyDrop::new(name);
                 end_well();
                 let (path, began) = (path.to_owned(), Instant::now());
-                Own { listener, list, inode, path, weir, began }.run(server);
+                // It closes descriptors by their numbers, so their owners must not do it again.
+                let own = Own { listener, list, inode, path, weir, began };
+                mem::ManuallyDrop::new(own).run(server);
                 twin::end()
             }
         }

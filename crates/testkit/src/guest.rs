@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -55,6 +55,24 @@ pub(crate) fn mortal_command_with_log(program: impl AsRef<OsStr>, socket: &Path)
         exec setpriv --pdeathsig KILL --reuid $account --regid $account --init-groups \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", SCRIPT, "dev", ACCOUNT]).arg(socket).arg(program);
+    command
+}
+
+/// Returns such a command that finds other files in the place of the system's: each as (system's
+/// path, file). Root only.
+pub(crate) fn mortal_command_with_files(
+    program: impl AsRef<OsStr>,
+    files: &[(PathBuf, PathBuf)],
+) -> Command {
+    const SCRIPT: &str = "set -e; account=$1; count=$2; shift 2; \
+        while [ $count -gt 0 ]; do mount --bind \"$2\" \"$1\"; shift 2; count=$((count - 1)); done; \
+        exec setpriv --pdeathsig KILL --reuid $account --regid $account --init-groups \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", SCRIPT, "files", ACCOUNT, &files.len().to_string()]);
+    for (system, file) in files {
+        command.arg(system).arg(file);
+    }
+    command.arg(program);
     command
 }
 

@@ -37,7 +37,7 @@ pub use memory::{memory_file_bytes, memory_files};
 pub use network::{Host, Network};
 pub use patroni::{Member, Patroni};
 pub use pki::{Authority, Identity, ManualAuthority, Signature, Wanted};
-pub use pooler::{Ini, Pooler, Setup, Table};
+pub use pooler::{Ini, Pooler, Setup, Table, send_signal};
 pub use postgres::{Builtin, Container, Postgres, Process, Receiver, Role, ServerAuth, Verifier};
 pub use raw::{Message, Outcome, RawClient, ServerError, frontend, md5_verifier};
 pub use relay::{Relay, Way};

@@ -9,7 +9,6 @@ mod process;
 mod table;
 
 use std::fs;
-use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -41,6 +40,8 @@ pub struct Setup {
     port: Option<u16>,
     /// The socket that it finds as `/dev/log`.
     dev_log: Option<PathBuf>,
+    /// Files that it finds in the place of the system's.
+    files: Vec<(PathBuf, PathBuf)>,
     /// Start it as root; it becomes an unprivileged user by itself.
     from_root: bool,
     /// Its limit of open files, if it differs from the tests' own.
@@ -149,6 +150,14 @@ impl Setup {
         self
     }
 
+    /// Lets it find `file` in the place of the system's file at `system`, which must exist. The test
+    /// must run as root, and may write to the file later, but not replace it.
+    #[must_use]
+    pub fn in_place_of(mut self, system: &str, file: &Path) -> Self {
+        self.files.push((system.into(), file.to_owned()));
+        self
+    }
+
     /// Starts it as root, with `-u`. For tests that root runs.
     #[must_use]
     pub fn from_root(self) -> Self {
@@ -237,6 +246,7 @@ impl Pooler {
             listener: None,
             port: None,
             dev_log: None,
+            files: Vec::new(),
             from_root: false,
             open_files_max: None,
             source: Source::Ini,
@@ -300,10 +310,15 @@ impl Pooler {
             .unwrap_or_else(|e| panic!("no way to the console: {e:?}\n{}", tail(&self.log())))
     }
 
-    /// Runs a console command that must succeed.
+    /// Runs a console command that must succeed. A SHOW has Weir's own columns as well.
     #[track_caller]
     pub fn admin(&self, command: &str) -> Table {
-        let outcome = self.console().query(command);
+        let what = command.strip_prefix("SHOW ").unwrap_or_default();
+        let is_show = !what.is_empty() && !what.contains([' ', ';', '"']);
+        let outcome = match flavour() {
+            Flavour::Weir if is_show => self.console().query(&format!("{command} EXTENDED")),
+            Flavour::Weir | Flavour::PgBouncer => self.console().query(command),
+        };
         assert!(outcome.error.is_none(), "{command}: {:?}", outcome.error);
         Table::new(outcome)
     }
@@ -497,21 +512,60 @@ impl Drop for Pooler {
         if let Err(problem) = stopped {
             panic!("{problem}\n{}", tail(&log));
         }
-        assert!(!log.contains("panicked at"), "the pooler panicked:\n{}", tail(&log));
+        assert_sound(&log);
     }
 }
 
-/// Returns the last lines of a log.
-pub(crate) fn tail(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(60)..].join("\n")
+/// The last words of a program of Weir that crashes.
+const CRASHES: [&str; 2] = ["panicked at", "fatal runtime error"];
+
+fn tells_of_crash(line: &str) -> bool {
+    CRASHES.iter().any(|words| line.contains(words))
 }
 
-pub(crate) fn send_signal(pid: u32, signal: &str) {
+/// Requires that no program of Weir has crashed, by what it would have said in this log.
+#[track_caller]
+pub(crate) fn assert_sound(log: &str) {
+    assert!(!tells_of_crash(log), "a program of Weir has crashed:\n{}", tail(log));
+}
+
+/// Returns the last lines of a log, without those about the console, which tests ask again and again. All
+/// lines of crashes are among them, because `scripts/run-tests` looks for these.
+pub(crate) fn tail(log: &str) -> String {
+    let lines: Vec<&str> =
+        log.lines().filter(|line| !line.contains(": pgbouncer/admin@")).collect();
+    let (before, last) = lines.split_at(lines.len().saturating_sub(60));
+    let crashes = before.iter().filter(|line| tells_of_crash(line));
+    crashes.chain(last).copied().collect::<Vec<_>>().join("\n")
+}
+
+/// Sends a signal to a process, which must exist.
+pub fn send_signal(pid: u32, signal: &str) {
+    assert!(try_signal(pid, signal), "cannot send SIG{signal} to process {pid}");
+}
+
+/// Does the same to a process that may have ended. The shell has `kill` of its own, while some machines
+/// lack the program.
+pub(crate) fn try_signal(pid: u32, signal: &str) -> bool {
     let status = Command::new("sh")
         .args(["-c", "kill -s \"$1\" \"$2\"", "kill", signal])
         .arg(pid.to_string())
+        .stderr(Stdio::null())
         .status();
-    let sent: io::Result<bool> = status.map(|status| status.success());
-    assert!(sent.is_ok_and(|sent| sent), "cannot send SIG{signal} to process {pid}");
+    status.expect("there is a shell").success()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tail;
+
+    #[test]
+    fn the_tail_of_a_log_has_each_crash() {
+        let crash = "thread 'worker 0' panicked at crates/engine/src/engine.rs:1:2:";
+        let quiet = "LOG process up\n".repeat(100);
+        assert!(
+            tail(&format!("{crash}\n{quiet}")).starts_with(&format!("{crash}\nLOG process up"))
+        );
+        assert_eq!(tail(&quiet).lines().count(), 60);
+    }
 }

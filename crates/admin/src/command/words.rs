@@ -1,10 +1,11 @@
-//! The grammar of the console: one or two words, `SET word = value`, or `SWITCHOVER word TO word`. It
-//! knows SET and SWITCHOVER by name, because of their form.
+//! The grammar of the console: one or two words, `SHOW word EXTENDED`, `SET word = value`, or
+//! `SWITCHOVER word TO word`. It knows SHOW, SET and SWITCHOVER by name, because of their form.
 
 /// A parsed command line, without quotes; upper and lower case are as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Command { verb: Vec<u8>, argument: Vec<u8> },
+    ShowExtended { what: Vec<u8> },
     Set { key: Vec<u8>, value: Vec<u8> },
     Switchover { database: Vec<u8>, node: Vec<u8> },
 }
@@ -23,12 +24,16 @@ const ARGUMENT_MAX: usize = 63;
 const VALUE_MAX: usize = 255;
 
 pub(super) fn parse(text: &[u8]) -> Result<Line, Refusal> {
-    let line =
-        set(text).or_else(|| switchover(text)).or_else(|| command(text)).ok_or(Refusal::Grammar)?;
+    let line = set(text)
+        .or_else(|| switchover(text))
+        .or_else(|| show_extended(text))
+        .or_else(|| command(text))
+        .ok_or(Refusal::Grammar)?;
     let fits = match &line {
         Line::Command { verb, argument } => {
             verb.len() <= VERB_MAX && argument.len() <= ARGUMENT_MAX
         }
+        Line::ShowExtended { what } => what.len() <= ARGUMENT_MAX,
         Line::Switchover { database, node } => {
             database.len() <= ARGUMENT_MAX && node.len() <= ARGUMENT_MAX
         }
@@ -46,6 +51,18 @@ fn command(text: &[u8]) -> Option<Line> {
         argument = cursor.word().unwrap_or_default();
     }
     cursor.end().then_some(Line::Command { verb, argument })
+}
+
+/// SELECT is another word for SHOW.
+fn show_extended(text: &[u8]) -> Option<Line> {
+    let mut cursor = Cursor(text);
+    cursor.spaces();
+    if !(cursor.keyword(b"show") || cursor.keyword(b"select")) || !cursor.spaces() {
+        return None;
+    }
+    let what = cursor.word()?;
+    let is_extended = cursor.spaces() && cursor.keyword(b"extended");
+    (is_extended && cursor.end()).then_some(Line::ShowExtended { what })
 }
 
 fn switchover(text: &[u8]) -> Option<Line> {
@@ -185,6 +202,19 @@ mod tests {
     }
 
     #[test]
+    fn extended_follows_the_word_of_a_show() {
+        for (text, what) in [
+            ("show pools extended", "pools"),
+            (" SELECT\tstats EXTENDED ;", "stats"),
+            ("show extended extended", "extended"),
+        ] {
+            let line = Line::ShowExtended { what: what.into() };
+            assert_eq!(parse(text.as_bytes()), Ok(line), "{text:?}");
+        }
+        assert_eq!(parse(b"show extended"), command("show", "extended"));
+    }
+
+    #[test]
     fn anything_else_is_refused() {
         for text in [
             "",
@@ -193,6 +223,9 @@ mod tests {
             "; ;",
             "show pools;;",
             "show pools extra",
+            "show pools extendeds",
+            "show pools extended extended",
+            "pause app extended",
             "select 1+1",
             "select version()",
             "show \"aa",

@@ -168,7 +168,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
 
     /// Returns the command of a text, if the user is allowed to run it.
     pub(super) fn command(&mut self, text: &[u8]) -> Result<Command, Stop> {
-        let command = Command::parse(text).map_err(|invalid| match invalid {
+        let columns = self.console.control.console_columns();
+        let command = Command::parse(text, columns).map_err(|invalid| match invalid {
             Invalid::Arguments => self.refuse("bad arguments"),
             Invalid::Unknown => {
                 let message = [b"invalid command '", text, b"', use SHOW HELP;"].concat();
@@ -190,7 +191,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<'_, S> {
     ) -> Result<(), Stop> {
         let (out, control) = (&mut self.out, &self.console.control);
         match command {
-            Command::Show(show) => reply::show(out, show, self.console.view(show).await, formats),
+            Command::Show(selected) => {
+                self.console.note_columns(&selected);
+                let view = self.console.view(&selected).await;
+                reply::show(out, &selected, view, formats);
+            }
             Command::Help => {
                 reply::notice(out, "Console usage", Some(&command::help()));
                 reply::done(out, "SHOW");

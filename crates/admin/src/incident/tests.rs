@@ -5,7 +5,7 @@ const HOSTILE: &str = "</td><script>alert(\"x\")</script>&'\u{7}";
 /// The page of a pooler in which every text is hostile.
 fn page() -> String {
     let rows = |command: &str| {
-        let table = show::find(command.strip_prefix("SHOW ")?)?;
+        let table = show::find(command.strip_prefix("SHOW ")?.strip_suffix(" EXTENDED")?)?;
         let cell = |name: &str| match name {
             "epoch" | "last_epoch" | "waiting" | "errors" => "1000".to_owned(),
             "event" => "reload".to_owned(),
@@ -51,8 +51,8 @@ fn the_first_error_ends_it() {
     let mut asked = Vec::new();
     let failed = Incident::gather(String::new(), |command| {
         asked.push(command.to_owned());
-        if command == "SHOW RECORDER" { Err("lost") } else { Ok(Answer::default()) }
+        if command == "SHOW RECORDER EXTENDED" { Err("lost") } else { Ok(Answer::default()) }
     });
     assert_eq!(failed.err(), Some("lost"));
-    assert_eq!(asked, ["SHOW VERSION", "SHOW RECORDER"]);
+    assert_eq!(asked, ["SHOW VERSION EXTENDED", "SHOW RECORDER EXTENDED"]);
 }

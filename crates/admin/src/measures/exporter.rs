@@ -11,7 +11,7 @@ pub(super) static GROUPS: [&dyn Measured; 5] = [&VERSION, &PROCESS, &DATABASES, 
 static VERSION: Group<Board> = Group {
     title: "Version",
     about: "Always 1; the label has the information.",
-    labels: &[("version", |_| config::version().into())],
+    labels: &[("version", |_| config::pgbouncer_version().into())],
     measures: &[Measure {
         name: "pgbouncer_version_info",
         kind: Kind::Info,

@@ -63,7 +63,7 @@ static COLUMNS: [Column<Line>; 15] = [
 ];
 
 const fn bytea(name: &'static str, about: &'static str) -> Column<Line> {
-    Column { head: Head { name, kind: Kind::Bytea, about }, cell: |_| Cell::Null }
+    Column { head: Head { name, kind: Kind::Bytea, about, is_own: false }, cell: |_| Cell::Null }
 }
 
 pub(super) struct Line {

@@ -1,7 +1,7 @@
 //! SHOW PINS, which is Weir's own: which clients keep a server between transactions, and why.
 
 use super::connections::pointer;
-use super::{Column, Table, int8, text};
+use super::{Column, Table, int8, own, text};
 use crate::snapshot::{Connection, Pin};
 
 pub(super) static PINS: Table<Line> = Table {
@@ -20,8 +20,9 @@ pub(super) static PINS: Table<Line> = Table {
              `temporary object`, `advisory lock`, `cursor with hold`, `prepared statement`, \
              `listen`, `load`, `setseed`, `sequence`, `drawn number`, `function` and `setting`. \
              `session mode`: the client got the server in session mode, before a reload. \
-             `direct pool`: only the backend of the direct pool knows the state. `unverified`: \
-             Weir could not find out the session state.",
+             `direct pool`: only the backend of the direct pool knows the state. `state too large`: \
+             the client of a direct pool has more settings and statements than the pool can keep \
+             for it (docs/direct.md). `unverified`: Weir could not find out the session state.",
         ),
         int8(
             "age",
@@ -48,18 +49,17 @@ pub(super) static PINS: Table<Line> = Table {
 
 /// The columns of SHOW CLIENTS about a client's pin, which follow PgBouncer's columns.
 pub(super) const OF_CLIENT: [Column<super::connections::Line>; 3] = [
-    text(
+    own(text(
         "pin_reason",
         |line| line.pin.as_ref().map(|pin| pin.reasons.as_str()).into(),
-        "Why the client keeps its server, as `reason` in SHOW PINS; NULL if it keeps none. This \
-         and the next two columns are Weir's own.",
-    ),
-    int8("pin_age", |line| line.pin.as_ref().map(|pin| pin.age).into(), "As `age` there."),
-    text(
+        "Why the client keeps its server, as `reason` in SHOW PINS; NULL if it keeps none.",
+    )),
+    own(int8("pin_age", |line| line.pin.as_ref().map(|pin| pin.age).into(), "As `age` there.")),
+    own(text(
         "pin_fingerprint",
         |line| line.pin.as_ref().map(fingerprint).into(),
         "As `fingerprint` there.",
-    ),
+    )),
 ];
 
 pub(super) fn fingerprint(pin: &Pin) -> String {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use engine::report::CancelTarget;
 
-use super::{Table, View, int4, split_micros, text};
+use super::{Table, View, int4, own, split_micros, text};
 use crate::NAME;
 use crate::snapshot::{ClientState, ServerState};
 
@@ -89,32 +89,32 @@ pub(super) static POOLS: Table<PoolLine> = Table {
             |line| line.load_balance_hosts.into(),
             "How one of several hosts is chosen; NULL if there is one host.",
         ),
-        int4(
+        own(int4(
             "sv_pinned",
             |line| line.pinned.into(),
             "Pinned servers, which SHOW PINS lists (`pool_mode = auto`). They are among the \
-             servers linked to a client. Weir's own.",
-        ),
-        text(
+             servers linked to a client.",
+        )),
+        own(text(
             "session_state",
             |line| line.session_state().into(),
             "How Weir learns the session state (`pool_mode = auto`). `report`: the servers report \
              it, by the library `weir`. `probe`: Weir asks the servers. `mixed`: some servers \
-             report it. NULL: there is no such server. Weir's own.",
-        ),
-        text(
+             report it. NULL: there is no such server.",
+        )),
+        own(text(
             "data_path",
             |line| {
                 line.pool.map(|proxied| if proxied.is_some() { "proxy" } else { "direct" }).into()
             },
             "`direct`: PostgreSQL's backends serve the clients' sockets (docs/direct.md). `proxy`: \
-             Weir does. Weir's own.",
-        ),
-        text(
+             Weir does.",
+        )),
+        own(text(
             "why",
             |line| line.pool.flatten().map(config::Proxied::word).into(),
-            "Why the pool is proxied; NULL if it is direct. Weir's own.",
-        ),
+            "Why the pool is proxied; NULL if it is direct.",
+        )),
     ],
     rows: lines,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Column, Table, View, numeric, text};
+use super::{Column, Table, View, numeric, own, text};
 use crate::NAME;
 use engine::ids::PoolId;
 use engine::stats::Stats;
@@ -53,12 +53,11 @@ pub(super) static STATS: Table<StatsLine> = Table {
             "Statements prepared on servers.",
         ),
         numeric("total_bind_count", |line| line.total.binds.into(), "Bind messages."),
-        numeric(
+        own(numeric(
             "total_client_login_count",
             |line| line.total.logins.into(),
-            "Successful logins \
-                                                                              of clients.",
-        ),
+            "Successful logins of clients.",
+        )),
         numeric(
             "avg_server_assignment_count",
             |line| line.average.assignments.into(),
@@ -94,11 +93,11 @@ pub(super) static STATS: Table<StatsLine> = Table {
             "Statements prepared on servers a second.",
         ),
         numeric("avg_bind_count", |line| line.average.binds.into(), "Bind messages a second."),
-        numeric(
+        own(numeric(
             "avg_client_login_count",
             |line| line.average.logins.into(),
             "Successful logins of clients a second.",
-        ),
+        )),
     ],
     rows: lines,
 };
@@ -143,12 +142,11 @@ pub(super) static STATS_TOTALS: Table<StatsLine> = Table {
             "Statements prepared on servers.",
         ),
         numeric("bind_count", |line| line.total.binds.into(), "Bind messages."),
-        numeric(
+        own(numeric(
             "client_login_count",
             |line| line.total.logins.into(),
-            "Successful logins of \
-                                                                        clients.",
-        ),
+            "Successful logins of clients.",
+        )),
     ],
     rows: lines,
 };
@@ -190,11 +188,11 @@ pub(super) static STATS_AVERAGES: Table<StatsLine> = Table {
             "Statements prepared on servers a second.",
         ),
         numeric("avg_bind_count", |line| line.average.binds.into(), "Bind messages a second."),
-        numeric(
+        own(numeric(
             "avg_client_login_count",
             |line| line.average.logins.into(),
             "Successful logins of clients a second.",
-        ),
+        )),
     ],
     rows: lines,
 };

@@ -6,7 +6,8 @@ use engine::stats::Stats;
 
 pub(super) static TOTALS: Table<(String, u64)> = Table {
     name: "TOTALS",
-    about: "The counters of all databases together: a row `total_X` for each, then a row `avg_X`.",
+    about: "The counters of all databases together: a row `total_X` for each, then a row `avg_X`. The \
+            rows of `client_login_count` are Weir's own.",
     columns: &[
         text("name", |row| (&row.0).into(), "Name of the counter."),
         numeric("value", |row| row.1.into(), "Its value; times are in microseconds."),
@@ -24,8 +25,12 @@ fn rows(view: View) -> Vec<(String, u64)> {
     let with = |prefix: &'static str, stats: Stats| {
         named(stats).map(move |(name, value)| (format!("{prefix}_{name}"), value))
     };
-    with("total", total).into_iter().chain(with("avg", average)).collect()
+    let rows = with("total", total).into_iter().chain(with("avg", average));
+    rows.filter(|(name, _)| view.has_own || !name.ends_with(OWN)).collect()
 }
+
+/// The counter that PgBouncer 1.25.2 does not have.
+const OWN: &str = "client_login_count";
 
 /// Returns the counters by PgBouncer's internal names, which differ from those of SHOW STATS.
 fn named(stats: Stats) -> [(&'static str, u64); 12] {
@@ -41,6 +46,6 @@ fn named(stats: Stats) -> [(&'static str, u64); 12] {
         ("ps_client_parse_count", stats.client_parses),
         ("ps_server_parse_count", stats.server_parses),
         ("ps_bind_count", stats.binds),
-        ("client_login_count", stats.logins),
+        (OWN, stats.logins),
     ]
 }

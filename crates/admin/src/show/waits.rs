@@ -6,24 +6,23 @@ use std::collections::HashMap;
 use engine::ids::PoolId;
 
 use super::connections::{self, address, pointer};
-use super::{Column, Table, View, int8, pins, text};
+use super::{Column, Table, View, int8, own, pins, text};
 use crate::snapshot::{ClientState, Connection, Doing, Pin};
 
 /// Behind all other columns of SHOW CLIENTS and SHOW SERVERS.
 pub(super) const ACTIVITY: [Column<connections::Line>; 2] = [
-    text(
+    own(text(
         "activity",
         |line| line.doing.map(|doing| doing.activity).into(),
         "The client's use of its server, as `state` in `pg_stat_activity`. The values are \
          `active`, `idle in transaction`, `idle in transaction (aborted)` and `idle`. `idle`: the \
-         client keeps the server without a transaction. NULL: the client has no server. This and \
-         the next column are Weir's own.",
-    ),
-    int8(
+         client keeps the server without a transaction. NULL: the client has no server.",
+    )),
+    own(int8(
         "activity_age",
         |line| line.doing.map(|doing| doing.age / 1_000_000).into(),
         "Seconds for which `activity` has had this value.",
-    ),
+    )),
 ];
 
 pub(super) static WAITS: Table<Line> = Table {

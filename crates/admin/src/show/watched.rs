@@ -133,7 +133,8 @@ pub(super) static REASONS: Table<Line<advice::ReasonRow>> = Table {
             "effect",
             |line| line.row.reason.effect().words().into(),
             "`pinned`: the client would keep its server. `possibly pinned`: the text alone cannot \
-             tell. `carried`: the client would share servers, and Weir would restore this state.",
+             tell. `carried`: the client would share servers, and Weir would restore this state. \
+             `not kept`: the client would share servers, and the next one has another process id.",
         ),
         text(
             "reason",

@@ -10,7 +10,7 @@ use admin::{
     NotReloaded, Order, Pin, PoolRow, Recording, RouteRow, ServerRow, ServerState, Shutdown,
     Snapshot, WorkerRow,
 };
-use config::{Config, ErrorCodes, PoolMode};
+use config::{Config, ConsoleColumns, ErrorCodes, PoolMode};
 use engine::averages::Averages;
 use engine::facts::Facts;
 use engine::ids::PoolId;
@@ -159,6 +159,7 @@ fn stats(factor: u64) -> Stats {
         client_parses: 3 * factor,
         server_parses: 2 * factor,
         binds: 30 * factor,
+        process_ids: 0,
         logins: 5 * factor,
     }
 }
@@ -379,6 +380,7 @@ pub(crate) struct Recorder {
     /// The keys that a reload cannot change; `None`: it succeeds.
     pub(crate) not_reloaded: Option<Vec<String>>,
     pub(crate) error_codes: ErrorCodes,
+    pub(crate) console_columns: ConsoleColumns,
     /// PAUSE without a name never comes to its end.
     pub(crate) is_busy: bool,
 }
@@ -414,6 +416,10 @@ impl Control for Recorder {
 
     fn error_codes(&self) -> ErrorCodes {
         self.error_codes
+    }
+
+    fn console_columns(&self) -> ConsoleColumns {
+        self.console_columns
     }
 
     fn shutdown(&self, how: Shutdown) {

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{env, fs};
 
-use admin::Console;
+use admin::{Console, Control};
+use config::ConsoleColumns;
 
 use crate::fixture::Recorder;
 use crate::peer::{Peer, Reply};
@@ -65,7 +66,7 @@ async fn columns_and_rows_are_those_of_pgbouncer() {
     let mut peer = Peer::admin(&console).await;
     let mut text = String::new();
     for name in SHOWS {
-        let mut replies = peer.query(format!("show {name};")).await;
+        let mut replies = peer.query(format!("show {name} extended;")).await;
         if ["CLIENTS", "SOCKETS"].contains(&name) {
             forget_the_clock(&mut replies);
         }
@@ -84,6 +85,77 @@ async fn columns_and_rows_are_those_of_pgbouncer() {
          UPDATE_SNAPSHOTS=1 cargo test -p weir-admin",
         path.display()
     );
+}
+
+/// Some monitors count the columns. So these are those of PgBouncer 1.25.2.
+#[tokio::test]
+async fn without_extended_there_are_pgbouncers_columns_only() {
+    let control = Arc::new(Recorder::default());
+    let console = Arc::new(Console::new(Arc::clone(&control) as Arc<dyn Control>));
+    let mut peer = Peer::admin(&console).await;
+    for (name, count) in [
+        ("DATABASES", 17),
+        ("POOLS", 17),
+        ("CLIENTS", 21),
+        ("SERVERS", 21),
+        ("SOCKETS", 28),
+        ("ACTIVE_SOCKETS", 28),
+        ("USERS", 8),
+        ("PEERS", 4),
+        ("PEER_POOLS", 5),
+        ("LISTS", 2),
+        ("STATS", 23),
+        ("STATS_TOTALS", 12),
+        ("STATS_AVERAGES", 12),
+        ("TOTALS", 2),
+        ("MEM", 5),
+        ("DNS_HOSTS", 3),
+        ("DNS_ZONES", 3),
+        ("VERSION", 1),
+        ("STATE", 2),
+        ("CONFIG", 4),
+    ] {
+        let replies = peer.query(format!("SHOW {name}")).await;
+        let [Reply::Columns(columns), rows @ .., Reply::Done(_)] = &replies[..] else {
+            panic!("{name}: {replies:?}");
+        };
+        assert_eq!(columns.len(), count, "{name}: {columns:?}");
+        for row in rows {
+            assert!(matches!(row, Reply::Row(values) if values.len() == count), "{name}: {row:?}");
+            assert!(!format!("{row:?}").contains("client_login_count"), "{name}: {row:?}");
+        }
+    }
+    let notes = control.notes.lock().unwrap().clone();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains("SHOW POOLS EXTENDED has Weir's own"), "{notes:?}");
+}
+
+#[tokio::test]
+async fn the_log_says_that_show_totals_leaves_out_rows() {
+    let control = Arc::new(Recorder::default());
+    let console = Arc::new(Console::new(Arc::clone(&control) as Arc<dyn Control>));
+    let mut peer = Peer::admin(&console).await;
+    peer.query("SHOW TOTALS EXTENDED").await;
+    assert_eq!(*control.notes.lock().unwrap(), [""; 0]);
+    peer.query("SHOW TOTALS").await;
+    let notes = control.notes.lock().unwrap().clone();
+    assert!(notes[0].contains("SHOW TOTALS EXTENDED has Weir's own"), "{notes:?}");
+}
+
+/// `console_columns = weir`, as the pooler in PostgreSQL has it.
+fn own_columns() -> Recorder {
+    Recorder { console_columns: ConsoleColumns::Weir, ..Recorder::default() }
+}
+
+#[tokio::test]
+async fn with_console_columns_weir_each_show_is_extended() {
+    let console = Arc::new(Console::new(Arc::new(own_columns())));
+    let mut peer = Peer::admin(&console).await;
+    for name in ["POOLS", "CLIENTS", "STATS", "TOTALS"] {
+        let plain = peer.query(format!("SHOW {name}")).await;
+        let extended = peer.query(format!("SHOW {name} EXTENDED")).await;
+        assert_eq!((plain.len(), plain.first()), (extended.len(), extended.first()), "{name}");
+    }
 }
 
 /// The console's own client has the present time, unlike the snapshot.
@@ -107,7 +179,7 @@ fn forget_the_clock(replies: &mut [Reply]) {
 #[tokio::test]
 async fn the_views_of_the_extension_have_columns_of_the_console_only() {
     let script = include_str!("../../../../extension/weir--1.0.sql");
-    let console = Arc::new(Console::new(Arc::new(Recorder::default())));
+    let console = Arc::new(Console::new(Arc::new(own_columns())));
     let mut peer = Peer::admin(&console).await;
     let listed = |text: &str| -> Vec<String> {
         let names = text.split(',').filter_map(|item| item.split_whitespace().next());

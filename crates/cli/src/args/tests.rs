@@ -194,7 +194,7 @@ fn help_and_version_are_printed() {
     }
     for line in ["weir -V", "weir --version", "weir -d -V"] {
         let Ok(Invocation::Print(text)) = parsed(line) else { panic!("{line}") };
-        assert!(text.starts_with("PgBouncer 1.25.2 (Weir "), "{text}");
+        assert!(text.starts_with("PgBouncer 1.25.2\nWeir "), "{text}");
     }
 }
 

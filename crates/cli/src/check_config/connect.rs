@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use config::{AccessPolicy, Config, Database, Node};
+use config::{AccessPolicy, Config, Database, Node, PoolMode};
 use load::probe::{Answer, Probe};
 use proxy::{CallerTls, TlsContexts};
 use wire::secret::Secret;
@@ -66,8 +66,9 @@ pub(super) fn all(config: &Config) -> Dialled {
             let server = servers.entry(format!("{host}, port {port}")).or_default();
             server.pools.add(pools(config, database));
             let line = match ask(config, database, (&host, port), &tls) {
-                Ok((line, allows)) => {
+                Ok(Found { line, allows, refused }) => {
                     server.allows = allows.or(server.allows);
+                    dialled.findings.extend(refused);
                     line
                 }
                 Err(reason) => {
@@ -278,9 +279,20 @@ fn pools(config: &Config, database: &Database) -> Pools {
 pub(crate) fn dial(
     config: &Config,
     database: &Database,
-    (host, port): (&str, u16),
+    place: (&str, u16),
     tls: &TlsContexts,
 ) -> Result<(String, Answer), String> {
+    dial_and_try(config, database, place, tls, &[]).map(|(user, answer, _)| (user, answer))
+}
+
+/// Does the same, and executes each of `others`, whose errors it returns as well.
+fn dial_and_try(
+    config: &Config,
+    database: &Database,
+    (host, port): (&str, u16),
+    tls: &TlsContexts,
+    others: &[&str],
+) -> Result<(String, Answer, Vec<Option<String>>), String> {
     let (user, password) = login(config, database);
     let timeout = config.global.server_connect_timeout;
     let probe = Probe {
@@ -292,19 +304,57 @@ pub(crate) fn dial(
         tls: CallerTls::of_pooler(tls, host),
         timeout: (!timeout.is_zero()).then_some(timeout),
     };
-    let answer = probe.ask(CAPACITY)?;
-    Ok((user, answer))
+    let (answer, errors) = probe.ask_and_try(CAPACITY, others)?;
+    Ok((user, answer, errors))
 }
 
-/// Logs in and returns the line to print, and the connections that the server allows.
+/// The result of a login to a server.
+struct Found {
+    /// The line to print.
+    line: String,
+    /// The ordinary connections that the server allows, if it said so.
+    allows: Option<u64>,
+    /// The queries of keys that the server refuses.
+    refused: Vec<Finding>,
+}
+
+/// The queries that a pool of the database runs on its servers, each with its key, and where the key
+/// is set. In the order in which Weir runs them.
+fn own_queries<'a>(config: &'a Config, database: &'a Database) -> Vec<(&'a str, String, &'a str)> {
+    let global = &config.global;
+    let (user, _) = login(config, database);
+    let resets = config.pool_mode(database, &user) == PoolMode::Session;
+    let of_key = |key: &'static str, sql: &'a str| (key, config.positions.of_key(key), sql);
+    let mut all = Vec::new();
+    if let Some(sql) = &database.connect_query {
+        all.push(("connect_query", config.positions.of_database(&database.name), sql.as_str()));
+    }
+    if global.server_check_query != "<empty>" {
+        all.push(of_key("server_check_query", &global.server_check_query));
+    }
+    if resets || global.server_reset_query_always {
+        all.push(of_key("server_reset_query", &global.server_reset_query));
+    }
+    all.retain(|(_, _, sql)| !sql.is_empty());
+    all
+}
+
+/// Logs in and tries the queries of the pool's keys.
 fn ask(
     config: &Config,
     database: &Database,
     (host, port): (&str, u16),
     tls: &TlsContexts,
-) -> Result<(String, Option<u64>), String> {
-    let (user, answer) = dial(config, database, (host, port), tls)?;
-    Ok(match answer {
+) -> Result<Found, String> {
+    let queries = own_queries(config, database);
+    let texts: Vec<_> = queries.iter().map(|(_, _, sql)| *sql).collect();
+    let (user, answer, errors) = dial_and_try(config, database, (host, port), tls, &texts)?;
+    let refused = queries.iter().zip(errors).filter_map(|((key, position, _), error)| {
+        let reason = format!("{key} fails in database {}: {}", database.name, error?);
+        Some(Finding::new(Level::Warns, position, reason))
+    });
+    let refused = refused.collect();
+    let (line, allows) = match answer {
         Answer::WantsPassword => {
             let line = format!(
                 "{host}, port {port} answers; the login as {user} is not tried, since no plain \
@@ -318,7 +368,8 @@ fn ask(
             let allows = number(0).zip(number(1)).map(|(all, kept)| all.saturating_sub(kept));
             (format!("logged in as {user} at {address}"), allows.filter(|allows| *allows > 0))
         }
-    })
+    };
+    Ok(Found { line, allows, refused })
 }
 
 /// The user to log in as, and the password if it is known in clear: the user of the entry, else one

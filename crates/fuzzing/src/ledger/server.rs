@@ -24,6 +24,8 @@ pub(super) enum Outcome {
     /// The message is not sent, since the server already has the statement. If it would have ended
     /// the connection, the client gets no promise.
     MadeUp,
+    /// It is one of the pooler's own messages that concern no client.
+    Weirs,
 }
 
 impl Outcome {
@@ -41,7 +43,7 @@ impl Outcome {
 
     /// Returns whether the pooler itself sends the message.
     pub(super) fn is_swallowed(self) -> bool {
-        matches!(self, Self::Swallowed | Self::SwallowedFails)
+        matches!(self, Self::Swallowed | Self::SwallowedFails | Self::Weirs)
     }
 
     fn fails(self) -> bool {
@@ -95,6 +97,12 @@ impl Server {
         let codes = match self.copy {
             Some((query, more)) => {
                 return match sent.expect {
+                    // The copy fails before the server reads the Sync.
+                    Expect::Sync if sent.outcome.fails() => {
+                        let mut answers = of(query, self.fail_copy(query));
+                        answers.extend(of(sent, self.read(sent)));
+                        answers
+                    }
                     // The server ignores it.
                     Expect::Sync => Vec::new(),
                     Expect::CopyEnd => of(query, self.end_copy(query, more, sent)),
@@ -133,7 +141,7 @@ impl Server {
         // A simple Query ends a previous batch. Its own ReadyForQuery answers both.
         self.in_batch = false;
         match sent.outcome {
-            Outcome::Done | Outcome::Swallowed | Outcome::MadeUp => "TDDCZ",
+            Outcome::Done | Outcome::Swallowed | Outcome::MadeUp | Outcome::Weirs => "TDDCZ",
             Outcome::Suspended => "IZ",
             Outcome::Fails | Outcome::SwallowedFails => "EZ",
             Outcome::FailsLate => "TDCTDEZ",
@@ -170,17 +178,23 @@ impl Server {
 
     /// Handles CopyDone or CopyFail.
     fn end_copy(&mut self, query: Sent, more: u32, sent: Sent) -> &'static str {
+        if sent.outcome.fails() {
+            return self.fail_copy(query);
+        }
         self.copy = None;
         let is_simple = query.expect == Expect::Query;
-        if sent.outcome.fails() {
-            self.skipping = !is_simple;
-            return if is_simple { "EZ" } else { "E" };
-        }
         if more > 0 {
             self.copy = Some((query, more - 1));
             return "CG";
         }
         if is_simple { "CZ" } else { "C" }
+    }
+
+    fn fail_copy(&mut self, query: Sent) -> &'static str {
+        self.copy = None;
+        let is_simple = query.expect == Expect::Query;
+        self.skipping = !is_simple;
+        if is_simple { "EZ" } else { "E" }
     }
 }
 

@@ -176,9 +176,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "lost::a_committed_parameter_stays",
         changes: &[change(
             "relay/replies.rs",
-            "self.news.schema_changed |= changes.schema;",
-            "self.news.schema_changed |= changes.schema;
-             self.server.changes = Some(changes);",
+            "self.explain(*changes);",
+            "self.server.changes = Some(changes);",
         )],
     },
     Mutant {
@@ -197,6 +196,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "admission/pool/lobby.rs",
             "self.attendance.present -= u32::from(epoch == self.epoch);",
             "let _ = epoch;",
+        )],
+    },
+    Mutant {
+        name: "WaitsForRefusedServers",
+        wrong: "Clients of a direct pool wait for servers that PostgreSQL refuses",
+        seen_in: "Weir",
+        noticed_by: "direct::clients_are_refused_with_their_pools_logins",
+        changes: &[change(
+            "admission/pool/lobby.rs",
+            "let refuses = «self.refusal(now).is_some()»;",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "TellsTheCachedRefusal",
+        wrong: "Direct pools: a client gets Weir's words when PostgreSQL refuses a login",
+        seen_in: "Weir",
+        noticed_by: "direct::a_refused_login_before_the_last_loss",
+        changes: &[change(
+            "admission/pool/lobby.rs",
+            "«failure.refusal.clone().filter(|_| is_refused)»",
+            "is_refused.then(|| failure.error.clone())",
+        )],
+    },
+    Mutant {
+        name: "KeepsIdleLobbies",
+        wrong: "An idle server of a direct pool makes no room for another pool",
+        seen_in: "Weir",
+        noticed_by: "lobby_seats::an_idle_server_leaves_its_lobby_for_another_pool",
+        changes: &[change(
+            "admission/seat.rs",
+            "let idlest = «pool.idlest()».filter(",
+            "None::<Idlest>",
         )],
     },
 ];

@@ -11,7 +11,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "relay/replies/answered.rs",
             "let server = «&mut *self.servers[on.0 as usize]»; if matches!(server.phase, \
-                 ServerPhase::Finishing) && server.ledger.in_copy()",
+                 ServerPhase::Finishing) && server.ledger.awaits_message()",
             r#"{
                     let pool = self.server(on).pool;
                     let size = self.settings(pool).size;

@@ -121,7 +121,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "admission/pool/idle.rs",
             "stolen.server.leave_worker();",
-            "stolen.server.leave_worker(); stolen.server.secret = Box::default();",
+            "stolen.server.leave_worker(); stolen.server.key.secret.clear();",
         )],
     },
     Mutant {
@@ -204,7 +204,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "admission/pool/idle.rs",
             "stolen.server.leave_worker();",
-            "stolen.server.leave_worker(); stolen.server.secret.reverse();",
+            "stolen.server.leave_worker(); stolen.server.key.secret.reverse();",
         )],
     },
     Mutant {

@@ -11,7 +11,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "principals::clients_of_a_former_role_leave",
         changes: &[change(
             "lifecycle/principal.rs",
-            "now.is_some_and(|now| «now != client.role_changes») && client.is_welcomed()",
+            "«now != logged_in_with» && self.client(id).is_welcomed()",
             "now == u16::MAX",
         )],
     },
@@ -35,6 +35,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "admission/pool/principal.rs",
             "if «is_same && !is_role» {",
             "is_same && !is_role || new.is_none()",
+        )],
+    },
+    Mutant {
+        name: "AsksWithoutEnd",
+        wrong: "A node that ends each session that asks is asked forever",
+        seen_in: "Weir",
+        noticed_by: "principals::a_node_that_ends_asking_sessions_is_left_alone",
+        changes: &[change(
+            "admission/pool/principal.rs",
+            "if «self.principals.losses > LOSSES_MAX» {",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "BelievesAPooler",
+        wrong: "A node that maps names has its servers replaced forever",
+        seen_in: "Weir",
+        noticed_by: "principals::a_node_that_maps_names_is_left_alone",
+        changes: &[change(
+            "admission/pool/principal.rs",
+            "if «self.principals.disagreements > DISAGREEMENTS_MAX» {",
+            "false",
         )],
     },
     Mutant {

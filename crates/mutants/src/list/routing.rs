@@ -10,7 +10,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "places",
         changes: &[change(
             "relay/requests.rs",
-            "if «self.place != Place::Writer» && self.awaits_turn(header.code)",
+            "let takes_turns = «view.place != Place::Writer» || may_be_over;",
             "false",
         )],
     },

@@ -159,6 +159,31 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change("lifecycle/apply.rs", "«session.refusals += 1;»", "")],
     },
     Mutant {
+        name: "ClosesServersForInvalidValues",
+        wrong: "A server is closed because a client's value of a reported parameter is invalid",
+        seen_in: "PgBouncer 1.25.2 and Weir",
+        noticed_by: "refused::an_invalid_value_costs_no_server",
+        changes: &[change("lifecycle/apply.rs", "(«is_by_value» || is_unused)", "false")],
+    },
+    Mutant {
+        name: "CarriesReservedSettings",
+        wrong: "Auto mode: a client with a setting under a reserved prefix gets a new server each time",
+        seen_in: "Weir",
+        noticed_by: "refused::a_setting_whose_prefix_is_reserved_is_lost_once",
+        changes: &[change(
+            "lifecycle/reserved.rs",
+            "filter(|_| «error.sqlstate() == INVALID_NAME.as_bytes()»)",
+            "false",
+        )],
+    },
+    Mutant {
+        name: "TellsOthersRemovals",
+        wrong: "Auto mode: a client learns the name of a setting that another client has made",
+        seen_in: "Weir",
+        noticed_by: "refused::a_removal_is_told_to_the_client_that_has_the_setting",
+        changes: &[change("relay/replies.rs", "&& «reserved::is_removal(body)»", "false")],
+    },
+    Mutant {
         name: "ForgetsHalfAppliedSettings",
         wrong: "Auto mode: a server with half-applied settings is reused",
         seen_in: "Weir, until the simulator had sessions",
@@ -269,7 +294,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "sessions",
         changes: &[change(
             "lifecycle/link.rs",
-            r#"if «server.own_error.take().is_some()» { return self.close_server(on, CloseReason::ResetFailed, io);"#,
+            r#"if «server.own_error.is_some()» { return self.reset_failed(on, CloseReason::ResetFailed, io);"#,
             r#"server.own_error.take().is_none() && false"#,
         )],
     },

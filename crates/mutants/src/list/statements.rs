@@ -44,6 +44,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change("relay/replies/statements.rs", "is_all.then(|| used.clone())", "None")],
     },
     Mutant {
+        name: "DescribesLostByHalf",
+        wrong: "After a silent DEALLOCATE ALL, a Describe is answered without its parameters",
+        seen_in: "Weir",
+        noticed_by: "prepared::a_lost_statement_is_described_as_a_whole",
+        changes: &[change(
+            "relay/resend.rs",
+            "«!refused.is_lost» && kept.bytes.first() == Some(&frontend::DESCRIBE)",
+            "true",
+        )],
+    },
+    Mutant {
+        name: "TrustsLostStatements",
+        wrong: "After a silent DEALLOCATE ALL, each statement of the server fails once",
+        seen_in: "Weir",
+        noticed_by: "prepared::a_statement_that_the_server_has_lost_is_prepared_again",
+        changes: &[change(
+            "relay/replies/statements.rs",
+            "true => «self.server.statements.doubt_all()»,",
+            "self.server.statements.doubt(settled.statement)",
+        )],
+    },
+    Mutant {
         name: "RenewsBlindly",
         wrong: "It is prepared again and executed, although its client was told of other columns",
         seen_in: "what healing by a mere Parse comes to",

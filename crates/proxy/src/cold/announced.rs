@@ -33,7 +33,7 @@ use net::sys::Address;
 /// Why there is no client.
 #[derive(Debug, Error)]
 enum Lost {
-    /// A connection that only tests whether Weir is up.
+    /// A connection that only tests whether Weir is up, which is not logged.
     #[error("client unexpected eof")]
     Silent,
     #[error("connection ended within its PROXY protocol header")]
@@ -61,6 +61,8 @@ pub(crate) async fn receive(arrival: Arrival, shared: Arc<Shared>, config: Arc<C
             let worker = shared.place_client(worker);
             shared.hub.mailbox(worker).post(ShellMail::Client { fd, peer });
         }
+        // PgBouncer does not log such a connection either.
+        Err(Lost::Silent) => {}
         Err(reason) => {
             let label = About {
                 side: 'C',
@@ -72,7 +74,7 @@ pub(crate) async fn receive(arrival: Arrival, shared: Arc<Shared>, config: Arc<C
             if global.log_disconnections {
                 log!(of label, "closing because: {reason} (age={}s)", began.elapsed().as_secs());
             }
-            if global.log_pooler_errors && !matches!(reason, Lost::Silent) {
+            if global.log_pooler_errors {
                 warning!(of label, "pooler error: {reason}");
             }
         }
@@ -114,6 +116,9 @@ async fn read_header(stream: &TcpStream) -> Result<Option<SocketAddr>, Lost> {
             Ok(0) => return Err(Lost::Half),
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset && had == 0 => {
+                return Err(Lost::Silent);
+            }
             Err(error) => return Err(error.into()),
         };
         header.truncate(had + count);

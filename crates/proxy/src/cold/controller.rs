@@ -102,7 +102,8 @@ impl Snapshot {
             server.link = found.client;
             server.row.state =
                 if found.client == 0 { ServerState::Idle } else { ServerState::Active };
-            let pinned = |since| Pinned { pins: Pins::DIRECT, since, fingerprint: 0 };
+            let pins = if found.is_too_large { Pins::TOO_LARGE } else { Pins::DIRECT };
+            let pinned = |since| Pinned { pins, since, fingerprint: 0 };
             server.row.pinned = found.kept_since.map(pinned);
         }
         for client in &mut clients {

@@ -8,7 +8,6 @@ use std::{
 };
 
 use engine::ids::Micros;
-use hickory_resolver::{TokioResolver, proto::rr::RData};
 
 use crate::{
     cold::{controller::Controller, dns::names::Asked},
@@ -60,8 +59,8 @@ async fn answer_node(controller: Controller, question: Question) {
 /// address, all workers are told.
 async fn look_up(controller: Controller, host: String) {
     let control = &controller.0;
-    let found = match control.dns.resolver.lookup_ip(host.as_str()).await {
-        Ok(found) => found.iter().collect(),
+    let found = match control.dns.look_up(&host).await {
+        Ok(found) => found,
         Err(error) => {
             warning!("DNS lookup failed: {host}: {error}");
             Vec::new()
@@ -93,7 +92,7 @@ pub(crate) async fn watch_zones(controller: Controller) {
         let dns = &controller.0.dns;
         let zones = lock(&dns.names).zones();
         for zone in zones {
-            let Some(serial) = serial_of(&dns.resolver, &zone).await else { continue };
+            let Some(serial) = dns.serial_of(&zone).await else { continue };
             let grown = lock(&dns.names).grown(&zone, serial);
             if let Some((old, hosts)) = grown {
                 log!("zone '{zone}' serial changed: old={old} new={serial}");
@@ -103,12 +102,4 @@ pub(crate) async fn watch_zones(controller: Controller) {
             }
         }
     }
-}
-
-async fn serial_of(resolver: &TokioResolver, zone: &str) -> Option<u32> {
-    let found = resolver.soa_lookup(zone).await.ok()?;
-    found.answers().iter().find_map(|record| match &record.data {
-        RData::SOA(soa) => Some(soa.serial),
-        _ => None,
-    })
 }

@@ -20,7 +20,7 @@ use engine::{
     stats::Stats,
 };
 use tokio::sync::mpsc::UnboundedSender;
-use wire::startup::CancelKey;
+use wire::{error_fields::ErrorFields, startup::CancelKey};
 
 use super::{hub::lock, peer::Peer, reports::ClientInfo};
 use net::sys::EventFd;
@@ -37,14 +37,22 @@ pub(crate) enum LobbyRequest {
     },
     /// The backend of the server with this serial number is to leave.
     AskToLeave(u64),
-    /// The server with this serial number is closed.
-    BackendClosed(u64),
+    /// The server of this pool with this serial number is closed.
+    BackendClosed {
+        pool: PoolId,
+        serial: u64,
+    },
     Guest(Arriving),
     /// Disconnect all clients of this pool.
     Close {
         pool: PoolId,
         when: Closing,
         why: String,
+    },
+    /// Disconnect the clients of this pool that wait for a backend, with this error.
+    Refuse {
+        pool: PoolId,
+        error: Box<ErrorFields>,
     },
     Cancel {
         key: CancelKey,
@@ -110,6 +118,8 @@ pub(crate) struct LobbyServer {
     pub(crate) client: u64,
     /// When the client that it keeps came to rest; `None` if it keeps none, or runs a transaction.
     pub(crate) kept_since: Option<Micros>,
+    /// Is the state of that client too large for its place?
+    pub(crate) is_too_large: bool,
 }
 
 /// A client that is handed to a lobby.
@@ -137,6 +147,8 @@ pub(crate) struct LobbyDoor {
     pub(crate) wake: EventFd,
     /// Is there such a thread?
     is_open: AtomicBool,
+    /// Has another process taken over? It has the socket's name.
+    is_succeeded: AtomicBool,
     /// Clients in all lobbies, and on their way there.
     guests: AtomicU32,
     /// During SUSPEND: does no transaction run any more?
@@ -153,6 +165,7 @@ impl LobbyDoor {
             requests: Mutex::new(Some(requests)),
             wake: EventFd::new()?,
             is_open: AtomicBool::new(false),
+            is_succeeded: AtomicBool::new(false),
             guests: AtomicU32::new(0),
             quiet: AtomicBool::new(true),
             settled: AtomicBool::new(true),
@@ -168,6 +181,15 @@ impl LobbyDoor {
 
     pub(crate) fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Acquire)
+    }
+
+    /// Another process gives its own socket the name from now on.
+    pub(crate) fn give_up_name(&self) {
+        self.is_succeeded.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_succeeded(&self) -> bool {
+        self.is_succeeded.load(Ordering::Acquire)
     }
 
     pub(crate) fn send(&self, request: LobbyRequest) {

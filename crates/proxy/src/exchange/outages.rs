@@ -8,7 +8,7 @@ use std::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use config::in_words;
@@ -19,12 +19,16 @@ use crate::{log, warning};
 
 /// Addresses that are remembered at most: names may resolve to ever new ones.
 const ADDRESSES_MAX: usize = 1000;
+/// The shortest time between two log lines about sockets that cannot be opened.
+const SHORTAGE_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(crate) struct Outages {
     by_address: Mutex<HashMap<String, Outage>>,
     /// The number of entries, to be read without the lock.
     count: AtomicUsize,
+    /// When the log last said that this process can open no socket.
+    shortage: Mutex<Option<Instant>>,
     /// An outage has begun: the clusters' nodes are asked at once.
     pub(crate) evidence: Notify,
 }
@@ -47,6 +51,21 @@ impl Outages {
             );
         }
         is_new
+    }
+
+    /// Notes that this process could open no socket for this address, which tells nothing about the
+    /// server.
+    #[cold]
+    pub(crate) fn unable(&self, address: &dyn fmt::Display, error: &io::Error) {
+        let mut said = lock(&self.shortage);
+        if said.is_none_or(|at| at.elapsed() >= SHORTAGE_PAUSE) {
+            *said = Some(Instant::now());
+            warning!(
+                "cannot open a socket for server {address}: {}; Weir tries again (see the limit of \
+                 open files, and memory)",
+                with_errno(error)
+            );
+        }
     }
 
     /// Returns whether an outage begins with this attempt.
@@ -84,6 +103,12 @@ impl Outages {
     }
 }
 
+/// Does this process, or its machine, lack descriptors or memory?
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|number| shortages.contains(&number))
+}
+
 /// Returns the error with its number: `Connection refused (errno 111)`.
 pub(crate) fn with_errno(error: &io::Error) -> String {
     match error.raw_os_error() {
@@ -116,6 +141,18 @@ mod tests {
         let begun = (0..2 * ADDRESSES_MAX).filter(|at| outages.count_attempt(&at.to_string()));
         assert_eq!(begun.count(), ADDRESSES_MAX);
         assert_eq!(lock(&outages.by_address).len(), ADDRESSES_MAX);
+    }
+
+    #[test]
+    fn a_shortage_of_this_process_is_no_outage() {
+        let error = io::Error::from_raw_os_error;
+        assert!(is_shortage(&error(libc::EMFILE)) && is_shortage(&error(libc::ENFILE)));
+        for number in [libc::ECONNREFUSED, libc::ETIMEDOUT, libc::EADDRNOTAVAIL, libc::ENOENT] {
+            assert!(!is_shortage(&error(number)), "{number}");
+        }
+        let outages = Outages::default();
+        outages.unable(&"10.0.0.1:5432", &error(libc::EMFILE));
+        assert!(lock(&outages.by_address).is_empty());
     }
 
     #[test]

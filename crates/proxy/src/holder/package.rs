@@ -184,6 +184,7 @@ mod tests {
             mode: "auto".into(),
             welcome: None,
             server_secret: None,
+            own_keys: false,
             proven: None,
             minor_version: 0,
             may_ask_report: false,

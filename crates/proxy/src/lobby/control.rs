@@ -203,6 +203,24 @@ impl Unnamed {
     pub(crate) fn inode(&self) -> io::Result<u64> {
         fs::symlink_metadata(&self.temporary).map(|found| found.ino())
     }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Does a process listen at this path? Another kind of socket counts, too.
+pub(super) fn is_listened_at(path: &Path) -> bool {
+    let connects = || {
+        let own = socket::open_packets()?;
+        socket::connect(own.as_raw_fd(), &Address::Unix(path.to_owned()))
+    };
+    match connects() {
+        Ok(_) => true,
+        // Its queue is full.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+        Err(error) => error.raw_os_error() == Some(libc::EPROTOTYPE),
+    }
 }
 
 impl Drop for Unnamed {
@@ -291,6 +309,23 @@ mod tests {
         ] {
             assert_eq!(decode(&bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_socket_is_listened_at_while_its_process_has_it() {
+        let folder = std::env::temp_dir().join(format!("weir-listened-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("direct");
+        assert!(!is_listened_at(&path));
+        let (listener, unnamed) = listen(&path).unwrap();
+        unnamed.publish().unwrap();
+        assert!(is_listened_at(&path));
+        drop(listener);
+        assert!(path.exists() && !is_listened_at(&path));
+        let (_streams, unnamed) = listen_for_streams(&path).unwrap();
+        unnamed.publish().unwrap();
+        assert!(is_listened_at(&path));
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -3,10 +3,10 @@
 
 mod depart;
 mod records;
+mod words;
 
-use std::{collections::HashMap, os::fd::RawFd};
+use std::{borrow::Cow, collections::HashMap};
 
-use config::ErrorCodes;
 use engine::{
     facts::Facts,
     ids::{Micros, WorkerId},
@@ -17,6 +17,10 @@ use engine::{
     stats::Stats,
 };
 use net::sys::{Epoll, socket, socket::Traffic};
+use wire::error_fields::ErrorFields;
+
+pub(super) use words::{refuse, tell};
+use words::{send_error, wait_detail};
 
 use super::{
     held::{HeldList, Key},
@@ -255,16 +259,22 @@ impl Guests {
             self.by_key.remove(&guest.key);
         }
         self.endings -= u32::from(ending.is_some());
-        let (cause, reason) = match (&ending, why) {
+        let own = |cause, reason: &str| OwnError::new(cause, reason).fields(guest.codes, None);
+        let (told, reason): (_, Cow<'_, str>) = match (&ending, why) {
             // Its backend has told it so.
-            (Some(Dismissal { reason, is_ordered: true, .. }), Ending::Lost) => (None, &**reason),
-            (Some(Dismissal { cause, reason, .. }), _) => (Some(*cause), &**reason),
-            (None, Ending::Told(cause, reason)) => (Some(cause), reason),
-            (None, Ending::Left) => (None, "client close request or eof"),
-            (None, Ending::Lost) => (None, "server conn crashed?"),
+            (Some(Dismissal { reason, is_ordered: true, .. }), Ending::Lost) => {
+                (None, reason.into())
+            }
+            (Some(Dismissal { cause, reason, .. }), _) => {
+                (Some(own(*cause, reason)), reason.into())
+            }
+            (None, Ending::Told(cause, reason)) => (Some(own(cause, reason)), reason.into()),
+            (None, Ending::Refused(error)) => (Some(error.clone()), error.message()),
+            (None, Ending::Left) => (None, "client close request or eof".into()),
+            (None, Ending::Lost) => (None, "server conn crashed?".into()),
         };
-        if let Some(cause) = cause {
-            tell(room.socket(place), cause, reason, guest.codes);
+        if let Some(told) = told {
+            send_error(room.socket(place), &told);
         }
         let age = shared.clock.now().saturating_sub(guest.connected_at) / 1_000_000;
         let address = peer.label(port);
@@ -314,6 +324,16 @@ impl Guests {
         }
     }
 
+    /// Disconnects a client that has sent a request, with this error. No backend has it.
+    pub(super) fn refuse(&mut self, place: u32, error: &ErrorFields, around: &Around<'_>) {
+        let Around { room, .. } = *around;
+        let waits =
+            room.word(place).state() == State::Armed && socket::is_readable(room.socket(place));
+        if waits && room.recall(place) == Recall::Taken {
+            self.end(place, Ending::Refused(error), around);
+        }
+    }
+
     /// Repeats the orders for all clients that are to be disconnected.
     pub(super) fn press_all(&mut self, around: &Around<'_>) {
         for place in self.places() {
@@ -332,7 +352,9 @@ impl Guests {
             return;
         }
         // An earlier order may have come after the end of its transaction.
-        let words = error(ending.cause, &ending.reason, seated.guest.codes);
+        let mut words = Vec::new();
+        let error = OwnError::new(ending.cause, &*ending.reason);
+        wire::backend::error(&mut words, &error.fields(seated.guest.codes, None));
         room.leave_words(place, &words[wire::HEADER_LEN..]);
         room.order(Order::End, serving);
         self.ordered.push(serving.line);
@@ -392,7 +414,7 @@ impl Guests {
             seated.look = Some(Look { asked_at, ..look });
             return None;
         };
-        let doing = doing(answer, room.socket(place), shared);
+        let doing = doing(answer, shared);
         // The client may have begun something else since.
         match limits.judge(doing, begin_of(doing, began, serving), look.asked_at) {
             Verdict::Late(reason) => Some(reason),
@@ -424,11 +446,17 @@ impl Guests {
             };
             let Guest { idle_limit, wait_limit, .. } = seated.guest;
             let is_over = |limit: Micros, since: Micros| limit > 0 && now > since + limit;
+            if waits && is_over(wait_limit, seated.waiting_since) {
+                let identity = &seated.guest.identity;
+                let detail = wait_detail(&identity.database, &identity.user, room.kept());
+                let error = OwnError::new(Cause::QueryWaitTimeout, "query_wait_timeout");
+                let error = error.fields(seated.guest.codes, Some(&detail));
+                self.refuse(place, &error, around);
+                continue;
+            }
             // Waiting for a server is part of the query.
             let (cause, why) = if waits && is_over(limits.query, seated.waiting_since) {
                 (Cause::QueryTimeout, "query_timeout")
-            } else if waits && is_over(wait_limit, seated.waiting_since) {
-                (Cause::QueryWaitTimeout, "query_wait_timeout")
             } else if !waits && room.is_idle(place) && is_over(idle_limit, idle_since) {
                 (Cause::IdleTimeout, "client_idle_timeout")
             } else if room.is_pinned_idle(place) && is_over(limits.pinned, idle_since) {
@@ -507,35 +535,16 @@ pub(super) enum Ending<'a> {
     Lost,
     /// The client is told.
     Told(Cause, &'a str),
+    /// The client gets this error of PostgreSQL's.
+    Refused(&'a ErrorFields),
 }
 
-/// Refuses a client that has no place in the lobby.
-pub(super) fn refuse(guest: &Guest, fd: RawFd, why: &str, shared: &Shared) {
-    tell(fd, Cause::TooManyClients, why, guest.codes);
-    leave(guest, shared);
-}
-
-pub(super) fn tell(fd: RawFd, cause: Cause, why: &str, codes: ErrorCodes) {
-    // A client that does not read does not get it.
-    let _ = socket::send(fd, &error(cause, why, codes));
-}
-
-fn error(cause: Cause, why: &str, codes: ErrorCodes) -> Vec<u8> {
-    let mut out = Vec::new();
-    wire::backend::error(&mut out, &OwnError::new(cause, why).fields(codes, None));
-    out
-}
-
-/// Returns what a client does, by Weir's clock. While it sends COPY data, its query is not late.
-fn doing(answer: Answer, client: RawFd, shared: &Shared) -> Doing {
+/// Returns what a client does, by Weir's clock.
+fn doing(answer: Answer, shared: &Shared) -> Doing {
     match answer {
         Answer::AtRest => Doing::AtRest,
         Answer::Idles(since) => Doing::Idles(from_monotonic(since, shared)),
-        Answer::Runs(since) => {
-            let heard = socket::since_received(client)
-                .map_or(0, |age| shared.clock.now().saturating_sub(age.as_micros() as Micros));
-            Doing::Runs(from_monotonic(since, shared).max(heard))
-        }
+        Answer::Runs(since) => Doing::Runs(from_monotonic(since, shared)),
     }
 }
 

@@ -38,6 +38,7 @@ pub(super) mod backend {
     pub(crate) const END: usize = 32;
     pub(crate) const ASK: usize = 40;
     pub(crate) const CALLED: usize = 48;
+    pub(crate) const TOO_LARGE: usize = 52;
     pub(crate) const ANSWER: usize = 56;
     pub(crate) const QUERIES: usize = 64;
     pub(crate) const QUERY_US: usize = 72;
@@ -169,7 +170,8 @@ int main(void)
     SHOW(offsetof(LobbyBackend, activity)); SHOW(offsetof(LobbyBackend, place));
     SHOW(offsetof(LobbyBackend, transaction)); SHOW(offsetof(LobbyBackend, cancel));
     SHOW(offsetof(LobbyBackend, end)); SHOW(offsetof(LobbyBackend, ask));
-    SHOW(offsetof(LobbyBackend, called)); SHOW(offsetof(LobbyBackend, answer));
+    SHOW(offsetof(LobbyBackend, called)); SHOW(offsetof(LobbyBackend, too_large));
+    SHOW(offsetof(LobbyBackend, answer));
     SHOW(offsetof(LobbyBackend, queries)); SHOW(offsetof(LobbyBackend, query_us));
     SHOW(offsetof(LobbyBackend, transaction_us));
     SHOW(offsetof(LobbyPlace, word)); SHOW(offsetof(LobbyPlace, request_us));
@@ -211,6 +213,7 @@ int main(void)
             backend::END,
             backend::ASK,
             backend::CALLED,
+            backend::TOO_LARGE,
             backend::ANSWER,
             backend::QUERIES,
             backend::QUERY_US,

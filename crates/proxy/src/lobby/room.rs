@@ -9,6 +9,7 @@
 //! ```
 
 mod depart;
+mod kept;
 mod repair;
 
 use std::{

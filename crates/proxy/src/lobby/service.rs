@@ -9,11 +9,13 @@ mod handover;
 mod holding;
 mod idle;
 mod look;
+mod name;
 mod repair;
 mod report;
 mod role;
 mod suspend;
 mod tickets;
+mod unserved;
 
 use std::{
     collections::VecDeque,
@@ -52,15 +54,21 @@ use holding::Home;
 pub(crate) use holding::{Predecessor, Succession};
 use idle::{Idle, UNATTENDED};
 use look::{COMING_LOOK_MS, LOOK_MS, Rhythm};
+use name::Name;
 use repair::Returning;
 use role::{Backend, Role};
 use tickets::Tickets;
+use unserved::Unserved;
 
 const WAKE: u64 = 0;
 const LISTENER: u64 = 1;
 const HOLDER: u64 = 2;
 const BACKEND: u64 = 1 << 62;
 const PARTIAL: u64 = 1 << 63;
+
+/// The time in which a backend that has ended is replaced as soon as a client waits. Later the lobby
+/// counts as one that grows.
+const SHORT_MAX: Micros = 200_000;
 
 #[derive(Debug)]
 struct Lobby {
@@ -85,6 +93,10 @@ struct Lobby {
     judged_at: Micros,
     /// When it was last asked for a server.
     asked_at: Micros,
+    /// Until then, a client that waits gets another server at once: a backend has ended, as by a
+    /// client that left in a transaction, and was not replaced.
+    short_until: Micros,
+    unserved: Unserved,
 }
 
 impl Lobby {
@@ -103,7 +115,18 @@ impl Lobby {
             starved_since: 0,
             judged_at: 0,
             asked_at: 0,
+            short_until: 0,
+            unserved: Unserved::default(),
         }
+    }
+
+    /// Does a client at rest wait, and is no backend idle?
+    fn is_starved(&self) -> bool {
+        !self.has_sleeper() && self.room.is_waited_for()
+    }
+
+    fn has_sleeper(&self) -> bool {
+        (0..self.lines.len() as u32).any(|line| self.room.sleeps(line))
     }
 
     /// Returns a line for this backend; `None` if there are too many backends.
@@ -132,6 +155,7 @@ pub(crate) struct Service {
     deferred: VecDeque<LobbyRequest>,
     own: Epoll,
     listener: OwnedFd,
+    name: Name,
     /// Does the thread wait for connections? It pauses when none can be accepted.
     is_listening: bool,
     backends: Slab<Backend>,
@@ -156,12 +180,15 @@ pub(crate) struct Service {
 /// Opens the socket for backends, if the configuration has one. Backends find it when its name is
 /// published.
 ///
+/// `succeeds`: another process may have the socket, from which this one takes over.
+///
 /// # Errors
-/// When it cannot be opened.
+/// When it cannot be opened, or another process listens there.
 pub(crate) fn open(
     config: &Config,
     shared: &Arc<Shared>,
     succession: Option<Succession>,
+    succeeds: bool,
 ) -> io::Result<Option<(Service, Unnamed)>> {
     let path = &config.global.direct_socket;
     if path.is_empty() {
@@ -169,7 +196,13 @@ pub(crate) fn open(
     }
     let named =
         |error: io::Error| io::Error::new(error.kind(), format!("direct_socket = {path}: {error}"));
+    // Backends of the other process's servers would come here. The server has one process of its own.
+    if !succeeds && !config.global.is_own_socket() && control::is_listened_at(Path::new(path)) {
+        let why = "another process listens there; each Weir needs a socket of its own";
+        return Err(named(io::Error::new(io::ErrorKind::AddrInUse, why)));
+    }
     let (listener, unnamed) = control::listen(Path::new(path)).map_err(named)?;
+    let name = Name::of(&unnamed).map_err(named)?;
     let Some(requests) = shared.lobby.open() else { return Ok(None) };
     let own = Epoll::new()?;
     own.add(shared.lobby.wake.fd(), epoll::READABLE | epoll::EDGE, WAKE)?;
@@ -181,6 +214,7 @@ pub(crate) fn open(
         deferred: VecDeque::new(),
         own,
         listener,
+        name,
         backends: Slab::new(),
         tickets: Tickets::default(),
         lobbies: Slab::new(),
@@ -238,10 +272,11 @@ impl Service {
             match request {
                 LobbyRequest::Expect(server) => self.expect(server),
                 LobbyRequest::AskToLeave(serial) => self.ask_to_leave(serial),
-                LobbyRequest::BackendClosed(serial) => self.server_closed(serial),
+                LobbyRequest::BackendClosed { pool, serial } => self.server_closed(pool, serial),
                 LobbyRequest::Home { serial, home } => self.home_found(serial, home),
                 LobbyRequest::Guest(arriving) => self.take_in(arriving),
                 LobbyRequest::Close { pool, when, why } => self.close_pool(pool, when, &why),
+                LobbyRequest::Refuse { pool, error } => self.refuse_waiting(pool, &error),
                 LobbyRequest::Departed(serial) => self.departed(serial),
                 LobbyRequest::KillClient(serial) => self.kill_client(serial),
                 LobbyRequest::Suspend => self.suspend(),
@@ -410,12 +445,13 @@ impl Service {
         let is_told = self.send(number, ToBackend::Leave, &[]);
         if let Some(role) = &mut self.backends[number].role {
             role.leaves = !is_told;
+            self.lobbies[role.room].idle.note_asked(role.line);
         }
     }
 
     /// The engine has closed the server.
-    fn server_closed(&mut self, serial: u64) {
-        self.tickets.withdraw(serial);
+    fn server_closed(&mut self, pool: PoolId, serial: u64) {
+        let never_came = self.tickets.withdraw(serial);
         if let Some(number) = self.by_serial(serial) {
             self.hold_line(number, None);
             if let Some(role) = &mut self.backends[number].role {
@@ -423,6 +459,21 @@ impl Service {
                 role.home = Home::None;
             }
             self.dismiss(number);
+        } else if let Some(at) = self.find(pool) {
+            if never_came {
+                self.note_unserved(at);
+            }
+            self.replace_lost(at);
+        }
+    }
+
+    /// A backend has ended, and its server is closed. Has another one opened if a client waits: the
+    /// next look may be late for that.
+    fn replace_lost(&mut self, at: usize) {
+        let lobby = &mut self.lobbies[at];
+        lobby.short_until = self.shared.clock.now() + SHORT_MAX;
+        if lobby.guests.count() > 0 && lobby.is_starved() {
+            self.ask_for_server(at);
         }
     }
 
@@ -441,7 +492,7 @@ impl Service {
         let _ = self.own.delete(backend.fd.as_raw_fd());
         self.tickets.end(number);
         let Some(role) = backend.role else { return };
-        let Role { server, room: at, line, came, has_left, is_welcome, .. } = role;
+        let Role { server, room: at, line, came, has_left, is_closed, is_welcome, .. } = role;
         if !came {
             let Attending { server, serial, worker, .. } = server;
             // It may have come, served a client, and ended since the last look.
@@ -459,6 +510,11 @@ impl Service {
         if !has_left {
             self.reclaim(at, line, number);
         }
+        if self.lobbies[at].room.transaction(line) > 0 {
+            self.lobbies[at].unserved.end();
+        } else if !has_left {
+            self.note_unserved(at);
+        }
         let lobby = &mut self.lobbies[at];
         lobby.past += lobby.room.sums(line);
         lobby.room.clear_line(line);
@@ -470,6 +526,10 @@ impl Service {
         // Not before: the next process must know that the line's backend has ended.
         self.held.remove(Key::Line(at, line));
         self.wake_lingerers(at);
+        // Otherwise its server still has the place in the pool.
+        if is_closed {
+            self.replace_lost(at);
+        }
     }
 
     /// Takes the clients of a backend that has ended.
@@ -505,8 +565,12 @@ impl Service {
         if self.is_settling {
             return;
         }
-        let lobby = &mut self.lobbies[at];
-        lobby.asked_at = self.shared.clock.now();
+        let (now, lobby) = (self.shared.clock.now(), &mut self.lobbies[at]);
+        if lobby.unserved.pauses(now) {
+            return;
+        }
+        lobby.asked_at = now;
+        lobby.short_until = 0;
         let (worker, pool) = (lobby.worker, lobby.pool);
         self.post(worker, Mail::Attend { pool });
     }

@@ -63,7 +63,7 @@ impl Pooler {
             return;
         }
         let Ok(mut console) = self.login("admin", super::CONSOLE, "admin-secret") else { return };
-        let pools = console.query("SHOW POOLS");
+        let pools = console.query("SHOW POOLS EXTENDED");
         let column = |name: &str| pools.columns.iter().position(|known| known == name);
         let (Some(path), Some(why)) = (column("data_path"), column("why")) else { return };
         let file = fs::File::options().create(true).append(true).open(logs.join(PATHS));

@@ -41,6 +41,9 @@ impl Pooler {
             .expect("cannot open the log");
         let mut command = match (&self.setup.listener, &self.setup.dev_log) {
             (None, None) if self.setup.from_root => Command::new(pooler_binary()),
+            (None, None) if !self.setup.files.is_empty() => {
+                guest::mortal_command_with_files(pooler_binary(), &self.setup.files)
+            }
             (None, None) => match self.setup.open_files_max {
                 None => guest::mortal_command(pooler_binary()),
                 Some(count) => {

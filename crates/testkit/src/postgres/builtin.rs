@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{Postgres, append};
 use crate::binaries::{Version, pooler_binary};
-use crate::pooler::tail;
+use crate::pooler::{assert_sound, tail};
 use crate::wait::eventually;
 use crate::{RawClient, Role, ServerError, guest, library, scratch};
 
@@ -198,7 +198,9 @@ impl Drop for Builtin {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("log of the server:\n{}", tail(&self.postgres.log()));
+            return;
         }
+        assert_sound(&self.postgres.log());
     }
 }
 

@@ -1,12 +1,11 @@
 //! Faults of a running server: it is frozen, or its disk is full.
 
 use std::fs;
-use std::process::Command;
 use std::sync::atomic::Ordering;
 
 use super::Postgres;
 use crate::guest;
-use crate::pooler::send_signal;
+use crate::pooler::{send_signal, try_signal};
 
 impl Postgres {
     /// Stops all processes of the server with SIGSTOP, so that nothing answers any more.
@@ -45,7 +44,7 @@ impl Postgres {
     pub(crate) fn signal_all(&self, signal: &str) {
         for process in self.processes() {
             // It may have ended meanwhile.
-            let _ = Command::new("kill").args(["-s", signal, &process.to_string()]).status();
+            let _ = try_signal(process, signal);
         }
     }
 

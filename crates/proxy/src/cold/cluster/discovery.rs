@@ -167,7 +167,7 @@ pub fn find_nodes(config: &Config, cluster: &Cluster) -> Result<Vec<Node>, Strin
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     runtime.block_on(async {
-        let dns = Dns::new(&config.global).map_err(|error| error.to_string())?;
+        let dns = Dns::new(&config.global);
         find(&dns, cluster, None).await
     })
 }
@@ -180,7 +180,7 @@ pub fn addresses_of(config: &Config, node: &Node) -> Result<Vec<std::net::IpAddr
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     runtime.block_on(async {
-        let dns = Dns::new(&config.global).map_err(|error| error.to_string())?;
+        let dns = Dns::new(&config.global);
         dns.addresses(&node.host.to_string()).await
     })
 }

@@ -26,7 +26,7 @@ use crate::{
         controller::Controller,
         handshake::{self, Trouble},
     },
-    exchange::hub::lock,
+    exchange::{hub::lock, outages::is_shortage},
 };
 use config::in_words;
 use net::tls::TlsStream;
@@ -182,6 +182,10 @@ impl Failure {
 }
 
 fn fact_of_io(error: &io::Error) -> Fact {
+    if is_shortage(error) {
+        // It tells nothing about the node.
+        return Fact::Unasked(Obstacle::Error(in_words(error)));
+    }
     match error.kind() {
         io::ErrorKind::ConnectionRefused
         | io::ErrorKind::ConnectionReset

@@ -85,7 +85,7 @@ pub(super) fn start(
     }
     let listeners = listen_on(&config, listeners, handover.as_mut())?;
 
-    let dns = Dns::new(&config.global)?;
+    let dns = Dns::new(&config.global);
     let tls = match options.tls {
         Some(ready) => ready,
         None => TlsContexts::load(&config.global)?,
@@ -246,7 +246,8 @@ fn prepare_lobbies(
     (held, handover): (Option<Held>, &Option<Handover>),
 ) -> io::Result<(mpsc_blocking::Sender<lobby::Service>, Option<Lobbies>)> {
     let (place, lobbies) = mpsc_blocking::channel::<lobby::Service>();
-    let opened = lobby::open(config, shared, succession(held, handover.as_ref())?)?;
+    let succession = succession(held, handover.as_ref())?;
+    let opened = lobby::open(config, shared, succession, handover.is_some())?;
     if opened.is_some() {
         let thread = thread::Builder::new().name("weir-lobby".to_owned());
         drop(thread.spawn(move || {
@@ -263,11 +264,12 @@ fn prepare_lobbies(
 /// over.
 fn begin_lobbies(place: &mpsc_blocking::Sender<lobby::Service>, lobbies: Option<Lobbies>) {
     let Some((lobbies, unnamed)) = lobbies else { return };
-    // The thread waits for nothing else.
-    let _ = place.send(lobbies);
+    // Before the thread looks at the name.
     if let Err(error) = unnamed.publish() {
         warning!("direct_socket: PostgreSQL's backends cannot connect: {error}");
     }
+    // The thread waits for nothing else.
+    let _ = place.send(lobbies);
 }
 
 /// Starts a thread that waits for its worker, and ends if none comes.

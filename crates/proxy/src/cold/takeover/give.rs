@@ -250,6 +250,7 @@ async fn hand_over(controller: &Controller, stream: &UnixStream) -> Result<(u32,
     // From here on there is no way back: if the other process has died, all connections are lost.
     // The service manager is told the successor before the successor reports that it is ready.
     control.notifier.retire(successor);
+    control.shared.lobby.give_up_name();
     let _ = write_frame(stream, b'G', b"");
     leave(controller);
     Ok((successor, handed))

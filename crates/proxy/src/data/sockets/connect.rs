@@ -18,7 +18,7 @@ use crate::{
         handshakes::{CONNECT_TIMEOUT, Job, SecuredServer},
         hub::lock,
         listener,
-        outages::with_errno,
+        outages::{is_shortage, with_errno},
         requests::{ColdRequest, Question},
         transport::Remote,
     },
@@ -108,7 +108,10 @@ impl Sockets {
                     if self.config.source == Source::Ini {
                         warning!("sbuf_connect failed: {}", in_words(&error));
                     }
-                    self.note_failure(&address, &with_errno(&error));
+                    match is_shortage(&error) {
+                        true => self.shared.outages.unable(&address, &error),
+                        false => self.note_failure(&address, &with_errno(&error)),
+                    }
                 }
             }
         }

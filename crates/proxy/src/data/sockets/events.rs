@@ -7,7 +7,7 @@ use engine::{
     ids::{ClientId, ServerId},
     journal::EventKind,
     replication::ReplicationKind,
-    shell::{Event, Weight},
+    shell::{Event, OwnQuery, Weight},
 };
 
 use super::{
@@ -45,14 +45,13 @@ impl Sockets {
             | Event::ServerClosing { .. }
             | Event::LoginAttempt { .. }
             | Event::ClientRemark { .. }
-            | Event::ServerComplaint { .. }
             | Event::ServerOpening { .. }
             | Event::CancelOpening { .. }
             | Event::ReserveTaken { .. }
             | Event::ServerLoginWorks { .. }
             | Event::BadReport { .. }
             | Event::PrincipalChanged { .. }
-            | Event::ConnectQueryFailed { .. } => return,
+            | Event::OwnQueryFailed { .. } => return,
         };
         lock(&self.shared.journal).note(kind, name, text, self.now);
     }
@@ -97,7 +96,6 @@ impl Sockets {
                     Weight::Error => error!(of label, "{message}"),
                 });
             }
-            Event::ServerComplaint { message } => error!("{message}"),
             Event::CancelOpening { name: (database, user) } => {
                 self.cancel_name = Some((database.to_owned(), user.to_owned()));
             }
@@ -128,9 +126,8 @@ impl Sockets {
             }
             Event::BadReport { name } => log_bad_report(name),
             Event::PrincipalChanged { name } => log_changed_principal(name),
-            // PgBouncer's text, with the key's old name.
-            Event::ConnectQueryFailed { message } => {
-                error!("S: error while executing exec_on_query: {message}");
+            Event::OwnQueryFailed { name, query, message, repeats } => {
+                self.log_failed_query(name, query, (message, repeats));
             }
             Event::LoginAttempt { .. }
             | Event::LoginFailed { .. }
@@ -159,6 +156,35 @@ impl Sockets {
             self.server_line(server, name, |label| {
                 log_at!(of label, level, "closing because: {reason} (age={}s)", age / 1_000_000);
             });
+        }
+    }
+
+    /// Logs that PostgreSQL refuses a query of Weir's own, and what follows from it.
+    #[cold]
+    fn log_failed_query(
+        &self,
+        (database, user): (&str, &str),
+        query: OwnQuery,
+        (message, repeats): (&str, bool),
+    ) {
+        let (what, effect) = match query {
+            // PgBouncer's text, with the key's old name.
+            OwnQuery::Connect if self.config.source == Source::Ini => {
+                return error!("S: error while executing exec_on_query: {message}");
+            }
+            OwnQuery::Connect => ("connect_query", "the server connections are used all the same"),
+            OwnQuery::Check => {
+                ("server_check_query", "server connections are closed in place of being used again")
+            }
+            OwnQuery::Reset => {
+                ("server_reset_query", "a server connection is closed when its client leaves it")
+            }
+            OwnQuery::Forget => {
+                ("the query that ends a client's session", "its server connection is closed")
+            }
+        };
+        if !repeats {
+            error!("{database}/{user}: {what} fails: {message}; {effect}");
         }
     }
 

@@ -8,6 +8,7 @@ use engine::{
     shell::{Attending, Check, Closing, ConsoleLogin, Event, Guest, Io, OtherProcess, TlsStart},
 };
 
+use wire::error_fields::ErrorFields;
 use wire::scram::ChannelEnd;
 use wire::startup::CancelKey;
 
@@ -239,8 +240,8 @@ impl Io<ShellExchange> for Sockets {
         self.shared.lobby.send(LobbyRequest::AskToLeave(serial));
     }
 
-    fn backend_closed(&mut self, serial: u64) {
-        self.shared.lobby.send(LobbyRequest::BackendClosed(serial));
+    fn backend_closed(&mut self, pool: PoolId, serial: u64) {
+        self.shared.lobby.send(LobbyRequest::BackendClosed { pool, serial });
     }
 
     fn runs_as_another_user(&self, process: u32) -> bool {
@@ -267,6 +268,13 @@ impl Io<ShellExchange> for Sockets {
     fn close_lobby(&mut self, pool: PoolId, when: Closing, why: &str) {
         if self.shared.lobby.guests() > 0 {
             self.shared.lobby.send(LobbyRequest::Close { pool, when, why: why.to_owned() });
+        }
+    }
+
+    fn refuse_lobby(&mut self, pool: PoolId, error: &ErrorFields) {
+        if self.shared.lobby.guests() > 0 {
+            let error = Box::new(error.clone());
+            self.shared.lobby.send(LobbyRequest::Refuse { pool, error });
         }
     }
 

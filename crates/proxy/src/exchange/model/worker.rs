@@ -148,7 +148,7 @@ impl Worker {
         self.servers_opened += 1;
         let serial = u64::from(self.id.0) << 32 | self.servers_opened;
         let mut server = Box::new(Server::new(pool, serial, ServerLogin::default(), 0));
-        (server.epoch, server.process_id) = (epoch, place);
+        (server.epoch, server.key.pid) = (epoch, place);
         self.exchange.limits(Limits::opening_ended);
         self.exchange.pool(pool, |pool| pool.opened(epoch));
         self.give_back(Parked { server, transport: Transport { serial, home: self.id } });
@@ -355,6 +355,6 @@ impl Worker {
 /// A RECONNECT follows each move of the database, so a client gets a server at its present address
 /// or a later one. The server's process id stands for its address.
 fn check_place(pool: &Pool<Transport>, server: &Server) {
-    let place = u64::from(server.process_id);
+    let place = u64::from(server.key.pid);
     assert!(place >= pool.epoch(), "a server of an old place was given out");
 }

@@ -12,7 +12,7 @@ use engine::{
     shell::{CancelOutcome, Closing, Mail},
 };
 use net::sys::{epoll, socket};
-use wire::startup::CancelKey;
+use wire::{error_fields::ErrorFields, startup::CancelKey};
 
 use super::{
     super::{
@@ -140,6 +140,15 @@ impl Service {
         }
         self.wake_lingerers(at);
         self.interrupt_ordered(at);
+    }
+
+    /// PostgreSQL refuses the pool's logins, and no backend is left.
+    pub(super) fn refuse_waiting(&mut self, pool: PoolId, error: &ErrorFields) {
+        let Some(at) = self.find(pool) else { return };
+        let (guests, around) = self.guests_of(at);
+        for place in guests.places() {
+            guests.refuse(place, error, &around);
+        }
     }
 
     pub(super) fn kill_client(&mut self, serial: u64) {

@@ -1,4 +1,5 @@
-//! `server_idle_timeout` of the backends of a lobby. A backend's line shows whether it runs a
+//! The idle backends of a lobby: `server_idle_timeout`, and the one that has been idle for longest,
+//! whose seat another pool may need. A backend's line shows whether it runs a
 //! transaction, and the number of its last one. The thread of the lobbies looks at it a few times a
 //! second, so a transaction costs nothing more.
 //!
@@ -7,10 +8,15 @@
 
 use std::os::fd::AsRawFd as _;
 
-use engine::{ids::Micros, shell::Mail};
+use engine::{
+    ids::Micros,
+    pool::Idlest,
+    shell::{Attending, Mail},
+};
 use net::sys::epoll;
 
 use super::{Lobby, Service};
+use crate::exchange::hub::lock;
 
 /// A part of the token of a lobby's epoll set.
 pub(super) const UNATTENDED: u64 = 1 << 61;
@@ -57,6 +63,22 @@ impl Idle {
         seen.transaction = transaction;
     }
 
+    /// Returns the line of the backend that has been idle for longest, and since when, of those that
+    /// were not asked to leave. `may_leave`: it holds no client.
+    fn longest(&self, may_leave: impl Fn(u32) -> bool) -> Option<(u32, Micros)> {
+        let lines = self.lines.iter().enumerate().map(|(line, seen)| (line as u32, seen));
+        let idle =
+            lines.filter(|(line, seen)| seen.since != 0 && !seen.is_asked && may_leave(*line));
+        idle.min_by_key(|(_, seen)| seen.since).map(|(line, seen)| (line, seen.since))
+    }
+
+    /// The backend of this line was asked to leave.
+    pub(super) fn note_asked(&mut self, line: u32) {
+        if let Some(seen) = self.lines.get_mut(line as usize) {
+            seen.is_asked = true;
+        }
+    }
+
     /// Returns the lines of the backends that are to leave, those that have been idle for longest
     /// first. `spare`: so many backends may leave, with those that were asked already.
     fn expired(&mut self, limit: Micros, spare: u32, now: Micros) -> Vec<u32> {
@@ -73,28 +95,45 @@ impl Idle {
 }
 
 impl Service {
-    /// Has the engine ask the backends to leave that have been idle for too long.
+    /// Notes which backends are idle. Has the engine ask those to leave that have been idle for too
+    /// long, and tells the pool of the one that has been idle for longest.
     pub(super) fn release_idle(&mut self, at: usize, now: Micros) {
-        let Lobby { pool, key, .. } = &self.lobbies[at];
-        let found = self.pool(*pool, |pool| {
-            let limit = pool.settings.server_idle_timeout;
-            (pool.key == *key && limit > 0).then(|| (limit, pool.spare_servers()))
-        });
-        let Some((limit, spare)) = found.flatten() else { return };
         let Lobby { lines, idle, room, .. } = &mut self.lobbies[at];
         let used = lines.iter().enumerate().filter(|(_, number)| number.is_some());
         for line in used.map(|(line, _)| line as u32) {
             let is_idle = room.sleeps(line) || room.lingers(line);
             idle.note(line, is_idle, room.transaction(line), now);
         }
-        for line in idle.expired(limit, spare, now) {
-            let number = self.lobbies[at].lines[line as usize];
-            let role = number.and_then(|number| self.backends[number].role.as_ref());
-            if let Some(role) = role {
-                let (server, serial) = (role.server.server, role.server.serial);
-                self.post(role.server.worker, Mail::IdledInLobby { server, serial });
+        let longest = idle.longest(|line| !room.holds(line));
+        let idlest = longest.and_then(|(line, since)| {
+            let Attending { server, serial, worker, .. } = *self.server_of(at, line)?;
+            Some(Idlest { since, server, serial, worker })
+        });
+        let Lobby { pool, key, .. } = &self.lobbies[at];
+        let slots = self.shared.hub.slots();
+        let Some(slot) = slots.get(pool.0 as usize).and_then(Option::as_ref) else { return };
+        let (limit, spare) = {
+            let mut pool = lock(slot);
+            if pool.key != *key {
+                return;
+            }
+            pool.note_idlest(idlest);
+            (pool.settings.server_idle_timeout, pool.spare_servers())
+        };
+        if limit == 0 {
+            return;
+        }
+        for line in self.lobbies[at].idle.expired(limit, spare, now) {
+            if let Some(Attending { server, serial, worker, .. }) = self.server_of(at, line) {
+                self.post(*worker, Mail::IdledInLobby { server: *server, serial: *serial });
             }
         }
+    }
+
+    /// Returns the server whose backend has this line.
+    fn server_of(&self, at: usize, line: u32) -> Option<&Attending> {
+        let number = self.lobbies[at].lines[line as usize]?;
+        self.backends[number].role.as_ref().map(|role| &role.server)
     }
 
     /// Waits for a request of the clients of a lobby that has no backend.
@@ -137,6 +176,21 @@ mod tests {
         idle.note(1, true, 8, 60 * S);
         assert_eq!(idle.expired(5 * S, 9, 66 * S), [1]);
         assert_eq!(idle.expired(5 * S, 9, 67 * S), [0; 0], "it was asked");
+    }
+
+    #[test]
+    fn the_backend_that_has_been_idle_for_longest_is_one_that_was_not_asked() {
+        let mut idle = Idle::default();
+        for (line, is_idle, since) in [(0, true, 30), (1, true, 10), (2, false, 5), (3, true, 20)] {
+            idle.note(line, is_idle, 1, since * S);
+        }
+        assert_eq!(idle.longest(|_| true), Some((1, 10 * S)));
+        assert_eq!(idle.longest(|line| line != 1), Some((3, 20 * S)));
+        idle.note_asked(1);
+        assert_eq!(idle.longest(|_| true), Some((3, 20 * S)));
+        idle.forget(3);
+        idle.forget(0);
+        assert_eq!(idle.longest(|_| true), None);
     }
 
     #[test]

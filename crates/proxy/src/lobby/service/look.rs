@@ -70,7 +70,7 @@ impl Lobby {
         const PATIENCE: Micros = BUSY_LOOK_MS as Micros * MS;
         let is_unattended = self.lines.iter().all(Option::is_none);
         self.starved_since != 0
-            && (is_unattended || now >= self.starved_since + PATIENCE)
+            && (is_unattended || now < self.short_until || now >= self.starved_since + PATIENCE)
             && now > self.asked_at + PATIENCE
     }
 }
@@ -98,6 +98,7 @@ impl Service {
     fn look(&mut self, now: Micros) -> i32 {
         let mut pause = LOOK_MS;
         self.listen_again();
+        self.look_at_name(now);
         self.take_returned(now);
         self.let_leave();
         if self.is_suspended {
@@ -123,8 +124,11 @@ impl Service {
             self.free_unused(at);
             return LOOK_MS;
         }
-        let lines = 0..lobby.lines.len() as u32;
-        let has_sleeper = lines.into_iter().any(|line| lobby.room.sleeps(line));
+        let has_sleeper = lobby.has_sleeper();
+        if has_sleeper {
+            lobby.short_until = 0;
+            lobby.unserved.end();
+        }
         let is_starved = !has_sleeper && lobby.room.is_waited_for();
         lobby.note_starved(is_starved, now);
         if lobby.is_judgement_due(now) {
@@ -142,7 +146,11 @@ impl Service {
         }
         self.wake_recalled(at);
         let is_busy = !has_sleeper && (is_starved || !is_unattended);
-        if is_busy { BUSY_LOOK_MS } else { LOOK_MS }
+        match is_busy {
+            true if now < self.lobbies[at].short_until => COMING_LOOK_MS,
+            true => BUSY_LOOK_MS,
+            false => LOOK_MS,
+        }
     }
 
     /// Tells backends to leave that could not be told before.

@@ -1,6 +1,6 @@
 //! The lobbies' part of a report for the console and the metrics.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use engine::{ids::PoolId, settings::PoolKey, stats::Stats};
 
@@ -16,13 +16,17 @@ impl Service {
             let rows = lobby.guests.rows(&lobby.room, &self.shared, &serial_of);
             all.servers.extend(serials.values().map(|serial| (*serial, LobbyServer::default())));
             let keeps = |(line, _): &(&u32, &u64)| lobby.room.keeps(**line);
-            let keeping: HashSet<u64> =
-                serials.iter().filter(keeps).map(|(_, serial)| *serial).collect();
+            let keeping: HashMap<u64, u32> =
+                serials.iter().filter(keeps).map(|(line, serial)| (*serial, *line)).collect();
             for client in rows {
                 let server = client.row.server;
                 if server != 0 {
-                    let kept_since = keeping.contains(&server).then_some(client.row.request_at);
-                    let found = LobbyServer { client: client.pointer, kept_since };
+                    let line = keeping.get(&server);
+                    let found = LobbyServer {
+                        client: client.pointer,
+                        kept_since: line.map(|_| client.row.request_at),
+                        is_too_large: line.is_some_and(|line| lobby.room.is_too_large(*line)),
+                    };
                     all.servers.insert(server, found);
                 }
                 all.clients.push(client);

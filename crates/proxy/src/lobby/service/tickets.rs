@@ -82,9 +82,9 @@ impl Tickets {
         self.gone.push_back(hello);
     }
 
-    /// The engine no longer has this server.
-    pub(super) fn withdraw(&mut self, serial: u64) {
-        self.expected.retain(|_, server| server.serial != serial);
+    /// The engine no longer has this server. Returns whether its backend was to come.
+    pub(super) fn withdraw(&mut self, serial: u64) -> bool {
+        self.expected.extract_if(|_, server| server.serial == serial).count() > 0
     }
 
     /// Has every announced backend come?
@@ -174,7 +174,7 @@ mod tests {
         let mut tickets = Tickets::default();
         assert_eq!(tickets.announce(server(1)), Announced::Expected);
         assert_eq!(tickets.announce(server(2)), Announced::Expected);
-        tickets.withdraw(1);
+        assert!(tickets.withdraw(1));
         assert_eq!(tickets.show(NUMBER, hello("of 1", 1)), Shown::Early);
         assert_eq!(tickets.show(NUMBER + 1, hello("of 2", 2)), shown(2));
     }
