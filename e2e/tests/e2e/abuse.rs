@@ -41,11 +41,12 @@ fn half_a_packet() -> Vec<u8> {
 }
 
 #[test]
-fn stalled_logins_make_room_for_other_logins() {
+fn stalled_logins_make_room_for_other_logins_core() {
     if !support::only_weir() {
         return;
     }
-    for first_words in [Vec::new(), half_a_packet(), frontend::startup(&[("user", Role::APP)])] {
+    let words = [Vec::new(), half_a_packet(), frontend::startup(&[("user", Role::APP)])];
+    support::at_once(words, |first_words| {
         let (setup, database) = patient(20);
         let pooler = setup.set("auth_type", "md5").start();
         let mut before = pooler.client(&database);
@@ -58,7 +59,7 @@ fn stalled_logins_make_room_for_other_logins() {
         let told = attackers[0].read_to_end();
         let error = told.iter().find_map(testkit::Message::error).expect("it is told why");
         assert_eq!(error.message(), "too many clients are logging in (max_client_logins)");
-    }
+    });
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn the_unix_socket_accepts_the_operator_at_the_limit_of_logins() {
 }
 
 #[test]
-fn half_open_tls_makes_room_for_whole_handshakes() {
+fn half_open_tls_makes_room_for_whole_handshakes_core() {
     if !support::only_weir() {
         return;
     }
@@ -112,7 +113,7 @@ fn half_open_tls_makes_room_for_whole_handshakes() {
 }
 
 #[test]
-fn the_login_timeout_covers_the_whole_login() {
+fn the_login_timeout_covers_the_whole_login_core() {
     if !support::only_weir() {
         return;
     }
@@ -147,7 +148,7 @@ fn the_login_timeout_covers_the_whole_login() {
 }
 
 #[test]
-fn a_too_long_login_packet_is_refused_before_it_arrives() {
+fn a_too_long_login_packet_is_refused_before_it_arrives_core() {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("auth_type", "md5").start();
     let before = pooler.resident_kib();
@@ -173,7 +174,7 @@ fn a_too_long_login_packet_is_refused_before_it_arrives() {
 }
 
 #[test]
-fn cancel_requests_with_wrong_keys_cancel_nothing_and_delay_nobody() {
+fn cancel_requests_with_wrong_keys_cancel_nothing_and_delay_nobody_core() {
     let (pooler, database) = support::pooler("transaction");
     let mut client = pooler.client(&database);
     client.send(frontend::query("SELECT pg_sleep(2), 1805"));

@@ -104,7 +104,7 @@ fn backend(client: &mut RawClient) -> String {
 }
 
 #[test]
-fn settings_go_with_the_client() {
+fn settings_go_with_the_client_core_strict() {
     if !support::only_weir() {
         return;
     }
@@ -186,7 +186,7 @@ fn an_applications_setting_is_found_among_any_number_of_names() {
 }
 
 #[test]
-fn session_state_pins_a_client_until_it_is_gone() {
+fn session_state_pins_a_client_until_it_is_gone_core() {
     if !support::only_weir() {
         return;
     }
@@ -239,7 +239,7 @@ fn a_session_with_more_than_is_carried_keeps_its_server() {
 }
 
 #[test]
-fn statements_of_sql_go_with_the_client() {
+fn statements_of_sql_go_with_the_client_core() {
     if !support::only_weir() {
         return;
     }
@@ -286,7 +286,7 @@ fn a_statement_that_is_not_possible_at_present_is_not_lost() {
 }
 
 #[test]
-fn a_pinned_client_leaves_no_state() {
+fn a_pinned_client_leaves_no_state_core_strict() {
     if !support::only_weir() {
         return;
     }

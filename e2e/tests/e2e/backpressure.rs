@@ -30,7 +30,7 @@ fn assert_no_growth(pooler: &Pooler, before: u64) {
 }
 
 #[test]
-fn a_client_that_does_not_read_its_result_costs_no_memory() {
+fn a_client_that_does_not_read_its_result_costs_no_memory_core() {
     let (pooler, database) = warm_pooler();
     let before = pooler.resident_kib();
     let mut slow = pooler.client(&database);
@@ -82,7 +82,7 @@ fn a_parameter_of_64_mib_passes_without_being_kept() {
 }
 
 #[test]
-fn a_simple_query_of_64_mib_passes_without_being_kept() {
+fn a_simple_query_of_64_mib_passes_without_being_kept_core() {
     let (pooler, database) = warm_pooler();
     let mut client = pooler.client(&database);
     let before = pooler.resident_kib();
@@ -187,7 +187,7 @@ fn a_request_that_fills_the_buffer_exactly_leaves_no_server_behind() {
 /// A worker pauses reading of its streams for moments (`sockets/rest.rs`). Meanwhile other streams
 /// of the same worker end, are cancelled, or release their server.
 #[test]
-fn streams_that_rest_lose_nothing_and_hold_up_nobody() {
+fn streams_that_rest_lose_nothing_and_hold_up_nobody_strict() {
     let (pooler, database) = warm_pooler();
     let sql = "COPY (SELECT n, repeat(md5(n::text), 3) FROM generate_series(1, 60000) n) TO STDOUT";
     let copy = |client: &mut RawClient| -> Vec<u8> {

@@ -137,7 +137,7 @@ fn logged(postgres: &Postgres, command: &mut Command) -> Vec<String> {
 }
 
 #[test]
-fn it_sends_the_statements_that_pgbench_sends() {
+fn it_sends_the_statements_that_pgbench_sends_core() {
     if !only_weir() {
         return;
     }

@@ -37,7 +37,7 @@ mod trouble;
 
 use std::time::Duration;
 
-use testkit::{Builtin, Version, eventually};
+use testkit::{Builtin, RawClient, Role, Version, eventually};
 
 use crate::support;
 
@@ -65,7 +65,7 @@ fn on_both(settings: &str, test: impl Fn(Builtin)) {
 }
 
 #[test]
-fn one_line_gives_a_pooler() {
+fn one_line_gives_a_pooler_core() {
     if !support::only_weir() {
         return;
     }
@@ -107,6 +107,7 @@ fn the_parameters_have_their_names_and_defaults() {
         ("max_sessions", "1000"),
         ("session_schedule", "load-balancing"),
         ("idle_pool_worker_timeout", "0"),
+        ("spare_connections", "-1"),
         ("restart_pooler_on_reload", "off"),
         ("proxying_gucs", "off"),
         ("multitenant_proxy", "off"),
@@ -126,7 +127,7 @@ fn the_parameters_have_their_names_and_defaults() {
         of("sighup"),
         "client_address config_file data_path idle_pool_worker_timeout max_sessions \
          multitenant_proxy pool_mode program proxying_gucs restart_pooler_on_reload \
-         session_pool_size"
+         session_pool_size spare_connections"
     );
     let port = "SELECT boot_val FROM pg_settings WHERE name = 'weir.proxy_port'";
     assert_eq!(server.superuser("postgres").value(port), "6543");
@@ -142,6 +143,7 @@ fn the_parameters_have_their_names_and_defaults() {
         "weir.max_sessions = 0",
         "weir.proxy_port = 65536",
         "weir.idle_pool_worker_timeout = -1",
+        "weir.spare_connections = -2",
         "weir.config_file = E'a\\nb'",
         "weir.nothing = 1",
     ] {
@@ -168,6 +170,35 @@ fn the_size_of_a_pool_is_that_of_all_workers_together() {
     assert_eq!(server.backends("postgres").len(), 2);
 }
 
+/// A server of a pool stays open for a day, so the pools would have all connections one day.
+#[test]
+fn the_pools_leave_connections_to_the_servers_own_port_core() {
+    if !support::only_weir() {
+        return;
+    }
+    let settings = "superuser_reserved_connections = 3\nmax_wal_senders = 0\n\
+                    weir.connection_proxies = 1\nweir.session_pool_size = 100";
+    for (all, spare, servers) in
+        [(14, "", 6), (20, "\nweir.spare_connections = 7", 10), (70, "", 60)]
+    {
+        let server = Builtin::serving(&format!("max_connections = {all}\n{settings}{spare}"));
+        let mut clients: Vec<_> = (0..servers + 5).map(|_| server.client("postgres")).collect();
+        for client in &mut clients {
+            client.send(testkit::frontend::query("BEGIN"));
+        }
+        let count = || server.backends("postgres").len();
+        eventually("the pool has all it may have", Duration::from_secs(20), || {
+            (count() == servers).then_some(())
+        });
+        // Two less than that: the tests' own connections may end later.
+        let ordinary = all - 3 - servers - 2;
+        let own: Vec<_> = (0..ordinary)
+            .map(|_| RawClient::login(server.port(), Role::APP, "postgres", Role::APP_PASSWORD))
+            .collect();
+        assert!(own.iter().all(Result::is_ok), "max_connections = {all}: {own:?}");
+    }
+}
+
 #[test]
 fn a_superuser_logs_in_while_the_pools_have_all_connections() {
     if !support::only_weir() {
@@ -175,7 +206,7 @@ fn a_superuser_logs_in_while_the_pools_have_all_connections() {
     }
     let server = Builtin::serving(
         "max_connections = 12\nsuperuser_reserved_connections = 3\nmax_wal_senders = 0\n\
-         weir.connection_proxies = 1\nweir.session_pool_size = 50",
+         weir.connection_proxies = 1\nweir.session_pool_size = 50\nweir.spare_connections = 0",
     );
     let mut clients: Vec<_> = (0..20).map(|_| server.client("postgres")).collect();
     for client in &mut clients {

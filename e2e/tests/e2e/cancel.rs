@@ -20,7 +20,7 @@ fn assert_canceled(client: &mut RawClient) {
 }
 
 #[test]
-fn a_cancel_hits_its_own_query_among_twenty_others() {
+fn a_cancel_hits_its_own_query_among_twenty_others_core_strict() {
     for mode in ["session", "transaction"] {
         let (setup, database) = support::setup(mode);
         let pooler = setup.set("default_pool_size", 25).workers(2).start();
@@ -41,7 +41,7 @@ fn a_cancel_hits_its_own_query_among_twenty_others() {
 }
 
 #[test]
-fn each_of_many_cancels_hits_its_own_query() {
+fn each_of_many_cancels_hits_its_own_query_strict() {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("default_pool_size", 10).workers(2).start();
     let mut clients: Vec<RawClient> = (0..10).map(|_| pooler.client(&database)).collect();
@@ -118,7 +118,7 @@ fn a_cancel_for_an_idle_client_does_nothing() {
 }
 
 #[test]
-fn a_late_cancel_does_not_hit_the_servers_next_client() {
+fn a_late_cancel_does_not_hit_the_servers_next_client_core_strict() {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("default_pool_size", 1).workers(2).start();
     let mut cancelled = pooler.client(&database);
@@ -137,7 +137,7 @@ fn a_late_cancel_does_not_hit_the_servers_next_client() {
 }
 
 #[test]
-fn a_cancel_with_a_wrong_key_does_nothing() {
+fn a_cancel_with_a_wrong_key_does_nothing_core_strict() {
     let (pooler, database) = support::pooler("transaction");
     let mut client = pooler.client(&database);
     client.send(frontend::query("SELECT pg_sleep(1)"));
@@ -155,7 +155,7 @@ fn a_cancel_with_a_wrong_key_does_nothing() {
 }
 
 #[test]
-fn every_client_has_a_key_of_its_own() {
+fn every_client_has_a_key_of_its_own_strict() {
     let (pooler, database) = support::pooler("transaction");
     let clients: Vec<RawClient> = (0..50).map(|_| pooler.client(&database)).collect();
     let mut keys: Vec<_> =

@@ -105,7 +105,7 @@ fn write(client: &mut RawClient, act: &str) {
 }
 
 #[test]
-fn clients_follow_a_promotion_without_an_error() {
+fn clients_follow_a_promotion_without_an_error_core() {
     if !support::only_weir() {
         return;
     }
@@ -261,7 +261,7 @@ fn ended_sessions_are_no_failover() {
 }
 
 #[test]
-fn a_node_of_another_cluster_is_not_used() {
+fn a_node_of_another_cluster_is_not_used_strict() {
     if !support::only_weir() {
         return;
     }

@@ -22,7 +22,7 @@ impl Dice {
 }
 
 #[test]
-fn forty_clients_on_five_servers_each_get_their_own_answers() {
+fn forty_clients_on_five_servers_each_get_their_own_answers_core_strict() {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("default_pool_size", SERVERS).workers(2).start();
     let over = AtomicBool::new(false);

@@ -123,28 +123,28 @@ fn client_cuts(mode: &str) {
 }
 
 #[test]
-fn replies_are_postgresqls_in_session_mode_wherever_the_client_cuts() {
+fn replies_are_postgresqls_in_session_mode_wherever_the_client_cuts_strict() {
     if support::only_weir() {
         client_cuts("session");
     }
 }
 
 #[test]
-fn replies_are_postgresqls_in_transaction_mode_wherever_the_client_cuts() {
+fn replies_are_postgresqls_in_transaction_mode_wherever_the_client_cuts_strict() {
     if support::only_weir() {
         client_cuts("transaction");
     }
 }
 
 #[test]
-fn replies_are_postgresqls_in_statement_mode_wherever_the_client_cuts() {
+fn replies_are_postgresqls_in_statement_mode_wherever_the_client_cuts_strict() {
     if support::only_weir() {
         client_cuts("statement");
     }
 }
 
 #[test]
-fn replies_are_postgresqls_wherever_the_server_cuts() {
+fn replies_are_postgresqls_wherever_the_server_cuts_strict() {
     if !support::only_weir() {
         return;
     }
@@ -182,7 +182,7 @@ fn replies_are_postgresqls_wherever_the_server_cuts() {
 }
 
 #[test]
-fn login_replies_are_postgresqls_wherever_the_client_cuts() {
+fn login_replies_are_postgresqls_wherever_the_client_cuts_strict() {
     if !support::only_weir() {
         return;
     }

@@ -1,22 +1,31 @@
 //! Direct pools: PostgreSQL's backends serve the clients' sockets (docs/direct.md).
 
+mod ahead;
 mod console;
 mod crash;
 mod descriptors;
 mod idle;
 pub(crate) mod kills;
+mod large;
+mod leavers;
 mod limits;
 mod listen;
 mod listeners;
 mod memory;
 pub(crate) mod moments;
+mod names;
 mod parameters;
 mod reasons;
+mod refused;
 mod restart;
 mod roles;
+mod seats;
 pub(crate) mod shared;
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use testkit::{Authority, Pooler, Postgres, RawClient, Setup, Version, eventually, frontend};
 
@@ -60,6 +69,10 @@ impl Direct {
         Self { pooler: change(setup).start(), postgres, database }
     }
 
+    fn socket(&self) -> PathBuf {
+        self.postgres.socket_folder().join("direct")
+    }
+
     #[track_caller]
     fn client(&self) -> RawClient {
         self.pooler.client(&self.database)
@@ -71,7 +84,7 @@ impl Direct {
 
     /// Returns a column of the pool's row in SHOW POOLS; empty for NULL.
     fn column(&self, name: &str) -> String {
-        let pools = self.pooler.console().query("SHOW POOLS");
+        let pools = self.pooler.console().query("SHOW POOLS EXTENDED");
         let at = pools.columns.iter().position(|column| column == name).expect("a column");
         let row = pools.rows.iter().find(|row| row[0].as_deref() == Some(&self.database));
         row.expect("the pool's row")[at].clone().unwrap_or_default()
@@ -121,7 +134,7 @@ fn execute(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn many_clients_are_served_by_few_backends() {
+fn many_clients_are_served_by_few_backends_core() {
     if !support::only_weir() {
         return;
     }
@@ -172,7 +185,7 @@ fn servers_are_opened_while_all_are_busy_and_no_more_than_the_pool_has() {
 }
 
 #[test]
-fn a_query_is_cancelled_and_no_other_clients() {
+fn a_query_is_cancelled_and_no_other_clients_core_strict() {
     if !support::only_weir() {
         return;
     }
@@ -285,7 +298,7 @@ fn copy_data_behind_an_error_is_read_to_its_end() {
 }
 
 #[test]
-fn a_client_that_is_lost_in_a_transaction_leaves_nothing() {
+fn a_client_that_is_lost_in_a_transaction_leaves_nothing_core_strict() {
     if !support::only_weir() {
         return;
     }
@@ -481,7 +494,7 @@ fn backends_end_with_weir() {
 }
 
 #[test]
-fn no_client_sees_anothers_session() {
+fn no_client_sees_anothers_session_core_strict() {
     if !support::only_weir() {
         return;
     }

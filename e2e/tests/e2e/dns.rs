@@ -2,11 +2,11 @@
 //! can use port 53, so without root these tests are skipped.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support;
 use testkit::{Pooler, Postgres, RawClient, Setup, eventually, is_root, open_folder};
@@ -204,6 +204,97 @@ fn a_name_is_asked_for_again_when_its_time_is_over() {
         let _more = holding(&pooler, &database, 2);
         places(&pooler, &database).contains(&IpAddr::from(addresses[1])).then_some(())
     });
+}
+
+/// The system's files about names, as one pooler finds them.
+struct Files {
+    hosts: PathBuf,
+    resolv_conf: PathBuf,
+}
+
+impl Files {
+    fn new(hosts: &str, resolv_conf: &str) -> Self {
+        let folder = open_folder("names");
+        let files = Self { hosts: folder.join("hosts"), resolv_conf: folder.join("resolv.conf") };
+        files.set(hosts, resolv_conf);
+        files
+    }
+
+    fn set(&self, hosts: &str, resolv_conf: &str) {
+        for (path, text) in [(&self.hosts, hosts), (&self.resolv_conf, resolv_conf)] {
+            std::fs::write(path, text).expect("our own folder");
+        }
+    }
+
+    /// `by_key`: the key `resolv_conf` names the file, so Weir asks the name servers itself.
+    fn setup(&self, port: u16, by_key: bool) -> (Setup, String) {
+        let (setup, database) = support::setup("transaction");
+        let setup = setup.database_at(&database, &format!("host={NAME} port={port}")).workers(1);
+        let setup = setup.in_place_of("/etc/hosts", &self.hosts);
+        let setup = match by_key {
+            true => setup.set("resolv_conf", self.resolv_conf.display()),
+            false => setup.in_place_of("/etc/resolv.conf", &self.resolv_conf),
+        };
+        (setup.set("dns_max_ttl", "0.2"), database)
+    }
+}
+
+/// Waits until a new server is at this address.
+fn until_at(pooler: &Pooler, database: &str, address: Ipv4Addr) {
+    eventually("a server at the address", PATIENCE, || {
+        pooler.admin("RECONNECT");
+        let _client = holding(pooler, database, 1);
+        (places(pooler, database) == [IpAddr::from(address)]).then_some(())
+    });
+}
+
+#[test]
+fn the_files_about_names_count_as_they_are_now_core() {
+    if !possible() {
+        return;
+    }
+    let (port, addresses) = addresses(3);
+    let (mut first, mut second) = (NameServer::new(), NameServer::new());
+    first.answer(1, &addresses[..1]);
+    second.answer(1, &addresses[1..2]);
+    // A word that is no domain, and a line that nobody knows, change nothing.
+    let rest = format!("search a..b {}.test\nfrobnicate\n", "x".repeat(70));
+    let local = "127.0.0.1 localhost\n";
+    for by_key in [false, true] {
+        let by_first = format!("{rest}nameserver {}\n", first.address);
+        let files = Files::new(local, &by_first);
+        let (setup, database) = files.setup(port, by_key);
+        let pooler = setup.start();
+        until_at(&pooler, &database, addresses[0]);
+        let by_second = format!("{rest}# another one\nnameserver {}\n", second.address);
+        files.set(local, &by_second);
+        until_at(&pooler, &database, addresses[1]);
+        files.set(&format!("{local}{} other {NAME}\n", addresses[2]), &by_second);
+        until_at(&pooler, &database, addresses[2]);
+        files.set(local, &by_first);
+        until_at(&pooler, &database, addresses[0]);
+    }
+}
+
+#[test]
+fn a_name_of_the_hosts_file_waits_for_no_name_server() {
+    if !possible() {
+        return;
+    }
+    let (port, addresses) = addresses(1);
+    // It gets all questions and answers none.
+    let silent = NameServer::new();
+    let _door = UdpSocket::bind((silent.address, 53)).expect("an address of our own");
+    for by_key in [false, true] {
+        let hosts = format!("{} {NAME}\n", addresses[0]);
+        let files = Files::new(&hosts, &format!("nameserver {}\n", silent.address));
+        let (setup, database) = files.setup(port, by_key);
+        let pooler = setup.start();
+        let began = Instant::now();
+        drop(pooler.client(&database));
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(3), "{took:?}");
+    }
 }
 
 #[test]

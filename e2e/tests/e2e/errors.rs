@@ -24,7 +24,7 @@ fn shared_server(codes: &str) -> (Pooler, String) {
 }
 
 #[test]
-fn sqlstates_tell_drivers_the_cause_of_an_error() {
+fn sqlstates_tell_drivers_the_cause_of_an_error_core() {
     if !support::only_weir() {
         return;
     }
@@ -85,7 +85,7 @@ fn sqlstates_tell_drivers_the_cause_of_an_error() {
 }
 
 #[test]
-fn a_client_without_a_server_is_told_who_has_it() {
+fn a_client_without_a_server_is_told_who_has_it_core() {
     if !support::only_weir() {
         return;
     }

@@ -15,6 +15,7 @@ fn connected_clients_are_served_while_no_descriptor_is_left() {
     let pooler = setup.open_files_max(50).start();
     let mut before = pooler.client(&database);
     assert_eq!(before.value("SELECT 1"), "1");
+    let mut other = pooler.client(&database);
     let hello = frontend::startup(&[("user", Role::APP), ("database", &database)]);
     let connect = |_| {
         let mut client = RawClient::connect(pooler.port());
@@ -26,7 +27,17 @@ fn connected_clients_are_served_while_no_descriptor_is_left() {
     for turn in 0..20 {
         assert_eq!(before.value(&format!("SELECT {turn}")), turn.to_string());
     }
-    drop(crowd);
+    before.rows("BEGIN");
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| other.value("SELECT 5"));
+        if support::only_weir() {
+            pooler.log_contains("cannot open a socket for server 127.0.0.1:");
+        }
+        drop(crowd);
+        assert_eq!(waits.join().expect("it is served at last"), "5");
+    });
+    assert_eq!(before.query("COMMIT").tags, ["COMMIT"]);
+    assert!(!pooler.log().contains("is down"), "PostgreSQL runs: {}", pooler.log());
     let mut after = support::until_let_in(&pooler, &database);
     assert_eq!(after.value("SELECT 2"), "2");
     assert_eq!(before.value("SELECT 3"), "3");

@@ -25,7 +25,7 @@ fn assert_dropped(pooler: &Pooler, bytes: &[u8]) {
 }
 
 #[test]
-fn garbage_at_startup_is_refused() {
+fn garbage_at_startup_is_refused_core_strict() {
     let (pooler, database) = support::pooler("transaction");
     let garbage: [&[u8]; 8] = [
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -62,7 +62,7 @@ fn a_startup_packet_of_two_gigabytes_is_refused_at_once() {
 }
 
 #[test]
-fn impossible_message_lengths_end_the_connection() {
+fn impossible_message_lengths_end_the_connection_strict() {
     let (pooler, database) = support::pooler("transaction");
     for length in [0u32, 3, 0x8000_0000, 0xffff_ffff] {
         let mut client = pooler.client(&database);
@@ -76,7 +76,7 @@ fn impossible_message_lengths_end_the_connection() {
 }
 
 #[test]
-fn a_message_that_claims_two_gigabytes_takes_no_memory() {
+fn a_message_that_claims_two_gigabytes_takes_no_memory_core() {
     let (pooler, database) = support::pooler("transaction");
     let mut client = pooler.client(&database);
     let before = pooler.resident_kib();
@@ -90,7 +90,7 @@ fn a_message_that_claims_two_gigabytes_takes_no_memory() {
 }
 
 #[test]
-fn unknown_message_types_end_the_connection() {
+fn unknown_message_types_end_the_connection_strict() {
     let (pooler, database) = support::pooler("transaction");
     for tag in [b'Z', b'!', 0, 0xff] {
         let mut client = pooler.client(&database);
@@ -102,7 +102,7 @@ fn unknown_message_types_end_the_connection() {
 }
 
 #[test]
-fn broken_messages_get_an_error_and_harm_nobody() {
+fn broken_messages_get_an_error_and_harm_nobody_core_strict() {
     let (pooler, database) = support::pooler("transaction");
     // Strings without a terminator, and counts beyond the end of the message.
     for (tag, payload) in [
@@ -138,7 +138,7 @@ fn broken_messages_get_an_error_and_harm_nobody() {
 }
 
 #[test]
-fn clients_may_die_at_any_byte_of_their_login() {
+fn clients_may_die_at_any_byte_of_their_login_strict() {
     let (pooler, database) = support::pooler("transaction");
     let startup = frontend::startup(&[("user", Role::APP), ("database", &database)]);
     for length in 0..=startup.len() {
@@ -149,7 +149,7 @@ fn clients_may_die_at_any_byte_of_their_login() {
 }
 
 #[test]
-fn clients_may_die_at_any_byte_of_a_request() {
+fn clients_may_die_at_any_byte_of_a_request_strict() {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("default_pool_size", 3).workers(2).start();
     support::direct(&database).rows("CREATE TABLE t (n int)");
@@ -186,7 +186,7 @@ fn a_client_program_killed_in_the_middle_of_its_query_leaves_nothing() {
 }
 
 #[test]
-fn a_half_closed_connection_still_gets_its_answer_or_ends() {
+fn a_half_closed_connection_still_gets_its_answer_or_ends_strict() {
     let (pooler, database) = support::pooler("transaction");
     let mut client = pooler.client(&database);
     client.send(frontend::query("SELECT 'last words'"));
@@ -197,7 +197,7 @@ fn a_half_closed_connection_still_gets_its_answer_or_ends() {
 }
 
 #[test]
-fn idle_strangers_do_not_keep_others_out() {
+fn idle_strangers_do_not_keep_others_out_core() {
     let (pooler, database) = support::pooler("transaction");
     let strangers: Vec<RawClient> = (0..200)
         .map(|number| {

@@ -331,7 +331,7 @@ fn no_message_in_any_state_delays_anybody() {
 }
 
 #[test]
-fn clients_that_do_not_read_cost_little_memory() {
+fn clients_that_do_not_read_cost_little_memory_core() {
     for mode in modes() {
         let (pooler, database) = pooler(mode);
         for (kind, count) in [(PARSE, 200_000), (SYNC, 200_000), (NAMED_PARSE, 20_000)] {

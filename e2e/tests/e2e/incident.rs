@@ -55,7 +55,7 @@ fn idle_in_transaction(pooler: &Pooler, database: &str, name: &str) -> RawClient
 }
 
 #[test]
-fn every_view_names_the_client_that_blocks_a_pool() {
+fn every_view_names_the_client_that_blocks_a_pool_core() {
     if !support::only_weir() {
         return;
     }
@@ -99,9 +99,9 @@ fn every_view_names_the_client_that_blocks_a_pool() {
     assert_eq!((first("end"), first("database")), ("complete", database.as_str()));
     assert_eq!(first("fingerprint").len(), 16);
 
+    let mut late = pooler.client(&database);
     postgres.stop();
     pooler.wait_for_servers(&database, 0);
-    let mut late = pooler.client(&database);
     late.send(frontend::query("SELECT 'after'"));
     pooler.log_contains(" is down: ");
     postgres.launch();

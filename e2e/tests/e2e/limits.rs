@@ -66,7 +66,7 @@ fn an_idle_server_of_another_user_makes_room() {
 }
 
 #[test]
-fn the_servers_of_a_user_are_limited_over_all_databases() {
+fn the_servers_of_a_user_are_limited_over_all_databases_core() {
     let (setup, first, role) = setup();
     let second = Postgres::shared().database();
     let one = "max_user_connections=1";
@@ -109,7 +109,7 @@ fn the_process_makes_room_by_closing_the_server_used_least_recently() {
 /// Two users and two databases use fewer servers than there are pools. All clients must be served,
 /// and the limit must hold at every moment.
 #[test]
-fn a_limit_holds_under_load_and_starves_nobody() {
+fn a_limit_holds_under_load_and_starves_nobody_core() {
     let (setup, database, role) = setup();
     let limit = 3;
     let pooler = setup.set("max_db_connections", limit).workers(2).start();
@@ -177,7 +177,7 @@ fn users_have_shares_of_a_database_by_weight() {
 }
 
 #[test]
-fn the_clients_of_a_database_are_limited() {
+fn the_clients_of_a_database_are_limited_core() {
     if !support::only_weir() {
         return;
     }

@@ -16,7 +16,7 @@ fn log(pooler: &Pooler) -> String {
 }
 
 #[test]
-fn every_line_is_json_whatever_a_client_is_called() {
+fn every_line_is_json_whatever_a_client_is_called_core() {
     if !support::only_weir() {
         return;
     }

@@ -11,7 +11,7 @@ fn packaging(name: &str) -> PathBuf {
 }
 
 #[test]
-fn an_installation_has_all_its_files_and_spares_the_configuration() {
+fn an_installation_has_all_its_files_and_spares_the_configuration_core() {
     if !support::only_weir() {
         return;
     }

@@ -68,7 +68,7 @@ fn assert_canceled(client: &mut RawClient) {
 }
 
 #[test]
-fn a_cancel_request_reaches_its_query_whichever_process_gets_it() {
+fn a_cancel_request_reaches_its_query_whichever_process_gets_it_core_strict() {
     if !support::only_weir() {
         return;
     }

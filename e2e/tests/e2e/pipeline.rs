@@ -164,7 +164,7 @@ fn an_error_after_a_flush_skips_what_comes_in_a_later_write() {
 }
 
 #[test]
-fn an_error_in_each_of_several_pipelines() {
+fn an_error_in_each_of_several_pipelines_core() {
     assert_same(&[
         send(&[
             extended("SELECT 1/0", &[]),
@@ -181,7 +181,7 @@ fn an_error_in_each_of_several_pipelines() {
 }
 
 #[test]
-fn a_transaction_over_several_syncs() {
+fn a_transaction_over_several_syncs_core() {
     assert_same(&[
         send(&[extended("BEGIN", &[]), frontend::sync()]),
         ready(1),
@@ -246,7 +246,7 @@ fn several_simple_queries_in_one_write() {
 }
 
 #[test]
-fn a_portal_read_in_portions() {
+fn a_portal_read_in_portions_core() {
     assert_same(&[
         send(&[
             frontend::parse("", "SELECT * FROM generate_series(1, 5)"),
@@ -330,7 +330,7 @@ fn a_pipeline_written_in_small_pieces() {
 }
 
 #[test]
-fn function_calls() {
+fn function_calls_core() {
     const INT4_PLUS: u32 = 177;
     const INT4_DIV: u32 = 154;
     assert_same(&[

@@ -1,7 +1,8 @@
 //! Sharing of servers by clients: limits, order, modes, and clients that leave.
 
-mod fairness;
+pub(crate) mod fairness;
 mod leaving;
+mod reloaded;
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ fn pid(client: &mut RawClient) -> String {
 }
 
 #[test]
-fn transaction_mode_takes_the_server_back_after_each_transaction() {
+fn transaction_mode_takes_the_server_back_after_each_transaction_core() {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("default_pool_size", 1).start();
     let mut first = pooler.client(&database);
@@ -45,7 +46,7 @@ fn a_failed_transaction_keeps_its_server_until_rollback() {
 }
 
 #[test]
-fn session_mode_keeps_the_server_until_the_client_leaves() {
+fn session_mode_keeps_the_server_until_the_client_leaves_core() {
     let (setup, database) = support::setup("session");
     let pooler = setup.set("default_pool_size", 1).start();
     let mut first = pooler.client(&database);
@@ -63,7 +64,7 @@ fn session_mode_keeps_the_server_until_the_client_leaves() {
 }
 
 #[test]
-fn session_mode_wipes_what_a_session_left() {
+fn session_mode_wipes_what_a_session_left_core_strict() {
     let (setup, database) = support::setup("session");
     let pooler = setup.set("default_pool_size", 1).start();
     let mut first = pooler.client(&database);
@@ -102,7 +103,7 @@ fn the_reset_query_is_the_configured_one() {
 }
 
 #[test]
-fn statement_mode_refuses_a_transaction_block() {
+fn statement_mode_refuses_a_transaction_block_core() {
     let (pooler, database) = support::pooler("statement");
     let mut client = pooler.client(&database);
     assert_eq!(client.value("SELECT 1"), "1");
@@ -118,7 +119,7 @@ fn statement_mode_refuses_a_transaction_block() {
 }
 
 #[test]
-fn no_more_servers_than_the_pool_size_are_used() {
+fn no_more_servers_than_the_pool_size_are_used_core() {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("default_pool_size", 3).workers(2).start();
     let servers: BTreeSet<String> = std::thread::scope(|scope| {
@@ -140,7 +141,7 @@ fn no_more_servers_than_the_pool_size_are_used() {
 }
 
 #[test]
-fn each_database_and_each_user_has_servers_of_its_own() {
+fn each_database_and_each_user_has_servers_of_its_own_core_strict() {
     let postgres = Postgres::shared();
     let role = postgres.role(testkit::ServerAuth::Scram);
     let (setup, database) = support::setup("transaction");
@@ -188,7 +189,7 @@ fn a_database_or_a_user_may_have_a_mode_of_its_own() {
 }
 
 #[test]
-fn any_database_is_reached_through_the_wildcard() {
+fn any_database_is_reached_through_the_wildcard_core() {
     let postgres = Postgres::shared();
     let database = postgres.database();
     let pooler = Pooler::before(postgres).set("pool_mode", "transaction").database("*", "").start();
@@ -209,7 +210,7 @@ fn a_server_can_be_reached_over_its_unix_socket() {
 }
 
 #[test]
-fn each_client_keeps_the_settings_it_came_with() {
+fn each_client_keeps_the_settings_it_came_with_core_strict() {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("default_pool_size", 1).start();
     let mut clients: Vec<RawClient> = [("one", "UTC"), ("two", "Asia/Tokyo")]
@@ -240,7 +241,7 @@ fn each_client_keeps_the_settings_it_came_with() {
 }
 
 #[test]
-fn values_that_differ_by_case_alone_are_not_taken_for_each_other() {
+fn values_that_differ_by_case_alone_are_not_taken_for_each_other_strict() {
     if !support::only_weir() {
         return;
     }
@@ -268,7 +269,7 @@ fn values_that_differ_by_case_alone_are_not_taken_for_each_other() {
 }
 
 #[test]
-fn an_unreported_setting_stays_with_its_client() {
+fn an_unreported_setting_stays_with_its_client_strict() {
     if !support::only_weir() {
         return;
     }

@@ -90,7 +90,7 @@ fn in_session_mode_names_are_the_servers_own() {
 }
 
 #[test]
-fn clients_may_use_the_same_name_for_different_statements() {
+fn clients_may_use_the_same_name_for_different_statements_core_strict() {
     let (pooler, database) = pooler(2);
     let mut clients: Vec<RawClient> = (0..12).map(|_| pooler.client(&database)).collect();
     for (number, client) in clients.iter_mut().enumerate() {
@@ -105,7 +105,7 @@ fn clients_may_use_the_same_name_for_different_statements() {
 }
 
 #[test]
-fn clients_in_parallel_get_their_own_statements_answers() {
+fn clients_in_parallel_get_their_own_statements_answers_core_strict() {
     let (pooler, database) = pooler(3);
     std::thread::scope(|scope| {
         for number in 0..16 {
@@ -128,7 +128,7 @@ fn clients_in_parallel_get_their_own_statements_answers() {
 }
 
 #[test]
-fn the_same_text_is_prepared_once_on_a_server() {
+fn the_same_text_is_prepared_once_on_a_server_core() {
     if !support::only_weir() {
         return;
     }
@@ -143,7 +143,7 @@ fn the_same_text_is_prepared_once_on_a_server() {
 }
 
 #[test]
-fn equal_texts_with_different_types_are_different_statements() {
+fn equal_texts_with_different_types_are_different_statements_strict() {
     let (pooler, database) = pooler(1);
     const INT4: u32 = 23;
     const TEXT: u32 = 25;
@@ -209,7 +209,7 @@ fn closing_an_unknown_name_is_no_error() {
 }
 
 #[test]
-fn statements_survive_the_loss_of_their_server() {
+fn statements_survive_the_loss_of_their_server_core() {
     if !support::only_weir() {
         return;
     }

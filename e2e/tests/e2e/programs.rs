@@ -69,7 +69,7 @@ fn direct_dump(database: &str) -> String {
 }
 
 #[test]
-fn a_dump_is_the_same_as_a_direct_one() {
+fn a_dump_is_the_same_as_a_direct_one_core() {
     if !only_weir() {
         return;
     }

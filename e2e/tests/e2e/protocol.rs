@@ -22,7 +22,7 @@ fn pooler_before(postgres: &Postgres, mode: &str) -> (Pooler, String) {
 }
 
 #[test]
-fn every_minor_version_logs_in_queries_and_cancels() {
+fn every_minor_version_logs_in_queries_and_cancels_core() {
     if !support::only_weir() {
         return;
     }

@@ -12,7 +12,7 @@ fn psql(pooler: &Pooler, database: &str, sql: &str) -> Command {
 }
 
 #[test]
-fn psql_gets_rows_in_every_mode() {
+fn psql_gets_rows_in_every_mode_core() {
     for mode in MODES {
         let (pooler, database) = support::pooler(mode);
         let rows =
@@ -30,7 +30,7 @@ fn psql_shows_the_servers_error() {
 }
 
 #[test]
-fn an_error_leaves_the_connection_usable() {
+fn an_error_leaves_the_connection_usable_core() {
     let (pooler, database) = support::pooler("transaction");
     let mut client = pooler.client(&database);
     let error = client.query("SELECT nothing FROM nowhere").error.expect("no such table");
@@ -105,7 +105,7 @@ fn one_huge_row_arrives_whole() {
 }
 
 #[test]
-fn pgbench_fails_no_transaction_in_any_mode() {
+fn pgbench_fails_no_transaction_in_any_mode_core() {
     for mode in MODES {
         let (pooler, database) = support::pooler(mode);
         initialise(&database);

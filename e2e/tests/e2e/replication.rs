@@ -95,7 +95,7 @@ fn base_backup(postgres: &Postgres, role: &str, pooler: &Pooler) {
 }
 
 #[test]
-fn the_log_is_received_until_the_receiver_leaves() {
+fn the_log_is_received_until_the_receiver_leaves_core() {
     if !only_weir() {
         return;
     }

@@ -97,28 +97,28 @@ fn restart_under_load(mode: &str, servers: u64) {
 }
 
 #[test]
-fn fifty_clients_do_not_notice_five_restarts_in_transaction_mode() {
+fn fifty_clients_do_not_notice_five_restarts_in_transaction_mode_core_strict() {
     if support::only_weir() {
         restart_under_load("transaction", 8);
     }
 }
 
 #[test]
-fn fifty_clients_do_not_notice_five_restarts_in_session_mode() {
+fn fifty_clients_do_not_notice_five_restarts_in_session_mode_strict() {
     if support::only_weir() {
         restart_under_load("session", CLIENTS);
     }
 }
 
 #[test]
-fn fifty_clients_do_not_notice_five_restarts_in_auto_mode() {
+fn fifty_clients_do_not_notice_five_restarts_in_auto_mode_strict() {
     if support::only_weir() {
         restart_under_load("auto", 8);
     }
 }
 
 #[test]
-fn an_open_transaction_goes_along_with_its_server() {
+fn an_open_transaction_goes_along_with_its_server_core_strict() {
     if !support::only_weir() {
         return;
     }
@@ -210,8 +210,9 @@ fn a_pools_size_holds_over_both_processes() {
     let mut old = pooler.begin_take_over();
     pooler.log_contains("servers in use by the old process");
     let all = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
-               AND backend_type = 'client backend'";
-    // The client waits for the only server, and so is alone with it.
+               AND backend_type = 'client backend' AND state = 'active'";
+    // The client waits for the only server, and so is alone with it. The process of the former one may
+    // still be ending.
     assert_eq!(other.value(all), "1");
     assert!(busy.read_to_ready().iter().any(|m| m.tag == b'D'));
     let status = eventually("the old process ends", PATIENCE, || old.try_wait().expect("ours"));

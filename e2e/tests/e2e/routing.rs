@@ -77,7 +77,7 @@ pub(crate) fn until_routed(pooler: &Pooler, primary: &Postgres) -> RawClient {
 }
 
 #[test]
-fn reads_run_on_standbys_and_all_else_on_the_primary() {
+fn reads_run_on_standbys_and_all_else_on_the_primary_core() {
     if !support::only_weir() {
         return;
     }
@@ -148,7 +148,7 @@ fn consoles_tell_the_places(pooler: &Pooler) {
 }
 
 #[test]
-fn what_functions_and_views_hide_runs_on_the_primary() {
+fn what_functions_and_views_hide_runs_on_the_primary_strict() {
     if !support::only_weir() {
         return;
     }
@@ -180,7 +180,7 @@ fn what_functions_and_views_hide_runs_on_the_primary() {
 }
 
 #[test]
-fn a_session_is_the_same_on_both_servers() {
+fn a_session_is_the_same_on_both_servers_strict() {
     if !support::only_weir() {
         return;
     }
@@ -426,7 +426,7 @@ fn reads_go_on_after_a_failover() {
 }
 
 #[test]
-fn clients_of_a_routed_pool_get_their_own_answers() {
+fn clients_of_a_routed_pool_get_their_own_answers_core_strict() {
     if !support::only_weir() {
         return;
     }

@@ -52,7 +52,7 @@ impl DatagramSocket {
 }
 
 #[test]
-fn the_service_manager_is_told_of_start_reload_and_end() {
+fn the_service_manager_is_told_of_start_reload_and_end_core() {
     if !support::only_weir() {
         return;
     }
@@ -79,7 +79,7 @@ fn the_service_manager_is_told_of_start_reload_and_end() {
 }
 
 #[test]
-fn sockets_of_the_service_manager_are_served_in_place_of_the_configured_ones() {
+fn sockets_of_the_service_manager_are_served_in_place_of_the_configured_ones_core() {
     if !support::only_weir() {
         return;
     }
@@ -191,7 +191,7 @@ fn a_log_on_a_pipe_that_nobody_reads_stops_nobody() {
 /// `/dev/log` is the same for all processes, so the pooler gets a `/dev` of its own. That needs
 /// root.
 #[test]
-fn syslog_gets_the_lines_and_those_from_before_the_configuration_was_read() {
+fn syslog_gets_the_lines_and_those_from_before_the_configuration_was_read_core() {
     if !support::only_weir() || !testkit::is_root() {
         return;
     }

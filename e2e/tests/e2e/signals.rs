@@ -4,7 +4,7 @@ use crate::support;
 use testkit::{RawClient, Role, frontend};
 
 #[test]
-fn sighup_reads_the_configuration_again() {
+fn sighup_reads_the_configuration_again_core() {
     let (mut pooler, database) = support::pooler("transaction");
     let port = testkit::Postgres::shared().port();
     pooler.reconfigure(|ini| {
@@ -43,7 +43,7 @@ fn two_hundred_sighups_in_a_row_harm_nobody() {
 }
 
 #[test]
-fn sigint_waits_until_the_servers_are_released() {
+fn sigint_waits_until_the_servers_are_released_core() {
     let (setup, database) = support::setup("transaction");
     let mut pooler = setup.workers(2).start();
     let mut busy = pooler.client(&database);
@@ -64,7 +64,7 @@ fn sigint_waits_until_the_servers_are_released() {
 }
 
 #[test]
-fn sigterm_waits_until_the_clients_have_gone() {
+fn sigterm_waits_until_the_clients_have_gone_core() {
     if !support::only_weir() {
         return;
     }

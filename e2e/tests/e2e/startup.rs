@@ -184,7 +184,7 @@ fn unknown_extensions_and_newer_minor_versions_are_negotiated_down() {
 }
 
 #[test]
-fn a_startup_packet_may_arrive_byte_by_byte() {
+fn a_startup_packet_may_arrive_byte_by_byte_core() {
     let (pooler, database) = support::pooler("transaction");
     let mut client = RawClient::connect(pooler.port());
     for byte in frontend::startup(&[("user", Role::APP), ("database", &database)]) {
@@ -208,7 +208,7 @@ fn a_query_may_come_in_the_same_write_as_the_startup_packet() {
 }
 
 #[test]
-fn bytes_sent_behind_an_ssl_request_are_not_taken_for_the_login() {
+fn bytes_sent_behind_an_ssl_request_are_not_taken_for_the_login_core_strict() {
     let (pooler, database) = support::pooler("transaction");
     let startup = frontend::startup(&[("user", Role::APP), ("database", &database)]);
     let both = [frontend::ssl_request(), startup].concat();
@@ -220,7 +220,7 @@ fn bytes_sent_behind_an_ssl_request_are_not_taken_for_the_login() {
 }
 
 #[test]
-fn connect_query_runs_once_on_each_new_server_and_its_errors_are_told_to_the_log() {
+fn connect_query_runs_once_on_each_new_server_and_its_errors_are_told_to_the_log_core() {
     if !support::only_weir() {
         return;
     }

@@ -150,6 +150,18 @@ pub(crate) fn until_let_in(pooler: &Pooler, database: &str) -> RawClient {
     })
 }
 
+/// Tries all cases at the same time, each in a thread. Most of their time is waiting.
+pub(crate) fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    let test = &test;
+    std::thread::scope(|scope| {
+        let cases: Vec<_> = cases.into_iter().map(|case| scope.spawn(move || test(case))).collect();
+        let failures: Vec<_> = cases.into_iter().filter_map(|case| case.join().err()).collect();
+        if let Some(first) = failures.into_iter().next() {
+            std::panic::resume_unwind(first);
+        }
+    });
+}
+
 /// Runs a program, which must end within a minute and with status 0. Returns its output.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> String {

@@ -47,7 +47,7 @@ fn refusal(command: &mut Command) -> String {
 }
 
 #[test]
-fn a_client_is_served_with_tls_and_without() {
+fn a_client_is_served_with_tls_and_without_core() {
     let authority = Authority::new("weir test");
     let (setup, database) = setup("allow", &authority.server());
     let pooler = setup.start();
@@ -99,7 +99,7 @@ fn a_terminate_need_not_wait_for_a_server() {
 }
 
 #[test]
-fn required_tls_refuses_clients_without_it() {
+fn required_tls_refuses_clients_without_it_core_strict() {
     let authority = Authority::new("weir test");
     let (setup, database) = setup("require", &authority.server());
     let pooler = setup.start();
@@ -110,7 +110,7 @@ fn required_tls_refuses_clients_without_it() {
 }
 
 #[test]
-fn a_client_must_show_a_certificate_where_they_are_verified() {
+fn a_client_must_show_a_certificate_where_they_are_verified_core_strict() {
     let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
     let (setup, database) = setup("verify-full", &authority.server());
     let pooler = setup.set("client_tls_ca_file", authority.file()).start();
@@ -189,7 +189,7 @@ fn the_console_speaks_tls_too() {
 }
 
 #[test]
-fn a_reload_shows_the_new_certificate_and_disturbs_nobody() {
+fn a_reload_shows_the_new_certificate_and_disturbs_nobody_core() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let own = old.server();
     let (setup, database) = setup("allow", &own);
@@ -336,7 +336,7 @@ fn a_key_and_its_certificate_can_be_set() {
 }
 
 #[test]
-fn direct_tls_needs_no_request_but_the_name_of_the_protocol() {
+fn direct_tls_needs_no_request_but_the_name_of_the_protocol_core() {
     if !support::only_weir() {
         return;
     }
@@ -381,7 +381,7 @@ fn a_client_that_does_not_finish_its_handshake_is_let_go() {
 }
 
 #[test]
-fn invalid_handshakes_end_only_their_own_connection() {
+fn invalid_handshakes_end_only_their_own_connection_strict() {
     let authority = Authority::new("weir test");
     let (setup, database) = setup("allow", &authority.server());
     let pooler = setup.set("client_login_timeout", 2).start();

@@ -13,7 +13,7 @@ fn text(cell: &Option<String>) -> &str {
 }
 
 #[test]
-fn fingerprints_show_what_takes_the_time_and_no_literal() {
+fn fingerprints_show_what_takes_the_time_and_no_literal_core_strict() {
     if !only_weir() {
         return;
     }
@@ -95,7 +95,7 @@ fn traffic(pooler: &Pooler, database: &str) -> Vec<RawClient> {
 }
 
 #[test]
-fn advice_agrees_with_what_auto_mode_does() {
+fn advice_agrees_with_what_auto_mode_does_core() {
     if !only_weir() {
         return;
     }
@@ -235,4 +235,52 @@ fn many_different_texts_delay_nobody_and_take_no_more_memory() {
     let long = format!("SELECT length('{}')", "x".repeat(1 << 20));
     assert_eq!(flood.value(&long), "1048576");
     assert_eq!(other.value("SELECT 'other'"), "other");
+}
+
+/// A job queue may take the process id for its identity, and two clients may have the same one.
+#[test]
+fn the_log_names_a_pool_whose_clients_ask_for_process_ids() {
+    if !support::only_proxied("Weir sees no texts of direct clients") {
+        return;
+    }
+    const SAID: &str = "clients ask for pg_backend_pid(), which may differ";
+    let (setup, database) = support::setup("auto");
+    let pooler = setup.set("stats_period", 1).start();
+    let mut client = pooler.client(&database);
+    client.rows("SELECT 1 FROM pg_locks WHERE pid = pg_backend_pid()");
+    pooler.log_contains("stats: ");
+    assert!(!pooler.log().contains(SAID), "it only compares");
+    client.rows("SELECT pg_catalog.pg_backend_pid()");
+    pooler.log_contains(&format!("{database}/{}: {SAID}", Role::APP));
+}
+
+/// Each client has its own text, so that servers drop the statement of one for that of the other.
+#[test]
+fn the_log_names_a_pool_whose_servers_prepare_statements_again_and_again() {
+    if !only_weir() {
+        return;
+    }
+    let (setup, database) = support::setup("transaction");
+    let setup = setup.set("stats_period", 1).set("max_prepared_statements", 1);
+    let pooler = setup.set("default_pool_size", 1).start();
+    let mut clients = [1, 2].map(|number| {
+        let mut client = pooler.client(&database);
+        client.send([frontend::parse("s", &format!("SELECT {number}")), frontend::sync()].concat());
+        client.read_to_ready();
+        client
+    });
+    eventually("a line names the key", Duration::from_secs(30), || {
+        for _ in 0..20 {
+            for client in &mut clients {
+                let run =
+                    [frontend::bind("", "s", &[]), frontend::execute("", 0), frontend::sync()];
+                client.send(run.concat());
+                client.read_to_ready();
+            }
+        }
+        pooler
+            .log()
+            .contains("clients use more of them than max_prepared_statements (1)")
+            .then_some(())
+    });
 }

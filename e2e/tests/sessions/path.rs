@@ -41,7 +41,7 @@ impl DataPath {
         }
     }
 
-    /// Returns the number of scripts that `make test` plays.
+    /// Returns the number of scripts that `make verify` plays.
     pub(crate) fn seeds(self) -> u64 {
         match self {
             Self::Proxied => 50,

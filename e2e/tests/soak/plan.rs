@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use testkit::{Dice, Version};
 
-/// The short form, a part of `make test`.
+/// The short form, a part of `make verify`.
 const SECONDS: u64 = 20;
 /// Memory is compared from here on; a shorter soak is over before the caches are full.
 const WARM_UP_MAX: Duration = Duration::from_mins(10);

@@ -30,7 +30,7 @@ fn say_password(pooler: &Pooler, role: &Role, database: &str) -> RawClient {
 }
 
 #[test]
-fn a_few_wrong_passwords_are_not_delayed_and_more_are() {
+fn a_few_wrong_passwords_are_not_delayed_and_more_are_core() {
     if !support::only_weir() {
         return;
     }
@@ -75,7 +75,7 @@ fn parallel_guesses_are_delayed_even_longer() {
 }
 
 #[test]
-fn only_the_guessed_user_is_delayed_and_only_from_the_same_address() {
+fn only_the_guessed_user_is_delayed_and_only_from_the_same_address_core() {
     if !support::only_weir() {
         return;
     }

@@ -58,7 +58,7 @@ fn verifier_with_many_iterations(role: &Role) -> String {
 }
 
 #[test]
-fn unknown_and_known_users_get_the_same_requests() {
+fn unknown_and_known_users_get_the_same_requests_core_strict() {
     if !support::only_weir() {
         return;
     }
@@ -82,7 +82,7 @@ fn unknown_and_known_users_get_the_same_requests() {
 }
 
 #[test]
-fn a_salt_is_the_same_at_every_try_whether_the_user_exists_or_not() {
+fn a_salt_is_the_same_at_every_try_whether_the_user_exists_or_not_strict() {
     if !support::only_weir() {
         return;
     }

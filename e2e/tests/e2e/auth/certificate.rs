@@ -51,7 +51,7 @@ fn refused(mut command: Command, why: &str) {
 }
 
 #[test]
-fn a_certificate_takes_the_place_of_a_password() {
+fn a_certificate_takes_the_place_of_a_password_core() {
     let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
     let (setup, database) = setup(&authority);
     let pooler = setup.secret("other", "x").start();
@@ -73,7 +73,7 @@ fn a_certificate_takes_the_place_of_a_password() {
 }
 
 #[test]
-fn names_are_compared_letter_by_letter() {
+fn names_are_compared_letter_by_letter_core_strict() {
     // PgBouncer takes App for app, and accepts wildcards.
     if !support::only_weir() {
         return;

@@ -73,7 +73,7 @@ fn the_first_matching_rule_gives_the_method() {
 }
 
 #[test]
-fn no_user_logs_in_without_a_rule_and_invalid_lines_are_skipped() {
+fn no_user_logs_in_without_a_rule_and_invalid_lines_are_skipped_core_strict() {
     // PgBouncer 1.18 has the text "login rejected" here.
     if !support::only_weir() {
         return;
@@ -121,7 +121,7 @@ fn a_rule_may_apply_only_with_tls_or_only_without() {
 }
 
 #[test]
-fn a_peer_needs_no_password_if_it_is_or_may_be_that_user() {
+fn a_peer_needs_no_password_if_it_is_or_may_be_that_user_core() {
     // PgBouncer has supported maps since 1.22.
     if !support::only_weir() {
         return;

@@ -33,7 +33,7 @@ pub(crate) fn setup(auth_type: &str) -> (Setup, String) {
 }
 
 #[test]
-fn a_user_that_only_postgresql_knows_logs_in_to_pooler_and_server() {
+fn a_user_that_only_postgresql_knows_logs_in_to_pooler_and_server_core() {
     let postgres = Postgres::shared();
     for (auth_type, _) in CLIENT_AUTH {
         let (setup, database) = setup(auth_type);
@@ -94,7 +94,7 @@ fn a_password_changed_in_postgresql_counts_at_the_next_login() {
 }
 
 #[test]
-fn expired_passwords_and_unknown_users_are_refused() {
+fn expired_passwords_and_unknown_users_are_refused_strict() {
     let postgres = Postgres::shared();
     let (setup, database) = setup("md5");
     let pooler = setup.start();
@@ -110,7 +110,7 @@ fn expired_passwords_and_unknown_users_are_refused() {
 }
 
 #[test]
-fn invented_user_names_leave_no_pools_behind() {
+fn invented_user_names_leave_no_pools_behind_core() {
     if !support::only_weir() {
         return;
     }
@@ -243,7 +243,7 @@ fn the_default_query_works_for_a_superuser() {
 
 /// The owner of a database may set a `search_path` for all its sessions.
 #[test]
-fn the_owner_of_a_database_cannot_change_what_the_default_query_reads() {
+fn the_owner_of_a_database_cannot_change_what_the_default_query_reads_core_strict() {
     if !support::only_weir() {
         return;
     }

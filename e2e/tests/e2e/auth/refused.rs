@@ -23,7 +23,7 @@ fn assert_refused(pooler: &Pooler, login: [&str; 3], message: &str) {
 }
 
 #[test]
-fn a_wrong_password_and_an_unknown_user_get_the_same_words() {
+fn a_wrong_password_and_an_unknown_user_get_the_same_words_core_strict() {
     let texts = [
         ("plain", "password authentication failed"),
         ("md5", "password authentication failed"),
@@ -80,7 +80,7 @@ fn a_trusted_user_must_be_known() {
 }
 
 #[test]
-fn the_existence_of_a_database_is_revealed_only_after_the_proof() {
+fn the_existence_of_a_database_is_revealed_only_after_the_proof_core_strict() {
     let (pooler, role, _) = refusing_pooler("md5");
     let password_error = "password authentication failed";
     assert_refused(&pooler, [&role.name, "no_such_db", "wrong"], password_error);
@@ -93,7 +93,7 @@ fn the_existence_of_a_database_is_revealed_only_after_the_proof() {
 }
 
 #[test]
-fn an_empty_password_is_never_right() {
+fn an_empty_password_is_never_right_core_strict() {
     let (pooler, role, database) = refusing_pooler("plain");
     for user in [&role.name, "nobody"] {
         assert_refused(&pooler, [user, &database, ""], "empty password returned by client");
@@ -105,7 +105,7 @@ fn an_empty_password_is_never_right() {
 }
 
 #[test]
-fn a_user_without_a_secret_is_not_let_in_by_an_empty_password() {
+fn a_user_without_a_secret_is_not_let_in_by_an_empty_password_strict() {
     for auth_type in ["plain", "md5"] {
         let (setup, database) = support::setup("transaction");
         let pooler = setup.set("auth_type", auth_type).secret("bare", "").start();
@@ -137,7 +137,7 @@ fn a_password_the_server_refuses_is_the_clients_error() {
 }
 
 #[test]
-fn a_password_message_before_the_startup_packet_is_refused() {
+fn a_password_message_before_the_startup_packet_is_refused_strict() {
     let (pooler, role, database) = refusing_pooler("md5");
     let mut client = RawClient::connect(pooler.port());
     let _ = client.try_send(frontend::password("early"));
@@ -146,7 +146,7 @@ fn a_password_message_before_the_startup_packet_is_refused() {
 }
 
 #[test]
-fn queries_before_the_proof_are_refused() {
+fn queries_before_the_proof_are_refused_core_strict() {
     let (pooler, role, database) = refusing_pooler("scram-sha-256");
     let mut client = RawClient::connect(pooler.port());
     client.send(frontend::startup(&[("user", &role.name), ("database", &database)]));

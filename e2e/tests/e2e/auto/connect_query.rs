@@ -25,7 +25,7 @@ fn has_it(client: &mut RawClient, role: &str) {
 }
 
 #[test]
-fn its_settings_apply_to_every_client() {
+fn its_settings_apply_to_every_client_core() {
     if !support::only_weir() {
         return;
     }

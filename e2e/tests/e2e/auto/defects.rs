@@ -36,7 +36,7 @@ fn execute(client: &mut RawClient) -> Option<String> {
 }
 
 #[test]
-fn discard_all_discards_no_state_of_other_clients() {
+fn discard_all_discards_no_state_of_other_clients_strict() {
     if !support::only_weir() {
         return;
     }
@@ -73,7 +73,7 @@ fn discard_all_discards_no_state_of_other_clients() {
 }
 
 #[test]
-fn an_abandoned_transaction_is_never_committed() {
+fn an_abandoned_transaction_is_never_committed_core_strict() {
     if !support::only_weir() {
         return;
     }
@@ -95,7 +95,7 @@ fn an_abandoned_transaction_is_never_committed() {
 }
 
 #[test]
-fn everybodys_startup_packet_counts_on_a_server_that_another_one_has_opened() {
+fn everybodys_startup_packet_counts_on_a_server_that_another_one_has_opened_strict() {
     if !support::only_weir() {
         return;
     }
@@ -123,7 +123,7 @@ fn everybodys_startup_packet_counts_on_a_server_that_another_one_has_opened() {
 }
 
 #[test]
-fn a_statement_that_sets_is_run_once() {
+fn a_statement_that_sets_is_run_once_strict() {
     if !support::only_weir() {
         return;
     }
@@ -149,7 +149,7 @@ fn a_statement_that_sets_is_run_once() {
 }
 
 #[test]
-fn a_key_cancels_the_query_of_its_own_client_only() {
+fn a_key_cancels_the_query_of_its_own_client_only_strict() {
     if !support::only_weir() {
         return;
     }

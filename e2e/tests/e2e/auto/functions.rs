@@ -111,7 +111,7 @@ fn one_that_has_left_something_once_is_never_trusted() {
 }
 
 #[test]
-fn one_that_was_replaced_is_not_known_to_any_worker() {
+fn one_that_was_replaced_is_not_known_to_any_worker_strict() {
     if !support::only_weir() {
         return;
     }

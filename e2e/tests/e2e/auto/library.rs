@@ -139,7 +139,7 @@ impl Stage {
 }
 
 #[test]
-fn settings_that_no_text_shows_go_with_the_client() {
+fn settings_that_no_text_shows_go_with_the_client_strict() {
     if !support::only_weir() {
         return;
     }
@@ -265,7 +265,7 @@ fn statements_without_visible_state_are_pinned_or_refused_within_functions() {
 }
 
 #[test]
-fn with_the_library_state_is_carried_without_a_probe() {
+fn with_the_library_state_is_carried_without_a_probe_core() {
     if !support::only_proxied("PREPARE and SET ROLE keep a backend") {
         return;
     }

@@ -63,7 +63,7 @@ pub(crate) fn told_by(client: &mut RawClient, sql: &str) -> Vec<String> {
 }
 
 #[test]
-fn many_listen_and_one_server_serves_them_all() {
+fn many_listen_and_one_server_serves_them_all_core() {
     if !support::only_weir() {
         return;
     }
@@ -210,7 +210,7 @@ fn nothing_is_told_within_a_transaction() {
 /// A client begins to listen while somebody counts aloud: from the first number it hears none is
 /// missing and none comes twice, whichever connection has told of it.
 #[test]
-fn nothing_is_lost_or_doubled_on_the_way_to_the_listener() {
+fn nothing_is_lost_or_doubled_on_the_way_to_the_listener_core_strict() {
     if !support::only_weir() {
         return;
     }

@@ -9,7 +9,7 @@ use crate::support;
 const NO_NUMBER: &str = "a client that is slow to ask for its number gets an error";
 
 #[test]
-fn nobody_is_told_a_strangers_number() {
+fn nobody_is_told_a_strangers_number_core_strict() {
     if !support::only_proxied(NO_NUMBER) {
         return;
     }
@@ -46,7 +46,7 @@ fn nobody_is_told_a_strangers_number() {
 }
 
 #[test]
-fn the_first_to_ask_is_told_no_strangers_number_either() {
+fn the_first_to_ask_is_told_no_strangers_number_either_strict() {
     if !support::only_weir() {
         return;
     }
@@ -180,21 +180,21 @@ fn everybody_is_told_its_own(insert: &Insert, round_robin: u8) {
 }
 
 #[test]
-fn every_new_client_is_told_its_own_number_within_a_transaction() {
+fn every_new_client_is_told_its_own_number_within_a_transaction_strict() {
     everybody_is_told_its_own(&Insert::InTransaction, 0);
 }
 
 #[test]
-fn every_new_client_is_told_its_own_number_in_autocommit() {
+fn every_new_client_is_told_its_own_number_in_autocommit_strict() {
     everybody_is_told_its_own(&Insert::Plain, 0);
 }
 
 #[test]
-fn every_new_client_is_told_its_own_number_where_servers_are_given_out_in_turn() {
+fn every_new_client_is_told_its_own_number_where_servers_are_given_out_in_turn_strict() {
     everybody_is_told_its_own(&Insert::Plain, 1);
 }
 
 #[test]
-fn every_new_client_of_pdo_is_told_its_own_number_where_servers_are_given_out_in_turn() {
+fn every_new_client_of_pdo_is_told_its_own_number_where_servers_are_given_out_in_turn_strict() {
     everybody_is_told_its_own(&Insert::Prepared, 1);
 }

@@ -47,7 +47,7 @@ fn stage() -> (testkit::Pooler, String) {
 }
 
 #[test]
-fn each_has_the_table_of_its_path() {
+fn each_has_the_table_of_its_path_core_strict() {
     if !support::only_weir() {
         return;
     }
@@ -108,7 +108,7 @@ fn and_for_a_role_whose_schema_is_in_the_path() {
 }
 
 #[test]
-fn literals_are_read_by_each_ones_own_settings() {
+fn literals_are_read_by_each_ones_own_settings_core_strict() {
     if !support::only_weir() {
         return;
     }
@@ -175,7 +175,7 @@ fn value(client: &mut RawClient, name: &str) -> String {
 }
 
 #[test]
-fn a_statement_on_a_new_server_has_its_clients_meaning_and_is_not_shared() {
+fn a_statement_on_a_new_server_has_its_clients_meaning_and_is_not_shared_strict() {
     if !support::only_weir() {
         return;
     }
@@ -198,7 +198,7 @@ fn a_statement_on_a_new_server_has_its_clients_meaning_and_is_not_shared() {
 }
 
 #[test]
-fn a_statement_on_a_temporary_table_is_not_shared() {
+fn a_statement_on_a_temporary_table_is_not_shared_strict() {
     if !support::only_weir() {
         return;
     }

@@ -140,3 +140,28 @@ fn a_session_that_no_server_accepts_is_lost_alone() {
     assert_eq!(other.value("SELECT count(*) FROM public.done"), "0");
     assert_eq!(login(&pooler, &database, &user).value("SELECT current_user"), user.name);
 }
+
+/// PL/pgSQL accepts no setting of this name. Each session loads it at its first block.
+#[test]
+fn a_setting_under_a_reserved_prefix_costs_no_servers() {
+    if !support::only_proxied("a warning may name another client's setting") {
+        return;
+    }
+    let (pooler, database, user, _) = stage("NOSUPERUSER", "NOSUPERUSER", 1);
+    let [mut client, mut other] = [0; 2].map(|_| login(&pooler, &database, &user));
+    client.rows("SET plpgsql.bound = 5; SET app.tenant = 7");
+    let told = other.query("DO $$BEGIN END$$");
+    assert!(told.error.is_none() && told.notices.is_empty(), "another client's: {told:?}");
+    assert_eq!(
+        client.query("SELECT 1").notices,
+        ["invalid configuration parameter name \"plpgsql.bound\", removing it"]
+    );
+    // With the library, the server that had got the request behind the settings was closed.
+    let first = backend(&mut other);
+    for _ in 0..5 {
+        assert_eq!(client.value("SHOW app.tenant"), "7");
+        assert_eq!(client.value("SELECT current_setting('plpgsql.bound', true) IS NULL"), "t");
+        assert_eq!(backend(&mut other), first, "the pool keeps its server");
+        other.rows("DO $$BEGIN END$$");
+    }
+}

@@ -309,7 +309,7 @@ fn cast(postgres: &Postgres) -> Cast {
 }
 
 #[test]
-fn signals_follow_postgresqls_privileges() {
+fn signals_follow_postgresqls_privileges_strict() {
     if !support::only_proxied(NO_PROCESS) {
         return;
     }

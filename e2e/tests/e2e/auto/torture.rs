@@ -93,28 +93,28 @@ fn product(scenes: impl Fn(usize, usize) -> Vec<Scene>, sparse: usize, mut stage
 }
 
 #[test]
-fn settings_are_as_on_a_connection_of_ones_own() {
+fn settings_are_as_on_a_connection_of_ones_own_strict() {
     if support::only_weir() {
         product(settings::scenes, SPARSE, Stage::ordinary());
     }
 }
 
 #[test]
-fn objects_are_as_on_a_connection_of_ones_own() {
+fn objects_are_as_on_a_connection_of_ones_own_strict() {
     if support::only_weir() {
         product(scenes::scenes, SPARSE, Stage::ordinary());
     }
 }
 
 #[test]
-fn a_superusers_session_is_as_on_a_connection_of_its_own() {
+fn a_superusers_session_is_as_on_a_connection_of_its_own_strict() {
     if support::only_weir() {
         product(scenes::of_superuser, LESS_SPARSE, Stage::of_superuser());
     }
 }
 
 #[test]
-fn scripts_are_answered_as_on_a_connection_of_ones_own() {
+fn scripts_are_answered_as_on_a_connection_of_ones_own_strict() {
     if !support::only_weir() {
         return;
     }
@@ -132,7 +132,7 @@ fn scripts_are_answered_as_on_a_connection_of_ones_own() {
 }
 
 #[test]
-fn whatever_comes_in_whatever_order_is_answered_as_on_a_connection_of_ones_own() {
+fn whatever_comes_in_whatever_order_is_answered_as_on_a_connection_of_ones_own_strict() {
     if !support::only_weir() {
         return;
     }

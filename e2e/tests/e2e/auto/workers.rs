@@ -85,7 +85,7 @@ impl Player {
 }
 
 #[test]
-fn nobody_finds_what_a_client_of_another_worker_has_set() {
+fn nobody_finds_what_a_client_of_another_worker_has_set_core_strict() {
     if !support::only_weir() {
         return;
     }

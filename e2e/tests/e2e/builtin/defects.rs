@@ -221,7 +221,7 @@ fn idle_time_begins_with_the_last_use(server: &Builtin) {
 
 /// D-08, R001-32: all clients of a backend had the same key.
 #[test]
-fn a_cancel_request_hits_its_own_clients_query_only() {
+fn a_cancel_request_hits_its_own_clients_query_only_strict() {
     if !support::only_weir() {
         return;
     }

@@ -57,7 +57,7 @@ pub(super) fn is_lost(client: &mut RawClient) -> bool {
 }
 
 #[test]
-fn one_parameter_makes_the_pools_direct() {
+fn one_parameter_makes_the_pools_direct_core() {
     if !support::only_weir() {
         return;
     }
@@ -294,7 +294,7 @@ fn another_weir_has_direct_pools_of_the_same_server() {
 }
 
 #[test]
-fn a_ticket_that_nobody_has_given_makes_an_ordinary_session() {
+fn a_ticket_that_nobody_has_given_makes_an_ordinary_session_strict() {
     if !support::only_weir() {
         return;
     }
@@ -430,7 +430,7 @@ fn a_killed_pooler_loses_clients_that_listen_and_they_notice_it() {
 }
 
 #[test]
-fn no_client_loses_its_channels_and_stays_when_the_pooler_is_killed() {
+fn no_client_loses_its_channels_and_stays_when_the_pooler_is_killed_strict() {
     if !support::only_weir() {
         return;
     }
@@ -476,7 +476,7 @@ fn no_client_loses_its_channels_and_stays_when_the_pooler_is_killed() {
 }
 
 #[test]
-fn a_role_that_gets_the_name_of_another_one_gets_none_of_its_backends() {
+fn a_role_that_gets_the_name_of_another_one_gets_none_of_its_backends_core_strict() {
     if !support::only_weir() {
         return;
     }

@@ -116,7 +116,7 @@ fn try_cell(server: &Builtin, party: Party, moment: Moment) {
 }
 
 #[test]
-fn only_those_lose_that_the_matrix_names() {
+fn only_those_lose_that_the_matrix_names_strict() {
     if !support::only_weir() {
         return;
     }

@@ -7,7 +7,7 @@ use testkit::{Builtin, Version, eventually, memory_files};
 use super::defects::Stopped;
 use super::direct::{is_lost, pid, server};
 use super::held::{PATIENCE, child_of, holders, kill};
-use super::life::until_replaced;
+use super::life::{has_ended, until_replaced};
 use crate::support;
 
 /// More clients than a process may have open files by the limit that many systems begin with.
@@ -215,4 +215,34 @@ fn clients_that_the_next_pooler_does_not_want_are_told_at_once() {
     assert!(last.message().contains("restarted"), "{last:?}\n{}", server.log());
     let soon = Duration::from_secs(5);
     eventually("its holder has ended", soon, || (holders(&server) == 1).then_some(()));
+}
+
+/// A stopped process does not notice the end of the server. It would keep the port and its clients.
+#[test]
+fn a_stop_of_the_server_ends_a_pooler_and_a_holder_that_are_stopped() {
+    if !support::only_weir() {
+        return;
+    }
+    for (stop, are_stopped) in
+        [("INT", [true, true]), ("INT", [false, true]), ("QUIT", [true, true])]
+    {
+        let server = server(Version::Installed, "weir.session_pool_size = 2");
+        let mut client = server.client("postgres");
+        client.rows("SET work_mem = '7MB'");
+        let pooler = server.pooler_pid();
+        let both = [pooler, child_of(pooler).expect("the holder")];
+        let stopped = both.into_iter().zip(are_stopped).filter(|(_, is_stopped)| *is_stopped);
+        stopped.for_each(|(process, _)| signal(process, "STOP"));
+        server.stop_by(stop);
+        server.launch();
+        assert_eq!(
+            until_replaced(&server, pooler).value("SELECT 1"),
+            "1",
+            "{stop} {are_stopped:?}"
+        );
+        for process in both {
+            eventually("it has ended", PATIENCE, || has_ended(process).then_some(()));
+        }
+        assert!(client.read_to_end().iter().all(|message| message.tag == b'E'));
+    }
 }

@@ -111,7 +111,7 @@ fn an_adopted_pooler_is_like_the_first_one() {
 }
 
 #[test]
-fn in_a_transaction_the_client_is_lost_and_nothing_is_committed() {
+fn in_a_transaction_the_client_is_lost_and_nothing_is_committed_strict() {
     if !support::only_proxied("a transaction outlives the pooler") {
         return;
     }

@@ -21,7 +21,7 @@ pub(super) fn has_ended(pid: u32) -> bool {
 }
 
 #[test]
-fn a_killed_pooler_is_back_within_a_second_and_no_session_notices() {
+fn a_killed_pooler_is_back_within_a_second_and_no_session_notices_core() {
     on_both("", |server| {
         let mut direct = server.superuser("postgres");
         let backend = direct.value("SELECT pg_backend_pid()");
@@ -173,7 +173,7 @@ fn a_reload_closes_the_servers_if_it_should() {
 
 /// No way in which a process can end is one of the server's.
 #[test]
-fn no_end_of_the_pooler_is_a_crash_of_the_server() {
+fn no_end_of_the_pooler_is_a_crash_of_the_server_core_strict() {
     if !support::only_weir() {
         return;
     }

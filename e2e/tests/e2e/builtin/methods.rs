@@ -29,7 +29,7 @@ fn until_code(code: &str, mut login: impl FnMut() -> Result<RawClient, ServerErr
 }
 
 #[test]
-fn the_right_to_connect_is_judged_at_each_login() {
+fn the_right_to_connect_is_judged_at_each_login_core_strict() {
     if !support::only_weir() {
         return;
     }

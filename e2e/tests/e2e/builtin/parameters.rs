@@ -220,26 +220,20 @@ fn a_database_can_be_dropped_when_its_idle_servers_are_closed() {
     if !support::only_weir() {
         return;
     }
-    for path in ["proxy", "direct"] {
+    let ways = [("weir.idle_pool_worker_timeout", "1s"), ("weir.restart_pooler_on_reload", "on")];
+    let cases = ["proxy", "direct"].into_iter().flat_map(|path| ways.map(|way| (path, way)));
+    support::at_once(cases, |(path, (parameter, value))| {
         let server = Builtin::serving(&format!("weir.data_path = {path}"));
         let mut superuser = server.superuser("postgres");
-        for (parameter, value) in
-            [("weir.idle_pool_worker_timeout", "1s"), ("weir.restart_pooler_on_reload", "on")]
-        {
-            let database = server.database();
-            let mut client = server.client(&database);
-            client.rows("SELECT 1");
-            let statement = format!("DROP DATABASE {database}");
-            let error = superuser.query(&statement).error.expect("a server connection is there");
-            assert_eq!(error.code(), "55006", "{path} {parameter}");
-            set_heard(&server, parameter, value);
-            eventually(
-                &format!("{path}: the database is dropped by {parameter}"),
-                PATIENCE,
-                || superuser.query(&statement).error.is_none().then_some(()),
-            );
-            superuser.rows(&format!("ALTER SYSTEM RESET {parameter}"));
-            server.reload();
-        }
-    }
+        let database = server.database();
+        let mut client = server.client(&database);
+        client.rows("SELECT 1");
+        let statement = format!("DROP DATABASE {database}");
+        let error = superuser.query(&statement).error.expect("a server connection is there");
+        assert_eq!(error.code(), "55006", "{path} {parameter}");
+        set_heard(&server, parameter, value);
+        eventually(&format!("{path}: the database is dropped by {parameter}"), PATIENCE, || {
+            superuser.query(&statement).error.is_none().then_some(())
+        });
+    });
 }

@@ -82,7 +82,7 @@ fn server_parts(server: &Builtin, pid: u32) -> Vec<String> {
 }
 
 #[test]
-fn the_pooler_has_no_memory_and_no_file_of_the_server() {
+fn the_pooler_has_no_memory_and_no_file_of_the_server_core_strict() {
     if !support::only_weir() {
         return;
     }

@@ -155,6 +155,35 @@ fn a_fence_that_does_not_end_promotes_nobody_and_is_tried_again() {
     assert_eq!(node_of(&mut pooler.client("app")), b.port());
 }
 
+/// The fence says that the old primary is stopped. It is started again while Weir stands still.
+#[test]
+fn a_primary_that_runs_again_after_its_fence_stays_the_primary_strict() {
+    if !support::only_weir() {
+        return;
+    }
+    let nodes = synchronous(1);
+    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+    let hooks = Hooks::new();
+    let keys = format!("{QUICK} failover=own {}", hooks.keys(&["fence"]));
+    let pooler = setup(&[a, b], &keys).start();
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    a.kill9();
+    hooks.serve("fence", "a", 0, || {
+        pooler.signal("STOP");
+        a.launch();
+        // Weir notices a pause of two seconds.
+        let age = "SELECT now() - pg_postmaster_start_time() > '2.5 s'";
+        eventually("the pause is long", PATIENCE, || {
+            (a.sql("postgres", age)[0][0].as_deref() == Some("t")).then_some(())
+        });
+    });
+    pooler.signal("CONT");
+    until_nodes_are(&pooler, &["writable", "readable"]);
+    assert_eq!(b.sql("postgres", "SELECT pg_is_in_recovery()")[0][0].as_deref(), Some("t"));
+    assert_eq!(node_of(&mut pooler.client("app")), a.port());
+    pooler.log_contains("nobody is promoted: ");
+}
+
 #[test]
 fn a_rejoin_that_does_not_end_is_told_and_harms_nobody() {
     if !support::only_weir() {

@@ -2,7 +2,7 @@
 //! them fail at random. Afterwards the histories of the clients are compared with the last primary
 //! (`verdict.rs`).
 //!
-//! `make test` plays three faults of a random seed that is printed, and `make nightly` many. `SEED=N` plays
+//! `make verify` plays three faults of a random seed that is printed, and `make nightly` many. `SEED=N` plays
 //! a seed again, and `FAULTS=N` so many of its faults.
 
 mod clients;
@@ -35,7 +35,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn no_acknowledged_write_is_lost_whatever_fails() {
+fn no_acknowledged_write_is_lost_whatever_fails_strict() {
     if !support::only_weir() {
         return;
     }

@@ -60,7 +60,7 @@ fn replace(pooler: &Pooler, [a, b]: [&Postgres; 2]) {
 }
 
 #[test]
-fn a_transaction_that_was_not_committed_fails_and_the_client_stays() {
+fn a_transaction_that_was_not_committed_fails_and_the_client_stays_strict() {
     if !support::only_weir() {
         return;
     }
@@ -120,7 +120,7 @@ fn a_transaction_that_was_not_committed_fails_and_the_client_stays() {
 }
 
 #[test]
-fn an_unanswered_commit_is_unknown_and_not_repeated() {
+fn an_unanswered_commit_is_unknown_and_not_repeated_core_strict() {
     if !support::only_weir() {
         return;
     }

@@ -181,7 +181,7 @@ fn two_addresses_of_the_primary_are_one_primary() {
 }
 
 #[test]
-fn an_old_copy_of_the_primary_at_another_address_gets_no_client() {
+fn an_old_copy_of_the_primary_at_another_address_gets_no_client_strict() {
     if !dns::possible() {
         return;
     }
@@ -200,10 +200,12 @@ fn an_old_copy_of_the_primary_at_another_address_gets_no_client() {
     for _ in 0..20 {
         write(&mut pooler.client("app"), "after the backup");
     }
-    let position = "SELECT pg_current_wal_flush_lsn()";
+    // Commits are asynchronous, and what was not flushed is lost with the primary.
+    let position = "SELECT CASE WHEN pg_current_wal_flush_lsn() = pg_current_wal_insert_lsn()
+                    THEN pg_current_wal_flush_lsn() END";
     eventually("Weir knows these writes", PATIENCE, || {
-        let wal = a.sql("postgres", position)[0][0].clone();
-        (wal.as_deref() == Some(pooler.admin("SHOW NODES").column("lsn")[0])).then_some(())
+        let wal = a.sql("postgres", position)[0][0].clone()?;
+        (wal == pooler.admin("SHOW NODES").column("lsn")[0]).then_some(())
     });
     a.stop();
     b.stop();

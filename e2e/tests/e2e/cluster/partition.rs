@@ -22,7 +22,7 @@ fn count(node: &Postgres, act: &str) -> String {
 }
 
 #[test]
-fn a_silent_primary_costs_an_error_in_time_and_nothing_runs_twice() {
+fn a_silent_primary_costs_an_error_in_time_and_nothing_runs_twice_strict() {
     if !support::only_weir() {
         return;
     }
@@ -96,7 +96,7 @@ fn until_all_is_received(primary: &Postgres, standbys: [&Postgres; 2]) {
 }
 
 #[test]
-fn a_promotion_behind_a_partition_loses_no_acknowledged_row() {
+fn a_promotion_behind_a_partition_loses_no_acknowledged_row_strict() {
     if !support::only_weir() {
         return;
     }

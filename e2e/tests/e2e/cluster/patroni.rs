@@ -136,7 +136,7 @@ fn patroni_names_the_nodes_and_changes_the_primary() {
 
 /// Some minutes long, so it runs with `WEIR_TESTS=full` only.
 #[test]
-fn many_changes_by_patroni_lose_no_acknowledged_row() {
+fn many_changes_by_patroni_lose_no_acknowledged_row_strict() {
     let is_full = std::env::var("WEIR_TESTS").is_ok_and(|which| which == "full");
     if !is_full || !support::only_weir() {
         return;

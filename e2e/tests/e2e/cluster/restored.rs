@@ -61,7 +61,7 @@ fn a_standby_restored_from_a_backup_is_not_read_before_it_follows() {
 }
 
 #[test]
-fn a_node_restored_from_a_backup_as_a_primary_gets_no_client() {
+fn a_node_restored_from_a_backup_as_a_primary_gets_no_client_strict() {
     if !support::only_weir() {
         return;
     }

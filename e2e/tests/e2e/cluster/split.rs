@@ -44,7 +44,7 @@ fn writes_go_only_to(pooler: &Pooler, act: &str, nodes: &[Postgres], at: usize) 
 }
 
 #[test]
-fn a_second_primary_of_a_new_timeline_is_the_only_one_that_is_written() {
+fn a_second_primary_of_a_new_timeline_is_the_only_one_that_is_written_strict() {
     if !support::only_weir() {
         return;
     }
@@ -89,7 +89,7 @@ fn a_second_primary_of_a_new_timeline_is_the_only_one_that_is_written() {
 }
 
 #[test]
-fn a_second_primary_of_the_same_timeline_gets_nothing() {
+fn a_second_primary_of_the_same_timeline_gets_nothing_strict() {
     if !support::only_weir() {
         return;
     }

@@ -206,7 +206,7 @@ fn a_start_that_prints_without_end_costs_no_memory() {
     if !support::only_weir() {
         return;
     }
-    for command in ["yes", "cat /dev/zero"] {
+    support::at_once(["yes", "cat /dev/zero"], |command| {
         let nodes = cluster(1);
         let [a, b] = &nodes[..] else { unreachable!("two nodes") };
         let hooks = Hooks::new();
@@ -224,7 +224,7 @@ fn a_start_that_prints_without_end_costs_no_memory() {
         assert!(grown < 8 << 10, "{command}: {grown} KiB");
         a.launch();
         assert_eq!(node_of(&mut pooler.client("app")), a.port());
-    }
+    });
 }
 
 #[test]
@@ -232,17 +232,18 @@ fn the_words_of_a_start_that_fails_reach_the_console_whole() {
     if !support::only_weir() {
         return;
     }
-    let nodes = cluster(1);
-    let [a, b] = &nodes[..] else { unreachable!("two nodes") };
-    let hooks = Hooks::new();
-    for (command, words) in [
+    let cases = [
         ("echo out of disk; exit 3", "exit status: 3: out of disk"),
         ("head -c 5000 /dev/zero; echo gone; exit 1", "exit status: 1: gone"),
         ("printf \"\\033[2Jred\\r\\n\"; exit 1", "exit status: 1: [2Jred"),
         ("printf \"\\377\\376 bytes\\n\"; exit 1", "exit status: 1: \u{fffd}\u{fffd} bytes"),
         ("kill -9 $$", "signal: 9 (SIGKILL)"),
         ("/nowhere/start", "exit status: 127: /bin/sh: 1: /nowhere/start: not found"),
-    ] {
+    ];
+    support::at_once(cases, |(command, words)| {
+        let nodes = cluster(1);
+        let [a, b] = &nodes[..] else { unreachable!("two nodes") };
+        let hooks = Hooks::new();
         let keys = format!("{} start_command='{command}'", hooks.keys(&["stop"]));
         let pooler = setup(&[a, b], &keys).start();
         until_nodes_are(&pooler, &["writable", "readable"]);
@@ -258,5 +259,5 @@ fn the_words_of_a_start_that_fails_reach_the_console_whole() {
         assert_eq!(pooler.admin("SHOW NODES").column("node"), ["a", "b"]);
         a.launch();
         until_nodes_are(&pooler, &["writable", "readable"]);
-    }
+    });
 }

@@ -58,7 +58,7 @@ fn assert_not_promoted(nodes: &[Postgres], pooler: &Pooler, hooks: &Hooks, why: 
 }
 
 #[test]
-fn a_commit_that_only_a_stranger_has_confirmed_is_not_given_up() {
+fn a_commit_that_only_a_stranger_has_confirmed_is_not_given_up_strict() {
     if !support::only_weir() {
         return;
     }
@@ -81,7 +81,7 @@ fn a_commit_that_only_a_stranger_has_confirmed_is_not_given_up() {
 }
 
 #[test]
-fn commits_that_wait_for_nodes_by_name_survive_although_a_stranger_receives_wal() {
+fn commits_that_wait_for_nodes_by_name_survive_although_a_stranger_receives_wal_strict() {
     if !support::only_weir() {
         return;
     }
@@ -100,13 +100,16 @@ fn commits_that_wait_for_nodes_by_name_survive_although_a_stranger_receives_wal(
     assert!(client.try_read().is_err(), "no node has confirmed it");
     nodes[0].kill9_all();
     hooks.serve("fence", "a", 0, || {});
-    until_nodes_are(&pooler, &["down", "unfit", "writable"]);
+    // The other standby soon follows the new primary.
+    eventually("c is the primary", PATIENCE, || {
+        (pooler.admin("SHOW CLUSTERS").only("primary") == "c").then_some(())
+    });
     let acts = nodes[2].sql("postgres", "SELECT act FROM acts WHERE act = 'acknowledged'");
     assert_eq!(acts.len(), 1);
 }
 
 #[test]
-fn a_stranger_with_the_name_of_a_node_is_a_doubt_until_it_has_left() {
+fn a_stranger_with_the_name_of_a_node_is_a_doubt_until_it_has_left_strict() {
     if !support::only_weir() {
         return;
     }
@@ -149,7 +152,7 @@ fn a_stranger_with_the_name_of_a_node_is_a_doubt_until_it_has_left() {
 }
 
 #[test]
-fn a_standby_that_lacks_commits_from_before_the_guarantee_is_not_promoted() {
+fn a_standby_that_lacks_commits_from_before_the_guarantee_is_not_promoted_strict() {
     if !support::only_weir() {
         return;
     }

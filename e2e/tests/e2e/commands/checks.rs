@@ -72,7 +72,7 @@ fn check_config_finds_what_would_stop_a_start() {
 }
 
 #[test]
-fn a_warning_fails_check_config_only_if_it_is_strict() {
+fn check_config_fails_at_a_warning_if_strict_is_given() {
     if !only_weir() {
         return;
     }
@@ -154,4 +154,36 @@ fn check_config_logs_in_to_each_database() {
     ] {
         assert!(text.contains(&expected), "{expected}: {text}");
     }
+}
+
+#[test]
+fn check_config_tries_the_queries_of_keys() {
+    if !only_weir() {
+        return;
+    }
+    let postgres = Postgres::shared();
+    let database = postgres.database();
+    let there = format!("host=127.0.0.1 port={}", postgres.port());
+    let keys = format!("listen_addr = 127.0.0.1\nlisten_port = {}\n", free_port());
+    let wrong = "server_check_query = CHEKK\nserver_reset_query = SELEKT\npool_mode = ";
+    let told = |lines: &str, keys: &str| {
+        let (_, path) = file(lines, keys);
+        let output = check(&["--connect"], &path);
+        assert_eq!(output.status.code(), Some(0), "they are warnings: {output:?}");
+        let reasons =
+            [("connect_query", "COMEKT"), ("check_query", "CHEKK"), ("reset_query", "SELEKT")];
+        reasons.map(|(key, word)| {
+            let expected = format!(
+                "{key} fails in database {database}: ERROR:  syntax error at or near \"{word}\""
+            );
+            stderr(&output).contains(&expected)
+        })
+    };
+    let plain = format!("{database} = {there}");
+    let connecting = format!("{plain} connect_query='COMEKT'");
+    assert_eq!(told(&connecting, &format!("{keys}{wrong}session")), [true, true, true]);
+    assert_eq!(told(&plain, &format!("{keys}{wrong}transaction")), [false, true, false]);
+    let always = "transaction\nserver_reset_query_always = 1";
+    assert_eq!(told(&plain, &format!("{keys}{wrong}{always}")), [false, true, true]);
+    assert_eq!(told(&plain, &keys), [false; 3]);
 }

@@ -25,7 +25,7 @@ fn of(pooler: &Pooler, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn tables_and_json_say_the_same() {
+fn tables_and_json_say_the_same_core() {
     if !only_weir() {
         return;
     }

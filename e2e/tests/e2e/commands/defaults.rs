@@ -83,7 +83,7 @@ fn serve_pools_in_auto_mode() {
 }
 
 #[test]
-fn an_ini_file_stays_in_session_mode_also_when_it_is_converted() {
+fn an_ini_file_stays_in_session_mode_also_when_it_is_converted_core() {
     if !only_weir() {
         return;
     }

@@ -12,7 +12,7 @@ use crate::support::{only_weir, run};
 use testkit::{poll_until, pooler_binary, postgres_program};
 
 #[test]
-fn the_demo_shows_a_way_in_and_leaves_nothing() {
+fn the_demo_shows_a_way_in_and_leaves_nothing_core() {
     if !only_weir() {
         return;
     }

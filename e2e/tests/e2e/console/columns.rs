@@ -36,10 +36,9 @@ const DATABASES: &str = "name:t host:t port database:t force_user:t pool_size mi
 const STATS: &str = "database:t total_server_assignment_count:n total_xact_count:n \
     total_query_count:n total_received:n total_sent:n total_xact_time:n total_query_time:n \
     total_wait_time:n total_client_parse_count:n total_server_parse_count:n total_bind_count:n \
-    total_client_login_count:n \
     avg_server_assignment_count:n avg_xact_count:n avg_query_count:n avg_recv:n avg_sent:n \
     avg_xact_time:n avg_query_time:n avg_wait_time:n avg_client_parse_count:n \
-    avg_server_parse_count:n avg_bind_count:n avg_client_login_count:n";
+    avg_server_parse_count:n avg_bind_count:n";
 
 /// Compares the columns with a list of names. A type follows each name, unless it is int4.
 #[track_caller]
@@ -65,7 +64,7 @@ fn assert_columns(pooler: &Pooler, command: &str, expected: &str) {
 }
 
 #[test]
-fn every_show_command_has_the_columns_of_pgbouncer() {
+fn every_show_command_has_the_columns_of_pgbouncer_core() {
     if !support::only_weir() {
         return;
     }
@@ -74,9 +73,9 @@ fn every_show_command_has_the_columns_of_pgbouncer() {
     client.rows("SELECT 1");
     assert_columns(&pooler, "SHOW VERSION", "version:t");
     assert_columns(&pooler, "SHOW CONFIG", "key:t value:t default:t changeable:t");
-    assert_columns(&pooler, "SHOW POOLS", &format!("{POOLS} {OWN_POOLS}"));
-    assert_columns(&pooler, "SHOW CLIENTS", &format!("{SOCKETS} {OWN_CLIENTS} {OWN_ACTIVITY}"));
-    assert_columns(&pooler, "SHOW SERVERS", &format!("{SOCKETS} {OWN_ACTIVITY}"));
+    assert_columns(&pooler, "SHOW POOLS", POOLS);
+    assert_columns(&pooler, "SHOW CLIENTS", SOCKETS);
+    assert_columns(&pooler, "SHOW SERVERS", SOCKETS);
     for command in ["SHOW SOCKETS", "SHOW ACTIVE_SOCKETS"] {
         assert_columns(&pooler, command, &format!("{SOCKETS} {BUFFERS}"));
     }
@@ -84,6 +83,32 @@ fn every_show_command_has_the_columns_of_pgbouncer() {
     assert_columns(&pooler, "SHOW MEM", "name:t size used free memtotal");
     assert_columns(&pooler, "SHOW DATABASES", DATABASES);
     assert_columns(&pooler, "SHOW STATS", STATS);
+    pooler.log_contains("SHOW POOLS EXTENDED has Weir's own as well");
+}
+
+#[test]
+fn weirs_own_columns_come_with_extended_or_by_a_key() {
+    if !support::only_weir() {
+        return;
+    }
+    let (pooler, database) = support::pooler("transaction");
+    let mut client = pooler.client(&database);
+    client.rows("SELECT 1");
+    let own = |end: &str| {
+        assert_columns(&pooler, &format!("SHOW POOLS{end}"), &format!("{POOLS} {OWN_POOLS}"));
+        let clients = format!("{SOCKETS} {OWN_CLIENTS} {OWN_ACTIVITY}");
+        assert_columns(&pooler, &format!("show clients{end};"), &clients);
+        assert_columns(
+            &pooler,
+            &format!("SHOW SERVERS{end}"),
+            &format!("{SOCKETS} {OWN_ACTIVITY}"),
+        );
+    };
+    own(" EXTENDED");
+    pooler.admin("SET console_columns = weir");
+    own("");
+    pooler.admin("SET console_columns = pgbouncer");
+    assert_columns(&pooler, "SHOW POOLS", POOLS);
 }
 
 #[test]

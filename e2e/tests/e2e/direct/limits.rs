@@ -1,5 +1,7 @@
 //! Time limits of clients that backends serve. The error and the fate are those of a proxied client.
 
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use testkit::{RawClient, Setup, frontend};
@@ -88,7 +90,8 @@ fn a_limit_that_is_passed_ends_the_client_as_in_a_proxied_pool() {
     if !support::only_weir() {
         return;
     }
-    for limit in ["query_timeout", "idle_transaction_timeout", "transaction_timeout"] {
+    let limits = ["query_timeout", "idle_transaction_timeout", "transaction_timeout"];
+    support::at_once(limits, |limit| {
         let mut direct = Direct::start_with(3, |setup| setup.set(limit, 1));
         let cases = || CASES.iter().filter(|case| case.limit == limit);
         let fates = |direct: &Direct| -> Vec<_> {
@@ -111,7 +114,7 @@ fn a_limit_that_is_passed_ends_the_client_as_in_a_proxied_pool() {
         direct.pooler.reload();
         assert_eq!(served, fates(&direct), "{limit}");
         assert_eq!(direct.column("data_path"), "proxy");
-    }
+    });
 }
 
 #[test]
@@ -121,14 +124,62 @@ fn a_client_that_sends_part_of_a_message_is_idle_in_a_transaction() {
     }
     let direct = Direct::start_with(1, |setup| setup.set("idle_transaction_timeout", 1));
     let (mut client, mut other) = (direct.client(), direct.client());
-    let mut bytes = frontend::query("SELECT 1");
-    bytes.push(b'Q');
-    client.send(bytes);
-    client.read_to_ready();
+    // A short message waits outside the pool until it is whole.
+    let bytes = frontend::query(&format!("SELECT 1 -- {}", "x".repeat(100_000)));
+    client.send(&bytes[..bytes.len() - 1]);
     assert_eq!(other.value("SELECT 2"), "2");
     let told = client.read_to_end();
     let error = told.iter().find_map(|message| message.error()).expect("an error");
     assert_eq!(error.message(), "idle transaction timeout");
+}
+
+#[test]
+fn each_direct_query_has_its_own_time() {
+    if !support::only_weir() {
+        return;
+    }
+    let direct = Direct::start_with(2, |setup| setup.set("query_timeout", 1));
+    let mut client = direct.client();
+    for within in [false, true] {
+        // Together they take longer than the limit.
+        let begin = if within { "BEGIN" } else { "SELECT 1" };
+        client.send(
+            [frontend::query(begin), frontend::query("SELECT pg_sleep(0.2)").repeat(10)].concat(),
+        );
+        for _ in 0..11 {
+            let answer = client.read_to_ready();
+            assert!(answer.iter().all(|message| message.error().is_none()), "{answer:?}");
+        }
+    }
+    client.rows("COMMIT");
+    // One query, whose client goes on sending.
+    let batch = [
+        frontend::parse("", "SELECT pg_sleep(0.4)"),
+        [frontend::bind("", "", &[]), frontend::execute("", 0)].concat().repeat(50),
+        frontend::sync(),
+    ];
+    for requests in [frontend::query("SELECT pg_sleep(20)"), batch.concat()] {
+        let mut client = direct.client();
+        let mut writer = client.writer();
+        let over = AtomicBool::new(false);
+        let begun = Instant::now();
+        client.send(requests);
+        let told = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed)
+                    && writer.write_all(&frontend::query("SELECT 1")).is_ok()
+                {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            });
+            let told = client.read_to_end();
+            over.store(true, Ordering::Relaxed);
+            told
+        });
+        let error = told.iter().find_map(|message| message.error()).expect("an error");
+        assert_eq!(error.message(), "query timeout");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
 }
 
 #[test]

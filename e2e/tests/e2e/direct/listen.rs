@@ -233,7 +233,7 @@ fn be_hostile(direct: &Direct, number: usize, last: &str) -> Vec<String> {
 }
 
 #[test]
-fn nothing_is_lost_or_heard_twice_whatever_the_clients_do() {
+fn nothing_is_lost_or_heard_twice_whatever_the_clients_do_strict() {
     if !support::only_weir() {
         return;
     }

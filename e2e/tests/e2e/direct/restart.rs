@@ -229,7 +229,7 @@ fn visit(port: u16, database: &str, number: usize, stop: &AtomicBool) {
 }
 
 #[test]
-fn clients_at_work_and_logins_do_not_notice_restarts_and_nothing_leaks() {
+fn clients_at_work_and_logins_do_not_notice_restarts_and_nothing_leaks_strict() {
     if !support::only_weir() {
         return;
     }

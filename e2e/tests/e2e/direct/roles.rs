@@ -8,7 +8,7 @@ use super::{Direct, PATIENCE};
 use crate::support;
 
 #[test]
-fn backends_follow_their_role_and_its_settings() {
+fn backends_follow_their_role_and_its_settings_strict() {
     if !support::only_weir() {
         return;
     }

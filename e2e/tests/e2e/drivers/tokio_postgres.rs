@@ -41,7 +41,7 @@ fn named_modes() -> &'static [&'static str] {
 }
 
 #[test]
-fn prepared_statements_are_kept_over_transactions() {
+fn prepared_statements_are_kept_over_transactions_core() {
     for mode in named_modes() {
         with_clients(mode, async |client, other| {
             let double = client.prepare("SELECT $1::int * 2").await.expect("a statement");

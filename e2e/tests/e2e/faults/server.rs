@@ -12,7 +12,7 @@ fn backend(client: &mut testkit::RawClient) -> u32 {
 }
 
 #[test]
-fn an_idle_server_that_dies_is_replaced_without_notice() {
+fn an_idle_server_that_dies_is_replaced_without_notice_core() {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("default_pool_size", 1).start();
     let mut client = pooler.client(&database);
@@ -77,7 +77,7 @@ fn waiting_clients_get_a_new_server_when_theirs_dies() {
 }
 
 #[test]
-fn a_server_killed_in_the_middle_of_a_result_is_survived() {
+fn a_server_killed_in_the_middle_of_a_result_is_survived_core_strict() {
     let (pooler, database) = support::pooler("transaction");
     for round in 1..6 {
         let mut client = pooler.client(&database);
@@ -206,7 +206,7 @@ fn a_server_that_comes_up_late_is_found() {
 }
 
 #[test]
-fn a_server_that_restarts_under_its_clients_is_found_again() {
+fn a_server_that_restarts_under_its_clients_is_found_again_core() {
     let postgres = Postgres::start();
     let database = postgres.database();
     let pooler = quick_retry(Pooler::before(&postgres)).database(&database, "").start();

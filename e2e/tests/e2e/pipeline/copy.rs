@@ -1,12 +1,12 @@
 //! COPY within pipelines: Syncs that are part of the data stream, failures, and late messages.
 
-use super::{Read, assert_same, extended, ready, send};
+use super::{Read, Step, assert_same, extended, ready, send};
 use testkit::frontend;
 
 const COPY_IN: &str = "COPY t FROM STDIN";
 
 #[test]
-fn copy_in_by_simple_query() {
+fn copy_in_by_simple_query_core() {
     assert_same(&[
         send(&[frontend::query(COPY_IN)]),
         Read(b'G', 1),
@@ -35,7 +35,7 @@ fn copy_in_with_its_data_in_the_same_write() {
 }
 
 #[test]
-fn copy_out_by_both_protocols() {
+fn copy_out_by_both_protocols_core() {
     assert_same(&[
         send(&[
             frontend::query("COPY t TO STDOUT"),
@@ -50,7 +50,7 @@ fn copy_out_by_both_protocols() {
 }
 
 #[test]
-fn copy_in_by_extended_query() {
+fn copy_in_by_extended_query_core() {
     assert_same(&[
         send(&[
             frontend::parse("", COPY_IN),
@@ -198,4 +198,56 @@ fn a_pipeline_that_fails_before_its_copy_swallows_the_data() {
         ]),
         ready(2),
     ]);
+}
+
+/// A copy of the extended protocol that has begun.
+fn begun() -> [Step; 2] {
+    [
+        send(&[
+            frontend::parse("", COPY_IN),
+            frontend::bind("", "", &[]),
+            frontend::execute("", 0),
+            frontend::flush(),
+        ]),
+        Read(b'G', 1),
+    ]
+}
+
+/// Data after which the pooler has not seen the error yet.
+fn much_data() -> Vec<u8> {
+    let row = frontend::copy_data(format!("60\t{}\n", "x".repeat(1_000)).as_bytes());
+    row.repeat(2_000)
+}
+
+#[test]
+fn a_sync_behind_the_error_of_a_copy_is_answered_core() {
+    let bad = || frontend::copy_data(b"not a number\tx\n");
+    for end in [frontend::copy_done(), frontend::copy_fail("late"), Vec::new()] {
+        for syncs in [1, 3] {
+            let [start, go] = begun();
+            let sync = frontend::sync().repeat(syncs);
+            let data = send(&[bad(), sync, much_data(), end.clone(), frontend::query("SELECT 1")]);
+            assert_same(&[start, go, data, ready(syncs + 1)]);
+        }
+    }
+}
+
+#[test]
+fn a_sync_before_the_error_of_a_copy_is_ignored_core() {
+    let bad = || frontend::copy_data(b"not a number\tx\n");
+    for end in [frontend::copy_done(), frontend::copy_fail("late"), Vec::new()] {
+        let [start, go] = begun();
+        let skipped = frontend::query("SELECT 'skipped'");
+        let sync = frontend::sync;
+        let data = send(&[sync(), bad(), much_data(), end.clone(), skipped, sync()]);
+        assert_same(&[start, go, data, ready(1), send(&[frontend::query("SELECT 1")]), ready(1)]);
+    }
+}
+
+#[test]
+fn a_sync_in_a_copy_that_ends_well_core() {
+    let [start, go] = begun();
+    let row = frontend::copy_data(b"70\tseventy\n");
+    let data = send(&[frontend::sync(), row, frontend::copy_done(), frontend::query("SELECT 1")]);
+    assert_same(&[start, go, data, ready(1)]);
 }

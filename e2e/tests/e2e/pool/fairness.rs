@@ -1,7 +1,8 @@
 //! Waiting clients are served in order of arrival, whichever worker they are on.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support;
@@ -64,7 +65,7 @@ fn over_two_workers_nobody_is_served_before_one_who_came_clearly_earlier() {
 }
 
 #[test]
-fn with_one_server_none_of_fifty_clients_starves() {
+fn with_one_server_none_of_fifty_clients_starves_core() {
     let (setup, database) = support::setup("transaction");
     let pooler = setup.set("default_pool_size", 1).workers(2).start();
     let over = AtomicBool::new(false);
@@ -155,4 +156,77 @@ fn every_server_serves_every_client_of_either_worker() {
     for (client, own) in seen.iter().enumerate() {
         assert_eq!(own.len(), SERVERS, "client {client} never met some of {all:?}");
     }
+}
+
+/// Requests that one client sends again and again, without ever waiting for an answer.
+pub(crate) const ENDLESS: [&[&str]; 2] =
+    [&["SELECT pg_sleep(0.01)"], &["BEGIN", "SELECT pg_sleep(0.01)", "COMMIT"]];
+
+/// Returns the longest time for which another client waits for an answer while one sends these
+/// requests without an end. Both share one server.
+pub(crate) fn longest_wait(
+    mut flooder: RawClient,
+    other: &mut RawClient,
+    requests: &[u8],
+) -> Duration {
+    const ASKED: usize = 10;
+    let over = AtomicBool::new(false);
+    let answered = AtomicUsize::new(0);
+    let mut writer = flooder.writer();
+    std::thread::scope(|scope| {
+        // Its end is that of the connection.
+        scope.spawn(|| while writer.write_all(requests).is_ok() {});
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) && flooder.try_read().is_ok_and(|it| it.is_some()) {
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+            flooder.stop_writing();
+        });
+        eventually("the flood runs", Duration::from_secs(20), || {
+            (answered.load(Ordering::Relaxed) > 20).then_some(())
+        });
+        let waits = (0..ASKED).map(|_| {
+            let asked = Instant::now();
+            other.rows("SELECT 1");
+            asked.elapsed()
+        });
+        let longest = waits.max().unwrap_or_default();
+        let before = answered.load(Ordering::Relaxed);
+        eventually("the flood goes on", Duration::from_secs(20), || {
+            (answered.load(Ordering::Relaxed) > before + 5).then_some(())
+        });
+        over.store(true, Ordering::Relaxed);
+        longest
+    })
+}
+
+#[test]
+fn an_endless_pipeline_takes_turns_with_other_clients_core() {
+    if !support::only_weir() {
+        return;
+    }
+    for mode in ["transaction", "auto"] {
+        let (setup, database) = support::setup(mode);
+        let pooler = setup.set("default_pool_size", 1).workers(2).start();
+        for texts in ENDLESS {
+            let simple: Vec<u8> = texts.iter().flat_map(|text| frontend::query(text)).collect();
+            let batches: Vec<u8> = texts.iter().flat_map(|text| batch(text)).collect();
+            for requests in [simple, batches] {
+                let mut other = pooler.client(&database);
+                let wait = longest_wait(pooler.client(&database), &mut other, &requests);
+                assert!(wait < Duration::from_secs(1), "{mode}, {texts:?}: {wait:?}");
+            }
+        }
+    }
+}
+
+/// The text as a request of the extended protocol.
+pub(crate) fn batch(text: &str) -> Vec<u8> {
+    let messages = [
+        frontend::parse("", text),
+        frontend::bind("", "", &[]),
+        frontend::execute("", 0),
+        frontend::sync(),
+    ];
+    messages.concat()
 }

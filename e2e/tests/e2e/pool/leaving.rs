@@ -31,7 +31,7 @@ fn assert_server_not_handed_on(pooler: &Pooler, database: &str, server: &str) {
 }
 
 #[test]
-fn leaving_inside_a_transaction_rolls_it_back_and_closes_the_server() {
+fn leaving_inside_a_transaction_rolls_it_back_and_closes_the_server_core_strict() {
     let (pooler, database, mut client, server) = linked_client();
     client.rows("BEGIN; INSERT INTO t VALUES (1)");
     drop(client);
@@ -39,7 +39,7 @@ fn leaving_inside_a_transaction_rolls_it_back_and_closes_the_server() {
 }
 
 #[test]
-fn a_polite_goodbye_inside_a_transaction_is_no_better() {
+fn a_polite_goodbye_inside_a_transaction_is_no_better_strict() {
     let (pooler, database, mut client, server) = linked_client();
     client.rows("BEGIN; INSERT INTO t VALUES (1)");
     client.send(frontend::terminate());
@@ -85,7 +85,7 @@ fn with_cancel_lost_queries_off_the_server_is_closed() {
 
 /// The rest of the result is discarded and does not reach the next client.
 #[test]
-fn leaving_in_the_middle_of_a_result_leaves_nothing_of_it_to_the_next() {
+fn leaving_in_the_middle_of_a_result_leaves_nothing_of_it_to_the_next_core_strict() {
     let (pooler, database, mut client, server) = linked_client();
     client.send(frontend::query("SELECT repeat('x', 1000) FROM generate_series(1, 100000)"));
     client.read_until(|message| message.tag == b'D');
@@ -96,7 +96,7 @@ fn leaving_in_the_middle_of_a_result_leaves_nothing_of_it_to_the_next() {
 }
 
 #[test]
-fn leaving_in_the_middle_of_copy_in_closes_the_server() {
+fn leaving_in_the_middle_of_copy_in_closes_the_server_strict() {
     let (pooler, database, mut client, server) = linked_client();
     client.send(frontend::query("COPY t FROM STDIN"));
     client.read_until(|message| message.tag == b'G');
@@ -106,7 +106,7 @@ fn leaving_in_the_middle_of_copy_in_closes_the_server() {
 }
 
 #[test]
-fn leaving_in_the_middle_of_a_pipeline_closes_the_server() {
+fn leaving_in_the_middle_of_a_pipeline_closes_the_server_strict() {
     let (pooler, database, mut client, server) = linked_client();
     let unsynced = [
         frontend::parse("", "INSERT INTO t VALUES (1)"),
@@ -121,7 +121,7 @@ fn leaving_in_the_middle_of_a_pipeline_closes_the_server() {
 }
 
 #[test]
-fn leaving_in_the_middle_of_a_message_closes_the_server() {
+fn leaving_in_the_middle_of_a_message_closes_the_server_strict() {
     let (pooler, database, mut client, server) = linked_client();
     client.rows("BEGIN; INSERT INTO t VALUES (1)");
     let message = frontend::query("INSERT INTO t VALUES (2)");

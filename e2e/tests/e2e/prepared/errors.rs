@@ -1,6 +1,7 @@
 //! Mistakes with prepared statements give PostgreSQL's errors, and never end the connection.
 
 use super::{code, pooler, prepare, run, tags, try_run};
+use crate::support;
 use testkit::{RawClient, frontend};
 
 #[test]
@@ -116,7 +117,7 @@ fn an_error_discards_statements_that_other_clients_share() {
 }
 
 #[test]
-fn deallocating_statements_keeps_those_of_other_clients() {
+fn deallocating_statements_keeps_those_of_other_clients_strict() {
     for wipe in ["DISCARD ALL", "DEALLOCATE ALL"] {
         let (pooler, database) = pooler(1);
         let mut wiping = pooler.client(&database);
@@ -130,6 +131,26 @@ fn deallocating_statements_keeps_those_of_other_clients() {
         assert_eq!(run(&mut other, "s", &[]), "mine", "{wipe}");
         prepare(&mut wiping, "s", "SELECT 'anew'");
         assert_eq!(run(&mut wiping, "s", &[]), "anew", "{wipe}");
+    }
+}
+
+/// No command tag tells Weir that the block has taken the statements of all clients from the server.
+#[test]
+fn a_block_that_deallocates_all_statements_fails_no_other_client() {
+    for mode in ["transaction", "auto"] {
+        let (setup, database) = support::setup(mode);
+        let pooler = setup.set("default_pool_size", 1).set("max_prepared_statements", 50).start();
+        let mut wiping = pooler.client(&database);
+        let mut other = pooler.client(&database);
+        for name in ["s", "t"] {
+            prepare(&mut other, name, &format!("SELECT '{name}'"));
+        }
+        for _ in 0..3 {
+            wiping.rows("DO $$BEGIN EXECUTE 'DEALLOCATE ALL'; END$$");
+            for name in ["s", "t", "s"] {
+                assert_eq!(run(&mut other, name, &[]), name, "{mode}");
+            }
+        }
     }
 }
 

@@ -38,7 +38,7 @@ fn check_strangers(strangers: &mut [RawClient]) {
 }
 
 #[test]
-fn every_session_of_auto_mode_goes_along() {
+fn every_session_of_auto_mode_goes_along_strict() {
     if !support::only_weir() {
         return;
     }

@@ -58,7 +58,7 @@ fn a_cancel_request_reaches_its_statement_on_a_standby() {
 }
 
 #[test]
-fn a_late_cancel_request_does_not_hit_the_standbys_next_client() {
+fn a_late_cancel_request_does_not_hit_the_standbys_next_client_strict() {
     if !support::only_weir() {
         return;
     }

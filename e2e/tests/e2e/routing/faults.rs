@@ -1,9 +1,8 @@
 //! Standbys that are frozen, far behind, or refuse a read in the middle of it.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use testkit::{Message, Pooler, Postgres, eventually, frontend};
+use testkit::{Message, Pooler, Postgres, eventually, frontend, send_signal};
 
 use super::{PATIENCE, cluster, here, read_while, setup, until_routed};
 use crate::cluster::promoting::signal_replay;
@@ -188,8 +187,8 @@ fn a_standby_that_receives_no_log_gets_no_stale_reads() {
     let mut client = until_routed(&pooler, primary);
     // The process that receives it is stopped: the standby still says that it streams.
     let receiver = standby.sql("postgres", "SELECT pid FROM pg_stat_wal_receiver");
-    let receiver = receiver[0][0].clone().expect("it streams");
-    support::run(Command::new("kill").args(["-STOP", &receiver]));
+    let receiver = receiver[0][0].as_ref().and_then(|pid| pid.parse().ok()).expect("it streams");
+    send_signal(receiver, "STOP");
     for id in 1..=50 {
         client.rows(&format!("INSERT INTO acts VALUES ({id}, 'own')"));
         assert_eq!(client.value("SELECT max(id) FROM acts"), id.to_string());
@@ -199,7 +198,7 @@ fn a_standby_that_receives_no_log_gets_no_stale_reads() {
         (here(&mut client) == primary.port()).then_some(())
     });
     assert_eq!(client.value("SELECT max(id) FROM acts"), "51");
-    support::run(Command::new("kill").args(["-CONT", &receiver]));
+    send_signal(receiver, "CONT");
     let routed = |client: &mut _| (here(client) == standby.port()).then_some(());
     eventually("reads return", PATIENCE, || routed(&mut client));
     // It has no primary any more, and the process ends.

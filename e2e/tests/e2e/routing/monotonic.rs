@@ -83,7 +83,7 @@ fn read_beside_a_writer(nodes: &[Postgres], pooler: &Pooler, texts: &[&str]) -> 
 const READ: &str = "SELECT count(*), here() FROM acts";
 
 #[test]
-fn a_sessions_reads_do_not_go_back_in_time() {
+fn a_sessions_reads_do_not_go_back_in_time_strict() {
     if !support::only_weir() {
         return;
     }

@@ -224,7 +224,7 @@ fn a_rule_may_ask_for_a_certificate_where_tls_does_not() {
 
 /// The tests of `x509` cover the other files that are not authorities.
 #[test]
-fn a_file_with_only_an_intermediate_lets_nobody_in() {
+fn a_file_with_only_an_intermediate_lets_nobody_in_core_strict() {
     let authority = Authority::new("weir test");
     let between = authority.intermediate("between");
     let (setup, database) = setup("verify-full", &authority.server());

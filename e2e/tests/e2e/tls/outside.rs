@@ -40,7 +40,7 @@ fn openssl_sees_the_certificate_and_chooses_the_version() {
 /// Neither pooler has a key for revocation lists. A list in the file of the authorities has no
 /// effect.
 #[test]
-fn a_revoked_certificate_is_one_of_its_authority_all_the_same() {
+fn a_revoked_certificate_is_one_of_its_authority_all_the_same_core() {
     let authority = Authority::new("weir test");
     let revoked = authority.user("app");
     let (setup, database) = setup("verify-full", &authority.server());

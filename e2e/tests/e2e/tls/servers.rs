@@ -62,7 +62,7 @@ fn a_changed_server_tls_sslmode_replaces_servers() {
 }
 
 #[test]
-fn a_server_with_a_wrong_certificate_is_not_used() {
+fn a_server_with_a_wrong_certificate_is_not_used_core_strict() {
     let (authority, stranger) = (Authority::new("weir test"), Authority::new("somebody else"));
     let wrong_name =
         authority.issue(&Wanted { name: "other", hosts: &["other.example"], expired: false });
@@ -94,7 +94,7 @@ fn a_server_with_a_wrong_certificate_is_not_used() {
 }
 
 #[test]
-fn a_server_without_tls_is_used_only_if_tls_is_not_required() {
+fn a_server_without_tls_is_used_only_if_tls_is_not_required_core_strict() {
     let postgres = Postgres::shared();
     let (prefer, database) = setup(postgres, "prefer");
     assert_eq!(served(&prefer.start(), &database), "false");

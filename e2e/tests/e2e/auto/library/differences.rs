@@ -135,7 +135,7 @@ fn with_warn_nothing_pins_that_a_function_does() {
 
 /// PostgreSQL 17 has introduced such triggers.
 #[test]
-fn every_client_begins_with_the_settings_of_a_login_trigger() {
+fn every_client_begins_with_the_settings_of_a_login_trigger_strict() {
     if !support::only_weir() {
         return;
     }

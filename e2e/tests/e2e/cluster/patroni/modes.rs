@@ -100,7 +100,7 @@ fn until_one_is_synchronous(any: &Member, primary: Option<&str>) -> [String; 2] 
 }
 
 #[test]
-fn a_synchronous_patroni_loses_no_acknowledged_row() {
+fn a_synchronous_patroni_loses_no_acknowledged_row_strict() {
     if !support::only_weir() {
         return;
     }

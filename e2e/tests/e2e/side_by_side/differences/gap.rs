@@ -162,7 +162,6 @@ pub(in super::super) const GAP: &[Difference] = &[
             ("*", "+ column client_parse_count 1700"),
             ("*", "+ column server_parse_count 1700"),
             ("*", "+ column bind_count 1700"),
-            ("*", "+ column client_login_count 1700"),
         ],
     },
     Difference {
@@ -187,8 +186,6 @@ pub(in super::super) const GAP: &[Difference] = &[
         lines: &[
             ("*", "+ row list=peers items=0"),
             ("*", "+ row list=peer_pools items=0"),
-            ("shows: TOTALS", "+ row name=total_client_login_count value=*"),
-            ("shows: TOTALS", "+ row name=avg_client_login_count value=*"),
             ("shows: TOTALS", "+ row name=total_server_assignment_count value=*"),
             ("shows: TOTALS", "+ row name=total_ps_* value=0"),
             ("shows: TOTALS", "+ row name=avg_server_assignment_count value=*"),
