@@ -2,7 +2,8 @@
 //! reports.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -51,6 +52,19 @@ impl Place {
     /// Returns the other database at the same port, with its own user.
     pub(super) fn other(self) -> Self {
         Self { user: Setting::OTHER, database: Setting::OTHER, ..self }
+    }
+
+    /// Connects, and sends the startup packet. Answers are not read.
+    pub(super) fn connect(self) -> Result<TcpStream> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        let mut packet = Vec::new();
+        wire::frontend::startup(
+            &mut packet,
+            0,
+            &[("user", self.user), ("database", self.database)],
+        );
+        stream.write_all(&packet)?;
+        Ok(stream)
     }
 
     pub(super) fn lead(&self, command: &mut Command) {

@@ -49,6 +49,8 @@ pub(super) enum Scene {
     Among,
     /// One more client works as another user in another database.
     Apart,
+    /// One more client sends requests to the only server without ever waiting for answers.
+    Ahead,
     /// The size of the page tables of all backend processes is measured.
     Pages,
     /// PostgreSQL's CPU time is profiled.
@@ -232,7 +234,7 @@ const fn fleet(name: &'static str, scene: Scene, what: &'static str) -> Row {
 
 const SECURED: Tls = Tls::Fresh(Key::P256);
 
-pub(super) static ROWS: [Row; 67] = [
+pub(super) static ROWS: [Row; 68] = [
     row("select-simple", &["-S"], "one select, simple protocol"),
     row("select-extended", &["-S", "-M", "extended"], "one select, extended protocol"),
     row("select-prepared", &["-S", "-M", "prepared"], "one select, prepared"),
@@ -308,6 +310,14 @@ pub(super) static ROWS: [Row; 67] = [
         options: &[],
         ..fleet("fleet-apart", Scene::Apart, "20 ms of sleep, and one more client in another pool")
     },
+    Row {
+        clients: Some(1),
+        servers: 1,
+        script: Some(ONE),
+        options: &[],
+        library: Use::DirectPools,
+        ..fleet("turns", Scene::Ahead, "SELECT 1 beside a client that sends without waiting")
+    },
     fleet("fleet-apart-busy", Scene::Apart, "one select, and one more client in another pool"),
     Row {
         clients: Some(200),
@@ -361,7 +371,7 @@ impl Row {
 
     /// Returns whether the row is about pools, so that a direct connection cannot be measured.
     pub(super) fn needs_pool(&self) -> bool {
-        matches!(self.scene, Scene::Held | Scene::Among | Scene::Apart)
+        matches!(self.scene, Scene::Held | Scene::Among | Scene::Apart | Scene::Ahead)
     }
 }
 

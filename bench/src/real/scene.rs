@@ -1,6 +1,7 @@
 //! Runs a row's scene on a stage: the load alone, or with another activity. Besides the load's own
 //! figures, a scene finds facts. A fact may have a goal.
 
+mod ahead;
 mod copy;
 mod lone;
 mod server;
@@ -76,6 +77,7 @@ pub(super) fn play(rig: &Rig<'_>, row: &Row, side: Side) -> Result<Option<Sample
         Scene::Held => actor.held(&stage, side),
         Scene::Among => actor.among(&stage),
         Scene::Apart => actor.apart(&stage),
+        Scene::Ahead => actor.ahead(&stage),
         Scene::Pages => actor.pages(&stage),
         Scene::Copy(way) => actor.copy(&stage, way),
         Scene::Profile => actor.profile(&stage),

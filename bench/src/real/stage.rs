@@ -62,7 +62,7 @@ impl Stage {
         let pooler = Pooler::start(rig.workplace, binary, &setting, &server)?;
         let mut stage = Self { place: Place::of(&pooler.address)?, pooler: Some(pooler) };
         if side == Side::DirectPool {
-            let pools = || stage.psql("pgbouncer", "SHOW POOLS");
+            let pools = || stage.psql("pgbouncer", "SHOW POOLS EXTENDED");
             stage.wait_until_direct(pools).map_err(|error| stage.explain(error))?;
         }
         Ok(Some(stage))

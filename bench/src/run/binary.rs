@@ -78,9 +78,8 @@ impl Binary {
             .output()
             .with_context(|| format!("cannot run {}", program.display()))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let first = text.lines().next().unwrap_or_default().trim();
-        let (label, make) = parse_version(first)
-            .with_context(|| format!("{} -V says {first:?}", program.display()))?;
+        let (label, make) = parse_version(&text)
+            .with_context(|| format!("{} -V says {text:?}", program.display()))?;
         Ok(Self { path, label: label.to_owned(), make })
     }
 
@@ -137,17 +136,18 @@ fn within_reach(workplace: &Workplace, program: &Path) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// Parses a version line: `PgBouncer 1.18.0`. Weir names the PgBouncer version that it is compatible
-/// with, and its own version in parentheses: `PgBouncer 1.25.2 (Weir 0.1.0)`. Returns the program's
-/// own name with its version.
-fn parse_version(line: &str) -> Option<(&str, Make)> {
-    let release = line.strip_prefix("PgBouncer ")?;
-    if let Some((_, own)) = release.split_once(" (") {
-        let own = own.strip_suffix(')')?;
-        return own.starts_with("Weir ").then_some((own, Make::Weir));
+/// Parses the output of `-V`. Both programs print PgBouncer's version in the first line. Weir prints its
+/// own in the second line, PgBouncer the libraries that it was built with. Returns the program's own name
+/// with its version.
+fn parse_version(text: &str) -> Option<(&str, Make)> {
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.next()?;
+    let mut numbers = first.strip_prefix("PgBouncer ")?.split('.').map(str::parse);
+    let version = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    match lines.next().filter(|second| second.starts_with("Weir ")) {
+        Some(own) => Some((own, Make::Weir)),
+        None => Some((first, Make::PgBouncer(version.0, version.1))),
     }
-    let mut numbers = release.split('.').map(str::parse);
-    Some((line, Make::PgBouncer(numbers.next()?.ok()?, numbers.next()?.ok()?)))
 }
 
 #[cfg(test)]
@@ -156,17 +156,17 @@ mod tests {
 
     #[test]
     fn a_version_is_read_from_either_pooler() {
-        for (line, make) in [
-            ("PgBouncer 1.18.0", Make::PgBouncer(1, 18)),
-            ("PgBouncer 1.25.2", Make::PgBouncer(1, 25)),
+        for (text, label, make) in [
+            ("PgBouncer 1.18.0\n", "PgBouncer 1.18.0", Make::PgBouncer(1, 18)),
+            ("PgBouncer 1.25.2\nlibevent 2.1.12\n", "PgBouncer 1.25.2", Make::PgBouncer(1, 25)),
+            ("PgBouncer 1.25.2\nWeir 0.1.0\n", "Weir 0.1.0", Make::Weir),
         ] {
-            assert_eq!(parse_version(line), Some((line, make)));
+            assert_eq!(parse_version(text), Some((label, make)));
         }
-        assert_eq!(
-            parse_version("PgBouncer 1.25.2 (Weir 0.1.0)"),
-            Some(("Weir 0.1.0", Make::Weir))
-        );
-        assert!(parse_version(&config::version()).is_some());
-        assert_eq!(parse_version("weir 0.1.0"), None);
+        let own = config::version_lines();
+        assert_eq!(parse_version(&own).map(|(_, make)| make), Some(Make::Weir), "{own}");
+        for text in ["", "weir 0.1.0", "PgBouncer", "PgBouncer x.y"] {
+            assert_eq!(parse_version(text), None);
+        }
     }
 }
