@@ -1,7 +1,7 @@
 # The two commands that do everything on a fresh Debian machine are `make demo` and `make test`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-full nightly binary sim fuzz fuzz-sessions soak bench count setup setup-demo setup-check setup-drivers drivers release regress route-diff install deb extension install-extension test-extension setup-extension
+.PHONY: help demo check test verify test-full nightly binary sim fuzz fuzz-sessions soak bench count setup setup-demo setup-check setup-verify setup-drivers drivers release regress route-diff install deb extension install-extension test-extension setup-extension
 
 # Extra arguments, e.g. make demo ARGS='--bench 5'
 ARGS ?=
@@ -15,7 +15,8 @@ help:
 	@echo "             ARGS='--builtin --bench 5': its figures, proxied and direct, 5 s a row)"
 	@echo "             (ARGS='--bench 5': pgbench direct and through each pool mode, 5 s a row)"
 	@echo "make check   without PostgreSQL: formatting, lints, unit tests, 512 seeds of the simulator"
-	@echo "make test    formatting, lints, unit and end-to-end tests"
+	@echo "make test    with PostgreSQL: the same tests, 2,048 seeds, a test of each feature"
+	@echo "make verify  make test, and all other checks and tests: an hour"
 	@echo "make test-full  one part of the longer suites, another one each day (SHARD=2/32: that one)"
 	@echo "make nightly all of the longer suites: some hours"
 	@echo "make sim     the engine with simulated clients, servers and faults (SEEDS=0..100000)"
@@ -55,53 +56,56 @@ check: setup-check
 	@scripts/check quick
 
 test: setup
-	@scripts/check
+	@scripts/check core
+
+verify: setup-verify test
+	@scripts/check rest
 
 # scripts/full --list prints the contents of each part.
 test-full: setup-drivers binary release
 	@scripts/full
 
-nightly: test setup-drivers binary release
+nightly: verify setup-drivers binary release
 	@scripts/full --all
 
 # The end-to-end tests start this one; cargo does not know that they need it.
 binary:
 	@cargo build --locked -p weir-cli
 
-# make test runs the first 20480 of them. A seed that fails prints itself; SIM_SEED=N replays it with a trace.
+# make verify runs the first 20480 of them. A seed that fails prints itself; SIM_SEED=N replays it with a trace.
 SEEDS ?= 0..100000
 sim:
 	SIM_SEEDS=$(SEEDS) cargo test --locked --profile sim -p weir-engine --test sim \
 		each_client_gets_its_own_replies_and_none_waits_forever -- --exact --nocapture
 
-# make test runs some of them. A seed that fails is cut down and printed; SEED=N plays it again.
+# make verify runs some of them. A seed that fails is cut down and printed; SEED=N plays it again.
 fuzz-sessions: SEEDS = 0..1000
-fuzz-sessions: setup binary
+fuzz-sessions: setup-verify binary
 	$(if $(SEED),SEED=$(SEED)) $(if $(DATA_PATH),DATA_PATH=$(DATA_PATH)) SEEDS=$(SEEDS) \
 		cargo test --locked -p weir-e2e --test sessions -- --nocapture
 
-# make test runs it for 20 seconds.
-soak: setup release
+# make verify runs it for 20 seconds.
+soak: setup-verify release
 	@scripts/soak $(ARGS)
 
 # Needs the nightly toolchain; where that is missing it fails.
 fuzz:
 	@fuzz/run $(ARGS)
 
-bench: setup release
+bench: setup-verify release
 	@bench/run $(ARGS)
 
 # Instructions per unit of work against the record: bench/instructions.json.
-count: setup
+count: setup-verify
 	@bench/count $(ARGS)
 
 drivers: setup-drivers release
 	@drivers/run $(ARGS)
 
-regress: setup
+regress: setup-verify
 	@regress/run $(ARGS)
 
-route-diff: setup
+route-diff: setup-verify
 	@regress/route-diff $(ARGS)
 
 BUILT = $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -131,6 +135,9 @@ release:
 
 setup:
 	@scripts/setup test
+
+setup-verify:
+	@scripts/setup verify
 
 setup-check:
 	@scripts/setup check

@@ -9,6 +9,7 @@
   depends on the wall clock, which may be set at any time
 * every test COMPAT.md, SECURITY.md, docs/performance.md and docs/testing.md name exists, and each
   row of COMPAT.md has one in its appendix
+* each package's tests are run by `make test` or by `make verify` (.config/nextest.toml)
 * no tracked file names a path of somebody's machine, or holds the marks of an unfinished merge
 * every script of the shell can be parsed
 * every list of what may fail in a driver's suite (drivers/expected) can be read
@@ -75,7 +76,15 @@ WALL_CLOCKLESS = ("crates/cluster/src", "crates/engine/src", "crates/net/src", "
 WALL_CLOCK_ALLOWED = "crates/proxy/src/log/line.rs"
 
 # Documents that say what works or holds, and by which test.
-PROVEN = ["COMPAT.md", "docs/performance.md"]
+PROVEN = ["COMPAT.md", "SECURITY.md", "docs/performance.md", "docs/testing.md"]
+# The end of a test's name says when it runs (.config/nextest.toml). Documents may leave it out.
+TEST_MARKS = re.compile(r"(_core)?(_strict)?$")
+
+# `make test` leaves the tests of these packages out, but for those whose name says that they are core.
+NOT_CORE = ("e2e/", "bench/", "crates/testkit/", "crates/fuzzing/", "crates/mutants/",
+            "crates/cluster-mutants/")
+# Promises of SECURITY.md whose tests need another server than PostgreSQL: LDAP, PAM.
+NEEDS_MORE = {"W6", "W7"}
 
 # Documents that are not in plain English yet. Their prose is not checked. This list only shrinks: tidy
 # says so when one of them passes.
@@ -216,18 +225,47 @@ def cells(row):
 
 
 def check_named_tests(sources):
-    tests = set()
-    for text in sources.values():
-        tests |= set(re.findall(r"\bfn\s+(\w+)", text))
+    tests, core = set(), set()
+    for path, text in sources.items():
+        tests |= set(re.findall(r"\bmod\s+(\w+)", text))
+        for name in re.findall(r"\bfn\s+(\w+)", text):
+            plain = TEST_MARKS.sub("", name)
+            tests |= {name, plain}
+            if "_core" in name[len(plain):] or not name_of(path).startswith(NOT_CORE):
+                core |= {name, plain}
     for document in PROVEN:
-        yield from check_document(document, tests)
+        yield from check_document(document, tests, core)
 
 
-def check_document(document, tests):
+def check_tiers(paths):
+    """`make test` runs the packages of default-members, and the core tests of the others. `make verify`
+    runs the other tests of those."""
+    manifests = {path.parent: path.read_text() for path in paths if path.name == "Cargo.toml"}
+    whole = manifests.pop(ROOT)
+    product = set(re.findall(r'"([^"]+)"', re.search(r"default-members = \[(.*?)\]", whole, re.S)[1]))
+    members = re.compile(r"(crates/[^/]+|bench|e2e)$")
+    left = {name_of(folder) for folder in manifests if members.match(name_of(folder))} - product
+    if {f"{folder}/" for folder in left} != set(NOT_CORE):
+        yield f"scripts/tidy.py: NOT_CORE is not what Cargo.toml leaves out of default-members: {left}"
+    names = {re.search(r'^name = "weir-(.*)"$', manifests[ROOT / folder], re.M)[1] for folder in left}
+    config = ".config/nextest.toml"
+    for found in re.findall(r"package\(/\^weir-\((.*?)\)\$/\)", (ROOT / config).read_text()):
+        if set(found.split("|")) != names:
+            yield f"{config}: the filters name {found}, and the packages beside the product are {names}"
+
+
+def check_core(document, claims, core):
+    """Of each promise of SECURITY.md at least one test is run by `make test`."""
+    for claim, named in claims.items():
+        if claim not in NEEDS_MORE and not named & core:
+            yield f"{document}: no test of {claim} is a core test: mark one (.config/nextest.toml)"
+
+
+def check_document(document, tests, core):
     """Tests are written `module::name`, several with commas, in the column headed "test". A row with a
     status has its tests in the section "Tests: …" of the same name, in the row of the same feature."""
     column = status = section = None
-    rows, claimed, shown = set(), {}, set()
+    rows, claimed, shown, promises = set(), {}, set(), {}
     for number, line in enumerate((ROOT / document).read_text().splitlines(), 1):
         if line.startswith("#"):
             section = line.lstrip("# ")
@@ -237,7 +275,8 @@ def check_document(document, tests):
         row = cells(line)
         if column is None:
             heads = [head.lower() for head in row]
-            column = heads.index("test") if "test" in heads else len(row)
+            only_core = "core test" in heads
+            column = next((heads.index(head) for head in ("test", "core test") if head in heads), len(row))
             status = heads.index("status") if "status" in heads[1:] else None
             continue
         if not row[0].strip("-"):
@@ -251,8 +290,14 @@ def check_document(document, tests):
         if row[column]:
             shown.add((section.removeprefix("Tests: "), row[0]))
         for test in re.findall(r"[\w:]*\w", row[column]):
-            if test.rsplit("::", 1)[-1] not in tests:
+            name = test.rsplit("::", 1)[-1]
+            promises.setdefault(row[0], set()).add(name)
+            if name not in tests:
                 yield f"{document}:{number}: there is no test {test}"
+            elif only_core and name not in core:
+                yield f"{document}:{number}: {test} is no core test (.config/nextest.toml)"
+    if document == "SECURITY.md":
+        yield from check_core(document, promises, core)
     for claim, number in claimed.items():
         if claim not in shown:
             section, feature = claim
@@ -422,6 +467,7 @@ class Source:
             if path in sources:
                 text = re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
             words = set(re.findall(r"\w+", text))
+            words |= {TEST_MARKS.sub("", word) for word in words}
             self.words |= words
             if path in sources:
                 found = re.findall(r"\b(?:struct|enum|trait)\s+(\w+)", text)
@@ -536,6 +582,7 @@ def main():
         *check_purity(sources),
         *check_clocks(sources),
         *check_named_tests(sources),
+        *check_tiers(paths),
         *check_paths(paths),
         *check_scripts(paths),
         *check_expected(),
