@@ -184,7 +184,7 @@ class Proxy:
 
     def proxied_pools(self):
         """Database, user and reason of the pools whose clients Weir serves itself."""
-        pools = self.console.query("SHOW POOLS")
+        pools = self.console.query("SHOW POOLS EXTENDED")
         own = [pool for pool in pools if pool[0] != b"pgbouncer" and pool[-1] is not None]
         return [(pool[0].decode(), pool[1].decode(), pool[-1].decode()) for pool in own]
 
@@ -192,7 +192,7 @@ class Proxy:
         """Returns the console's id of the client that has this connection."""
         port = str(weir.getsockname()[1]).encode()
         while True:
-            for row in self.console.query("SHOW CLIENTS"):
+            for row in self.console.query("SHOW CLIENTS EXTENDED"):
                 if row[PORT] == port:
                     return row[POINTER]
             # Weir is just handing it to the lobby, unless it has gone.
