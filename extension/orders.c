@@ -24,6 +24,9 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+/* A look at a copy takes less time than this, in microseconds. */
+#define LOOK_WORK 2000
+
 /* The longest error text of Weir's that is sent. */
 #define WORDS_MAX (LOBBY_WORDS - sizeof(uint32))
 
@@ -32,25 +35,37 @@ static volatile sig_atomic_t ends = false;
 
 static volatile sig_atomic_t gone = false;
 
-/*
- * A number that grows with the COPY data that the guest sends. Core counts the bytes if it tracks
- * activities. If not, this backend's waits and work are counted. Each look also ends a wait. So the
- * number grows by `*idle` between two looks without data.
- */
-static int64
-copied(volatile PgBackendStatus *entry, int64 *idle)
+/* What grows with the COPY data that the guest sends. */
+typedef struct Copied {
+    /* Bytes, which core counts if it tracks activities. */
+    int64 bytes;
+    /* If not: the waits of this backend that have ended, and its work in microseconds. */
+    int64 waits;
+    int64 work;
+} Copied;
+
+static Copied
+copied(volatile PgBackendStatus *entry)
 {
+    Copied now = {0};
     struct rusage used;
 
-    if (entry->st_progress_command == PROGRESS_COMMAND_COPY) {
-        *idle = 0;
-        return entry->st_progress_param[PROGRESS_COPY_BYTES_PROCESSED];
+    if (entry->st_progress_command == PROGRESS_COMMAND_COPY)
+        now.bytes = entry->st_progress_param[PROGRESS_COPY_BYTES_PROCESSED];
+    else if (getrusage(RUSAGE_SELF, &used) == 0) {
+        now.waits = used.ru_nvcsw;
+        now.work = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * INT64CONST(1000000) +
+                   used.ru_utime.tv_usec + used.ru_stime.tv_usec;
     }
-    if (getrusage(RUSAGE_SELF, &used) != 0)
-        return 0;
-    *idle = 1;
-    return used.ru_nvcsw + (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * INT64CONST(1000) +
-           (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
+    return now;
+}
+
+/* Has the guest sent data between two looks? A look ends a wait, too, and is some work. */
+static bool
+has_copied(const Copied *before, const Copied *now)
+{
+    return now->bytes != before->bytes || now->waits > before->waits + 1 ||
+           now->work > before->work + LOOK_WORK;
 }
 
 /* When did the guest last send COPY data? This is known from one look to the next: after a look
@@ -59,13 +74,10 @@ static TimestampTz
 copied_at(volatile PgBackendStatus *entry, TimestampTz began)
 {
     static TimestampTz at = 0;
-    static int64 seen = 0;
-    int64 idle = 0;
-    int64 now = copied(entry, &idle);
+    static Copied seen = {0};
+    Copied now = copied(entry);
 
-    if (at < began)
-        seen = 0;
-    if (now < seen || now > seen + idle)
+    if (at < began || has_copied(&seen, &now))
         at = GetCurrentTimestamp();
     seen = now;
     return Max(at, began);

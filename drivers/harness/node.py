@@ -13,6 +13,8 @@ from .suite import SCENARIOS, Suite
 class NodeSuite(Suite):
     """The scenarios of one folder, with the packages that its package-lock.json pins."""
 
+    # Other files of the scenario that `install` needs.
+    installed = ()
     # The file that runs them all.
     file = "all.js"
 
@@ -23,8 +25,8 @@ class NodeSuite(Suite):
         if not shutil.which("node") or not shutil.which("npm"):
             raise cache.FetchError("node or npm is missing; scripts/setup drivers installs them")
         self.work = SCENARIOS / self.name
-        lock = (self.work / "package-lock.json").read_bytes()
-        mark = hashlib.sha256(lock).hexdigest()[:8]
+        sources = [self.work / name for name in ("package-lock.json", *self.installed)]
+        mark = hashlib.sha256(b"".join(each.read_bytes() for each in sources)).hexdigest()[:8]
         self.packages = cache.folder(f"{self.name}-{self.version}-npm-{mark}", self.install)
 
     def install(self, path):

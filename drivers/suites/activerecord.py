@@ -22,7 +22,7 @@ class ActiveRecord(Suite):
     pool_size = {"session": 30}
     # A test makes all tables anew while transactions of two databases are idle.
     keys = {"idle_transaction_timeout": 120}
-    # It names `geqo` in its options. If that is refused, it leaves all tests after it unconnected.
+    # The test sets `geqo` in its options. A refusal leaves all later tests without a connection.
     fatal = {"session": ["ActiveRecord::PostgresqlConnectionTest#test_connection_options"]}
 
     def fetch(self):

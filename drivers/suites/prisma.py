@@ -11,6 +11,7 @@ class PrismaClient(NodeSuite):
     name = "prisma"
     version = "7.10.0"
     file = "prisma.test.js"
+    installed = ("schema.prisma",)
     pool_size = {"session": 40}
 
     def install(self, path):

@@ -1,4 +1,4 @@
-"""Clients whose packages cannot be had: small programs of our own send what these clients send. Each has
+"""Clients whose packages are in no registry that we use: our own programs send the same messages. Each has
 a file in scenarios/wire; the versions are those whose source the messages were read from."""
 
 from harness import cache

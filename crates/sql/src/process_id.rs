@@ -12,13 +12,21 @@ pub fn keeps_process_id(text: &[u8]) -> bool {
     let mut assigns = false;
     (0..text.len()).any(|at| {
         let Some((before, rest)) = text.split_at_checked(at) else { return false };
-        if starts_with(rest, b" set ") {
+        if is_word(rest, b"set") {
             assigns = true;
-        } else if starts_with(rest, b" where ") {
+        } else if is_word(rest, b"where") {
             assigns = false;
         }
         starts_with(rest, NAME) && !compares(before, assigns)
     })
+}
+
+/// Does the text begin with white space, this word, and white space?
+fn is_word(text: &[u8], word: &[u8]) -> bool {
+    let is_space = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_whitespace);
+    is_space(text.first())
+        && is_space(text.get(word.len() + 1))
+        && text.get(1..).is_some_and(|rest| starts_with(rest, word))
 }
 
 fn starts_with(text: &[u8], word: &[u8]) -> bool {
@@ -53,6 +61,7 @@ mod tests {
             "select pg_catalog.pg_backend_pid() as pid",
             "select 1 from a where pid = pg_backend_pid() and other(pg_backend_pid())",
             "UPDATE jobs SET locked_by = pg_backend_pid() WHERE id = 1",
+            "UPDATE jobs\nSET\tlocked_by = pg_backend_pid()",
             "select f(pid => pg_backend_pid())",
             "select f(pid := pg_backend_pid())",
         ] {
@@ -64,6 +73,7 @@ mod tests {
             "select * from pg_locks where pid <>pg_catalog.pg_backend_pid()",
             "select * from pg_stat_activity where pid=\n  Pg_Catalog.pg_backend_pid()",
             "update jobs set done = true where pid = pg_backend_pid()",
+            "update jobs set done = true\nwhere pid = pg_backend_pid()",
             "select * from pg_locks where pid != pg_backend_pid()",
         ] {
             assert!(!keeps_process_id(text.as_bytes()), "{text}");

@@ -36,7 +36,7 @@ def watcher():
 
 @pytest.fixture
 def name():
-    """A name nobody else uses, in this run and on this server."""
+    """A name that no other test of this run and no other run on this server uses."""
     return f"t{os.getpid()}_{next(NUMBERS)}"
 
 

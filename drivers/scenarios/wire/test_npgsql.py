@@ -1,4 +1,4 @@
-"""What Npgsql sends: types loaded at login, resets that wait for the next use of a pooled connection,
+"""The messages of Npgsql: types loaded at login, resets that wait for the next use of a pooled connection,
 statements prepared by use, batches, several commands of several users in one write."""
 
 import struct

@@ -1,4 +1,4 @@
-"""What PostgREST sends: libpq's messages with statements named by numbers, and one transaction a
+"""The messages of PostgREST: libpq's messages with statements named by numbers, and one transaction a
 request, which sets a role, a search_path and the claims of its token for itself."""
 
 import json

@@ -1,5 +1,5 @@
-"""What Postgrex sends for Ecto: answers asked for by Flush before the Sync, statements that are closed
-before they are parsed, simple queries for savepoints between the messages of one statement, COPY."""
+"""The messages of Postgrex for Ecto: answers asked for by Flush before the Sync, statements that are
+closed before they are parsed, simple queries for savepoints between the messages of one statement, COPY."""
 
 import struct
 import uuid

@@ -101,7 +101,7 @@ class Connection:
     """One connection, logged in. libpq's environment variables have the address."""
 
     def __init__(self, asks_for_tls=False, **parameters):
-        """Asks for TLS first, if it is to, and goes on without it."""
+        """Goes on without TLS, but may ask for it first, as some clients do."""
         self.socket = socket.create_connection(address(), PATIENCE_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.read = self.socket.makefile("rb").read
@@ -125,8 +125,8 @@ class Connection:
         self.socket.sendall(b"".join(messages))
 
     def answers(self, until="Z", times=1):
-        """Returns the answers up to the word that begins with `until`, the so-manieth time. What ends
-        a connection ends them, too."""
+        """Returns the answers up to the word that begins with `until`, as often as `times` says, or up
+        to the end of the connection."""
         words = []
         while times:
             words.append(self.answer())

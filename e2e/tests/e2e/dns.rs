@@ -249,7 +249,7 @@ fn until_at(pooler: &Pooler, database: &str, address: Ipv4Addr) {
 }
 
 #[test]
-fn the_files_about_names_count_as_they_are_now_core() {
+fn the_files_about_names_count_as_they_are_now() {
     if !possible() {
         return;
     }

@@ -41,39 +41,42 @@ impl<X: Exchange> Engine<X> {
         let mut pools: Vec<_> = self.attending().map(|id| self.server(id).pool).collect();
         pools.sort_unstable();
         pools.dedup();
+        // For each of these, all pools were searched for the one that has been idle for longest.
+        let mut served = Vec::new();
         for pool in pools {
             let wanted = self.exchange.pool(pool, |pool| pool.wanted());
             if wanted != 0 {
-                self.yield_one(pool, wanted, io);
+                self.yield_one(pool, wanted, &mut served, io);
             }
         }
     }
 
-    fn yield_one(&mut self, pool: PoolId, wanted: u64, io: &mut impl Io<X>) {
+    fn yield_one(
+        &mut self,
+        pool: PoolId,
+        wanted: u64,
+        served: &mut Vec<PoolId>,
+        io: &mut impl Io<X>,
+    ) {
         let now = io.now();
         let Some(starving) = self.starving_for(pool, now) else {
             return self.exchange.pool(pool, |pool| pool.unwant(wanted));
         };
-        if self.exchange.pool(pool, |pool| pool.idlest().is_some()) {
+        if !self.exchange.pool(pool, |pool| pool.idlest().is_some()) {
+            return self.yield_busy(pool, now, io);
+        }
+        if !served.contains(&starving.claim.pool) {
+            served.push(starving.claim.pool);
             if self.evict(&starving, io) {
                 self.feed(io);
             }
-        } else {
-            self.yield_busy(pool, now, io);
         }
     }
 
     /// All backends of a lobby are busy. If a starving pool has a better right to a seat, the oldest
     /// one leaves at the end of its client's transaction.
     fn yield_busy(&mut self, pool: PoolId, now: Micros, io: &mut impl Io<X>) {
-        let identity = self.view(pool).identity.clone();
-        let rival = self.exchange.limits(|limits| {
-            let (rival, _) = limits.better_claim(pool, &identity, now)?;
-            limits.may_order(rival, now).then_some(rival)
-        });
-        if rival.is_none() {
-            return;
-        }
+        let Some(rival) = self.rival(pool, now) else { return };
         let may_go = |id: &ServerId| {
             let server = self.server(*id);
             let is_new = now.saturating_sub(server.times.opened_at) < TURN;
@@ -83,7 +86,9 @@ impl<X: Exchange> Engine<X> {
         };
         let oldest = self.attending().filter(may_go);
         let oldest = oldest.min_by_key(|id| self.server(*id).times.connected_at);
-        if let Some(id) = oldest.filter(|_| !self.has_successor) {
+        if let Some(id) = oldest.filter(|_| !self.has_successor)
+            && self.exchange.limits(|limits| limits.may_order(rival, now))
+        {
             self.send_off(id, io);
         }
     }

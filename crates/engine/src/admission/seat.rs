@@ -201,19 +201,28 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn contest(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
         let now = io.now();
         let pool = self.server(id).pool;
+        if self.rival(pool, now).is_some() {
+            return self.close_server(id, CloseReason::Evicted, io);
+        }
+        let identity = self.view(pool).identity.clone();
+        if self.exchange.limits(|limits| limits.starving_for(&identity)).is_none() {
+            self.exchange.pool(pool, |pool| pool.unwant(serial));
+        }
+        self.place_one(id, true, io);
+    }
+
+    /// Returns a pool that starves, and has a better right to a seat of this pool.
+    pub(crate) fn rival(&mut self, pool: PoolId, now: Micros) -> Option<PoolId> {
         let identity = self.view(pool).identity.clone();
         while let Some((rival, since)) =
             self.exchange.limits(|limits| limits.better_claim(pool, &identity, now))
         {
             if self.exchange.pool(rival, |pool| pool.needs_seat(now)) {
-                return self.close_server(id, CloseReason::Evicted, io);
+                return Some(rival);
             }
             self.exchange.limits(|limits| limits.forget(rival, since));
         }
-        if self.exchange.limits(|limits| limits.starving_for(&identity)).is_none() {
-            self.exchange.pool(pool, |pool| pool.unwant(serial));
-        }
-        self.place_one(id, true, io);
+        None
     }
 
     /// Counts a login that has succeeded or failed, so another server may be opened. The caller

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  a server without a client is asked, or DISCARD ALL has run ─┐
-//!  auto mode: no text can have set the value ──────────────────┼─► the server's welcome, the pool's
+//!  auto mode: a state report says that it is the default ──────┼─► the server's welcome, the pool's
 //!  RESET before a client, or after one, changes nothing ───────┘
 //! ```
 

@@ -19,13 +19,26 @@ use crate::shell::{Exchange, Io};
 /// The end of the warning in PostgreSQL's protocol: the function that sends it, and two terminators.
 const REMOVES: &[u8] = b"RMarkGUCPrefixReserved\0\0";
 
-/// Returns which of these settings the message names. Its language decides the quotes around the name.
-fn named<'a>(error: &ErrorFields, settings: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
+/// Returns which of these settings the message names.
+fn named<'a>(
+    error: &ErrorFields,
+    mut settings: impl Iterator<Item = &'a [u8]>,
+) -> Option<&'a [u8]> {
     let text = error.get(b'M').filter(|_| error.sqlstate() == INVALID_NAME.as_bytes())?;
-    let is_named =
-        |name: &&[u8]| name.contains(&b'.') && text.windows(name.len()).any(|part| part == *name);
-    // One name may be a part of another one.
-    settings.filter(is_named).max_by_key(|name| name.len())
+    settings.find(|name| name.contains(&b'.') && names(text, name))
+}
+
+/// Is the name in the text, and not only as a part of another name? The language of the text decides
+/// the quotes around the name. PostgreSQL writes it as the session that has set it first did.
+fn names(text: &[u8], name: &[u8]) -> bool {
+    let is_part = |byte: Option<&u8>| {
+        byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.'))
+    };
+    text.windows(name.len()).enumerate().any(|(at, found)| {
+        let before = at.checked_sub(1).and_then(|before| text.get(before));
+        let behind = text.get(at + name.len());
+        found.eq_ignore_ascii_case(name) && !is_part(before) && !is_part(behind)
+    })
 }
 
 fn names_of(carried: &Carried) -> impl Iterator<Item = &[u8]> {
@@ -47,8 +60,9 @@ pub(crate) fn concerns(notice: &[u8], client: &Client, server: &Server) -> bool 
 }
 
 impl<X: Exchange> Engine<X> {
-    /// If the server has refused a setting whose prefix is reserved, the client loses the setting.
-    /// Returns false if the server has refused another one.
+    /// If the server has refused a setting whose prefix is reserved, the client loses the setting. If
+    /// another client has left it there, the server has lost it. Returns false if the server has
+    /// refused another one.
     #[cold]
     pub(crate) fn drop_reserved(
         &mut self,
@@ -59,8 +73,14 @@ impl<X: Exchange> Engine<X> {
         let client = &mut self.clients[id.0 as usize];
         let server = &mut self.servers[on.0 as usize];
         let error = server.own_error.as_ref();
-        let setting = error.and_then(|error| named(error, names_of(&client.vars.carried)));
-        let Some(setting) = setting else { return false };
+        let Some(error) = error else { return false };
+        let Some(setting) = named(error, names_of(&client.vars.carried)) else {
+            let Some(left) = named(error, names_of(&server.vars.carried)) else { return false };
+            let (_, others) = server.vars.carried.split(left);
+            server.own_error = None;
+            server.vars.change(|vars| vars.carried = others);
+            return true;
+        };
         let name = String::from_utf8_lossy(setting).into_owned();
         let (_, others) = client.vars.carried.split(setting);
         server.own_error = None;
@@ -75,5 +95,20 @@ impl<X: Exchange> Engine<X> {
             io.send_client(id, &out);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn a_part_of_a_name_is_another_name() {
+        for text in ["\"app.a\"", "»app.a«, entfernt", "removing app.a", "App.A"] {
+            assert!(names(text.as_bytes(), b"app.a"), "{text}");
+        }
+        for text in ["\"myapp.a\"", "\"app.a.b\"", "app.ab", "x_app.a", "app"] {
+            assert!(!names(text.as_bytes(), b"app.a"), "{text}");
+        }
     }
 }

@@ -600,7 +600,7 @@ impl Ledger {
     /// Does a message after serial number `last` close or make the statement that this Close of
     /// Weir's removes? Then the later message decides whether the server has the statement.
     fn is_evicted_again(&self, entry: &Entry, last: u64) -> bool {
-        let Some(Undo::Evict { statement, .. }) = entry.undo.as_deref() else { return false };
+        let Some(Undo::Evict { statement }) = entry.undo.as_deref() else { return false };
         self.changed.get(&statement.id).is_some_and(|serial| *serial > last)
     }
 

@@ -3,10 +3,10 @@
 //! A request that was sent cannot be taken back, and a client that always has another one under way
 //! never gives its server back. Other clients of the pool would wait until it pauses.
 //!
-//! * Few requests are under way: their number doubles only as long as the server answers faster for
-//!   it, as one far away does. A server that answers one after the other is busy with a few, and the
-//!   next ones may take much longer than those before. It must answer them in [`AHEAD`], or in twice
-//!   the time of a trip to it.
+//! * Few requests are under way. Their number doubles only as long as the server answers more of them
+//!   a second for it, as a server far away does. A few requests keep a near server busy, and the next
+//!   requests may take much longer than those before. The server must answer the requests under way
+//!   in [`AHEAD`], or in twice the time of a trip to the server.
 //! * If others wait and the client has had the server for a [`TURN`], its next request waits until
 //!   all are answered. Between two transactions the server is free then, and the client joins the
 //!   end of the queue.
@@ -20,9 +20,9 @@ const AHEAD: Micros = 80_000;
 const TRIP_MAX: Micros = 500_000;
 /// The time in microseconds after which a client gives its server back if others wait.
 pub(crate) const TURN: Micros = 20_000;
-/// So often it is checked whether others wait.
+/// The interval at which Weir checks whether others wait.
 const LOOKS: Micros = 5_000;
-/// So many requests of a transaction are sent one by one.
+/// The number of requests of a transaction that are sent one by one.
 const STEPS_MAX: u32 = 100;
 /// More requests may be under way if the server has become faster by this part.
 const GAIN: Micros = 8;
@@ -111,14 +111,15 @@ impl Pace {
         }
     }
 
-    /// The next server may be farther away, so the shortest time is not kept for ever.
+    /// The next server may be farther away, so the shortest time is not kept for ever. Its speed with
+    /// few requests says nothing about that with many.
     fn note_trip(&mut self, taken: Micros) {
         self.from_rest = false;
-        let shortest = match self.trip {
-            0 => taken,
-            trip => taken.min(2 * trip),
-        };
-        self.trip = shortest.min(TRIP_MAX);
+        let most = if self.trip == 0 { TRIP_MAX } else { 2 * self.trip };
+        if taken >= most {
+            self.fastest = 0;
+        }
+        self.trip = taken.min(most).min(TRIP_MAX);
     }
 
     /// So many requests are answered in time at this speed.
@@ -221,6 +222,19 @@ mod tests {
             pace.note(pace.depth, pace.depth, now);
             assert!(pace.depth >= (1 << trips).min(OWED_MAX as u32), "{}", pace.depth);
         }
+    }
+
+    /// After a failover, for example.
+    #[test]
+    fn the_depth_grows_when_the_server_is_farther_away() {
+        let (mut pace, mut now) = (Pace::default(), 1_000_000);
+        assert_eq!(depth_at(&mut pace, &mut now, 1_000), 8);
+        for _ in 0..40 {
+            pace.begin(now);
+            now += 50_000;
+            pace.note(pace.depth, pace.depth, now);
+        }
+        assert_eq!(pace.depth, OWED_MAX as u32);
     }
 
     /// Beside a lock: one answer takes long, and those behind it come in a burst.

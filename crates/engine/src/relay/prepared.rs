@@ -263,8 +263,6 @@ pub struct ServerStatements {
     /// again or removed. This is checked only at the front, so that a use costs nothing here.
     by_age: BinaryHeap<Reverse<(u64, u64)>>,
     clock: u64,
-    /// Serial number of the last message that has discarded all statements; 0 = none.
-    discarded_at: u64,
 }
 
 #[derive(Debug)]
@@ -336,10 +334,9 @@ impl ServerStatements {
     }
 
     /// A Close had no effect, unless the statement was discarded or prepared again meanwhile.
-    pub fn restore(&mut self, statement: Arc<Statement>, since: u64) {
-        let was_discarded = since < self.discarded_at;
-        if !was_discarded && !self.by_id.contains_key(&statement.id) {
-            self.insert(statement, since);
+    pub fn restore(&mut self, statement: Arc<Statement>) {
+        if !self.by_id.contains_key(&statement.id) {
+            self.insert(statement, DOUBTFUL);
         }
     }
 
@@ -368,8 +365,7 @@ impl ServerStatements {
     }
 
     /// Removes the least recently used statement, if there is no room for one more within `limit`.
-    /// Returns it with the serial number of its Parse.
-    pub fn evict(&mut self, limit: u32) -> Option<(Arc<Statement>, u64)> {
+    pub fn evict(&mut self, limit: u32) -> Option<Arc<Statement>> {
         if self.by_id.len() < limit as usize {
             return None;
         }
@@ -379,7 +375,7 @@ impl ServerStatements {
             };
             if prepared.used == used {
                 let oldest = self.by_id.remove(&id);
-                return oldest.map(|prepared| (prepared.statement, prepared.since));
+                return oldest.map(|prepared| prepared.statement);
             }
             prepared.listed = prepared.used;
             self.by_age.push(Reverse((prepared.used, id)));
@@ -395,7 +391,6 @@ impl ServerStatements {
     }
 
     pub fn discard_before(&mut self, serial: u64) {
-        self.discarded_at = serial;
         self.by_id.retain(|_, prepared| prepared.since > serial);
         self.sweep();
     }
@@ -406,7 +401,6 @@ impl ServerStatements {
         for prepared in self.by_id.values_mut().filter(|prepared| prepared.since != DOUBTFUL) {
             prepared.since = 0;
         }
-        self.discarded_at = 0;
     }
 
     pub fn len(&self) -> usize {
@@ -505,7 +499,7 @@ mod tests {
         all.iter().for_each(|statement| server.insert(statement.clone(), 0));
         assert_eq!(server.touch(all[0].id), Some(Standing { since: 0, shape: None }));
         assert_eq!(server.evict(4), None);
-        assert_eq!(server.evict(3).unwrap().0.id, all[1].id);
+        assert_eq!(server.evict(3).unwrap().id, all[1].id);
     }
 
     #[test]
@@ -518,24 +512,8 @@ mod tests {
         server.remove(all[0].id);
         server.insert(all[0].clone(), 0);
         server.touch(all[1].id);
-        let order = std::iter::from_fn(|| server.evict(1)).map(|(statement, _)| statement.id);
+        let order = std::iter::from_fn(|| server.evict(1)).map(|statement| statement.id);
         assert_eq!(order.collect::<Vec<_>>(), [all[2].id, all[0].id, all[1].id]);
-    }
-
-    #[test]
-    fn a_discarded_statement_is_not_restored() {
-        let statement = Interner::default().intern(b"1", b"", ParseContext::COMMON);
-        let mut server = ServerStatements::default();
-        for (since, is_there) in [(3, false), (5, true), (DOUBTFUL, true)] {
-            server.insert(statement.clone(), since);
-            server.remove(statement.id);
-            server.discard_before(4);
-            server.restore(statement.clone(), since);
-            assert_eq!(server.remove(statement.id).is_some(), is_there, "{since}");
-        }
-        server.age();
-        server.restore(statement.clone(), 0);
-        assert!(server.is_sure(statement.id), "the serial number is another worker's");
     }
 
     #[test]

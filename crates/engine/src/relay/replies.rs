@@ -40,6 +40,9 @@ use readers::note_read;
 /// passed on without being read.
 const WHOLE_LEN_MAX: usize = 1 << 20;
 
+/// PostgreSQL's warning that it has removed a setting is not longer.
+const REMOVAL_LEN_MAX: usize = 4096;
+
 /// Why the reading of an input stopped.
 enum Stop {
     Incomplete,
@@ -327,7 +330,7 @@ impl Replies<'_, '_> {
             }
             self.messages += 1;
             let complete = available == header.total;
-            if self.wants_whole(header.code) {
+            if self.wants_whole(header) {
                 if header.total > WHOLE_LEN_MAX && !may_be_long(header.code) {
                     return Stop::Violation("overlong message from server".into());
                 }
@@ -383,13 +386,15 @@ impl Replies<'_, '_> {
     }
 
     /// Must Weir read this message as a whole?
-    fn wants_whole(&self, code: u8) -> bool {
-        match code {
+    fn wants_whole(&self, header: Header) -> bool {
+        match header.code {
             backend::PARAMETER_STATUS
             | backend::ERROR
             | backend::READY_FOR_QUERY
             | backend::COMMAND_COMPLETE => true,
-            backend::NOTICE => self.server.mode == PoolMode::Auto,
+            backend::NOTICE => {
+                self.server.mode == PoolMode::Auto && header.total <= REMOVAL_LEN_MAX
+            }
             backend::ROW_DESCRIPTION => {
                 self.server.ledger.describes_statement() || self.server.phase.collects_columns()
             }

@@ -234,7 +234,7 @@ impl<X: Exchange> Engine<X> {
         let limit = self.settings(self.server(on).pool).max_prepared_statements;
         let mut messages = Vec::new();
         let mut closed = 0;
-        while let Some((old, _)) = self.server_mut(on).statements.evict(limit) {
+        while let Some(old) = self.server_mut(on).statements.evict(limit) {
             frontend::close_statement(&mut messages, &old.server_name);
             closed += 1;
         }

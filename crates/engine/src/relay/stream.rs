@@ -69,8 +69,14 @@ impl Stream {
     pub fn hold_rest(&mut self, joined: Option<ThinVec<u8>>, input: &[u8], used: usize) {
         debug_assert!(self.held.is_empty(), "bytes held twice");
         match joined {
-            Some(whole) if used == 0 => self.held = whole,
-            Some(whole) => self.held = whole[used..].into(),
+            Some(mut whole) => {
+                whole.drain(..used);
+                // A client that sends ahead comes here again and again.
+                if whole.len() < whole.capacity() / 4 {
+                    whole.shrink_to_fit();
+                }
+                self.held = whole;
+            }
             None => self.held = input[used..].into(),
         }
     }

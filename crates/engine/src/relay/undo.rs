@@ -31,7 +31,7 @@ pub(crate) fn undo(
                 session.own().lent.insert(name, lent);
             }
         }
-        Undo::Evict { statement, since } => statements.restore(statement, since),
+        Undo::Evict { statement } => statements.restore(statement),
         // The client's Parse is sent again when it is needed, whatever the server has now. Messages
         // that were sent later in another batch remain valid.
         Undo::ParseUnnamed { .. } | Undo::PrepareUnnamed => {

@@ -237,6 +237,34 @@ pub(crate) fn a_setting_whose_prefix_is_reserved_is_lost_once() {
     assert_eq!(rig.servers(), 1);
 }
 
+/// A function of which Weir knows that it sets nothing has loaded the library. The setting's name
+/// contains that of the other client's setting.
+#[test]
+pub(crate) fn a_setting_that_the_server_has_lost_is_not_reset_again() {
+    let rig = auto(|_| {});
+    let [client, other] = [rig.client(), rig.client()];
+    let server = rig.server(0);
+    sets(&client, &server, "myapp.tenant", "5");
+    other.send([query("SET app.tenant = 7")]);
+    server.answers("RESET \"myapp\".\"tenant\";");
+    server.answers("SET app.tenant = 7");
+    tells(&server, &[("app.tenant", "7")]);
+    other.take();
+    let its_own = "SELECT pg_catalog.set_config('myapp.tenant','5',false) IS NULL;";
+    let tenant = "SELECT pg_catalog.set_config('app.tenant','7',false) IS NULL;";
+    client.send([query("SELECT 1")]);
+    server.answers(&format!("RESET \"app\".\"tenant\";{its_own}"));
+    server.answers("SELECT 1");
+    other.send([query("SELECT 2")]);
+    server.expect([query(&format!("RESET \"myapp\".\"tenant\";{tenant}"))]);
+    let refusal = "invalid configuration parameter name \"myapp.tenant\"";
+    server.send([error("42602", refusal), ready('I')]);
+    server.answers(tenant);
+    server.answers("SELECT 2");
+    other.expect([done("OK")]);
+    assert_eq!(rig.servers(), 1);
+}
+
 /// PostgreSQL keeps the name of a setting that was reset.
 #[test]
 pub(crate) fn a_removal_is_told_to_the_client_that_has_the_setting() {

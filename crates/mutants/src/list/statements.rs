@@ -135,11 +135,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A statement whose eviction was skipped counts as removed",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change(
-            "relay/undo.rs",
-            "«statements.restore(statement, since)»,",
-            "drop((statement, since))",
-        )],
+        changes: &[change("relay/undo.rs", "«statements.restore(statement)»,", "drop(statement)")],
     },
     Mutant {
         name: "SharesMeanings",
@@ -269,13 +265,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "RestoresDiscarded",
-        wrong: "A failed batch brings a discarded statement back",
+        wrong: "After a failed batch, a discarded statement counts as one that the server has",
         seen_in: "Weir, in seed 214,355",
-        noticed_by: "prepared::a_discarded_statement_does_not_return",
-        changes: &[change(
-            "relay/prepared.rs",
-            "let was_discarded = «since < self.discarded_at»;",
-            "false",
-        )],
+        noticed_by: "prepared::a_discarded_statement_is_prepared_again",
+        changes: &[change("relay/prepared.rs", "self.insert(statement, «DOUBTFUL»);", "0")],
     },
 ];

@@ -9,7 +9,13 @@ mod hosts;
 pub(crate) mod names;
 mod servers;
 
-use std::{fmt, net::IpAddr, path::Path, sync::Mutex, thread};
+use std::{
+    fmt,
+    net::IpAddr,
+    path::Path,
+    sync::{Arc, Mutex},
+    thread,
+};
 
 use config::Global;
 use engine::ids::Micros;
@@ -34,7 +40,7 @@ pub(crate) struct Dns {
     /// Does Weir ask the name servers of `resolv_conf`?
     asks: bool,
     servers: Servers,
-    lookups: Semaphore,
+    lookups: Arc<Semaphore>,
     pub(crate) names: Mutex<Names>,
 }
 
@@ -52,7 +58,7 @@ impl Dns {
             // A mistake is told at the start.
             let _ = servers.resolver();
         }
-        Self { asks, servers, lookups: Semaphore::new(LOOKUPS_MAX), names: Mutex::default() }
+        Self { asks, servers, lookups: Semaphore::new(LOOKUPS_MAX).into(), names: Mutex::default() }
     }
 
     /// Returns an address of a host, for a caller that tries one only: IPv4, if there is one.
@@ -91,12 +97,17 @@ impl Dns {
 
     async fn by_c_library(&self, host: &str) -> Result<Vec<IpAddr>, NameError> {
         let failed = |error: &dyn fmt::Display| NameError::Failed(error.to_string());
-        let _turn = self.lookups.acquire().await.map_err(|error| failed(&error))?;
+        let turn = self.lookups.clone().acquire_owned().await.map_err(|error| failed(&error))?;
         let (answer, answered) = oneshot::channel();
         let host = host.to_owned();
         // No task of the runtime: the end of the process would wait for it.
         let thread = thread::Builder::new().name("weir-names".to_owned());
-        let thread = thread.spawn(move || answer.send(net::sys::names::addresses(&host)));
+        let thread = thread.spawn(move || {
+            let found = net::sys::names::addresses(&host);
+            // Its caller may have gone, but the lookup went on until now.
+            drop(turn);
+            answer.send(found)
+        });
         thread.map_err(|error| failed(&error))?;
         answered.await.map_err(|error| failed(&error))?
     }

@@ -430,6 +430,7 @@ impl Guests {
     pub(super) fn expire(&mut self, is_starved: bool, limits: &Limits, around: &Around<'_>) {
         let Around { room, shared, .. } = *around;
         let now = shared.clock.now();
+        let mut kept = None;
         for place in self.places() {
             let state = room.word(place).state();
             let idle_since = self.idle_since(place, room, shared);
@@ -448,7 +449,11 @@ impl Guests {
             let is_over = |limit: Micros, since: Micros| limit > 0 && now > since + limit;
             if waits && is_over(wait_limit, seated.waiting_since) {
                 let identity = &seated.guest.identity;
-                let detail = wait_detail(&identity.database, &identity.user, room.kept());
+                let detail = wait_detail(
+                    &identity.database,
+                    &identity.user,
+                    *kept.get_or_insert_with(|| room.kept()),
+                );
                 let error = OwnError::new(Cause::QueryWaitTimeout, "query_wait_timeout");
                 let error = error.fields(seated.guest.codes, Some(&detail));
                 self.refuse(place, &error, around);

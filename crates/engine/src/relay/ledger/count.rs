@@ -11,8 +11,8 @@ const NO_PORTAL: &[u8] = b"weir_count";
 /// The next step, before anything else of the client's may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyStep {
-    /// Go on with copy data. Before another message, end the copy: whether the server is still in it
-    /// cannot be told.
+    /// Go on with copy data. Before another message, end the copy: Weir cannot tell whether the server
+    /// is still in the copy.
     EndFirst,
     /// Wait until it is known whether the copy has failed.
     AwaitResult,

@@ -70,9 +70,8 @@ pub enum Undo {
     Close { name: Arc<[u8]>, statement: Arc<Statement>, since: u64, lent: Option<Lent> },
     /// A Parse of Weir's: the server does not have the statement.
     Prepare { statement: Arc<Statement> },
-    /// A Close of Weir's: the server still has the statement, from the Parse with that serial
-    /// number.
-    Evict { statement: Arc<Statement>, since: u64 },
+    /// A Close of Weir's: the server may still have the statement.
+    Evict { statement: Arc<Statement> },
     /// The client's Parse of its unnamed statement. If it failed, there is no unnamed statement
     /// now. If the server discarded it, the previous one remains.
     ParseUnnamed { before: u64, message: Vec<u8> },
@@ -90,7 +89,7 @@ impl Undo {
         match self {
             Self::Parse { statement, sent: true, .. }
             | Self::Prepare { statement }
-            | Self::Evict { statement, .. } => Some(statement.id),
+            | Self::Evict { statement } => Some(statement.id),
             Self::Taken { .. }
             | Self::Parse { .. }
             | Self::Close { .. }
@@ -108,7 +107,7 @@ impl Undo {
             Self::Parse { name, statement, .. } | Self::Close { name, statement, .. } => {
                 name.len() + statement.bytes()
             }
-            Self::Prepare { statement } | Self::Evict { statement, .. } => statement.bytes(),
+            Self::Prepare { statement } | Self::Evict { statement } => statement.bytes(),
             Self::ParseUnnamed { message, .. } => message.len(),
             Self::DropUnnamed { .. } | Self::PrepareUnnamed | Self::Lend { .. } => 0,
         };

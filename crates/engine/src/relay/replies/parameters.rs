@@ -5,7 +5,7 @@
 //!
 //! * A text of the client may have set the parameter. The client carries the new value to other
 //!   servers from now on.
-//! * In auto mode, no text can have set it. So the server's default has changed, after a reload of
+//! * No text can have set it. So the server's default has changed, after a reload of
 //!   its configuration. A client that has set its own value keeps it and is not told. The server
 //!   gets the client's value with the next transaction. All other clients follow the new default.
 //! * The server sends state reports. The report at the end of the transaction tells which of the

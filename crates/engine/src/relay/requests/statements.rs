@@ -178,27 +178,21 @@ impl<X: Exchange> Requests<'_, X> {
     /// The statement is about to be prepared. Closes it on the server, and others if there are too
     /// many.
     fn make_room(&mut self, statement: &Arc<Statement>) {
-        let since = self.server.statements.since(statement.id);
-        self.server.statements.remove(statement.id);
         let ledger = &self.server.ledger;
-        let is_unsettled = since.is_some_and(|since| ledger.unsettled(since).is_some());
-        if is_unsettled || ledger.awaits_ready() && ledger.concerns(statement.id) {
-            self.close_message(statement, DOUBTFUL);
-        } else if let Some(since) = since {
-            self.close_message(statement, since);
+        let in_doubt = ledger.awaits_ready() && ledger.concerns(statement.id);
+        if self.server.statements.remove(statement.id).is_some() || in_doubt {
+            self.close_message(statement);
         }
         let limit = self.settings.max_prepared_statements;
         // More than one is evicted if a reload has lowered the limit.
-        while let Some((old, since)) = self.server.statements.evict(limit) {
-            let ledger = &self.server.ledger;
-            let in_doubt = ledger.awaits_ready() && ledger.concerns(old.id);
-            self.close_message(&old, if in_doubt { DOUBTFUL } else { since });
+        while let Some(old) = self.server.statements.evict(limit) {
+            self.close_message(&old);
         }
     }
 
-    fn close_message(&mut self, statement: &Arc<Statement>, since: u64) {
+    fn close_message(&mut self, statement: &Arc<Statement>) {
         frontend::close_statement(self.out.insert(), &statement.server_name);
-        let undo = Undo::Evict { statement: statement.clone(), since };
+        let undo = Undo::Evict { statement: statement.clone() };
         self.owe(Entry::new(Expect::Close, Verb::Swallow).undo(undo));
     }
 

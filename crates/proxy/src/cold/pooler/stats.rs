@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{averages::Averages, ids::PoolId, stats::Stats};
+use engine::{averages::Averages, settings::PoolKey, stats::Stats};
 use tokio::time::{Instant, sleep};
 
 use crate::{
@@ -26,6 +26,7 @@ pub(super) async fn keep(controller: Controller) {
         until_the_end_of_a_period(&controller).await;
         let snapshot = controller.snapshot().await;
         averages.record(snapshot.now, snapshot.pools.iter().map(|pool| (pool.id, pool.stats)));
+        told.retain(&snapshot.pools);
         for pool in &snapshot.pools {
             told.tell(pool, &averages.of([pool.id]));
         }
@@ -47,16 +48,24 @@ const AGAIN_SHARE: u64 = 10;
 /// The pools of which the log has told something.
 #[derive(Default)]
 struct Told {
-    process_ids: HashSet<PoolId>,
-    statements: HashSet<PoolId>,
+    process_ids: HashSet<PoolKey>,
+    statements: HashSet<PoolKey>,
 }
 
 impl Told {
+    /// Forgets pools that no longer exist.
+    fn retain(&mut self, pools: &[PoolInfo]) {
+        let keys: HashSet<_> = pools.iter().map(|pool| &pool.key).collect();
+        for told in [&mut self.process_ids, &mut self.statements] {
+            told.retain(|key| keys.contains(key));
+        }
+    }
+
     /// Tells what an operator can change: once for each pool, and statements anew when they had become
     /// rare.
     fn tell(&mut self, pool: &PoolInfo, average: &Stats) {
         let (database, user) = (pool.settings.database_name(), &pool.key.user);
-        if pool.stats.process_ids > 0 && self.process_ids.insert(pool.id) {
+        if pool.stats.process_ids > 0 && self.process_ids.insert(pool.key.clone()) {
             warning!(
                 "{database}/{user}: clients ask for pg_backend_pid(), which may differ in their next \
                  transaction; programs that keep it need pin_functions = pg_backend_pid (weir advise \
@@ -64,10 +73,10 @@ impl Told {
             );
         }
         let Some(again) = prepared_again(average) else {
-            self.statements.remove(&pool.id);
+            self.statements.remove(&pool.key);
             return;
         };
-        if self.statements.insert(pool.id) {
+        if self.statements.insert(pool.key.clone()) {
             warning!(
                 "{database}/{user}: servers prepare {again} statements a second again, at {} Binds a \
                  second: clients use more of them than max_prepared_statements ({}), or discard \

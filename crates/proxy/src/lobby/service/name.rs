@@ -1,5 +1,6 @@
-//! The name of the socket to which backends connect. A program that cleans up a folder may remove it,
-//! and then no backend finds its lobby any more. The thread of the lobbies looks at it once a second.
+//! Watches over the name of the socket to which backends connect. A program that cleans up a folder may
+//! remove the name, and then no backend finds its lobby any more. The thread of the lobbies looks
+//! once a second.
 
 use std::{
     fs, io,
@@ -54,7 +55,7 @@ impl Service {
         }
         let path = self.name.path.clone();
         let lost = if control::is_listened_at(&path) {
-            "another process listens there".to_owned()
+            "another process listens there; each Weir needs its own".to_owned()
         } else {
             match self.listen_anew() {
                 Ok(()) => {

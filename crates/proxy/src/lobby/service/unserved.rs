@@ -10,8 +10,10 @@ use crate::warning;
 
 #[derive(Debug, Default)]
 pub(super) struct Unserved {
-    /// Backends that have ended since the last one that served or waited for clients.
+    /// Backends that have ended since the last one that served or waited for clients, each soon after
+    /// the one before.
     count: usize,
+    last_at: Micros,
     /// No server is opened before.
     until: Micros,
 }
@@ -20,7 +22,10 @@ impl Unserved {
     /// Another one has ended. `together`: so many may end at the same time, as in a crash of
     /// PostgreSQL. Returns whether a pause begins.
     fn note(&mut self, together: usize, pause: Micros, now: Micros) -> bool {
-        self.count += 1;
+        if now.saturating_sub(self.last_at) > 2 * pause {
+            self.count = 0;
+        }
+        (self.count, self.last_at) = (self.count + 1, now);
         let begins = self.count > together;
         if begins {
             self.until = now + pause;
@@ -79,5 +84,13 @@ mod tests {
         }
         unserved.end();
         assert!(!unserved.note(3, PAUSE, now));
+    }
+
+    #[test]
+    fn servers_that_end_now_and_then_are_replaced_at_once() {
+        let mut unserved = Unserved::default();
+        for minute in 1..10 {
+            assert!(!unserved.note(3, PAUSE, minute * 60_000_000));
+        }
     }
 }
