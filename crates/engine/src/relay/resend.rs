@@ -153,7 +153,7 @@ impl<X: Exchange> Engine<X> {
     /// now.
     pub(crate) fn answer_due(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let mut due = Vec::new();
-        while let Some(reply) = self.server_mut(on).ledger.next_synthesized() {
+        for reply in self.server_mut(on).ledger.take_due() {
             write_reply(reply, &mut due);
         }
         if !due.is_empty() {

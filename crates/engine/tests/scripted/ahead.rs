@@ -209,6 +209,32 @@ fn a_server_that_ends_during_the_settings_has_not_run_the_request() {
     client.expect([done("OK")]);
 }
 
+/// PostgreSQL answers the Close of a name that does not exist. Weir answers it without the server.
+#[test]
+pub(crate) fn what_needs_no_server_is_answered_once() {
+    for is_lost in [true, false] {
+        let (rig, client, server) = with_setting(|_| {}, "1.1");
+        another_uses(&rig, &server);
+        rig.set_automatic(false);
+        let rest = || [parse("b", "SELECT 3"), sync()];
+        client.send([close("a")].into_iter().chain(rest()));
+        let sent = [parse("weir_1", "SELECT 3"), sync()];
+        server.expect(std::iter::once(marked(&server, WORK_MEM)).chain(sent));
+        if is_lost {
+            server.send([fatal("57P01", "terminating connection")]);
+            server.die();
+        } else {
+            server.send([error("55000", "not any more"), ready('I')]);
+        }
+        client.expect([closed()]);
+        let other = log_in(&rig, 1, "1.1");
+        other.answers(WORK_MEM);
+        other.expect([parse("weir_2", "SELECT 3"), sync()]);
+        other.send([parsed(), ready('I')]);
+        client.expect([parsed(), ready('I')]);
+    }
+}
+
 #[test]
 fn if_the_server_is_lost_the_request_may_have_run() {
     let (rig, client, server) = with_setting(|_| {}, "1.1");

@@ -297,4 +297,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "client.request_at",
         )],
     },
+    Mutant {
+        name: "LosesRepliesBehindSettings",
+        wrong: "If a server ends during the settings, the client gets no reply to a Close before its \
+                request",
+        seen_in: "Weir, in seed 11,085",
+        noticed_by: "ahead::what_needs_no_server_is_answered_once",
+        changes: &[change(
+            "relay/ledger/first.rs",
+            "is_due &= «entry.verb == Verb::Internal» || entry.synthesized().is_some();",
+            "false",
+        )],
+    },
 ];
