@@ -103,7 +103,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "lifecycle/link.rs",
-            "Preparation::Apply if «server.own_error.is_some()»",
+            "Preparation::Apply | Preparation::Reapply if «server.own_error.is_some()»",
             "false",
         )],
     },
