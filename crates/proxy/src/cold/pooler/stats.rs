@@ -129,6 +129,8 @@ fn line(averages: &Averages) -> String {
 
 #[cfg(test)]
 mod tests {
+    use engine::ids::PoolId;
+
     use super::*;
 
     #[test]
