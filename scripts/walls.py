@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Counts what still reaches through the walls of the engine (issue 44). Fails if a count is above its
+bound below. The bounds may only shrink: a step that lowers a count lowers its bound, too.
+
+  scripts/walls.py            the counts, and whether the bounds hold
+  scripts/walls.py --list     every place that is counted, too
+
+Each file of the engine belongs to one of four layers: data, rules, machines, engine. A file imports
+from its own layer and from lower ones.
+
+Source is read as text, without comments, strings and tests: what a macro makes is not seen.
+"""
+
+import re
+import sys
+
+from circles import IMPL_OF_ENGINE, ROOT, closing, imports, product_files, without_tests, without_text
+
+BOUNDS = {
+    "methods of Engine outside engine/": 511,
+    "files outside engine/ that name Engine": 58,
+    "files that change a phase": 38,
+    "imports from a higher layer": 73,
+}
+
+LAYERS = ["data", "rules", "machines", "engine"]
+DATA = """
+    encoding ids own_error values vars lifecycle/close_reason lifecycle/own_query lifecycle/replication
+    login/guesses login/server_secret notify/interruption operator/failures operator/histogram
+    operator/stats relay/batch_end relay/changes relay/ledger/depth relay/text routing/freshness
+    session/carried session/pins
+""".split()
+# A folder stands for the files in it.
+MACHINES = """
+    admission/lobby_seats admission/seat cancel/ahead cancel/requests cancel/signal handover/export
+    handover/from_lobby handover/import lifecycle/ahead lifecycle/apply lifecycle/attend
+    lifecycle/changed_address lifecycle/changed_user lifecycle/connect_query lifecycle/defaults
+    lifecycle/enlist lifecycle/failed lifecycle/leave lifecycle/link lifecycle/lost lifecycle/open
+    lifecycle/own_keys lifecycle/place lifecycle/principal lifecycle/replicate lifecycle/reserved
+    lifecycle/silent lifecycle/statements login/auth_query login/certificate login/checks login/decoy
+    login/patience login/prove login/sasl login/startup login/steps notify/connection notify/listen
+    operator/control operator/figures operator/inspect operator/pulse operator/waits relay/replies
+    relay/requests relay/resend relay/substitute routing/begun routing/choose routing/hold
+    routing/orphans routing/refused session/holding session/verdict
+""".split()
+
+METHOD = re.compile(r"\bfn\s+(\w+)")
+PHASE_CHANGE = re.compile(r"\.enter\(\s*\w+Phase\b|\.phase\s*=[^=>]|mem::replace\(\s*&mut \w+\.phase\b")
+
+
+def layer(file: str) -> int:
+    """The layer's number. A file that is not in a list above has rules."""
+    if file.split("/")[0] == "engine":
+        return LAYERS.index("engine")
+    parents = ["/".join(file.split("/")[:end]) for end in range(1, file.count("/") + 2)]
+    return LAYERS.index("machines" if any(one in MACHINES for one in parents) else
+                        "data" if file in DATA else "rules")
+
+
+def methods(source: str) -> list[str]:
+    """The names of the methods of `Engine`."""
+    found = []
+    for block in IMPL_OF_ENGINE.finditer(source):
+        end = closing(source, block.end() - 1)
+        for method in METHOD.finditer(source, block.end(), end):
+            before = source[block.end() : method.start()]
+            if before.count("{") == before.count("}"):
+                found.append(method.group(1))
+    return found
+
+
+def main() -> int:
+    modules = product_files(ROOT / "crates/engine")
+    sources = {"/".join(name) or "lib": without_tests(without_text(path.read_text()))
+               for name, path in modules.items()}
+    outside = {file: text for file, text in sources.items()
+               if file.split("/")[0] != "engine" and file != "lib"}
+    counted = {
+        "methods of Engine outside engine/":
+            [f"{file}: {name}" for file, text in outside.items() for name in methods(text)],
+        "files outside engine/ that name Engine":
+            [file for file, text in outside.items() if re.search(r"\bEngine\b", text)],
+        "files that change a phase":
+            [file for file, text in sources.items() if PHASE_CHANGE.search(text)],
+        "imports from a higher layer":
+            [f"{LAYERS[layer(file)]} {file} uses {LAYERS[layer(used)]} {used}"
+             for file, others in imports(modules).items() if file != "lib"
+             for used in sorted(others) if layer(used) > layer(file)],
+    }
+    failed = False
+    for what, places in counted.items():
+        count, bound = len(places), BOUNDS[what]
+        print(f"walls: {what}: {count}, bound {bound}")
+        for place in places if "--list" in sys.argv[1:] else []:
+            print(f"  {place}")
+        if count > bound:
+            failed = True
+            print(f"walls: error: {what}: {count} is more than {bound}", file=sys.stderr)
+        elif count < bound:
+            print(f"walls: the bound of {what} can shrink to {count}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
