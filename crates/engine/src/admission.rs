@@ -2,7 +2,7 @@
 //!
 //! `pool` and `limits` are plain bookkeeping behind the exchange's locks: they know neither a
 //! socket nor an `Engine`. `seat` and `lobby_seats` call them from the
-//! worker.
+//! worker. `view` is what a worker caches of a pool.
 
 pub mod limits;
 pub(crate) mod lobby_seats;
@@ -10,3 +10,4 @@ pub mod pool;
 pub(crate) mod seat;
 pub mod shares;
 pub mod switches;
+pub(crate) mod view;

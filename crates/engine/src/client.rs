@@ -258,6 +258,21 @@ impl Client {
         }
     }
 
+    /// Returns the state of its login.
+    pub(crate) fn login_mut(&mut self) -> &mut Login {
+        match &mut self.phase {
+            ClientPhase::Login(login) => login,
+            ClientPhase::Idle
+            | ClientPhase::Waiting(_)
+            | ClientPhase::Preparing(_)
+            | ClientPhase::Linked
+            | ClientPhase::Failed(_)
+            | ClientPhase::Canceling { .. } => {
+                unreachable!("only called while the client is logging in")
+            }
+        }
+    }
+
     /// Has the client been told that it is logged in?
     #[inline]
     pub fn is_welcomed(&self) -> bool {

@@ -13,6 +13,7 @@ use slab::Slab;
 use thin_vec::ThinVec;
 
 use crate::admission::pool::Parked;
+use crate::admission::view::PoolView;
 use crate::cancel::outcome::Cancel;
 use crate::client::Client;
 use crate::ids::{ClientId, Identity, PoolId, ServerId, WorkerId};
@@ -25,7 +26,7 @@ use crate::routing::Sessions;
 use crate::server::Server;
 use crate::session::text_history::TextHistory;
 use crate::settings::{PoolKey, PoolSettings};
-use crate::shell::{Exchange, Io};
+use crate::shell::{Drain, Exchange, Io};
 use crate::values::SharedVars;
 use crate::vars::TrackedNames;
 use crate::watch::Watch;
@@ -36,18 +37,7 @@ mod tick;
 pub(crate) mod views;
 pub(crate) mod work;
 
-use views::{PoolView, PoolViews};
-
-/// The way in which Weir shuts down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drain {
-    /// SIGINT: no server is linked any more; Weir ends when no server is in use.
-    WaitForServers,
-    /// SIGTERM: no new client is let in; Weir ends when the last client has left.
-    WaitForClients,
-    /// Another process has taken over: clients that could not move are served until they leave.
-    TakenOver,
-}
+use views::PoolViews;
 
 /// Maximal number of texts that a worker remembers, at 40 bytes each.
 const TEXTS_MAX: usize = 4096;

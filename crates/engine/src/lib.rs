@@ -53,7 +53,7 @@ pub mod vars;
 pub mod watch;
 
 pub use admission::{limits, pool, shares, switches};
-pub use engine::{Drain, Engine};
+pub use engine::Engine;
 pub use handover::{Ceded, Exported, ExportedClient, ImportTables, Imported, LobbyLeaver, records};
 pub use lifecycle::replication;
 pub use login::{LOGIN_GRACE, auth, guesses, server_secret};
@@ -65,3 +65,4 @@ pub use operator::{
 };
 pub use relay::{interner, ledger, parse_context, prepared};
 pub use session::{pins, state_report};
+pub use shell::Drain;

@@ -175,6 +175,28 @@ pub trait Io<X: Exchange> {
     fn event(&mut self, event: Event<'_>);
 }
 
+/// The way in which Weir shuts down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// SIGINT: no server is linked any more; Weir ends when no server is in use.
+    WaitForServers,
+    /// SIGTERM: no new client is let in; Weir ends when the last client has left.
+    WaitForClients,
+    /// Another process has taken over: clients that could not move are served until they leave.
+    TakenOver,
+}
+
+impl Drain {
+    /// Is a client refused that connects now?
+    pub(crate) fn turns_newcomers_away(self) -> bool {
+        match self {
+            Self::WaitForServers | Self::WaitForClients => true,
+            // A client in the middle of its login cannot be handed over.
+            Self::TakenOver => false,
+        }
+    }
+}
+
 /// The beginning of TLS by a client (protocol chapter 55.2.10).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsStart {

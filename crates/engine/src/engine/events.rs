@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use config::Config;
 
-use super::{Drain, Engine, limits_users};
+use super::{Engine, limits_users};
 use crate::admission::pool::Parked;
 use crate::cancel::outcome::CancelEnd;
 use crate::client::{Client, ClientPhase};
@@ -17,7 +17,7 @@ use crate::handover::import::Imported;
 use crate::ids::{ClientId, Micros, PoolId, ServerId};
 use crate::login::auth::{Awaited, Login, Peer};
 use crate::server::{LoginStage, Preparation, ServerPhase};
-use crate::shell::{Checked, Exchange, Io, Mail};
+use crate::shell::{Checked, Drain, Exchange, Io, Mail};
 use crate::watch::Watch;
 
 /// Events of clients.

@@ -35,7 +35,7 @@ impl<X: Exchange> Engine<X> {
         self.finish(io);
         self.end_long_holds(io);
         self.finish(io);
-        self.derive_ahead();
+        self.credentials.derive_ahead(&self.config, &self.seed);
         self.notify_waiting(io);
         self.look_ahead(io);
         self.leave_full_readers(io);

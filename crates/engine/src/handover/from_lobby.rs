@@ -23,7 +23,7 @@ use crate::session::probe::Left;
 use crate::session::state_report;
 use crate::shell::{Exchange, Guest};
 use crate::values::Values;
-use crate::vars::{Slots, Vars, Welcome};
+use crate::vars::{Slots, TrackedNames, Vars, Welcome};
 
 /// A client that leaves its lobby, and its server.
 #[derive(Clone, Debug)]
@@ -85,12 +85,12 @@ impl<X: Exchange> Engine<X> {
             .and_then(|pool| self.exchange.pool(pool, |pool| pool.welcome.clone()));
         let welcome = welcome.unwrap_or_default();
         let mut given = Slots::default();
-        let startup = self.vars_of(text, b'd', &welcome, &mut given);
+        let startup = vars_of(&self.names, text, b'd', &welcome, &mut given);
         self.client_mut(id).vars = Values::new(startup);
         self.complete_vars(id, &welcome);
         // RESET goes back to these.
         let startup = self.client_mut(id).session_mut().startup.clone();
-        let set = self.vars_of(text, b's', &welcome, &mut given);
+        let set = vars_of(&self.names, text, b's', &welcome, &mut given);
         let client = &mut self.clients[id.0 as usize];
         client.given = given;
         if !set.is_empty() {
@@ -98,27 +98,6 @@ impl<X: Exchange> Engine<X> {
             own.carried = set.carried.with(startup.carried.all().iter());
             client.vars = self.shared_vars.share(Values::new(own));
         }
-    }
-
-    /// Returns the settings of one kind. Those that the server does not report are carried.
-    fn vars_of(&self, text: &[u8], kind: u8, welcome: &Welcome, given: &mut Slots) -> Vars {
-        let mut vars = Vars::default();
-        let mut carried = Vec::new();
-        let all = items(text).filter(|(letter, _)| *letter == kind);
-        for Setting { mut name, value } in all.filter_map(|(_, pair)| state_report::pair_of(pair)) {
-            if name.contains(&b'.') {
-                name.make_ascii_lowercase();
-            }
-            match self.names.slot(&name) {
-                Some(slot) if kind == b'd' || welcome.vars.get(slot).is_some() => {
-                    vars.set(slot, &value);
-                    given.add(slot);
-                }
-                Some(_) | None => carried.push(Setting { name, value }),
-            }
-        }
-        vars.carried = Carried::new(carried);
-        vars
     }
 
     fn take_statements(&mut self, id: ClientId, names: &[u8], unnamed: &[u8]) {
@@ -191,6 +170,33 @@ impl<X: Exchange> Engine<X> {
         self.take_channels(id, on, left);
         true
     }
+}
+
+/// Returns the settings of one kind. Those that the server does not report are carried.
+fn vars_of(
+    names: &TrackedNames,
+    text: &[u8],
+    kind: u8,
+    welcome: &Welcome,
+    given: &mut Slots,
+) -> Vars {
+    let mut vars = Vars::default();
+    let mut carried = Vec::new();
+    let all = items(text).filter(|(letter, _)| *letter == kind);
+    for Setting { mut name, value } in all.filter_map(|(_, pair)| state_report::pair_of(pair)) {
+        if name.contains(&b'.') {
+            name.make_ascii_lowercase();
+        }
+        match names.slot(&name) {
+            Some(slot) if kind == b'd' || welcome.vars.get(slot).is_some() => {
+                vars.set(slot, &value);
+                given.add(slot);
+            }
+            Some(_) | None => carried.push(Setting { name, value }),
+        }
+    }
+    vars.carried = Carried::new(carried);
+    vars
 }
 
 /// Returns the three parts of a client's state in the lobby's file; empty ones if it is not sound.

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use config::Proxied;
+use config::{Config, Proxied};
 use wire::cancel_key;
 use wire::error_fields::ErrorFields;
 
@@ -74,7 +74,7 @@ impl<X: Exchange> Engine<X> {
                 if open {
                     self.work.push_back(Work::Try(pool));
                 }
-                self.login_mut(id).step = LoginStep::Trial;
+                self.client_mut(id).login_mut().step = LoginStep::Trial;
                 let serial = self.client(id).serial;
                 self.newcomers.push(Newcomer { client: id, serial, pool });
                 true
@@ -142,18 +142,9 @@ impl<X: Exchange> Engine<X> {
             return Opening::NoSeat;
         }
         self.exchange.pool(pool, |pool| pool.lobby_wants_no_seat());
-        let ticket = self.new_ticket(io);
+        let ticket = new_ticket(&self.config, io);
         self.connect_server(pool, Some(ServerPurpose::Attend { ticket }), io);
         Opening::Begun
-    }
-
-    pub(crate) fn new_ticket(&self, io: &mut impl Io<X>) -> String {
-        let mut random = [0; TICKET_LEN];
-        io.random(&mut random);
-        let mut ticket =
-            if self.config.global.is_own_socket() { OWN_TICKET } else { "" }.to_owned();
-        ticket.extend(random.iter().map(|byte| format!("{byte:02x}")));
-        ticket
     }
 
     /// Completes the login of a server that loads the library.
@@ -507,6 +498,14 @@ impl<X: Exchange> Engine<X> {
             io.close_lobby(pool, Closing::AfterTransaction, "data_path has changed");
         }
     }
+}
+
+pub(crate) fn new_ticket<X: Exchange>(config: &Config, io: &mut impl Io<X>) -> String {
+    let mut random = [0; TICKET_LEN];
+    io.random(&mut random);
+    let mut ticket = if config.global.is_own_socket() { OWN_TICKET } else { "" }.to_owned();
+    ticket.extend(random.iter().map(|byte| format!("{byte:02x}")));
+    ticket
 }
 
 /// Writes one setting in the form of the library's report.

@@ -12,6 +12,7 @@
 
 use crate::engine::Engine;
 use crate::ids::{PoolId, ServerId};
+use crate::lifecycle::attend::new_ticket;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::open::TICKET;
 use crate::notify::connection::unfit;
@@ -33,7 +34,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Ends the session on a server that nobody uses, and gives its backend a ticket.
     pub(crate) fn enlist(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        let ticket = self.new_ticket(io);
+        let ticket = new_ticket(&self.config, io);
         let server = self.server_mut(id);
         server.enter(ServerPhase::Settling(Settling::Enlist));
         let session = server.session.own();

@@ -5,7 +5,7 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::server::Settling;
 use std::sync::Arc;
 
-use config::{ErrorCodes, PoolMode};
+use config::{Config, ErrorCodes, PoolMode};
 use wire::error_fields::ErrorFields;
 use wire::messages::{BackendKeyData, NegotiateProtocolVersion, ParameterStatus};
 use wire::scram::{ScramClient, ScramError, ScramVerifier};
@@ -18,6 +18,7 @@ use crate::admission::pool::{Gate, OPENING_MAX, Pool, Refusals};
 use crate::admission::seat::Opening;
 use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId, ServerId};
+use crate::lifecycle::own_keys::may_use_keys;
 use crate::lifecycle::replicate::replication_parameters;
 use crate::login::server_secret::ServerSecret;
 use crate::own_error::{Cause, OwnError};
@@ -116,8 +117,11 @@ impl<X: Exchange> Engine<X> {
                 (pool.minor_version, pool.may_ask_report, target, mode, (secret, epoch))
             });
         let client = purpose.as_ref().and_then(ServerPurpose::client);
-        let is_others = self.settings(pool).own_verifier().is_some()
-            && client.is_some_and(|id| !self.may_use_keys(pool, &self.client(id).identity.user));
+        let settings = self.settings(pool);
+        let may_use_keys =
+            |id: ClientId| may_use_keys(&self.config, settings, &self.client(id).identity.user);
+        let is_others =
+            settings.own_verifier().is_some() && client.is_some_and(|id| !may_use_keys(id));
         let server_secret = server_secret.filter(|_| !is_others);
         let is_used =
             !matches!(purpose, Some(ServerPurpose::Replication { .. } | ServerPurpose::Listen));
@@ -451,7 +455,7 @@ impl<X: Exchange> Engine<X> {
         let settings = &self.pools.get(pool).expect("a worker knows its servers' pools").settings;
         let own_keys = challenged && settings.own_verifier().is_some();
         let proven = purpose.as_ref().and_then(ServerPurpose::password).filter(|_| challenged);
-        let verifier = proven.map(|password| self.verifier_of(password, io));
+        let verifier = proven.map(|password| verifier_of(&self.config, password, io));
         let server_secret =
             proven.map(|password| proven_secret(password, scram.as_ref(), startup_user(settings)));
         let mut welcome = Arc::new(welcome);
@@ -490,12 +494,6 @@ impl<X: Exchange> Engine<X> {
             return self.begin_use(id, rest, io);
         };
         self.opened_as_proof(id, client, challenged, rest, io);
-    }
-
-    fn verifier_of(&self, password: &[u8], io: &mut impl Io<X>) -> ScramVerifier {
-        let mut salt = [0; 16];
-        io.random(&mut salt);
-        ScramVerifier::from_password(password, &salt, self.config.global.scram_iterations)
     }
 
     /// Tells the client whose password the login was to check whether it has done so.
@@ -549,6 +547,16 @@ impl<X: Exchange> Engine<X> {
             }
         }
     }
+}
+
+fn verifier_of<X: Exchange>(
+    config: &Config,
+    password: &[u8],
+    io: &mut impl Io<X>,
+) -> ScramVerifier {
+    let mut salt = [0; 16];
+    io.random(&mut salt);
+    ScramVerifier::from_password(password, &salt, config.global.scram_iterations)
 }
 
 /// Returns the secret that opens further servers after the password itself is forgotten.

@@ -4,13 +4,14 @@
 //!
 //! [`PoolSettings::own_verifier`]: crate::settings::PoolSettings::own_verifier
 
-use config::AuthType;
+use config::{AuthType, Config};
 
 use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::link::Readable;
 use crate::own_error::{Cause, OwnError};
 use crate::server::{ServerPhase, Settling};
+use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io, Weight};
 
 /// Returns the error for a client of another user. Without the keys it would be the same.
@@ -19,17 +20,12 @@ pub(crate) fn no_keys() -> OwnError<'static> {
 }
 
 impl<X: Exchange> Engine<X> {
-    /// May clients of this user use servers that were opened with the keys of the pool's user? With
-    /// `auth_type = any`, nobody has shown to be that user.
-    pub(crate) fn may_use_keys(&self, pool: PoolId, user: &str) -> bool {
-        self.config.global.auth_type != AuthType::Any && self.settings(pool).login_user() == user
-    }
-
     /// Is this a server that only clients of another user may use?
     #[inline]
     pub(crate) fn has_foreign_keys(&self, id: ClientId, on: ServerId) -> bool {
         let server = self.server(on);
-        server.own_keys && !self.may_use_keys(server.pool, &self.client(id).identity.user)
+        let user = &self.client(id).identity.user;
+        server.own_keys && !may_use_keys(&self.config, self.settings(server.pool), user)
     }
 
     /// Refuses the client. The server goes to another one.
@@ -56,4 +52,10 @@ impl<X: Exchange> Engine<X> {
         );
         self.remark(id, Weight::Warning, &message, io);
     }
+}
+
+/// May clients of this user use servers that were opened with the keys of the pool's user? With
+/// `auth_type = any`, nobody has shown to be that user.
+pub(crate) fn may_use_keys(config: &Config, settings: &PoolSettings, user: &str) -> bool {
+    config.global.auth_type != AuthType::Any && settings.login_user() == user
 }

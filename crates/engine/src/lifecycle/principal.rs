@@ -62,7 +62,7 @@ impl<X: Exchange> Engine<X> {
         }
         let Some(parked) = parked else { return self.enter_checked(id, pool, io) };
         let serial = self.client(id).serial;
-        self.login_mut(id).step = LoginStep::PrincipalCheck;
+        self.client_mut(id).login_mut().step = LoginStep::PrincipalCheck;
         let on = self.attach(parked, io);
         self.ask_principal(on, Some(Newcomer { client: id, serial, pool }), io);
     }

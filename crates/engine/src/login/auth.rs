@@ -347,6 +347,15 @@ impl Credentials {
         Some(credential)
     }
 
+    /// Derives the keys of plain passwords in advance, one at a time. Unknown users have no keys,
+    /// so the time for deriving them would reveal which users exist.
+    pub(crate) fn derive_ahead(&mut self, config: &Config, seed: &[u8; 32]) {
+        if !matches!(config.global.auth_type, AuthType::ScramSha256 | AuthType::Hba) {
+            return;
+        }
+        self.derive_next(config, |user| ScramVerifier::salt(seed, user.as_bytes()));
+    }
+
     /// Derives the keys of the next user of `auth_file` whose password is stored as text.
     pub fn derive_next(&mut self, config: &Config, salt: impl Fn(&str) -> [u8; 16]) {
         for _ in 0..LOOKED_AT_MAX {

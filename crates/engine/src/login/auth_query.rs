@@ -25,6 +25,7 @@ use crate::ids::{ClientId, Identity, PoolId, ServerId, Waiter};
 use crate::lifecycle::leave::CONFIG_ERROR;
 use crate::login::auth::{Asking, LoginStep};
 use crate::login::auth_answer::{AuthAnswer, Found};
+use crate::login::console::is_console;
 use crate::login::steps::Step;
 use crate::relay::ledger::Expect;
 use crate::routing::Place;
@@ -107,7 +108,7 @@ impl<X: Exchange> Engine<X> {
         let ClientPhase::Login(login) = &self.client(id).phase else { return None };
         let requested = login.requested.clone();
         let Identity { database, user } = &*requested;
-        let is_console = self.is_console(database);
+        let is_console = is_console(&self.config, database);
         if self.config.global.auth_type == AuthType::Pam && !is_console {
             let entry = self.config.database(database);
             let asks = entry
@@ -137,7 +138,7 @@ impl<X: Exchange> Engine<X> {
         }
         let pool = self.pool_without_primary(pool).unwrap_or(pool);
         let asking = Asking { pool, query: question.query.into(), waiter: None };
-        self.login_mut(id).step = LoginStep::Asking(asking);
+        self.client_mut(id).login_mut().step = LoginStep::Asking(asking);
         let worker = self.worker;
         let grant = self.exchange.pool(pool, |pool| pool.request(worker, id, None, now));
         self.take_grant_to_ask(id, grant, io);
@@ -151,7 +152,9 @@ impl<X: Exchange> Engine<X> {
                 self.ask_on(id, server, io);
             }
             Grant::Queued { ticket, open } => {
-                let LoginStep::Asking(asking) = &mut self.login_mut(id).step else { return };
+                let LoginStep::Asking(asking) = &mut self.client_mut(id).login_mut().step else {
+                    return;
+                };
                 let since = asking.waiter.map_or(io.now(), |waiter| waiter.since);
                 asking.waiter = Some(Waiter { client: id, pool: asking.pool, ticket, since });
                 let pool = asking.pool;
@@ -160,7 +163,9 @@ impl<X: Exchange> Engine<X> {
                 }
             }
             Grant::Refused(error) => {
-                let LoginStep::Asking(asking) = &self.login_mut(id).step else { return };
+                let LoginStep::Asking(asking) = &self.client_mut(id).login_mut().step else {
+                    return;
+                };
                 let pool = asking.pool;
                 let is_secret = self.exchange.pool(pool, |pool| {
                     pool.failure.as_ref().is_some_and(|failure| failure.names_user)
@@ -185,7 +190,7 @@ impl<X: Exchange> Engine<X> {
     /// Asks on this server. Settings that a client has left on it are undone first.
     pub(crate) fn ask_on(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
-        let LoginStep::Asking(asking) = &mut self.login_mut(id).step else { return };
+        let LoginStep::Asking(asking) = &mut self.client_mut(id).login_mut().step else { return };
         let since = asking.waiter.take().map_or(now, |waiter| waiter.since);
         self.client_mut(id).server = Some(on);
         let server = self.server_mut(on);
@@ -223,7 +228,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn send_question(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let login = self.login_mut(id);
+        let login = self.client_mut(id).login_mut();
         let LoginStep::Asking(asking) = &login.step else { return };
         let mut out = Vec::new();
         let mut steps = Vec::new();
@@ -282,7 +287,7 @@ impl<X: Exchange> Engine<X> {
     fn found(&mut self, id: ClientId, found: Found, io: &mut impl Io<X>) {
         let Found { user, secret } = found;
         let credential = self.credentials.of_secret(&user, secret.as_deref());
-        let login = self.login_mut(id);
+        let login = self.client_mut(id).login_mut();
         login.asked = true;
         if login.requested.user != user {
             let database = login.requested.database.clone();

@@ -25,7 +25,7 @@ impl<X: Exchange> Engine<X> {
         map: Option<Arc<IdentMap>>,
         io: &mut impl Io<X>,
     ) -> Step {
-        let Some(uid) = self.login_mut(id).peer.uid else {
+        let Some(uid) = self.client_mut(id).login_mut().peer.uid else {
             return Step::Refuse(OwnError::new(Cause::Proof, NOT_THE_PEER));
         };
         self.check(id, Checking::Peer(map), Check::PeerName(uid), io)
@@ -47,7 +47,7 @@ impl<X: Exchange> Engine<X> {
         let Ok(password) = str::from_utf8(password).map(|text| Password(text.to_owned())) else {
             return Step::Refuse(judge.refusal());
         };
-        let user = self.login_mut(id).requested.user.clone();
+        let user = self.client_mut(id).login_mut().requested.user.clone();
         let check = Check::Password { judge: judge.clone(), user, password: password.clone() };
         self.check(id, Checking::Password { judge, password }, check, io)
     }
@@ -59,7 +59,7 @@ impl<X: Exchange> Engine<X> {
         check: Check,
         io: &mut impl Io<X>,
     ) -> Step {
-        self.login_mut(id).step = LoginStep::Checking(checking);
+        self.client_mut(id).login_mut().step = LoginStep::Checking(checking);
         io.check(id, self.client(id).serial, check);
         Step::Wait
     }

@@ -3,48 +3,49 @@
 //! of the known user whose name is next. Its salt is derived like that of a known user without a
 //! stored salt.
 
-use config::AuthType;
+use config::Config;
 use wire::Secret;
 use wire::scram::ScramVerifier;
 
-use crate::engine::Engine;
-use crate::ids::ClientId;
-use crate::login::auth::{Challenge, Credential};
-use crate::shell::Exchange;
+use crate::login::auth::{Challenge, Credential, Login};
 
-impl<X: Exchange> Engine<X> {
+/// Stands in for the credential of a user that does not exist.
+pub(crate) struct Decoy<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) seed: &'a [u8; 32],
+}
+
+impl Decoy<'_> {
     /// Returns the salt for a user whose secret has none.
-    pub(crate) fn salt_of(&self, user: &str) -> [u8; 16] {
-        ScramVerifier::salt(&self.seed, user.as_bytes())
+    pub(super) fn salt_of(&self, user: &str) -> [u8; 16] {
+        ScramVerifier::salt(self.seed, user.as_bytes())
     }
 
     /// Returns a verifier that no password satisfies.
-    pub(super) fn decoy_verifier(&self, user: &str) -> ScramVerifier {
-        let iterations = match self.decoy_secret(user) {
+    pub(super) fn verifier(&self, user: &str) -> ScramVerifier {
+        let iterations = match self.secret(user) {
             Some(Secret::Scram(verifier)) => verifier.iterations,
             Some(Secret::Plain(_) | Secret::Md5(_)) | None => self.config.global.scram_iterations,
         };
-        ScramVerifier::mock(&self.seed, user.as_bytes(), iterations)
+        ScramVerifier::mock(self.seed, user.as_bytes(), iterations)
     }
 
     /// Returns the challenge for an unknown user, as if it had a stored secret.
-    pub(super) fn decoy_challenge(&self, user: &str, challenge: Challenge) -> Challenge {
-        match (challenge, self.decoy_secret(user)) {
+    pub(super) fn challenge(&self, user: &str, challenge: Challenge) -> Challenge {
+        match (challenge, self.secret(user)) {
             (Challenge::Md5, Some(Secret::Scram(_))) => Challenge::Scram,
             (challenge, _) => challenge,
         }
     }
 
     /// Is this the user's password? The check takes as long for an unknown user.
-    pub(super) fn accepts_cleartext(&mut self, id: ClientId, password: &[u8]) -> bool {
-        let login = self.login_mut(id);
-        let requested = login.requested.clone();
-        let user = &requested.user;
-        match login.credential.clone() {
+    pub(super) fn accepts_cleartext(&self, login: &Login, password: &[u8]) -> bool {
+        let user = &login.requested.user;
+        match &login.credential {
             Some(known) => known.accepts(user, password),
             None => {
-                let secret = match self.decoy_secret(user) {
-                    Some(Secret::Scram(_)) => Secret::Scram(self.decoy_verifier(user)),
+                let secret = match self.secret(user) {
+                    Some(Secret::Scram(_)) => Secret::Scram(self.verifier(user)),
                     Some(other) => other,
                     None => Secret::Plain(String::new()),
                 };
@@ -54,17 +55,7 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    fn decoy_secret(&self, user: &str) -> Option<Secret> {
+    fn secret(&self, user: &str) -> Option<Secret> {
         self.config.auth_file.decoy_secret(user).map(Secret::parse)
-    }
-
-    /// Derives the keys of plain passwords in advance, one at a time. Unknown users have no keys,
-    /// so the time for deriving them would reveal which users exist.
-    pub(crate) fn derive_ahead(&mut self) {
-        if !matches!(self.config.global.auth_type, AuthType::ScramSha256 | AuthType::Hba) {
-            return;
-        }
-        let (config, seed) = (self.config.clone(), self.seed);
-        self.credentials.derive_next(&config, |user| ScramVerifier::salt(&seed, user.as_bytes()));
     }
 }

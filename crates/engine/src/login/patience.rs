@@ -2,6 +2,8 @@
 //! clients are disconnected when too many are logging in (`max_client_logins`) or a client limit is
 //! reached (`max_client_conn` and others).
 
+use config::Config;
+
 use super::steps::Step;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
@@ -21,24 +23,24 @@ impl<X: Exchange> Engine<X> {
     /// May the proof that has arrived be checked now? If not, it is checked later, and nothing is
     /// read from the client until then.
     pub(super) fn may_be_judged(&mut self, id: ClientId, now: Micros) -> bool {
-        let step = &self.login_mut(id).step;
+        let step = &self.client_mut(id).login_mut().step;
         // The first message of SASL has no proof.
         let is_proof =
             step.awaits() == Awaited::Password && !matches!(step, LoginStep::ExpectSaslInitial(_));
-        let delay = self.failure_delay();
+        let delay = failure_delay(&self.config);
         if !is_proof || delay == 0 {
             return true;
         }
         let ClientPhase::Login(login) = &self.clients[id.0 as usize].phase else { return true };
         let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
         let may = self.exchange.limits(|limits| limits.guesses.may_try(origin, user, delay, now));
-        self.login_mut(id).held = !may;
+        self.client_mut(id).login_mut().held = !may;
         may
     }
 
     /// Counts a wrong proof of the client.
     pub(crate) fn note_wrong_proof(&mut self, id: ClientId, now: Micros) {
-        let delay = self.failure_delay();
+        let delay = failure_delay(&self.config);
         let ClientPhase::Login(login) = &self.clients[id.0 as usize].phase else { return };
         let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
         self.exchange.limits(|limits| limits.guesses.failed(origin, user, delay, now));
@@ -53,7 +55,7 @@ impl<X: Exchange> Engine<X> {
         held.sort_unstable();
         for (serial, slot) in held {
             let id = ClientId(slot as u32);
-            self.login_mut(id).held = false;
+            self.client_mut(id).login_mut().held = false;
             self.go_on_login(id, Step::Continue, io);
             let is_there = self.clients.get(slot).is_some_and(|client| client.serial == serial);
             if is_there && !is_held(&self.clients[slot].phase) {
@@ -116,8 +118,8 @@ impl<X: Exchange> Engine<X> {
             self.disconnect_with(id, why, None, io);
         }
     }
+}
 
-    fn failure_delay(&self) -> Micros {
-        self.config.global.auth_failure_delay.as_micros() as Micros
-    }
+fn failure_delay(config: &Config) -> Micros {
+    config.global.auth_failure_delay.as_micros() as Micros
 }

@@ -28,6 +28,7 @@ use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{ClientId, PoolId, ServerId, Waiter};
 use crate::login::auth::{LoginStep, Proving};
+use crate::login::console::is_console;
 use crate::login::steps::{Step, no_database};
 use crate::own_error::judges_user;
 use crate::server::{ServerPhase, ServerPurpose};
@@ -39,10 +40,10 @@ const SUPERUSER: (&[u8], &[u8]) = (b"is_superuser", b"on");
 impl<X: Exchange> Engine<X> {
     /// Checks the client's password.
     pub(crate) fn prove(&mut self, id: ClientId, password: &[u8], io: &mut impl Io<X>) -> Step {
-        let login = self.login_mut(id);
+        let login = self.client_mut(id).login_mut();
         let requested = login.requested.clone();
         let config = self.config.clone();
-        let database = match self.is_console(&requested.database) {
+        let database = match is_console(&self.config, &requested.database) {
             true => config.proof_database(),
             false => &requested.database,
         };
@@ -66,7 +67,7 @@ impl<X: Exchange> Engine<X> {
 
     fn begin_proof(&mut self, id: ClientId, pool: PoolId, password: &[u8]) {
         let proving = Proving { pool, password: password.to_vec(), waiter: None };
-        self.login_mut(id).step = LoginStep::Proving(proving);
+        self.client_mut(id).login_mut().step = LoginStep::Proving(proving);
     }
 
     /// Checks a password once more that was right before. An idle server gives up its place, so that
@@ -129,7 +130,7 @@ impl<X: Exchange> Engine<X> {
 
     fn wants_console(&self, id: ClientId) -> bool {
         matches!(&self.client(id).phase, ClientPhase::Login(login)
-            if self.is_console(&login.requested.database))
+            if is_console(&self.config, &login.requested.database))
     }
 
     /// May this user, whose password PostgreSQL has accepted, change things on the console? A
@@ -156,7 +157,7 @@ impl<X: Exchange> Engine<X> {
         match self.exchange.pool(pool, |pool| pool.request(worker, id, None, now)) {
             Grant::Server(server) => self.prove_soon(id, server, io),
             Grant::Queued { ticket, open } => {
-                if let LoginStep::Proving(proving) = &mut self.login_mut(id).step {
+                if let LoginStep::Proving(proving) = &mut self.client_mut(id).login_mut().step {
                     let pool = proving.pool;
                     proving.waiter = Some(Waiter { client: id, pool, ticket, since: now });
                 }
@@ -184,7 +185,7 @@ impl<X: Exchange> Engine<X> {
     /// Continues with the server that the client got in its turn. If the same password was proven
     /// meanwhile, the server is placed again. Otherwise the login replaces it.
     pub(crate) fn prove_by(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let LoginStep::Proving(proving) = &mut self.login_mut(id).step else { return };
+        let LoginStep::Proving(proving) = &mut self.client_mut(id).login_mut().step else { return };
         proving.waiter = None;
         let (pool, password) = (proving.pool, proving.password.clone());
         if !self.wants_console(id) && self.is_proven(pool, &password) {
@@ -200,7 +201,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Opens the login, whose place and seat are taken.
     fn connect_proof(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let LoginStep::Proving(proving) = &mut self.login_mut(id).step else { return };
+        let LoginStep::Proving(proving) = &mut self.client_mut(id).login_mut().step else { return };
         proving.waiter = None;
         let (pool, password) = (proving.pool, std::mem::take(&mut proving.password));
         let purpose = ServerPurpose::Proof { client: id, password };

@@ -31,7 +31,7 @@ impl<X: Exchange> Engine<X> {
                 let mut out = Vec::new();
                 backend::authentication_sasl_continue(&mut out, &reply);
                 io.send_client(id, &out);
-                self.login_mut(id).step = LoginStep::ExpectSaslResponse(server);
+                self.client_mut(id).login_mut().step = LoginStep::ExpectSaslResponse(server);
                 Step::Continue
             }
             Err(error) => self.sasl_failed(id, error, io),
@@ -49,7 +49,7 @@ impl<X: Exchange> Engine<X> {
             Ok(finished) => finished,
             Err(error) => return self.sasl_failed(id, error, io),
         };
-        let Some(credential) = self.login_mut(id).credential.clone() else {
+        let Some(credential) = self.client_mut(id).login_mut().credential.clone() else {
             return self.sasl_failed(id, ScramError::Proof, io);
         };
         let mut out = Vec::new();
@@ -59,7 +59,7 @@ impl<X: Exchange> Engine<X> {
             // The key that the proof revealed also logs the user in to servers.
             let (client_key, server_key) = (finished.client_key, verifier.server_key);
             let keys = scram::ScramKeys { client_key, server_key };
-            self.login_mut(id).proven = Some(Box::new(ServerSecret::Scram(keys)));
+            self.client_mut(id).login_mut().proven = Some(Box::new(ServerSecret::Scram(keys)));
         }
         self.authenticated(id, io)
     }
@@ -83,7 +83,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Keeps what the client's proof revealed, to open servers of the pool.
     pub(super) fn learn_proof(&mut self, id: ClientId, pool: PoolId) {
-        let login = self.login_mut(id);
+        let login = self.client_mut(id).login_mut();
         if let Some(server_secret) = login.proven.take() {
             let requested = login.requested.clone();
             self.learn(pool, &requested.user, *server_secret);
@@ -92,7 +92,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Keeps the secret that `auth_query` returned, to open servers of the pool.
     pub(super) fn learn_answer(&mut self, id: ClientId, pool: PoolId) {
-        let login = self.login_mut(id);
+        let login = self.client_mut(id).login_mut();
         let Some(credential) = login.credential.clone().filter(|_| login.asked) else { return };
         let user = &login.requested.clone().user;
         match &credential.secret {

@@ -6,7 +6,7 @@ use crate::client::KeyForm;
 use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 
-use config::{AccessPolicy, AuthType, PoolMode};
+use config::PoolMode;
 use wire::backend;
 use wire::startup::{self, MINOR_VERSION, StartupPacket};
 
@@ -15,9 +15,10 @@ use crate::encoding;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Identity};
 use crate::lifecycle::replication::Replication;
+use crate::login::console::{is_console, is_operator, user_of_all};
 use crate::session::carried::{Carried, SESSION_AUTHORIZATION, Setting};
 use crate::session::probe::OURS;
-use crate::shell::{Event, Exchange, Io, Weight};
+use crate::shell::{Drain, Event, Exchange, Io, Weight};
 use crate::vars::{CLIENT_ENCODING, Vars};
 
 const USER_LEN_MAX: usize = 128;
@@ -64,7 +65,7 @@ impl<X: Exchange> Engine<X> {
         packet: &StartupPacket<'_>,
         io: &mut impl Io<X>,
     ) -> Result<(), OwnError<'static>> {
-        let peer = &self.login_mut(id).peer;
+        let peer = &self.client_mut(id).login_mut().peer;
         let is_bare = peer.secured.is_none() && !peer.local;
         if is_bare && self.config.global.client_tls_sslmode.is_required() {
             return Err("SSL required".into());
@@ -85,15 +86,15 @@ impl<X: Exchange> Engine<X> {
             }
             return Err("username too long".into());
         }
-        let is_console = self.is_console(&database);
-        if self.turns_newcomers_away() && !is_console {
+        let is_console = is_console(&self.config, &database);
+        if self.drain.is_some_and(Drain::turns_newcomers_away) && !is_console {
             return Err(OwnError::new(Cause::ShuttingDown, "pooler is shutting down"));
         }
         let replication = Replication::of(packet);
         let target =
             LoginTarget { replicates: replication.is_some(), database: &database, user: &user };
         let vars = self.startup_vars(id, packet, target, io)?;
-        let known_as = self.user_of_all(&database);
+        let known_as = user_of_all(&self.config, &database);
         let requested = Arc::new(Identity { database, user });
         let identity = match &known_as {
             Ok(Some(known_as)) => {
@@ -121,7 +122,7 @@ impl<X: Exchange> Engine<X> {
         let name = (identity.database.as_str(), identity.user.as_str());
         io.event(Event::LoginAttempt { client: id, name, replication: replication_kind });
         self.client_mut(id).identity = identity.clone();
-        let login = self.login_mut(id);
+        let login = self.client_mut(id).login_mut();
         login.vars = vars;
         login.replication = replication;
         login.requested = requested;
@@ -132,21 +133,6 @@ impl<X: Exchange> Engine<X> {
     fn carries(&self, target: LoginTarget<'_>) -> bool {
         let found = self.config.database(target.database);
         found.is_some_and(|found| self.config.pool_mode(&found, target.user) == PoolMode::Auto)
-    }
-
-    /// Returns the user of the database's entry for `auth_type=any`, where the client's own name
-    /// does not matter.
-    fn user_of_all(&self, database: &str) -> Result<Option<String>, &'static str> {
-        let is_any = self.config.global.auth_type == AuthType::Any;
-        if !is_any || self.config.access != AccessPolicy::Configured {
-            return Ok(None);
-        }
-        if self.is_console(database) {
-            return Ok(Some(config::CONSOLE_USER.to_owned()));
-        }
-        let entry = self.config.database(database);
-        let user = entry.and_then(|entry| entry.user.clone());
-        user.map(Some).ok_or("auth_type=any requires forced user")
     }
 
     /// Counts the client until it leaves, even if it is refused.
@@ -182,12 +168,6 @@ impl<X: Exchange> Engine<X> {
         self.refuse_beyond(counts, &identity)
     }
 
-    /// May this user use the console fully? The user that runs Weir may, through the unix socket.
-    fn is_operator(&self, user: &str) -> bool {
-        user == config::CONSOLE_USER
-            || self.config.global.admin_users.iter().any(|admin| admin == user)
-    }
-
     /// Is there room for one more client of this database and of this user?
     fn refuse_beyond(
         &mut self,
@@ -195,7 +175,8 @@ impl<X: Exchange> Engine<X> {
         identity: &Identity,
     ) -> Result<(), OwnError<'static>> {
         // Operators are always let in.
-        if self.is_console(&identity.database) && self.is_operator(&identity.user) {
+        if is_console(&self.config, &identity.database) && is_operator(&self.config, &identity.user)
+        {
             return Ok(());
         }
         let over = |count: u32, limit: u32| limit > 0 && count > limit;

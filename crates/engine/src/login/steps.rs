@@ -8,22 +8,24 @@ use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 
 use config::hba::Visitor;
-use config::{AccessPolicy, AuthType, Database, SslMode};
+use config::{AccessPolicy, AuthType, Config, Database, SslMode};
 use wire::scram::ScramServer;
 use wire::startup::{self, StartupError, StartupRequest};
 use wire::{HEADER_LEN, Header, backend, bad_header, frontend};
 
 use crate::admission::pool::{Gate, Pool};
 use crate::client::ClientPhase;
-use crate::engine::{Drain, Engine};
+use crate::engine::Engine;
 use crate::ids::{ClientId, Identity, Micros, PoolId};
 use crate::lifecycle::leave::Leaving;
-use crate::lifecycle::own_keys::no_keys;
+use crate::lifecycle::own_keys::{may_use_keys, no_keys};
 use crate::lifecycle::replication::ReplicationKind;
-use crate::login::auth::{Awaited, Challenge, Credential, Login, LoginStep, Method, challenge};
+use crate::login::auth::{Awaited, Challenge, Credential, LoginStep, Method, challenge};
+use crate::login::console::{self, is_console};
+use crate::login::decoy::Decoy;
 use crate::routing::Place;
 use crate::settings::{PoolKey, PoolSettings};
-use crate::shell::{ConsoleLogin, Event, Exchange, Io, TlsStart, Weight};
+use crate::shell::{ConsoleLogin, Drain, Event, Exchange, Io, TlsStart, Weight};
 use crate::values::Values;
 
 /// Maximal length of a password or SASL message (PostgreSQL's `PG_MAX_AUTH_TOKEN_LENGTH`).
@@ -58,7 +60,7 @@ pub(crate) enum Step {
 
 impl<X: Exchange> Engine<X> {
     pub(crate) fn login_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
-        self.login_mut(id).buffer.extend_from_slice(bytes);
+        self.client_mut(id).login_mut().buffer.extend_from_slice(bytes);
         self.go_on_login(id, Step::Continue, io);
     }
 
@@ -73,7 +75,7 @@ impl<X: Exchange> Engine<X> {
                     return self.drop_client(id, Leaving::Unanswered(why), io);
                 }
             }
-            step = match self.login_mut(id).step.awaits() {
+            step = match self.client_mut(id).login_mut().step.awaits() {
                 Awaited::Startup => self.startup_step(id, io),
                 Awaited::Password => self.password_step(id, io),
                 Awaited::Answer => Step::Wait,
@@ -81,26 +83,12 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    pub(crate) fn login_mut(&mut self, id: ClientId) -> &mut Login {
-        match &mut self.client_mut(id).phase {
-            ClientPhase::Login(login) => login,
-            ClientPhase::Idle
-            | ClientPhase::Waiting(_)
-            | ClientPhase::Preparing(_)
-            | ClientPhase::Linked
-            | ClientPhase::Failed(_)
-            | ClientPhase::Canceling { .. } => {
-                unreachable!("only called while the client is logging in")
-            }
-        }
-    }
-
     fn startup_step(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
         if self.begins_tls(id) {
-            let said = std::mem::take(&mut self.login_mut(id).buffer);
+            let said = std::mem::take(&mut self.client_mut(id).login_mut().buffer);
             return self.start_tls(id, TlsStart::Direct(said), io);
         }
-        let login = self.login_mut(id);
+        let login = self.client_mut(id).login_mut();
         let len = match startup::packet_len(&login.buffer) {
             Ok(Some(len)) if len <= login.buffer.len() => len,
             Ok(_) => return Step::Wait,
@@ -116,7 +104,7 @@ impl<X: Exchange> Engine<X> {
             Ok(StartupRequest::GssEnc) if more => {
                 Step::Refuse("received unencrypted data after GSSAPI encryption request".into())
             }
-            Ok(StartupRequest::Ssl) if self.login_mut(id).peer.secured.is_some() => {
+            Ok(StartupRequest::Ssl) if self.client_mut(id).login_mut().peer.secured.is_some() => {
                 Step::Refuse("SSL req inside SSL".into())
             }
             Ok(StartupRequest::Ssl) if self.offers_tls(id) => {
@@ -163,20 +151,20 @@ impl<X: Exchange> Engine<X> {
 
     /// Finds the user's credential, and challenges the client.
     fn begin_challenge(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
-        let login = self.login_mut(id);
+        let login = self.client_mut(id).login_mut();
         let requested = login.requested.clone();
         let Identity { database, user } = &*requested;
-        if login.peer.same_user && user == "pgbouncer" && self.is_console(database) {
+        if login.peer.same_user && user == "pgbouncer" && is_console(&self.config, database) {
             // The user that runs Weir may use the console.
             return self.enter_console(id, true, io);
         }
         if self.config.access == AccessPolicy::ProvenByServer {
-            if !self.login_mut(id).peer.loopback {
+            if !self.client_mut(id).login_mut().peer.loopback {
                 return Step::Refuse(OwnError::new(Cause::Rule, "login rejected"));
             }
             let mut out = Vec::new();
             backend::authentication_cleartext(&mut out);
-            let login = self.login_mut(id);
+            let login = self.client_mut(id).login_mut();
             (login.step, login.challenged_at) = (LoginStep::ExpectCleartext, io.now());
             io.send_client(id, &out);
             return Step::Continue;
@@ -196,25 +184,12 @@ impl<X: Exchange> Engine<X> {
         if matches!(self.config.global.auth_type, AuthType::Any | AuthType::Pam) {
             return;
         }
-        let login = self.login_mut(id);
+        let login = self.client_mut(id).login_mut();
         let message = format!("no such user: {}", login.requested.user);
         let requested = login.requested.clone();
         let name = (requested.database.as_str(), "(nouser)");
         let weight = Weight::Log;
         io.event(Event::ClientRemark { client: id, name, weight, message: &message });
-    }
-
-    /// May this user change things on the console (true), only SHOW (false), or not log in there
-    /// (None)?
-    fn console_rights(&mut self, user: &str) -> Option<bool> {
-        let is_proven = self.config.access == AccessPolicy::ProvenByServer;
-        let rules = is_proven && self.is_superuser(user);
-        let global = &self.config.global;
-        let listed = |list: &[String]| list.iter().any(|known| known == user);
-        let any =
-            global.auth_type == AuthType::Any && self.config.access == AccessPolicy::Configured;
-        let admin = rules || listed(&global.admin_users);
-        (admin || listed(&global.stats_users) || any || is_proven).then_some(admin)
     }
 
     /// Challenges the client to prove that it is this user. If there is no credential, the user
@@ -225,14 +200,14 @@ impl<X: Exchange> Engine<X> {
         credential: Option<Arc<Credential>>,
         io: &mut impl Io<X>,
     ) -> Step {
-        self.login_mut(id).credential.clone_from(&credential);
+        self.client_mut(id).login_mut().credential.clone_from(&credential);
         let mut out = Vec::new();
-        let login = self.login_mut(id);
+        let login = self.client_mut(id).login_mut();
         let requested = login.requested.clone();
         let Identity { database, user } = &*requested;
         let kind = login.replication.as_ref().map(|asked| asked.kind);
-        let alias = self.other_name_of_console(database);
-        let login = self.login_mut(id);
+        let alias = console::other_name(&self.config, database);
+        let login = self.client_mut(id).login_mut();
         let visitor = Visitor {
             address: login.peer.rule_address(),
             tls: login.peer.secured.is_some(),
@@ -243,7 +218,7 @@ impl<X: Exchange> Engine<X> {
         };
         let mut challenge = challenge(Method::new(&self.config, &visitor), credential.as_deref());
         if credential.is_none() {
-            challenge = self.decoy_challenge(user, challenge);
+            challenge = Decoy { config: &self.config, seed: &self.seed }.challenge(user, challenge);
         }
         let step = match challenge {
             Challenge::None => return self.authenticated(id, io),
@@ -267,20 +242,22 @@ impl<X: Exchange> Engine<X> {
                 LoginStep::ExpectMd5 { salt }
             }
             Challenge::Scram => {
-                let salt = self.salt_of(user);
+                let salt = Decoy { config: &self.config, seed: &self.seed }.salt_of(user);
                 let verifier = credential.and_then(|known| known.verifier(&self.config, salt));
-                let verifier = verifier.unwrap_or_else(|| self.decoy_verifier(user));
+                let verifier = verifier.unwrap_or_else(|| {
+                    Decoy { config: &self.config, seed: &self.seed }.verifier(user)
+                });
                 let mut nonce = [0; 18];
                 io.random(&mut nonce);
                 let mut server = ScramServer::new(verifier, nonce);
-                if let Some(secured) = &self.login_mut(id).peer.secured {
+                if let Some(secured) = &self.client_mut(id).login_mut().peer.secured {
                     server = server.bound_to(&secured.end_point);
                 }
                 backend::authentication_sasl(&mut out, server.mechanisms());
                 LoginStep::ExpectSaslInitial(server)
             }
         };
-        let login = self.login_mut(id);
+        let login = self.client_mut(id).login_mut();
         (login.step, login.challenged_at) = (step, io.now());
         io.send_client(id, &out);
         Step::Continue
@@ -288,7 +265,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Reads one message of the client's reply to the challenge.
     fn password_step(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
-        let login = self.login_mut(id);
+        let login = self.client_mut(id).login_mut();
         if login.buffer.first() == Some(&0) {
             return match login.buffer.len() < startup::PACKET_LEN_MIN {
                 true => Step::Wait,
@@ -316,7 +293,7 @@ impl<X: Exchange> Engine<X> {
         if !self.may_be_judged(id, io.now()) {
             return Step::Wait;
         }
-        let login = self.login_mut(id);
+        let login = self.client_mut(id).login_mut();
         let rest = login.buffer.split_off(header.total);
         let message = std::mem::replace(&mut login.buffer, rest);
         let mut body = &message[HEADER_LEN..];
@@ -331,7 +308,7 @@ impl<X: Exchange> Engine<X> {
             LoginStep::ExpectCleartext => self.cleartext(id, body, io),
             LoginStep::ExpectJudged(judge) => self.check_password(id, judge, body, io),
             LoginStep::ExpectMd5 { salt } => {
-                let login = self.login_mut(id);
+                let login = self.client_mut(id).login_mut();
                 let accepted = login
                     .credential
                     .as_ref()
@@ -356,7 +333,9 @@ impl<X: Exchange> Engine<X> {
         if self.config.access == AccessPolicy::ProvenByServer {
             return self.prove(id, password, io);
         }
-        let accepted = self.accepts_cleartext(id, password);
+        let login = self.clients[id.0 as usize].login_mut();
+        let decoy = Decoy { config: &self.config, seed: &self.seed };
+        let accepted = decoy.accepts_cleartext(login, password);
         self.verdict(id, accepted, wrong_password(), io)
     }
 
@@ -385,17 +364,19 @@ impl<X: Exchange> Engine<X> {
     }
 
     pub(crate) fn log_login_failed(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let requested = self.login_mut(id).requested.clone();
+        let requested = self.client_mut(id).login_mut().requested.clone();
         let Identity { database, user } = &*requested;
         io.event(Event::LoginFailed { client: id, database, user });
     }
 
     /// Continues with an authenticated client: to the console or to a pool.
     pub(crate) fn authenticated(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
-        let requested = self.login_mut(id).requested.clone();
+        let requested = self.client_mut(id).login_mut().requested.clone();
         let Identity { database, user } = &*requested;
-        if self.is_console(database) {
-            return match self.console_rights(user) {
+        if is_console(&self.config, database) {
+            let is_superuser =
+                self.config.access == AccessPolicy::ProvenByServer && self.is_superuser(user);
+            return match console::rights(&self.config, user, is_superuser) {
                 Some(admin) => self.enter_console(id, admin, io),
                 None => Step::Refuse(not_allowed()),
             };
@@ -412,28 +393,20 @@ impl<X: Exchange> Engine<X> {
                 format!("database \"{database}\" is disabled"),
             ));
         }
-        if !self.may_connect(pool, user) {
+        if !may_connect(&self.config, self.settings(pool), user) {
             let text = format!("permission denied for database \"{database}\"");
             return Step::Refuse(OwnError::new(Cause::Privilege, text));
         }
         self.learn_answer(id, pool);
         self.learn_proof(id, pool);
-        if self.exchange.pool(pool, |pool| pool.own_keys) && !self.may_use_keys(pool, user) {
+        if self.exchange.pool(pool, |pool| pool.own_keys)
+            && !may_use_keys(&self.config, self.settings(pool), user)
+        {
             self.remark_own_keys(id, pool, io);
             return Step::Refuse(no_keys());
         }
         self.enter_pool(id, pool, io);
         Step::Done
-    }
-
-    /// May the user connect to the database of this pool's servers? A pool may have servers, so
-    /// PostgreSQL is perhaps not asked.
-    fn may_connect(&mut self, pool: PoolId, user: &str) -> bool {
-        if self.config.hba.reserved.is_empty() {
-            return true;
-        }
-        let database = self.settings(pool).database_name().to_owned();
-        self.config.hba.may_connect(&database, user)
     }
 
     /// Completes the login. With known parameters the client needs no server for its welcome, except
@@ -503,20 +476,6 @@ impl<X: Exchange> Engine<X> {
         Step::Done
     }
 
-    /// Is this one of the console's names? A configured database `weir` has precedence.
-    pub(crate) fn is_console(&self, database: &str) -> bool {
-        database == "pgbouncer"
-            || (database == "weir" && !self.config.databases.contains_key(database))
-    }
-
-    /// Returns the console's other name. Rules for one name hold for both, so that a rejected
-    /// client cannot use the other one.
-    fn other_name_of_console(&self, database: &str) -> Option<&'static str> {
-        let [one, other] = ["pgbouncer", "weir"];
-        let found = if database == one { other } else { one };
-        (self.is_console(database) && self.is_console(found)).then_some(found)
-    }
-
     /// Returns the writer pool of this database and user, and creates it if needed.
     pub(crate) fn find_pool(&mut self, database: &str, user: &str) -> Option<PoolId> {
         self.find_pool_at(database, user, Place::Writer)
@@ -574,14 +533,15 @@ impl<X: Exchange> Engine<X> {
         let (name, weight) = (("(nodb)", "(nouser)"), Weight::Log);
         io.event(Event::ClientRemark { client: id, name, weight, message: &message });
     }
+}
 
-    pub(crate) fn turns_newcomers_away(&self) -> bool {
-        match self.drain {
-            Some(Drain::WaitForServers | Drain::WaitForClients) => true,
-            // A client in the middle of its login cannot be handed over.
-            Some(Drain::TakenOver) | None => false,
-        }
+/// May the user connect to the database of this pool's servers? A pool may have servers, so
+/// PostgreSQL is perhaps not asked.
+fn may_connect(config: &Config, settings: &PoolSettings, user: &str) -> bool {
+    if config.hba.reserved.is_empty() {
+        return true;
     }
+    config.hba.may_connect(settings.database_name(), user)
 }
 
 /// Decides about a client whose first packet cannot be parsed. As in PgBouncer, a packet that does

@@ -13,12 +13,12 @@ use wire::messages::NotificationResponse;
 
 use crate::admission::limits::Claim;
 use crate::admission::pool::{Gate, Pool};
-use crate::engine::{Drain, Engine};
+use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, WorkerId, over};
 use crate::notify::interruption::Interruption;
 use crate::notify::listener::{Listener, Stage, Subscriber, Subscription};
 use crate::server::{Server, ServerPhase, ServerPurpose};
-use crate::shell::{Exchange, Io, Mail};
+use crate::shell::{Drain, Exchange, Io, Mail};
 use crate::vars::Welcome;
 
 /// The pause after PostgreSQL has refused a LISTEN.

@@ -11,37 +11,12 @@ use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId};
 use crate::operator::failures::Failures;
-use crate::operator::histogram::Histogram;
+use crate::operator::histogram::Durations;
 use crate::operator::inspect::{client_state, server_state};
 use crate::operator::report::{ClientState, ServerState};
 use crate::operator::stats::Stats;
 use crate::server::Server;
 use crate::shell::Exchange;
-
-/// The durations of one pool, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Durations {
-    /// Times from a request for a server to its assignment. Their sum is `Stats::wait_time`.
-    pub wait: Histogram,
-    /// Their sum is `Stats::query_time`.
-    pub query: Histogram,
-    /// Their sum is `Stats::transaction_time`.
-    pub transaction: Histogram,
-    /// Times from opening the socket of a server to the end of its login.
-    pub connect: Histogram,
-    /// The sum of `connect`, in microseconds.
-    pub connect_time: u64,
-}
-
-impl AddAssign<&Self> for Durations {
-    fn add_assign(&mut self, other: &Self) {
-        self.wait += &other.wait;
-        self.query += &other.query;
-        self.transaction += &other.transaction;
-        self.connect += &other.connect;
-        self.connect_time += other.connect_time;
-    }
-}
 
 /// The number of clients in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
