@@ -5,7 +5,8 @@
 //! `failures`.
 //! `stages` follows a transaction through a server, `transactions` remembers the last and the slowest.
 //! `pulse` samples the pools for `recorder`, and `journal` has the events of the last hour.
-//! `waits` says which clients hold the servers that others wait for.
+//! `waits` says which clients hold the servers that others wait for. `remarks` writes to the log about
+//! one client.
 
 pub mod averages;
 mod control;
@@ -17,6 +18,7 @@ pub(crate) mod inspect;
 pub mod journal;
 pub mod pulse;
 pub mod recorder;
+pub(crate) mod remarks;
 pub mod report;
 pub(crate) mod stages;
 pub mod stats;

@@ -12,6 +12,7 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, over};
 use crate::lifecycle::link::notice;
+use crate::operator::remarks::remark;
 use crate::operator::waits::Details;
 use crate::own_error::{Cause, OwnError, QUERY_WAIT_TIMEOUT};
 use crate::server::{LoginStage, Preparation, Server, ServerPhase};
@@ -116,7 +117,7 @@ impl<X: Exchange> Engine<X> {
                 Some((detail, is_first)) => {
                     if is_first {
                         let text = format!("{QUERY_WAIT_TIMEOUT}: {}", detail.text);
-                        self.remark(id, Weight::Warning, &text, io);
+                        remark(id, self.client(id), Weight::Warning, &text, io);
                     }
                     self.disconnect_with(id, &why, Some(&detail), io);
                 }

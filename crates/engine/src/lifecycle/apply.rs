@@ -28,6 +28,7 @@ use crate::admission::pool::Gate;
 use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId, Waiter};
+use crate::operator::remarks::remark;
 use crate::server::{Preparation, ServerPhase, ServerPurpose};
 use crate::session::on_server::Past;
 use crate::session::state::Session;
@@ -198,7 +199,8 @@ impl<X: Exchange> Engine<X> {
             false => server.doomed = Some(CloseReason::InvalidParameter),
         }
         let (has_session, is_auto) = (client.session.is_some(), server.mode == PoolMode::Auto);
-        self.remark(id, Weight::Error, &format!("varcache_apply failed: ERROR: {text}"), io);
+        let message = format!("varcache_apply failed: ERROR: {text}");
+        remark(id, self.client(id), Weight::Error, &message, io);
         match has_session {
             true => self.disconnect(id, format!("server refused session settings: {text}"), io),
             // As PostgreSQL does at a login with such a startup packet.

@@ -22,7 +22,7 @@ use crate::operator::waits::WaitDetail;
 use crate::own_error::{Cause, OwnError, judges_user, login_failing};
 use crate::relay::kept_request::QUESTIONS_MAX;
 use crate::server::{LoginStage, Preparation, Server, ServerPhase, ServerPurpose};
-use crate::shell::{Event, Exchange, Io, Mail, Weight};
+use crate::shell::{Event, Exchange, Io, Mail};
 
 /// The text for a client that is refused, if only the log has the reason.
 pub(crate) const CONFIG_ERROR: &str = "bouncer config error";
@@ -68,16 +68,6 @@ impl<X: Exchange> Engine<X> {
         if self.clients.contains(id.0 as usize) {
             self.drop_client(id, Leaving::Goodbye, io);
         }
-    }
-
-    /// Logs an error that this client has caused.
-    pub(crate) fn client_trouble(&self, id: ClientId, message: &str, io: &mut impl Io<X>) {
-        self.remark(id, Weight::Error, message, io);
-    }
-
-    pub(crate) fn remark(&self, id: ClientId, weight: Weight, message: &str, io: &mut impl Io<X>) {
-        let name = self.client(id).name();
-        io.event(Event::ClientRemark { client: id, name, weight, message });
     }
 
     /// Closes the client with an error message.

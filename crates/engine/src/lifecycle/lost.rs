@@ -24,6 +24,7 @@ use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::loss::{Failed, Loss, Skips};
 use crate::notify::listen::passes_channels;
+use crate::operator::remarks::remark;
 use crate::relay::batch_end::BatchEnd;
 use crate::relay::ledger::{Rest, Unanswered};
 use crate::relay::resend::Resend;
@@ -158,7 +159,7 @@ impl<X: Exchange> Engine<X> {
         let error = loss.error();
         if let Some(error) = &error {
             let text = format!("{} ({})", error.message(), reason.text());
-            self.remark(id, Weight::Warning, &text, io);
+            remark(id, self.client(id), Weight::Warning, &text, io);
         }
         let mut out = Vec::new();
         if let Some(error) = error.as_ref().filter(|_| unanswered.is_awaited()) {

@@ -9,6 +9,7 @@ use config::{AuthType, Config};
 use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::link::Readable;
+use crate::operator::remarks::remark;
 use crate::own_error::{Cause, OwnError};
 use crate::server::{ServerPhase, Settling};
 use crate::settings::PoolSettings;
@@ -50,7 +51,7 @@ impl<X: Exchange> Engine<X> {
             "password= is a SCRAM verifier, so only clients that log in as \"{owner}\" may use the \
              servers; write the password itself to let other users use them"
         );
-        self.remark(id, Weight::Warning, &message, io);
+        remark(id, self.client(id), Weight::Warning, &message, io);
     }
 }
 

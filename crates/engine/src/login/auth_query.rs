@@ -27,12 +27,13 @@ use crate::login::auth::{Asking, LoginStep};
 use crate::login::auth_answer::{AuthAnswer, Found};
 use crate::login::console::is_console;
 use crate::login::steps::Step;
+use crate::operator::remarks::remark;
 use crate::relay::ledger::Expect;
 use crate::routing::Place;
 use crate::server::{Preparation, ServerPhase};
 use crate::session::carried::Order;
 use crate::settings::PoolKey;
-use crate::shell::{Exchange, Io};
+use crate::shell::{Exchange, Io, Weight};
 use crate::vars::{Present, Slots};
 
 /// Precedes the query in its transaction. The owner of a database can set a default `search_path`
@@ -115,7 +116,7 @@ impl<X: Exchange> Engine<X> {
                 .is_some_and(|entry| entry.auth_user.as_deref().is_some_and(|it| !it.is_empty()));
             if asks {
                 let why = "PAM can't be used together with database authentication";
-                self.client_trouble(id, why, io);
+                remark(id, self.client(id), Weight::Error, why, io);
                 return Some(Step::Refuse(CONFIG_ERROR.into()));
             }
         }
@@ -123,7 +124,7 @@ impl<X: Exchange> Engine<X> {
         let entry = question.database.as_deref().and_then(|name| self.config.database(name));
         let Some(entry) = entry else {
             let why = format!("authentication database \"{}\" is not configured.", question.shown);
-            self.client_trouble(id, &why, io);
+            remark(id, self.client(id), Weight::Error, &why, io);
             return Some(Step::Refuse(CONFIG_ERROR.into()));
         };
         let key = PoolKey {

@@ -10,8 +10,9 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId};
 use crate::login::auth::LoginStep;
 use crate::login::server_secret::ServerSecret;
+use crate::operator::remarks::remark;
 use crate::own_error::{Cause, OwnError};
-use crate::shell::{Exchange, Io};
+use crate::shell::{Exchange, Io, Weight};
 
 const SASL_FAILED: &str = "SASL authentication failed";
 
@@ -139,7 +140,7 @@ impl<X: Exchange> Engine<X> {
             | ScramError::ChannelBindingDowngrade
             | ScramError::ChannelBindingMismatch
             | ScramError::Mechanism => return self.refuse_proof(id, error.to_string().into(), now),
-            ScramError::Proof => self.client_trouble(id, PASSWORD_FAILED, io),
+            ScramError::Proof => remark(id, self.client(id), Weight::Error, PASSWORD_FAILED, io),
             ScramError::Iterations(_)
             | ScramError::Malformed { .. }
             | ScramError::MandatoryExtension
@@ -147,7 +148,9 @@ impl<X: Exchange> Engine<X> {
             | ScramError::Nonce
             | ScramError::OutOfOrder
             | ScramError::Refused(_)
-            | ScramError::ServerSignature => self.client_trouble(id, &error.to_string(), io),
+            | ScramError::ServerSignature => {
+                remark(id, self.client(id), Weight::Error, &error.to_string(), io)
+            }
         }
         self.refuse_proof(id, OwnError::new(Cause::Password, SASL_FAILED), now)
     }

@@ -2,11 +2,11 @@
 //! Settings are accepted, dropped or refused (`track_extra_parameters`,
 //! `ignore_startup_parameters`, `application_name_add_host`).
 
-use crate::client::KeyForm;
+use crate::client::{Client, KeyForm};
 use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 
-use config::PoolMode;
+use config::{Config, PoolMode};
 use wire::backend;
 use wire::startup::{self, MINOR_VERSION, StartupPacket};
 
@@ -16,10 +16,11 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, Identity};
 use crate::lifecycle::replication::Replication;
 use crate::login::console::{is_console, is_operator, user_of_all};
+use crate::operator::remarks::remark;
 use crate::session::carried::{Carried, SESSION_AUTHORIZATION, Setting};
 use crate::session::probe::OURS;
 use crate::shell::{Drain, Event, Exchange, Io, Weight};
-use crate::vars::{CLIENT_ENCODING, Vars};
+use crate::vars::{CLIENT_ENCODING, TrackedNames, Vars};
 
 const USER_LEN_MAX: usize = 128;
 const DATABASE_LEN_MAX: usize = 63;
@@ -93,7 +94,9 @@ impl<X: Exchange> Engine<X> {
         let replication = Replication::of(packet);
         let target =
             LoginTarget { replicates: replication.is_some(), database: &database, user: &user };
-        let vars = self.startup_vars(id, packet, target, io)?;
+        let client = &self.clients[id.0 as usize];
+        let reader = Reader { id, client, target, config: &self.config, names: &self.names };
+        let vars = reader.vars(packet, io)?;
         let known_as = user_of_all(&self.config, &database);
         let requested = Arc::new(Identity { database, user });
         let identity = match &known_as {
@@ -112,10 +115,10 @@ impl<X: Exchange> Engine<X> {
                 "no more connections allowed (max_client_conn)",
             ));
         }
-        self.negotiate(id, packet, io);
+        negotiate(id, self.client_mut(id), packet, io);
         if let Err(why) = known_as {
             self.uncount_client(id, &identity);
-            self.client_trouble(id, why, io);
+            remark(id, self.client(id), Weight::Error, why, io);
             return Err("bouncer config error".into());
         }
         let replication_kind = replication.as_ref().map(|asked| asked.kind);
@@ -127,12 +130,6 @@ impl<X: Exchange> Engine<X> {
         login.replication = replication;
         login.requested = requested;
         self.refuse_beyond(counts, &identity)
-    }
-
-    /// Are all settings accepted and carried for this client?
-    fn carries(&self, target: LoginTarget<'_>) -> bool {
-        let found = self.config.database(target.database);
-        found.is_some_and(|found| self.config.pool_mode(&found, target.user) == PoolMode::Auto)
     }
 
     /// Counts the client until it leaves, even if it is refused.
@@ -191,49 +188,40 @@ impl<X: Exchange> Engine<X> {
         self.want_places();
         Err(OwnError::new(Cause::TooManyClients, format!("client connections exceeded ({limit})")))
     }
+}
 
-    /// Declines unknown protocol extensions and newer minor versions.
-    fn negotiate(&mut self, id: ClientId, packet: &StartupPacket<'_>, io: &mut impl Io<X>) {
-        let unknown: Vec<&[u8]> = packet
-            .parameters()
-            .map(|(name, _)| name)
-            .filter(|name| name.starts_with(b"_pq_."))
-            .collect();
-        if packet.minor >= MINOR_VERSION {
-            self.client_mut(id).key_form = KeyForm::Long;
-        }
-        if packet.minor > MINOR_VERSION || !unknown.is_empty() {
-            let mut out = Vec::new();
-            let minor = packet.minor.min(MINOR_VERSION);
-            backend::negotiate_protocol_version(&mut out, minor, &unknown);
-            io.send_client(id, &out);
-        }
-    }
+/// Reads the settings in a startup packet.
+struct Reader<'a> {
+    id: ClientId,
+    client: &'a Client,
+    target: LoginTarget<'a>,
+    config: &'a Config,
+    names: &'a TrackedNames,
+}
 
+impl Reader<'_> {
     /// Returns the client's own values of tracked parameters. If one is given several times, the
     /// last one counts. The packet's own parameters override those in `options`, as in PostgreSQL.
     /// The `options` of a replication client go to its server unchanged.
     ///
     /// # Errors
     /// Returns the error for a parameter that is neither tracked nor ignored.
-    fn startup_vars(
+    fn vars<X: Exchange>(
         &self,
-        id: ClientId,
         packet: &StartupPacket<'_>,
-        target: LoginTarget<'_>,
         io: &mut impl Io<X>,
     ) -> Result<Vars, OwnError<'static>> {
         let mut vars = Vars::default();
         let mut carried = Vec::new();
         let mut named = false;
-        if let Some(options) = packet.get("options").filter(|_| !target.replicates) {
-            self.startup_options(id, options, target, (&mut vars, &mut carried), io)?;
+        if let Some(options) = packet.get("options").filter(|_| !self.target.replicates) {
+            self.options(options, (&mut vars, &mut carried), io)?;
         }
         for (name, value) in packet.parameters() {
             match name {
                 b"user" | b"database" | b"replication" | b"options" => {}
                 b"application_name" => {
-                    self.name_application(id, value, &mut vars, io);
+                    self.name_application(value, &mut vars, io);
                     named = true;
                 }
                 _ if name.starts_with(b"_pq_.") => {}
@@ -244,28 +232,26 @@ impl<X: Exchange> Engine<X> {
                         if self.ignores(&text) {
                             continue;
                         }
-                        if self.carries(target) && !is_for_login_only(name, value) {
+                        if self.carries() && !is_for_login_only(name, value) {
                             carried.extend(setting(name, value));
                         } else {
-                            return Err(self.unsupported(id, "", &text, value, io).into());
+                            return Err(self.unsupported("", &text, value, io).into());
                         }
                     }
                 },
             }
         }
         if !named && self.config.global.application_name_add_host {
-            self.name_application(id, NAMELESS, &mut vars, io);
+            self.name_application(NAMELESS, &mut vars, io);
         }
         vars.carried = Carried::new(carried);
         Ok(vars)
     }
 
     /// Reads settings in the form of command line arguments, each accepted or refused alone.
-    fn startup_options(
+    fn options<X: Exchange>(
         &self,
-        id: ClientId,
         options: &[u8],
-        target: LoginTarget<'_>,
         (vars, carried): (&mut Vars, &mut Vec<Setting>),
         io: &mut impl Io<X>,
     ) -> Result<(), OwnError<'static>> {
@@ -284,21 +270,24 @@ impl<X: Exchange> Engine<X> {
                 continue;
             }
             let only_at_login = is_for_login_only(name.as_bytes(), value.as_bytes());
-            if self.carries(target) && !only_at_login {
+            if self.carries() && !only_at_login {
                 carried.extend(setting(name.as_bytes(), value.as_bytes()));
             } else if !all || only_at_login {
-                return Err(self
-                    .unsupported(id, " in options", &name, value.as_bytes(), io)
-                    .into());
+                return Err(self.unsupported(" in options", &name, value.as_bytes(), io).into());
             }
         }
         Ok(())
     }
 
+    /// Are all settings accepted and carried for this client?
+    fn carries(&self) -> bool {
+        let found = self.config.database(self.target.database);
+        found.is_some_and(|found| self.config.pool_mode(&found, self.target.user) == PoolMode::Auto)
+    }
+
     /// Returns the error for the client, which has only the name. The log has the value, too.
-    fn unsupported(
+    fn unsupported<X: Exchange>(
         &self,
-        id: ClientId,
         place: &str,
         name: &str,
         value: &[u8],
@@ -306,7 +295,7 @@ impl<X: Exchange> Engine<X> {
     ) -> String {
         let why = format!("unsupported startup parameter{place}: {name}");
         let message = format!("{why}={}", String::from_utf8_lossy(value));
-        self.remark(id, Weight::Warning, &message, io);
+        remark(self.id, self.client, Weight::Warning, &message, io);
         why
     }
 
@@ -322,13 +311,36 @@ impl<X: Exchange> Engine<X> {
         self.config.global.ignore_startup_parameters.iter().any(|known| known == name)
     }
 
-    fn name_application(&self, id: ClientId, name: &[u8], vars: &mut Vars, io: &impl Io<X>) {
+    fn name_application<X: Exchange>(&self, name: &[u8], vars: &mut Vars, io: &impl Io<X>) {
         let Some(slot) = self.names.slot(APPLICATION_NAME.as_bytes()) else { return };
         if self.config.global.application_name_add_host {
-            let origin = format!(" - {}", io.client_origin(id));
+            let origin = format!(" - {}", io.client_origin(self.id));
             vars.set(slot, &[name, origin.as_bytes()].concat());
         } else {
             vars.set(slot, name);
         }
+    }
+}
+
+/// Declines unknown protocol extensions and newer minor versions.
+fn negotiate<X: Exchange>(
+    id: ClientId,
+    client: &mut Client,
+    packet: &StartupPacket<'_>,
+    io: &mut impl Io<X>,
+) {
+    let unknown: Vec<&[u8]> = packet
+        .parameters()
+        .map(|(name, _)| name)
+        .filter(|name| name.starts_with(b"_pq_."))
+        .collect();
+    if packet.minor >= MINOR_VERSION {
+        client.key_form = KeyForm::Long;
+    }
+    if packet.minor > MINOR_VERSION || !unknown.is_empty() {
+        let mut out = Vec::new();
+        let minor = packet.minor.min(MINOR_VERSION);
+        backend::negotiate_protocol_version(&mut out, minor, &unknown);
+        io.send_client(id, &out);
     }
 }

@@ -14,6 +14,7 @@ use crate::client::{Client, Extended, StatementNames};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId};
 use crate::lifecycle::leave::Leaving;
+use crate::operator::remarks::remark;
 use crate::operator::stats::Stats;
 use crate::relay::kept_request::Used;
 use crate::relay::ledger::{Entry, Expect, Reply, Undo, Verb};
@@ -22,7 +23,7 @@ use crate::relay::stream::Splice;
 use crate::routing::Place;
 use crate::server::Server;
 use crate::settings::PoolSettings;
-use crate::shell::{Exchange, Io};
+use crate::shell::{Exchange, Io, Weight};
 use crate::vars::TrackedNames;
 use crate::watch::{Sent as Watchable, Watch};
 
@@ -263,7 +264,7 @@ impl<X: Exchange> Engine<X> {
     fn violated(&mut self, id: ClientId, violation: Violation, io: &mut impl Io<X>) {
         let Violation { why, error } = violation;
         if let Some(message) = error {
-            self.client_trouble(id, &message, io);
+            remark(id, self.client(id), Weight::Error, &message, io);
         }
         self.disconnect(id, why, io);
     }
