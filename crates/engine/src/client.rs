@@ -9,6 +9,8 @@
 //!    └────► Canceling (a cancel request is a connection of its own)
 //! ```
 
+use config::Config;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -18,7 +20,8 @@ pub use crate::ids::Identity;
 use crate::ids::{Micros, PoolId, ServerId, Waiter};
 use crate::lifecycle::loss::Failed;
 use crate::lifecycle::replication::Replication;
-use crate::login::auth::Login;
+use crate::login::auth::{Login, LoginStep};
+use crate::login::console::is_console;
 use crate::relay::pace::Pace;
 use crate::relay::prepared::ClientStatements;
 use crate::relay::stream::Stream;
@@ -273,6 +276,29 @@ impl Client {
         }
     }
 
+    /// Does this client wait for `auth_query`?
+    pub(crate) fn asks(&self) -> bool {
+        matches!(&self.phase, ClientPhase::Login(login)
+            if matches!(login.step, LoginStep::Asking(_)))
+    }
+
+    /// Does this client wait to prove its password?
+    pub(crate) fn proves(&self) -> bool {
+        matches!(&self.phase, ClientPhase::Login(login)
+            if matches!(login.step, LoginStep::Proving(_)))
+    }
+
+    /// Does this client wait for a trial?
+    pub(crate) fn awaits_trial(&self) -> bool {
+        matches!(&self.phase, ClientPhase::Login(login) if matches!(login.step, LoginStep::Trial))
+    }
+
+    /// Does this client log in to the console?
+    pub(crate) fn wants_console(&self, config: &Config) -> bool {
+        matches!(&self.phase, ClientPhase::Login(login)
+            if is_console(config, &login.requested.database))
+    }
+
     /// Has the client been told that it is logged in?
     #[inline]
     pub fn is_welcomed(&self) -> bool {
@@ -299,6 +325,13 @@ impl Client {
         }
     }
 
+    /// The client has waited since this moment, in whatever queue it is now.
+    pub(crate) fn count_wait_from(&mut self, since: Micros) {
+        if let ClientPhase::Waiting(waiter) = self.phase {
+            self.enter(ClientPhase::Waiting(Waiter { since, ..waiter }));
+        }
+    }
+
     /// Begins a new wait for a server.
     pub fn begin_wait(&mut self) {
         if std::mem::take(&mut self.while_waiting.looked_at)
@@ -319,6 +352,14 @@ impl Client {
         signaling.is_some_and(|one| one.is_decided())
     }
 
+    /// Forgets a decision, which is valid for the first call only.
+    pub(crate) fn forget_decided(&mut self) {
+        // If the client still waits for an earlier message, the call was not processed yet.
+        if let Some(own) = self.extended.as_mut().filter(|own| own.awaits == 0) {
+            own.signaling.take_if(|one| one.is_decided());
+        }
+    }
+
     /// Returns the process id from the client's welcome.
     pub fn process_id(&self) -> u32 {
         (self.key >> 32) as u32
@@ -335,6 +376,12 @@ impl Client {
             | ClientPhase::Failed(_)
             | ClientPhase::Canceling { .. } => None,
         }
+    }
+
+    /// Does it wait in this pool's queue with this ticket? Tickets are counted per pool, and a new
+    /// client may use the slot of the waiter's.
+    pub(crate) fn waits_as(&self, waiter: Waiter, pool: PoolId) -> bool {
+        self.wait().is_some_and(|own| own.pool == pool && own.ticket == waiter.ticket)
     }
 
     /// Returns the digest of the values that its server should have; None before its welcome, when

@@ -9,7 +9,7 @@ pub(crate) mod auth_answer;
 mod auth_query;
 mod certificate;
 mod checks;
-mod console;
+pub(crate) mod console;
 mod decoy;
 pub mod guesses;
 mod patience;

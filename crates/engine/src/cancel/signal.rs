@@ -301,17 +301,7 @@ impl<X: Exchange> Engine<X> {
             }
             // The client waits for a server. A signal that was not sent is tried again then.
             None if verdict == Verdict::Done => {}
-            Some(_) | None => self.forget_decided(id),
-        }
-    }
-
-    /// Forgets a decision, which is valid for the first call only.
-    pub(crate) fn forget_decided(&mut self, id: ClientId) {
-        let client = self.clients.get_mut(id.0 as usize);
-        // If the client still waits for an earlier message, the call was not processed yet.
-        if let Some(own) = client.and_then(|it| it.extended.as_mut()).filter(|own| own.awaits == 0)
-        {
-            own.signaling.take_if(|one| one.is_decided());
+            Some(_) | None => self.client_mut(id).forget_decided(),
         }
     }
 }

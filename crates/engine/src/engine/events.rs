@@ -292,4 +292,9 @@ impl<X: Exchange> Engine<X> {
         self.close_moved_of_host(host, is_there, is_parked_there, io);
         self.finish(io);
     }
+
+    /// Will this client come to rest when its query ends?
+    pub fn may_come_to_rest(&self, id: ClientId) -> bool {
+        self.clients.get(id.0 as usize).is_some_and(Client::may_come_to_rest)
+    }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Newcomer, PoolId, ServerId, Waiter};
 use crate::shell::{Exchange, Io};
@@ -118,7 +118,8 @@ impl<X: Exchange> Engine<X> {
             Work::Join(joining) => self.join_later(joining, io),
             Work::Prove { server, serial, client } => {
                 self.assert_free(server, serial);
-                match self.clients.contains(client.0 as usize) && self.proves(client) {
+                let found = self.clients.get(client.0 as usize);
+                match found.is_some_and(Client::proves) {
                     true => self.prove_by(client, server, io),
                     false => self.place(server, io),
                 }
@@ -144,7 +145,10 @@ impl<X: Exchange> Engine<X> {
             Work::Review(pool) => self.review_pool(pool, io),
             Work::Checked(newcomer) => self.enter_after_check(newcomer, io),
             Work::Enter(newcomer) => {
-                if self.awaits(newcomer) {
+                let found = self.clients.get(newcomer.client.0 as usize);
+                let awaits =
+                    |client: &Client| client.serial == newcomer.serial && client.awaits_trial();
+                if found.is_some_and(awaits) {
                     self.enter_pool_at_once(newcomer.client, newcomer.pool, io);
                 }
             }
@@ -162,6 +166,12 @@ impl<X: Exchange> Engine<X> {
     fn is_without_client(&self, server: ServerId, serial: u64) -> bool {
         let found = self.servers.get(server.0 as usize);
         found.is_some_and(|found| found.serial == serial && found.client.is_none())
+    }
+
+    /// Does this waiter's client still wait, with the same ticket?
+    pub(crate) fn is_waiting(&self, waiter: Waiter, pool: PoolId) -> bool {
+        let found = self.clients.get(waiter.client.0 as usize);
+        found.is_some_and(|client| client.waits_as(waiter, pool))
     }
 
     /// Lets a client with a server send its request. Messages sent ahead come first. Half a message
@@ -185,8 +195,8 @@ impl<X: Exchange> Engine<X> {
         self.request_bytes(id, &[], io);
         self.note_handled(id, len);
         // A decision that was made meanwhile is for the next time.
-        if was_decided {
-            self.forget_decided(id);
+        if was_decided && let Some(client) = self.clients.get_mut(id.0 as usize) {
+            client.forget_decided();
         }
     }
 }

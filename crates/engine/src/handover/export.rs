@@ -177,6 +177,14 @@ impl RecordWriter {
     }
 }
 
+impl Client {
+    /// Will this client come to rest when its query ends? A client that is logging in may, but a
+    /// replication stream has no end.
+    pub(crate) fn may_come_to_rest(&self) -> bool {
+        !matches!(self.phase, ClientPhase::Canceling { .. }) && self.replication.is_none()
+    }
+}
+
 impl<X: Exchange> Engine<X> {
     /// May Weir stop reading from this client, so that it comes to rest? In the middle of a
     /// message, a batch or a COPY its server would wait for the rest. Settings that go out with the
@@ -221,14 +229,6 @@ impl<X: Exchange> Engine<X> {
                 false
             }
         }
-    }
-
-    /// Will this client come to rest when its query ends? A client that is logging in may, but a
-    /// replication stream has no end.
-    pub fn may_come_to_rest(&self, id: ClientId) -> bool {
-        self.clients.get(id.0 as usize).is_some_and(|client| {
-            !matches!(client.phase, ClientPhase::Canceling { .. }) && client.replication.is_none()
-        })
     }
 
     fn rests(&self, on: ServerId) -> bool {

@@ -11,6 +11,7 @@ use crate::engine::work::{self, Work};
 use crate::handover::import::seen_in_parse;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::link::complete_vars;
 use crate::login::auth::{Login, Peer};
 use crate::notify::listening::{Listening, News};
 use crate::relay::parse_context::ParseContext;
@@ -87,7 +88,8 @@ impl<X: Exchange> Engine<X> {
         let mut given = Slots::default();
         let startup = vars_of(&self.names, text, b'd', &welcome, &mut given);
         self.client_mut(id).vars = Values::new(startup);
-        self.complete_vars(id, &welcome);
+        let client = &mut self.clients[id.0 as usize];
+        complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
         // RESET goes back to these.
         let startup = self.client_mut(id).session_mut().startup.clone();
         let set = vars_of(&self.names, text, b's', &welcome, &mut given);

@@ -32,6 +32,7 @@ use crate::operator::remarks::remark;
 use crate::server::{Preparation, ServerPhase, ServerPurpose};
 use crate::session::on_server::Past;
 use crate::session::state::Session;
+use crate::session::verdict::report_changes;
 use crate::shell::{Exchange, Io, Weight};
 use crate::values::Values;
 use crate::vars::Slots;
@@ -112,7 +113,7 @@ impl<X: Exchange> Engine<X> {
         }
         let follows = !followed.is_empty() && self.settings(server.pool).connect_query.is_empty();
         if client.is_welcomed() && (server.mode == PoolMode::Auto || follows) {
-            self.report_changes(id, &own, &wanted, io);
+            report_changes(id, &own, &wanted, &self.names, io);
         }
         let (vars, wanted) = (self.shared_vars.share(vars), self.shared_vars.share(wanted));
         let server = self.server_mut(on);

@@ -27,7 +27,7 @@ use crate::login::auth::LoginStep;
 use crate::notify::connection::unfit;
 use crate::server::{Server, ServerPhase, ServerPurpose, Settling};
 use crate::shell::{Attending, Closing, Exchange, Guest, Io, Mail};
-use crate::vars::Welcome;
+use crate::vars::{TrackedNames, Welcome};
 
 /// The time that a backend has to come to the lobby after its login.
 const ANSWER_PATIENCE: Micros = 5_000_000;
@@ -257,16 +257,6 @@ impl<X: Exchange> Engine<X> {
         self.work.extend(waiting.map(Work::Enter));
     }
 
-    /// Does this client still wait for a trial?
-    pub(crate) fn awaits(&self, newcomer: Newcomer) -> bool {
-        let found = self.clients.get(newcomer.client.0 as usize);
-        found.is_some_and(|client| {
-            client.serial == newcomer.serial
-                && matches!(&client.phase, ClientPhase::Login(login)
-                    if matches!(login.step, LoginStep::Trial))
-        })
-    }
-
     /// The backend of this server has come to the lobby. It leaves at once if the pool may not use it
     /// any more.
     pub(crate) fn backend_came(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
@@ -378,10 +368,10 @@ impl<X: Exchange> Engine<X> {
                 KeyForm::Long => cancel_key::tag(&self.seed, client.key).to_vec(),
                 KeyForm::Short => Vec::new(),
             },
-            settings: self.startup_settings(client),
+            settings: startup_settings(client, &self.names),
             told: welcome.digest(&client.vars, &self.names),
             connected_at: client.connected_at,
-            application_name: self.application_name(client),
+            application_name: application_name(client),
             idle_limit: self.idle_limit(client),
             wait_limit: self.wait_limit(client),
             codes: self.config.global.error_codes,
@@ -395,24 +385,6 @@ impl<X: Exchange> Engine<X> {
             watch.left(client.serial, None);
         }
         true
-    }
-
-    fn application_name(&self, client: &Client) -> Vec<u8> {
-        client.vars.get(crate::vars::APPLICATION_NAME).unwrap_or_default().to_vec()
-    }
-
-    /// Writes the values of the client's startup packet as the library reads them.
-    fn startup_settings(&self, client: &Client) -> Vec<u8> {
-        let mut text = Vec::new();
-        for (slot, value) in client.vars.tracked().enumerate() {
-            if let Some(value) = value.filter(|_| client.given.has(slot)) {
-                write_setting(self.names.name(slot).as_bytes(), value, &mut text);
-            }
-        }
-        for setting in client.vars.carried.all() {
-            write_setting(&setting.name, &setting.value, &mut text);
-        }
-        text
     }
 
     /// Looks after the servers in the lobby that this worker has opened, a few times a second.
@@ -498,6 +470,24 @@ impl<X: Exchange> Engine<X> {
             io.close_lobby(pool, Closing::AfterTransaction, "data_path has changed");
         }
     }
+}
+
+fn application_name(client: &Client) -> Vec<u8> {
+    client.vars.get(crate::vars::APPLICATION_NAME).unwrap_or_default().to_vec()
+}
+
+/// Writes the values of the client's startup packet as the library reads them.
+fn startup_settings(client: &Client, names: &TrackedNames) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (slot, value) in client.vars.tracked().enumerate() {
+        if let Some(value) = value.filter(|_| client.given.has(slot)) {
+            write_setting(names.name(slot).as_bytes(), value, &mut text);
+        }
+    }
+    for setting in client.vars.carried.all() {
+        write_setting(&setting.name, &setting.value, &mut text);
+    }
+    text
 }
 
 pub(crate) fn new_ticket<X: Exchange>(config: &Config, io: &mut impl Io<X>) -> String {

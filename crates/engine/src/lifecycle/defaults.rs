@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId, ServerId};
+use crate::lifecycle::link::complete_vars;
 use crate::server::{RECOVERY, ServerPhase, Settling};
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
@@ -62,7 +63,8 @@ impl<X: Exchange> Engine<X> {
                 && matches!(client.phase, ClientPhase::Waiting(waiter) if waiter.pool == pool)
         });
         for id in waits {
-            self.complete_vars(id, &welcome);
+            let client = &mut self.clients[id.0 as usize];
+            complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
             self.welcome(id, None, &welcome, io);
             if !self.client(id).stream.holds_message() {
                 let waiter = self.client(id).wait();

@@ -99,7 +99,7 @@ impl<X: Exchange> Engine<X> {
     /// Closes the client with this error, which may be PostgreSQL's. The log line is written first,
     /// because the client may read the log at once.
     pub(crate) fn refuse_client(&mut self, id: ClientId, error: &ErrorFields, io: &mut impl Io<X>) {
-        if self.asks(id) && names_user(error) {
+        if self.client(id).asks() && names_user(error) {
             return self.disconnect(id, CONFIG_ERROR, io);
         }
         self.close_with(id, error, Leaving::Refused(Cause::ServerRefusal, &error.message()), io);

@@ -23,8 +23,8 @@ use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::carried::{Carried, Order};
 use crate::shell::{Event, Exchange, Io, OwnQuery};
-use crate::values::Values;
-use crate::vars::{Present, Slots, Vars, Welcome};
+use crate::values::{SharedVars, Values};
+use crate::vars::{Present, Slots, TrackedNames, Vars, Welcome};
 
 /// Attempts to draw a cancel key with an unused process id.
 const KEYS_TRIED_MAX: usize = 8;
@@ -103,9 +103,9 @@ impl<X: Exchange> Engine<X> {
 
     /// Gives the server to a client that has waited.
     pub(crate) fn join_waiter(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        if self.asks(id) {
+        if self.client(id).asks() {
             self.ask_on(id, on, io);
-        } else if self.proves(id) {
+        } else if self.client(id).proves() {
             self.prove_by(id, on, io);
         } else if self.is_overtaken(id, on, io.now()) {
             let pool = self.server(on).pool;
@@ -123,14 +123,6 @@ impl<X: Exchange> Engine<X> {
             true => self.join_waiter(waiter.client, on, io),
             false => self.place(on, io),
         }
-    }
-
-    /// Does this waiter's client still wait, with the same ticket? Tickets are counted per pool,
-    /// and a new client may use the slot.
-    pub(crate) fn is_waiting(&self, waiter: Waiter, pool: PoolId) -> bool {
-        let client = self.clients.get(waiter.client.0 as usize);
-        let wait = client.and_then(Client::wait);
-        wait.is_some_and(|own| own.pool == pool && own.ticket == waiter.ticket)
     }
 
     /// Links the client and the server, and prepares the server.
@@ -167,7 +159,8 @@ impl<X: Exchange> Engine<X> {
         if !self.client(id).is_welcomed() {
             let Server { epoch, ref welcome, .. } = *self.server(server);
             let welcome = welcome.clone();
-            self.complete_vars(id, &welcome);
+            let client = &mut self.clients[id.0 as usize];
+            complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
             self.client_mut(id).role_changes = role_changes(epoch);
         }
         self.server_mut(server).stages.link(waiter.since, now);
@@ -338,22 +331,6 @@ impl<X: Exchange> Engine<X> {
             session.refusals = 0;
         }
         Readable::Now
-    }
-
-    /// Fills in the pool's values where the client gave none. The client is told these values at
-    /// login, and must find them on every server.
-    pub(crate) fn complete_vars(&mut self, id: ClientId, welcome: &Welcome) {
-        let client = self.client(id);
-        let own = &client.vars;
-        let all = match own.is_empty() {
-            true => welcome.vars.clone(),
-            false => {
-                let mut own = Vars::clone(own);
-                own.carry_unreported(&welcome.vars, &self.names);
-                Values::new(own.or(&welcome.vars))
-            }
-        };
-        self.client_mut(id).vars = self.shared_vars.share(all);
     }
 
     /// Adapts a client's values to a server of another version, which may report more parameters or
@@ -623,4 +600,24 @@ impl<X: Exchange> Engine<X> {
         }
         self.place(on, io);
     }
+}
+
+/// Fills in the pool's values where the client gave none. The client is told these values at
+/// login, and must find them on every server.
+pub(crate) fn complete_vars(
+    client: &mut Client,
+    welcome: &Welcome,
+    names: &TrackedNames,
+    shared: &mut SharedVars,
+) {
+    let own = &client.vars;
+    let all = match own.is_empty() {
+        true => welcome.vars.clone(),
+        false => {
+            let mut own = Vars::clone(own);
+            own.carry_unreported(&welcome.vars, names);
+            Values::new(own.or(&welcome.vars))
+        }
+    };
+    client.vars = shared.share(all);
 }

@@ -31,6 +31,7 @@ use crate::relay::resend::Resend;
 use crate::relay::undo::undo;
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::pins::Pins;
+use crate::session::verdict::report_changes;
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io, Weight};
 
@@ -239,7 +240,7 @@ impl<X: Exchange> Engine<X> {
         let changes = self.server_mut(on).changes.take();
         let Some(before) = changes.and_then(|changes| changes.values_before) else { return };
         let told = std::mem::replace(&mut self.client_mut(id).vars, before.clone());
-        self.report_changes(id, &told, &before, io);
+        report_changes(id, &told, &before, &self.names, io);
     }
 
     /// Continues with a client that has lost its server.

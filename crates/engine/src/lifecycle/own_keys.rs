@@ -6,8 +6,9 @@
 
 use config::{AuthType, Config};
 
+use crate::client::Client;
 use crate::engine::Engine;
-use crate::ids::{ClientId, PoolId, ServerId};
+use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::link::Readable;
 use crate::operator::remarks::remark;
 use crate::own_error::{Cause, OwnError};
@@ -38,21 +39,26 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Readable {
         let pool = self.server(on).pool;
-        self.remark_own_keys(id, pool, io);
+        remark_own_keys(id, self.client(id), self.settings(pool), io);
         self.disconnect(id, no_keys(), io);
         self.server_mut(on).enter(ServerPhase::Settling(Settling::Fresh));
         self.place(on, io);
         Readable::NotYet
     }
+}
 
-    pub(crate) fn remark_own_keys(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
-        let owner = self.settings(pool).login_user();
-        let message = format!(
-            "password= is a SCRAM verifier, so only clients that log in as \"{owner}\" may use the \
-             servers; write the password itself to let other users use them"
-        );
-        remark(id, self.client(id), Weight::Warning, &message, io);
-    }
+pub(crate) fn remark_own_keys<X: Exchange>(
+    id: ClientId,
+    client: &Client,
+    settings: &PoolSettings,
+    io: &mut impl Io<X>,
+) {
+    let owner = settings.login_user();
+    let message = format!(
+        "password= is a SCRAM verifier, so only clients that log in as \"{owner}\" may use the \
+         servers; write the password itself to let other users use them"
+    );
+    remark(id, client, Weight::Warning, &message, io);
 }
 
 /// May clients of this user use servers that were opened with the keys of the pool's user? With

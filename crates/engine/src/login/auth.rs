@@ -251,6 +251,12 @@ impl Login {
             | LoginStep::PrincipalCheck => None,
         }
     }
+
+    /// Begins to wait until a server proves this password.
+    pub(crate) fn begin_proof(&mut self, pool: PoolId, password: &[u8]) {
+        let proving = Proving { pool, password: password.to_vec(), waiter: None };
+        self.step = LoginStep::Proving(proving);
+    }
 }
 
 /// The secret of a user of `auth_file` or `auth_query`.

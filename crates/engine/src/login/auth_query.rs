@@ -26,7 +26,7 @@ use crate::lifecycle::leave::CONFIG_ERROR;
 use crate::login::auth::{Asking, LoginStep};
 use crate::login::auth_answer::{AuthAnswer, Found};
 use crate::login::console::is_console;
-use crate::login::steps::Step;
+use crate::login::steps::{Step, log_login_failed};
 use crate::operator::remarks::remark;
 use crate::relay::ledger::Expect;
 use crate::routing::Place;
@@ -182,12 +182,6 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Does this client wait for `auth_query`?
-    pub(crate) fn asks(&self, id: ClientId) -> bool {
-        matches!(&self.client(id).phase, ClientPhase::Login(login)
-            if matches!(login.step, LoginStep::Asking(_)))
-    }
-
     /// Asks on this server. Settings that a client has left on it are undone first.
     pub(crate) fn ask_on(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
@@ -277,7 +271,7 @@ impl<X: Exchange> Engine<X> {
         match answer {
             Err(_) => self.disconnect(id, CONFIG_ERROR, io),
             Ok(None) => {
-                self.log_login_failed(id, io);
+                log_login_failed(id, self.client_mut(id).login_mut(), io);
                 self.disconnect(id, OwnError::new(Cause::Password, "no such user"), io);
             }
             Ok(Some(found)) => self.found(id, found, io),

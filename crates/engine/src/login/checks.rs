@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use config::hba::IdentMap;
 
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::ClientId;
 use crate::login::auth::{Checking, Judge, LoginStep, Password};
@@ -17,53 +17,6 @@ use crate::shell::{Check, Checked, Exchange, Io};
 const NOT_THE_PEER: &str = "unix socket login rejected";
 
 impl<X: Exchange> Engine<X> {
-    /// Asks for the user that runs the program at the other end of the unix socket. An unknown user
-    /// is checked as well, so the time does not reveal which users exist.
-    pub(crate) fn check_peer(
-        &mut self,
-        id: ClientId,
-        map: Option<Arc<IdentMap>>,
-        io: &mut impl Io<X>,
-    ) -> Step {
-        let Some(uid) = self.client_mut(id).login_mut().peer.uid else {
-            return Step::Refuse(OwnError::new(Cause::Proof, NOT_THE_PEER));
-        };
-        self.check(id, Checking::Peer(map), Check::PeerName(uid), io)
-    }
-
-    /// Has the password checked. The service may know users that the configuration does not
-    /// contain.
-    pub(crate) fn check_password(
-        &mut self,
-        id: ClientId,
-        judge: Judge,
-        password: &[u8],
-        io: &mut impl Io<X>,
-    ) -> Step {
-        if password.is_empty() {
-            // Many directories accept an empty password as an anonymous login.
-            return Step::Refuse("empty password returned by client".into());
-        }
-        let Ok(password) = str::from_utf8(password).map(|text| Password(text.to_owned())) else {
-            return Step::Refuse(judge.refusal());
-        };
-        let user = self.client_mut(id).login_mut().requested.user.clone();
-        let check = Check::Password { judge: judge.clone(), user, password: password.clone() };
-        self.check(id, Checking::Password { judge, password }, check, io)
-    }
-
-    fn check(
-        &mut self,
-        id: ClientId,
-        checking: Checking,
-        check: Check,
-        io: &mut impl Io<X>,
-    ) -> Step {
-        self.client_mut(id).login_mut().step = LoginStep::Checking(checking);
-        io.check(id, self.client(id).serial, check);
-        Step::Wait
-    }
-
     /// Takes the result of a check for the client with this serial number.
     pub(crate) fn take_check(
         &mut self,
@@ -104,4 +57,51 @@ impl<X: Exchange> Engine<X> {
         let step = self.verdict(id, fits, refusal, io);
         self.go_on_login(id, step, io);
     }
+}
+
+/// Asks for the user that runs the program at the other end of the unix socket. An unknown user
+/// is checked as well, so the time does not reveal which users exist.
+pub(crate) fn check_peer<X: Exchange>(
+    id: ClientId,
+    client: &mut Client,
+    map: Option<Arc<IdentMap>>,
+    io: &mut impl Io<X>,
+) -> Step {
+    let Some(uid) = client.login_mut().peer.uid else {
+        return Step::Refuse(OwnError::new(Cause::Proof, NOT_THE_PEER));
+    };
+    ask_shell(id, client, Checking::Peer(map), Check::PeerName(uid), io)
+}
+
+/// Has the password checked. The service may know users that the configuration does not
+/// contain.
+pub(crate) fn check_password<X: Exchange>(
+    id: ClientId,
+    client: &mut Client,
+    judge: Judge,
+    password: &[u8],
+    io: &mut impl Io<X>,
+) -> Step {
+    if password.is_empty() {
+        // Many directories accept an empty password as an anonymous login.
+        return Step::Refuse("empty password returned by client".into());
+    }
+    let Ok(password) = str::from_utf8(password).map(|text| Password(text.to_owned())) else {
+        return Step::Refuse(judge.refusal());
+    };
+    let user = client.login_mut().requested.user.clone();
+    let check = Check::Password { judge: judge.clone(), user, password: password.clone() };
+    ask_shell(id, client, Checking::Password { judge, password }, check, io)
+}
+
+fn ask_shell<X: Exchange>(
+    id: ClientId,
+    client: &mut Client,
+    checking: Checking,
+    check: Check,
+    io: &mut impl Io<X>,
+) -> Step {
+    client.login_mut().step = LoginStep::Checking(checking);
+    io.check(id, client.serial, check);
+    Step::Wait
 }

@@ -23,11 +23,10 @@ use config::AccessPolicy;
 use wire::error_fields::ErrorFields;
 
 use crate::admission::pool::{Grant, Parked, Pool};
-use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{ClientId, PoolId, ServerId, Waiter};
-use crate::login::auth::{LoginStep, Proving};
+use crate::login::auth::LoginStep;
 use crate::login::console::is_console;
 use crate::login::steps::{Step, no_database};
 use crate::own_error::judges_user;
@@ -51,23 +50,18 @@ impl<X: Exchange> Engine<X> {
             return Step::Refuse(no_database(database));
         };
         if self.is_proven(pool, password) {
-            return match self.wants_console(id) {
+            return match self.client(id).wants_console(&self.config) {
                 true => self.prove_again(id, pool, password, io),
                 false => self.authenticated(id, io),
             };
         }
-        self.begin_proof(id, pool, password);
+        self.client_mut(id).login_mut().begin_proof(pool, password);
         if self.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
             self.connect_proof(id, io);
         } else {
             self.queue_proof(id, pool, io);
         }
         Step::Done
-    }
-
-    fn begin_proof(&mut self, id: ClientId, pool: PoolId, password: &[u8]) {
-        let proving = Proving { pool, password: password.to_vec(), waiter: None };
-        self.client_mut(id).login_mut().step = LoginStep::Proving(proving);
     }
 
     /// Checks a password once more that was right before. An idle server gives up its place, so that
@@ -82,10 +76,10 @@ impl<X: Exchange> Engine<X> {
     ) -> Step {
         let worker = self.worker;
         if let Some(idle) = self.exchange.pool(pool, |pool| pool.take_open(worker, None)) {
-            self.begin_proof(id, pool, password);
+            self.client_mut(id).login_mut().begin_proof(pool, password);
             self.prove_soon(id, idle, io);
         } else if self.exchange.pool(pool, Pool::reserve_own) && self.take_seat(pool, io) {
-            self.begin_proof(id, pool, password);
+            self.client_mut(id).login_mut().begin_proof(pool, password);
             self.connect_proof(id, io);
         } else {
             return self.authenticated(id, io);
@@ -95,7 +89,7 @@ impl<X: Exchange> Engine<X> {
 
     /// The server that was opened for it has proven the client's password.
     pub(crate) fn proven(&mut self, id: ClientId, pool: PoolId, io: &mut impl Io<X>) {
-        if !self.wants_console(id) {
+        if !self.client(id).wants_console(&self.config) {
             return self.enter_pool(id, pool, io);
         }
         self.admit(id, io);
@@ -114,7 +108,7 @@ impl<X: Exchange> Engine<X> {
             // The user may also have lost the right to connect to the database.
             if judges_user(error) || matches!(error.sqlstate(), b"42501" | b"3D000" | b"55000") {
                 self.exchange.pool(pool, |pool| pool.proven = None);
-            } else if self.wants_console(id) {
+            } else if self.client(id).wants_console(&self.config) {
                 let serial = self.client(id).serial;
                 return self.work.push_back(Work::Admit { client: id, serial });
             }
@@ -126,11 +120,6 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn admit(&mut self, id: ClientId, io: &mut impl Io<X>) {
         let step = self.authenticated(id, io);
         self.go_on_login(id, step, io);
-    }
-
-    fn wants_console(&self, id: ClientId) -> bool {
-        matches!(&self.client(id).phase, ClientPhase::Login(login)
-            if is_console(&self.config, &login.requested.database))
     }
 
     /// May this user, whose password PostgreSQL has accepted, change things on the console? A
@@ -176,19 +165,13 @@ impl<X: Exchange> Engine<X> {
         self.work.push_back(Work::Prove { server: on, serial, client: id });
     }
 
-    /// Does this client wait to prove its password?
-    pub(crate) fn proves(&self, id: ClientId) -> bool {
-        matches!(&self.client(id).phase, ClientPhase::Login(login)
-            if matches!(login.step, LoginStep::Proving(_)))
-    }
-
     /// Continues with the server that the client got in its turn. If the same password was proven
     /// meanwhile, the server is placed again. Otherwise the login replaces it.
     pub(crate) fn prove_by(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
         let LoginStep::Proving(proving) = &mut self.client_mut(id).login_mut().step else { return };
         proving.waiter = None;
         let (pool, password) = (proving.pool, proving.password.clone());
-        if !self.wants_console(id) && self.is_proven(pool, &password) {
+        if !self.client(id).wants_console(&self.config) && self.is_proven(pool, &password) {
             self.server_mut(on).enter(ServerPhase::Settling(Settling::Fresh));
             // The server is placed first, so the client may find it in the pool.
             self.place(on, io);

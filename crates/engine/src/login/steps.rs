@@ -3,7 +3,7 @@
 //! database is reported only after authentication.
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::link::{Readable, complete_vars};
 use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 
@@ -18,9 +18,10 @@ use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, Identity, Micros, PoolId};
 use crate::lifecycle::leave::Leaving;
-use crate::lifecycle::own_keys::{may_use_keys, no_keys};
+use crate::lifecycle::own_keys::{may_use_keys, no_keys, remark_own_keys};
 use crate::lifecycle::replication::ReplicationKind;
-use crate::login::auth::{Awaited, Challenge, Credential, LoginStep, Method, challenge};
+use crate::login::auth::{Awaited, Challenge, Credential, Login, LoginStep, Method, challenge};
+use crate::login::checks::{check_password, check_peer};
 use crate::login::console::{self, is_console};
 use crate::login::decoy::Decoy;
 use crate::routing::Place;
@@ -84,11 +85,11 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn startup_step(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
-        if self.begins_tls(id) {
-            let said = std::mem::take(&mut self.client_mut(id).login_mut().buffer);
+        let login = self.clients[id.0 as usize].login_mut();
+        if begins_tls(&self.config, login) {
+            let said = std::mem::take(&mut login.buffer);
             return self.start_tls(id, TlsStart::Direct(said), io);
         }
-        let login = self.client_mut(id).login_mut();
         let len = match startup::packet_len(&login.buffer) {
             Ok(Some(len)) if len <= login.buffer.len() => len,
             Ok(_) => return Step::Wait,
@@ -104,10 +105,10 @@ impl<X: Exchange> Engine<X> {
             Ok(StartupRequest::GssEnc) if more => {
                 Step::Refuse("received unencrypted data after GSSAPI encryption request".into())
             }
-            Ok(StartupRequest::Ssl) if self.client_mut(id).login_mut().peer.secured.is_some() => {
+            Ok(StartupRequest::Ssl) if login.peer.secured.is_some() => {
                 Step::Refuse("SSL req inside SSL".into())
             }
-            Ok(StartupRequest::Ssl) if self.offers_tls(id) => {
+            Ok(StartupRequest::Ssl) if offers_tls(&self.config, login) => {
                 io.send_client(id, b"S");
                 self.start_tls(id, TlsStart::Asked, io)
             }
@@ -125,21 +126,6 @@ impl<X: Exchange> Engine<X> {
             },
             Err(error) => not_a_startup(error, &packet),
         }
-    }
-
-    /// TLS is offered on TCP only: a unix socket cannot be overheard.
-    fn offers_tls(&self, id: ClientId) -> bool {
-        let ClientPhase::Login(login) = &self.client(id).phase else { return false };
-        self.config.global.client_tls_sslmode != SslMode::Disable && !login.peer.local
-    }
-
-    /// Are the client's first bytes those of a TLS handshake (`sslnegotiation=direct`)?
-    fn begins_tls(&self, id: ClientId) -> bool {
-        const HANDSHAKE_RECORD: u8 = 0x16;
-        let ClientPhase::Login(login) = &self.client(id).phase else { return false };
-        login.buffer.first() == Some(&HANDSHAKE_RECORD)
-            && login.peer.secured.is_none()
-            && self.offers_tls(id)
     }
 
     /// Hands the client over for the handshake, after which it comes back as a new client.
@@ -174,22 +160,9 @@ impl<X: Exchange> Engine<X> {
         }
         let credential = self.credentials.of_user(&self.config, user);
         if credential.is_none() && self.config.access == AccessPolicy::Configured {
-            self.remark_unknown(id, io);
+            remark_unknown(&self.config, id, self.clients[id.0 as usize].login_mut(), io);
         }
         self.challenge_user(id, credential, io)
-    }
-
-    /// Logs an unknown user; the client is not told.
-    fn remark_unknown(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        if matches!(self.config.global.auth_type, AuthType::Any | AuthType::Pam) {
-            return;
-        }
-        let login = self.client_mut(id).login_mut();
-        let message = format!("no such user: {}", login.requested.user);
-        let requested = login.requested.clone();
-        let name = (requested.database.as_str(), "(nouser)");
-        let weight = Weight::Log;
-        io.event(Event::ClientRemark { client: id, name, weight, message: &message });
     }
 
     /// Challenges the client to prove that it is this user. If there is no credential, the user
@@ -223,7 +196,7 @@ impl<X: Exchange> Engine<X> {
         let step = match challenge {
             Challenge::None => return self.authenticated(id, io),
             Challenge::Refused(why) => return Step::Refuse(why),
-            Challenge::Peer(map) => return self.check_peer(id, map, io),
+            Challenge::Peer(map) => return check_peer(id, self.client_mut(id), map, io),
             Challenge::Cert(name, map) => {
                 return self.check_certificate(id, name, map.as_deref(), io);
             }
@@ -306,7 +279,9 @@ impl<X: Exchange> Engine<X> {
         }
         match std::mem::take(&mut login.step) {
             LoginStep::ExpectCleartext => self.cleartext(id, body, io),
-            LoginStep::ExpectJudged(judge) => self.check_password(id, judge, body, io),
+            LoginStep::ExpectJudged(judge) => {
+                check_password(id, self.client_mut(id), judge, body, io)
+            }
             LoginStep::ExpectMd5 { salt } => {
                 let login = self.client_mut(id).login_mut();
                 let accepted = login
@@ -363,12 +338,6 @@ impl<X: Exchange> Engine<X> {
         Step::Refuse(why)
     }
 
-    pub(crate) fn log_login_failed(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let requested = self.client_mut(id).login_mut().requested.clone();
-        let Identity { database, user } = &*requested;
-        io.event(Event::LoginFailed { client: id, database, user });
-    }
-
     /// Continues with an authenticated client: to the console or to a pool.
     pub(crate) fn authenticated(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
         let requested = self.client_mut(id).login_mut().requested.clone();
@@ -382,7 +351,7 @@ impl<X: Exchange> Engine<X> {
             };
         }
         let Some(pool) = self.find_pool(database, user) else {
-            self.log_login_failed(id, io);
+            log_login_failed(id, self.client_mut(id).login_mut(), io);
             return Step::Refuse(no_database(database));
         };
         self.remark_autodb(id, pool, io);
@@ -402,7 +371,7 @@ impl<X: Exchange> Engine<X> {
         if self.exchange.pool(pool, |pool| pool.own_keys)
             && !may_use_keys(&self.config, self.settings(pool), user)
         {
-            self.remark_own_keys(id, pool, io);
+            remark_own_keys(id, self.client(id), self.settings(pool), io);
             return Step::Refuse(no_keys());
         }
         self.enter_pool(id, pool, io);
@@ -439,7 +408,8 @@ impl<X: Exchange> Engine<X> {
         if replicates {
             self.link_own(id, pool, io);
         } else if let Some(welcome) = warm.filter(|_| !self.settings(pool).is_session()) {
-            self.complete_vars(id, &welcome);
+            let client = &mut self.clients[id.0 as usize];
+            complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
             self.welcome(id, None, &welcome, io);
             if self.hand_off(id, pool, &welcome, io) {
                 return;
@@ -533,6 +503,36 @@ impl<X: Exchange> Engine<X> {
         let (name, weight) = (("(nodb)", "(nouser)"), Weight::Log);
         io.event(Event::ClientRemark { client: id, name, weight, message: &message });
     }
+}
+
+/// Logs that a client's login has failed.
+pub(crate) fn log_login_failed<X: Exchange>(id: ClientId, login: &Login, io: &mut impl Io<X>) {
+    let Identity { database, user } = &*login.requested;
+    io.event(Event::LoginFailed { client: id, database, user });
+}
+
+/// Logs an unknown user; the client is not told.
+fn remark_unknown<X: Exchange>(config: &Config, id: ClientId, login: &Login, io: &mut impl Io<X>) {
+    if matches!(config.global.auth_type, AuthType::Any | AuthType::Pam) {
+        return;
+    }
+    let message = format!("no such user: {}", login.requested.user);
+    let name = (login.requested.database.as_str(), "(nouser)");
+    let weight = Weight::Log;
+    io.event(Event::ClientRemark { client: id, name, weight, message: &message });
+}
+
+/// Are the client's first bytes those of a TLS handshake (`sslnegotiation=direct`)?
+fn begins_tls(config: &Config, login: &Login) -> bool {
+    const HANDSHAKE_RECORD: u8 = 0x16;
+    login.buffer.first() == Some(&HANDSHAKE_RECORD)
+        && login.peer.secured.is_none()
+        && offers_tls(config, login)
+}
+
+/// TLS is offered on TCP only: a unix socket cannot be overheard.
+fn offers_tls(config: &Config, login: &Login) -> bool {
+    config.global.client_tls_sslmode != SslMode::Disable && !login.peer.local
 }
 
 /// May the user connect to the database of this pool's servers? A pool may have servers, so

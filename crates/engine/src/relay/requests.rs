@@ -238,26 +238,20 @@ impl<X: Exchange> Engine<X> {
     ) {
         match ran.stop {
             Stop::Incomplete => {
-                self.hold_unused(id, ran.used, input);
+                input.hold_rest(&mut self.clients[id.0 as usize], ran.used);
                 self.give_back_unused(id, on, io);
             }
             Stop::Outdated(of) => {
-                self.hold_unused(id, ran.used, input);
+                input.hold_rest(&mut self.clients[id.0 as usize], ran.used);
                 self.confirm_shape(id, on, of, io);
             }
             Stop::Signal(call) => {
-                self.hold_unused(id, ran.used, input);
+                input.hold_rest(&mut self.clients[id.0 as usize], ran.used);
                 self.begin_signal(id, on, call, io);
             }
             Stop::Terminate => self.drop_client(id, Leaving::Goodbye, io),
             Stop::Violation(violation) => self.violated(id, violation, io),
         }
-    }
-
-    /// The rest of an input is held until it can be handled.
-    #[inline(always)]
-    fn hold_unused(&mut self, id: ClientId, used: usize, input: Input<'_>) {
-        input.hold_rest(&mut self.clients[id.0 as usize], used);
     }
 
     #[cold]

@@ -94,10 +94,10 @@ impl<X: Exchange> Engine<X> {
         };
         self.client_mut(id).request_at = since;
         let readable = self.link_routed(id, pool, io);
-        if since < now {
-            self.count_wait_from(id, since);
-        }
         let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
+        if since < now {
+            client.count_wait_from(since);
+        }
         let len = input_len(joined.as_deref(), bytes);
         match (readable, joined) {
             (Readable::Now, None) => self.request_bytes(id, bytes, io),
@@ -174,19 +174,12 @@ impl<X: Exchange> Engine<X> {
                 if has_request {
                     self.send_again(id, io);
                 }
-                if let Some((since, _)) = first {
-                    self.count_wait_from(id, since);
+                if let Some((since, _)) = first
+                    && let Some(client) = self.clients.get_mut(id.0 as usize)
+                {
+                    client.count_wait_from(since);
                 }
             }
-        }
-    }
-
-    /// The client has waited since this moment, in whatever queue it is now.
-    fn count_wait_from(&mut self, id: ClientId, since: Micros) {
-        if let Some(client) = self.clients.get_mut(id.0 as usize)
-            && let ClientPhase::Waiting(waiter) = client.phase
-        {
-            client.enter(ClientPhase::Waiting(Waiter { since, ..waiter }));
         }
     }
 

@@ -24,7 +24,7 @@ use config::{PoolMode, Unsupported};
 use sql::Signs;
 use wire::{backend, frontend};
 
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::relay::ledger::Expect;
@@ -41,7 +41,7 @@ use crate::session::state_report;
 use crate::session::text_history::CANDIDATES_MAX;
 use crate::shell::{Event, Exchange, Io};
 use crate::values::Values;
-use crate::vars::{Slots, Vars};
+use crate::vars::{Slots, TrackedNames, Vars};
 
 pub(crate) const FORGET: &[u8] = b"DISCARD ALL";
 
@@ -244,7 +244,7 @@ impl<X: Exchange> Engine<X> {
         match left {
             Some(left) => {
                 pins |= left.pins;
-                self.forget_deallocated(id, &lent, &left);
+                forget_deallocated(self.client_mut(id), &lent, &left);
                 let changed = self.take_over(id, on, (traces, named.as_deref()), &left, io);
                 self.judge_functions(on, traces, changed, left.pins, now);
                 if let Some(channels) = &left.channels
@@ -384,15 +384,6 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Lent statements that no longer exist were deallocated by the client's SQL.
-    fn forget_deallocated(&mut self, id: ClientId, lent: &AllLent, left: &Left) {
-        let Some(extended) = &mut self.client_mut(id).extended else { return };
-        let there: HashSet<&[u8]> = left.lent.iter().map(|name| &**name).collect();
-        for name in lent.keys().filter(|name| !there.contains(&***name)) {
-            extended.statements.remove(name);
-        }
-    }
-
     /// Pins the server to its client, or changes the reasons.
     fn pin(&mut self, on: ServerId, pins: Pins, knows_text: bool, io: &mut impl Io<X>) {
         let since = io.now();
@@ -452,7 +443,7 @@ impl<X: Exchange> Engine<X> {
         client.given = given;
         let there = self.shared_vars.share(Values::new(there));
         let own = self.shared_vars.share(Values::new(own));
-        self.report_changes(id, &there, &own, io);
+        report_changes(id, &there, &own, &self.names, io);
         self.server_mut(on).vars = there;
         self.client_mut(id).vars = own;
         changed
@@ -463,28 +454,6 @@ impl<X: Exchange> Engine<X> {
         let Some(view) = self.pools.get_mut(pool) else { return };
         for setting in there.all().iter().filter(|setting| setting.name.contains(&b'.')) {
             view.history.learn_custom(&setting.name);
-        }
-    }
-
-    /// Sends the client a ParameterStatus for each of its values that differs from `told`, the values
-    /// that the server has reported to it.
-    pub(crate) fn report_changes(
-        &self,
-        id: ClientId,
-        told: &Vars,
-        own: &Vars,
-        io: &mut impl Io<X>,
-    ) {
-        let mut out = Vec::new();
-        for slot in 0..self.names.len() {
-            if let Some(value) = own.get(slot)
-                && told.get(slot) != Some(value)
-            {
-                backend::parameter_status(&mut out, self.names.name(slot).as_bytes(), value);
-            }
-        }
-        if !out.is_empty() {
-            io.send_client(id, &out);
         }
     }
 
@@ -548,5 +517,36 @@ impl<X: Exchange> Engine<X> {
             server.session.end();
         }
         server.drop_foreign_settings();
+    }
+}
+
+/// Sends the client a ParameterStatus for each of its values that differs from `told`, the values
+/// that the server has reported to it.
+pub(crate) fn report_changes<X: Exchange>(
+    id: ClientId,
+    told: &Vars,
+    own: &Vars,
+    names: &TrackedNames,
+    io: &mut impl Io<X>,
+) {
+    let mut out = Vec::new();
+    for slot in 0..names.len() {
+        if let Some(value) = own.get(slot)
+            && told.get(slot) != Some(value)
+        {
+            backend::parameter_status(&mut out, names.name(slot).as_bytes(), value);
+        }
+    }
+    if !out.is_empty() {
+        io.send_client(id, &out);
+    }
+}
+
+/// Lent statements that no longer exist were deallocated by the client's SQL.
+fn forget_deallocated(client: &mut Client, lent: &AllLent, left: &Left) {
+    let Some(extended) = &mut client.extended else { return };
+    let there: HashSet<&[u8]> = left.lent.iter().map(|name| &**name).collect();
+    for name in lent.keys().filter(|name| !there.contains(&***name)) {
+        extended.statements.remove(name);
     }
 }

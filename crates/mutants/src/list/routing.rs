@@ -331,7 +331,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "reads::a_read_that_is_judged_again_has_waited_since_its_arrival",
         changes: &[change(
             "routing/choose.rs",
-            "if «since < now» { self.count_wait_from(id, since); }",
+            "if «since < now» { client.count_wait_from(since); }",
             "false",
         )],
     },

@@ -191,7 +191,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "",
         noticed_by: "answers",
         changes: &[
-            change("session/verdict.rs", "self.forget_deallocated(id, &lent, &left);", ""),
+            change(
+                "session/verdict.rs",
+                "forget_deallocated(self.client_mut(id), &lent, &left);",
+                "",
+            ),
             change(
                 "relay/replies/commands.rs",
                 "b\"DEALLOCATE\" => «self.statement_deallocated(serial)»,",

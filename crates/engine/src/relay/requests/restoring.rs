@@ -173,7 +173,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(view) = self.pools.get_mut(pool) {
             view.stats.received += input.bytes.len() as u64;
         }
-        self.hold_unused(id, 0, input);
+        input.hold_rest(&mut self.clients[id.0 as usize], 0);
         self.apply_first(id, on, sql, io);
     }
 
@@ -202,7 +202,7 @@ impl<X: Exchange> Engine<X> {
                 // The messages before the first one that the server answers have their replies.
                 let from = begun_at.unwrap_or_default();
                 let request = prefaced.then(|| input.all()[from..used].to_vec());
-                self.hold_unused(id, used, input);
+                input.hold_rest(&mut self.clients[id.0 as usize], used);
                 match request {
                     Some(request) => {
                         if let Some(ahead) = self.server_mut(on).ahead_mut() {
