@@ -242,6 +242,23 @@ impl Server {
         }
     }
 
+    /// Returns the state of its login.
+    pub(crate) fn login_mut(&mut self) -> &mut ServerLogin {
+        match &mut self.phase {
+            ServerPhase::Login(login) => login,
+            ServerPhase::Connecting(_)
+            | ServerPhase::Parked
+            | ServerPhase::Preparing(_)
+            | ServerPhase::Linked
+            | ServerPhase::Finishing
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening
+            | ServerPhase::Attending { .. } => {
+                unreachable!("only called while the server is logging in")
+            }
+        }
+    }
+
     /// Begins to use the server in this mode.
     pub fn use_in(&mut self, mode: PoolMode) {
         self.mode = mode;

@@ -7,7 +7,7 @@
 pub(crate) mod ahead;
 pub(crate) mod carried;
 mod hearing;
-mod holding;
+pub(crate) mod holding;
 pub(crate) mod new_values;
 pub(crate) mod on_server;
 pub mod pins;

@@ -7,6 +7,7 @@ use crate::admission::pool::Idlest;
 use crate::admission::shares::TURN;
 use crate::engine::Engine;
 use crate::ids::{Micros, PoolId, ServerId};
+use crate::lifecycle::attend::send_off;
 use crate::server::ServerPhase;
 use crate::shell::{Exchange, Io, Mail};
 
@@ -89,7 +90,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(id) = oldest.filter(|_| !self.has_successor)
             && self.exchange.limits(|limits| limits.may_order(rival, now))
         {
-            self.send_off(id, io);
+            send_off(self.server_mut(id), io);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, WorkerId};
 use crate::lifecycle::leave::Leaving;
 use crate::operator::report::{CancelRow, CancelTarget};
-use crate::server::{Preparation, ServerPhase};
+use crate::server::{Preparation, Server, ServerPhase};
 use crate::settings::Target;
 use crate::shell::{Event, Exchange, Io, Mail, OtherProcess};
 
@@ -138,23 +138,9 @@ impl<X: Exchange> Engine<X> {
     /// Returns the server that works for the key's client. While a cancel request for it is under
     /// way, another one has no effect.
     fn busy_server_of(&self, key: &CancelKey) -> Result<ServerId, CancelOutcome> {
-        self.busy_server(self.owner_of(key).ok_or(CancelOutcome::Unknown)?)
-    }
-
-    pub(crate) fn busy_server(&self, client: &Client) -> Result<ServerId, CancelOutcome> {
+        let client = self.owner_of(key).ok_or(CancelOutcome::Unknown)?;
         let on = client.server.ok_or(CancelOutcome::Idle)?;
-        let server = self.server(on);
-        // A query of Weir's own may wait for a lock as long as the client's request would.
-        let renews = matches!(
-            &server.phase, ServerPhase::Preparing(step) if step.renews() || step.has_sent()
-        );
-        let works = renews || matches!(server.phase, ServerPhase::Linked);
-        let busy = works && !server.ledger.owes_nothing();
-        match (busy, server.cancel.is_some()) {
-            (true, false) => Ok(on),
-            (true, true) => Err(CancelOutcome::Sent),
-            (false, _) => Err(CancelOutcome::Idle),
-        }
+        self.server(on).takes_cancel().map(|()| on)
     }
 
     fn owner_of(&self, key: &CancelKey) -> Option<&Client> {
@@ -283,6 +269,24 @@ impl<X: Exchange> Engine<X> {
         *answers_missing -= 1;
         if *answers_missing == 0 {
             self.drop_client(id, Leaving::Unanswered(reason), io);
+        }
+    }
+}
+
+impl Server {
+    /// Does it work for its client, so that a cancel request has an effect? While one is under way,
+    /// another one has no effect.
+    pub(crate) fn takes_cancel(&self) -> Result<(), CancelOutcome> {
+        // A query of Weir's own may wait for a lock as long as the client's request would.
+        let renews = matches!(
+            &self.phase, ServerPhase::Preparing(step) if step.renews() || step.has_sent()
+        );
+        let works = renews || matches!(self.phase, ServerPhase::Linked);
+        let busy = works && !self.ledger.owes_nothing();
+        match (busy, self.cancel.is_some()) {
+            (true, false) => Ok(()),
+            (true, true) => Err(CancelOutcome::Sent),
+            (false, _) => Err(CancelOutcome::Idle),
         }
     }
 }

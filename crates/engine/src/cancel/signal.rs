@@ -262,7 +262,8 @@ impl<X: Exchange> Engine<X> {
             self.terminate_client(id, io);
             return self.answer_cancel(requester, CancelOutcome::Sent, io);
         }
-        match self.busy_server(client) {
+        let on = client.server.ok_or(CancelOutcome::Idle);
+        match on.and_then(|on| self.server(on).takes_cancel().map(|()| on)) {
             Ok(on) => self.send_cancel(on, Some(requester), io),
             Err(outcome) => self.answer_cancel(requester, outcome, io),
         }

@@ -25,6 +25,7 @@ use crate::server::{Server, ServerPhase};
 use crate::session::ahead::Ahead;
 use crate::session::state::Session;
 use crate::session::text_history::CustomsRecord;
+use crate::session::verdict::remember_setting_names;
 use crate::shell::Exchange;
 use crate::values::Values;
 use crate::vars::{TrackedNames, Vars, Welcome};
@@ -185,6 +186,18 @@ impl Client {
     }
 }
 
+impl Server {
+    /// Has its client nothing under way here? Settings that go out with the next request wait for
+    /// that request.
+    fn rests(&self) -> bool {
+        matches!(self.phase, ServerPhase::Linked)
+            && self.ledger.is_at_rest()
+            && self.stream.at_boundary()
+            && self.cancel.is_none()
+            && !self.awaits_settings()
+    }
+}
+
 impl<X: Exchange> Engine<X> {
     /// May Weir stop reading from this client, so that it comes to rest? In the middle of a
     /// message, a batch or a COPY its server would wait for the rest. Settings that go out with the
@@ -223,21 +236,14 @@ impl<X: Exchange> Engine<X> {
                 at_rest && client.pool.is_some() && !client.signals()
             }
             ClientPhase::Linked => {
-                at_rest && client.is_welcomed() && client.server.is_some_and(|on| self.rests(on))
+                at_rest
+                    && client.is_welcomed()
+                    && client.server.is_some_and(|on| self.server(on).rests())
             }
             ClientPhase::Login(_) | ClientPhase::Preparing(_) | ClientPhase::Canceling { .. } => {
                 false
             }
         }
-    }
-
-    fn rests(&self, on: ServerId) -> bool {
-        let server = self.server(on);
-        matches!(server.phase, ServerPhase::Linked)
-            && server.ledger.is_at_rest()
-            && server.stream.at_boundary()
-            && server.cancel.is_none()
-            && !server.awaits_settings()
     }
 
     /// Has every logged-in server come to rest or been released? Servers of clients that stay are
@@ -269,8 +275,11 @@ impl<X: Exchange> Engine<X> {
         stays: impl Fn(ClientId, Option<ServerId>) -> bool,
         mut takes_parked: impl FnMut(&X::Transport) -> bool,
     ) -> (WorkerRecords, Exported) {
-        let all: Vec<_> = self.server_ids().collect();
-        all.into_iter().for_each(|on| self.remember_setting_names(on));
+        for (_, server) in &self.servers {
+            if let Some(view) = self.pools.get_mut(server.pool) {
+                remember_setting_names(server, view);
+            }
+        }
         let mut writer = RecordWriter::default();
         let mut exported = Exported::default();
         for id in self.clients_where(|_| true) {

@@ -165,22 +165,12 @@ impl<X: Exchange> Engine<X> {
             pool.learn_welcome(epoch, welcome);
             unfit(pool, epoch)
         });
-        self.expect_backend(id, ticket, io);
+        let worker = self.worker;
+        expect_backend(id, self.server_mut(id), ticket, worker, io);
         if let Some(why) = why {
             self.lose_server(id, why, io);
         }
         self.feed(io);
-    }
-
-    /// The backend of this server comes to the lobby now. It may be there already, and waits until
-    /// the shell knows its ticket.
-    pub(crate) fn expect_backend(&mut self, id: ServerId, ticket: String, io: &mut impl Io<X>) {
-        let (now, worker) = (io.now(), self.worker);
-        let server = self.server_mut(id);
-        server.enter(ServerPhase::Attending { came: false, asked: false });
-        (server.times.released_at, server.times.opened_at) = (now, now);
-        let (process, pool, serial) = (server.key.pid, server.pool, server.serial);
-        io.expect_backend(Attending { ticket, process, pool, server: id, serial, worker });
     }
 
     /// The server has no library that could report, so it cannot serve clients either.
@@ -274,7 +264,7 @@ impl<X: Exchange> Engine<X> {
             pool.proxied().is_none() && unfit(pool, epoch).is_none()
         });
         if !may_stay {
-            self.send_off(id, io);
+            send_off(self.server_mut(id), io);
         }
         self.tell_trial(pool);
     }
@@ -285,7 +275,7 @@ impl<X: Exchange> Engine<X> {
         let Some(server) = self.servers.get(id.0 as usize) else { return };
         let attends = matches!(server.phase, ServerPhase::Attending { .. });
         if server.serial == serial && attends && !self.has_successor {
-            self.send_off(id, io);
+            send_off(self.server_mut(id), io);
         }
     }
 
@@ -295,17 +285,8 @@ impl<X: Exchange> Engine<X> {
         server.times.opened_at = io.now();
         let (pool, epoch) = (server.pool, server.epoch);
         if self.exchange.pool(pool, |pool| unfit(pool, epoch)).is_some() {
-            self.send_off(id, io);
+            send_off(self.server_mut(id), io);
         }
-    }
-
-    /// Asks a server to leave the lobby. It does so when it has no client.
-    pub(crate) fn send_off(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        let server = self.server_mut(id);
-        if let ServerPhase::Attending { asked, .. } = &mut server.phase {
-            *asked = true;
-        }
-        io.ask_to_leave(server.serial);
     }
 
     /// The backend has left the lobby, and is free. `why`: the reason, if it could not serve there.
@@ -431,7 +412,7 @@ impl<X: Exchange> Engine<X> {
                 ages || pool.asks_to_leave(now)
             });
         if leaves {
-            self.send_off(id, io);
+            send_off(self.server_mut(id), io);
         }
     }
 
@@ -463,13 +444,37 @@ impl<X: Exchange> Engine<X> {
         for id in own {
             let epoch = self.server(id).epoch;
             if is_proxied || self.exchange.pool(pool, |pool| unfit(pool, epoch)).is_some() {
-                self.send_off(id, io);
+                send_off(self.server_mut(id), io);
             }
         }
         if is_proxied {
             io.close_lobby(pool, Closing::AfterTransaction, "data_path has changed");
         }
     }
+}
+
+/// The backend of this server comes to the lobby now. It may be there already, and waits until
+/// the shell knows its ticket.
+pub(crate) fn expect_backend<X: Exchange>(
+    id: ServerId,
+    server: &mut Server,
+    ticket: String,
+    worker: WorkerId,
+    io: &mut impl Io<X>,
+) {
+    let now = io.now();
+    server.enter(ServerPhase::Attending { came: false, asked: false });
+    (server.times.released_at, server.times.opened_at) = (now, now);
+    let (process, pool, serial) = (server.key.pid, server.pool, server.serial);
+    io.expect_backend(Attending { ticket, process, pool, server: id, serial, worker });
+}
+
+/// Asks a server to leave the lobby. It does so when it has no client.
+pub(crate) fn send_off<X: Exchange>(server: &mut Server, io: &mut impl Io<X>) {
+    if let ServerPhase::Attending { asked, .. } = &mut server.phase {
+        *asked = true;
+    }
+    io.ask_to_leave(server.serial);
 }
 
 fn application_name(client: &Client) -> Vec<u8> {

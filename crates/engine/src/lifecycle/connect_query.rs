@@ -33,22 +33,24 @@ const TOPICS: Topics = Topics { settings: true, objects: false };
 impl<X: Exchange> Engine<X> {
     /// Starts `connect_query` on a server that is logged in. Replication connections do not run it.
     pub(crate) fn begin_connect_query(&mut self, id: ServerId, io: &mut impl Io<X>) -> Step {
-        let replicates =
-            matches!(self.server_login(id).purpose, Some(ServerPurpose::Replication { .. }));
+        let replicates = matches!(
+            self.server_mut(id).login_mut().purpose,
+            Some(ServerPurpose::Replication { .. })
+        );
         let settings = self.settings(self.server(id).pool);
         if replicates {
             return Step::Ready;
         }
         if settings.connect_query.is_empty() {
             // The report also contains the settings of a login trigger.
-            return match self.reported_settings(id) {
+            return match self.server_mut(id).login_mut().reported_settings() {
                 Some(set) => self.begin_with(id, &set),
                 None => Step::Ready,
             };
         }
         let mut out = Vec::new();
         frontend::query(&mut out, settings.connect_query.as_bytes());
-        self.server_login(id).stage = LoginStage::ConnectQuery;
+        self.server_mut(id).login_mut().stage = LoginStage::ConnectQuery;
         io.send_server(id, &out);
         Step::Continue
     }
@@ -61,7 +63,7 @@ impl<X: Exchange> Engine<X> {
         body: &[u8],
         io: &mut impl Io<X>,
     ) -> Step {
-        if let LoginStage::Asked(probe) = &mut self.server_login(id).stage {
+        if let LoginStage::Asked(probe) = &mut self.server_mut(id).login_mut().stage {
             probe.message(code, body);
             return match code {
                 backend::READY_FOR_QUERY => self.connect_query_told(id),
@@ -89,7 +91,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn ask_what_it_has_set(&mut self, id: ServerId, io: &mut impl Io<X>) -> Step {
-        if let Some(set) = self.reported_settings(id) {
+        if let Some(set) = self.server_mut(id).login_mut().reported_settings() {
             return self.begin_with(id, &set);
         }
         let pool = self.server(id).pool;
@@ -108,13 +110,13 @@ impl<X: Exchange> Engine<X> {
         let question = probe::question(TOPICS, login, customs.into_iter(), &AllLent::new());
         let mut out = Vec::new();
         frontend::query(&mut out, &question);
-        self.server_login(id).stage = LoginStage::Asked(Probe::new(TOPICS));
+        self.server_mut(id).login_mut().stage = LoginStage::Asked(Probe::new(TOPICS));
         io.send_server(id, &out);
         Step::Continue
     }
 
     fn connect_query_told(&mut self, id: ServerId) -> Step {
-        let login = self.server_login(id);
+        let login = self.server_mut(id).login_mut();
         let LoginStage::Asked(probe) =
             std::mem::replace(&mut login.stage, LoginStage::Authenticated)
         else {
@@ -126,25 +128,22 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Returns the settings of the new session, if the server reports its state.
-    fn reported_settings(&mut self, id: ServerId) -> Option<Carried> {
-        self.server_login(id).state_report.as_ref()?.state()?.settings
-    }
-
     /// Makes these settings the initial settings of every client.
     fn begin_with(&mut self, id: ServerId, set: &Carried) -> Step {
-        if set.is_empty() && self.server_login(id).welcome.vars.carried.is_empty() {
+        if set.is_empty() && self.server_mut(id).login_mut().welcome.vars.carried.is_empty() {
             return Step::Ready;
         }
         let names = self.names.clone();
-        let login = self.server_login(id);
+        let login = self.server_mut(id).login_mut();
         login.welcome.vars.change(|vars| {
             // Settings that the server reports by ParameterStatus are known already.
             let reported = |name| names.slot(name).is_some_and(|slot| vars.get(slot).is_some());
             let set = set.all().iter().filter(|setting| !reported(&setting.name));
             vars.carried = Carried::new(set.cloned().collect());
         });
-        self.learn_customs(id, set);
+        let pool = self.server(id).pool;
+        let view = self.pools.get_mut(pool);
+        view.into_iter().for_each(|view| view.history.learn_customs(set));
         Step::Ready
     }
 }

@@ -12,7 +12,7 @@
 
 use crate::engine::Engine;
 use crate::ids::{PoolId, ServerId};
-use crate::lifecycle::attend::new_ticket;
+use crate::lifecycle::attend::{expect_backend, new_ticket};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::open::TICKET;
 use crate::notify::connection::unfit;
@@ -50,8 +50,8 @@ impl<X: Exchange> Engine<X> {
 
     /// The backend has its ticket, and comes to the lobby now.
     pub(crate) fn enlisted(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        self.clear_session(id);
         let server = self.server_mut(id);
+        server.clear_session();
         let (pool, epoch) = (server.pool, server.epoch);
         let session = server.session.own();
         session.ahead.iter_mut().for_each(|ahead| ahead.note_shown(0));
@@ -63,7 +63,8 @@ impl<X: Exchange> Engine<X> {
         let WayBack::Ticket(ticket) = way_back else {
             return self.close_server(id, CloseReason::LeftLobby, io);
         };
-        self.expect_backend(id, ticket, io);
+        let worker = self.worker;
+        expect_backend(id, self.server_mut(id), ticket, worker, io);
         if let Some(why) = why.or((!reports).then_some(CloseReason::LeftLobby)) {
             self.close_server(id, why, io);
         }

@@ -16,7 +16,7 @@ use crate::admission::pool::Failure;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::engine::work::{Left, Work};
-use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId};
 use crate::operator::failures::ServerFailure;
 use crate::operator::waits::WaitDetail;
 use crate::own_error::{Cause, OwnError, judges_user, login_failing};
@@ -442,7 +442,8 @@ impl<X: Exchange> Engine<X> {
             wire::frontend::terminate(&mut goodbye);
             io.send_server(id, &goodbye);
         }
-        self.log_server_closing(id, &server, reason, io);
+        let identity = self.view(server.pool).identity.clone();
+        log_server_closing(id, &server, &identity, reason, io);
         io.close_server(id);
         server
     }
@@ -457,7 +458,8 @@ impl<X: Exchange> Engine<X> {
     ) {
         let now = io.now();
         let server = self.servers.remove(id.0 as usize);
-        self.log_server_closing(id, &server, reason, io);
+        let identity = self.view(server.pool).identity.clone();
+        log_server_closing(id, &server, &identity, reason, io);
         io.close_server(id);
         let is_reached = matches!(server.phase, ServerPhase::Login(_));
         let (serial, purpose) = (server.serial, purpose_of(server.phase));
@@ -552,26 +554,26 @@ impl<X: Exchange> Engine<X> {
         }
         io.resume_client(id);
     }
+}
 
-    pub(crate) fn log_server_closing(
-        &mut self,
-        id: ServerId,
-        server: &Server,
-        reason: CloseReason<'_>,
-        io: &mut impl Io<X>,
-    ) {
-        let identity = self.view(server.pool).identity.clone();
-        let repeats = matches!(&server.phase, ServerPhase::Login(login)
-            if matches!(login.stage, LoginStage::Refused { repeats: true }));
-        io.event(Event::ServerClosing {
-            server: id,
-            name: (&identity.database, &identity.user),
-            reason: reason.text(),
-            age: io.now().saturating_sub(server.times.connected_at),
-            failed: reason.is_failure(),
-            repeats,
-        });
-    }
+/// Logs that a server is closed. `identity` is its pool's.
+pub(crate) fn log_server_closing<X: Exchange>(
+    id: ServerId,
+    server: &Server,
+    identity: &Identity,
+    reason: CloseReason<'_>,
+    io: &mut impl Io<X>,
+) {
+    let repeats = matches!(&server.phase, ServerPhase::Login(login)
+        if matches!(login.stage, LoginStage::Refused { repeats: true }));
+    io.event(Event::ServerClosing {
+        server: id,
+        name: (&identity.database, &identity.user),
+        reason: reason.text(),
+        age: io.now().saturating_sub(server.times.connected_at),
+        failed: reason.is_failure(),
+        repeats,
+    });
 }
 
 /// Returns the purpose of a server that is not logged in.

@@ -22,6 +22,7 @@ use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::carried::{Carried, Order};
+use crate::session::holding::end_hold;
 use crate::shell::{Event, Exchange, Io, OwnQuery};
 use crate::values::{SharedVars, Values};
 use crate::vars::{Present, Slots, TrackedNames, Vars, Welcome};
@@ -471,7 +472,7 @@ impl<X: Exchange> Engine<X> {
     /// or pass it on.
     pub(crate) fn free(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let flushed = io.server_flushed(on);
-        let server = self.server_mut(on);
+        let server = &mut *self.servers[on.0 as usize];
         server.enter(ServerPhase::Settling(Settling::Fresh));
         if let Some(reason) = server.doomed {
             return self.close_server(on, reason, io);
@@ -488,8 +489,10 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         if server.has_traces() {
-            self.end_hold(on);
-            if self.server(on).has_traces() {
+            if let Some(view) = self.pools.get_mut(server.pool) {
+                end_hold(server, view);
+            }
+            if server.has_traces() {
                 return self.forget_session(on, io);
             }
         }

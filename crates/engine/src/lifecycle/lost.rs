@@ -27,7 +27,7 @@ use crate::notify::listen::passes_channels;
 use crate::operator::remarks::remark;
 use crate::relay::batch_end::BatchEnd;
 use crate::relay::ledger::{Rest, Unanswered};
-use crate::relay::resend::Resend;
+use crate::relay::resend::{Resend, answer_due};
 use crate::relay::undo::undo;
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::pins::Pins;
@@ -144,7 +144,7 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
-        self.answer_due(id, on, io);
+        answer_due(id, self.server_mut(on), io);
         let loss = self.loss(on, reason);
         let in_copy = self.server(on).ledger.in_copy();
         let (status, unanswered) = (loss.status_after(), loss.unanswered);

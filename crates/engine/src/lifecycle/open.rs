@@ -5,7 +5,7 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::server::Settling;
 use std::sync::Arc;
 
-use config::{Config, ErrorCodes, PoolMode};
+use config::{Config, ErrorCodes, PoolMode, SslMode};
 use wire::error_fields::ErrorFields;
 use wire::messages::{BackendKeyData, NegotiateProtocolVersion, ParameterStatus};
 use wire::scram::{ScramClient, ScramError, ScramVerifier};
@@ -18,6 +18,7 @@ use crate::admission::pool::{Gate, OPENING_MAX, Pool, Refusals};
 use crate::admission::seat::Opening;
 use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId, ServerId};
+use crate::lifecycle::leave::log_server_closing;
 use crate::lifecycle::own_keys::may_use_keys;
 use crate::lifecycle::replicate::replication_parameters;
 use crate::login::server_secret::ServerSecret;
@@ -27,7 +28,7 @@ use crate::session::ahead::{Ahead, KEY, Key};
 use crate::session::on_server::Past;
 use crate::session::state_report;
 use crate::shell::{Event, Exchange, Io};
-use proof::startup_user;
+use proof::{authentication, startup_user};
 
 mod proof;
 
@@ -231,7 +232,7 @@ impl<X: Exchange> Engine<X> {
             }
             at += header.total;
             let body = &rest[wire::HEADER_LEN..header.total];
-            let step = match self.server_login(id).stage {
+            let step = match self.server_mut(id).login_mut().stage {
                 LoginStage::ConnectQuery | LoginStage::Asked(_) => {
                     self.connect_query_message(id, header.code, body, io)
                 }
@@ -264,11 +265,12 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn login_refused(&mut self, id: ServerId, error: ErrorFields, io: &mut impl Io<X>) {
-        if self.declines_report(id, &error) {
+        let login = self.server_mut(id).login_mut();
+        if login.declines_report(&error) {
             let why = "it refuses the parameter weir.report";
             return self.open_again(id, why, |pool| pool.may_ask_report = false, io);
         }
-        if self.declines_version(id, &error) {
+        if login.declines_version(&error) {
             let why = "it speaks protocol 3.0 only";
             return self.open_again(id, why, |pool| pool.minor_version = 0, io);
         }
@@ -276,31 +278,14 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let pool = self.server(id).pool;
         // A login for one client says nothing about the pool.
-        let repeats = self.server_login(id).purpose.is_none()
+        let repeats = self.server_mut(id).login_mut().purpose.is_none()
             && self.exchange.pool(pool, |pool| pool.login_refused(&message, now));
-        self.server_login(id).stage = LoginStage::Refused { repeats };
+        self.server_mut(id).login_mut().stage = LoginStage::Refused { repeats };
         let identity = self.view(pool).identity.clone();
         let name = (identity.database.as_str(), identity.user.as_str());
         io.event(Event::ServerLoginFailed { name, message: &message, repeats });
         let why = error.message().into_owned();
         self.open_failed(id, CloseReason::Text(&why), Some(error), io);
-    }
-
-    /// Did the server refuse the protocol's version? A server that cannot negotiate it (PostgreSQL
-    /// before 9.3, other poolers) refuses at once.
-    fn declines_version(&mut self, id: ServerId, error: &ErrorFields) -> bool {
-        let login = self.server_login(id);
-        let early = matches!(login.version, ProtocolVersion::Offered(1..));
-        let codes = [FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION];
-        early && codes.iter().any(|code| error.sqlstate() == code.as_bytes())
-    }
-
-    /// Did the server refuse a parameter of the library `weir`? Other poolers do, and PostgreSQL
-    /// with another version of the library does.
-    fn declines_report(&mut self, id: ServerId, error: &ErrorFields) -> bool {
-        let says = |name: &str| error.message().contains(name);
-        let ours = [state_report::ASK.0, state_report::REFUSE.0, KEY, TICKET];
-        self.server_login(id).asks_report && ours.into_iter().any(says)
     }
 
     /// Opens another connection in place of this one. `remember` tells the pool what to do
@@ -312,17 +297,18 @@ impl<X: Exchange> Engine<X> {
         remember: impl FnOnce(&mut Pool<X::Transport>),
         io: &mut impl Io<X>,
     ) {
-        let purpose = self.server_login(id).purpose.take();
+        let purpose = self.server_mut(id).login_mut().purpose.take();
         let was_for = purpose.as_ref().and_then(ServerPurpose::client);
         let server = self.server(id);
         let has_left = was_for.is_some() && server.client.is_none();
         let is_closed = |pool: &mut Pool<_>| matches!(pool.gate(), Gate::Closed(_));
         if has_left || self.exchange.pool(server.pool, is_closed) {
-            self.server_login(id).purpose = purpose;
+            self.server_mut(id).login_mut().purpose = purpose;
             return self.open_failed(id, CloseReason::Text(why), None, io);
         }
         let server = self.servers.remove(id.0 as usize);
-        self.log_server_closing(id, &server, CloseReason::Text(why), io);
+        let identity = self.view(server.pool).identity.clone();
+        log_server_closing(id, &server, &identity, CloseReason::Text(why), io);
         io.close_server(id);
         self.exchange.pool(server.pool, remember);
         // If the pool's servers were replaced meanwhile, no client may get the new one either.
@@ -332,8 +318,13 @@ impl<X: Exchange> Engine<X> {
     fn login_message(&mut self, id: ServerId, code: u8, body: &[u8], io: &mut impl Io<X>) -> Step {
         match code {
             backend::AUTHENTICATION => {
-                self.server_login(id).version.settle();
-                self.authentication(id, body, io)
+                let is_trusted = self.config.global.server_tls_sslmode == SslMode::VerifyFull;
+                let server = &mut *self.servers[id.0 as usize];
+                let view = self.pools.get(server.pool);
+                let settings = &view.expect("a worker knows its servers' pools").settings;
+                let login = server.login_mut();
+                login.version.settle();
+                authentication(id, login, settings, is_trusted, body, io)
             }
             backend::PARAMETER_STATUS => self.learn_parameter(id, body, io),
             backend::BACKEND_KEY_DATA => match BackendKeyData::decode(body) {
@@ -345,12 +336,14 @@ impl<X: Exchange> Engine<X> {
                 Err(error) => Step::Failed(error.to_string()),
             },
             backend::READY_FOR_QUERY
-                if matches!(self.server_login(id).stage, LoginStage::Authenticated) =>
+                if matches!(self.server_mut(id).login_mut().stage, LoginStage::Authenticated) =>
             {
                 self.begin_connect_query(id, io)
             }
             backend::NOTICE => Step::Continue,
-            backend::NEGOTIATE_PROTOCOL_VERSION => self.negotiated(id, body),
+            backend::NEGOTIATE_PROTOCOL_VERSION => {
+                negotiated(self.server_mut(id).login_mut(), body)
+            }
             backend::ERROR => match ErrorFields::decode(body) {
                 Ok(error) => Step::Refused(error),
                 Err(error) => Step::Failed(error.to_string()),
@@ -368,7 +361,7 @@ impl<X: Exchange> Engine<X> {
         match ParameterStatus::decode(body) {
             Ok(status) => {
                 let names = self.names.clone();
-                let login = self.server_login(id);
+                let login = self.server_mut(id).login_mut();
                 if status.name == state_report::NAME {
                     // Clients never see this parameter.
                     login.hear_state(status.value);
@@ -382,36 +375,6 @@ impl<X: Exchange> Engine<X> {
                 Step::Continue
             }
             Err(error) => Step::Failed(error.to_string()),
-        }
-    }
-
-    /// Accepts an older protocol version. The newer one only differs by a longer cancel key, whose
-    /// length is in the message.
-    fn negotiated(&mut self, id: ServerId, body: &[u8]) -> Step {
-        let login = self.server_login(id);
-        match NegotiateProtocolVersion::decode(body) {
-            Ok(answer) if answer.minor < login.version.minor() && answer.declined == 0 => {
-                login.version.settle();
-                Step::Continue
-            }
-            Ok(_) => Step::Failed("the server negotiated an option not requested".into()),
-            Err(error) => Step::Failed(error.to_string()),
-        }
-    }
-
-    pub(crate) fn server_login(&mut self, id: ServerId) -> &mut ServerLogin {
-        match &mut self.server_mut(id).phase {
-            ServerPhase::Login(login) => login,
-            ServerPhase::Connecting(_)
-            | ServerPhase::Parked
-            | ServerPhase::Preparing(_)
-            | ServerPhase::Linked
-            | ServerPhase::Finishing
-            | ServerPhase::Settling(_)
-            | ServerPhase::Listening
-            | ServerPhase::Attending { .. } => {
-                unreachable!("only called while the server is logging in")
-            }
         }
     }
 
@@ -546,6 +509,37 @@ impl<X: Exchange> Engine<X> {
                 return;
             }
         }
+    }
+}
+
+impl ServerLogin {
+    /// Did the server refuse the protocol's version? A server that cannot negotiate it (PostgreSQL
+    /// before 9.3, other poolers) refuses at once.
+    fn declines_version(&self, error: &ErrorFields) -> bool {
+        let early = matches!(self.version, ProtocolVersion::Offered(1..));
+        let codes = [FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION];
+        early && codes.iter().any(|code| error.sqlstate() == code.as_bytes())
+    }
+
+    /// Did the server refuse a parameter of the library `weir`? Other poolers do, and PostgreSQL
+    /// with another version of the library does.
+    fn declines_report(&self, error: &ErrorFields) -> bool {
+        let says = |name: &str| error.message().contains(name);
+        let ours = [state_report::ASK.0, state_report::REFUSE.0, KEY, TICKET];
+        self.asks_report && ours.into_iter().any(says)
+    }
+}
+
+/// Accepts an older protocol version. The newer one only differs by a longer cancel key, whose
+/// length is in the message.
+fn negotiated(login: &mut ServerLogin, body: &[u8]) -> Step {
+    match NegotiateProtocolVersion::decode(body) {
+        Ok(answer) if answer.minor < login.version.minor() && answer.declined == 0 => {
+            login.version.settle();
+            Step::Continue
+        }
+        Ok(_) => Step::Failed("the server negotiated an option not requested".into()),
+        Err(error) => Step::Failed(error.to_string()),
     }
 }
 

@@ -6,6 +6,7 @@ use wire::scram::ScramClient;
 use crate::ids::ClientId;
 use crate::login::server_secret::ServerSecret;
 use crate::session::ahead::Key;
+use crate::session::carried::Carried;
 use crate::session::probe::Probe;
 use crate::session::state_report::StateReport;
 use crate::vars::Welcome;
@@ -122,6 +123,11 @@ impl ServerLogin {
             None => {}
         }
         self.state_report.take_if(|report| !report.is_known());
+    }
+
+    /// Returns the settings of the new session, if the server reports its state.
+    pub(crate) fn reported_settings(&self) -> Option<Carried> {
+        self.state_report.as_ref()?.state()?.settings
     }
 
     /// Returns the client's password, if the login is to check it.

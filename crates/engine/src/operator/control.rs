@@ -6,7 +6,7 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::leave::purpose_of;
+use crate::lifecycle::leave::{log_server_closing, purpose_of};
 use crate::notify::connection::{unfit, unfit_to_listen};
 use crate::server::Settling;
 use crate::server::{Server, ServerPhase, ServerPurpose};
@@ -269,7 +269,8 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn end_login(&mut self, id: ServerId, why: CloseReason<'_>, io: &mut impl Io<X>) {
         let now = io.now();
         let server = self.servers.remove(id.0 as usize);
-        self.log_server_closing(id, &server, why, io);
+        let identity = self.view(server.pool).identity.clone();
+        log_server_closing(id, &server, &identity, why, io);
         io.close_server(id);
         self.opening_ended();
         let (pool, epoch, serial) = (server.pool, server.epoch, server.serial);

@@ -135,7 +135,7 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
-        self.answer_due(id, on, io);
+        answer_due(id, self.server_mut(on), io);
         let client = &mut self.clients[id.0 as usize];
         let server = &mut *self.servers[on.0 as usize];
         let statements = &mut server.statements;
@@ -147,18 +147,6 @@ impl<X: Exchange> Engine<X> {
         client.take_back(&request);
         self.close_server(on, reason, io);
         self.send_again(id, io);
-    }
-
-    /// Gives the client the made-up replies before its request. They need no server, so they are due
-    /// now.
-    pub(crate) fn answer_due(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let mut due = Vec::new();
-        for reply in self.server_mut(on).ledger.take_due() {
-            write_reply(reply, &mut due);
-        }
-        if !due.is_empty() {
-            io.send_client(id, &due);
-        }
     }
 
     /// Links a client that has got its request back, and handles the request.
@@ -364,7 +352,7 @@ impl<X: Exchange> Engine<X> {
                 !refused.is_lost && kept.bytes.first() == Some(&frontend::DESCRIBE);
             client.stream.put_back(&std::mem::take(&mut kept.bytes));
             // A reload may have changed the server's values meanwhile.
-            return match self.is_as_prepared(on) {
+            return match self.server(on).is_as_prepared(self.mode_of(on)) {
                 true => self.prepare(id, on, io),
                 false => self.ready(id, on, io),
             };
@@ -375,12 +363,6 @@ impl<X: Exchange> Engine<X> {
             BatchEnd::Synced => Readable::NotYet,
             BatchEnd::Open => Readable::Now,
         }
-    }
-
-    /// Has the server run nothing of its client's since it was prepared for the client?
-    fn is_as_prepared(&self, on: ServerId) -> bool {
-        let server = self.server(on);
-        server.status == b'I' && !server.has_traces() && self.mode_of(on) != PoolMode::Session
     }
 
     fn pass_refusal_on(
@@ -403,5 +385,25 @@ impl<X: Exchange> Engine<X> {
             BatchEnd::Synced => self.query_done(on, io),
             BatchEnd::Open => self.server_mut(on).ledger.skip_to_sync(),
         }
+    }
+}
+
+impl Server {
+    /// Has it run nothing of its client's since it was prepared for the client? `mode` is the mode in
+    /// which it is used.
+    fn is_as_prepared(&self, mode: PoolMode) -> bool {
+        self.status == b'I' && !self.has_traces() && mode != PoolMode::Session
+    }
+}
+
+/// Gives the client the made-up replies before its request. They need no server, so they are due
+/// now.
+pub(crate) fn answer_due<X: Exchange>(id: ClientId, server: &mut Server, io: &mut impl Io<X>) {
+    let mut due = Vec::new();
+    for reply in server.ledger.take_due() {
+        write_reply(reply, &mut due);
+    }
+    if !due.is_empty() {
+        io.send_client(id, &due);
     }
 }

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::ids::ServerId;
 use crate::lifecycle::close_reason::CloseReason;
 use crate::relay::ledger::Expect;
-use crate::relay::resend::may_resend;
+use crate::relay::resend::{answer_due, may_resend};
 use crate::relay::undo::undo_for_client;
 use crate::routing::refusal::{Word, word};
 use crate::server::{Server, ServerPhase};
@@ -94,7 +94,7 @@ impl<X: Exchange> Engine<X> {
         let (Some(id), Some(kept)) = (server.client, server.kept.as_deref_mut()) else { return };
         let request = std::mem::take(&mut kept.bytes);
         let outline = std::mem::take(&mut kept.outline);
-        self.answer_due(id, on, io);
+        answer_due(id, self.server_mut(on), io);
         self.count_refused(id);
         let client = &mut self.clients[id.0 as usize];
         let server = &mut *self.servers[on.0 as usize];

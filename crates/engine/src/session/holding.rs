@@ -9,6 +9,7 @@
 //!                          └─ others wait for the server, and the client is idle ─► over
 //! ```
 
+use crate::admission::view::PoolView;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId};
@@ -18,54 +19,6 @@ use crate::session::pins::{Pinned, Pins};
 use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
-    /// Called when the client's transaction is over.
-    pub(crate) fn review_hold(&mut self, on: ServerId, now: Micros) {
-        let server = self.server_mut(on);
-        if !server.is_held() {
-            return;
-        }
-        if server.has_asked_unseen() {
-            return self.end_hold_asked(on, now);
-        }
-        if server.doomed.is_some_and(|reason| !matches!(reason, CloseReason::SettingsUnknown)) {
-            server.take_hold();
-            return;
-        }
-        let session = server.session.own();
-        if !session.drawn.end_transaction() {
-            return self.end_hold(on);
-        }
-        match &mut session.pinned {
-            Some(pinned) => pinned.pins |= Pins::DRAWN,
-            None => {
-                let pins = Pins::DRAWN;
-                session.pinned = Some(Box::new(Pinned { pins, since: now, fingerprint: 0 }));
-            }
-        }
-    }
-
-    /// A function asked for the number, and the client's text did not show it.
-    fn end_hold_asked(&mut self, on: ServerId, now: Micros) {
-        let drawn = self.server_mut(on).take_hold();
-        let server = self.server(on);
-        let (pool, last_draw) = (server.pool, server.session.last_draw);
-        if let Some(view) = self.pools.get_mut(pool) {
-            view.history.sequences.note_question(&drawn, last_draw, now);
-        }
-    }
-
-    /// Ends the hold: the client has not asked for its number.
-    pub(crate) fn end_hold(&mut self, on: ServerId) {
-        let server = self.server_mut(on);
-        if !server.is_held() {
-            return;
-        }
-        let (drawn, pool) = (server.take_hold(), server.pool);
-        if let Some(view) = self.pools.get_mut(pool) {
-            view.history.sequences.note_silence(&drawn);
-        }
-    }
-
     /// Ends holds of idle clients whose servers other clients wait for.
     pub(crate) fn end_long_holds(&mut self, io: &mut impl Io<X>) {
         let clients = self.clients.iter();
@@ -77,9 +30,12 @@ impl<X: Exchange> Engine<X> {
             let (pool, epoch) = (server.pool, server.epoch);
             let is_leaving = server.doomed.is_some() || self.drain.is_some();
             if is_leaving || self.exchange.pool(pool, |pool| pool.misses_server(epoch)) {
-                self.end_hold(on);
+                let server = &mut *self.servers[on.0 as usize];
+                if let Some(view) = self.pools.get_mut(pool) {
+                    end_hold(server, view);
+                }
                 // If the client also listens, its channels move to the listener first.
-                if self.server(on).session.pinned.is_none() {
+                if server.session.pinned.is_none() {
                     self.unlink(id, on, io);
                 }
             }
@@ -123,6 +79,47 @@ impl<X: Exchange> Engine<X> {
             self.follow_rename(id);
         }
     }
+}
+
+/// Called when the client's transaction is over.
+#[inline]
+pub(crate) fn review_hold(server: &mut Server, view: &mut PoolView, now: Micros) {
+    if !server.is_held() {
+        return;
+    }
+    if server.has_asked_unseen() {
+        return end_hold_asked(server, view, now);
+    }
+    if server.doomed.is_some_and(|reason| !matches!(reason, CloseReason::SettingsUnknown)) {
+        server.take_hold();
+        return;
+    }
+    let session = server.session.own();
+    if !session.drawn.end_transaction() {
+        return end_hold(server, view);
+    }
+    match &mut session.pinned {
+        Some(pinned) => pinned.pins |= Pins::DRAWN,
+        None => {
+            let pins = Pins::DRAWN;
+            session.pinned = Some(Box::new(Pinned { pins, since: now, fingerprint: 0 }));
+        }
+    }
+}
+
+/// A function asked for the number, and the client's text did not show it.
+fn end_hold_asked(server: &mut Server, view: &mut PoolView, now: Micros) {
+    let drawn = server.take_hold();
+    view.history.sequences.note_question(&drawn, server.session.last_draw, now);
+}
+
+/// Ends the hold: the client has not asked for its number.
+pub(crate) fn end_hold(server: &mut Server, view: &mut PoolView) {
+    if !server.is_held() {
+        return;
+    }
+    let drawn = server.take_hold();
+    view.history.sequences.note_silence(&drawn);
 }
 
 impl Server {

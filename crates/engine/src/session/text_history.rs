@@ -8,6 +8,7 @@ use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Micros;
+use crate::session::carried::Carried;
 use crate::session::sequences::SequenceHabits;
 use crate::session::setting_names::is_name;
 
@@ -100,6 +101,13 @@ impl TextHistory {
             candidates.pop_front();
         }
         candidates.push_back(name.into());
+    }
+
+    /// The server has these settings, so their names exist.
+    pub(crate) fn learn_customs(&mut self, there: &Carried) {
+        for setting in there.all().iter().filter(|setting| setting.name.contains(&b'.')) {
+            self.learn_custom(&setting.name);
+        }
     }
 
     /// A server has confirmed this name as a setting.

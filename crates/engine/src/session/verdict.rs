@@ -17,19 +17,19 @@
 
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::link::Readable;
-use crate::server::Settling;
+use crate::server::{Server, Settling};
 use std::collections::{BTreeSet, HashSet};
 
 use config::{PoolMode, Unsupported};
 use sql::Signs;
 use wire::{backend, frontend};
 
+use crate::admission::view::PoolView;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::relay::ledger::Expect;
 use crate::server::{Preparation, ServerPhase};
-use crate::session::carried::Carried;
 use crate::session::new_values::{Ended, NewValues};
 use crate::session::pins::{Pinned, Pins};
 use crate::session::probe::{self, Left, Probe, Topics};
@@ -80,7 +80,10 @@ impl<X: Exchange> Engine<X> {
         }
         let waiter = Waiter::served(id, self.server(on).pool, now);
         self.client_mut(id).enter(ClientPhase::Preparing(waiter));
-        self.remember_setting_names(on);
+        let server = &self.servers[on.0 as usize];
+        if let Some(view) = self.pools.get_mut(server.pool) {
+            remember_setting_names(server, view);
+        }
         let hears = self.must_ask_for_channels(id, on);
         let server = self.server_mut(on);
         let (pool, asks) = (server.pool, server.session.state_report.is_none());
@@ -134,18 +137,6 @@ impl<X: Exchange> Engine<X> {
         };
         if server.session.state_report.is_none() && (0..self.names.len()).any(has_changed) {
             self.server_mut(on).doubt_settings();
-        }
-    }
-
-    /// Remembers the names that this transaction has set: later functions may set them without
-    /// naming them.
-    pub(crate) fn remember_setting_names(&mut self, on: ServerId) {
-        let server = &self.servers[on.0 as usize];
-        let Some(view) = self.pools.get_mut(server.pool) else { return };
-        let Some(names) = &server.session.setting_names else { return };
-        for kind in [true, false] {
-            let names = names.iter().filter(|(_, sets)| *sets == kind).take(CANDIDATES_MAX);
-            names.for_each(|(name, sets)| view.history.note_custom(name, sets));
         }
     }
 
@@ -215,8 +206,9 @@ impl<X: Exchange> Engine<X> {
             self.explain_changes(id, on, left, io);
         }
         let is_known = left.is_some();
-        let unseen = self.take_events(id, on, is_known);
-        let server = self.server_mut(on);
+        let server = &mut *self.servers[on.0 as usize];
+        let view = self.pools.get_mut(server.pool).expect("a worker knows its servers' pools");
+        let unseen = take_events(self.clients[id.0 as usize].serial, server, view, is_known);
         let traces = server.session.traces;
         let mut named = None;
         match left {
@@ -265,7 +257,9 @@ impl<X: Exchange> Engine<X> {
                 view.into_iter().for_each(|view| view.history.forget_candidates());
             }
         }
-        let may_hide = self.may_hide_settings(on, traces);
+        let server = self.server(on);
+        let view = self.pools.get(server.pool);
+        let may_hide = view.is_some_and(|view| may_hide_settings(server, view, traces));
         if pins.is_empty() {
             let server = self.server_mut(on);
             server.session.own().pinned = None;
@@ -278,7 +272,9 @@ impl<X: Exchange> Engine<X> {
         if may_hide {
             self.server_mut(on).doomed.get_or_insert(CloseReason::SettingsUnknown);
         }
-        self.pin(on, pins, traces.knows_text, io);
+        let server = &mut *self.servers[on.0 as usize];
+        let view = self.pools.get(server.pool).expect("a worker knows its servers' pools");
+        pin(server, view, pins, traces.knows_text, io);
         let readable = match is_known {
             true => self.prepare(id, on, io),
             // The client's last texts may have changed the values that Weir knows.
@@ -290,45 +286,6 @@ impl<X: Exchange> Engine<X> {
                 self.go_on(id, io);
             }
         }
-    }
-
-    /// May a function have left a setting for which the probe did not ask?
-    fn may_hide_settings(&self, on: ServerId, traces: Traces) -> bool {
-        let server = self.server(on);
-        let view = self.pools.get(server.pool);
-        traces.signs.intersects(Signs::OPAQUE)
-            && server.session.state_report.is_none()
-            && view.is_some_and(|view| view.history.has_dropped())
-    }
-
-    /// Reasons to keep the server that neither its state nor a probe shows. `is_known`: the verdict
-    /// uses everything that was reported.
-    fn take_events(&mut self, id: ClientId, on: ServerId, is_known: bool) -> Pins {
-        let serial = self.client(id).serial;
-        let server = self.server_mut(on);
-        let (mut pins, pool) = (server.unseen_pins(), server.pool);
-        let session = server.session.own();
-        let Some(report) = &mut session.state_report else { return pins };
-        let events = report.events();
-        match is_known {
-            true => report.judged(),
-            false => report.put_off(),
-        }
-        if events.discards {
-            session.numbers = Numbers::Of(serial);
-            if let Some(pinned) = &mut session.pinned {
-                pinned.pins = pinned.pins.without(Pins::SEQUENCE);
-            }
-        }
-        if let Some(view) = self.pools.get_mut(pool) {
-            // From now on Weir makes sure that no client of the pool can read another client's
-            // number.
-            view.history.asks_numbers |= events.pins.contains(Pins::SEQUENCE);
-            if view.settings.auto_unsupported == Unsupported::Warn {
-                pins = pins.without(state_report::OF_EVENTS);
-            }
-        }
-        pins
     }
 
     /// Tracked parameters have changed. If the session has set them, they are the client's. Otherwise
@@ -384,23 +341,6 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// Pins the server to its client, or changes the reasons.
-    fn pin(&mut self, on: ServerId, pins: Pins, knows_text: bool, io: &mut impl Io<X>) {
-        let since = io.now();
-        let server = self.server_mut(on);
-        if let Some(pinned) = server.pinned_mut() {
-            pinned.pins = pins;
-            return;
-        }
-        let fingerprint = if knows_text { server.session.text.fingerprint() } else { 0 };
-        let pinned = Pinned { pins, since, fingerprint };
-        server.session.own().pinned = Some(Box::new(pinned));
-        let pool = server.pool;
-        let identity = self.view(pool).identity.clone();
-        let name = (identity.database.as_str(), identity.user.as_str());
-        io.event(Event::Pinned { name, reason: &pinned.to_string() });
-    }
-
     /// The state that the server reports becomes the state of client and server. Returns true if
     /// anything has changed.
     fn take_over(
@@ -412,7 +352,9 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> bool {
         if let Some(settings) = &left.settings {
-            self.learn_customs(on, settings);
+            let pool = self.server(on).pool;
+            let view = self.pools.get_mut(pool);
+            view.into_iter().for_each(|view| view.history.learn_customs(settings));
         }
         let channels = left.channels.as_ref();
         let channels = channels.map(|there| self.portable_channels(id, on, there, left.pins));
@@ -447,14 +389,6 @@ impl<X: Exchange> Engine<X> {
         self.server_mut(on).vars = there;
         self.client_mut(id).vars = own;
         changed
-    }
-
-    pub(crate) fn learn_customs(&mut self, on: ServerId, there: &Carried) {
-        let pool = self.server(on).pool;
-        let Some(view) = self.pools.get_mut(pool) else { return };
-        for setting in there.all().iter().filter(|setting| setting.name.contains(&b'.')) {
-            view.history.learn_custom(&setting.name);
-        }
     }
 
     /// If only functions made the transaction suspect, the verdict also applies to these functions.
@@ -497,14 +431,77 @@ impl<X: Exchange> Engine<X> {
 
     /// The session state is discarded.
     pub(crate) fn session_forgotten(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        self.clear_session(on);
+        self.server_mut(on).clear_session();
         self.settled(on, io);
     }
+}
 
+/// Remembers the names that this transaction has set: later functions may set them without
+/// naming them.
+pub(crate) fn remember_setting_names(server: &Server, view: &mut PoolView) {
+    let Some(names) = &server.session.setting_names else { return };
+    for kind in [true, false] {
+        let names = names.iter().filter(|(_, sets)| *sets == kind).take(CANDIDATES_MAX);
+        names.for_each(|(name, sets)| view.history.note_custom(name, sets));
+    }
+}
+
+/// Reasons to keep the server that neither its state nor a probe shows. `client` is the
+/// client's serial number. `is_known`: the verdict uses everything that was reported.
+fn take_events(client: u64, server: &mut Server, view: &mut PoolView, is_known: bool) -> Pins {
+    let mut pins = server.unseen_pins();
+    let session = server.session.own();
+    let Some(report) = &mut session.state_report else { return pins };
+    let events = report.events();
+    match is_known {
+        true => report.judged(),
+        false => report.put_off(),
+    }
+    if events.discards {
+        session.numbers = Numbers::Of(client);
+        if let Some(pinned) = &mut session.pinned {
+            pinned.pins = pinned.pins.without(Pins::SEQUENCE);
+        }
+    }
+    // From now on Weir makes sure that no client of the pool can read another client's number.
+    view.history.asks_numbers |= events.pins.contains(Pins::SEQUENCE);
+    if view.settings.auto_unsupported == Unsupported::Warn {
+        pins = pins.without(state_report::OF_EVENTS);
+    }
+    pins
+}
+
+/// May a function have left a setting for which the probe did not ask?
+fn may_hide_settings(server: &Server, view: &PoolView, traces: Traces) -> bool {
+    traces.signs.intersects(Signs::OPAQUE)
+        && server.session.state_report.is_none()
+        && view.history.has_dropped()
+}
+
+/// Pins the server to its client, or changes the reasons.
+fn pin<X: Exchange>(
+    server: &mut Server,
+    view: &PoolView,
+    pins: Pins,
+    knows_text: bool,
+    io: &mut impl Io<X>,
+) {
+    let since = io.now();
+    if let Some(pinned) = server.pinned_mut() {
+        pinned.pins = pins;
+        return;
+    }
+    let fingerprint = if knows_text { server.session.text.fingerprint() } else { 0 };
+    let pinned = Pinned { pins, since, fingerprint };
+    server.session.own().pinned = Some(Box::new(pinned));
+    let name = (view.identity.database.as_str(), view.identity.user.as_str());
+    io.event(Event::Pinned { name, reason: &pinned.to_string() });
+}
+
+impl Server {
     /// Notes that DISCARD ALL has ended the session.
-    pub(crate) fn clear_session(&mut self, on: ServerId) {
-        let server = self.server_mut(on);
-        let session = server.session.own();
+    pub(crate) fn clear_session(&mut self) {
+        let session = self.session.own();
         session.traces = Traces::default();
         session.pinned = None;
         session.drawn = DrawnNumbers::default();
@@ -513,10 +510,10 @@ impl<X: Exchange> Engine<X> {
         session.setting_names = None;
         session.state_report.take_if(|report| !report.is_known());
         session.state_report.iter_mut().for_each(|report| report.judged());
-        if server.mode != PoolMode::Auto {
-            server.session.end();
+        if self.mode != PoolMode::Auto {
+            self.session.end();
         }
-        server.drop_foreign_settings();
+        self.drop_foreign_settings();
     }
 }
 

@@ -55,7 +55,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         changes: &[change(
             "operator/control.rs",
             "let server = «self.servers.remove(id.0 as usize)»; \
-                 self.log_server_closing(id, &server, why, io);",
+                 let identity = self.view(server.pool).identity.clone(); \
+                 log_server_closing(id, &server, &identity, why, io);",
             "return self.open_failed(id, why, None, io)",
         )],
     },

@@ -116,7 +116,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "ahead::waiting_settings_are_not_handed_over",
         changes: &[change(
             "handover/export.rs",
-            "server.cancel.is_none() && «!server.awaits_settings()» }",
+            "self.cancel.is_none() && «!self.awaits_settings()» }",
             "true",
         )],
     },

@@ -357,7 +357,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Auto mode: a reload during a question changes a client's value",
         seen_in: "Weir, in seed 197,124",
         noticed_by: "outdated::a_reload_changes_no_value",
-        changes: &[change("relay/resend.rs", "return match «self.is_as_prepared(on)» {", "false")],
+        changes: &[change(
+            "relay/resend.rs",
+            "return match «self.server(on).is_as_prepared(self.mode_of(on))» {",
+            "false",
+        )],
     },
     Mutant {
         name: "KeepsValuesOfEndedSession",

@@ -1,13 +1,11 @@
 //! Weir's proof of its password to a server: clear text, MD5 or SCRAM.
 
-use config::SslMode;
 use wire::messages::AuthenticationRequest;
 use wire::scram::{self, ScramClient, ScramSecret};
 use wire::secret::Secret;
 use wire::{frontend, md5};
 
 use super::{Step, Unable};
-use crate::engine::Engine;
 use crate::ids::ServerId;
 use crate::login::server_secret::ServerSecret;
 use crate::server::{LoginStage, ServerLogin};
@@ -18,83 +16,83 @@ use crate::shell::{Exchange, Io};
 /// PostgreSQL's error, as with PgBouncer.
 const NO_PASSWORD: &str = "";
 
-impl<X: Exchange> Engine<X> {
-    pub(super) fn authentication(
-        &mut self,
-        id: ServerId,
-        body: &[u8],
-        io: &mut impl Io<X>,
-    ) -> Step {
-        let answered = match AuthenticationRequest::decode(body) {
-            Ok(request) => self.prove_to(id, request, io),
-            Err(error) => return Step::Failed(error.to_string()),
-        };
-        answered.map_or_else(Step::Unable, |()| Step::Continue)
-    }
+/// Answers a message of the server's authentication. `is_trusted`: TLS has verified the server.
+pub(super) fn authentication<X: Exchange>(
+    id: ServerId,
+    login: &mut ServerLogin,
+    settings: &PoolSettings,
+    is_trusted: bool,
+    body: &[u8],
+    io: &mut impl Io<X>,
+) -> Step {
+    let answered = match AuthenticationRequest::decode(body) {
+        Ok(request) => prove_to(id, login, settings, is_trusted, request, io),
+        Err(error) => return Step::Failed(error.to_string()),
+    };
+    answered.map_or_else(Step::Unable, |()| Step::Continue)
+}
 
-    fn prove_to(
-        &mut self,
-        id: ServerId,
-        request: AuthenticationRequest<'_>,
-        io: &mut impl Io<X>,
-    ) -> Result<(), Unable> {
-        let settings = self.settings(self.server(id).pool).clone();
-        let is_trusted = self.config.global.server_tls_sslmode == SslMode::VerifyFull;
-        let login = self.server_login(id);
-        let mut out = Vec::new();
-        match request {
-            // A server that starts SCRAM and leaves out its own proof may not know the password.
-            AuthenticationRequest::Ok
-                if login.scram.as_ref().is_some_and(|client| !client.is_proven()) =>
-            {
-                return Err("the server ended SCRAM without its own proof".into());
-            }
-            AuthenticationRequest::Ok => {
-                login.stage = LoginStage::Authenticated;
-                return Ok(());
-            }
-            AuthenticationRequest::Cleartext => {
-                let password = cleartext_password(login, &settings)?;
-                frontend::password(&mut out, password.as_bytes());
-            }
-            AuthenticationRequest::Md5(salt) => {
-                let hash = md5_hash(login, &settings)
-                    .ok_or(Unable::Secret("MD5 authentication: wrong password type"))?;
-                frontend::password(&mut out, md5::response(&hash, salt).as_bytes());
-                login.challenged = true;
-            }
-            AuthenticationRequest::Sasl(mechanisms) => {
-                if !mechanisms.contains(scram::MECHANISM) {
-                    let why = "none of the server's SASL authentication mechanisms are supported";
-                    return Err(why.into());
-                }
-                let secret = scram_secret(login, &settings)?;
-                let mut nonce = [0; 18];
-                io.random(&mut nonce);
-                let offers = mechanisms.contains(scram::MECHANISM_PLUS);
-                let end = io.server_end(id);
-                let mut client =
-                    ScramClient::new(secret, nonce).bound_to_server(&end, offers, is_trusted)?;
-                frontend::sasl_initial(&mut out, client.mechanism(), &client.first());
-                login.scram = Some(client);
-                login.challenged = true;
-            }
-            AuthenticationRequest::SaslContinue(data) => {
-                let client = login.scram.as_mut().ok_or("unexpected SASL message")?;
-                frontend::sasl_response(&mut out, &client.server_first(data)?);
-            }
-            AuthenticationRequest::SaslFinal(data) => {
-                let client = login.scram.as_mut().ok_or("unexpected SASL message")?;
-                client.server_final(data)?;
-                return Ok(());
-            }
-            AuthenticationRequest::Unsupported(kind) => {
-                return Err(Unable::Other(format!("unknown/unsupported auth method: {kind}")));
-            }
+fn prove_to<X: Exchange>(
+    id: ServerId,
+    login: &mut ServerLogin,
+    settings: &PoolSettings,
+    is_trusted: bool,
+    request: AuthenticationRequest<'_>,
+    io: &mut impl Io<X>,
+) -> Result<(), Unable> {
+    let mut out = Vec::new();
+    match request {
+        // A server that starts SCRAM and leaves out its own proof may not know the password.
+        AuthenticationRequest::Ok
+            if login.scram.as_ref().is_some_and(|client| !client.is_proven()) =>
+        {
+            return Err("the server ended SCRAM without its own proof".into());
         }
-        io.send_server(id, &out);
-        Ok(())
+        AuthenticationRequest::Ok => {
+            login.stage = LoginStage::Authenticated;
+            return Ok(());
+        }
+        AuthenticationRequest::Cleartext => {
+            let password = cleartext_password(login, settings)?;
+            frontend::password(&mut out, password.as_bytes());
+        }
+        AuthenticationRequest::Md5(salt) => {
+            let hash = md5_hash(login, settings)
+                .ok_or(Unable::Secret("MD5 authentication: wrong password type"))?;
+            frontend::password(&mut out, md5::response(&hash, salt).as_bytes());
+            login.challenged = true;
+        }
+        AuthenticationRequest::Sasl(mechanisms) => {
+            if !mechanisms.contains(scram::MECHANISM) {
+                let why = "none of the server's SASL authentication mechanisms are supported";
+                return Err(why.into());
+            }
+            let secret = scram_secret(login, settings)?;
+            let mut nonce = [0; 18];
+            io.random(&mut nonce);
+            let offers = mechanisms.contains(scram::MECHANISM_PLUS);
+            let end = io.server_end(id);
+            let mut client =
+                ScramClient::new(secret, nonce).bound_to_server(&end, offers, is_trusted)?;
+            frontend::sasl_initial(&mut out, client.mechanism(), &client.first());
+            login.scram = Some(client);
+            login.challenged = true;
+        }
+        AuthenticationRequest::SaslContinue(data) => {
+            let client = login.scram.as_mut().ok_or("unexpected SASL message")?;
+            frontend::sasl_response(&mut out, &client.server_first(data)?);
+        }
+        AuthenticationRequest::SaslFinal(data) => {
+            let client = login.scram.as_mut().ok_or("unexpected SASL message")?;
+            client.server_final(data)?;
+            return Ok(());
+        }
+        AuthenticationRequest::Unsupported(kind) => {
+            return Err(Unable::Other(format!("unknown/unsupported auth method: {kind}")));
+        }
     }
+    io.send_server(id, &out);
+    Ok(())
 }
 
 pub(super) fn startup_user(settings: &PoolSettings) -> &str {

@@ -10,6 +10,7 @@ use crate::lifecycle::close_reason::CloseReason;
 use crate::relay::ledger::CopyStep;
 use crate::routing::Place;
 use crate::server::ServerPhase;
+use crate::session::holding::review_hold;
 use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
@@ -123,11 +124,12 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         self.doubt_changed_values(id, on);
-        let server = self.server_mut(on);
+        let server = &mut *self.servers[on.0 as usize];
         if server.has_traces() {
             server.session.own().traces.put_off = false;
-            self.review_hold(on, now);
-            if self.server(on).has_traces() {
+            let view = self.pools.get_mut(server.pool);
+            review_hold(server, view.expect("known above"), now);
+            if server.has_traces() {
                 self.judge(id, on, io);
                 if awaits_answer {
                     self.go_on_kept(id, io);
