@@ -13,7 +13,7 @@
 //! Nothing is done before the other client is found. Its serial number distinguishes it from later
 //! clients in the same slot. Then the call is processed again (`requests/signals.rs`).
 
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use wire::error_fields::ErrorFields;
 use wire::{backend, frontend, sqlstate::QUERY_CANCELED};
 

@@ -2,7 +2,7 @@
 //! one machine, and then does the follow-up work ([`Engine::finish`]).
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use crate::own_error::{Cause, OwnError};
 use crate::server::Settling;
 use std::sync::Arc;
@@ -296,5 +296,11 @@ impl<X: Exchange> Engine<X> {
     /// Will this client come to rest when its query ends?
     pub fn may_come_to_rest(&self, id: ClientId) -> bool {
         self.clients.get(id.0 as usize).is_some_and(Client::may_come_to_rest)
+    }
+
+    /// May Weir stop reading from this client, so that it comes to rest?
+    pub fn client_can_stop(&self, id: ClientId) -> bool {
+        let Some(client) = self.clients.get(id.0 as usize) else { return true };
+        client.can_stop(client.server.map(|on| self.server(on)))
     }
 }

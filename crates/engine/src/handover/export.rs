@@ -179,6 +179,25 @@ impl RecordWriter {
 }
 
 impl Client {
+    /// May Weir stop reading from this client, so that it comes to rest? In the middle of a
+    /// message, a batch or a COPY its server would wait for the rest. Settings that go out with the
+    /// next request wait for that request.
+    pub(crate) fn can_stop(&self, server: Option<&Server>) -> bool {
+        match self.phase {
+            ClientPhase::Login(_) | ClientPhase::Canceling { .. } => false,
+            // The rest of a message may have to be dropped.
+            ClientPhase::Idle | ClientPhase::Failed(_) => self.stream.remaining == 0,
+            ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => true,
+            ClientPhase::Linked => {
+                let can_stop = |server: &Server| {
+                    let ledger = &server.ledger;
+                    !server.awaits_settings() && (ledger.is_at_rest() || ledger.ends_by_itself())
+                };
+                self.stream.remaining == 0 && !self.awaits_answer() && server.is_none_or(can_stop)
+            }
+        }
+    }
+
     /// Will this client come to rest when its query ends? A client that is logging in may, but a
     /// replication stream has no end.
     pub(crate) fn may_come_to_rest(&self) -> bool {
@@ -199,28 +218,6 @@ impl Server {
 }
 
 impl<X: Exchange> Engine<X> {
-    /// May Weir stop reading from this client, so that it comes to rest? In the middle of a
-    /// message, a batch or a COPY its server would wait for the rest. Settings that go out with the
-    /// next request wait for that request.
-    pub fn client_can_stop(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id.0 as usize) else { return true };
-        match client.phase {
-            ClientPhase::Login(_) | ClientPhase::Canceling { .. } => false,
-            // The rest of a message may have to be dropped.
-            ClientPhase::Idle | ClientPhase::Failed(_) => client.stream.remaining == 0,
-            ClientPhase::Waiting(_) | ClientPhase::Preparing(_) => true,
-            ClientPhase::Linked => {
-                let can_stop = |server: &Server| {
-                    let ledger = &server.ledger;
-                    !server.awaits_settings() && (ledger.is_at_rest() || ledger.ends_by_itself())
-                };
-                client.stream.remaining == 0
-                    && !client.awaits_answer()
-                    && client.server.is_none_or(|on| can_stop(self.server(on)))
-            }
-        }
-    }
-
     /// Does [`Engine::export`] write the complete state of this client? A transaction may be open.
     pub fn may_move(&self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id.0 as usize) else { return false };

@@ -2,7 +2,7 @@
 //! before [`Engine::begin_imported`], since until then the other process may still own them.
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use crate::routing::Place;
 use crate::server::Settling;
 use std::collections::{HashMap, HashSet};

@@ -13,37 +13,18 @@
 
 use wire::{Header, frontend};
 
-use crate::client::ClientPhase;
+use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
-use crate::ids::{ClientId, ServerId, Waiter};
+use crate::ids::{ClientId, Micros, ServerId, Waiter};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
+use crate::lifecycle::reserved::drop_reserved;
 use crate::relay::kept_request::KEPT_LEN_MAX;
 use crate::relay::ledger::Expect;
-use crate::server::{Preparation, ServerPhase};
+use crate::server::{Preparation, Server, ServerPhase};
 use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
-    /// May the client's settings go out with its request? They must be all that differs.
-    pub(crate) fn may_go_ahead(&self, id: ClientId, on: ServerId) -> bool {
-        let (client, server) = (self.client(id), self.server(on));
-        let is_new = client.session.as_ref().is_none_or(|own| own.refusals == 0)
-            && !client.resent
-            && !client.while_waiting.fails;
-        let (own, there) = (&client.vars, &server.vars);
-        server.session.ahead.is_some()
-            && is_new
-            && client.is_welcomed()
-            && client.replication.is_none()
-            && !server.has_traces()
-            && server.is_clean()
-            && own.prepared == there.prepared
-            && own.channels.is_empty()
-            && there.channels.is_empty()
-            // If the server refuses, it is closed, although it may accept the other order.
-            && !own.carried.depend_on_order(&there.carried)
-    }
-
     /// Restores the settings, and holds the request until the server has accepted them.
     pub(crate) fn apply_first(
         &mut self,
@@ -52,41 +33,22 @@ impl<X: Exchange> Engine<X> {
         sql: &[u8],
         io: &mut impl Io<X>,
     ) {
-        self.await_settings(id, on, Preparation::Apply, io);
-        self.server_mut(on).unnamed = 0;
+        let client = &mut self.clients[id.0 as usize];
+        let server = &mut *self.servers[on.0 as usize];
+        await_settings(id, client, server, Preparation::Apply, io.now());
+        server.unnamed = 0;
         let mut messages = Vec::new();
         frontend::query(&mut messages, sql);
         self.ask(on, &[Expect::Query], 0, &messages, io);
     }
 
-    /// The settings and this request were sent. The client is held back until the settings are
-    /// accepted.
-    pub(crate) fn await_ahead(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        request: Vec<u8>,
-        io: &mut impl Io<X>,
-    ) {
-        self.await_settings(id, on, Preparation::Ahead(request), io);
-    }
-
-    fn await_settings(&mut self, id: ClientId, on: ServerId, step: Preparation, io: &impl Io<X>) {
-        let now = io.now();
-        let server = self.server_mut(on);
-        let waiter = Waiter::served(id, server.pool, now);
-        (server.own_error, server.times.asked_at) = (None, now);
-        server.enter(ServerPhase::Preparing(step));
-        self.client_mut(id).enter(ClientPhase::Preparing(waiter));
-    }
-
     /// The server has answered the settings. Returns Now if replies to the request follow.
     pub(crate) fn ahead_answered(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
         let names = self.names.clone();
-        let server = self.server_mut(on);
+        let server = &mut *self.servers[on.0 as usize];
         if server.own_error.is_some() {
             if let Some(id) = server.client {
-                self.drop_reserved(id, on, io);
+                drop_reserved(id, &mut self.clients[id.0 as usize], server, io);
             }
             self.move_ahead(on, CloseReason::SettingsRefused, io);
             return Readable::NotYet;
@@ -120,6 +82,40 @@ impl<X: Exchange> Engine<X> {
         let request = std::mem::take(request);
         self.move_request(id, on, request, reason, io);
     }
+}
+
+/// May the client's settings go out with its request? They must be all that differs.
+pub(crate) fn may_go_ahead(client: &Client, server: &Server) -> bool {
+    let is_new = client.session.as_ref().is_none_or(|own| own.refusals == 0)
+        && !client.resent
+        && !client.while_waiting.fails;
+    let (own, there) = (&client.vars, &server.vars);
+    server.session.ahead.is_some()
+        && is_new
+        && client.is_welcomed()
+        && client.replication.is_none()
+        && !server.has_traces()
+        && server.is_clean()
+        && own.prepared == there.prepared
+        && own.channels.is_empty()
+        && there.channels.is_empty()
+        // If the server refuses, it is closed, although it may accept the other order.
+        && !own.carried.depend_on_order(&there.carried)
+}
+
+/// Holds the client back until the server has answered its settings. In the step `Ahead` its request
+/// was sent with them.
+pub(crate) fn await_settings(
+    id: ClientId,
+    client: &mut Client,
+    server: &mut Server,
+    step: Preparation,
+    now: Micros,
+) {
+    let waiter = Waiter::served(id, server.pool, now);
+    (server.own_error, server.times.asked_at) = (None, now);
+    server.enter(ServerPhase::Preparing(step));
+    client.enter(ClientPhase::Preparing(waiter));
 }
 
 /// Is this one request and nothing else: a Query, a FunctionCall, or a batch with its Sync?

@@ -19,7 +19,7 @@
 //! setting a statement could mean something else.
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use config::PoolMode;
 use wire::error_fields::ErrorFields;
 use wire::sqlstate::INVALID_PARAMETER_VALUE;

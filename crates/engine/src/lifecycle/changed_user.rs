@@ -5,7 +5,7 @@
 use crate::client::ClientPhase;
 use crate::engine::Engine;
 use crate::ids::{ClientId, PoolId};
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {

@@ -2,7 +2,7 @@
 //! defined state.
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use crate::server::Settling;
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::engine::work::{Left, Work};
 use crate::ids::{ClientId, Identity, Micros, PoolId, ServerId};
 use crate::operator::failures::ServerFailure;
+use crate::operator::transactions::Transactions;
 use crate::operator::waits::WaitDetail;
 use crate::own_error::{Cause, OwnError, judges_user, login_failing};
 use crate::relay::kept_request::QUESTIONS_MAX;
@@ -156,7 +157,9 @@ impl<X: Exchange> Engine<X> {
 
     fn remove_client(&mut self, id: ClientId, leaving: Leaving<'_>, io: &mut impl Io<X>) {
         if let Some(on) = self.client(id).server {
-            self.cut_transaction(id, on, io.now());
+            let client = &mut self.clients[id.0 as usize];
+            let server = &mut *self.servers[on.0 as usize];
+            cut_transaction(client, server, &mut self.transactions, io.now());
         }
         let client = self.clients.remove(id.0 as usize);
         self.sessions.leave(id);
@@ -182,18 +185,6 @@ impl<X: Exchange> Engine<X> {
         }
         if let Some(on) = client.server {
             self.leave_server(on, &client, leaving);
-        }
-    }
-
-    /// Remembers the client's transaction on this server, which ends before its time.
-    pub(crate) fn cut_transaction(&mut self, id: ClientId, on: ServerId, now: Micros) {
-        let client = &mut self.clients[id.0 as usize];
-        if client.transaction_at != 0 {
-            let server = &mut self.servers[on.0 as usize];
-            if let Some(slow) = server.stages.finish(client, server.pool, false, now) {
-                self.transactions.add(slow);
-            }
-            client.transaction_at = 0;
         }
     }
 
@@ -349,7 +340,9 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let in_message = self.server(on).stream.is_mid_message();
-        self.cut_transaction(id, on, io.now());
+        let client = &mut self.clients[id.0 as usize];
+        let server = &mut *self.servers[on.0 as usize];
+        cut_transaction(client, server, &mut self.transactions, io.now());
         self.client_mut(id).server = None;
         self.server_mut(on).client = None;
         if in_message {
@@ -553,6 +546,21 @@ impl<X: Exchange> Engine<X> {
             self.work.push_back(Work::Route(id));
         }
         io.resume_client(id);
+    }
+}
+
+/// Remembers the client's transaction on this server, which ends before its time.
+pub(crate) fn cut_transaction(
+    client: &mut Client,
+    server: &mut Server,
+    transactions: &mut Transactions,
+    now: Micros,
+) {
+    if client.transaction_at != 0 {
+        if let Some(slow) = server.stages.finish(client, server.pool, false, now) {
+            transactions.add(slow);
+        }
+        client.transaction_at = 0;
     }
 }
 

@@ -19,6 +19,10 @@ use crate::admission::pool::{Grant, role_changes};
 use crate::client::{Client, ClientPhase, KeyForm, StatementNames};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, PoolId, ServerId, Waiter};
+use crate::lifecycle::ahead::may_go_ahead;
+use crate::lifecycle::own_keys::may_use_keys;
+use crate::lifecycle::preparation::Readable;
+use crate::lifecycle::reserved::drop_reserved;
 use crate::relay::ledger::{Entry, Expect, Verb};
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::carried::{Carried, Order};
@@ -39,16 +43,6 @@ pub(crate) fn notice(text: &str) -> ErrorFields {
 fn resets_all(query: &str) -> bool {
     let query = query.trim().trim_end_matches(';').trim_end();
     ["DISCARD ALL", "RESET ALL"].iter().any(|all| query.eq_ignore_ascii_case(all))
-}
-
-/// Can a client be read after its server has changed?
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Readable {
-    /// The client has a server that is ready.
-    Now,
-    /// The client waits, has lost its server, or has been closed.
-    NotYet,
 }
 
 impl<X: Exchange> Engine<X> {
@@ -136,7 +130,8 @@ impl<X: Exchange> Engine<X> {
         if self.has_another_role(id, server) {
             return self.part_from_role(id, server, io);
         }
-        if self.has_foreign_keys(id, server) {
+        let (half, user) = (self.server(server), &self.client(id).identity.user);
+        if half.own_keys && !may_use_keys(&self.config, self.settings(half.pool), user) {
             return self.part_from_keys(id, server, io);
         }
         let half = self.server_mut(server);
@@ -195,12 +190,13 @@ impl<X: Exchange> Engine<X> {
             return Readable::NotYet;
         }
         if !client.vars.is(&server.vars) {
-            self.follow_reports(id, on);
-            let order = self.client(id).order();
+            let client = &mut self.clients[id.0 as usize];
+            follow_reports(client, server, &self.names);
+            let order = client.order();
             if let Some(sql) = self.difference(id, on, order) {
                 // The library does not notice a text that is invalid in the client's encoding.
                 if sql.is_ascii()
-                    && self.may_go_ahead(id, on)
+                    && may_go_ahead(self.client(id), self.server(on))
                     && let Some(ahead) = self.server_mut(on).ahead_mut()
                 {
                     ahead.put_off(sql);
@@ -274,7 +270,8 @@ impl<X: Exchange> Engine<X> {
             }
             Preparation::Apply | Preparation::Reapply if server.own_error.is_some() => {
                 let is_again = matches!(step, Preparation::Reapply);
-                match self.drop_reserved(id, on, io) {
+                let client = &mut self.clients[id.0 as usize];
+                match drop_reserved(id, client, &mut self.servers[on.0 as usize], io) {
                     true => self.prepare(id, on, io),
                     false if is_again => return self.refused(id, on, io),
                     false => return self.apply_otherwise(id, on, io),
@@ -332,22 +329,6 @@ impl<X: Exchange> Engine<X> {
             session.refusals = 0;
         }
         Readable::Now
-    }
-
-    /// Adapts a client's values to a server of another version, which may report more parameters or
-    /// fewer.
-    fn follow_reports(&mut self, id: ClientId, on: ServerId) {
-        let server = &self.servers[on.0 as usize];
-        let (client, names) = (&mut self.clients[id.0 as usize], &self.names);
-        let startup = client.session.as_deref_mut().map(|session| &mut session.startup);
-        for vars in std::iter::once(&mut client.vars).chain(startup) {
-            if !vars.are_tracked_by(&server.vars) {
-                vars.change(|vars| vars.carry_unreported(&server.vars, names));
-            }
-            if !server.vars.are_tracked_by(vars) {
-                vars.change(|vars| vars.track_reported(&server.welcome.vars, names));
-            }
-        }
     }
 
     /// Tells the client that it is logged in. In session mode the cancel key has the server's
@@ -602,6 +583,20 @@ impl<X: Exchange> Engine<X> {
             return self.close_server(on, CloseReason::LifetimeOver, io);
         }
         self.place(on, io);
+    }
+}
+
+/// Adapts a client's values to a server of another version, which may report more parameters or
+/// fewer.
+fn follow_reports(client: &mut Client, server: &Server, names: &TrackedNames) {
+    let startup = client.session.as_deref_mut().map(|session| &mut session.startup);
+    for vars in std::iter::once(&mut client.vars).chain(startup) {
+        if !vars.are_tracked_by(&server.vars) {
+            vars.change(|vars| vars.carry_unreported(&server.vars, names));
+        }
+        if !server.vars.are_tracked_by(vars) {
+            vars.change(|vars| vars.track_reported(&server.welcome.vars, names));
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
+use crate::lifecycle::leave::cut_transaction;
 use crate::lifecycle::loss::{Failed, Loss, Skips};
 use crate::notify::listen::passes_channels;
 use crate::operator::remarks::remark;
@@ -34,6 +35,7 @@ use crate::session::pins::Pins;
 use crate::session::verdict::report_changes;
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io, Weight};
+use crate::vars::TrackedNames;
 
 /// Can the client go on without this server, which is being lost? Not in the middle of a reply or of
 /// a repeated request, and not if all of its session is on this server.
@@ -148,7 +150,9 @@ impl<X: Exchange> Engine<X> {
         let loss = self.loss(on, reason);
         let in_copy = self.server(on).ledger.in_copy();
         let (status, unanswered) = (loss.status_after(), loss.unanswered);
-        self.roll_back_values(id, on, io);
+        let client = &mut self.clients[id.0 as usize];
+        let server = &mut *self.servers[on.0 as usize];
+        roll_back_values(id, client, server, &self.names, io);
         if loss.is_unknown() {
             self.suppose_writes(&[id], io);
         }
@@ -172,7 +176,9 @@ impl<X: Exchange> Engine<X> {
                 backend::error(&mut out, error);
             }
         }
-        self.cut_transaction(id, on, io.now());
+        let client = &mut self.clients[id.0 as usize];
+        let server = &mut *self.servers[on.0 as usize];
+        cut_transaction(client, server, &mut self.transactions, io.now());
         self.part(id, on);
         self.close_server(on, reason, io);
         if !out.is_empty() {
@@ -235,14 +241,6 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    /// The client's values are again those from before the lost transaction.
-    fn roll_back_values(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let changes = self.server_mut(on).changes.take();
-        let Some(before) = changes.and_then(|changes| changes.values_before) else { return };
-        let told = std::mem::replace(&mut self.client_mut(id).vars, before.clone());
-        report_changes(id, &told, &before, &self.names, io);
-    }
-
     /// Continues with a client that has lost its server.
     pub(crate) fn go_on_without(&mut self, id: ClientId, failed: Failed, io: &mut impl Io<X>) {
         let is_over = failed.is_over();
@@ -257,4 +255,18 @@ impl<X: Exchange> Engine<X> {
         }
         self.tell_untold(id, io);
     }
+}
+
+/// The client's values are again those from before the lost transaction.
+fn roll_back_values<X: Exchange>(
+    id: ClientId,
+    client: &mut Client,
+    server: &mut Server,
+    names: &TrackedNames,
+    io: &mut impl Io<X>,
+) {
+    let changes = server.changes.take();
+    let Some(before) = changes.and_then(|changes| changes.values_before) else { return };
+    let told = std::mem::replace(&mut client.vars, before.clone());
+    report_changes(id, &told, &before, names, io);
 }

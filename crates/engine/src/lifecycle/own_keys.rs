@@ -9,7 +9,7 @@ use config::{AuthType, Config};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use crate::operator::remarks::remark;
 use crate::own_error::{Cause, OwnError};
 use crate::server::{ServerPhase, Settling};
@@ -22,15 +22,8 @@ pub(crate) fn no_keys() -> OwnError<'static> {
 }
 
 impl<X: Exchange> Engine<X> {
-    /// Is this a server that only clients of another user may use?
-    #[inline]
-    pub(crate) fn has_foreign_keys(&self, id: ClientId, on: ServerId) -> bool {
-        let server = self.server(on);
-        let user = &self.client(id).identity.user;
-        server.own_keys && !may_use_keys(&self.config, self.settings(server.pool), user)
-    }
-
-    /// Refuses the client. The server goes to another one.
+    /// Refuses the client, which may not use servers that were opened with these keys. The server
+    /// goes to another client.
     #[cold]
     pub(crate) fn part_from_keys(
         &mut self,

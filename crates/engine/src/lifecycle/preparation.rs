@@ -1,5 +1,5 @@
-//! The steps of preparing a server while its client is held back. `lifecycle/link.rs` has their
-//! order.
+//! The steps of preparing a server while its client is held back, and what follows for the client.
+//! `lifecycle/link.rs` has their order.
 
 use crate::ids::Newcomer;
 use crate::login::auth_answer::AuthAnswer;
@@ -11,6 +11,16 @@ pub struct PrincipalQuestion {
     pub answer: Option<Box<AuthAnswer>>,
     /// The client whose login waits for the answer.
     pub(crate) newcomer: Option<Newcomer>,
+}
+
+/// Can a client be read after its server has changed?
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readable {
+    /// The client has a server that is ready.
+    Now,
+    /// The client waits, has lost its server, or has been closed.
+    NotYet,
 }
 
 /// The step that Weir waits for before the client's bytes may be forwarded.

@@ -10,8 +10,7 @@ use wire::error_fields::ErrorFields;
 use wire::sqlstate::INVALID_NAME;
 
 use crate::client::Client;
-use crate::engine::Engine;
-use crate::ids::{ClientId, ServerId};
+use crate::ids::ClientId;
 use crate::server::Server;
 use crate::session::carried::Carried;
 use crate::shell::{Exchange, Io};
@@ -59,43 +58,39 @@ pub(crate) fn concerns(notice: &[u8], client: &Client, server: &Server) -> bool 
     named(&warning, names).is_some()
 }
 
-impl<X: Exchange> Engine<X> {
-    /// If the server has refused a setting whose prefix is reserved, the client loses the setting. If
-    /// another client has left it there, the server has lost it. Returns false if the server has
-    /// refused another one.
-    #[cold]
-    pub(crate) fn drop_reserved(
-        &mut self,
-        id: ClientId,
-        on: ServerId,
-        io: &mut impl Io<X>,
-    ) -> bool {
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut self.servers[on.0 as usize];
-        let error = server.own_error.as_ref();
-        let Some(error) = error else { return false };
-        let Some(setting) = named(error, names_of(&client.vars.carried)) else {
-            let Some(left) = named(error, names_of(&server.vars.carried)) else { return false };
-            let (_, others) = server.vars.carried.split(left);
-            server.own_error = None;
-            server.vars.change(|vars| vars.carried = others);
-            return true;
-        };
-        let name = String::from_utf8_lossy(setting).into_owned();
-        let (_, others) = client.vars.carried.split(setting);
+/// If the server has refused a setting whose prefix is reserved, the client loses the setting. If
+/// another client has left it there, the server has lost it. Returns false if the server has
+/// refused another one.
+#[cold]
+pub(crate) fn drop_reserved<X: Exchange>(
+    id: ClientId,
+    client: &mut Client,
+    server: &mut Server,
+    io: &mut impl Io<X>,
+) -> bool {
+    let error = server.own_error.as_ref();
+    let Some(error) = error else { return false };
+    let Some(setting) = named(error, names_of(&client.vars.carried)) else {
+        let Some(left) = named(error, names_of(&server.vars.carried)) else { return false };
+        let (_, others) = server.vars.carried.split(left);
         server.own_error = None;
-        client.vars.change(|vars| vars.carried = others);
-        let text = format!("invalid configuration parameter name \"{name}\", removing it");
-        let mut warning = ErrorFields::new("WARNING", INVALID_NAME, &text);
-        let prefix = name.split('.').next().unwrap_or_default();
-        warning.replace(b'D', format!("\"{prefix}\" is now a reserved prefix."));
-        if self.client(id).is_welcomed() {
-            let mut out = Vec::new();
-            backend::notice(&mut out, &warning);
-            io.send_client(id, &out);
-        }
-        true
+        server.vars.change(|vars| vars.carried = others);
+        return true;
+    };
+    let name = String::from_utf8_lossy(setting).into_owned();
+    let (_, others) = client.vars.carried.split(setting);
+    server.own_error = None;
+    client.vars.change(|vars| vars.carried = others);
+    let text = format!("invalid configuration parameter name \"{name}\", removing it");
+    let mut warning = ErrorFields::new("WARNING", INVALID_NAME, &text);
+    let prefix = name.split('.').next().unwrap_or_default();
+    warning.replace(b'D', format!("\"{prefix}\" is now a reserved prefix."));
+    if client.is_welcomed() {
+        let mut out = Vec::new();
+        backend::notice(&mut out, &warning);
+        io.send_client(id, &out);
     }
+    true
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use crate::server::{Preparation, ServerPhase};
 use crate::session::probe::{self, Topics};
 use crate::session::state::AllLent;

@@ -3,7 +3,8 @@
 //! database is reported only after authentication.
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::{Readable, complete_vars};
+use crate::lifecycle::link::complete_vars;
+use crate::lifecycle::preparation::Readable;
 use crate::own_error::{Cause, OwnError};
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@
 //! always correct.
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use std::sync::Arc;
 
 use wire::backend;
@@ -45,31 +45,6 @@ const UNREAD: &str = "too many unread notifications";
 const RETRY: Micros = 60_000_000;
 
 impl<X: Exchange> Engine<X> {
-    /// Returns the server's channels that can move with the client. `pins`: the reasons why the
-    /// client keeps its server.
-    pub(crate) fn portable_channels(
-        &self,
-        id: ClientId,
-        on: ServerId,
-        there: &Carried,
-        pins: Pins,
-    ) -> Carried {
-        let client = self.client(id);
-        if !pins.contains(Pins::LISTEN) && self.hears_like_listener(client, on) {
-            return there.clone();
-        }
-        let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
-        own.map_or_else(Carried::default, |own| there.shared_with(&own.live))
-    }
-
-    /// Has the listener the client's encoding? It gets payloads in the encoding of a new server,
-    /// and they are forwarded unchanged.
-    pub(crate) fn hears_like_listener(&self, client: &Client, on: ServerId) -> bool {
-        let of_listener = self.server(on).welcome.vars.get(CLIENT_ENCODING).unwrap_or_default();
-        let own = client.vars.get(CLIENT_ENCODING).unwrap_or(of_listener);
-        own.eq_ignore_ascii_case(of_listener)
-    }
-
     /// Updates the channels that the client's server listens to. Returns true if some of them must
     /// stay on the server: the listener does not have them yet, or cannot listen for this client.
     pub(crate) fn hears_on(&mut self, id: ClientId, there: &Carried) -> bool {
@@ -77,18 +52,10 @@ impl<X: Exchange> Engine<X> {
         moves || there.without(&self.client(id).vars.channels).next().is_some()
     }
 
-    /// The server has reported that it cannot tell its state. Must it be asked which channels the
-    /// client has given up?
-    pub(crate) fn must_ask_for_channels(&self, id: ClientId, on: ServerId) -> bool {
-        let report = self.server(on).session.state_report.as_ref();
-        let own = self.client(id).session.as_ref().and_then(|session| session.listening.as_ref());
-        report.is_some_and(|report| !report.is_known()) && own.is_some_and(|own| own.is_known())
-    }
-
     /// Takes the channels over, and nothing else of the session.
     pub(crate) fn take_channels(&mut self, id: ClientId, on: ServerId, left: &Left) {
         let Some(there) = &left.channels else { return };
-        let channels = self.portable_channels(id, on, there, left.pins);
+        let channels = portable_channels(self.client(id), self.server(on), there, left.pins);
         let (client, server) = (&mut self.clients[id.0 as usize], &mut self.servers[on.0 as usize]);
         for vars in [&mut client.vars, &mut server.vars] {
             vars.change(|vars| vars.channels = channels.clone());
@@ -394,7 +361,8 @@ impl<X: Exchange> Engine<X> {
 
     /// Sends the kept messages to the client, if that is allowed now.
     pub(crate) fn tell_untold(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        if !self.may_be_told(id) {
+        let client = self.client(id);
+        if !may_be_told(client, client.server.map(|on| self.server(on))) {
             return;
         }
         let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
@@ -420,25 +388,6 @@ impl<X: Exchange> Engine<X> {
         if io.client_unsent(id) > UNTOLD_LEN_MAX {
             self.disconnect(id, UNREAD, io);
         }
-    }
-
-    /// May notifications be sent to the client? As in PostgreSQL, only outside a transaction. Also
-    /// not while Weir finds out what the last transaction has changed.
-    fn may_be_told(&self, id: ClientId) -> bool {
-        let client = self.client(id);
-        let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
-        if client.is_in_lost_request()
-            || own.is_none_or(|own| !own.has_untold() || own.hands_over())
-        {
-            return false;
-        }
-        client.server.is_none_or(|on| {
-            let server = self.server(on);
-            client.transaction_at == 0
-                && server.status == b'I'
-                && !server.session.traces.are_due()
-                && !server.stream.is_mid_message()
-        })
     }
 
     fn listening_of(&mut self, id: ClientId, serial: u64) -> Option<&mut Listening> {
@@ -471,6 +420,52 @@ impl<X: Exchange> Engine<X> {
         let owner = pool.0 % u32::from(self.exchange.worker_count());
         self.exchange.post(WorkerId(owner as u16), mail);
     }
+}
+
+/// Returns the server's channels that can move with the client. `pins`: the reasons why the
+/// client keeps its server.
+pub(crate) fn portable_channels(
+    client: &Client,
+    server: &Server,
+    there: &Carried,
+    pins: Pins,
+) -> Carried {
+    if !pins.contains(Pins::LISTEN) && hears_like_listener(client, server) {
+        return there.clone();
+    }
+    let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
+    own.map_or_else(Carried::default, |own| there.shared_with(&own.live))
+}
+
+/// Has the listener the client's encoding? It gets payloads in the encoding of a new server,
+/// and they are forwarded unchanged.
+fn hears_like_listener(client: &Client, server: &Server) -> bool {
+    let of_listener = server.welcome.vars.get(CLIENT_ENCODING).unwrap_or_default();
+    let own = client.vars.get(CLIENT_ENCODING).unwrap_or(of_listener);
+    own.eq_ignore_ascii_case(of_listener)
+}
+
+/// The server has reported that it cannot tell its state. Must it be asked which channels the
+/// client has given up?
+pub(crate) fn must_ask_for_channels(client: &Client, server: &Server) -> bool {
+    let report = server.session.state_report.as_ref();
+    let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
+    report.is_some_and(|report| !report.is_known()) && own.is_some_and(|own| own.is_known())
+}
+
+/// May notifications be sent to the client? As in PostgreSQL, only outside a transaction. Also
+/// not while Weir finds out what the last transaction has changed.
+fn may_be_told(client: &Client, server: Option<&Server>) -> bool {
+    let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
+    if client.is_in_lost_request() || own.is_none_or(|own| !own.has_untold() || own.hands_over()) {
+        return false;
+    }
+    server.is_none_or(|server| {
+        client.transaction_at == 0
+            && server.status == b'I'
+            && !server.session.traces.are_due()
+            && !server.stream.is_mid_message()
+    })
 }
 
 fn warning(text: &str) -> ErrorFields {

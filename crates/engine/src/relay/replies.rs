@@ -11,7 +11,7 @@ use wire::{HEADER_LEN, Header, backend};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{Micros, ServerId};
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use crate::lifecycle::reserved;
 use crate::notify::listening::Hearing;
 use crate::relay::ledger::{Entry, Ledger, Owner, Settled};

@@ -22,6 +22,7 @@ use crate::relay::resend::Resend;
 use crate::relay::stream::Splice;
 use crate::routing::Place;
 use crate::server::Server;
+use crate::session::verdict::doubt_changed_values;
 use crate::settings::PoolSettings;
 use crate::shell::{Exchange, Io, Weight};
 use crate::vars::TrackedNames;
@@ -272,8 +273,9 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         // The traces were not examined while the client was in the middle of a message.
-        self.doubt_changed_values(id, on);
-        if self.server(on).has_traces() {
+        let server = &mut *self.servers[on.0 as usize];
+        doubt_changed_values(&self.clients[id.0 as usize], server, &self.names);
+        if server.has_traces() {
             return self.judge(id, on, io);
         }
         self.unlink(id, on, io);

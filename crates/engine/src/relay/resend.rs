@@ -19,7 +19,7 @@
 //! Both are limited: a request is sent again once, and a Bind is held back [`QUESTIONS_MAX`] times.
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use config::PoolMode;
 use wire::{backend, frontend, sqlstate::QUERY_CANCELED};
 

@@ -14,7 +14,7 @@
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use crate::relay::kept_request::KeptRequest;
 use crate::routing::wish::each_text;
 use crate::server::{Preparation, ServerPhase};

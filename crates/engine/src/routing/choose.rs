@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::engine::work::Work;
 use crate::ids::{ClientId, Micros, NodeId, PoolId, ServerId, Waiter};
 use crate::lifecycle::leave::Leaving;
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use crate::routing::Place;
 use crate::routing::first_request::{FirstRequest, first_request};
 use crate::routing::freshness::Need;

@@ -16,7 +16,7 @@
 //! rollbacks, savepoints, SET LOCAL and functions. Texts only decide whether it is asked at all.
 
 use crate::lifecycle::close_reason::CloseReason;
-use crate::lifecycle::link::Readable;
+use crate::lifecycle::preparation::Readable;
 use crate::server::{Server, Settling};
 use std::collections::{BTreeSet, HashSet};
 
@@ -28,6 +28,7 @@ use crate::admission::view::PoolView;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
 use crate::ids::{ClientId, Micros, ServerId, Waiter};
+use crate::notify::listen::{must_ask_for_channels, portable_channels};
 use crate::relay::ledger::Expect;
 use crate::server::{Preparation, ServerPhase};
 use crate::session::new_values::{Ended, NewValues};
@@ -75,17 +76,16 @@ impl<X: Exchange> Engine<X> {
             }
             return;
         }
-        if self.server(on).cancel.is_some() {
-            return self.await_cancel(id, on, now);
+        let client = &mut self.clients[id.0 as usize];
+        let server = &mut *self.servers[on.0 as usize];
+        if server.cancel.is_some() {
+            return await_cancel(id, client, server, now);
         }
-        let waiter = Waiter::served(id, self.server(on).pool, now);
-        self.client_mut(id).enter(ClientPhase::Preparing(waiter));
-        let server = &self.servers[on.0 as usize];
+        client.enter(ClientPhase::Preparing(Waiter::served(id, server.pool, now)));
         if let Some(view) = self.pools.get_mut(server.pool) {
             remember_setting_names(server, view);
         }
-        let hears = self.must_ask_for_channels(id, on);
-        let server = self.server_mut(on);
+        let hears = must_ask_for_channels(client, server);
         let (pool, asks) = (server.pool, server.session.state_report.is_none());
         if !asks && !hears && server.session.lent.is_empty() {
             server.enter(ServerPhase::Preparing(Preparation::Probe(None)));
@@ -114,37 +114,6 @@ impl<X: Exchange> Engine<X> {
         let sql = probe::question(topics, login, customs, &server.session.lent);
         self.ask_what_is_left(on, Preparation::Probe, topics, &sql, io);
         self.take_lent_back(on, io);
-    }
-
-    /// Has the transaction changed a value that the client has given? If no text leaves a setting
-    /// behind, a reload has changed the server's default, and the probe shows that.
-    #[inline(always)]
-    pub(crate) fn doubt_changed_values(&mut self, id: ClientId, on: ServerId) {
-        if self.servers[on.0 as usize].session.get().is_some_and(|own| own.before.is_some()) {
-            self.compare_values(id, on);
-        }
-    }
-
-    #[inline(never)]
-    fn compare_values(&mut self, id: ClientId, on: ServerId) {
-        let server = &self.servers[on.0 as usize];
-        let Some(before) = &server.session.before else { return };
-        let (client, there) = (&self.clients[id.0 as usize], &server.vars);
-        let has_changed = |slot: usize| {
-            client.given.has(slot)
-                && before.get(slot) != there.get(slot)
-                && client.vars.get(slot) == there.get(slot)
-        };
-        if server.session.state_report.is_none() && (0..self.names.len()).any(has_changed) {
-            self.server_mut(on).doubt_settings();
-        }
-    }
-
-    /// The probe waits until the cancel request is over, so that the request cannot hit the probe.
-    fn await_cancel(&mut self, id: ClientId, on: ServerId, now: Micros) {
-        let waiter = Waiter::served(id, self.server(on).pool, now);
-        self.client_mut(id).enter(ClientPhase::Preparing(waiter));
-        self.server_mut(on).enter(ServerPhase::Preparing(Preparation::AwaitCancel));
     }
 
     /// Once the probe is answered, the lent statements are deallocated.
@@ -209,22 +178,7 @@ impl<X: Exchange> Engine<X> {
         let server = &mut *self.servers[on.0 as usize];
         let view = self.pools.get_mut(server.pool).expect("a worker knows its servers' pools");
         let unseen = take_events(self.clients[id.0 as usize].serial, server, view, is_known);
-        let traces = server.session.traces;
-        let mut named = None;
-        match left {
-            Some(_) => {
-                let session = server.session.own();
-                session.traces = Traces::default();
-                named = session.setting_names.take();
-            }
-            // The probe failed, so nothing is known about the change, and no trace may be
-            // forgotten.
-            None => {
-                server.context_changed = true;
-                let session = server.session.own();
-                (session.may_set, session.traces.put_off) = (true, true);
-            }
-        }
+        let (traces, named) = take_traces(server, is_known);
         let lent = std::mem::take(&mut server.session.own().lent);
         let mut pins = unseen;
         if !server.session.drawn.is_empty() {
@@ -238,7 +192,11 @@ impl<X: Exchange> Engine<X> {
                 pins |= left.pins;
                 forget_deallocated(self.client_mut(id), &lent, &left);
                 let changed = self.take_over(id, on, (traces, named.as_deref()), &left, io);
-                self.judge_functions(on, traces, changed, left.pins, now);
+                let schema = self.exchange.schema();
+                let server = &self.servers[on.0 as usize];
+                let view = self.pools.get_mut(server.pool);
+                let view = view.expect("a worker knows its servers' pools");
+                judge_functions(server, view, schema, traces, changed, left.pins, now);
                 if let Some(channels) = &left.channels
                     && self.hears_on(id, channels)
                 {
@@ -357,10 +315,10 @@ impl<X: Exchange> Engine<X> {
             view.into_iter().for_each(|view| view.history.learn_customs(settings));
         }
         let channels = left.channels.as_ref();
-        let channels = channels.map(|there| self.portable_channels(id, on, there, left.pins));
         let client = &mut self.clients[id.0 as usize];
-        let startup = client.session_mut().startup.clone();
         let server = &mut *self.servers[on.0 as usize];
+        let channels = channels.map(|there| portable_channels(client, server, there, left.pins));
+        let startup = client.session_mut().startup.clone();
         let session = server.session.own();
         let before = session.before.take().unwrap_or_else(|| server.vars.clone());
         let followed = session.followed.take();
@@ -391,34 +349,6 @@ impl<X: Exchange> Engine<X> {
         changed
     }
 
-    /// If only functions made the transaction suspect, the verdict also applies to these functions.
-    fn judge_functions(
-        &mut self,
-        on: ServerId,
-        traces: Traces,
-        changed: bool,
-        pins: Pins,
-        now: Micros,
-    ) {
-        let schema = self.exchange.schema();
-        let server = self.server(on);
-        let (pool, was_pinned) = (server.pool, server.session.pinned.is_some());
-        if server.session.state_report.is_some() {
-            return;
-        }
-        let is_unknown = matches!(server.doomed, Some(CloseReason::SettingsUnknown));
-        let (Some(called), Some(view)) = (traces.suspects(), self.pools.get_mut(pool)) else {
-            return;
-        };
-        if changed || !(pins.is_empty() || was_pinned) {
-            view.history.has_left_something(called);
-        } else if is_unknown || view.history.has_dropped() {
-            // The probe has not asked for all settings.
-        } else if pins.is_empty() && traces.outcome.is_proof() {
-            view.history.has_left_nothing(called, schema, now);
-        }
-    }
-
     /// The client has left. Its session state is discarded.
     pub(crate) fn forget_session(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let pins = self.server(on).pins();
@@ -433,6 +363,76 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn session_forgotten(&mut self, on: ServerId, io: &mut impl Io<X>) {
         self.server_mut(on).clear_session();
         self.settled(on, io);
+    }
+}
+
+/// Has the transaction changed a value that the client has given? If no text leaves a setting
+/// behind, a reload has changed the server's default, and the probe shows that.
+#[inline(always)]
+pub(crate) fn doubt_changed_values(client: &Client, server: &mut Server, names: &TrackedNames) {
+    if server.session.get().is_some_and(|own| own.before.is_some()) {
+        compare_values(client, server, names);
+    }
+}
+
+#[inline(never)]
+fn compare_values(client: &Client, server: &mut Server, names: &TrackedNames) {
+    let Some(before) = &server.session.before else { return };
+    let there = &server.vars;
+    let has_changed = |slot: usize| {
+        client.given.has(slot)
+            && before.get(slot) != there.get(slot)
+            && client.vars.get(slot) == there.get(slot)
+    };
+    if server.session.state_report.is_none() && (0..names.len()).any(has_changed) {
+        server.doubt_settings();
+    }
+}
+
+/// The probe waits until the cancel request is over, so that the request cannot hit the probe.
+fn await_cancel(id: ClientId, client: &mut Client, server: &mut Server, now: Micros) {
+    let waiter = Waiter::served(id, server.pool, now);
+    client.enter(ClientPhase::Preparing(waiter));
+    server.enter(ServerPhase::Preparing(Preparation::AwaitCancel));
+}
+
+/// Takes the traces of the transaction, and the names of settings that it has set. If the probe has
+/// failed, nothing is known about the change, and no trace may be forgotten.
+fn take_traces(server: &mut Server, is_known: bool) -> (Traces, Option<Box<SettingNames>>) {
+    let traces = server.session.traces;
+    if is_known {
+        let session = server.session.own();
+        session.traces = Traces::default();
+        return (traces, session.setting_names.take());
+    }
+    server.context_changed = true;
+    let session = server.session.own();
+    (session.may_set, session.traces.put_off) = (true, true);
+    (traces, None)
+}
+
+/// If only functions made the transaction suspect, the verdict also applies to these functions.
+fn judge_functions(
+    server: &Server,
+    view: &mut PoolView,
+    schema: u64,
+    traces: Traces,
+    changed: bool,
+    pins: Pins,
+    now: Micros,
+) {
+    if server.session.state_report.is_some() {
+        return;
+    }
+    let is_unknown = matches!(server.doomed, Some(CloseReason::SettingsUnknown));
+    let Some(called) = traces.suspects() else { return };
+    let was_pinned = server.session.pinned.is_some();
+    if changed || !(pins.is_empty() || was_pinned) {
+        view.history.has_left_something(called);
+    } else if is_unknown || view.history.has_dropped() {
+        // The probe has not asked for all settings.
+    } else if pins.is_empty() && traces.outcome.is_proof() {
+        view.history.has_left_nothing(called, schema, now);
     }
 }
 

@@ -43,8 +43,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "notify/listen.rs",
-            "client.server.is_none_or(|on| { let server = «self.server(on)»;",
-            "return true",
+            "server.is_none_or(|server| { «client.transaction_at == 0 && server.status == b'I' \
+                 && !server.session.traces.are_due() && !server.stream.is_mid_message()»",
+            "true",
         )],
     },
     Mutant {
@@ -131,7 +132,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "news::unlisten_counts_unreported",
         changes: &[change(
             "session/verdict.rs",
-            "let hears = «self.must_ask_for_channels(id, on)»;",
+            "let hears = «must_ask_for_channels(client, server)»;",
             "false",
         )],
     },

@@ -102,7 +102,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A parameter keeps the value that a lost transaction has set",
         seen_in: "Weir, in seed 111,254",
         noticed_by: "lost::a_lost_parameter_returns",
-        changes: &[change("lifecycle/lost.rs", "self.roll_back_values(id, on, io);", "")],
+        changes: &[change(
+            "lifecycle/lost.rs",
+            "roll_back_values(id, client, server, &self.names, io);",
+            "",
+        )],
     },
     Mutant {
         name: "HidesLostSettings",

@@ -49,7 +49,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "answers",
         changes: &[change(
             "session/verdict.rs",
-            "if «self.server(on).cancel.is_some()» { return self.await_cancel(id, on, now)",
+            "if «server.cancel.is_some()» { return await_cancel(id, client, server, now)",
             "{
                     self.server_mut(on).session.own().traces = Traces::default();
                     return self.unlink(id, on, io);
@@ -350,7 +350,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "Weir ignores which parameters a server of another version reports",
         seen_in: "",
         noticed_by: "answers",
-        changes: &[change("lifecycle/link.rs", "self.follow_reports(id, on);", "")],
+        changes: &[change("lifecycle/link.rs", "follow_reports(client, server, &self.names);", "")],
     },
     Mutant {
         name: "ForgetsValueAtQuestion",

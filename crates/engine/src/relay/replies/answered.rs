@@ -11,6 +11,7 @@ use crate::relay::ledger::CopyStep;
 use crate::routing::Place;
 use crate::server::ServerPhase;
 use crate::session::holding::review_hold;
+use crate::session::verdict::doubt_changed_values;
 use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
@@ -123,12 +124,10 @@ impl<X: Exchange> Engine<X> {
             }
             return;
         }
-        self.doubt_changed_values(id, on);
-        let server = &mut *self.servers[on.0 as usize];
+        doubt_changed_values(client, server, &self.names);
         if server.has_traces() {
             server.session.own().traces.put_off = false;
-            let view = self.pools.get_mut(server.pool);
-            review_hold(server, view.expect("known above"), now);
+            review_hold(server, view, now);
             if server.has_traces() {
                 self.judge(id, on, io);
                 if awaits_answer {

@@ -8,10 +8,10 @@ use super::{Input, Ran, Requests, Stop};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::ids::{ClientId, ServerId};
-use crate::lifecycle::ahead::is_whole_request;
+use crate::lifecycle::ahead::{await_settings, is_whole_request};
 use crate::lifecycle::leave::Leaving;
 use crate::relay::ledger::{Entry, Expect, Verb};
-use crate::server::Server;
+use crate::server::{Preparation, Server};
 use crate::shell::{Exchange, Io};
 use crate::values::Values;
 
@@ -143,9 +143,10 @@ impl<X: Exchange> Engine<X> {
         input: &Input<'_>,
         io: &impl Io<X>,
     ) -> Due {
-        let address = self.address_to_show(id, on, io);
         let client = &self.clients[id.0 as usize];
         let server = &mut *self.servers[on.0 as usize];
+        let shows = self.config.global.server_client_address;
+        let address = address_to_show(id, client, server, shows, io);
         let mut restoring = None;
         if !input.all().is_empty()
             && let Some(ahead) = server.ahead_mut()
@@ -205,27 +206,18 @@ impl<X: Exchange> Engine<X> {
                 input.hold_rest(&mut self.clients[id.0 as usize], used);
                 match request {
                     Some(request) => {
-                        if let Some(ahead) = self.server_mut(on).ahead_mut() {
+                        let client = &mut self.clients[id.0 as usize];
+                        let server = &mut *self.servers[on.0 as usize];
+                        if let Some(ahead) = server.ahead_mut() {
                             ahead.sent(restoring.before);
                         }
-                        self.await_ahead(id, on, request, io);
+                        // The client is held back until the settings are accepted.
+                        await_settings(id, client, server, Preparation::Ahead(request), io.now());
                     }
                     None => self.restore_later(id, on, restoring, io),
                 }
             }
         }
-    }
-
-    /// Returns the client's address, if its request is the first on this server and the server is
-    /// to show it.
-    fn address_to_show(&self, id: ClientId, on: ServerId, io: &impl Io<X>) -> Option<String> {
-        let (client, server) = (self.client(id), self.server(on));
-        let ahead = server.session.ahead.as_ref()?;
-        let is_due = self.config.global.server_client_address
-            && !ahead.shows(client.serial)
-            && server.status == b'I'
-            && server.ledger.is_at_rest();
-        is_due.then(|| io.client_place(id))
     }
 
     /// The settings were not sent: the request has to wait, or needs no server. Its rest is
@@ -251,4 +243,19 @@ impl<X: Exchange> Engine<X> {
         }
         self.apply_first(id, on, &sql, io);
     }
+}
+
+/// Returns the client's address, if its request is the first on this server and the server is
+/// to show it. `shows` is the setting `server_client_address`.
+fn address_to_show<X: Exchange>(
+    id: ClientId,
+    client: &Client,
+    server: &Server,
+    shows: bool,
+    io: &impl Io<X>,
+) -> Option<String> {
+    let ahead = server.session.ahead.as_ref()?;
+    let is_due =
+        shows && !ahead.shows(client.serial) && server.status == b'I' && server.ledger.is_at_rest();
+    is_due.then(|| io.client_place(id))
 }
