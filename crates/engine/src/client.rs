@@ -262,6 +262,7 @@ impl Client {
     }
 
     /// Returns the state of its login.
+    #[inline]
     pub(crate) fn login_mut(&mut self) -> &mut Login {
         match &mut self.phase {
             ClientPhase::Login(login) => login,
@@ -277,12 +278,14 @@ impl Client {
     }
 
     /// Does this client wait for `auth_query`?
+    #[inline]
     pub(crate) fn asks(&self) -> bool {
         matches!(&self.phase, ClientPhase::Login(login)
             if matches!(login.step, LoginStep::Asking(_)))
     }
 
     /// Does this client wait to prove its password?
+    #[inline]
     pub(crate) fn proves(&self) -> bool {
         matches!(&self.phase, ClientPhase::Login(login)
             if matches!(login.step, LoginStep::Proving(_)))
@@ -380,6 +383,7 @@ impl Client {
 
     /// Does it wait in this pool's queue with this ticket? Tickets are counted per pool, and a new
     /// client may use the slot of the waiter's.
+    #[inline]
     pub(crate) fn waits_as(&self, waiter: Waiter, pool: PoolId) -> bool {
         self.wait().is_some_and(|own| own.pool == pool && own.ticket == waiter.ticket)
     }

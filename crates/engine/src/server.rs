@@ -243,6 +243,7 @@ impl Server {
     }
 
     /// Returns the state of its login.
+    #[inline]
     pub(crate) fn login_mut(&mut self) -> &mut ServerLogin {
         match &mut self.phase {
             ServerPhase::Login(login) => login,

@@ -85,6 +85,7 @@ impl<X: Exchange> Engine<X> {
 }
 
 /// May the client's settings go out with its request? They must be all that differs.
+#[inline]
 pub(crate) fn may_go_ahead(client: &Client, server: &Server) -> bool {
     let is_new = client.session.as_ref().is_none_or(|own| own.refusals == 0)
         && !client.resent
@@ -105,6 +106,7 @@ pub(crate) fn may_go_ahead(client: &Client, server: &Server) -> bool {
 
 /// Holds the client back until the server has answered its settings. In the step `Ahead` its request
 /// was sent with them.
+#[inline]
 pub(crate) fn await_settings(
     id: ClientId,
     client: &mut Client,

@@ -588,6 +588,7 @@ impl<X: Exchange> Engine<X> {
 
 /// Adapts a client's values to a server of another version, which may report more parameters or
 /// fewer.
+#[inline]
 fn follow_reports(client: &mut Client, server: &Server, names: &TrackedNames) {
     let startup = client.session.as_deref_mut().map(|session| &mut session.startup);
     for vars in std::iter::once(&mut client.vars).chain(startup) {

@@ -424,6 +424,7 @@ impl<X: Exchange> Engine<X> {
 
 /// Returns the server's channels that can move with the client. `pins`: the reasons why the
 /// client keeps its server.
+#[inline]
 pub(crate) fn portable_channels(
     client: &Client,
     server: &Server,
@@ -447,6 +448,7 @@ fn hears_like_listener(client: &Client, server: &Server) -> bool {
 
 /// The server has reported that it cannot tell its state. Must it be asked which channels the
 /// client has given up?
+#[inline]
 pub(crate) fn must_ask_for_channels(client: &Client, server: &Server) -> bool {
     let report = server.session.state_report.as_ref();
     let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
@@ -455,6 +457,7 @@ pub(crate) fn must_ask_for_channels(client: &Client, server: &Server) -> bool {
 
 /// May notifications be sent to the client? As in PostgreSQL, only outside a transaction. Also
 /// not while Weir finds out what the last transaction has changed.
+#[inline]
 fn may_be_told(client: &Client, server: Option<&Server>) -> bool {
     let own = client.session.as_ref().and_then(|session| session.listening.as_ref());
     if client.is_in_lost_request() || own.is_none_or(|own| !own.has_untold() || own.hands_over()) {

@@ -114,6 +114,7 @@ fn end_hold_asked(server: &mut Server, view: &mut PoolView, now: Micros) {
 }
 
 /// Ends the hold: the client has not asked for its number.
+#[inline]
 pub(crate) fn end_hold(server: &mut Server, view: &mut PoolView) {
     if !server.is_held() {
         return;

@@ -398,6 +398,7 @@ fn await_cancel(id: ClientId, client: &mut Client, server: &mut Server, now: Mic
 
 /// Takes the traces of the transaction, and the names of settings that it has set. If the probe has
 /// failed, nothing is known about the change, and no trace may be forgotten.
+#[inline]
 fn take_traces(server: &mut Server, is_known: bool) -> (Traces, Option<Box<SettingNames>>) {
     let traces = server.session.traces;
     if is_known {
@@ -412,6 +413,7 @@ fn take_traces(server: &mut Server, is_known: bool) -> (Traces, Option<Box<Setti
 }
 
 /// If only functions made the transaction suspect, the verdict also applies to these functions.
+#[inline]
 fn judge_functions(
     server: &Server,
     view: &mut PoolView,
@@ -438,6 +440,7 @@ fn judge_functions(
 
 /// Remembers the names that this transaction has set: later functions may set them without
 /// naming them.
+#[inline]
 pub(crate) fn remember_setting_names(server: &Server, view: &mut PoolView) {
     let Some(names) = &server.session.setting_names else { return };
     for kind in [true, false] {
@@ -448,6 +451,7 @@ pub(crate) fn remember_setting_names(server: &Server, view: &mut PoolView) {
 
 /// Reasons to keep the server that neither its state nor a probe shows. `client` is the
 /// client's serial number. `is_known`: the verdict uses everything that was reported.
+#[inline]
 fn take_events(client: u64, server: &mut Server, view: &mut PoolView, is_known: bool) -> Pins {
     let mut pins = server.unseen_pins();
     let session = server.session.own();
@@ -472,6 +476,7 @@ fn take_events(client: u64, server: &mut Server, view: &mut PoolView, is_known: 
 }
 
 /// May a function have left a setting for which the probe did not ask?
+#[inline]
 fn may_hide_settings(server: &Server, view: &PoolView, traces: Traces) -> bool {
     traces.signs.intersects(Signs::OPAQUE)
         && server.session.state_report.is_none()
@@ -540,6 +545,7 @@ pub(crate) fn report_changes<X: Exchange>(
 }
 
 /// Lent statements that no longer exist were deallocated by the client's SQL.
+#[inline]
 fn forget_deallocated(client: &mut Client, lent: &AllLent, left: &Left) {
     let Some(extended) = &mut client.extended else { return };
     let there: HashSet<&[u8]> = left.lent.iter().map(|name| &**name).collect();
