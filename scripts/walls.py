@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts what still reaches through the walls of the engine (issue 44). Fails if a count is above its
+"""Counts what still reaches through the walls of the engine. Fails if a count is above its
 bound below. The bounds may only shrink: a step that lowers a count lowers its bound, too.
 
   scripts/walls.py            the counts, and whether the bounds hold
