@@ -3,6 +3,7 @@
 //! The packets that open a connection have no code. They are here because they have the same
 //! direction.
 
+use crate::frame::Header;
 use crate::startup;
 use crate::writer::{count, cstr, length, message, packet, value};
 
@@ -21,6 +22,21 @@ pub const PASSWORD: u8 = b'p';
 pub const QUERY: u8 = b'Q';
 pub const SYNC: u8 = b'S';
 pub const TERMINATE: u8 = b'X';
+
+/// The limit of small messages without their code, as in PostgreSQL (`PQ_SMALL_MESSAGE_LIMIT`).
+pub const SMALL_LEN_MAX: usize = 10_000;
+
+/// Can a client send a message with this header after its login? PostgreSQL ends the connection if
+/// not.
+pub fn is_possible(header: Header) -> bool {
+    match header.code {
+        QUERY | PARSE | BIND | FUNCTION_CALL | COPY_DATA => true,
+        CLOSE | DESCRIBE | EXECUTE | FLUSH | SYNC | COPY_DONE | COPY_FAIL | TERMINATE => {
+            header.total - 1 <= SMALL_LEN_MAX
+        }
+        _ => false,
+    }
+}
 
 /// The `types_raw` of a [`parse`] that leaves every parameter's type to the server.
 pub const NO_TYPES: &[u8] = &[0, 0];

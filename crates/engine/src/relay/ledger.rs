@@ -536,32 +536,41 @@ impl Ledger {
         }
     }
 
-    /// CopyInResponse: the server reads messages already sent after the query in copy-in mode.
+    /// CopyInResponse: the server reads messages already sent after the query in copy-in mode. It does
+    /// not see those that Weir answers itself.
     fn start_copy(&mut self) {
-        let behind = || self.owed.iter().skip(BEHIND_FRONT);
+        let is_sent = |entry: &&Entry| entry.synthesized().is_none();
+        let behind = || self.owed.iter().skip(BEHIND_FRONT).filter(is_sent);
         let syncs = behind().take_while(|entry| entry.expect == Expect::Sync).count();
-        match behind().nth(syncs).map(|entry| entry.expect) {
-            None => self.input = Input::CopyData { has_sync: syncs > 0 },
+        let ignored = match behind().nth(syncs).map(|entry| entry.expect) {
+            None => {
+                self.input = Input::CopyData { has_sync: syncs > 0 };
+                syncs
+            }
             Some(Expect::CopyEnd) => {
                 self.input = Input::after_copy(syncs > 0);
-                self.remove_behind_front();
+                syncs + 1
             }
             // The server closes the connection when it reads this message in the copy. If the copy
             // fails before, no Sync was ignored.
             Some(_) => return,
+        };
+        if ignored > 0 {
+            self.remove_behind_front(ignored);
         }
-        (0..syncs).for_each(|_| self.remove_behind_front());
     }
 
-    /// Removes the entry after the front, so that the next one takes its place.
-    fn remove_behind_front(&mut self) {
-        let removed = self.owed.remove(BEHIND_FRONT);
-        self.undo_bytes -= removed.as_ref().map_or(0, Entry::undo_bytes);
-        self.requests -= u32::from(removed.is_some_and(|removed| removed.ends_batch()));
-        let Some(front) = self.owed.front() else { return };
-        self.latest.leave_behind(front);
-        if !self.latest.is_end_owed_behind_front() {
-            self.last_end = front.serial;
+    /// Removes the first `count` entries after the front that were sent to the server.
+    fn remove_behind_front(&mut self, count: usize) {
+        let mut left = count;
+        for (at, entry) in self.take_all().enumerate() {
+            if at < BEHIND_FRONT {
+                self.last_end = entry.serial;
+            } else if left > 0 && entry.synthesized().is_none() {
+                left -= 1;
+                continue;
+            }
+            self.push(entry);
         }
     }
 

@@ -56,11 +56,6 @@ const BROKEN_PARSE: &str = "broken Parse packet";
 /// no further at `OWED_BYTES_MAX`. A single statement of this length reaches it.
 const PREPARED_AGAIN_LEN_MAX: usize = 64 << 20;
 
-/// PostgreSQL closes the connection after a longer message that ends a copy (`postgres.c`,
-/// `PQ_SMALL_MESSAGE_LIMIT`). Outside a copy no reply is expected, so another client could have the
-/// server by then.
-const SMALL_LEN_MAX: usize = 10_000;
-
 /// Why the reading of an input stopped.
 enum Stop {
     /// Everything is used, except the beginning of a message that cannot be handled yet.
@@ -349,10 +344,10 @@ impl<'a, X: Exchange> Requests<'a, X> {
             if header.code == frontend::TERMINATE {
                 return Stop::Terminate;
             }
-            if self.server.ledger.is_ahead() && self.awaits_half() {
+            if self.server.ledger.is_ahead() && self.awaits_half(header) {
                 return Stop::Incomplete;
             }
-            if self.takes_turns && self.awaits_turn(header.code) {
+            if self.takes_turns && self.awaits_turn(header) {
                 return Stop::Incomplete;
             }
             self.messages += 1;
@@ -487,7 +482,8 @@ impl<'a, X: Exchange> Requests<'a, X> {
             } else {
                 MessageAction::Pass
             }),
-            COPY_DONE | COPY_FAIL if header.total - 1 > SMALL_LEN_MAX => {
+            // Outside a copy no reply is expected, so another client could have the server by then.
+            COPY_DONE | COPY_FAIL if header.total - 1 > frontend::SMALL_LEN_MAX => {
                 Err("broken CopyDone or CopyFail packet".to_owned().into())
             }
             COPY_DONE | COPY_FAIL => {

@@ -215,3 +215,23 @@ fn the_client_leaves_meanwhile() {
     server.send([ready('I'), closed(), ready('I')]);
     assert!(!server.is_open());
 }
+
+/// Weir answers the Close of a name that does not exist, so the server does not read it in the copy.
+#[test]
+pub(crate) fn a_close_that_needs_no_server_is_not_part_of_the_copy() {
+    let rig = Rig::of_size(1);
+    let (client, server) = (rig.client(), rig.server(0));
+    client.send([parse("", "copy"), bind(""), execute(), close("x"), sync()]);
+    server.expect([parse("", "copy"), bind(""), execute(), sync()]);
+    server.send([parsed(), bound(), copy_in()]);
+    client.expect([parsed(), bound(), copy_in()]);
+    client.send([copy_data("1\n"), copy_done()]);
+    server.expect([copy_data("1\n"), copy_done(), flush()]);
+    server.send([complete("COPY 1")]);
+    client.expect([complete("COPY 1"), closed()]);
+    client.send([sync()]);
+    server.expect([sync()]);
+    server.send([ready('I')]);
+    client.expect([ready('I')]);
+    runs(&client, &server);
+}

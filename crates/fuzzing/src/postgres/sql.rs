@@ -3,7 +3,8 @@
 //! * `begin`, `commit`, `rollback`, `discard all`, `deallocate all`
 //! * `3 anything`: three rows that repeat the text; `3! anything` fails behind the third
 //! * `copy in`, `copy out`, `notice`, `notify`
-//! * `set application_name = 'x'`, `show`: the value is stored with the connection
+//! * `set application_name = 'x'`, `reset application_name`, `show`: the value is stored with the
+//!   connection
 //! * `?…` is a syntax error; all else is done in silence
 
 use wire::backend;
@@ -45,6 +46,7 @@ pub(super) enum Sql {
     Notice,
     Notify,
     Set(Vec<u8>),
+    Reset,
     Show,
     Other,
 }
@@ -70,6 +72,7 @@ impl Sql {
             b"copy out" => Self::CopyOut,
             b"notice" => Self::Notice,
             b"notify" => Self::Notify,
+            b"reset application_name" => Self::Reset,
             b"show" => Self::Show,
             [digit @ b'0'..=b'9', rest @ ..] => {
                 let fails = rest.first() == Some(&b'!');
@@ -164,6 +167,10 @@ impl Postgres {
             Sql::Set(value) => {
                 self.set_application_name(value, out);
                 "SET"
+            }
+            Sql::Reset => {
+                self.set_application_name(b"", out);
+                "RESET"
             }
             Sql::Show => {
                 backend::data_row(out, &[Some(&self.application_name)]);

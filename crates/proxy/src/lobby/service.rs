@@ -379,21 +379,31 @@ impl Service {
                         FromBackend::Need { .. } => self.rhythm.note_need(),
                         _ => self.rhythm.note_news(),
                     }
-                    if !self.handle(number, message) {
-                        // It does not keep to the rules: it ends, and then its clients are freed.
-                        socket::shutdown(self.backends[number].fd.as_raw_fd(), false);
-                        return;
+                    if !self.handle(number, &message) {
+                        return self.expel(number, &message);
                     }
                 }
             }
         }
     }
 
+    /// Ends a backend that does not keep to the rules. Then its clients are freed.
+    fn expel(&self, number: usize, message: &FromBackend) {
+        let Backend { fd, role, .. } = &self.backends[number];
+        if let Some(Role { server, .. }) = role {
+            let process = server.process;
+            warning!(
+                "direct_socket: backend {process} is expelled: it may not send {message:?} now"
+            );
+        }
+        socket::shutdown(fd.as_raw_fd(), false);
+    }
+
     /// Handles a backend's message. Returns false if the backend may not send it now.
-    fn handle(&mut self, number: usize, message: FromBackend) -> bool {
+    fn handle(&mut self, number: usize, message: &FromBackend) -> bool {
         let role = self.backends[number].role.as_ref();
         let role = role.map(|role| (role.room, role.line));
-        match (message, role) {
+        match (message.clone(), role) {
             (FromBackend::Hello(hello), None) => self.greet(number, hello),
             (FromBackend::Need { place, generation }, Some(_)) => {
                 self.give_descriptor(number, Seat { place, generation })

@@ -26,7 +26,8 @@ impl Ledger {
         due
     }
 
-    fn take_all(&mut self) -> impl Iterator<Item = Entry> + use<> {
+    /// Removes all entries, and returns them.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Entry> + use<> {
         self.latest.leave(self.owed.len());
         (self.requests, self.undo_bytes) = (0, 0);
         std::mem::take(&mut self.owed).into_iter()

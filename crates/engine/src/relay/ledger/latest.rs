@@ -1,8 +1,6 @@
 //! The latest entry of each kind, so that one comparison tells whether an entry of a kind is owed.
 //! Entries are numbered from 1 in order of arrival. Entries that have left have the lowest numbers.
 
-use std::cmp::Ordering;
-
 use super::entry::{Entry, Verb};
 
 #[derive(Debug, Default)]
@@ -45,24 +43,6 @@ impl Latest {
         self.gone += count as u64;
     }
 
-    /// Removes the entry after the front.
-    pub(super) fn leave_behind(&mut self, front: &Entry) {
-        let left = self.gone + 2;
-        let mut at_front = Self::default();
-        at_front.note(front, self.gone + 1);
-        for (latest, at_front) in self.numbers_mut().into_iter().zip(at_front.numbers_mut()) {
-            match (*latest).cmp(&left) {
-                Ordering::Less => {}
-                Ordering::Equal => *latest = *at_front,
-                Ordering::Greater => *latest -= 1,
-            }
-        }
-    }
-
-    fn numbers_mut(&mut self) -> [&mut u64; 4] {
-        [&mut self.sent, &mut self.end, &mut self.opening, &mut self.internal]
-    }
-
     /// The first entry now belongs to Weir.
     pub(super) fn take_over_front(&mut self) {
         self.internal = self.internal.max(self.gone + 1);
@@ -76,11 +56,6 @@ impl Latest {
     /// Is a reply owed that ReadyForQuery completes?
     pub(super) fn is_end_owed(&self) -> bool {
         self.end > self.gone
-    }
-
-    /// Is a reply owed that ReadyForQuery completes, not counting the first entry?
-    pub(super) fn is_end_owed_behind_front(&self) -> bool {
-        self.end > self.gone + 1
     }
 
     /// Is a reply owed to a message of the extended protocol that was sent to the server?

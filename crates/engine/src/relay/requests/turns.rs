@@ -2,7 +2,7 @@
 //! failed, or the server is needed elsewhere (`relay/pace.rs`).
 
 use config::PoolMode;
-use wire::frontend;
+use wire::{Header, frontend};
 
 use super::{MessageAction, Requests};
 use crate::client::Client;
@@ -18,9 +18,9 @@ impl<X: Exchange> Requests<'_, X> {
     /// Returns whether the client must wait because of the number of owed replies. False if it need
     /// not wait: Weir could answer everything itself, or the server waits for the client.
     #[cold]
-    pub(super) fn awaits_half(&mut self) -> bool {
+    pub(super) fn awaits_half(&mut self, header: Header) -> bool {
         let ledger = &self.server.ledger;
-        if ledger.in_copy() || ledger.is_skipping() {
+        if ledger.in_copy() || ledger.is_skipping() || !frontend::is_possible(header) {
             return false;
         }
         if !ledger.owes_many() {
@@ -40,7 +40,10 @@ impl<X: Exchange> Requests<'_, X> {
     #[cold]
     pub(super) fn awaits_copy(&mut self) -> bool {
         let Some(step) = self.server.ledger.copy_step() else { return false };
-        if self.client.stream.remaining > 0 {
+        // The rest of a message that nobody can send may never arrive.
+        let next = Header::parse(&self.input[self.at..]).ok().flatten();
+        if self.client.stream.remaining > 0 || next.is_some_and(|next| !frontend::is_possible(next))
+        {
             return false;
         }
         match step {
@@ -91,10 +94,10 @@ impl<X: Exchange> Requests<'_, X> {
 
     /// Between two requests, waits until the previous one is answered if the turn is over.
     #[cold]
-    pub(super) fn awaits_turn(&mut self, code: u8) -> bool {
+    pub(super) fn awaits_turn(&mut self, header: Header) -> bool {
         let goes_on =
-            matches!(code, frontend::COPY_DATA | frontend::COPY_DONE | frontend::COPY_FAIL);
-        if goes_on || !self.server.ledger.owes_end() {
+            matches!(header.code, frontend::COPY_DATA | frontend::COPY_DONE | frontend::COPY_FAIL);
+        if goes_on || !frontend::is_possible(header) || !self.server.ledger.owes_end() {
             return false;
         }
         let is_reader = self.place != Place::Writer;
