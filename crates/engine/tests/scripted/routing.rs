@@ -307,7 +307,7 @@ fn replies_before_a_flush_reach_a_client_that_keeps_its_reader() {
 /// The router has judged the request before it. A standby that was promoted a moment ago may have
 /// committed this one.
 #[test]
-pub(crate) fn an_unjudged_request_is_not_repeated() {
+fn an_unjudged_request_is_not_repeated() {
     let (rig, client, reader) = keeping_a_reader();
     client.send([query("insert")]);
     reader.expect([query("insert")]);

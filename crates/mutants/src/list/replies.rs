@@ -251,7 +251,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A client may have thousands of slow requests under way",
         seen_in: "Weir, PgBouncer",
         noticed_by: "turns::few_requests_are_under_way_if_the_server_is_slow",
-        changes: &[change("relay/pace.rs", "let has_room = «self.depth <= most»;", "true")],
+        changes: &[change("relay/pace.rs", "let ahead = «AHEAD.max(2 * self.trip)»;", "1 << 40")],
     },
     Mutant {
         name: "SendsEverFurtherAhead",

@@ -114,17 +114,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        name: "RepeatsUnjudged",
-        wrong: "A request that was not judged counts as the read before it",
-        seen_in: "Weir, in seed 188,050",
-        noticed_by: "routing::an_unjudged_request_is_not_repeated",
-        changes: &[change(
-            "relay/requests.rs",
-            "if «is_judged_read && begun_at.is_some()»",
-            "false",
-        )],
-    },
-    Mutant {
         name: "RepeatsProcedures",
         wrong: "A procedure that may have committed is run again after its error",
         seen_in: "",
