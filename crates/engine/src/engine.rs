@@ -1,15 +1,15 @@
 //! One worker's clients, servers and pools, and access to them.
 //!
 //! `events` receives the events of the shell and passes each to one machine. `work` has the queue
-//! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers,
-//! `views` caches the pools. The machines are in the folders beside this one.
+//! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers.
+//! `tables` has the clients and the servers, `views` caches the pools. The machines are in the
+//! folders beside this one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use config::{Config, PoolMode, UserSettings};
 use foldhash::fast::RandomState;
-use slab::Slab;
 use thin_vec::ThinVec;
 
 use crate::admission::pool::Parked;
@@ -33,10 +33,12 @@ use crate::watch::Watch;
 
 mod events;
 mod mail;
+pub(crate) mod tables;
 mod tick;
 pub(crate) mod views;
 pub(crate) mod work;
 
+use tables::{Clients, Servers};
 use views::PoolViews;
 
 /// Maximal number of texts that a worker remembers, at 40 bytes each.
@@ -48,8 +50,8 @@ pub struct Engine<X> {
     pub(crate) config: Arc<Config>,
     pub(crate) names: Arc<TrackedNames>,
     pub(crate) exchange: X,
-    pub(crate) clients: Slab<Client>,
-    pub(crate) servers: Slab<Box<Server>>,
+    pub(crate) clients: Clients,
+    pub(crate) servers: Servers,
     pub(crate) pools: PoolViews,
     pub(crate) credentials: Credentials,
     /// A database made from `*` that has just got its first pool, until this is logged.
@@ -113,8 +115,8 @@ impl<X: Exchange> Engine<X> {
             worker,
             names,
             exchange,
-            clients: Slab::new(),
-            servers: Slab::new(),
+            clients: Clients::default(),
+            servers: Servers::default(),
             pools: PoolViews::default(),
             credentials: Credentials::default(),
             sought: PoolKey::default(),
@@ -164,7 +166,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn attach(&mut self, parked: Parked<X::Transport>, io: &mut impl Io<X>) -> ServerId {
         let Parked { server, transport } = parked;
         self.view(server.pool);
-        let id = ServerId(self.servers.insert(server) as u32);
+        let id = self.servers.insert(server);
         io.attach_server(id, transport);
         id
     }
@@ -175,19 +177,19 @@ impl<X: Exchange> Engine<X> {
     }
 
     pub(crate) fn client(&self, id: ClientId) -> &Client {
-        &self.clients[id.0 as usize]
+        &self.clients[id]
     }
 
     pub(crate) fn client_mut(&mut self, id: ClientId) -> &mut Client {
-        &mut self.clients[id.0 as usize]
+        &mut self.clients[id]
     }
 
     pub(crate) fn server(&self, id: ServerId) -> &Server {
-        &self.servers[id.0 as usize]
+        &self.servers[id]
     }
 
     pub(crate) fn server_mut(&mut self, id: ServerId) -> &mut Server {
-        &mut self.servers[id.0 as usize]
+        &mut self.servers[id]
     }
 
     pub(crate) fn settings(&self, pool: PoolId) -> &Arc<PoolSettings> {

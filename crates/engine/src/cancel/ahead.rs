@@ -36,9 +36,9 @@ impl<X: Exchange> Engine<X> {
             | ClientPhase::Failed(_)
             | ClientPhase::Canceling { .. } => false,
         };
-        for id in self.clients_where(is_due) {
+        for id in self.clients.ids_where(is_due) {
             // An earlier client in this loop may have terminated this one.
-            let Some(client) = self.clients.get_mut(id.0 as usize) else { continue };
+            let Some(client) = self.clients.get_mut(id) else { continue };
             client.while_waiting.looked_at = true;
             let is_between = client.stream.remaining == 0;
             let is_auto = client.pool.is_some_and(|pool| self.settings(pool).is_auto());

@@ -148,7 +148,7 @@ impl<X: Exchange> Engine<X> {
         if self.config.global.peer_id > 0 {
             number = cancel_key::fresh(number);
         }
-        let client = self.clients.get(self.keys.get(&number)?.0 as usize)?;
+        let client = self.clients.get(*self.keys.get(&number)?)?;
         // A client with a long key cannot be cancelled by guessing a short one.
         let right = match client.key_form {
             KeyForm::Long => {
@@ -179,7 +179,7 @@ impl<X: Exchange> Engine<X> {
     /// Ends the request for this server. Another client may get the server only if the request can
     /// no longer reach it.
     fn cancel_over(&mut self, server: ServerId, serial: u64, end: CancelEnd, io: &mut impl Io<X>) {
-        let found = self.servers.get_mut(server.0 as usize);
+        let found = self.servers.get_mut(server);
         let Some(found) = found.filter(|found| found.serial == serial) else { return };
         found.cancel = None;
         if end == (CancelEnd::Late { sent: true }) {
@@ -208,7 +208,7 @@ impl<X: Exchange> Engine<X> {
             else {
                 continue;
             };
-            let is_there = self.clients.get(id.0 as usize).is_some_and(|one| one.serial == serial);
+            let is_there = self.clients.get(id).is_some_and(|one| one.serial == serial);
             if let (true, Some((number, _))) = (is_there, key.number()) {
                 self.pass_cancel_on(id, &key, number, io);
             }
@@ -220,7 +220,7 @@ impl<X: Exchange> Engine<X> {
         let row = |(&id, cancel): (&u64, &Cancel)| {
             let to = match cancel.to {
                 To::Server(server, serial) => {
-                    let server = self.servers.get(server.0 as usize)?;
+                    let server = self.servers.get(server)?;
                     (server.serial == serial).then_some(CancelTarget::Pool(server.pool))?
                 }
                 To::Peer(peer, _) => CancelTarget::Peer(peer),
@@ -257,7 +257,7 @@ impl<X: Exchange> Engine<X> {
         answer: CancelOutcome,
         io: &mut impl Io<X>,
     ) {
-        let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         if client.serial != serial {
             return;
         }

@@ -110,7 +110,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn owner(&self, id: ClientId) -> Option<Owner> {
-        let client = self.clients.get(id.0 as usize)?;
+        let client = self.clients.get(id)?;
         let settings = self.settings(client.pool?).clone();
         Some(Owner { worker: self.worker, client: id, serial: client.serial, settings })
     }
@@ -123,7 +123,7 @@ impl<X: Exchange> Engine<X> {
         new: Found,
         io: &mut impl Io<X>,
     ) {
-        let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         if client.serial != serial {
             return;
         }
@@ -253,7 +253,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let (id, serial) = whom;
-        let client = self.clients.get(id.0 as usize).filter(|client| client.serial == serial);
+        let client = self.clients.get(id).filter(|client| client.serial == serial);
         let Some(client) = client else {
             // The client has left meanwhile.
             return self.answer_cancel(requester, CancelOutcome::Unknown, io);

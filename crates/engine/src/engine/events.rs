@@ -24,18 +24,19 @@ use crate::watch::Watch;
 impl<X: Exchange> Engine<X> {
     /// Adds a new connection. Returns None if the table is full; then no error can be sent.
     pub fn accept(&mut self, peer: Peer, connected_at: Micros) -> Option<ClientId> {
-        let id = ClientId(u32::try_from(self.clients.vacant_key()).ok()?);
+        if self.clients.is_full() {
+            return None;
+        }
         let login = Login::new(peer, self.nobody.clone());
         let serial = self.exchange.next_connection();
-        self.clients.insert(Client::new(serial, login, connected_at));
-        Some(id)
+        Some(self.clients.insert(Client::new(serial, login, connected_at)))
     }
 
     /// May this client's bytes be read now? A client without a server requests one first. Until it
     /// has one, its bytes stay in the kernel.
     pub fn client_readable(&mut self, id: ClientId, io: &mut impl Io<X>) -> bool {
         let now = io.now();
-        let Some(client) = self.clients.get_mut(id.0 as usize) else { return false };
+        let Some(client) = self.clients.get_mut(id) else { return false };
         match client.phase {
             // While PostgreSQL is asked about the client, or its proof must wait, its messages
             // cannot be processed.
@@ -58,7 +59,7 @@ impl<X: Exchange> Engine<X> {
                     return readable == Readable::Now;
                 }
                 self.finish(io);
-                let client = self.clients.get(id.0 as usize);
+                let client = self.clients.get(id);
                 client.is_some_and(|client| matches!(client.phase, ClientPhase::Linked))
             }
         }
@@ -66,7 +67,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Reads bytes of a client that may be read.
     pub fn client_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
-        let Some(client) = self.clients.get(id.0 as usize) else { return };
+        let Some(client) = self.clients.get(id) else { return };
         match client.phase {
             ClientPhase::Login(_) => self.login_bytes(id, bytes, io),
             // Only pools with routing have verdicts.
@@ -85,7 +86,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Takes back the server of a client that turned out to have sent nothing.
     pub fn client_quiet(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        if let Some(client) = self.clients.get(id.0 as usize)
+        if let Some(client) = self.clients.get(id)
             && let (ClientPhase::Linked, Some(on)) = (&client.phase, client.server)
         {
             self.give_back_unused(id, on, io);
@@ -124,7 +125,7 @@ impl<X: Exchange> Engine<X> {
 impl<X: Exchange> Engine<X> {
     /// Notes that the socket of a new server is connected, before TLS.
     pub fn server_reached(&mut self, id: ServerId) {
-        let phase = self.servers.get_mut(id.0 as usize).map(|server| &mut server.phase);
+        let phase = self.servers.get_mut(id).map(|server| &mut server.phase);
         if let Some(ServerPhase::Connecting(login)) = phase {
             login.stage = LoginStage::Reached;
         }
@@ -136,7 +137,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     pub fn server_bytes(&mut self, id: ServerId, bytes: &[u8], io: &mut impl Io<X>) {
-        let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
+        let Some(server) = self.servers.get_mut(id) else { return };
         // Unread bytes from before do not prove that the server is alive.
         if !matches!(server.phase, ServerPhase::Preparing(Preparation::Hear)) {
             server.times.replied_at = io.now();
@@ -160,7 +161,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Continues with a server whose socket turned out to have nothing to read.
     pub fn server_quiet(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        let Some(server) = self.servers.get(id.0 as usize) else { return };
+        let Some(server) = self.servers.get(id) else { return };
         match server.phase {
             ServerPhase::Settling(_) if server.is_clean() => self.settled(id, io),
             ServerPhase::Preparing(Preparation::Hear) => self.prepared(id, io),
@@ -264,7 +265,7 @@ impl<X: Exchange> Engine<X> {
     /// Closes the client that the operator chose (KILL_CLIENT). Returns false if it has left
     /// meanwhile.
     pub fn kill_client(&mut self, id: ClientId, serial: u64, io: &mut impl Io<X>) -> bool {
-        let found = self.clients.get(id.0 as usize).is_some_and(|client| client.serial == serial);
+        let found = self.clients.get(id).is_some_and(|client| client.serial == serial);
         if found {
             self.disconnect(id, OwnError::new(Cause::Operator, "admin forced disconnect"), io);
         }
@@ -274,7 +275,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Closes a client that did not come to rest in time for SUSPEND.
     pub fn drop_suspended(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        if self.clients.contains(id.0 as usize) {
+        if self.clients.contains(id) {
             self.disconnect(id, CloseReason::SuspendTimeout, io);
         }
         self.finish(io);
@@ -295,12 +296,12 @@ impl<X: Exchange> Engine<X> {
 
     /// Will this client come to rest when its query ends?
     pub fn may_come_to_rest(&self, id: ClientId) -> bool {
-        self.clients.get(id.0 as usize).is_some_and(Client::may_come_to_rest)
+        self.clients.get(id).is_some_and(Client::may_come_to_rest)
     }
 
     /// May Weir stop reading from this client, so that it comes to rest?
     pub fn client_can_stop(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id.0 as usize) else { return true };
+        let Some(client) = self.clients.get(id) else { return true };
         client.can_stop(client.server.map(|on| self.server(on)))
     }
 }

@@ -64,7 +64,7 @@ impl<X: Exchange> Engine<X> {
         let login = micros(global.client_login_timeout);
         let cancel = micros(global.cancel_wait_timeout);
         let mut expired: Vec<(ClientId, OwnError<'_>)> = Vec::new();
-        for (slot, client) in &self.clients {
+        for (id, client) in self.clients.iter() {
             let why = match &client.phase {
                 ClientPhase::Login(_) if over(login, client.connected_at, now) => {
                     "client_login_timeout".into()
@@ -86,7 +86,7 @@ impl<X: Exchange> Engine<X> {
                 }
                 ClientPhase::Idle | ClientPhase::Failed(_)
                     if over(self.idle_limit(client), client.request_at, now)
-                        && !self.is_read_held(ClientId(slot as u32)) =>
+                        && !self.is_read_held(id) =>
                 {
                     OwnError::new(Cause::IdleTimeout, "client_idle_timeout")
                 }
@@ -104,7 +104,7 @@ impl<X: Exchange> Engine<X> {
                 | ClientPhase::Failed(_)
                 | ClientPhase::Canceling { .. } => continue,
             };
-            expired.push((ClientId(slot as u32), why));
+            expired.push((id, why));
         }
         let mut details = Details::new();
         for (id, why) in expired {
@@ -144,7 +144,7 @@ impl<X: Exchange> Engine<X> {
                 waiter.is_some_and(|waiter| over(limit, waiter.since.max(outage.since), now))
             };
             let text = format!("cluster {cluster} has no primary: {}", outage.why);
-            for client in self.clients_where(is_over) {
+            for client in self.clients.ids_where(is_over) {
                 self.disconnect(client, OwnError::new(Cause::NoPrimary, text.as_str()), io);
             }
         }
@@ -152,7 +152,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Has the client kept a pinned server unused for longer than `pin_timeout`?
     fn keeps_for_long(&self, client: &Client, now: Micros) -> bool {
-        let server = client.server.and_then(|on| self.servers.get(on.0 as usize));
+        let server = client.server.and_then(|on| self.servers.get(on));
         server.is_some_and(|server| {
             let limit = self.settings(server.pool).pin_timeout;
             let is_idle = client.transaction_at == 0 && server.is_clean();
@@ -196,7 +196,7 @@ impl<X: Exchange> Engine<X> {
         if patience == 0 {
             return;
         }
-        for (slot, client) in &mut self.clients {
+        for (id, client) in self.clients.iter_mut() {
             if let ClientPhase::Waiting(waiter) = client.phase
                 && client.is_welcomed()
                 && !client.while_waiting.notified
@@ -205,7 +205,7 @@ impl<X: Exchange> Engine<X> {
                 client.while_waiting.notified = true;
                 let mut out = Vec::new();
                 wire::backend::notice(&mut out, &notice(QUEUED));
-                io.send_client(ClientId(slot as u32), &out);
+                io.send_client(id, &out);
             }
         }
     }
@@ -227,9 +227,9 @@ impl<X: Exchange> Engine<X> {
     fn expire_servers(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
         let mut expired: Vec<(ServerId, CloseReason<'static>)> = Vec::new();
-        for (slot, server) in &self.servers {
+        for (id, server) in self.servers.iter() {
             let settings = self.settings(server.pool);
-            let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
+            let client = server.client.and_then(|id| self.clients.get(id));
             let why = match (&server.phase, client) {
                 // PgBouncer's texts: one for a network that does not answer, one for a server.
                 (ServerPhase::Connecting(login), _)
@@ -293,7 +293,7 @@ impl<X: Exchange> Engine<X> {
                 }
                 _ => continue,
             };
-            expired.push((ServerId(slot as u32), why));
+            expired.push((id, why));
         }
         for (id, why) in expired {
             self.lose_server(id, why, io);
@@ -312,7 +312,7 @@ impl<X: Exchange> Engine<X> {
             .servers
             .iter()
             .filter(|(_, server)| may_go(server))
-            .map(|(slot, server)| (ServerId(slot as u32), server.pool, server.epoch))
+            .map(|(id, server)| (id, server.pool, server.epoch))
             .collect();
         for (id, pool, epoch) in candidates {
             if self.exchange.pool(pool, |pool| pool.epoch()) != epoch {

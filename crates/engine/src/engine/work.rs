@@ -118,14 +118,14 @@ impl<X: Exchange> Engine<X> {
             Work::Join(joining) => self.join_later(joining, io),
             Work::Prove { server, serial, client } => {
                 self.assert_free(server, serial);
-                let found = self.clients.get(client.0 as usize);
+                let found = self.clients.get(client);
                 match found.is_some_and(Client::proves) {
                     true => self.prove_by(client, server, io),
                     false => self.place(server, io),
                 }
             }
             Work::Admit { client, serial } => {
-                let found = self.clients.get(client.0 as usize);
+                let found = self.clients.get(client);
                 if found.is_some_and(|found| found.serial == serial) {
                     self.admit(client, io);
                 }
@@ -145,7 +145,7 @@ impl<X: Exchange> Engine<X> {
             Work::Review(pool) => self.review_pool(pool, io),
             Work::Checked(newcomer) => self.enter_after_check(newcomer, io),
             Work::Enter(newcomer) => {
-                let found = self.clients.get(newcomer.client.0 as usize);
+                let found = self.clients.get(newcomer.client);
                 let awaits =
                     |client: &Client| client.serial == newcomer.serial && client.awaits_trial();
                 if found.is_some_and(awaits) {
@@ -164,13 +164,13 @@ impl<X: Exchange> Engine<X> {
 
     /// Does this server exist, without a client?
     fn is_without_client(&self, server: ServerId, serial: u64) -> bool {
-        let found = self.servers.get(server.0 as usize);
+        let found = self.servers.get(server);
         found.is_some_and(|found| found.serial == serial && found.client.is_none())
     }
 
     /// Does this waiter's client still wait, with the same ticket?
     pub(crate) fn is_waiting(&self, waiter: Waiter, pool: PoolId) -> bool {
-        let found = self.clients.get(waiter.client.0 as usize);
+        let found = self.clients.get(waiter.client);
         found.is_some_and(|client| client.waits_as(waiter, pool))
     }
 
@@ -186,7 +186,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn read_ahead(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let Some(client) = self.clients.get(id.0 as usize) else { return };
+        let Some(client) = self.clients.get(id) else { return };
         if !matches!(client.phase, ClientPhase::Linked) || client.awaits_answer() {
             return;
         }
@@ -195,7 +195,7 @@ impl<X: Exchange> Engine<X> {
         self.request_bytes(id, &[], io);
         self.note_handled(id, len);
         // A decision that was made meanwhile is for the next time.
-        if was_decided && let Some(client) = self.clients.get_mut(id.0 as usize) {
+        if was_decided && let Some(client) = self.clients.get_mut(id) {
             client.forget_decided();
         }
     }

@@ -220,7 +220,7 @@ impl Server {
 impl<X: Exchange> Engine<X> {
     /// Does [`Engine::export`] write the complete state of this client? A transaction may be open.
     pub fn may_move(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id.0 as usize) else { return false };
+        let Some(client) = self.clients.get(id) else { return false };
         // The records do not say that a client has logged in as a former role.
         let view = client.pool.and_then(|pool| self.pools.get(pool));
         if view.is_some_and(|view| view.role_changes != client.role_changes) {
@@ -246,13 +246,12 @@ impl<X: Exchange> Engine<X> {
     /// Has every logged-in server come to rest or been released? Servers of clients that stay are
     /// ignored, and replication servers, because their stream has no end.
     pub fn has_come_to_rest(&self, stays: impl Fn(ClientId, Option<ServerId>) -> bool) -> bool {
-        self.servers.iter().all(|(slot, server)| match server.phase {
+        self.servers.iter().all(|(on, server)| match server.phase {
             ServerPhase::Connecting(_)
             | ServerPhase::Login(_)
             | ServerPhase::Listening
             | ServerPhase::Attending { .. } => true,
             ServerPhase::Linked => {
-                let on = ServerId(slot as u32);
                 server.replication.is_some()
                     || server.client.is_some_and(|id| self.may_move(id) || stays(id, Some(on)))
             }
@@ -272,24 +271,24 @@ impl<X: Exchange> Engine<X> {
         stays: impl Fn(ClientId, Option<ServerId>) -> bool,
         mut takes_parked: impl FnMut(&X::Transport) -> bool,
     ) -> (WorkerRecords, Exported) {
-        for (_, server) in &self.servers {
+        for (_, server) in self.servers.iter() {
             if let Some(view) = self.pools.get_mut(server.pool) {
                 remember_setting_names(server, view);
             }
         }
         let mut writer = RecordWriter::default();
         let mut exported = Exported::default();
-        for id in self.clients_where(|_| true) {
+        for id in self.clients.ids_where(|_| true) {
             if !self.may_move(id) {
                 continue;
             }
-            let client = &self.clients[id.0 as usize];
+            let client = &self.clients[id];
             if stays(id, client.server) {
                 continue;
             }
             let mut record = writer.client(client);
             if let Some(on) = client.server {
-                let server = &self.servers[on.0 as usize];
+                let server = &self.servers[on];
                 let epoch = self.exchange.pool(server.pool, |pool| pool.epoch());
                 record.server = Some(writer.server(server, epoch, Some(client)));
             }
@@ -310,9 +309,9 @@ impl<X: Exchange> Engine<X> {
                 }
             });
         }
-        for (slot, server) in &self.servers {
+        for (id, server) in self.servers.iter() {
             if let Some(record) = Self::attending_record(&mut self.exchange, server, &mut writer) {
-                exported.attending.push((ServerId(slot as u32), record.serial));
+                exported.attending.push((id, record.serial));
                 writer.records.attending.push(record);
             }
         }
@@ -340,7 +339,7 @@ impl<X: Exchange> Engine<X> {
     /// Writes the record of one server whose backend is in a lobby, or is about to come there.
     /// Returns `None` if it is gone, or has not logged in yet.
     pub fn export_attending(&mut self, id: ServerId, serial: u64) -> Option<WorkerRecords> {
-        let server = self.servers.get(id.0 as usize).filter(|server| server.serial == serial)?;
+        let server = self.servers.get(id).filter(|server| server.serial == serial)?;
         let mut writer = RecordWriter::default();
         let record = Self::attending_record(&mut self.exchange, server, &mut writer)?;
         writer.records.attending.push(record);
@@ -364,10 +363,10 @@ impl<X: Exchange> Engine<X> {
 
     fn cede_client(&mut self, exported: &mut ExportedClient, now: Micros) -> bool {
         let ExportedClient { id, serial, .. } = *exported;
-        if self.clients.get(id.0 as usize).is_none_or(|client| client.serial != serial) {
+        if self.clients.get(id).is_none_or(|client| client.serial != serial) {
             return false;
         }
-        let client = self.clients.remove(id.0 as usize);
+        let client = self.clients.remove(id);
         self.sessions.leave(id);
         exported.server = client.server;
         self.keys.remove(&client.key);
@@ -385,7 +384,7 @@ impl<X: Exchange> Engine<X> {
             });
         }
         if let Some(on) = client.server {
-            let server = self.servers.remove(on.0 as usize);
+            let server = self.servers.remove(on);
             self.forget_server(&server, now);
         }
         true
@@ -401,10 +400,10 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn cede_attending(&mut self, id: ServerId, serial: u64, now: Micros) -> bool {
-        if self.servers.get(id.0 as usize).is_none_or(|server| server.serial != serial) {
+        if self.servers.get(id).is_none_or(|server| server.serial != serial) {
             return false;
         }
-        let server = self.servers.remove(id.0 as usize);
+        let server = self.servers.remove(id);
         if let ServerPhase::Attending { came: true, .. } = server.phase {
             self.exchange.pool(server.pool, |pool| pool.attending_gone(server.epoch));
         }

@@ -45,21 +45,20 @@ impl<X: Exchange> Engine<X> {
         let LobbyLeaver { guest, server, serial, state, channels } = leaver;
         let pool = guest.pool;
         self.view(pool);
-        let id = ClientId(self.clients.vacant_key() as u32);
-        self.keys.insert(guest.key, id);
         let login = Login::new(Peer::default(), guest.identity);
         let mut client = Client::new(guest.serial, login, guest.connected_at);
         client.enter(ClientPhase::Idle);
         client.counted = guest.is_counted;
         client.pool = Some(pool);
-        let found = self.servers.get(server.0 as usize).filter(|found| found.serial == serial);
+        let found = self.servers.get(server).filter(|found| found.serial == serial);
         let epoch = found.map_or(u64::MAX, |found| found.epoch);
         client.role_changes = self.exchange.pool(pool, |pool| pool.role_changes_at(epoch));
         client.key = guest.key;
         client.key_form = if guest.tag.is_empty() { KeyForm::Short } else { KeyForm::Long };
         client.request_at = now;
         client.statement_names = StatementNames::Translated;
-        self.clients.insert(client);
+        let id = self.clients.insert(client);
+        self.keys.insert(guest.key, id);
         let [settings, names, unnamed] = parts(&state);
         self.take_settings(id, settings);
         self.take_statements(id, names, unnamed);
@@ -88,12 +87,12 @@ impl<X: Exchange> Engine<X> {
         let mut given = Slots::default();
         let startup = vars_of(&self.names, text, b'd', &welcome, &mut given);
         self.client_mut(id).vars = Values::new(startup);
-        let client = &mut self.clients[id.0 as usize];
+        let client = &mut self.clients[id];
         complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
         // RESET goes back to these.
         let startup = self.client_mut(id).session_mut().startup.clone();
         let set = vars_of(&self.names, text, b's', &welcome, &mut given);
-        let client = &mut self.clients[id.0 as usize];
+        let client = &mut self.clients[id];
         client.given = given;
         if !set.is_empty() {
             let mut own = set.or(&startup);
@@ -141,7 +140,7 @@ impl<X: Exchange> Engine<X> {
         left: &Left,
         now: Micros,
     ) -> bool {
-        let found = self.servers.get_mut(on.0 as usize);
+        let found = self.servers.get_mut(on);
         let Some(server) = found.filter(|server| server.serial == serial) else { return false };
         let ServerPhase::Attending { came, .. } = server.phase else { return false };
         let (pool, epoch) = (server.pool, server.epoch);

@@ -210,10 +210,6 @@ impl<X: Exchange> Engine<X> {
             })
         });
         let role_changes = entered.unwrap_or_default();
-        let id = ClientId(self.clients.vacant_key() as u32);
-        if record.welcomed {
-            self.keys.insert(record.key, id);
-        }
         let serial = self.exchange.next_connection();
         let login = Login::new(Peer::default(), identity);
         let mut client = Client::new(serial, login, record.connected_at);
@@ -244,7 +240,10 @@ impl<X: Exchange> Engine<X> {
         client.request_at = record.request_at;
         client.transaction_at = record.transaction_at;
         let replicates = client.replication.as_ref().map(|own| own.kind);
-        self.clients.insert(client);
+        let id = self.clients.insert(client);
+        if record.welcomed {
+            self.keys.insert(record.key, id);
+        }
         if let Some(on) = on {
             let server = self.server_mut(on);
             server.client = Some(id);
@@ -348,7 +347,7 @@ impl<X: Exchange> Engine<X> {
                 server.statements.insert(statement.clone(), if is_doubtful { DOUBTFUL } else { 0 });
             }
         }
-        Some(ServerId(self.servers.insert(Box::new(server)) as u32))
+        Some(self.servers.insert(Box::new(server)))
     }
 
     /// Prepares for the records of all workers, in each worker. Serial numbers given out later are
@@ -371,7 +370,7 @@ impl<X: Exchange> Engine<X> {
         mut clients: Vec<ClientId>,
         io: &mut impl Io<X>,
     ) {
-        clients.retain(|id| self.clients.contains(id.0 as usize));
+        clients.retain(|id| self.clients.contains(*id));
         for id in clients.iter().copied() {
             if !self.client(id).vars.channels.is_empty() {
                 self.listen_again(id, io);
@@ -393,7 +392,7 @@ impl<X: Exchange> Engine<X> {
         // The client that has waited longest comes first again.
         clients.sort_by_key(|id| self.client(*id).request_at);
         for id in clients {
-            let Some(client) = self.clients.get(id.0 as usize) else { continue };
+            let Some(client) = self.clients.get(id) else { continue };
             let asks = !client.is_welcomed() || client.stream.holds_message();
             match client.pool {
                 None => self.disconnect(id, CloseReason::DatabaseRemoved, io),

@@ -33,8 +33,8 @@ impl<X: Exchange> Engine<X> {
         sql: &[u8],
         io: &mut impl Io<X>,
     ) {
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut *self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &mut *self.servers[on];
         await_settings(id, client, server, Preparation::Apply, io.now());
         server.unnamed = 0;
         let mut messages = Vec::new();
@@ -45,10 +45,10 @@ impl<X: Exchange> Engine<X> {
     /// The server has answered the settings. Returns Now if replies to the request follow.
     pub(crate) fn ahead_answered(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
         let names = self.names.clone();
-        let server = &mut *self.servers[on.0 as usize];
+        let server = &mut *self.servers[on];
         if server.own_error.is_some() {
             if let Some(id) = server.client {
-                drop_reserved(id, &mut self.clients[id.0 as usize], server, io);
+                drop_reserved(id, &mut self.clients[id], server, io);
             }
             self.move_ahead(on, CloseReason::SettingsRefused, io);
             return Readable::NotYet;

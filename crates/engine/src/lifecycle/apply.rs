@@ -71,7 +71,7 @@ impl<X: Exchange> Engine<X> {
     /// Records that the server has accepted the client's values.
     pub(crate) fn applied(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) -> Applied {
         let defaults = self.known_defaults(id, on);
-        let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
+        let (client, server) = (&self.clients[id], &self.servers[on]);
         // The client takes over PostgreSQL's spelling of the values. Otherwise every link would set
         // them again.
         let mut vars = server.vars.clone();
@@ -154,8 +154,8 @@ impl<X: Exchange> Engine<X> {
 
     /// Deals with a server that refuses the client's values in every order.
     pub(crate) fn refused(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &mut self.servers[on];
         let error = server.own_error.take().unwrap_or_default();
         let text = error.message().into_owned();
         let is_open = self.exchange.pool(server.pool, |pool| pool.gate() == Gate::Open);

@@ -250,7 +250,7 @@ impl<X: Exchange> Engine<X> {
     /// The backend of this server has come to the lobby. It leaves at once if the pool may not use it
     /// any more.
     pub(crate) fn backend_came(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
-        let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
+        let Some(server) = self.servers.get_mut(id) else { return };
         if server.serial != serial {
             return;
         }
@@ -272,7 +272,7 @@ impl<X: Exchange> Engine<X> {
     /// A backend has been idle for too long, or another pool needs its seat. After an online restart
     /// it stays, since no other could come to this process's lobby.
     pub(crate) fn idled_in_lobby(&mut self, id: ServerId, serial: u64, io: &mut impl Io<X>) {
-        let Some(server) = self.servers.get(id.0 as usize) else { return };
+        let Some(server) = self.servers.get(id) else { return };
         let attends = matches!(server.phase, ServerPhase::Attending { .. });
         if server.serial == serial && attends && !self.has_successor {
             send_off(self.server_mut(id), io);
@@ -281,7 +281,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Looks after a server that another process has handed over with its lobby.
     pub(crate) fn begin_attending(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
+        let Some(server) = self.servers.get_mut(id) else { return };
         server.times.opened_at = io.now();
         let (pool, epoch) = (server.pool, server.epoch);
         if self.exchange.pool(pool, |pool| unfit(pool, epoch)).is_some() {
@@ -297,7 +297,7 @@ impl<X: Exchange> Engine<X> {
         why: Option<Proxied>,
         io: &mut impl Io<X>,
     ) {
-        let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
+        let Some(server) = self.servers.get_mut(id) else { return };
         if server.serial != serial {
             return;
         }
@@ -360,7 +360,7 @@ impl<X: Exchange> Engine<X> {
         if !io.hand_to_lobby(id, guest) {
             return false;
         }
-        let client = self.clients.remove(id.0 as usize);
+        let client = self.clients.remove(id);
         self.keys.remove(&client.key);
         if let Some(watch) = &mut self.watch {
             watch.left(client.serial, None);
@@ -433,7 +433,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn attending(&self) -> impl Iterator<Item = ServerId> {
         let attends = |server: &Server| matches!(server.phase, ServerPhase::Attending { .. });
         let all = self.servers.iter().filter(move |(_, server)| attends(server));
-        all.map(|(slot, _)| ServerId(slot as u32))
+        all.map(|(id, _)| id)
     }
 
     /// Asks servers that may not be used any more to leave the lobby. Disconnects the clients of a

@@ -32,8 +32,7 @@ impl<X: Exchange> Engine<X> {
         is_parked_there: &impl Fn(&X::Transport) -> bool,
         io: &mut impl Io<X>,
     ) {
-        for (slot, server) in &mut self.servers {
-            let id = ServerId(slot as u32);
+        for (id, server) in self.servers.iter_mut() {
             if server.pool == pool && server.doomed.is_none() && is_there(id) {
                 server.doomed = Some(CloseReason::CloseNeeded);
             }

@@ -24,7 +24,7 @@ impl<X: Exchange> Engine<X> {
     #[cold]
     pub(crate) fn defaults_changed(&mut self, on: ServerId, slots: Slots, promoted: bool) {
         let names = self.names.clone();
-        let server = &self.servers[on.0 as usize];
+        let server = &self.servers[on];
         let (vars, mut welcome) = (server.vars.clone(), (*server.welcome).clone());
         if promoted {
             welcome.learn(RECOVERY, b"off", &names);
@@ -57,13 +57,13 @@ impl<X: Exchange> Engine<X> {
         });
         let Some(welcome) = known else { return };
         let worker = self.worker;
-        let waits = self.clients_where(|client| {
+        let waits = self.clients.ids_where(|client| {
             !client.is_welcomed()
                 && client.replication.is_none()
                 && matches!(client.phase, ClientPhase::Waiting(waiter) if waiter.pool == pool)
         });
         for id in waits {
-            let client = &mut self.clients[id.0 as usize];
+            let client = &mut self.clients[id];
             complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
             self.welcome(id, None, &welcome, io);
             if !self.client(id).stream.holds_message() {
@@ -78,7 +78,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn renew_welcome(&mut self, on: ServerId, welcome: Welcome) {
-        let server = &mut self.servers[on.0 as usize];
+        let server = &mut self.servers[on];
         if server.welcome.is(&welcome) {
             return;
         }
@@ -131,7 +131,7 @@ impl<X: Exchange> Engine<X> {
         let changes = self.server_mut(on).changes.take();
         let Some(unexplained) = changes.and_then(|changes| changes.unexplained) else { return };
         let ((id, serial), vars) = (unexplained.client, self.server(on).vars.clone());
-        let client = self.clients.get_mut(id.0 as usize).filter(|client| client.serial == serial);
+        let client = self.clients.get_mut(id).filter(|client| client.serial == serial);
         if let Some(client) = client {
             for slot in unexplained.slots.each(self.names.len()) {
                 if client.vars.get(slot) == vars.get(slot) {

@@ -160,7 +160,7 @@ fn ending_of(mut request: &[u8], own: Option<&Extended>) -> Ending {
 impl<X: Exchange> Engine<X> {
     /// Reads bytes of a client whose transaction or session was lost.
     pub(crate) fn failed_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
-        let client = &mut self.clients[id.0 as usize];
+        let client = &mut self.clients[id];
         client.request_at = io.now();
         let ClientPhase::Failed(mut failed) =
             std::mem::replace(&mut client.phase, ClientPhase::Idle)

@@ -60,13 +60,13 @@ const TERMINATED: &str = "terminating connection due to administrator command";
 
 impl<X: Exchange> Engine<X> {
     pub(crate) fn client_lost(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        if self.clients.contains(id.0 as usize) {
+        if self.clients.contains(id) {
             self.drop_client(id, Leaving::Lost, io);
         }
     }
 
     pub(crate) fn client_said_goodbye(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        if self.clients.contains(id.0 as usize) {
+        if self.clients.contains(id) {
             self.drop_client(id, Leaving::Goodbye, io);
         }
     }
@@ -157,11 +157,11 @@ impl<X: Exchange> Engine<X> {
 
     fn remove_client(&mut self, id: ClientId, leaving: Leaving<'_>, io: &mut impl Io<X>) {
         if let Some(on) = self.client(id).server {
-            let client = &mut self.clients[id.0 as usize];
-            let server = &mut *self.servers[on.0 as usize];
+            let client = &mut self.clients[id];
+            let server = &mut *self.servers[on];
             cut_transaction(client, server, &mut self.transactions, io.now());
         }
-        let client = self.clients.remove(id.0 as usize);
+        let client = self.clients.remove(id);
         self.sessions.leave(id);
         if client.key != 0 {
             self.keys.remove(&client.key);
@@ -259,7 +259,7 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) {
-        if !self.servers.contains(id.0 as usize) {
+        if !self.servers.contains(id) {
             return;
         }
         self.release_lost(id);
@@ -340,8 +340,8 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let in_message = self.server(on).stream.is_mid_message();
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut *self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &mut *self.servers[on];
         cut_transaction(client, server, &mut self.transactions, io.now());
         self.client_mut(id).server = None;
         self.server_mut(on).client = None;
@@ -417,7 +417,7 @@ impl<X: Exchange> Engine<X> {
         reason: CloseReason<'_>,
         io: &mut impl Io<X>,
     ) -> Box<Server> {
-        let server = self.servers.remove(id.0 as usize);
+        let server = self.servers.remove(id);
         if let ServerPhase::Attending { came, .. } = server.phase {
             self.attending_ended(server.pool, server.epoch, server.serial, came, io);
         }
@@ -450,7 +450,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let now = io.now();
-        let server = self.servers.remove(id.0 as usize);
+        let server = self.servers.remove(id);
         let identity = self.view(server.pool).identity.clone();
         log_server_closing(id, &server, &identity, reason, io);
         io.close_server(id);

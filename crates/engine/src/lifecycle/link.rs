@@ -155,7 +155,7 @@ impl<X: Exchange> Engine<X> {
         if !self.client(id).is_welcomed() {
             let Server { epoch, ref welcome, .. } = *self.server(server);
             let welcome = welcome.clone();
-            let client = &mut self.clients[id.0 as usize];
+            let client = &mut self.clients[id];
             complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
             self.client_mut(id).role_changes = role_changes(epoch);
         }
@@ -166,8 +166,8 @@ impl<X: Exchange> Engine<X> {
 
     /// Does everything that must be known or done before the client's bytes may be forwarded.
     pub(crate) fn prepare(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) -> Readable {
-        let client = &self.clients[id.0 as usize];
-        let server = &self.servers[on.0 as usize];
+        let client = &self.clients[id];
+        let server = &self.servers[on];
         if !client.is_welcomed() && self.mode_of(on) != PoolMode::Session {
             // The client only waited for a first server to exist: it is welcomed without keeping
             // it.
@@ -190,7 +190,7 @@ impl<X: Exchange> Engine<X> {
             return Readable::NotYet;
         }
         if !client.vars.is(&server.vars) {
-            let client = &mut self.clients[id.0 as usize];
+            let client = &mut self.clients[id];
             follow_reports(client, server, &self.names);
             let order = client.order();
             if let Some(sql) = self.difference(id, on, order) {
@@ -206,7 +206,7 @@ impl<X: Exchange> Engine<X> {
                 self.send_own_query(on, &sql, io);
                 return Readable::NotYet;
             }
-            let (client, server) = (&self.clients[id.0 as usize], &self.servers[on.0 as usize]);
+            let (client, server) = (&self.clients[id], &self.servers[on]);
             if client.vars.prepared != server.vars.prepared {
                 return self.prepare_statements(id, on, io);
             }
@@ -270,8 +270,8 @@ impl<X: Exchange> Engine<X> {
             }
             Preparation::Apply | Preparation::Reapply if server.own_error.is_some() => {
                 let is_again = matches!(step, Preparation::Reapply);
-                let client = &mut self.clients[id.0 as usize];
-                match drop_reserved(id, client, &mut self.servers[on.0 as usize], io) {
+                let client = &mut self.clients[id];
+                match drop_reserved(id, client, &mut self.servers[on], io) {
                     true => self.prepare(id, on, io),
                     false if is_again => return self.refused(id, on, io),
                     false => return self.apply_otherwise(id, on, io),
@@ -342,7 +342,7 @@ impl<X: Exchange> Engine<X> {
     ) {
         let peer = u16::try_from(self.config.global.peer_id).unwrap_or(0);
         let mut key = self.new_key(peer, io);
-        let client = &self.clients[id.0 as usize];
+        let client = &self.clients[id];
         if peer == 0
             && let Some(on) = on
             && (client.replication.is_some() || self.mode_of(on) == PoolMode::Session)
@@ -356,14 +356,14 @@ impl<X: Exchange> Engine<X> {
         out.clear();
         let news = &self.config.global.login_notify_message;
         backend::authentication_ok(&mut out);
-        let client = &self.clients[id.0 as usize];
+        let client = &self.clients[id];
         welcome.write(&client.vars, &self.names, &mut out);
         if client.replication.is_none()
             && let Some(pool) = client.pool
         {
             out.extend_from_slice(&self.settings(pool).introduction);
         }
-        let client = &mut self.clients[id.0 as usize];
+        let client = &mut self.clients[id];
         client.key = key;
         let mut secret = (key as u32).to_be_bytes().to_vec();
         if client.key_form == KeyForm::Long {
@@ -412,7 +412,7 @@ impl<X: Exchange> Engine<X> {
         texts: impl Iterator<Item = &'a [u8]>,
         io: &mut impl Io<X>,
     ) {
-        let server = &mut self.servers[on.0 as usize];
+        let server = &mut self.servers[on];
         debug_assert!(server.is_clean(), "a message of ours into a client's conversation");
         let mut messages = Vec::new();
         for sql in texts {
@@ -453,7 +453,7 @@ impl<X: Exchange> Engine<X> {
     /// or pass it on.
     pub(crate) fn free(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let flushed = io.server_flushed(on);
-        let server = &mut *self.servers[on.0 as usize];
+        let server = &mut *self.servers[on];
         server.enter(ServerPhase::Settling(Settling::Fresh));
         if let Some(reason) = server.doomed {
             return self.close_server(on, reason, io);

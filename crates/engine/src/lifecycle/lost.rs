@@ -150,8 +150,8 @@ impl<X: Exchange> Engine<X> {
         let loss = self.loss(on, reason);
         let in_copy = self.server(on).ledger.in_copy();
         let (status, unanswered) = (loss.status_after(), loss.unanswered);
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut *self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &mut *self.servers[on];
         roll_back_values(id, client, server, &self.names, io);
         if loss.is_unknown() {
             self.suppose_writes(&[id], io);
@@ -176,8 +176,8 @@ impl<X: Exchange> Engine<X> {
                 backend::error(&mut out, error);
             }
         }
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut *self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &mut *self.servers[on];
         cut_transaction(client, server, &mut self.transactions, io.now());
         self.part(id, on);
         self.close_server(on, reason, io);
@@ -199,8 +199,8 @@ impl<X: Exchange> Engine<X> {
     /// Unlinks a client and its lost server. Its unanswered messages count as messages without an
     /// effect.
     fn part(&mut self, id: ClientId, on: ServerId) {
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut *self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &mut *self.servers[on];
         let statements = &mut server.statements;
         let (unnamed, session) = (&mut server.unnamed, &mut server.session);
         server.ledger.abandon(&mut |entry| {

@@ -144,7 +144,7 @@ impl<X: Exchange> Engine<X> {
         server.client = client;
         server.epoch = epoch;
         server.use_in(mode);
-        let id = ServerId(self.servers.insert(server) as u32);
+        let id = self.servers.insert(server);
         if let Some(client) = client {
             self.client_mut(client).server = Some(id);
         }
@@ -174,7 +174,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     pub(crate) fn send_startup(&mut self, id: ServerId, io: &mut impl Io<X>) {
-        let Some(server) = self.servers.get_mut(id.0 as usize) else { return };
+        let Some(server) = self.servers.get_mut(id) else { return };
         let ServerPhase::Connecting(login) = &mut server.phase else { return };
         let (minor, asks_report, key) = (login.version.minor(), login.asks_report, login.key);
         let replicating = match login.purpose {
@@ -218,7 +218,7 @@ impl<X: Exchange> Engine<X> {
         let mut input = std::mem::take(&mut self.server_mut(id).stream.held);
         input.extend_from_slice(bytes);
         let mut at = 0;
-        while self.servers.contains(id.0 as usize) {
+        while self.servers.contains(id) {
             let rest = &input[at..];
             let header = match Header::parse(rest) {
                 Ok(Some(header)) if header.total <= LOGIN_MESSAGE_LEN_MAX => header,
@@ -259,7 +259,7 @@ impl<X: Exchange> Engine<X> {
                 }
             }
         }
-        if let Some(server) = self.servers.get_mut(id.0 as usize) {
+        if let Some(server) = self.servers.get_mut(id) {
             server.stream.held = input.split_off(at);
         }
     }
@@ -306,7 +306,7 @@ impl<X: Exchange> Engine<X> {
             self.server_mut(id).login_mut().purpose = purpose;
             return self.open_failed(id, CloseReason::Text(why), None, io);
         }
-        let server = self.servers.remove(id.0 as usize);
+        let server = self.servers.remove(id);
         let identity = self.view(server.pool).identity.clone();
         log_server_closing(id, &server, &identity, CloseReason::Text(why), io);
         io.close_server(id);
@@ -319,7 +319,7 @@ impl<X: Exchange> Engine<X> {
         match code {
             backend::AUTHENTICATION => {
                 let is_trusted = self.config.global.server_tls_sslmode == SslMode::VerifyFull;
-                let server = &mut *self.servers[id.0 as usize];
+                let server = &mut *self.servers[id];
                 let view = self.pools.get(server.pool);
                 let settings = &view.expect("a worker knows its servers' pools").settings;
                 let login = server.login_mut();
@@ -382,7 +382,7 @@ impl<X: Exchange> Engine<X> {
     /// read before a client gets the server.
     fn opened(&mut self, id: ServerId, rest: &[u8], io: &mut impl Io<X>) {
         let now = io.now();
-        let server = &mut self.servers[id.0 as usize];
+        let server = &mut self.servers[id];
         let ServerPhase::Login(login) =
             std::mem::replace(&mut server.phase, ServerPhase::Settling(Settling::Fresh))
         else {

@@ -30,13 +30,13 @@ impl<X: Exchange> Engine<X> {
             }
             let mut next = pool.release(worker, epoch, is_ours, now);
             if matches!(next, Next::Park) && may_return {
-                let session = servers[id.0 as usize].session.get();
+                let session = servers[id].session.get();
                 if session.is_some_and(|own| matches!(own.way_back, WayBack::Open)) {
                     next = pool.next_of_lobby();
                 }
             }
             if matches!(next, Next::Park) {
-                let mut server = servers.remove(id.0 as usize);
+                let mut server = servers.remove(id);
                 server.enter(ServerPhase::Parked);
                 let transport = io.detach_server(id, server.pool);
                 pool.park(worker, Parked { server, transport });
@@ -49,7 +49,7 @@ impl<X: Exchange> Engine<X> {
             Next::Ask => self.ask_principal(id, None, io),
             Next::Local(waiter) => self.join_soon(id, waiter),
             Next::Remote(to, waiter) => {
-                let mut server = self.servers.remove(id.0 as usize);
+                let mut server = self.servers.remove(id);
                 server.leave_worker();
                 server.enter(ServerPhase::Parked);
                 let transport = io.detach_server(id, pool);

@@ -121,7 +121,7 @@ impl<X: Exchange> Engine<X> {
     /// Continues the login of a client that has waited for the answer.
     pub(crate) fn enter_after_check(&mut self, newcomer: Newcomer, io: &mut impl Io<X>) {
         let Newcomer { client, serial, pool } = newcomer;
-        let found = self.clients.get(client.0 as usize).filter(|found| found.serial == serial);
+        let found = self.clients.get(client).filter(|found| found.serial == serial);
         let waits = found.is_some_and(|found| {
             matches!(&found.phase, ClientPhase::Login(login)
                 if matches!(login.step, LoginStep::PrincipalCheck))
@@ -181,7 +181,7 @@ impl<X: Exchange> Engine<X> {
         if std::mem::replace(&mut self.view(pool).role_changes, changes) == changes {
             return;
         }
-        let old = self.clients_where(|client| {
+        let old = self.clients.ids_where(|client| {
             client.pool == Some(pool)
                 && client.role_changes != changes
                 && client.is_welcomed()

@@ -69,8 +69,8 @@ impl<X: Exchange> Engine<X> {
         let now = io.now();
         let (pool, epoch) = (self.server(on).pool, self.server(on).epoch);
         self.exchange.pool(pool, |pool| pool.opened(epoch));
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut *self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &mut *self.servers[on];
         let since = match client.phase {
             ClientPhase::Preparing(waiter) => waiter.since,
             ClientPhase::Login(_)
@@ -88,7 +88,7 @@ impl<X: Exchange> Engine<X> {
         self.view(pool).assigned(now.saturating_sub(since));
         self.welcome(id, Some(on), welcome, io);
         self.go_on(id, io);
-        if !rest.is_empty() && self.servers.get(on.0 as usize).is_some() {
+        if !rest.is_empty() && self.servers.get(on).is_some() {
             self.reply_bytes(on, rest, io);
         }
         self.go_on_opening(pool, io);

@@ -12,7 +12,7 @@
 use crate::admission::pool::Pool;
 use crate::client::Client;
 use crate::engine::Engine;
-use crate::ids::{Micros, PoolId, ServerId, over};
+use crate::ids::{Micros, PoolId, over};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::routing::Place;
 use crate::server::{Server, ServerPhase};
@@ -62,12 +62,10 @@ impl<X: Exchange> Engine<X> {
         for pool in self.known_pools() {
             let Some(patience) = self.patience(pool) else { continue };
             let is_over = |server: &Server| {
-                let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
+                let client = server.client.and_then(|id| self.clients.get(id));
                 server.pool == pool && patience.is_over(server, client, now)
             };
-            let silent = self.servers.iter().filter(|(_, server)| is_over(server));
-            let silent: Vec<_> = silent.map(|(slot, _)| ServerId(slot as u32)).collect();
-            for server in silent {
+            for server in self.servers.ids_where(|server| is_over(server)) {
                 self.lose_server(server, CloseReason::NodeSilent, io);
             }
         }

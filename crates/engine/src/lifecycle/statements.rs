@@ -47,9 +47,9 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         io: &mut impl Io<X>,
     ) -> Readable {
-        let server = &mut self.servers[on.0 as usize];
+        let server = &mut self.servers[on];
         if server.own_error.take().is_none() {
-            let prepared = self.clients[id.0 as usize].vars.prepared.clone();
+            let prepared = self.clients[id].vars.prepared.clone();
             server.vars.change(|vars| vars.prepared = prepared);
             return self.prepare(id, on, io);
         }
@@ -70,7 +70,7 @@ impl<X: Exchange> Engine<X> {
         on: ServerId,
         io: &mut impl Io<X>,
     ) -> Readable {
-        let server = &mut self.servers[on.0 as usize];
+        let server = &mut self.servers[on];
         let left = server.phase.probe().and_then(Option::take).and_then(|probe| probe.finish());
         let there = left.and_then(|left| left.prepared).filter(|_| server.own_error.is_none());
         let Some(there) = there else {

@@ -25,7 +25,7 @@ impl<X: Exchange> Engine<X> {
         checked: &Checked,
         io: &mut impl Io<X>,
     ) {
-        let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         let ClientPhase::Login(login) = &mut client.phase else { return };
         if client.serial != serial || !matches!(login.step, LoginStep::Checking(_)) {
             return;

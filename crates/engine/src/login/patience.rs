@@ -31,7 +31,7 @@ impl<X: Exchange> Engine<X> {
         if !is_proof || delay == 0 {
             return true;
         }
-        let ClientPhase::Login(login) = &self.clients[id.0 as usize].phase else { return true };
+        let ClientPhase::Login(login) = &self.clients[id].phase else { return true };
         let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
         let may = self.exchange.limits(|limits| limits.guesses.may_try(origin, user, delay, now));
         self.client_mut(id).login_mut().held = !may;
@@ -41,7 +41,7 @@ impl<X: Exchange> Engine<X> {
     /// Counts a wrong proof of the client.
     pub(crate) fn note_wrong_proof(&mut self, id: ClientId, now: Micros) {
         let delay = failure_delay(&self.config);
-        let ClientPhase::Login(login) = &self.clients[id.0 as usize].phase else { return };
+        let ClientPhase::Login(login) = &self.clients[id].phase else { return };
         let (origin, user) = (Origin::new(login.peer.address), login.requested.user.as_str());
         self.exchange.limits(|limits| limits.guesses.failed(origin, user, delay, now));
     }
@@ -51,14 +51,13 @@ impl<X: Exchange> Engine<X> {
         let is_held =
             |phase: &ClientPhase| matches!(phase, ClientPhase::Login(login) if login.held);
         let held = self.clients.iter().filter(|(_, client)| is_held(&client.phase));
-        let mut held: Vec<_> = held.map(|(slot, client)| (client.serial, slot)).collect();
+        let mut held: Vec<_> = held.map(|(id, client)| (client.serial, id)).collect();
         held.sort_unstable();
-        for (serial, slot) in held {
-            let id = ClientId(slot as u32);
+        for (serial, id) in held {
             self.client_mut(id).login_mut().held = false;
             self.go_on_login(id, Step::Continue, io);
-            let is_there = self.clients.get(slot).is_some_and(|client| client.serial == serial);
-            if is_there && !is_held(&self.clients[slot].phase) {
+            let is_there = self.clients.get(id).is_some_and(|client| client.serial == serial);
+            if is_there && !is_held(&self.clients[id].phase) {
                 // Messages that it has sent meanwhile are still unread.
                 io.resume_client(id);
             }
@@ -99,7 +98,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         let (mut slow, mut held) = (Vec::new(), Vec::new());
-        for (slot, client) in &self.clients {
+        for (id, client) in self.clients.iter() {
             let ClientPhase::Login(login) = &client.phase else { continue };
             if !is_meant(client) {
                 continue;
@@ -112,7 +111,7 @@ impl<X: Exchange> Engine<X> {
                 continue;
             }
             let out = if login.held { &mut held } else { &mut slow };
-            out.push(ClientId(slot as u32));
+            out.push(id);
         }
         for id in if slow.is_empty() { held } else { slow } {
             self.disconnect_with(id, why, None, io);

@@ -94,7 +94,7 @@ impl<X: Exchange> Engine<X> {
         let replication = Replication::of(packet);
         let target =
             LoginTarget { replicates: replication.is_some(), database: &database, user: &user };
-        let client = &self.clients[id.0 as usize];
+        let client = &self.clients[id];
         let reader = Reader { id, client, target, config: &self.config, names: &self.names };
         let vars = reader.vars(packet, io)?;
         let known_as = user_of_all(&self.config, &database);

@@ -86,7 +86,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn startup_step(&mut self, id: ClientId, io: &mut impl Io<X>) -> Step {
-        let login = self.clients[id.0 as usize].login_mut();
+        let login = self.clients[id].login_mut();
         if begins_tls(&self.config, login) {
             let said = std::mem::take(&mut login.buffer);
             return self.start_tls(id, TlsStart::Direct(said), io);
@@ -131,7 +131,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Hands the client over for the handshake, after which it comes back as a new client.
     fn start_tls(&mut self, id: ClientId, start: TlsStart, io: &mut impl Io<X>) -> Step {
-        let client = self.clients.remove(id.0 as usize);
+        let client = self.clients.remove(id);
         io.start_tls(id, start, client.connected_at);
         Step::Done
     }
@@ -161,7 +161,7 @@ impl<X: Exchange> Engine<X> {
         }
         let credential = self.credentials.of_user(&self.config, user);
         if credential.is_none() && self.config.access == AccessPolicy::Configured {
-            remark_unknown(&self.config, id, self.clients[id.0 as usize].login_mut(), io);
+            remark_unknown(&self.config, id, self.clients[id].login_mut(), io);
         }
         self.challenge_user(id, credential, io)
     }
@@ -309,7 +309,7 @@ impl<X: Exchange> Engine<X> {
         if self.config.access == AccessPolicy::ProvenByServer {
             return self.prove(id, password, io);
         }
-        let login = self.clients[id.0 as usize].login_mut();
+        let login = self.clients[id].login_mut();
         let decoy = Decoy { config: &self.config, seed: &self.seed };
         let accepted = decoy.accepts_cleartext(login, password);
         self.verdict(id, accepted, wrong_password(), io)
@@ -409,7 +409,7 @@ impl<X: Exchange> Engine<X> {
         if replicates {
             self.link_own(id, pool, io);
         } else if let Some(welcome) = warm.filter(|_| !self.settings(pool).is_session()) {
-            let client = &mut self.clients[id.0 as usize];
+            let client = &mut self.clients[id];
             complete_vars(client, &welcome, &self.names, &mut self.shared_vars);
             self.welcome(id, None, &welcome, io);
             if self.hand_off(id, pool, &welcome, io) {
@@ -426,7 +426,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn enter_console(&mut self, id: ClientId, admin: bool, io: &mut impl Io<X>) -> Step {
-        let mut client = self.clients.remove(id.0 as usize);
+        let mut client = self.clients.remove(id);
         let ClientPhase::Login(login) = &mut client.phase else { return Step::Done };
         let unread = std::mem::take(&mut login.buffer);
         let mut key = [0; 8];

@@ -125,7 +125,7 @@ impl<X: Exchange> Engine<X> {
             Stage::Open { server, .. } => {
                 let server = *server;
                 // It is sending a message: continue afterwards.
-                if !self.servers[server.0 as usize].is_clean() {
+                if !self.servers[server].is_clean() {
                     return;
                 }
                 let ends = self.exchange.pool(pool, |pool| pool.ends_listener());

@@ -56,7 +56,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn take_channels(&mut self, id: ClientId, on: ServerId, left: &Left) {
         let Some(there) = &left.channels else { return };
         let channels = portable_channels(self.client(id), self.server(on), there, left.pins);
-        let (client, server) = (&mut self.clients[id.0 as usize], &mut self.servers[on.0 as usize]);
+        let (client, server) = (&mut self.clients[id], &mut self.servers[on]);
         for vars in [&mut client.vars, &mut server.vars] {
             vars.change(|vars| vars.channels = channels.clone());
         }
@@ -66,7 +66,7 @@ impl<X: Exchange> Engine<X> {
     /// Updates the client's channels from its settings, and tells the listener which ones have
     /// ended. Returns true if the listener does not have some of them yet.
     fn follow_channels(&mut self, id: ClientId) -> bool {
-        let client = &mut self.clients[id.0 as usize];
+        let client = &mut self.clients[id];
         let (Some(pool), wanted) = (client.pool, client.vars.channels.clone()) else {
             return false;
         };
@@ -106,8 +106,8 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> bool {
         let who = self.subscriber(id);
-        let client = &mut self.clients[id.0 as usize];
-        let server = &self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &self.servers[on];
         let listens =
             server.session.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN);
         let Some(own) = listening(client) else { return false };
@@ -142,7 +142,7 @@ impl<X: Exchange> Engine<X> {
     /// Begins the take-over of a client that has just left its lobby. The listener may have had its
     /// channels before its server was prepared.
     pub(crate) fn pass_channels_behind(&mut self, id: ClientId, on: ServerId, io: &mut impl Io<X>) {
-        let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         let has_it = client.server == Some(on);
         if has_it && listening(client).is_some_and(|own| own.retry_at <= io.now()) {
             self.pass_channels(id, on, io);
@@ -159,10 +159,9 @@ impl<X: Exchange> Engine<X> {
                 && server.session.pinned.as_ref().is_some_and(|pinned| pinned.pins == Pins::LISTEN)
         };
         let kept = self.servers.iter().filter(|(_, server)| listens(server));
-        let kept: Vec<_> =
-            kept.filter_map(|(slot, one)| Some((one.client?, ServerId(slot as u32)))).collect();
+        let kept: Vec<_> = kept.filter_map(|(on, server)| Some((server.client?, on))).collect();
         for (id, on) in kept {
-            let own = listening(&mut self.clients[id.0 as usize]);
+            let own = listening(&mut self.clients[id]);
             let due = own.is_some_and(|own| own.retry_at <= now);
             if !due || !self.pass_channels(id, on, io) {
                 self.free_paused(id, on, io);
@@ -187,7 +186,7 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Readable {
         let failed = self.server_mut(on).own_error.take().is_some();
-        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return Readable::Now };
+        let Some(own) = listening(&mut self.clients[id]) else { return Readable::Now };
         own.token = None;
         own.mark = None;
         own.request = 0;
@@ -197,7 +196,7 @@ impl<X: Exchange> Engine<X> {
             // followed by another attempt.
             self.server_mut(on).vars.change(|vars| vars.channels = Carried::default());
             self.tell(id, News::Gap, io);
-            return match self.clients.contains(id.0 as usize) {
+            return match self.clients.contains(id) {
                 true => self.prepare(id, on, io),
                 false => Readable::NotYet,
             };
@@ -237,7 +236,7 @@ impl<X: Exchange> Engine<X> {
         if has_missed {
             self.tell(id, News::Gap, io);
         }
-        if let Some(on) = self.clients.get(id.0 as usize).and_then(|client| client.server) {
+        if let Some(on) = self.clients.get(id).and_then(|client| client.server) {
             self.pass_channels(id, on, io);
         }
     }
@@ -263,8 +262,8 @@ impl<X: Exchange> Engine<X> {
             let own = session.and_then(|session| session.listening.as_ref());
             own.is_some_and(|own| own.pool == pool && own.is_known())
         };
-        for id in self.clients_where(listens) {
-            let Some(own) = listening(&mut self.clients[id.0 as usize]) else { continue };
+        for id in self.clients.ids_where(listens) {
+            let Some(own) = listening(&mut self.clients[id]) else { continue };
             own.lose_listener(how);
             // A hand-over under way has lost its listener; the client asks when it has ended.
             if !own.hands_over() {
@@ -288,7 +287,7 @@ impl<X: Exchange> Engine<X> {
     /// Moves the client's channels to the listener of another pool.
     pub(crate) fn move_listening(&mut self, id: ClientId, pool: PoolId) {
         let who = self.subscriber(id);
-        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
+        let Some(own) = listening(&mut self.clients[id]) else { return };
         let old = std::mem::replace(&mut own.pool, pool);
         if own.is_known() {
             let channels = own.names();
@@ -300,14 +299,13 @@ impl<X: Exchange> Engine<X> {
 
     /// Asks the listener again for a client that was taken over from another process.
     pub(crate) fn listen_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let client = &self.clients[id.0 as usize];
+        let client = &self.clients[id];
         let (Some(pool), channels) = (client.pool, client.vars.channels.clone()) else { return };
         if channels.is_empty() {
             return;
         }
-        let client = &mut self.clients[id.0 as usize];
-        let pinned =
-            client.server.and_then(|on| self.servers[on.0 as usize].session.pinned.as_deref());
+        let client = &mut self.clients[id];
+        let pinned = client.server.and_then(|on| self.servers[on].session.pinned.as_deref());
         let keeps = pinned.is_some_and(|pinned| pinned.pins.contains(Pins::LISTEN));
         let own = &mut client.session_mut().listening;
         let own = own.get_or_insert_with(|| Box::new(Listening::new(pool)));
@@ -327,7 +325,7 @@ impl<X: Exchange> Engine<X> {
     /// The client's server is lost, and with it the notifications that were to come from there. The
     /// client is told of the gap when the listener has all of its channels.
     pub(crate) fn recover_channels(&mut self, id: ClientId) {
-        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
+        let Some(own) = listening(&mut self.clients[id]) else { return };
         (own.token, own.marked) = (None, false);
         if own.moving.is_empty() {
             return;
@@ -351,7 +349,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Sends a message to the client now, or when that is allowed.
     fn tell(&mut self, id: ClientId, news: News, io: &mut impl Io<X>) {
-        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
+        let Some(own) = listening(&mut self.clients[id]) else { return };
         if own.keep(news) {
             self.tell_untold(id, io);
         } else {
@@ -365,7 +363,7 @@ impl<X: Exchange> Engine<X> {
         if !may_be_told(client, client.server.map(|on| self.server(on))) {
             return;
         }
-        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
+        let Some(own) = listening(&mut self.clients[id]) else { return };
         let mut out = Vec::new();
         for news in own.take_untold() {
             match news {
@@ -391,7 +389,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn listening_of(&mut self, id: ClientId, serial: u64) -> Option<&mut Listening> {
-        let client = self.clients.get_mut(id.0 as usize).filter(|one| one.serial == serial)?;
+        let client = self.clients.get_mut(id).filter(|one| one.serial == serial)?;
         listening(client)
     }
 
@@ -403,7 +401,7 @@ impl<X: Exchange> Engine<X> {
     fn ask_listener(&mut self, id: ClientId) {
         let who = self.subscriber(id);
         let request = self.next_serial();
-        let Some(own) = listening(&mut self.clients[id.0 as usize]) else { return };
+        let Some(own) = listening(&mut self.clients[id]) else { return };
         let names =
             |channels: &Carried| channels.all().iter().map(|one| one.name.clone()).collect();
         own.request = request;

@@ -69,7 +69,7 @@ impl<X: Exchange> Engine<X> {
     fn cut_servers(&mut self, pool: PoolId, io: &mut impl Io<X>) {
         for (server, standing) in self.servers_of(pool) {
             // An earlier step of this loop may have closed it.
-            let Some(epoch) = self.servers.get(server.0 as usize).map(|server| server.epoch) else {
+            let Some(epoch) = self.servers.get(server).map(|server| server.epoch) else {
                 continue;
             };
             let is_open = standing == Standing::LoggedIn;
@@ -101,17 +101,17 @@ impl<X: Exchange> Engine<X> {
             self.close_parked(parked.collect(), io);
             // A client that leaves a busy server ends it, and the log would have that reason.
             let is_busy = |client: &Client| {
-                let on = client.server.and_then(|on| self.servers.get(on.0 as usize));
+                let on = client.server.and_then(|on| self.servers.get(on));
                 client.pool == Some(id) && on.is_some_and(|server| !server.is_clean())
             };
-            for client in self.clients_where(is_busy) {
+            for client in self.clients.ids_where(is_busy) {
                 self.disconnect(client, CloseReason::DatabaseRemoved, io);
             }
             self.finish(io);
             for (server, standing) in self.servers_of(id) {
                 // An earlier step of this loop may have closed this server.
                 match standing {
-                    _ if !self.servers.contains(server.0 as usize) => {}
+                    _ if !self.servers.contains(server) => {}
                     Standing::Login { .. } => {
                         self.end_login(server, CloseReason::DatabaseRemoved, io);
                     }
@@ -120,7 +120,7 @@ impl<X: Exchange> Engine<X> {
                     }
                 }
             }
-            for client in self.clients_where(|client| client.pool == Some(id)) {
+            for client in self.clients.ids_where(|client| client.pool == Some(id)) {
                 self.disconnect(client, CloseReason::DatabaseRemoved, io);
             }
             io.close_lobby(id, Closing::AtOnce, CloseReason::DatabaseRemoved.text());
@@ -129,17 +129,17 @@ impl<X: Exchange> Engine<X> {
     }
 
     pub fn client_ids(&self) -> impl Iterator<Item = ClientId> {
-        self.clients.iter().map(|(slot, _)| ClientId(slot as u32))
+        self.clients.ids()
     }
 
     pub fn server_ids(&self) -> impl Iterator<Item = ServerId> {
-        self.servers.iter().map(|(slot, _)| ServerId(slot as u32))
+        self.servers.ids()
     }
 
     /// Is no message of the client half read? Messages that wait for replies are continued when the
     /// replies are read.
     pub fn client_at_rest(&self, id: ClientId) -> bool {
-        self.clients.get(id.0 as usize).is_none_or(|client| match client.phase {
+        self.clients.get(id).is_none_or(|client| match client.phase {
             ClientPhase::Login(_) => false,
             ClientPhase::Idle
             | ClientPhase::Waiting(_)
@@ -154,7 +154,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Is no message of the server half read?
     pub fn server_at_rest(&self, id: ServerId) -> bool {
-        self.servers.get(id.0 as usize).is_none_or(|server| match server.phase {
+        self.servers.get(id).is_none_or(|server| match server.phase {
             ServerPhase::Connecting(_) | ServerPhase::Login(_) => false,
             ServerPhase::Parked
             | ServerPhase::Preparing(_)
@@ -168,7 +168,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Has the server sent all replies?
     pub fn owes_nothing(&self, id: ServerId) -> bool {
-        self.servers.get(id.0 as usize).is_none_or(|server| server.ledger.owes_nothing())
+        self.servers.get(id).is_none_or(|server| server.ledger.owes_nothing())
     }
 
     /// Forgets pools that have neither clients nor servers. Their numbers may be used again.
@@ -185,11 +185,6 @@ impl<X: Exchange> Engine<X> {
 
     pub(crate) fn known_pools(&self) -> Vec<PoolId> {
         self.pools.iter().map(|(id, _)| id).collect()
-    }
-
-    pub(crate) fn clients_where(&self, test: impl Fn(&Client) -> bool) -> Vec<ClientId> {
-        let chosen = self.clients.iter().filter(|(_, client)| test(client));
-        chosen.map(|(slot, _)| ClientId(slot as u32)).collect()
     }
 
     /// Returns the servers of a pool. Logins for one client alone are left out, because they belong
@@ -216,7 +211,7 @@ impl<X: Exchange> Engine<X> {
             | ServerPhase::Attending { .. } => Some(Standing::LoggedIn),
         };
         let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
-        own.filter_map(|(slot, server)| Some((ServerId(slot as u32), standing(server)?))).collect()
+        own.filter_map(|(id, server)| Some((id, standing(server)?))).collect()
     }
 
     /// Gives the servers that were parked while the pool was held to the clients that waited.
@@ -231,7 +226,7 @@ impl<X: Exchange> Engine<X> {
 
     fn turn_away(&mut self, pool: PoolId, why: CloseReason<'_>, io: &mut impl Io<X>) {
         let waits = |client: &Client| client.wait().is_some_and(|waiter| waiter.pool == pool);
-        for id in self.clients_where(waits) {
+        for id in self.clients.ids_where(waits) {
             if !self.leave_reader(id, pool) {
                 self.disconnect(id, why, io);
             }
@@ -268,7 +263,7 @@ impl<X: Exchange> Engine<X> {
     /// Ends a login on Weir's own decision, which says nothing about the pool.
     pub(crate) fn end_login(&mut self, id: ServerId, why: CloseReason<'_>, io: &mut impl Io<X>) {
         let now = io.now();
-        let server = self.servers.remove(id.0 as usize);
+        let server = self.servers.remove(id);
         let identity = self.view(server.pool).identity.clone();
         log_server_closing(id, &server, &identity, why, io);
         io.close_server(id);

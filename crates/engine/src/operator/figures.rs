@@ -9,7 +9,7 @@ use config::PoolMode;
 
 use crate::client::Client;
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, PoolId};
+use crate::ids::{Micros, PoolId};
 use crate::operator::failures::Failures;
 use crate::operator::histogram::Durations;
 use crate::operator::inspect::{client_state, server_state};
@@ -144,11 +144,11 @@ impl<X: Exchange> Engine<X> {
         let places = self.pools.iter().map(|(id, _)| id.0 as usize + 1).max().unwrap_or_default();
         let mut counts = vec![(ClientCounts::default(), ServerCounts::default()); places];
         let mut clients = ClientCounts::default();
-        for (_, client) in &self.clients {
+        for (_, client) in self.clients.iter() {
             let own = client.pool.and_then(|pool| counts.get_mut(pool.0 as usize));
             own.map_or(&mut clients, |(clients, _)| clients).add(client_state(client));
         }
-        for (_, server) in &self.servers {
+        for (_, server) in self.servers.iter() {
             let Some((_, own)) = counts.get_mut(server.pool.0 as usize) else { continue };
             own.add(server_state(server, 0, now));
             own.pinned += u64::from(self.is_kept(server));
@@ -164,7 +164,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Does a client keep the server between its transactions, in a pool in auto mode?
     fn is_kept(&self, server: &Server) -> bool {
-        let client = server.client.and_then(|ClientId(at)| self.clients.get(at as usize));
+        let client = server.client.and_then(|id| self.clients.get(id));
         client.is_some_and(|client| {
             server.session.pinned.is_some() || self.has_session_of_own(server, client)
         })

@@ -23,18 +23,17 @@ impl<X: Exchange> Engine<X> {
         let known: Vec<_> = self.pools.iter().map(|(id, _)| id).collect();
         let epochs = known.into_iter().map(|id| (id, self.exchange.pool(id, |pool| pool.epoch())));
         let epochs: HashMap<PoolId, u64> = epochs.collect();
-        let clients = self.clients.iter().map(|(slot, client)| {
-            let server = client.server.and_then(|on| self.servers.get(on.0 as usize));
-            let id = ClientId(slot as u32);
+        let clients = self.clients.iter().map(|(id, client)| {
+            let server = client.server.and_then(|on| self.servers.get(on));
             let mut row = client_row(id, client, server.map_or(0, |server| server.serial));
             if self.is_read_held(id) {
                 row.state = ClientState::Waiting;
             }
             row
         });
-        let servers = self.servers.iter().map(|(slot, server)| {
-            let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
-            let mut row = server_row(Some(ServerId(slot as u32)), server, 0, now);
+        let servers = self.servers.iter().map(|(id, server)| {
+            let client = server.client.and_then(|id| self.clients.get(id));
+            let mut row = server_row(Some(id), server, 0, now);
             row.doomed |= epochs.get(&server.pool).is_some_and(|epoch| *epoch != server.epoch);
             if client.is_some_and(|client| self.has_session_of_own(server, client)) {
                 let since = server.times.opened_at;
@@ -50,7 +49,7 @@ impl<X: Exchange> Engine<X> {
         Report {
             now,
             clients: clients.collect(),
-            free_clients: self.clients.capacity() - self.clients.len(),
+            free_clients: self.clients.free_slots(),
             servers: servers.collect(),
             cancels: self.cancel_rows(),
             stats: self.pools.iter().map(|(id, view)| (id, view.stats)).collect(),
@@ -65,23 +64,23 @@ impl<X: Exchange> Engine<X> {
 
     /// Returns the client's server, for the shell's back-pressure.
     pub fn server_of(&self, id: ClientId) -> Option<ServerId> {
-        self.clients.get(id.0 as usize)?.server
+        self.clients.get(id)?.server
     }
 
     /// Is the client still logging in?
     pub fn is_logging_in(&self, id: ClientId) -> bool {
-        let client = self.clients.get(id.0 as usize);
+        let client = self.clients.get(id);
         client.is_some_and(|client| matches!(client.phase, ClientPhase::Login(_)))
     }
 
     pub fn client_of(&self, id: ServerId) -> Option<ClientId> {
-        self.servers.get(id.0 as usize)?.client
+        self.servers.get(id)?.client
     }
 
     /// Returns the client that receives what the server sends now, and that may be slow. Replies to
     /// Weir's own queries wait for no client.
     pub fn receiver_of(&self, id: ServerId) -> Option<ClientId> {
-        let server = self.servers.get(id.0 as usize)?;
+        let server = self.servers.get(id)?;
         server.client.filter(|_| matches!(server.phase, ServerPhase::Linked))
     }
 
@@ -106,12 +105,12 @@ impl<X: Exchange> Engine<X> {
     /// Checks what must hold between any two calls.
     pub fn check_invariants(&self) {
         assert!(!self.has_work(), "work is left: {:?}", self.work);
-        for (slot, client) in &self.clients {
+        for (id, client) in self.clients.iter() {
             match client.phase {
                 ClientPhase::Linked | ClientPhase::Preparing(_) => {
                     let on = client.server.expect("a linked client has a server");
-                    let server = &self.servers[on.0 as usize];
-                    assert_eq!(server.client, Some(ClientId(slot as u32)), "a one-sided link");
+                    let server = &self.servers[on];
+                    assert_eq!(server.client, Some(id), "a one-sided link");
                 }
                 ClientPhase::Idle
                 | ClientPhase::Waiting(_)
@@ -122,14 +121,14 @@ impl<X: Exchange> Engine<X> {
                 ClientPhase::Login(_) => {}
             }
         }
-        for (slot, server) in &self.servers {
+        for (on, server) in self.servers.iter() {
             assert!(!matches!(server.phase, ServerPhase::Parked), "a parked server in the table");
             server.ledger.check_invariants();
             let has_session = server.mode == PoolMode::Auto || server.has_traces();
             assert_eq!(server.session.get().is_some(), has_session, "a session in another mode");
             if let Some(id) = server.client {
-                let client = self.clients.get(id.0 as usize).expect("a server of a dead client");
-                assert_eq!(client.server, Some(ServerId(slot as u32)), "a one-sided link");
+                let client = self.clients.get(id).expect("a server of a dead client");
+                assert_eq!(client.server, Some(on), "a one-sided link");
             }
         }
     }

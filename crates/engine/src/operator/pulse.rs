@@ -38,8 +38,8 @@ impl<X: Exchange> Engine<X> {
             .iter()
             .map(|(id, view)| (id, Pulse { stats: view.stats, ..Pulse::default() }))
             .collect();
-        for (_, server) in &self.servers {
-            let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
+        for (_, server) in self.servers.iter() {
+            let client = server.client.and_then(|id| self.clients.get(id));
             // Pools are in the order of their numbers.
             let at = pulses.binary_search_by_key(&server.pool.0, |(id, _)| id.0);
             let (Some(client), Ok(at)) = (client.filter(|client| client.is_welcomed()), at) else {

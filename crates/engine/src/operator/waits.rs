@@ -91,7 +91,7 @@ impl<X: Exchange> Engine<X> {
         details: &mut Details,
         io: &impl Io<X>,
     ) -> Option<(Arc<WaitDetail>, bool)> {
-        let client = self.clients.get(id.0 as usize)?;
+        let client = self.clients.get(id)?;
         let pool = client.wait()?.pool;
         let key = (pool, client.identity.user.clone());
         if let Some(known) = details.get(&key) {
@@ -155,10 +155,10 @@ impl<X: Exchange> Engine<X> {
     /// The clients of this worker that have a server of the pool.
     fn holders(&self, pool: PoolId) -> Vec<Holder> {
         let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
-        let held = own.filter_map(|(slot, server)| {
+        let held = own.filter_map(|(on, server)| {
             let client = server.client?;
-            let doing = doing(server, self.clients.get(client.0 as usize)?);
-            Some(Holder { client, server: ServerId(slot as u32), doing })
+            let doing = doing(server, self.clients.get(client)?);
+            Some(Holder { client, server: on, doing })
         });
         held.collect()
     }

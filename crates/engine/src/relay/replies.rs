@@ -93,9 +93,9 @@ impl<X: Exchange> Engine<X> {
     #[inline(always)]
     fn pass_replies(&mut self, on: ServerId, bytes: &[u8], io: &mut impl Io<X>) -> Passed {
         let now = io.now();
-        let server = &mut *self.servers[on.0 as usize];
+        let server = &mut *self.servers[on];
         let id = server.client;
-        let client = id.and_then(|id| self.clients.get_mut(id.0 as usize));
+        let client = id.and_then(|id| self.clients.get_mut(id));
         let Some(view) = self.pools.get_mut(server.pool) else { return Passed::All };
         let mut news = News::default();
         let is_reader = view.place != Place::Writer;
@@ -144,7 +144,7 @@ impl<X: Exchange> Engine<X> {
         let is_read = is_reader && replies.transaction_ended;
         let out = replies.out.finish();
         if is_read || news.left_recovery {
-            let reader = id.and_then(|id| Some((id, self.clients.get(id.0 as usize)?)));
+            let reader = id.and_then(|id| Some((id, self.clients.get(id)?)));
             note_read(&mut self.sessions, &self.pools, reader, news.left_recovery, io.clock());
         }
         // Statement mode forbids transactions. So the client is not told that one has begun.

@@ -112,9 +112,9 @@ enum MessageAction {
 impl<X: Exchange> Engine<X> {
     pub(crate) fn request_bytes(&mut self, id: ClientId, bytes: &[u8], io: &mut impl Io<X>) {
         let Some(on) = self.client(id).server else { return };
-        let input = Input::take(&mut self.clients[id.0 as usize], bytes);
+        let input = Input::take(&mut self.clients[id], bytes);
         let mut preface = None;
-        if self.servers[on.0 as usize].session.get().is_some_and(|own| own.ahead.is_some()) {
+        if self.servers[on].session.get().is_some_and(|own| own.ahead.is_some()) {
             match self.preface(id, on, &input, io) {
                 Due::Now(due) => preface = due,
                 Due::First(sql) => return self.restore_first(id, on, &sql, input, io),
@@ -140,8 +140,8 @@ impl<X: Exchange> Engine<X> {
         preface: Option<&mut Preface>,
         io: &mut impl Io<X>,
     ) -> Option<Ran> {
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut *self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &mut *self.servers[on];
         let view = self.pools.get_mut(server.pool)?;
         view.stats.received += input.bytes.len() as u64;
         let input = input.all();
@@ -234,15 +234,15 @@ impl<X: Exchange> Engine<X> {
     ) {
         match ran.stop {
             Stop::Incomplete => {
-                input.hold_rest(&mut self.clients[id.0 as usize], ran.used);
+                input.hold_rest(&mut self.clients[id], ran.used);
                 self.give_back_unused(id, on, io);
             }
             Stop::Outdated(of) => {
-                input.hold_rest(&mut self.clients[id.0 as usize], ran.used);
+                input.hold_rest(&mut self.clients[id], ran.used);
                 self.confirm_shape(id, on, of, io);
             }
             Stop::Signal(call) => {
-                input.hold_rest(&mut self.clients[id.0 as usize], ran.used);
+                input.hold_rest(&mut self.clients[id], ran.used);
                 self.begin_signal(id, on, call, io);
             }
             Stop::Terminate => self.drop_client(id, Leaving::Goodbye, io),
@@ -268,8 +268,8 @@ impl<X: Exchange> Engine<X> {
             return;
         }
         // The traces were not examined while the client was in the middle of a message.
-        let server = &mut *self.servers[on.0 as usize];
-        doubt_changed_values(&self.clients[id.0 as usize], server, &self.names);
+        let server = &mut *self.servers[on];
+        doubt_changed_values(&self.clients[id], server, &self.names);
         if server.has_traces() {
             return self.judge(id, on, io);
         }

@@ -136,8 +136,8 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) {
         answer_due(id, self.server_mut(on), io);
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut *self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &mut *self.servers[on];
         let statements = &mut server.statements;
         let (unnamed, session) = (&mut server.unnamed, &mut server.session);
         server.ledger.abandon(&mut |entry| {
@@ -151,7 +151,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Links a client that has got its request back, and handles the request.
     pub(crate) fn send_again(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        if self.clients.contains(id.0 as usize) && self.link(id, io) == Readable::Now {
+        if self.clients.contains(id) && self.link(id, io) == Readable::Now {
             self.go_on(id, io);
         }
     }
@@ -232,10 +232,10 @@ impl<X: Exchange> Engine<X> {
     /// The server is ready for the next message: the refused batch, if any, is over. Prepares the
     /// statement again, or its current meaning.
     pub(crate) fn renew(&mut self, on: ServerId, step: Preparation, io: &mut impl Io<X>) {
-        let server = &*self.servers[on.0 as usize];
+        let server = &*self.servers[on];
         let used = server.kept.as_deref().and_then(|kept| kept.outline.uses.clone());
         let (Some(id), Some(Used { mut statement, .. })) = (server.client, used) else { return };
-        let client = &self.clients[id.0 as usize];
+        let client = &self.clients[id];
         if let Some(other) = substitute(&statement, client, server, &self.names, &mut self.exchange)
         {
             if server.statements.is_sure(statement.id) {
@@ -303,7 +303,7 @@ impl<X: Exchange> Engine<X> {
     /// once more, or if it may go on with other messages.
     pub(crate) fn renewed(&mut self, on: ServerId, io: &mut impl Io<X>) -> Readable {
         let serial = self.next_serial();
-        let server = &mut *self.servers[on.0 as usize];
+        let server = &mut *self.servers[on];
         let failed = server.own_error.take().is_some();
         let (Some(id), Some(kept)) = (server.client, server.kept.as_deref_mut()) else {
             return Readable::NotYet;
@@ -311,7 +311,7 @@ impl<X: Exchange> Engine<X> {
         let (Some(refused), Some(used)) = (kept.refused.take(), kept.outline.uses.take()) else {
             return Readable::NotYet;
         };
-        let client = &mut self.clients[id.0 as usize];
+        let client = &mut self.clients[id];
         let given = client.extended.as_ref().and_then(|own| own.statements.shape(used.since));
         let is_the_same = match given {
             Some(shape) => refused.shape == Some(shape),

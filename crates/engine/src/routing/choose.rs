@@ -94,7 +94,7 @@ impl<X: Exchange> Engine<X> {
         };
         self.client_mut(id).request_at = since;
         let readable = self.link_routed(id, pool, io);
-        let Some(client) = self.clients.get_mut(id.0 as usize) else { return };
+        let Some(client) = self.clients.get_mut(id) else { return };
         if since < now {
             client.count_wait_from(since);
         }
@@ -149,7 +149,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Routes the bytes that such a client has sent ahead.
     pub(crate) fn route_held(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let Some(client) = self.clients.get(id.0 as usize) else { return };
+        let Some(client) = self.clients.get(id) else { return };
         match client.phase {
             ClientPhase::Idle => {}
             ClientPhase::Failed(_) => {
@@ -175,7 +175,7 @@ impl<X: Exchange> Engine<X> {
                     self.send_again(id, io);
                 }
                 if let Some((since, _)) = first
-                    && let Some(client) = self.clients.get_mut(id.0 as usize)
+                    && let Some(client) = self.clients.get_mut(id)
                 {
                     client.count_wait_from(since);
                 }
@@ -187,7 +187,7 @@ impl<X: Exchange> Engine<X> {
     /// server has got a byte of the request. Returns false if the pool is not a reader's.
     #[cold]
     pub(crate) fn leave_reader(&mut self, id: ClientId, pool: PoolId) -> bool {
-        let Some(client) = self.clients.get_mut(id.0 as usize) else { return false };
+        let Some(client) = self.clients.get_mut(id) else { return false };
         match client.phase {
             ClientPhase::Idle | ClientPhase::Waiting(_) => {}
             ClientPhase::Login(_)
@@ -214,11 +214,11 @@ impl<X: Exchange> Engine<X> {
     /// Notes that `len` bytes of an idle client's requests were handled together.
     #[inline]
     pub(crate) fn note_handled(&mut self, id: ClientId, len: usize) {
-        let Some(client) = self.clients.get(id.0 as usize) else { return };
+        let Some(client) = self.clients.get(id) else { return };
         if !self.routes(client.pool) {
             return;
         }
-        let last = client.server.map(|on| self.servers[on.0 as usize].ledger.last_end());
+        let last = client.server.map(|on| self.servers[on].ledger.last_end());
         let session = self.sessions.of(id, client.serial);
         session.note_server(false);
         if session.is_due()
@@ -240,7 +240,7 @@ impl<X: Exchange> Engine<X> {
     pub(crate) fn suppose_writes(&mut self, clients: &[ClientId], io: &mut impl Io<X>) {
         let now = io.clock();
         for id in clients {
-            let Some(client) = self.clients.get(id.0 as usize) else { continue };
+            let Some(client) = self.clients.get(*id) else { continue };
             let Some(view) = client.pool.and_then(|pool| self.pools.get(pool)) else { continue };
             if view.settings.reads.is_some() {
                 let session = self.sessions.of(*id, client.serial);
@@ -255,7 +255,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     fn routing_of(&self, id: ClientId) -> Option<&Routing> {
-        let view = self.pools.get(self.clients.get(id.0 as usize)?.pool?)?;
+        let view = self.pools.get(self.clients.get(id)?.pool?)?;
         view.settings.routing.as_deref()
     }
 
@@ -348,7 +348,7 @@ impl<X: Exchange> Engine<X> {
         let schema = self.exchange.schema();
         let random = scatter(self.next_serial());
         let doubted_at = self.sessions.doubted_at(id, self.client(id).serial);
-        let (client, view) = (&self.clients[id.0 as usize], self.pools.get(writer));
+        let (client, view) = (&self.clients[id], self.pools.get(writer));
         let Some(routing) = view.and_then(|view| view.settings.routing.as_deref()) else {
             return Choice::primary(Why::NoStandby, None);
         };
@@ -423,7 +423,7 @@ impl<X: Exchange> Engine<X> {
     /// Must a client that has waited for a server of a reader be routed again? While it waited, the
     /// node may have been lost, or may have fallen too far behind.
     pub(crate) fn is_overtaken(&mut self, id: ClientId, on: ServerId, now: Micros) -> bool {
-        let Some(client) = self.clients.get(id.0 as usize) else { return false };
+        let Some(client) = self.clients.get(id) else { return false };
         let pool = self.server(on).pool;
         if client.pool == Some(pool) {
             return false;
@@ -452,7 +452,7 @@ impl<X: Exchange> Engine<X> {
                     if client.pool != Some(waiter.pool)
                         && now.saturating_sub(waiter.since) > FULL_PATIENCE)
         };
-        for id in self.clients_where(has_waited) {
+        for id in self.clients.ids_where(has_waited) {
             let Some(Waiter { pool, ticket, .. }) = self.client(id).wait() else { continue };
             let is_over = |pool: &mut Pool<X::Transport>| {
                 pool.is_used_up() && pool.has_waited(worker, ticket, FULL_PATIENCE, now)
@@ -468,7 +468,7 @@ impl<X: Exchange> Engine<X> {
     /// Notes that a standby gets the client's request. `is_fixed`: the request names it, so the session
     /// does not stay there.
     fn go_to(&mut self, id: ClientId, node: NodeId, is_fixed: bool) {
-        let client = &self.clients[id.0 as usize];
+        let client = &self.clients[id];
         let view = client.pool.and_then(|pool| self.pools.get(pool));
         let Some(routing) = view.and_then(|view| view.settings.routing.as_deref()) else { return };
         let session = self.sessions.of(id, client.serial);

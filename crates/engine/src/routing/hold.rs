@@ -28,7 +28,7 @@ impl<X: Exchange> Engine<X> {
     ) -> bool {
         let routing = self.pools.get(writer).and_then(|view| view.settings.routing.as_deref());
         let Some(routing) = routing else { return false };
-        let serial = self.clients[id.0 as usize].serial;
+        let serial = self.clients[id].serial;
         let is_early = now.saturating_sub(since) < routing.rules.stale_wait;
         let waits = is_early && routing.rules.wait_for(why);
         let session = self.sessions.of(id, serial);
@@ -43,7 +43,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Does this client's read wait for a fresher standby? Then the client is not read.
     pub(crate) fn is_read_held(&self, id: ClientId) -> bool {
-        let client = self.clients.get(id.0 as usize);
+        let client = self.clients.get(id);
         client.is_some_and(|client| self.sessions.holds(id, client.serial))
     }
 

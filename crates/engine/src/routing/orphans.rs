@@ -35,7 +35,7 @@ impl<X: Exchange> Engine<X> {
                 && !client.while_waiting.fails
                 && !client.while_waiting.begins
         };
-        let waiting = self.clients_where(waits).into_iter();
+        let waiting = self.clients.ids_where(waits).into_iter();
         let mut waiting: Vec<_> =
             waiting.filter_map(|id| Some((self.client(id).wait()?.ticket, id))).collect();
         waiting.sort_unstable_by_key(|(ticket, _)| *ticket);

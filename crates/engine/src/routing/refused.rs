@@ -52,14 +52,14 @@ impl<X: Exchange> Engine<X> {
         io: &mut impl Io<X>,
     ) -> Judged {
         let mode = self.mode_of(on);
-        let server = &mut *self.servers[on.0 as usize];
+        let server = &mut *self.servers[on];
         let joined = server.stream.take_joined(bytes);
         let is_held = joined.is_some();
         let outline = server.kept.as_deref().map(|kept| &kept.outline);
         // A transaction that has failed has had no effect either.
         let is_read = outline.is_some_and(|own| own.is_read || own.opening.is_some());
         let word = word(joined.as_deref().unwrap_or(bytes), is_read);
-        let client = server.client.and_then(|id| self.clients.get(id.0 as usize));
+        let client = server.client.and_then(|id| self.clients.get(id));
         let may_move = client.is_some_and(|client| may_resend(client, server, mode));
         match word {
             Word::Leaves if may_move && server.may_be_replaced() => {
@@ -96,8 +96,8 @@ impl<X: Exchange> Engine<X> {
         let outline = std::mem::take(&mut kept.outline);
         answer_due(id, self.server_mut(on), io);
         self.count_refused(id);
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut *self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &mut *self.servers[on];
         for entry in server.ledger.last_sent_first() {
             undo_for_client(entry, client);
         }

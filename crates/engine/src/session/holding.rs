@@ -12,7 +12,7 @@
 use crate::admission::view::PoolView;
 use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, ServerId};
+use crate::ids::{Micros, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::server::{Server, ServerPhase};
 use crate::session::pins::{Pinned, Pins};
@@ -22,15 +22,14 @@ impl<X: Exchange> Engine<X> {
     /// Ends holds of idle clients whose servers other clients wait for.
     pub(crate) fn end_long_holds(&mut self, io: &mut impl Io<X>) {
         let clients = self.clients.iter();
-        let held = clients.filter_map(|(slot, client)| {
-            Some((ClientId(slot as u32), self.held_too_long(client, io.now())?))
-        });
+        let held =
+            clients.filter_map(|(id, client)| Some((id, self.held_too_long(client, io.now())?)));
         for (id, on) in held.collect::<Vec<_>>() {
             let server = self.server(on);
             let (pool, epoch) = (server.pool, server.epoch);
             let is_leaving = server.doomed.is_some() || self.drain.is_some();
             if is_leaving || self.exchange.pool(pool, |pool| pool.misses_server(epoch)) {
-                let server = &mut *self.servers[on.0 as usize];
+                let server = &mut *self.servers[on];
                 if let Some(view) = self.pools.get_mut(pool) {
                     end_hold(server, view);
                 }
@@ -46,7 +45,7 @@ impl<X: Exchange> Engine<X> {
     /// Only a server that it keeps for no other reason, or while its channels move to the listener.
     fn held_too_long(&self, client: &Client, now: Micros) -> Option<ServerId> {
         let on = client.server.filter(|_| matches!(client.phase, ClientPhase::Linked))?;
-        let server = self.servers.get(on.0 as usize)?;
+        let server = self.servers.get(on)?;
         let only_held = server.pins().without(Pins::LISTEN) == Pins::DRAWN;
         if !only_held || !is_idle(client, server) {
             return None;

@@ -71,13 +71,13 @@ impl<X: Exchange> Engine<X> {
         }
         if !server.session.traces.are_due() {
             self.tell_untold(id, io);
-            if self.clients.contains(id.0 as usize) {
+            if self.clients.contains(id) {
                 self.pass_channels(id, on, io);
             }
             return;
         }
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut *self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &mut *self.servers[on];
         if server.cancel.is_some() {
             return await_cancel(id, client, server, now);
         }
@@ -175,9 +175,9 @@ impl<X: Exchange> Engine<X> {
             self.explain_changes(id, on, left, io);
         }
         let is_known = left.is_some();
-        let server = &mut *self.servers[on.0 as usize];
+        let server = &mut *self.servers[on];
         let view = self.pools.get_mut(server.pool).expect("a worker knows its servers' pools");
-        let unseen = take_events(self.clients[id.0 as usize].serial, server, view, is_known);
+        let unseen = take_events(self.clients[id].serial, server, view, is_known);
         let (traces, named) = take_traces(server, is_known);
         let lent = std::mem::take(&mut server.session.own().lent);
         let mut pins = unseen;
@@ -193,7 +193,7 @@ impl<X: Exchange> Engine<X> {
                 forget_deallocated(self.client_mut(id), &lent, &left);
                 let changed = self.take_over(id, on, (traces, named.as_deref()), &left, io);
                 let schema = self.exchange.schema();
-                let server = &self.servers[on.0 as usize];
+                let server = &self.servers[on];
                 let view = self.pools.get_mut(server.pool);
                 let view = view.expect("a worker knows its servers' pools");
                 judge_functions(server, view, schema, traces, changed, left.pins, now);
@@ -230,7 +230,7 @@ impl<X: Exchange> Engine<X> {
         if may_hide {
             self.server_mut(on).doomed.get_or_insert(CloseReason::SettingsUnknown);
         }
-        let server = &mut *self.servers[on.0 as usize];
+        let server = &mut *self.servers[on];
         let view = self.pools.get(server.pool).expect("a worker knows its servers' pools");
         pin(server, view, pins, traces.knows_text, io);
         let readable = match is_known {
@@ -240,7 +240,7 @@ impl<X: Exchange> Engine<X> {
         };
         if readable == Readable::Now {
             self.tell_untold(id, io);
-            if self.clients.contains(id.0 as usize) && !self.pass_channels(id, on, io) {
+            if self.clients.contains(id) && !self.pass_channels(id, on, io) {
                 self.go_on(id, io);
             }
         }
@@ -249,7 +249,7 @@ impl<X: Exchange> Engine<X> {
     /// Tracked parameters have changed. If the session has set them, they are the client's. Otherwise
     /// the server's default has changed, and a client with a value of its own keeps that value.
     fn explain_changes(&mut self, id: ClientId, on: ServerId, left: &Left, io: &mut impl Io<X>) {
-        let server = &self.servers[on.0 as usize];
+        let server = &self.servers[on];
         let Some(report) = &server.session.state_report else { return };
         let changed = report.changed();
         if changed == Slots::default() {
@@ -268,7 +268,7 @@ impl<X: Exchange> Engine<X> {
             let name = names.name(slot).as_bytes();
             traces.outcome.ran && session.resets.include(name, traces.resets)
         };
-        let client = &mut self.clients[id.0 as usize];
+        let client = &mut self.clients[id];
         let (mut out, mut defaults) = (Vec::new(), Slots::default());
         for slot in (0..names.len()).filter(|slot| changed.has(*slot)) {
             let Some(value) = server.vars.get(slot) else { continue };
@@ -315,8 +315,8 @@ impl<X: Exchange> Engine<X> {
             view.into_iter().for_each(|view| view.history.learn_customs(settings));
         }
         let channels = left.channels.as_ref();
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut *self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &mut *self.servers[on];
         let channels = channels.map(|there| portable_channels(client, server, there, left.pins));
         let startup = client.session_mut().startup.clone();
         let session = server.session.own();

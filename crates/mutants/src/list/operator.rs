@@ -10,7 +10,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "causes",
         changes: &[change(
             "relay/replies/answered.rs",
-            "let server = «&mut *self.servers[on.0 as usize]»; if matches!(server.phase, \
+            "let server = «&mut *self.servers[on]»; if matches!(server.phase, \
                  ServerPhase::Finishing) && server.ledger.awaits_message()",
             r#"{
                     let pool = self.server(on).pool;
@@ -18,7 +18,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                     if self.exchange.pool(pool, |pool| pool.counts().0 > size) {
                         return self.lose_server(on, crate::lifecycle::close_reason::CloseReason::TooMany, io);
                     }
-                    &mut *self.servers[on.0 as usize]
+                    &mut *self.servers[on]
                 }"#,
         )],
     },
@@ -54,7 +54,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "causes",
         changes: &[change(
             "operator/control.rs",
-            "let server = «self.servers.remove(id.0 as usize)»; \
+            "let server = «self.servers.remove(id)»; \
                  let identity = self.view(server.pool).identity.clone(); \
                  log_server_closing(id, &server, &identity, why, io);",
             "return self.open_failed(id, why, None, io)",

@@ -11,7 +11,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "listen::a_notification_is_not_for_the_next_client_in_a_slot",
         changes: &[change(
             "notify/listen.rs",
-            "self.clients.get_mut(id.0 as usize).filter(|one| «one.serial == serial»)",
+            "self.clients.get_mut(id).filter(|one| «one.serial == serial»)",
             "one.serial > 0 || serial > 0",
         )],
     },
@@ -33,7 +33,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "signals::a_later_client_in_its_place_is_not_hit",
         changes: &[change(
             "cancel/signal.rs",
-            "self.clients.get(id.0 as usize).filter(|client| «client.serial == serial»)",
+            "self.clients.get(id).filter(|client| «client.serial == serial»)",
             "client.serial > 0 || serial > 0",
         )],
     },

@@ -17,7 +17,7 @@ use crate::shell::{Exchange, Io};
 impl<X: Exchange> Engine<X> {
     /// All received bytes are handled. Decides what the server does next.
     pub(super) fn after_replies(&mut self, on: ServerId, io: &mut impl Io<X>) {
-        let server = &mut *self.servers[on.0 as usize];
+        let server = &mut *self.servers[on];
         if matches!(server.phase, ServerPhase::Finishing) && server.ledger.awaits_message() {
             // The server waits for a message that no client will send. Until then it ignores cancel
             // requests.
@@ -78,10 +78,10 @@ impl<X: Exchange> Engine<X> {
     /// server may have sent something that answers no query, such as a NOTICE.
     pub(crate) fn query_done(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let now = io.now();
-        let server = &mut *self.servers[on.0 as usize];
+        let server = &mut *self.servers[on];
         let Some(id) = server.client else { return };
         let Some(view) = self.pools.get_mut(server.pool) else { return };
-        let client = &mut self.clients[id.0 as usize];
+        let client = &mut self.clients[id];
         if let Some(taken) = server.stages.answer(now) {
             view.query_done(taken);
             if let Some(watch) = &mut self.watch {

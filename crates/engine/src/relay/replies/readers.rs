@@ -39,13 +39,13 @@ impl<X: Exchange> Engine<X> {
     #[cold]
     pub(super) fn await_boundary(&mut self, on: ServerId, io: &mut impl Io<X>) {
         let is_reader = self.is_reader(on);
-        let server = &mut *self.servers[on.0 as usize];
+        let server = &mut *self.servers[on];
         if server.status == b'I' {
             // The client may begin its next transaction before that message ends.
             server.leave_unjudged();
         }
         if let (ServerPhase::Linked, Some(id)) = (&server.phase, server.client) {
-            self.clients[id.0 as usize].end_request();
+            self.clients[id].end_request();
         }
         let (status, last_end) = (server.status, server.ledger.last_end());
         match server.client {
@@ -59,7 +59,7 @@ impl<X: Exchange> Engine<X> {
     /// A client that keeps its reader sends it the requests that have already arrived.
     #[cold]
     pub(super) fn go_on_kept(&mut self, id: ClientId, io: &mut impl Io<X>) {
-        let client = self.clients.get(id.0 as usize);
+        let client = self.clients.get(id);
         if client.is_some_and(|client| matches!(client.phase, ClientPhase::Linked)) {
             self.go_on(id, io);
         }

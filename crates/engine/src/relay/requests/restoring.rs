@@ -143,8 +143,8 @@ impl<X: Exchange> Engine<X> {
         input: &Input<'_>,
         io: &impl Io<X>,
     ) -> Due {
-        let client = &self.clients[id.0 as usize];
-        let server = &mut *self.servers[on.0 as usize];
+        let client = &self.clients[id];
+        let server = &mut *self.servers[on];
         let shows = self.config.global.server_client_address;
         let address = address_to_show(id, client, server, shows, io);
         let mut restoring = None;
@@ -174,7 +174,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(view) = self.pools.get_mut(pool) {
             view.stats.received += input.bytes.len() as u64;
         }
-        input.hold_rest(&mut self.clients[id.0 as usize], 0);
+        input.hold_rest(&mut self.clients[id], 0);
         self.apply_first(id, on, sql, io);
     }
 
@@ -203,11 +203,11 @@ impl<X: Exchange> Engine<X> {
                 // The messages before the first one that the server answers have their replies.
                 let from = begun_at.unwrap_or_default();
                 let request = prefaced.then(|| input.all()[from..used].to_vec());
-                input.hold_rest(&mut self.clients[id.0 as usize], used);
+                input.hold_rest(&mut self.clients[id], used);
                 match request {
                     Some(request) => {
-                        let client = &mut self.clients[id.0 as usize];
-                        let server = &mut *self.servers[on.0 as usize];
+                        let client = &mut self.clients[id];
+                        let server = &mut *self.servers[on];
                         if let Some(ahead) = server.ahead_mut() {
                             ahead.sent(restoring.before);
                         }
@@ -229,8 +229,8 @@ impl<X: Exchange> Engine<X> {
         restoring: Restoring,
         io: &mut impl Io<X>,
     ) {
-        let client = &mut self.clients[id.0 as usize];
-        let server = &mut *self.servers[on.0 as usize];
+        let client = &mut self.clients[id];
+        let server = &mut *self.servers[on];
         let sql = restoring.undo(server);
         if let Some(own) = &mut client.extended {
             own.rewound = false;

@@ -1,0 +1,133 @@
+//! The clients and the servers of one worker, by their ids.
+
+use std::marker::PhantomData;
+use std::ops::{Index, IndexMut};
+
+use slab::Slab;
+
+use crate::client::Client;
+use crate::ids::{ClientId, ServerId};
+use crate::server::Server;
+
+pub(crate) type Clients = Table<ClientId, Client>;
+pub(crate) type Servers = Table<ServerId, Box<Server>>;
+
+/// Connections by id. An id is a slot, which a later connection gets again.
+#[derive(Debug)]
+pub(crate) struct Table<I, T> {
+    slots: Slab<T>,
+    ids: PhantomData<I>,
+}
+
+/// The number of a slot.
+pub(crate) trait Id: Copy {
+    fn new(slot: usize) -> Self;
+    fn slot(self) -> usize;
+}
+
+impl Id for ClientId {
+    #[inline(always)]
+    fn new(slot: usize) -> Self {
+        Self(slot as u32)
+    }
+
+    #[inline(always)]
+    fn slot(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Id for ServerId {
+    #[inline(always)]
+    fn new(slot: usize) -> Self {
+        Self(slot as u32)
+    }
+
+    #[inline(always)]
+    fn slot(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl<I, T> Default for Table<I, T> {
+    fn default() -> Self {
+        Self { slots: Slab::new(), ids: PhantomData }
+    }
+}
+
+impl<I: Id, T> Table<I, T> {
+    #[inline(always)]
+    pub(crate) fn get(&self, id: I) -> Option<&T> {
+        self.slots.get(id.slot())
+    }
+
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
+        self.slots.get_mut(id.slot())
+    }
+
+    #[inline(always)]
+    pub(crate) fn contains(&self, id: I) -> bool {
+        self.slots.contains(id.slot())
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, connection: T) -> I {
+        I::new(self.slots.insert(connection))
+    }
+
+    /// Panics if the table has no connection with this id.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn remove(&mut self, id: I) -> T {
+        self.slots.remove(id.slot())
+    }
+
+    /// Is there no id for another connection?
+    pub(crate) fn is_full(&self) -> bool {
+        u32::try_from(self.slots.vacant_key()).is_err()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns the number of slots that have memory and no connection.
+    pub(crate) fn free_slots(&self) -> usize {
+        self.slots.capacity() - self.slots.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
+        self.slots.iter().map(|(slot, connection)| (I::new(slot), connection))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (I, &mut T)> {
+        self.slots.iter_mut().map(|(slot, connection)| (I::new(slot), connection))
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = I> {
+        self.iter().map(|(id, _)| id)
+    }
+
+    pub(crate) fn ids_where(&self, test: impl Fn(&T) -> bool) -> Vec<I> {
+        self.iter().filter(|(_, connection)| test(connection)).map(|(id, _)| id).collect()
+    }
+}
+
+impl<I: Id, T> Index<I> for Table<I, T> {
+    type Output = T;
+
+    #[inline(always)]
+    #[track_caller]
+    fn index(&self, id: I) -> &T {
+        &self.slots[id.slot()]
+    }
+}
+
+impl<I: Id, T> IndexMut<I> for Table<I, T> {
+    #[inline(always)]
+    #[track_caller]
+    fn index_mut(&mut self, id: I) -> &mut T {
+        &mut self.slots[id.slot()]
+    }
+}
