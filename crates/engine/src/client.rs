@@ -313,6 +313,20 @@ impl Client {
         self.extended.as_ref().is_some_and(|own| own.awaits != 0)
     }
 
+    /// Is no message of the client half read? Messages that wait for replies are continued when the
+    /// replies are read.
+    pub(crate) fn is_read_whole(&self) -> bool {
+        match self.phase {
+            ClientPhase::Login(_) => false,
+            ClientPhase::Idle
+            | ClientPhase::Waiting(_)
+            | ClientPhase::Preparing(_)
+            | ClientPhase::Linked
+            | ClientPhase::Failed(_)
+            | ClientPhase::Canceling { .. } => self.awaits_answer() || self.stream.at_boundary(),
+        }
+    }
+
     /// Ends waiting for a reply that has come or no longer matters.
     #[inline]
     pub fn await_nothing(&mut self) {

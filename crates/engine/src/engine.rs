@@ -1,9 +1,9 @@
 //! One worker's clients, servers and pools, and access to them.
 //!
 //! `events` receives the events of the shell and passes each to one machine. `work` has the queue
-//! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers.
-//! `tables` has the clients and the servers, `views` caches the pools. The machines are in the
-//! folders beside this one.
+//! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers,
+//! `orders` carries out an operator's orders, `look` says what goes on. `tables` has the clients and
+//! the servers, `views` caches the pools. The machines are in the folders beside this one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -32,7 +32,9 @@ use crate::vars::TrackedNames;
 use crate::watch::Watch;
 
 mod events;
+mod look;
 mod mail;
+mod orders;
 pub(crate) mod tables;
 mod tick;
 pub(crate) mod views;

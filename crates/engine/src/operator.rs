@@ -1,15 +1,14 @@
 //! Operator: the orders of an operator, and the data that is shown to one.
 //!
-//! `control` carries out orders of the console. `inspect` copies the tables for SHOW and checks the
-//! invariants of the engine; the copies are in `report`, the counters in `stats`, `averages` and
-//! `failures`.
+//! `engine/orders.rs` carries out orders of the console, with `standing`. `inspect` copies the tables for
+//! SHOW and checks the invariants of the engine; the copies are in `report`, the counters in `stats`,
+//! `averages` and `failures`.
 //! `stages` follows a transaction through a server, `transactions` remembers the last and the slowest.
 //! `pulse` samples the pools for `recorder`, and `journal` has the events of the last hour.
 //! `waits` says which clients hold the servers that others wait for. `remarks` writes to the log about
 //! one client.
 
 pub mod averages;
-mod control;
 pub mod facts;
 pub mod failures;
 pub mod figures;
@@ -21,6 +20,7 @@ pub mod recorder;
 pub(crate) mod remarks;
 pub mod report;
 pub(crate) mod stages;
+pub(crate) mod standing;
 pub mod stats;
 pub mod transactions;
 pub(crate) mod waits;

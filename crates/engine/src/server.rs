@@ -555,6 +555,20 @@ impl Server {
     pub fn is_clean(&self) -> bool {
         self.ledger.is_at_rest() && self.status == b'I' && self.stream.at_boundary()
     }
+
+    /// Is no message of the server half read?
+    pub(crate) fn is_read_whole(&self) -> bool {
+        match self.phase {
+            ServerPhase::Connecting(_) | ServerPhase::Login(_) => false,
+            ServerPhase::Parked
+            | ServerPhase::Preparing(_)
+            | ServerPhase::Linked
+            | ServerPhase::Finishing
+            | ServerPhase::Settling(_)
+            | ServerPhase::Listening
+            | ServerPhase::Attending { .. } => self.stream.at_boundary(),
+        }
+    }
 }
 
 /// When something last happened on a server.

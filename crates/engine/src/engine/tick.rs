@@ -52,7 +52,7 @@ impl<X: Exchange> Engine<X> {
         self.tend_attending(io);
         self.finish(io);
         self.make_warm_pools();
-        for pool in self.known_pools() {
+        for pool in self.pools.ids() {
             self.tend_pool(pool, io);
             self.finish(io);
         }
@@ -129,7 +129,7 @@ impl<X: Exchange> Engine<X> {
     /// Disconnects clients that have waited for a primary of their cluster for `failover_wait`.
     fn expire_without_primary(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
-        for pool in self.known_pools() {
+        for pool in self.pools.ids() {
             let settings = self.settings(pool);
             let Some(cluster) = settings.cluster.clone() else { continue };
             let limit = settings.failover_wait;

@@ -46,6 +46,10 @@ impl PoolViews {
         }
     }
 
+    pub(crate) fn ids(&self) -> Vec<PoolId> {
+        self.iter().map(|(id, _)| id).collect()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PoolId, &PoolView)> {
         let known = self.0.iter().enumerate();
         known.filter_map(|(at, view)| Some((PoolId(at as u32), view.as_ref()?)))

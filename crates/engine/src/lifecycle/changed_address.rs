@@ -16,7 +16,7 @@ impl<X: Exchange> Engine<X> {
         is_parked_there: impl Fn(&X::Transport) -> bool,
         io: &mut impl Io<X>,
     ) {
-        for pool in self.known_pools() {
+        for pool in self.pools.ids() {
             let targets = &self.settings(pool).targets;
             let leads = |target: &Target| matches!(target, Target::Tcp(name, _) if name == host);
             if targets.iter().any(leads) {

@@ -59,7 +59,7 @@ impl<X: Exchange> Engine<X> {
     /// Gives up the servers at silent nodes. Their clients are told, or get another server.
     pub(crate) fn give_up_silent(&mut self, io: &mut impl Io<X>) {
         let now = io.now();
-        for pool in self.known_pools() {
+        for pool in self.pools.ids() {
             let Some(patience) = self.patience(pool) else { continue };
             let is_over = |server: &Server| {
                 let client = server.client.and_then(|id| self.clients.get(id));

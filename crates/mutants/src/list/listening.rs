@@ -164,8 +164,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "Weir",
         noticed_by: "orders",
         changes: &[change(
-            "operator/control.rs",
-            "Some(ServerPurpose::Listen) => «Some(Standing::Login { listens: true })»,",
+            "operator/standing.rs",
+            "Some(ServerPurpose::Listen) => «Some(Self::Login { listens: true })»,",
             "None",
         )],
     },

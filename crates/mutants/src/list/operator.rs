@@ -39,7 +39,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgcat#917",
         noticed_by: "orders",
         changes: &[change(
-            "operator/control.rs",
+            "engine/orders.rs",
             "self.close_parked(condemned, io); self.end_logins(id, io);",
             "if gate != Gate::Paused {
                     self.close_parked(condemned, io);
@@ -53,7 +53,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#420",
         noticed_by: "causes",
         changes: &[change(
-            "operator/control.rs",
+            "engine/orders.rs",
             "let server = «self.servers.remove(id)»; \
                  let identity = self.view(server.pool).identity.clone(); \
                  log_server_closing(id, &server, &identity, why, io);",
@@ -66,7 +66,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         seen_in: "pgbouncer#1565",
         noticed_by: "orders",
         changes: &[change(
-            "operator/control.rs",
+            "engine/orders.rs",
             "pool.reserve_opening(now)); if open { «self.open_server(id, io);»",
             "self.exchange.pool(id, crate::pool::Pool::withdraw_opening);",
         )],

@@ -143,11 +143,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         wrong: "A login that a console command ended still counts as opening",
         seen_in: "",
         noticed_by: "limits",
-        changes: &[change(
-            "operator/control.rs",
-            "io.close_server(id); «self.opening_ended();»",
-            "",
-        )],
+        changes: &[change("engine/orders.rs", "io.close_server(id); «self.opening_ended();»", "")],
     },
     Mutant {
         name: "OpensNothing",

@@ -2,25 +2,16 @@
 //! locks; here the sockets follow.
 
 use crate::admission::pool::{Gate, Parked};
-use crate::client::{Client, ClientPhase};
+use crate::client::Client;
 use crate::engine::Engine;
-use crate::ids::{ClientId, PoolId, ServerId};
+use crate::engine::tables::Servers;
+use crate::ids::{PoolId, ServerId};
 use crate::lifecycle::close_reason::CloseReason;
 use crate::lifecycle::leave::{log_server_closing, purpose_of};
 use crate::notify::connection::{unfit, unfit_to_listen};
-use crate::server::Settling;
-use crate::server::{Server, ServerPhase, ServerPurpose};
+use crate::operator::standing::Standing;
+use crate::server::{ServerPhase, ServerPurpose, Settling};
 use crate::shell::{Closing, Exchange, Io};
-
-/// The state of a server that belongs to its pool.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    /// Not logged in. `listens`: it is to be the pool's listener.
-    Login {
-        listens: bool,
-    },
-    LoggedIn,
-}
 
 impl<X: Exchange> Engine<X> {
     /// Applies changes of pools: closes parked servers and logins that are of no use now,
@@ -29,7 +20,7 @@ impl<X: Exchange> Engine<X> {
         self.move_clients(io);
         self.review_listeners(io);
         self.finish(io);
-        for id in self.known_pools() {
+        for id in self.pools.ids() {
             let settings = self.exchange.pool(id, |pool| pool.settings.clone());
             if settings.cluster.is_some() {
                 self.view(id).settings = settings;
@@ -67,7 +58,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Closes the busy servers at a node that is not the primary of the pool's cluster any more.
     fn cut_servers(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        for (server, standing) in self.servers_of(pool) {
+        for (server, standing) in standings(&self.servers, pool) {
             // An earlier step of this loop may have closed it.
             let Some(epoch) = self.servers.get(server).map(|server| server.epoch) else {
                 continue;
@@ -92,7 +83,7 @@ impl<X: Exchange> Engine<X> {
     /// be closed, or the clients would come back.
     pub fn kill(&mut self, dies: impl Fn(&str) -> bool, io: &mut impl Io<X>) {
         let worker = self.worker;
-        for id in self.known_pools() {
+        for id in self.pools.ids() {
             if !dies(&self.view(id).identity.database) {
                 continue;
             }
@@ -108,7 +99,7 @@ impl<X: Exchange> Engine<X> {
                 self.disconnect(client, CloseReason::DatabaseRemoved, io);
             }
             self.finish(io);
-            for (server, standing) in self.servers_of(id) {
+            for (server, standing) in standings(&self.servers, id) {
                 // An earlier step of this loop may have closed this server.
                 match standing {
                     _ if !self.servers.contains(server) => {}
@@ -128,49 +119,6 @@ impl<X: Exchange> Engine<X> {
         }
     }
 
-    pub fn client_ids(&self) -> impl Iterator<Item = ClientId> {
-        self.clients.ids()
-    }
-
-    pub fn server_ids(&self) -> impl Iterator<Item = ServerId> {
-        self.servers.ids()
-    }
-
-    /// Is no message of the client half read? Messages that wait for replies are continued when the
-    /// replies are read.
-    pub fn client_at_rest(&self, id: ClientId) -> bool {
-        self.clients.get(id).is_none_or(|client| match client.phase {
-            ClientPhase::Login(_) => false,
-            ClientPhase::Idle
-            | ClientPhase::Waiting(_)
-            | ClientPhase::Preparing(_)
-            | ClientPhase::Linked
-            | ClientPhase::Failed(_)
-            | ClientPhase::Canceling { .. } => {
-                client.awaits_answer() || client.stream.at_boundary()
-            }
-        })
-    }
-
-    /// Is no message of the server half read?
-    pub fn server_at_rest(&self, id: ServerId) -> bool {
-        self.servers.get(id).is_none_or(|server| match server.phase {
-            ServerPhase::Connecting(_) | ServerPhase::Login(_) => false,
-            ServerPhase::Parked
-            | ServerPhase::Preparing(_)
-            | ServerPhase::Linked
-            | ServerPhase::Finishing
-            | ServerPhase::Settling(_)
-            | ServerPhase::Listening
-            | ServerPhase::Attending { .. } => server.stream.at_boundary(),
-        })
-    }
-
-    /// Has the server sent all replies?
-    pub fn owes_nothing(&self, id: ServerId) -> bool {
-        self.servers.get(id).is_none_or(|server| server.ledger.owes_nothing())
-    }
-
     /// Forgets pools that have neither clients nor servers. Their numbers may be used again.
     pub fn forget_pools(&mut self, pools: &[PoolId]) {
         for id in pools {
@@ -181,37 +129,6 @@ impl<X: Exchange> Engine<X> {
         }
         self.changed_user.retain(|id| !pools.contains(id));
         self.exchange.pools_forgotten();
-    }
-
-    pub(crate) fn known_pools(&self) -> Vec<PoolId> {
-        self.pools.iter().map(|(id, _)| id).collect()
-    }
-
-    /// Returns the servers of a pool. Logins for one client alone are left out, because they belong
-    /// to the client.
-    fn servers_of(&self, pool: PoolId) -> Vec<(ServerId, Standing)> {
-        let standing = |server: &Server| match &server.phase {
-            ServerPhase::Connecting(login) | ServerPhase::Login(login) => match login.purpose {
-                None | Some(ServerPurpose::Attend { .. }) => {
-                    Some(Standing::Login { listens: false })
-                }
-                Some(ServerPurpose::Listen) => Some(Standing::Login { listens: true }),
-                Some(
-                    ServerPurpose::Proof { .. }
-                    | ServerPurpose::Settings { .. }
-                    | ServerPurpose::Replication { .. },
-                ) => None,
-            },
-            ServerPhase::Parked
-            | ServerPhase::Preparing(_)
-            | ServerPhase::Linked
-            | ServerPhase::Finishing
-            | ServerPhase::Settling(_)
-            | ServerPhase::Listening
-            | ServerPhase::Attending { .. } => Some(Standing::LoggedIn),
-        };
-        let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
-        own.filter_map(|(id, server)| Some((id, standing(server)?))).collect()
     }
 
     /// Gives the servers that were parked while the pool was held to the clients that waited.
@@ -247,7 +164,7 @@ impl<X: Exchange> Engine<X> {
 
     /// Ends logins of servers that may not be used any more.
     fn end_logins(&mut self, pool: PoolId, io: &mut impl Io<X>) {
-        for (server, standing) in self.servers_of(pool) {
+        for (server, standing) in standings(&self.servers, pool) {
             let Standing::Login { listens } = standing else { continue };
             let epoch = self.server(server).epoch;
             let why = self.exchange.pool(pool, |pool| match listens {
@@ -261,7 +178,7 @@ impl<X: Exchange> Engine<X> {
     }
 
     /// Ends a login on Weir's own decision, which says nothing about the pool.
-    pub(crate) fn end_login(&mut self, id: ServerId, why: CloseReason<'_>, io: &mut impl Io<X>) {
+    fn end_login(&mut self, id: ServerId, why: CloseReason<'_>, io: &mut impl Io<X>) {
         let now = io.now();
         let server = self.servers.remove(id);
         let identity = self.view(server.pool).identity.clone();
@@ -290,4 +207,11 @@ impl<X: Exchange> Engine<X> {
         }
         self.feed(io);
     }
+}
+
+/// Returns the servers of a pool. Logins for one client alone are left out, because they belong to
+/// the client.
+fn standings(servers: &Servers, pool: PoolId) -> Vec<(ServerId, Standing)> {
+    let own = servers.iter().filter(|(_, server)| server.pool == pool);
+    own.filter_map(|(id, server)| Some((id, Standing::of(server)?))).collect()
 }
