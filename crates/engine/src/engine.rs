@@ -2,8 +2,9 @@
 //!
 //! `events` receives the events of the shell and passes each to one machine. `work` has the queue
 //! of follow-up work, and does it. `tick` checks timeouts, `mail` reads mail of other workers,
-//! `orders` carries out an operator's orders, `look` says what goes on. `tables` has the clients and
-//! the servers, `views` caches the pools. The machines are in the folders beside this one.
+//! `orders` carries out an operator's orders, `look` reads the connections for an operator and the
+//! shell, `invariants` checks them in tests. `tables` has the clients and the servers, `views`
+//! caches the pools. The machines are in the folders beside this one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::vars::TrackedNames;
 use crate::watch::Watch;
 
 mod events;
+mod invariants;
 mod look;
 mod mail;
 mod orders;

@@ -1,12 +1,14 @@
 //! Operator: the orders of an operator, and the data that is shown to one.
 //!
-//! `engine/orders.rs` carries out orders of the console, with `standing`. `inspect` copies the tables for
-//! SHOW and checks the invariants of the engine; the copies are in `report`, the counters in `stats`,
-//! `averages` and `failures`.
-//! `stages` follows a transaction through a server, `transactions` remembers the last and the slowest.
-//! `pulse` samples the pools for `recorder`, and `journal` has the events of the last hour.
-//! `waits` says which clients hold the servers that others wait for. `remarks` writes to the log about
-//! one client.
+//! `engine/orders.rs` carries out orders of the console, and `engine/look.rs` reads the tables for
+//! SHOW and the metrics. This folder has the rules for one connection or one pool:
+//!
+//! `standing` says which servers an order concerns. `inspect` makes the rows of a `report`,
+//! `figures` counts connections. Counters are in `stats`, `averages` and `failures`. `stages`
+//! follows a transaction through a server, `transactions` remembers the last and the slowest.
+//! `pulse` samples the pools for `recorder`, and `journal` has the events of the last hour. `waits`
+//! says which clients hold the servers that others wait for. `remarks` writes to the log about one
+//! client.
 
 pub mod averages;
 pub mod facts;

@@ -1,11 +1,128 @@
-//! What the shell and an operator learn of one worker's connections.
+//! Reads one worker's connections and pools for the shell and for an operator.
 
-use crate::client::Client;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use config::PoolMode;
+
+use crate::client::{Client, ClientPhase};
 use crate::engine::Engine;
-use crate::ids::{ClientId, ServerId};
-use crate::shell::Exchange;
+use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::operator::figures::{Figures, Tally};
+use crate::operator::inspect::{busy_row, client_row};
+use crate::operator::pulse::Pulse;
+use crate::operator::report::{ClientState, Report};
+use crate::operator::transactions::Transaction;
+use crate::operator::waits::{self, BusyPool, Details, Holder, WaitDetail, doing};
+use crate::server::{Server, ServerPhase};
+use crate::shell::{Exchange, Io};
 
 impl<X: Exchange> Engine<X> {
+    /// Returns everything that an operator may want to see of this worker.
+    pub fn report(&mut self, now: Micros) -> Report {
+        let known = self.pools.ids().into_iter();
+        let epochs = known.map(|id| (id, self.exchange.pool(id, |pool| pool.epoch())));
+        let epochs: HashMap<PoolId, u64> = epochs.collect();
+        let clients = self.clients.iter().map(|(id, client)| {
+            let server = client.server.and_then(|on| self.servers.get(on));
+            let mut row = client_row(id, client, server.map_or(0, |server| server.serial));
+            if self.is_read_held(id) {
+                row.state = ClientState::Waiting;
+            }
+            row
+        });
+        let servers = self.servers.iter().map(|(on, server)| {
+            let mode = self.pool_mode(server.pool);
+            let mut row = busy_row(on, server, self.client_at(server), mode, now);
+            row.doomed |= epochs.get(&server.pool).is_some_and(|epoch| *epoch != server.epoch);
+            row
+        });
+        Report {
+            now,
+            clients: clients.collect(),
+            free_clients: self.clients.free_slots(),
+            servers: servers.collect(),
+            cancels: self.cancel_rows(),
+            stats: self.pools.iter().map(|(id, view)| (id, view.stats)).collect(),
+            watched: self.watch.as_ref().map(|watch| watch.watched()).unwrap_or_default(),
+        }
+    }
+
+    /// The figures of this worker's pools. Costs a look at each client and each server.
+    pub fn figures(&self, now: Micros) -> Figures {
+        let places = self.pools.iter().map(|(id, _)| id.0 as usize + 1).max().unwrap_or_default();
+        let mut tally = Tally::new(places);
+        for (_, client) in self.clients.iter() {
+            tally.count_client(client);
+        }
+        for (_, server) in self.servers.iter() {
+            tally.count_server(server, self.client_at(server), self.pool_mode(server.pool), now);
+        }
+        let pools = self.pools.iter().map(|(id, view)| (id, tally.pool(id, view))).collect();
+        Figures { clients: tally.clients_without_pool(), failures: self.failures, pools }
+    }
+
+    /// Returns the pulse of each pool that this worker knows.
+    pub fn pulses(&self) -> Vec<(PoolId, Pulse)> {
+        let new = |stats| Pulse { stats, ..Pulse::default() };
+        let known = self.pools.iter();
+        let mut pulses: Vec<_> = known.map(|(id, view)| (id, new(view.stats))).collect();
+        for (_, server) in self.servers.iter() {
+            // Pools are in the order of their numbers.
+            let at = pulses.binary_search_by_key(&server.pool.0, |(id, _)| id.0);
+            let client = self.client_at(server).filter(|client| client.is_welcomed());
+            if let (Some(client), Ok(at)) = (client, at) {
+                pulses[at].1.count(doing(server, client).activity);
+            }
+        }
+        pulses
+    }
+
+    /// Returns the transactions that this worker remembers, the oldest first.
+    pub fn transactions(&self) -> Vec<Transaction> {
+        self.transactions.all()
+    }
+
+    /// Returns the client's server, for the shell's back-pressure.
+    pub fn server_of(&self, id: ClientId) -> Option<ServerId> {
+        self.clients.get(id)?.server
+    }
+
+    /// Is the client still logging in?
+    pub fn is_logging_in(&self, id: ClientId) -> bool {
+        let client = self.clients.get(id);
+        client.is_some_and(|client| matches!(client.phase, ClientPhase::Login(_)))
+    }
+
+    pub fn client_of(&self, id: ServerId) -> Option<ClientId> {
+        self.servers.get(id)?.client
+    }
+
+    /// Returns the client that receives what the server sends now, and that may be slow. Replies to
+    /// Weir's own queries wait for no client.
+    pub fn receiver_of(&self, id: ServerId) -> Option<ClientId> {
+        let server = self.servers.get(id)?;
+        server.client.filter(|_| matches!(server.phase, ServerPhase::Linked))
+    }
+
+    pub fn client_count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Returns the largest number of bytes kept of an incomplete message.
+    pub fn held_bytes(&self) -> usize {
+        let clients = self.clients.iter().map(|(_, client)| client.stream.held.len());
+        let servers = self.servers.iter().map(|(_, server)| server.stream.held.len());
+        clients.chain(servers).max().unwrap_or_default()
+    }
+
+    /// Returns the number of servers in use. A listener is not counted, because shutdown does not
+    /// wait for it.
+    pub fn busy_servers(&self) -> usize {
+        let listens = |server: &Server| matches!(server.phase, ServerPhase::Listening);
+        self.servers.iter().filter(|(_, server)| !listens(server)).count()
+    }
+
     pub fn client_ids(&self) -> impl Iterator<Item = ClientId> {
         self.clients.ids()
     }
@@ -27,5 +144,60 @@ impl<X: Exchange> Engine<X> {
     /// Has the server sent all replies?
     pub fn owes_nothing(&self, id: ServerId) -> bool {
         self.servers.get(id).is_none_or(|server| server.ledger.owes_nothing())
+    }
+
+    /// Returns a sentence about the servers that the client `id` has waited for, and whether it is
+    /// the first with this sentence in this tick.
+    pub(crate) fn wait_detail(
+        &mut self,
+        id: ClientId,
+        details: &mut Details,
+        io: &impl Io<X>,
+    ) -> Option<(Arc<WaitDetail>, bool)> {
+        let client = self.clients.get(id)?;
+        let pool = client.wait()?.pool;
+        let key = (pool, client.identity.user.clone());
+        if let Some(known) = details.get(&key) {
+            return Some((known.clone(), false));
+        }
+        let detail = match self.describe_failure(pool) {
+            Some(text) => WaitDetail { text, is_unreachable: true },
+            None => {
+                let text = self.describe_holders(pool, &key.1, io);
+                WaitDetail { text, is_unreachable: false }
+            }
+        };
+        let detail = Arc::new(detail);
+        details.insert(key, detail.clone());
+        Some((detail, true))
+    }
+
+    /// None if there is a server, or the last attempt to open one has not failed.
+    fn describe_failure(&mut self, pool: PoolId) -> Option<String> {
+        let failure = self.exchange.pool(pool, |pool| match &pool.failure {
+            Some(failure) if pool.has_none_open() => Some(failure.clone()),
+            Some(_) | None => None,
+        })?;
+        Some(waits::describe_failure(&failure, &self.view(pool).identity))
+    }
+
+    fn describe_holders(&mut self, pool: PoolId, user: &str, io: &impl Io<X>) -> String {
+        let (busy, limit) =
+            self.exchange.pool(pool, |pool| (pool.busy_servers(), pool.settings.size));
+        let identity = self.view(pool).identity.clone();
+        let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
+        let holders = own.filter_map(|(_, server)| {
+            Some(Holder::new(server.client?, self.client_at(server)?, server))
+        });
+        let pool = BusyPool { busy, limit, identity: &identity, holders: holders.collect() };
+        waits::describe_holders(&pool, user, io.now(), |id| io.client_address(id))
+    }
+
+    fn client_at(&self, server: &Server) -> Option<&Client> {
+        self.clients.get(server.client?)
+    }
+
+    fn pool_mode(&self, pool: PoolId) -> Option<PoolMode> {
+        self.pools.get(pool).map(|view| view.settings.mode)
     }
 }

@@ -7,16 +7,15 @@ use std::ops::AddAssign;
 
 use config::PoolMode;
 
+use crate::admission::view::PoolView;
 use crate::client::Client;
-use crate::engine::Engine;
 use crate::ids::{Micros, PoolId};
 use crate::operator::failures::Failures;
 use crate::operator::histogram::Durations;
-use crate::operator::inspect::{client_state, server_state};
+use crate::operator::inspect::{client_state, has_session_of_own, server_state};
 use crate::operator::report::{ClientState, ServerState};
 use crate::operator::stats::Stats;
 use crate::server::Server;
-use crate::shell::Exchange;
 
 /// The number of clients in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,42 +137,54 @@ pub struct Figures {
     pub pools: Vec<(PoolId, PoolFigures)>,
 }
 
-impl<X: Exchange> Engine<X> {
-    /// The figures of this worker's pools. Costs a look at each client and each server.
-    pub fn figures(&self, now: Micros) -> Figures {
-        let places = self.pools.iter().map(|(id, _)| id.0 as usize + 1).max().unwrap_or_default();
-        let mut counts = vec![(ClientCounts::default(), ServerCounts::default()); places];
-        let mut clients = ClientCounts::default();
-        for (_, client) in self.clients.iter() {
-            let own = client.pool.and_then(|pool| counts.get_mut(pool.0 as usize));
-            own.map_or(&mut clients, |(clients, _)| clients).add(client_state(client));
-        }
-        for (_, server) in self.servers.iter() {
-            let Some((_, own)) = counts.get_mut(server.pool.0 as usize) else { continue };
-            own.add(server_state(server, 0, now));
-            own.pinned += u64::from(self.is_kept(server));
-        }
-        let pools = self.pools.iter().map(|(id, view)| {
-            let (clients, servers) = counts[id.0 as usize];
-            let mut durations = view.durations.clone();
-            durations.wait.record_all(0, view.stats.assignments - durations.wait.count());
-            (id, PoolFigures { clients, servers, stats: view.stats, durations })
-        });
-        Figures { clients, failures: self.failures, pools: pools.collect() }
+/// Counts a worker's clients and servers by pool.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pools: Vec<(ClientCounts, ServerCounts)>,
+    /// Clients without a pool.
+    clients: ClientCounts,
+}
+
+impl Tally {
+    /// Every pool's number is below `places`.
+    pub(crate) fn new(places: usize) -> Self {
+        let none = (ClientCounts::default(), ServerCounts::default());
+        Self { pools: vec![none; places], clients: ClientCounts::default() }
     }
 
-    /// Does a client keep the server between its transactions, in a pool in auto mode?
-    fn is_kept(&self, server: &Server) -> bool {
-        let client = server.client.and_then(|id| self.clients.get(id));
-        client.is_some_and(|client| {
-            server.session.pinned.is_some() || self.has_session_of_own(server, client)
-        })
+    pub(crate) fn count_client(&mut self, client: &Client) {
+        let own = client.pool.and_then(|pool| self.pools.get_mut(pool.0 as usize));
+        own.map_or(&mut self.clients, |(clients, _)| clients).add(client_state(client));
     }
 
-    /// Does the client have the server in session mode, although its pool is in auto mode?
-    pub(crate) fn has_session_of_own(&self, server: &Server, client: &Client) -> bool {
-        let pool = self.pools.get(server.pool).map(|view| view.settings.mode);
-        let modes = (server.mode, pool);
-        client.is_welcomed() && modes == (PoolMode::Session, Some(PoolMode::Auto))
+    /// `mode`: that of the server's pool.
+    pub(crate) fn count_server(
+        &mut self,
+        server: &Server,
+        client: Option<&Client>,
+        mode: Option<PoolMode>,
+        now: Micros,
+    ) {
+        let Some((_, own)) = self.pools.get_mut(server.pool.0 as usize) else { return };
+        own.add(server_state(server, 0, now));
+        own.pinned += u64::from(is_kept(server, client, mode));
     }
+
+    pub(crate) fn clients_without_pool(&self) -> ClientCounts {
+        self.clients
+    }
+
+    pub(crate) fn pool(&self, id: PoolId, view: &PoolView) -> PoolFigures {
+        let (clients, servers) = self.pools[id.0 as usize];
+        let mut durations = view.durations.clone();
+        durations.wait.record_all(0, view.stats.assignments - durations.wait.count());
+        PoolFigures { clients, servers, stats: view.stats, durations }
+    }
+}
+
+/// Does a client keep the server between its transactions, in a pool in auto mode?
+fn is_kept(server: &Server, client: Option<&Client>, pool: Option<PoolMode>) -> bool {
+    client.is_some_and(|client| {
+        server.session.pinned.is_some() || has_session_of_own(server, client, pool)
+    })
 }

@@ -1,138 +1,16 @@
-//! Reports of a worker for the console, and invariants for tests.
-
-use std::collections::HashMap;
+//! The rows of clients and servers in a worker's report for the console.
 
 use config::PoolMode;
 
 use crate::client::{Client, ClientPhase};
-use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::ids::{ClientId, Micros, ServerId};
 use crate::operator::facts::Facts;
-use crate::operator::report::{ClientRow, ClientState, Reading, Report, ServerRow, ServerState};
-use crate::operator::transactions::Transaction;
+use crate::operator::report::{ClientRow, ClientState, Reading, ServerRow, ServerState};
 use crate::operator::waits::doing;
 use crate::relay::stream::Stream;
 use crate::server::{Preparation, Server, ServerPhase};
 use crate::session::pins::{Pinned, Pins};
-use crate::shell::Exchange;
 use crate::vars::APPLICATION_NAME;
-
-impl<X: Exchange> Engine<X> {
-    /// Returns everything that an operator may want to see of this worker.
-    pub fn report(&mut self, now: Micros) -> Report {
-        let known: Vec<_> = self.pools.iter().map(|(id, _)| id).collect();
-        let epochs = known.into_iter().map(|id| (id, self.exchange.pool(id, |pool| pool.epoch())));
-        let epochs: HashMap<PoolId, u64> = epochs.collect();
-        let clients = self.clients.iter().map(|(id, client)| {
-            let server = client.server.and_then(|on| self.servers.get(on));
-            let mut row = client_row(id, client, server.map_or(0, |server| server.serial));
-            if self.is_read_held(id) {
-                row.state = ClientState::Waiting;
-            }
-            row
-        });
-        let servers = self.servers.iter().map(|(id, server)| {
-            let client = server.client.and_then(|id| self.clients.get(id));
-            let mut row = server_row(Some(id), server, 0, now);
-            row.doomed |= epochs.get(&server.pool).is_some_and(|epoch| *epoch != server.epoch);
-            if client.is_some_and(|client| self.has_session_of_own(server, client)) {
-                let since = server.times.opened_at;
-                row.pinned = Some(Pinned { pins: Pins::SESSION, since, fingerprint: 0 });
-            }
-            if let Some(client) = client {
-                row.client = client.serial;
-                row.doing = client.is_welcomed().then(|| doing(server, client));
-                row.request_at = client.request_at;
-            }
-            row
-        });
-        Report {
-            now,
-            clients: clients.collect(),
-            free_clients: self.clients.free_slots(),
-            servers: servers.collect(),
-            cancels: self.cancel_rows(),
-            stats: self.pools.iter().map(|(id, view)| (id, view.stats)).collect(),
-            watched: self.watch.as_ref().map(|watch| watch.watched()).unwrap_or_default(),
-        }
-    }
-
-    /// Returns the transactions that this worker remembers, the oldest first.
-    pub fn transactions(&self) -> Vec<Transaction> {
-        self.transactions.all()
-    }
-
-    /// Returns the client's server, for the shell's back-pressure.
-    pub fn server_of(&self, id: ClientId) -> Option<ServerId> {
-        self.clients.get(id)?.server
-    }
-
-    /// Is the client still logging in?
-    pub fn is_logging_in(&self, id: ClientId) -> bool {
-        let client = self.clients.get(id);
-        client.is_some_and(|client| matches!(client.phase, ClientPhase::Login(_)))
-    }
-
-    pub fn client_of(&self, id: ServerId) -> Option<ClientId> {
-        self.servers.get(id)?.client
-    }
-
-    /// Returns the client that receives what the server sends now, and that may be slow. Replies to
-    /// Weir's own queries wait for no client.
-    pub fn receiver_of(&self, id: ServerId) -> Option<ClientId> {
-        let server = self.servers.get(id)?;
-        server.client.filter(|_| matches!(server.phase, ServerPhase::Linked))
-    }
-
-    pub fn client_count(&self) -> usize {
-        self.clients.len()
-    }
-
-    /// Returns the largest number of bytes kept of an incomplete message.
-    pub fn held_bytes(&self) -> usize {
-        let clients = self.clients.iter().map(|(_, client)| client.stream.held.len());
-        let servers = self.servers.iter().map(|(_, server)| server.stream.held.len());
-        clients.chain(servers).max().unwrap_or_default()
-    }
-
-    /// Returns the number of servers in use. A listener is not counted, because shutdown does not
-    /// wait for it.
-    pub fn busy_servers(&self) -> usize {
-        let listens = |server: &Server| matches!(server.phase, ServerPhase::Listening);
-        self.servers.iter().filter(|(_, server)| !listens(server)).count()
-    }
-
-    /// Checks what must hold between any two calls.
-    pub fn check_invariants(&self) {
-        assert!(!self.has_work(), "work is left: {:?}", self.work);
-        for (id, client) in self.clients.iter() {
-            match client.phase {
-                ClientPhase::Linked | ClientPhase::Preparing(_) => {
-                    let on = client.server.expect("a linked client has a server");
-                    let server = &self.servers[on];
-                    assert_eq!(server.client, Some(id), "a one-sided link");
-                }
-                ClientPhase::Idle
-                | ClientPhase::Waiting(_)
-                | ClientPhase::Failed(_)
-                | ClientPhase::Canceling { .. } => {
-                    assert!(client.server.is_none(), "an unlinked client has a server");
-                }
-                ClientPhase::Login(_) => {}
-            }
-        }
-        for (on, server) in self.servers.iter() {
-            assert!(!matches!(server.phase, ServerPhase::Parked), "a parked server in the table");
-            server.ledger.check_invariants();
-            let has_session = server.mode == PoolMode::Auto || server.has_traces();
-            assert_eq!(server.session.get().is_some(), has_session, "a session in another mode");
-            if let Some(id) = server.client {
-                let client = self.clients.get(id).expect("a server of a dead client");
-                assert_eq!(client.server, Some(on), "a one-sided link");
-            }
-        }
-    }
-}
 
 pub(crate) fn client_state(client: &Client) -> ClientState {
     match client.phase {
@@ -144,7 +22,8 @@ pub(crate) fn client_state(client: &Client) -> ClientState {
     }
 }
 
-fn client_row(id: ClientId, client: &Client, server: u64) -> ClientRow {
+/// `server`: the serial number of its server; 0 = none.
+pub(crate) fn client_row(id: ClientId, client: &Client, server: u64) -> ClientRow {
     ClientRow {
         id,
         serial: client.serial,
@@ -193,6 +72,33 @@ pub fn server_state(server: &Server, check_delay: Micros, now: Micros) -> Server
         ServerPhase::Listening => ServerState::Listening,
         ServerPhase::Attending { .. } => ServerState::Attending,
     }
+}
+
+/// Returns the row of a server in use, and what its client does with it.
+pub(crate) fn busy_row(
+    id: ServerId,
+    server: &Server,
+    client: Option<&Client>,
+    pool: Option<PoolMode>,
+    now: Micros,
+) -> ServerRow {
+    let mut row = server_row(Some(id), server, 0, now);
+    if let Some(client) = client {
+        if has_session_of_own(server, client, pool) {
+            let since = server.times.opened_at;
+            row.pinned = Some(Pinned { pins: Pins::SESSION, since, fingerprint: 0 });
+        }
+        row.client = client.serial;
+        row.doing = client.is_welcomed().then(|| doing(server, client));
+        row.request_at = client.request_at;
+    }
+    row
+}
+
+/// Does the client have the server in session mode, although its pool is in auto mode?
+pub(crate) fn has_session_of_own(server: &Server, client: &Client, pool: Option<PoolMode>) -> bool {
+    let modes = (server.mode, pool);
+    client.is_welcomed() && modes == (PoolMode::Session, Some(PoolMode::Auto))
 }
 
 /// Returns a server's row for SHOW SERVERS.

@@ -3,11 +3,8 @@
 
 use std::ops::AddAssign;
 
-use crate::engine::Engine;
-use crate::ids::PoolId;
 use crate::operator::stats::Stats;
-use crate::operator::waits::{Activity, doing};
-use crate::shell::Exchange;
+use crate::operator::waits::Activity;
 
 /// The servers that clients have, by their clients' use of them, and the counters of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,30 +27,15 @@ impl AddAssign for Pulse {
     }
 }
 
-impl<X: Exchange> Engine<X> {
-    /// Returns the pulse of each pool that this worker knows.
-    pub fn pulses(&self) -> Vec<(PoolId, Pulse)> {
-        let mut pulses: Vec<_> = self
-            .pools
-            .iter()
-            .map(|(id, view)| (id, Pulse { stats: view.stats, ..Pulse::default() }))
-            .collect();
-        for (_, server) in self.servers.iter() {
-            let client = server.client.and_then(|id| self.clients.get(id));
-            // Pools are in the order of their numbers.
-            let at = pulses.binary_search_by_key(&server.pool.0, |(id, _)| id.0);
-            let (Some(client), Ok(at)) = (client.filter(|client| client.is_welcomed()), at) else {
-                continue;
-            };
-            let pulse = &mut pulses[at].1;
-            match doing(server, client).activity {
-                Activity::Active => pulse.active += 1,
-                Activity::IdleInTransaction | Activity::IdleInFailedTransaction => {
-                    pulse.in_transaction += 1;
-                }
-                Activity::Idle => pulse.kept += 1,
+impl Pulse {
+    /// Counts a server that a client has.
+    pub(crate) fn count(&mut self, activity: Activity) {
+        match activity {
+            Activity::Active => self.active += 1,
+            Activity::IdleInTransaction | Activity::IdleInFailedTransaction => {
+                self.in_transaction += 1;
             }
+            Activity::Idle => self.kept += 1,
         }
-        pulses
     }
 }

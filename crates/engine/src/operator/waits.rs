@@ -8,11 +8,10 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use crate::admission::pool::Failure;
 use crate::client::Client;
-use crate::engine::Engine;
-use crate::ids::{ClientId, Micros, PoolId, ServerId};
+use crate::ids::{ClientId, Identity, Micros, PoolId};
 use crate::server::{Server, ServerPhase};
-use crate::shell::{Exchange, Io};
 use crate::vars::APPLICATION_NAME;
 
 /// Clients that a text names at most; the others are counted.
@@ -65,10 +64,28 @@ pub(crate) fn doing(server: &Server, client: &Client) -> Doing {
 }
 
 /// A client that holds a server of this worker.
-struct Holder {
-    client: ClientId,
-    server: ServerId,
+pub(crate) struct Holder<'a> {
+    id: ClientId,
+    client: &'a Client,
+    server: &'a Server,
     doing: Doing,
+}
+
+impl<'a> Holder<'a> {
+    pub(crate) fn new(id: ClientId, client: &'a Client, server: &'a Server) -> Self {
+        Self { id, client, server, doing: doing(server, client) }
+    }
+}
+
+/// A pool whose servers are in use.
+pub(crate) struct BusyPool<'a> {
+    /// The number of its servers in use, at all workers.
+    pub(crate) busy: u32,
+    /// The most servers it may have; 0 = no limit.
+    pub(crate) limit: u32,
+    pub(crate) identity: &'a Identity,
+    /// The clients of this worker that have a server of the pool.
+    pub(crate) holders: Vec<Holder<'a>>,
 }
 
 /// Why a client has got no server.
@@ -82,99 +99,57 @@ pub(crate) struct WaitDetail {
 /// The texts made during one tick, by pool and login user: many clients may be refused at once.
 pub(crate) type Details = HashMap<(PoolId, String), Arc<WaitDetail>>;
 
-impl<X: Exchange> Engine<X> {
-    /// Returns a sentence about the servers that the client `id` has waited for, and whether it is the
-    /// first with this sentence in this tick.
-    pub(crate) fn wait_detail(
-        &mut self,
-        id: ClientId,
-        details: &mut Details,
-        io: &impl Io<X>,
-    ) -> Option<(Arc<WaitDetail>, bool)> {
-        let client = self.clients.get(id)?;
-        let pool = client.wait()?.pool;
-        let key = (pool, client.identity.user.clone());
-        if let Some(known) = details.get(&key) {
-            return Some((known.clone(), false));
-        }
-        let detail = match self.describe_failure(pool) {
-            Some(text) => WaitDetail { text, is_unreachable: true },
-            None => {
-                let text = self.describe_holders(pool, &key.1, io);
-                WaitDetail { text, is_unreachable: false }
-            }
-        };
-        let detail = Arc::new(detail);
-        details.insert(key, detail.clone());
-        Some((detail, true))
-    }
+/// Returns a sentence about a pool without a server.
+pub(crate) fn describe_failure(failure: &Failure, identity: &Identity) -> String {
+    // The name of a user that PostgreSQL refuses is no stranger's business.
+    let why = match failure.names_user {
+        true => "the server refuses the login".into(),
+        false => failure.error.message(),
+    };
+    format!("no server of {}/{} is open; {why}", identity.database, identity.user)
+}
 
-    /// None if there is a server, or the last attempt to open one has not failed.
-    fn describe_failure(&mut self, pool: PoolId) -> Option<String> {
-        let failure = self.exchange.pool(pool, |pool| match &pool.failure {
-            Some(failure) if pool.has_none_open() => Some(failure.clone()),
-            Some(_) | None => None,
-        })?;
-        let identity = &self.view(pool).identity;
-        // The name of a user that PostgreSQL refuses is no stranger's business.
-        let why = match failure.names_user {
-            true => "the server refuses the login".into(),
-            false => failure.error.message(),
-        };
-        Some(format!("no server of {}/{} is open; {why}", identity.database, identity.user))
+/// Returns a sentence about the clients that hold the servers of a pool, for a client of `user`.
+/// `address` returns that of a client.
+pub(crate) fn describe_holders(
+    pool: &BusyPool<'_>,
+    user: &str,
+    now: Micros,
+    address: impl Fn(ClientId) -> String,
+) -> String {
+    let &BusyPool { busy, limit, identity, ref holders } = pool;
+    let of = if limit == 0 { String::new() } else { format!(" of {limit}") };
+    let servers = if busy == 1 && limit <= 1 { "server" } else { "servers" };
+    let mut text = format!("{busy}{of} {servers} of {}/{} busy", identity.database, identity.user);
+    let here = holders.len();
+    let own = holders.iter().filter(|holder| holder.client.identity.user == user);
+    let mut own: Vec<_> = own.collect();
+    own.sort_by_key(|holder| holder.doing.since);
+    let named = own.iter().take(NAMED_MAX);
+    let mut parts: Vec<String> =
+        named.map(|holder| describe_holder(holder, &address(holder.id), now)).collect();
+    let counts = [
+        (own.len().saturating_sub(NAMED_MAX), "more of this user"),
+        (here - own.len(), "held by other users"),
+        ((busy as usize).saturating_sub(here), "being opened or with clients of other workers"),
+    ];
+    let counted = counts.into_iter().filter(|(count, _)| *count > 0);
+    parts.extend(counted.map(|(count, whose)| format!("{count} {whose}")));
+    if !parts.is_empty() {
+        let _ = write!(text, ": {}", parts.join("; "));
     }
+    text
+}
 
-    fn describe_holders(&mut self, pool: PoolId, user: &str, io: &impl Io<X>) -> String {
-        let (busy, limit) =
-            self.exchange.pool(pool, |pool| (pool.busy_servers(), pool.settings.size));
-        let identity = &self.view(pool).identity;
-        let of = if limit == 0 { String::new() } else { format!(" of {limit}") };
-        let servers = if busy == 1 && limit <= 1 { "server" } else { "servers" };
-        let mut text =
-            format!("{busy}{of} {servers} of {}/{} busy", identity.database, identity.user);
-        let mut holders = self.holders(pool);
-        let here = holders.len();
-        holders.retain(|holder| self.client(holder.client).identity.user == user);
-        let of_others = here - holders.len();
-        holders.sort_by_key(|holder| holder.doing.since);
-        let mut parts: Vec<String> =
-            holders.iter().take(NAMED_MAX).map(|holder| self.describe_holder(holder, io)).collect();
-        let counts = [
-            (holders.len().saturating_sub(NAMED_MAX), "more of this user"),
-            (of_others, "held by other users"),
-            ((busy as usize).saturating_sub(here), "being opened or with clients of other workers"),
-        ];
-        let counted = counts.into_iter().filter(|(count, _)| *count > 0);
-        parts.extend(counted.map(|(count, whose)| format!("{count} {whose}")));
-        if !parts.is_empty() {
-            let _ = write!(text, ": {}", parts.join("; "));
-        }
-        text
+fn describe_holder(holder: &Holder<'_>, address: &str, now: Micros) -> String {
+    let name = holder.client.vars.get(APPLICATION_NAME).unwrap_or_default();
+    let name = String::from_utf8_lossy(&name[..name.len().min(NAME_LEN_MAX)]);
+    let name = if name.is_empty() { "a client" } else { &*name };
+    let Doing { activity, since } = holder.doing;
+    let seconds = now.saturating_sub(since) / 1_000_000;
+    let mut text = format!("{name} ({address}) {} {seconds} s", activity.words());
+    if let Some(pinned) = holder.server.session.pinned.as_deref() {
+        let _ = write!(text, ", pinned, {pinned}");
     }
-
-    /// The clients of this worker that have a server of the pool.
-    fn holders(&self, pool: PoolId) -> Vec<Holder> {
-        let own = self.servers.iter().filter(|(_, server)| server.pool == pool);
-        let held = own.filter_map(|(on, server)| {
-            let client = server.client?;
-            let doing = doing(server, self.clients.get(client)?);
-            Some(Holder { client, server: on, doing })
-        });
-        held.collect()
-    }
-
-    fn describe_holder(&self, holder: &Holder, io: &impl Io<X>) -> String {
-        let client = self.client(holder.client);
-        let name = client.vars.get(APPLICATION_NAME).unwrap_or_default();
-        let name = String::from_utf8_lossy(&name[..name.len().min(NAME_LEN_MAX)]);
-        let name = if name.is_empty() { "a client" } else { &*name };
-        let Doing { activity, since } = holder.doing;
-        let seconds = io.now().saturating_sub(since) / 1_000_000;
-        let address = io.client_address(holder.client);
-        let mut text = format!("{name} ({address}) {} {seconds} s", activity.words());
-        if let Some(pinned) = self.server(holder.server).session.pinned.as_deref() {
-            let _ = write!(text, ", pinned, {pinned}");
-        }
-        text
-    }
+    text
 }
