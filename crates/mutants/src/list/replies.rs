@@ -299,8 +299,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "LosesRepliesBehindSettings",
-        wrong: "If a server ends during the settings, the client gets no reply to a Close before its \
-                request",
+        wrong: "A Close before the request gets no reply if its server ends early",
         seen_in: "Weir, in seed 11,085",
         noticed_by: "ahead::what_needs_no_server_is_answered_once",
         changes: &[change(

@@ -160,14 +160,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "ClosesServersForInvalidValues",
-        wrong: "A server is closed because a client's value of a reported parameter is invalid",
-        seen_in: "PgBouncer 1.25.2 and Weir",
+        wrong: "An invalid value of a reported parameter closes a server",
+        seen_in: "PgBouncer, Weir",
         noticed_by: "refused::an_invalid_value_costs_no_server",
         changes: &[change("lifecycle/apply.rs", "(«is_by_value» || is_unused)", "false")],
     },
     Mutant {
         name: "CarriesReservedSettings",
-        wrong: "Auto mode: a client with a setting under a reserved prefix gets a new server each time",
+        wrong: "A setting under a reserved prefix costs a server each time",
         seen_in: "Weir",
         noticed_by: "refused::a_setting_whose_prefix_is_reserved_is_lost_once",
         changes: &[change(
@@ -178,7 +178,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "TellsOthersRemovals",
-        wrong: "Auto mode: a client learns the name of a setting that another client has made",
+        wrong: "A client learns the name of another client's setting",
         seen_in: "Weir",
         noticed_by: "refused::a_removal_is_told_to_the_client_that_has_the_setting",
         changes: &[change("relay/replies.rs", "&& «reserved::is_removal(body)»", "false")],

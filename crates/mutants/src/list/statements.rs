@@ -45,7 +45,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "DescribesLostByHalf",
-        wrong: "After a silent DEALLOCATE ALL, a Describe is answered without its parameters",
+        wrong: "After a silent DEALLOCATE ALL, Describe is answered without parameters",
         seen_in: "Weir",
         noticed_by: "prepared::a_lost_statement_is_described_as_a_whole",
         changes: &[change(
@@ -56,7 +56,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "TrustsLostStatements",
-        wrong: "After a silent DEALLOCATE ALL, each statement of the server fails once",
+        wrong: "After a silent DEALLOCATE ALL, each statement fails once",
         seen_in: "Weir",
         noticed_by: "prepared::a_statement_that_the_server_has_lost_is_prepared_again",
         changes: &[change(
@@ -265,7 +265,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "RestoresDiscarded",
-        wrong: "After a failed batch, a discarded statement counts as one that the server has",
+        wrong: "After a failed batch, a discarded statement counts as prepared",
         seen_in: "Weir, in seed 214,355",
         noticed_by: "prepared::a_discarded_statement_is_prepared_again",
         changes: &[change("relay/prepared.rs", "self.insert(statement, «DOUBTFUL»);", "0")],
