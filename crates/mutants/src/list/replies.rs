@@ -299,8 +299,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "LosesRepliesBehindSettings",
-        wrong: "A Close before the request gets no reply if its server ends early",
-        seen_in: "Weir, in seed 11,085",
+        wrong: "A Close before the request gets no reply if its server ends",
+        seen_in: "seed 11,085",
         noticed_by: "ahead::what_needs_no_server_is_answered_once",
         changes: &[change(
             "relay/ledger/first.rs",

@@ -265,7 +265,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "RestoresDiscarded",
-        wrong: "After a failed batch, a discarded statement counts as prepared",
+        wrong: "A failed batch makes a discarded statement a prepared one",
         seen_in: "Weir, in seed 214,355",
         noticed_by: "prepared::a_discarded_statement_is_prepared_again",
         changes: &[change("relay/prepared.rs", "self.insert(statement, «DOUBTFUL»);", "0")],
