@@ -558,16 +558,8 @@ impl Server {
 
     /// Is no message of the server half read?
     pub(crate) fn is_read_whole(&self) -> bool {
-        match self.phase {
-            ServerPhase::Connecting(_) | ServerPhase::Login(_) => false,
-            ServerPhase::Parked
-            | ServerPhase::Preparing(_)
-            | ServerPhase::Linked
-            | ServerPhase::Finishing
-            | ServerPhase::Settling(_)
-            | ServerPhase::Listening
-            | ServerPhase::Attending { .. } => self.stream.at_boundary(),
-        }
+        !matches!(self.phase, ServerPhase::Connecting(_) | ServerPhase::Login(_))
+            && self.stream.at_boundary()
     }
 }
 

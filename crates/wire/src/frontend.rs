@@ -24,7 +24,7 @@ pub const SYNC: u8 = b'S';
 pub const TERMINATE: u8 = b'X';
 
 /// The limit of small messages without their code, as in PostgreSQL (`PQ_SMALL_MESSAGE_LIMIT`).
-pub const SMALL_LEN_MAX: usize = 10_000;
+const SMALL_LEN_MAX: usize = 10_000;
 
 /// Can a client send a message with this header after its login? PostgreSQL ends the connection if
 /// not.

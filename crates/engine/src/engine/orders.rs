@@ -191,13 +191,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(ServerPurpose::Attend { .. }) = purpose {
             self.attending_ended(pool, epoch, serial, false, io);
         }
-        let open = self.exchange.pool(pool, |pool| {
-            if listens {
-                pool.listener_gone();
-            }
-            pool.opening_ended(epoch);
-            pool.reserve_opening(now)
-        });
+        let open = self.exchange.pool(pool, |pool| pool.login_lost(epoch, listens, now));
         self.vacate(pool, now);
         if listens {
             self.forget_listener(pool, (now, 0));

@@ -475,13 +475,7 @@ impl<X: Exchange> Engine<X> {
         if let Some(purpose) = self.without_attending(purpose, serial, (pool, epoch), io) {
             let listens = matches!(purpose, ServerPurpose::Listen);
             // A wrong password, or one walsender too many, concerns this client only.
-            let open = self.exchange.pool(pool, |pool| {
-                if listens {
-                    pool.listener_gone();
-                }
-                pool.opening_ended(epoch);
-                pool.reserve_opening(now)
-            });
+            let open = self.exchange.pool(pool, |pool| pool.login_lost(epoch, listens, now));
             self.vacate(pool, now);
             if listens {
                 self.listener_failed(pool, refused, now);

@@ -14,6 +14,7 @@ use crate::ids::ClientId;
 use crate::server::Server;
 use crate::session::carried::Carried;
 use crate::shell::{Exchange, Io};
+use crate::values::Values;
 
 /// The end of the warning in PostgreSQL's protocol: the function that sends it, and two terminators.
 const REMOVES: &[u8] = b"RMarkGUCPrefixReserved\0\0";
@@ -68,19 +69,14 @@ pub(crate) fn drop_reserved<X: Exchange>(
     server: &mut Server,
     io: &mut impl Io<X>,
 ) -> bool {
-    let error = server.own_error.as_ref();
-    let Some(error) = error else { return false };
-    let Some(setting) = named(error, names_of(&client.vars.carried)) else {
-        let Some(left) = named(error, names_of(&server.vars.carried)) else { return false };
-        let (_, others) = server.vars.carried.split(left);
-        server.own_error = None;
-        server.vars.change(|vars| vars.carried = others);
-        return true;
+    let Some(error) = server.own_error.take() else { return false };
+    let Some(name) = lose(&error, &mut client.vars) else {
+        let is_lost = lose(&error, &mut server.vars).is_some();
+        if !is_lost {
+            server.own_error = Some(error);
+        }
+        return is_lost;
     };
-    let name = String::from_utf8_lossy(setting).into_owned();
-    let (_, others) = client.vars.carried.split(setting);
-    server.own_error = None;
-    client.vars.change(|vars| vars.carried = others);
     let text = format!("invalid configuration parameter name \"{name}\", removing it");
     let mut warning = ErrorFields::new("WARNING", INVALID_NAME, &text);
     let prefix = name.split('.').next().unwrap_or_default();
@@ -91,6 +87,15 @@ pub(crate) fn drop_reserved<X: Exchange>(
         io.send_client(id, &out);
     }
     true
+}
+
+/// Removes the setting that the message names, and returns its name.
+fn lose(error: &ErrorFields, values: &mut Values) -> Option<String> {
+    let setting = named(error, names_of(&values.carried))?;
+    let name = String::from_utf8_lossy(setting).into_owned();
+    let (_, others) = values.carried.split(setting);
+    values.change(|vars| vars.carried = others);
+    Some(name)
 }
 
 #[cfg(test)]

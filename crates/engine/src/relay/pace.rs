@@ -99,8 +99,9 @@ impl Pace {
         let enough = self.answered >= self.depth || taken >= AHEAD;
         if self.answered > 0 && enough {
             let speed = SECOND * Micros::from(self.answered) / taken;
-            let has_room = self.has_room(speed);
-            if !has_room {
+            let most = self.most_at(speed);
+            if self.depth > most {
+                (self.depth, self.fastest) = (most, speed);
                 self.stale = before.saturating_sub(answered);
             } else if !was_stale {
                 self.go_further(speed);
@@ -122,20 +123,10 @@ impl Pace {
         self.trip = taken.min(most).min(TRIP_MAX);
     }
 
-    /// So many requests are answered in time at this speed.
+    /// Returns the number of requests that are answered in time at this speed.
     fn most_at(&self, speed: Micros) -> u32 {
         let ahead = AHEAD.max(2 * self.trip);
         (ahead * speed / SECOND).clamp(1, OWED_MAX as Micros) as u32
-    }
-
-    /// Does the server answer `depth` requests in time? Otherwise `depth` is lowered.
-    fn has_room(&mut self, speed: Micros) -> bool {
-        let most = self.most_at(speed);
-        let has_room = self.depth <= most;
-        if !has_room {
-            (self.depth, self.fastest) = (most, speed);
-        }
-        has_room
     }
 
     /// More requests may be under way if the last doubling has made the server faster.

@@ -483,7 +483,7 @@ impl<'a, X: Exchange> Requests<'a, X> {
                 MessageAction::Pass
             }),
             // Outside a copy no reply is expected, so another client could have the server by then.
-            COPY_DONE | COPY_FAIL if header.total - 1 > frontend::SMALL_LEN_MAX => {
+            COPY_DONE | COPY_FAIL if !frontend::is_possible(header) => {
                 Err("broken CopyDone or CopyFail packet".to_owned().into())
             }
             COPY_DONE | COPY_FAIL => {

@@ -173,6 +173,16 @@ impl<T> Pool<T> {
         self.forget_server(epoch);
     }
 
+    /// A login has ended without a server. `listens`: it was to be the listener. Returns whether
+    /// another one is to be opened now, whose place is reserved then.
+    pub(crate) fn login_lost(&mut self, epoch: u64, listens: bool, now: Micros) -> bool {
+        if listens {
+            self.listener_gone();
+        }
+        self.opening_ended(epoch);
+        self.reserve_opening(now)
+    }
+
     /// Returns when the next attempt may be made after a failure just now, and the pause from which
     /// the next one grows.
     pub fn next_attempt(&self, refused: bool, now: Micros) -> (Micros, Micros) {
