@@ -610,6 +610,9 @@ impl Cluster {
         let last = self.last.filter(|last| last.timeline == self.newest);
         match (state, last) {
             (Err(reason @ Reason::TwoPrimaries { .. }), _) => reason.clone(),
+            (Ok(primary), Some(last)) if usize::from(primary.node.0) != at => {
+                self.second(last.timeline, primary.node)
+            }
             (_, Some(last)) => self.other_server(at, last),
             (Err(reason), None) => reason.clone(),
             (Ok(_), None) => Reason::NoPrimary,
@@ -621,11 +624,13 @@ impl Cluster {
         let timeline = last.timeline;
         match (self.flaw(NodeId(at as u16)), last.node) {
             (Some(Flaw::Behind(own)), _) => Reason::OldCopy { own, primary: self.written },
-            (_, Some(node)) if usize::from(node.0) != at => {
-                Reason::SecondOfTimeline { timeline, primary: self.name(node).to_owned() }
-            }
+            (_, Some(node)) if usize::from(node.0) != at => self.second(timeline, node),
             (Some(Flaw::Another) | None, _) => Reason::Beside { timeline },
         }
+    }
+
+    fn second(&self, timeline: u32, primary: NodeId) -> Reason {
+        Reason::SecondOfTimeline { timeline, primary: self.name(primary).to_owned() }
     }
 
     fn note(&mut self, state: &Result<Primary, Reason>, now: Micros) {

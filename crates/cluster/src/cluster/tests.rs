@@ -384,6 +384,16 @@ fn a_copy_of_the_primary_does_not_become_it() {
 }
 
 #[test]
+fn while_the_primary_is_there_a_second_one_is_told_its_name() {
+    let mut cluster = running();
+    let facts = [at(500, primary(1)), by(7, at(499, primary(1))), standby(1)];
+    tell(&mut cluster, facts, 2 * SECOND);
+    assert_eq!(words(&cluster), ["writable", "false primary", "readable"]);
+    let reason = cluster.verdict(NodeId(1)).reason().unwrap().to_string();
+    assert_eq!(reason, "the primary of timeline 1 is node a");
+}
+
+#[test]
 fn a_copy_remains_a_copy_over_its_restarts() {
     let mut cluster = running();
     cluster.set_named(|node| node != NodeId(0));
