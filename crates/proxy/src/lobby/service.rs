@@ -402,18 +402,21 @@ impl Service {
     /// Handles a backend's message. Returns false if the backend may not send it now.
     fn handle(&mut self, number: usize, message: &FromBackend) -> bool {
         let role = self.backends[number].role.as_ref();
-        let role = role.map(|role| (role.room, role.line));
+        let role = role.map(|role| (role.room, role.line, role.is_inherited));
         match (message.clone(), role) {
             (FromBackend::Hello(hello), None) => self.greet(number, hello),
             (FromBackend::Need { place, generation }, Some(_)) => {
                 self.give_descriptor(number, Seat { place, generation })
             }
-            (FromBackend::Returned { place, generation, reason }, Some((room, line))) => {
+            (
+                FromBackend::Returned { place, generation, reason },
+                Some((room, line, is_inherited)),
+            ) => {
                 let has_returned = self.lobbies[room].room.acknowledge(place, line, generation);
                 if has_returned {
                     self.take_back(room, place, reason, number);
                 }
-                has_returned
+                has_returned || is_inherited
             }
             (FromBackend::Left, Some(_)) => {
                 if let Some(role) = &mut self.backends[number].role {

@@ -31,7 +31,7 @@ impl Service {
         let Some(role) = &mut backend.role else { return false };
         let lobby = &self.lobbies[role.room];
         if !lobby.room.is_owner(needed.place, role.line, needed.generation) {
-            return role.was_answered;
+            return role.is_inherited;
         }
         let is_given = |seat: Seat| seat != needed && lobby.is_there(seat);
         let more = lobby.seatings.take(&mut role.next_seating, MORE_MAX, is_given);

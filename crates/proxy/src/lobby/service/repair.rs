@@ -10,6 +10,7 @@
 //! | a client of a backend that is | the backend gets the descriptor again, if it waits for it |
 //! | a client that a backend has just returned | after a second, the message counts as lost |
 //! | a backend without its server | it is dismissed: it ends as soon as it has no client |
+//! | a question of a backend that has no such client any more | an earlier process has answered it |
 
 use engine::ids::Micros;
 
@@ -70,9 +71,6 @@ impl Service {
                 (State::Owned, Some((_, Some(number)))) => {
                     let (socket, generation) = (lobby.room.socket(place), word.generation());
                     self.give_again(number, Seat { place, generation }, socket);
-                    if let Some(role) = &mut self.backends[number].role {
-                        role.was_answered = true;
-                    }
                 }
                 (State::Taken, Some((line, Some(_)))) => {
                     let generation = word.generation();
@@ -82,6 +80,11 @@ impl Service {
             }
         }
         self.lobbies[at].guests.find_free_places();
+        for number in self.lobbies[at].lines.iter().flatten() {
+            if let Some(role) = &mut self.backends[*number].role {
+                role.is_inherited = true;
+            }
+        }
         self.dismiss_closed(at);
     }
 

@@ -35,8 +35,8 @@ pub(super) struct Role {
     pub(super) is_closed: bool,
     /// It has got the lobby.
     pub(super) is_welcome: bool,
-    /// It may have got an answer before its question was read.
-    pub(super) was_answered: bool,
+    /// Its messages may be for a process that was killed, which has dealt with them.
+    pub(super) is_inherited: bool,
     pub(super) home: Home,
 }
 
@@ -53,7 +53,7 @@ impl Role {
             has_left: false,
             is_closed: false,
             is_welcome: false,
-            was_answered: false,
+            is_inherited: false,
             home: Home::Unknown,
         }
     }
